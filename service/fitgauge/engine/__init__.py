@@ -1,0 +1,1 @@
+"""The estimation engine: numbers in, numbers out. No I/O, no clock, no framework."""

@@ -1,0 +1,254 @@
+"""ModelSpec: what a model is made of, layer by layer, as its config.json says.
+
+A model is a list of blocks. A block is a run of layers made alike: their tensors, what they keep for every token or
+request (`mixers`) and their MLP. Nothing here depends on an engine, a dtype choice or a GPU.
+"""
+
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+from fitgauge.engine.quantity import Basis
+
+
+class Split(StrEnum):
+    """What tensor parallelism does with a tensor of shape (out, in) or (out,)."""
+
+    NONE = "none"
+    """every rank holds it whole"""
+    COLUMN = "column"
+    """`out` is divided: QKV, gate and up projections, heads"""
+    ROW = "row"
+    """`in` is divided: output and down projections"""
+    KV = "kv"
+    """`out` is divided by whole KV heads (`units` of them), which are replicated where ranks outnumber them"""
+    VOCABULARY = "vocabulary"
+    """`out` is the vocabulary, padded by the engine before it is divided"""
+
+
+class Kind(StrEnum):
+    """What a tensor is to a quantizer, an adapter and an optimizer."""
+
+    LINEAR = "linear"
+    EXPERT = "expert"
+    """a linear of one routed expert"""
+    ROUTER = "router"
+    EMBEDDING = "embedding"
+    HEAD = "head"
+    NORM = "norm"
+    BIAS = "bias"
+    CONV = "conv"
+    OTHER = "other"
+
+
+class Tensor(msgspec.Struct, frozen=True, gc=False):
+    """One stored parameter.
+
+    `name`: as in the checkpoint, after its block's prefix. `shape`: (out, in) for a linear, whatever the framework's own order.
+    `count`: how many of this shape a layer holds (its routed experts), else 1. `split`, `units`: see Split; `units` is the
+    number of indivisible pieces along the split axis (heads), 0 where any divisor will do. `dtype`: canonical, where it is
+    not the model's own (routers and state parameters kept in F32), else None.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    kind: Kind
+    split: Split = Split.NONE
+    units: int = 0
+    count: int = 1
+    dtype: str | None = None
+
+    @property
+    def elements(self) -> int:
+        """Numbers stored, over all `count`."""
+        product = self.count
+        for size in self.shape:
+            product *= size
+        return product
+
+
+class Indexer(msgspec.Struct, frozen=True, gc=False):
+    """The small attention that picks which tokens a sparse attention reads; it keeps one key of `dim` a token."""
+
+    heads: int
+    dim: int
+    top_k: int
+
+
+class Attention(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="attention"):
+    """Multi-head, grouped- or multi-query attention with a cache of keys and values for every token.
+
+    `window`: tokens a sliding window reads, None for all; `chunk`: the same for chunked local attention (Llama 4).
+    `causal` False: an encoder, no cache. `shares_cache`: reads an earlier layer's cache, keeps none. `indexer`: sparse attention.
+    """
+
+    query_heads: int
+    kv_heads: int
+    head_dim: int
+    value_dim: int
+    window: int | None = None
+    chunk: int | None = None
+    causal: bool = True
+    shares_cache: bool = False
+    indexer: Indexer | None = None
+
+
+class LatentAttention(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="latent_attention"):
+    """Multi-head latent attention (MLA): one latent of `latent_dim` + `rope_dim` numbers a token, the same on every TP rank.
+
+    `nope_dim`, `value_dim`: per head, after the latent is expanded. `indexer`: DeepSeek sparse attention.
+    """
+
+    query_heads: int
+    latent_dim: int
+    rope_dim: int
+    nope_dim: int
+    value_dim: int
+    indexer: Indexer | None = None
+
+
+class CompressedAttention(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="compressed_attention"):
+    """DeepSeek V4: a sliding window over one shared key-value head of `head_dim`, and beside it one entry for every `ratio`
+    tokens (0: the window alone). `indexer` picks entries where `ratio` is small.
+    """
+
+    query_heads: int
+    head_dim: int
+    rope_dim: int
+    window: int
+    ratio: int
+    indexer: Indexer | None = None
+
+
+class CrossAttention(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="cross_attention"):
+    """Attention to another sequence (encoder output, image tokens): keys and values of `source_tokens`, once a request."""
+
+    query_heads: int
+    kv_heads: int
+    head_dim: int
+    source_tokens: int
+
+
+class State(msgspec.Struct, frozen=True, gc=False):
+    """One state tensor of a recurrent layer: `heads` (divided by tensor parallel) x `width` numbers; `dtype` None is the cache's."""
+
+    name: str
+    heads: int
+    width: int
+    dtype: str | None = None
+
+
+class Recurrent(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="recurrent"):
+    """A layer with a state of fixed size for every request instead of a cache that grows."""
+
+    kind: Literal["mamba1", "mamba2", "gated_delta", "kimi_delta", "linear", "short_conv", "rwkv"]
+    states: tuple[State, ...]
+
+
+Mixer = Attention | LatentAttention | CompressedAttention | CrossAttention | Recurrent
+
+
+class Mlp(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The feed-forward part of a layer: width [features], and for a mixture the routed `experts`, those a token visits, the shared width."""
+
+    intermediate_size: int
+    gated: bool = True
+    experts: int = 0
+    experts_per_token: int = 0
+    shared_intermediate_size: int = 0
+
+
+class Part(StrEnum):
+    """Which part of the model a block belongs to."""
+
+    EMBEDDING = "embedding"
+    LANGUAGE = "language"
+    HEAD = "head"
+    ENCODER = "encoder"
+    VISION = "vision"
+    AUDIO = "audio"
+    PROJECTOR = "projector"
+    MTP = "mtp"
+    """multi-token prediction heads: in the checkpoint, loaded only for speculative decoding"""
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of layers made alike. `prefix`: their tensors' names begin so, `{}` is the layer's number out of `layers`."""
+
+    part: Part
+    prefix: str
+    tensors: tuple[Tensor, ...]
+    layers: tuple[int, ...] = (0,)
+    mixers: tuple[Mixer, ...] = ()
+    mlp: Mlp | None = None
+
+    @property
+    def elements(self) -> int:
+        """Parameters of all its layers."""
+        return len(self.layers) * sum(tensor.elements for tensor in self.tensors)
+
+
+class RotaryTable(msgspec.Struct, frozen=True, gc=False):
+    """A table of cosines and sines an engine registers: `positions` x `dim` numbers."""
+
+    positions: int
+    dim: int
+
+
+class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model is made of.
+
+    `basis` is `exact` where a reader was taught this architecture, `assumed` where the config was read by its usual names.
+    `quantization` is the config's own `quantization_config` (or hf_quant_config.json), as published, else None.
+    """
+
+    model_type: str
+    architecture: str
+    task: Literal["generate", "encode", "encoder_decoder"] = "generate"
+    dtype: str = "BF16"
+    hidden_size: int
+    vocabulary_size: int
+    max_context_length: int
+    tied_embeddings: bool
+    blocks: tuple[Block, ...]
+    rotary_tables: tuple[RotaryTable, ...] = ()
+    quantization: dict[str, object] | None = None
+    basis: Basis = "exact"
+    notes: tuple[str, ...] = ()
+
+    @property
+    def parameters(self) -> int:
+        """Parameters without multi-token prediction heads, tied weights counted once."""
+        return sum(block.elements for block in self.blocks if block.part is not Part.MTP)
+
+    @property
+    def layers(self) -> int:
+        """Layers of the language model (its decoder, where it has two stacks)."""
+        return sum(len(block.layers) for block in self.blocks if block.part is Part.LANGUAGE)
+
+    @property
+    def query_heads(self) -> int:
+        """Attention heads of the language model: tensor parallelism must divide them. 1 where it has no attention."""
+        return max(
+            (m.query_heads for b in self.blocks if b.part is Part.LANGUAGE for m in b.mixers if not isinstance(m, Recurrent)), default=1
+        )
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """What the repository says it stores: elements by canonical dtype (packed formats count their containers), or the bytes of the chosen GGUF file."""
+
+    elements: dict[str, int] = {}
+    file_bytes: int = 0
+    file_name: str | None = None
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True):
+    """A model somebody asked about: its name, where the answer came from, its architecture and what is stored of it."""
+
+    id: str
+    source: Literal["hub", "snapshot", "config", "size"]
+    spec: ModelSpec
+    revision: str | None = None
+    stored: Stored | None = None
+    warnings: tuple[str, ...] = ()

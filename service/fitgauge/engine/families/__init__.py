@@ -1,0 +1,40 @@
+"""From a config.json to a ModelSpec: one reader for every family, found by `model_type`.
+
+A family module exports READERS: model_type -> function(Config) -> ModelSpec. An architecture nobody taught is read by its
+config's usual names, with basis `assumed` and a note that says so.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.families import dense
+from fitgauge.engine.families.config import Config
+from fitgauge.engine.families.dense import Reader
+
+READERS: dict[str, Reader] = {**dense.READERS}
+
+
+def read_config(values: Mapping[str, Any], quantization: Mapping[str, Any] | None = None) -> ModelSpec:
+    """The ModelSpec that a config.json describes.
+
+    `quantization`: the content of hf_quant_config.json, for repositories that keep it apart. Raises MalformedModel where a
+    size is missing or absurd, with the field's name.
+    """
+    config = Config(values)
+    reader = READERS.get(config.text("model_type"))
+    spec = reader(config) if reader else unknown(config)
+    published = values.get("quantization_config") or config.section("text_config").values.get("quantization_config") or quantization
+    return msgspec.structs.replace(spec, quantization=dict(published) if isinstance(published, Mapping) else None)
+
+
+def unknown(config: Config) -> ModelSpec:
+    """An architecture nobody taught: its language model by the usual names, basis `assumed`."""
+    text = config.section("text_config", "llm_config", "language_config")
+    inner = text if text.values else config
+    reader = READERS.get(inner.text("model_type"), dense.read_dense)
+    spec = reader(inner)
+    note = f"The architecture {config.text('model_type') or 'of this config'!r} is not known here: it was read as a usual decoder by its config's names."
+    return msgspec.structs.replace(spec, basis="assumed", notes=(*spec.notes, note))

@@ -1,0 +1,102 @@
+"""Reads fields of a stranger's config.json, bounded before they are believed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fitgauge.engine.dtypes import dtype
+from fitgauge.errors import InvalidQuestion, MalformedModel
+
+MAX_LAYERS = 4096
+MAX_SIZE = 2**31
+_REQUIRED: Any = object()
+
+
+class Config:
+    """A config.json or one of its sections. Every reader takes several names: the first that is there and not null counts."""
+
+    def __init__(self, values: Mapping[str, Any], where: str = "config.json") -> None:
+        self.values = values
+        self.where = where
+
+    def _find(self, names: tuple[str, ...]) -> tuple[str, Any]:
+        for name in names:
+            value = self.values.get(name)
+            if value is not None:
+                return name, value
+        return names[0], None
+
+    def has(self, *names: str) -> bool:
+        """Whether any of the names is there and not null."""
+        return self._find(names)[1] is not None
+
+    def integer(self, *names: str, default: Any = _REQUIRED, low: int = 0, high: int = MAX_SIZE) -> int:
+        """An integer in [low, high]. Raises MalformedModel where it is missing without a default, no number, or out of bounds."""
+        name, value = self._find(names)
+        if value is None:
+            if default is _REQUIRED:
+                raise MalformedModel(f"{self.where} says no {name}.", hint="Check that the repository holds a complete config.json.")
+            return int(default)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise MalformedModel(f"{self.where}: {name} is {str(value)[:40]!r}, not an integer from {low} to {high}.", field=name)
+        return value
+
+    def maybe_integer(self, *names: str, low: int = 0, high: int = MAX_SIZE) -> int | None:
+        """The same, None where it is missing or null."""
+        return self.integer(*names, low=low, high=high) if self.has(*names) else None
+
+    def number(self, *names: str, default: float) -> float:
+        """A finite number, `default` where it is missing."""
+        name, value = self._find(names)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not -1e18 < value < 1e18:
+            raise MalformedModel(f"{self.where}: {name} is {str(value)[:40]!r}, not a number.", field=name)
+        return float(value)
+
+    def flag(self, *names: str, default: bool = False) -> bool:
+        """A boolean, `default` where it is missing."""
+        name, value = self._find(names)
+        if value is None:
+            return default
+        if not isinstance(value, bool | int):
+            raise MalformedModel(f"{self.where}: {name} is {str(value)[:40]!r}, not true or false.", field=name)
+        return bool(value)
+
+    def text(self, *names: str, default: str = "") -> str:
+        """A string, `default` where it is missing."""
+        name, value = self._find(names)
+        if value is None:
+            return default
+        if not isinstance(value, str):
+            raise MalformedModel(f"{self.where}: {name} is {str(value)[:40]!r}, not a string.", field=name)
+        return value
+
+    def items(self, *names: str, length: int | None = None) -> list[Any]:
+        """A list of at most MAX_LAYERS values (of exactly `length`, where given), empty where it is missing."""
+        name, value = self._find(names)
+        if value is None:
+            return []
+        if not isinstance(value, list) or len(value) > MAX_LAYERS or length is not None and len(value) < length:
+            raise MalformedModel(f"{self.where}: {name} is not a list of {length or f'at most {MAX_LAYERS}'} values.", field=name)
+        return value
+
+    def section(self, *names: str) -> "Config":
+        """A nested object as a Config, empty where it is missing."""
+        name, value = self._find(names)
+        if value is not None and not isinstance(value, dict):
+            raise MalformedModel(f"{self.where}: {name} is not an object.", field=name)
+        return Config(value or {}, f"{self.where}: {name}")
+
+    def layers(self, *names: str) -> int:
+        """The number of layers, at most MAX_LAYERS."""
+        return self.integer(*(names or ("num_hidden_layers", "n_layer", "num_layers", "n_layers")), low=0, high=MAX_LAYERS)
+
+    def dtype(self, default: str = "BF16") -> str:
+        """The canonical dtype of the stored weights, `default` where the config is silent or says `auto`."""
+        name = self.text("dtype", "torch_dtype")
+        try:
+            return dtype(name) if name and name != "auto" else default
+        except InvalidQuestion:
+            raise MalformedModel(f"{self.where}: dtype is {name[:40]!r}, no number format.", field="torch_dtype") from None

@@ -1,0 +1,57 @@
+"""Bytes that are known exactly or within an interval, and the terms an estimate is the sum of."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+Basis = Literal["exact", "computed", "calibrated", "assumed"]
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+GB = 10**9
+
+
+class Bytes(msgspec.Struct, frozen=True, gc=False):
+    """A size [bytes] as an interval: the truth lies in [low, high] in nine cases of ten, `expected` is its median."""
+
+    low: int
+    expected: int
+    high: int
+
+
+class Term(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One named part of the memory of one accelerator.
+
+    `bytes` is the expected size, `low` and `high` its 90 % interval [bytes]. `basis` says how it is known: `exact`
+    (read from the repository or given), `computed` (arithmetic on the architecture), `calibrated` (fitted on measured
+    runs), `assumed` (neither). `formula` is the equation with its numbers, `source` where it comes from.
+    """
+
+    name: str
+    bytes: int
+    low: int
+    high: int
+    basis: Basis
+    formula: str
+    source: str
+
+
+def certain(name: str, size: int, basis: Basis, formula: str, source: str) -> Term:
+    """A term without spread: `size` [bytes] is its low, expected and high."""
+    return Term(name=name, bytes=size, low=size, high=size, basis=basis, formula=formula, source=source)
+
+
+def total(terms: Iterable[Term]) -> Bytes:
+    """The sum of terms [bytes]. Spreads are independent, so they add in quadrature, each side for itself."""
+    expected = below = above = 0.0
+    for term in terms:
+        expected += term.bytes
+        below += float(term.bytes - term.low) ** 2
+        above += float(term.high - term.bytes) ** 2
+    middle = int(expected)
+    return Bytes(low=int(middle - below**0.5), expected=middle, high=int(middle + above**0.5))
+
+
+def gib(size: float) -> str:
+    """`size` [bytes] in words of 2^30 bytes: 15728640000 -> '14.65 GiB'."""
+    return f"{size / GIB:.2f} GiB"

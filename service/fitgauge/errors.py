@@ -1,0 +1,76 @@
+"""Every error that Fitgauge raises on purpose.
+
+FitgaugeError
+├── InvalidQuestion          a value that cannot be answered (impossible parallelism, unknown format)
+├── UnknownAccelerator       no catalog row is meant by this text
+├── ModelError
+│   ├── UnknownModel         the Hub and the snapshot have no such repository
+│   ├── GatedModel           the Hub asks for a token, or for one with more rights
+│   ├── RenamedModel         the repository moved and the new place could not be read
+│   ├── ModelWithoutWeights  a repository with nothing to load (empty, adapter, dataset, tokenizer only)
+│   └── MalformedModel       metadata that is not what it claims to be
+└── HubError
+    ├── HubUnreachable       no answer in the time a caller waits
+    └── HubBusy              the Hub asks us to come back later (`retry_after_seconds`)
+
+Each carries a `hint`: what to send instead; and `matches`: up to five things that exist and may be meant.
+"""
+
+
+class FitgaugeError(Exception):
+    """The root: `detail` says what is wrong, `hint` what to do, `matches` what may be meant, `field` where it stands."""
+
+    def __init__(self, detail: str, *, hint: str = "", matches: tuple[str, ...] = (), field: str | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.hint = hint
+        self.matches = matches[:5]
+        self.field = field
+
+
+class InvalidQuestion(FitgaugeError):
+    """A value that is well formed and cannot be answered."""
+
+
+class UnknownAccelerator(FitgaugeError):
+    """No accelerator of the catalog is meant by this text."""
+
+
+class ModelError(FitgaugeError):
+    """The model cannot be sized."""
+
+
+class UnknownModel(ModelError):
+    """Neither the Hub nor the snapshot has this repository, revision or file."""
+
+
+class GatedModel(ModelError):
+    """The Hub shows this repository only to a token that was granted access."""
+
+
+class RenamedModel(ModelError):
+    """The repository moved."""
+
+
+class ModelWithoutWeights(ModelError):
+    """The repository holds nothing an engine could load."""
+
+
+class MalformedModel(ModelError):
+    """The repository's metadata is broken or beyond the bounds that are believed."""
+
+
+class HubError(FitgaugeError):
+    """The Hub did not give an answer."""
+
+
+class HubUnreachable(HubError):
+    """No answer from the Hub in the time a caller waits."""
+
+
+class HubBusy(HubError):
+    """The Hub answered 429 or 503; `retry_after_seconds` is what it asked for."""
+
+    def __init__(self, detail: str, *, retry_after_seconds: float, hint: str = "") -> None:
+        super().__init__(detail, hint=hint)
+        self.retry_after_seconds = retry_after_seconds

@@ -150,7 +150,10 @@ Mixer = Attention | LatentAttention | CompressedAttention | CrossAttention | Rec
 
 
 class Mlp(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The feed-forward part of a layer: width [features], and for a mixture the routed `experts`, those a token visits, the shared width."""
+    """The feed-forward part of a layer: its width [features].
+
+    Of a mixture: the width of one expert, the routed `experts`, how many of them a token visits, the shared experts' width.
+    """
 
     intermediate_size: int
     gated: bool = True
@@ -236,7 +239,10 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """What the repository says it stores: elements by canonical dtype (packed formats count their containers), or the bytes of the chosen GGUF file."""
+    """What the repository says it stores.
+
+    `elements` by canonical dtype (packed formats count their containers), or the bytes of the chosen GGUF file and its name.
+    """
 
     elements: dict[str, int] = {}
     file_bytes: int = 0

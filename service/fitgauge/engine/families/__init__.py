@@ -36,5 +36,6 @@ def unknown(config: Config) -> ModelSpec:
     inner = text if text.values else config
     reader = READERS.get(inner.text("model_type"), dense.read_dense)
     spec = reader(inner)
-    note = f"The architecture {config.text('model_type') or 'of this config'!r} is not known here: it was read as a usual decoder by its config's names."
+    name = config.text("model_type") or "of this config"
+    note = f"The architecture {name!r} is not known here: it was read as a usual decoder by its config's names."
     return msgspec.structs.replace(spec, basis="assumed", notes=(*spec.notes, note))

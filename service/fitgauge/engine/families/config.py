@@ -29,13 +29,13 @@ class Config:
         """Whether any of the names is there and not null."""
         return self._find(names)[1] is not None
 
-    def integer(self, *names: str, default: Any = _REQUIRED, low: int = 0, high: int = MAX_SIZE) -> int:
+    def integer(self, *names: str, default: int | None = _REQUIRED, low: int = 0, high: int = MAX_SIZE) -> int:
         """An integer in [low, high]. Raises MalformedModel where it is missing without a default, no number, or out of bounds."""
         name, value = self._find(names)
         if value is None:
             if default is _REQUIRED:
                 raise MalformedModel(f"{self.where} says no {name}.", hint="Check that the repository holds a complete config.json.")
-            return int(default)
+            return int(default or 0)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -78,7 +78,7 @@ class Config:
         name, value = self._find(names)
         if value is None:
             return []
-        if not isinstance(value, list) or len(value) > MAX_LAYERS or length is not None and len(value) < length:
+        if not isinstance(value, list) or len(value) > MAX_LAYERS or (length is not None and len(value) < length):
             raise MalformedModel(f"{self.where}: {name} is not a list of {length or f'at most {MAX_LAYERS}'} values.", field=name)
         return value
 

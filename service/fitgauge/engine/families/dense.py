@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from fitgauge.engine.architecture import Attention, ModelSpec, Mlp, Part, RotaryTable, Tensor
+from fitgauge.engine.architecture import Attention, Mlp, ModelSpec, Part, RotaryTable, Tensor
 from fitgauge.engine.families import parts
 from fitgauge.engine.families.config import Config
 

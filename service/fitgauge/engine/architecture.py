@@ -48,7 +48,8 @@ class Tensor(msgspec.Struct, frozen=True, gc=False):
     `name`: as in the checkpoint, after its block's prefix. `shape`: (out, in) for a linear, whatever the framework's own order.
     `count`: how many of this shape a layer holds (its routed experts), else 1. `split`, `units`: see Split; `units` is the
     number of indivisible pieces along the split axis (heads), 0 where any divisor will do. `dtype`: canonical, where it is
-    not the model's own (routers and state parameters kept in F32), else None.
+    not the model's own (routers and state parameters kept in F32), else None. `buffer`: in the checkpoint and loaded by engines,
+    yet no parameter (a router's correction bias, a hash table), so not counted as one.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Tensor(msgspec.Struct, frozen=True, gc=False):
     units: int = 0
     count: int = 1
     dtype: str | None = None
+    buffer: bool = False
 
     @property
     def elements(self) -> int:
@@ -189,14 +191,15 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def elements(self) -> int:
         """Parameters of all its layers."""
-        return len(self.layers) * sum(tensor.elements for tensor in self.tensors)
+        return len(self.layers) * sum(tensor.elements for tensor in self.tensors if not tensor.buffer)
 
 
 class RotaryTable(msgspec.Struct, frozen=True, gc=False):
-    """A table of cosines and sines an engine registers: `positions` x `dim` numbers."""
+    """A table of cosines and sines an engine registers: `positions` x `dim` numbers of `dtype`, None for the model's own."""
 
     positions: int
     dim: int
+    dtype: str | None = None
 
 
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):

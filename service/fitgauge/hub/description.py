@@ -1,0 +1,102 @@
+"""The Hub's description of a repository (model_info), and what its list of files says about it."""
+
+from typing import Annotated
+
+import msgspec
+
+from fitgauge.errors import HubUnreachable, MalformedModel, ModelWithoutWeights
+
+MAX_ELEMENTS = 2**53
+
+
+class Sibling(msgspec.Struct, frozen=True):
+    """One file of the repository."""
+
+    rfilename: str
+
+
+class Safetensors(msgspec.Struct, frozen=True):
+    """Numbers stored in safetensors files, by dtype as their headers name it."""
+
+    parameters: dict[str, int] = {}
+
+
+class GgufSummary(msgspec.Struct, frozen=True):
+    """What the Hub read from a GGUF file: `total` parameters."""
+
+    total: int = 0
+
+
+class Description(msgspec.Struct, frozen=True):
+    """The fields that are used of the Hub's answer; the others are skipped."""
+
+    id: Annotated[str, msgspec.Meta(pattern=r"^[\w.-]+(/[\w.-]+)?$", max_length=200)] = ""
+    sha: Annotated[str, msgspec.Meta(pattern=r"^[\w.-]+$", max_length=64)] | None = None
+    siblings: list[Sibling] = []
+    safetensors: Safetensors | None = None
+    gguf: GgufSummary | None = None
+
+    @property
+    def files(self) -> list[str]:
+        """All file names."""
+        return [sibling.rfilename for sibling in self.siblings]
+
+
+class TreeEntry(msgspec.Struct, frozen=True):
+    """One line of a folder's listing: the file's `size` [bytes]."""
+
+    path: str
+    type: str = "file"
+    size: int = 0
+
+
+_DESCRIPTION = msgspec.json.Decoder(Description)
+_TREE = msgspec.json.Decoder(list[TreeEntry])
+
+
+def read_description(body: bytes, repo_id: str) -> Description:
+    """The description. Raises HubUnreachable where the answer is no JSON (a portal speaks), MalformedModel where it says nonsense."""
+    try:
+        description = _DESCRIPTION.decode(body)
+    except msgspec.ValidationError as error:
+        raise MalformedModel(f"The Hub's description of {repo_id} cannot be read: {str(error)[:120]}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise HubUnreachable("What answers is no Hub: it sends no JSON.", hint="Check HF_ENDPOINT and the proxy.") from None
+    counts = description.safetensors.parameters.values() if description.safetensors else ()
+    if any(not 0 <= count <= MAX_ELEMENTS for count in counts):
+        raise MalformedModel(f"The Hub counts an impossible number of parameters in {repo_id}.")
+    return description
+
+
+def read_tree(body: bytes, repo_id: str) -> dict[str, int]:
+    """Sizes [bytes] of the files of a folder, by path. Raises MalformedModel where the listing cannot be read."""
+    try:
+        return {entry.path: entry.size for entry in _TREE.decode(body) if entry.type == "file"}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedModel(f"The Hub's list of the files of {repo_id} cannot be read: {str(error)[:120]}") from None
+
+
+def weight_files(files: list[str]) -> list[str]:
+    """Files an engine could load as a whole model; adapters and what a trainer keeps beside them are none."""
+    names = [(file, file.rpartition("/")[2]) for file in files]
+    return [
+        file
+        for file, name in names
+        if name.endswith((".safetensors", ".bin", ".pt", ".pth", ".gguf", ".npz"))
+        and not name.startswith(("adapter_", "mmproj", "imatrix", "training_args", "optimizer", "scheduler", "rng_state", "tokenizer"))
+    ]
+
+
+def refuse_without_weights(repo_id: str, files: list[str]) -> None:
+    """Raises ModelWithoutWeights, saying what the repository is instead, where it holds nothing an engine could load."""
+    if not [file for file in files if file not in (".gitattributes", "README.md")]:
+        raise ModelWithoutWeights(f"{repo_id} is empty.", hint="Check on the Hub whether its files were ever uploaded.")
+    if "model_index.json" in files and "config.json" not in files:
+        raise ModelWithoutWeights(f"{repo_id} is a diffusion pipeline, not a language model.", hint="Send a transformer model.")
+    if weight_files(files):
+        return
+    if "adapter_config.json" in files:
+        raise ModelWithoutWeights(
+            f"{repo_id} is an adapter.", hint="Send its base model (base_model_name_or_path in its adapter_config.json)."
+        )
+    raise ModelWithoutWeights(f"{repo_id} holds no weights.", hint="Send the repository that holds the model's safetensors or GGUF files.")

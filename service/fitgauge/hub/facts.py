@@ -1,0 +1,107 @@
+"""What the Hub said about one repository at one commit, as it is kept, and the Model that follows from it."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from fitgauge.engine.architecture import Model, ModelSpec, Stored
+from fitgauge.engine.dtypes import dtype
+from fitgauge.engine.families import read_config
+from fitgauge.errors import InvalidQuestion, MalformedModel
+
+
+class GgufModel(msgspec.Struct, frozen=True, kw_only=True):
+    """The chosen GGUF files: the first's name, their size [bytes] together, what the Hub counts in them (0: unknown).
+
+    `config`: read from the file's own key-values, None where the repository's config.json serves.
+    """
+
+    name: str
+    label: str
+    file_bytes: int
+    parameters: int
+    config: dict[str, Any] | None
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """Kept instead of the Model, so that a later version reads them anew. `config`, `quantization`: the files as they are."""
+
+    repo_id: str
+    sha: str | None
+    fetched_at: float
+    """seconds since 1970"""
+    elements: dict[str, int]
+    config: bytes | None
+    config_etag: str | None
+    quantization: bytes | None = None
+    gguf: GgufModel | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def weight(self) -> int:
+        """Roughly the bytes it takes in memory."""
+        return 2048 + len(self.config or b"") + len(self.quantization or b"")
+
+
+def read_json(body: bytes, name: str) -> dict[str, Any]:
+    """A JSON object. Raises MalformedModel. By the standard library, since config files hold Infinity and NaN."""
+    try:
+        values = json.loads(body)
+    except RecursionError:
+        raise MalformedModel(f"{name} is nested too deeply.") from None
+    except ValueError as error:
+        raise MalformedModel(f"{name} is no JSON: {str(error)[:100]}") from None
+    if not isinstance(values, dict):
+        raise MalformedModel(f"{name} is no JSON object.")
+    return values
+
+
+def model_of(facts: Facts) -> Model:
+    """The Model. Raises MalformedModel where its config cannot be read as one."""
+    if facts.gguf is not None:
+        return _gguf_model(facts, facts.gguf)
+    if facts.config is None:
+        raise MalformedModel(f"{facts.repo_id} holds weights and no config.json.", hint="Send a repository in transformers' format.")
+    quantization = read_json(facts.quantization, "hf_quant_config.json") if facts.quantization is not None else None
+    spec = read_config(read_json(facts.config, "config.json"), quantization)
+    elements, unknown = _canonical(facts.elements)
+    warnings = [*facts.warnings, *(f"The Hub counts numbers of the unknown format {name}: they are left out." for name in unknown)]
+    if not elements:
+        warnings.append("The Hub gives no count of the stored parameters: sizes are computed from the architecture.")
+    return Model(id=facts.repo_id, source="hub", spec=spec, revision=facts.sha, stored=Stored(elements=elements), warnings=tuple(warnings))
+
+
+def _gguf_model(facts: Facts, gguf: GgufModel) -> Model:
+    config = gguf.config if gguf.config is not None else read_json(facts.config or b"{}", "config.json")
+    return Model(
+        id=facts.repo_id,
+        source="hub",
+        spec=_as_counted(config, gguf.parameters),
+        revision=facts.sha,
+        stored=Stored(file_bytes=gguf.file_bytes, file_name=gguf.name),
+        warnings=facts.warnings,
+    )
+
+
+def _as_counted(config: Mapping[str, Any], parameters: int) -> ModelSpec:
+    """The ModelSpec whose head is tied or not, whichever comes nearer to what the Hub counts: GGUF's key-values do not say it."""
+    if "tie_word_embeddings" in config or not parameters:
+        return read_config(config)
+    both = [read_config({**config, "tie_word_embeddings": tied}) for tied in (False, True)]
+    return min(both, key=lambda spec: abs(spec.parameters - parameters))
+
+
+def _canonical(elements: Mapping[str, int]) -> tuple[dict[str, int], list[str]]:
+    """Counts by canonical dtype, and the names nobody knows."""
+    known: dict[str, int] = {}
+    unknown: list[str] = []
+    for name, count in elements.items():
+        try:
+            canonical = dtype(name)
+        except InvalidQuestion:
+            unknown.append(name[:20])
+        else:
+            known[canonical] = known.get(canonical, 0) + count
+    return known, unknown

@@ -1,0 +1,119 @@
+"""One resolve: from a Reference to Facts in two parallel requests, whatever the number of shards; four for a GGUF repository."""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from fitgauge.errors import MalformedModel, ModelError, RenamedModel, UnknownModel
+from fitgauge.hub import gguf_config, gguf_files
+from fitgauge.hub.client import Answer, Client, Trip
+from fitgauge.hub.description import Description, read_description, read_tree, refuse_without_weights, weight_files
+from fitgauge.hub.facts import Facts, GgufModel, model_of, read_json
+from fitgauge.hub.gguf import Metadata, read_metadata
+from fitgauge.hub.reference import Reference
+
+MAX_DESCRIPTION = 16 * 2**20
+MAX_CONFIG = 4 * 2**20
+GGUF_BEGINNINGS = (256 * 2**10, 8 * 2**20)
+"""Bytes read of a GGUF file: nearly always the first step holds all sizes, they come before the vocabulary."""
+
+
+async def fetch(client: Client, reference: Reference, known: Facts | None, clock: Callable[[], float]) -> Facts:
+    """What the Hub says about the reference. `known`: what it said before, checked by commit and ETag. Raises ModelError, HubError."""
+    trip = await client.trip(reference.repo_id, reference.revision)
+    etag = known.config_etag if known and known.config is not None else None
+    described, configured = await asyncio.gather(
+        client.describe(trip, MAX_DESCRIPTION), client.file(trip, "config.json", MAX_CONFIG, etag), return_exceptions=True
+    )
+    if isinstance(described, BaseException):
+        raise described
+    description = read_description(described, reference.repo_id)
+    warnings = _moved(reference, description)
+    if isinstance(configured, RenamedModel | UnknownModel) and warnings:
+        raise RenamedModel(f"{reference.repo_id} has moved to {description.id}.", hint=f"Send {description.id}.", matches=(description.id,))
+    if isinstance(configured, BaseException):
+        raise configured
+    if known is not None and description.sha is not None and description.sha == known.sha:
+        return msgspec.structs.replace(known, fetched_at=clock())
+    refuse_without_weights(reference.repo_id, description.files)
+    trip = Trip(description.id or reference.repo_id, description.sha or trip.revision, trip.headers, trip.deadline)
+    if configured.commit not in (None, description.sha):
+        # somebody pushed between the two requests: read both at one commit
+        configured = await client.file(trip, "config.json", MAX_CONFIG)
+    facts = Facts(
+        repo_id=trip.repo_id,
+        sha=description.sha,
+        fetched_at=clock(),
+        elements=description.safetensors.parameters if description.safetensors else {},
+        config=known.config if known and configured.unchanged else configured.body,
+        config_etag=known.config_etag if known and configured.unchanged else configured.etag,
+        warnings=warnings,
+    )
+    if reference.file is None and any(not file.endswith(".gguf") for file in weight_files(description.files)):
+        return await _with_quantization(client, trip, description, facts)
+    return await _with_gguf(client, trip, description, facts, reference.file)
+
+
+def _moved(reference: Reference, description: Description) -> tuple[str, ...]:
+    """A warning where the Hub answered for a repository of another name."""
+    if not description.id or description.id == reference.repo_id:
+        return ()
+    return (f"{reference.repo_id} is {description.id} on the Hub now: the answer is for that repository.",)
+
+
+async def _with_quantization(client: Client, trip: Trip, description: Description, facts: Facts) -> Facts:
+    """Adds hf_quant_config.json, where the repository keeps its quantization there and not in config.json."""
+    if "hf_quant_config.json" not in description.files or facts.config is None:
+        return facts
+    if read_json(facts.config, "config.json").get("quantization_config"):
+        return facts
+    answer: Answer = await client.file(trip, "hf_quant_config.json", MAX_CONFIG)
+    return msgspec.structs.replace(facts, quantization=answer.body)
+
+
+async def _with_gguf(client: Client, trip: Trip, description: Description, facts: Facts, wanted: str | None) -> Facts:
+    """Adds the GGUF files that are meant: their sizes, and the architecture from the first where config.json does not tell it."""
+    models = gguf_files.models_in(description.files)
+    if not models:
+        raise UnknownModel(f"{trip.repo_id} has no GGUF files.", hint=f"Send {trip.repo_id} without {wanted}.", matches=(trip.repo_id,))
+    chosen = gguf_files.choose(models, wanted, trip.repo_id)
+    warnings = facts.warnings
+    if wanted is None and len(models) > 1:
+        warnings += (f"Of {len(models)} GGUF files {chosen.label} was taken; send {trip.repo_id}:LABEL for another.",)
+    listing, metadata = await asyncio.gather(
+        client.folder(trip, chosen.folder, MAX_DESCRIPTION), _metadata(client, trip, chosen.files[0], facts)
+    )
+    sizes = read_tree(listing, trip.repo_id)
+    if any(sizes.get(file, 0) <= 0 for file in chosen.files):
+        raise MalformedModel(f"The Hub gives no size of {chosen.name}.")
+    if metadata is not None:
+        warnings += tuple(f"{key} differs from layer to layer: the largest is taken." for key in gguf_config.uneven(metadata))
+    gguf = GgufModel(
+        name=chosen.files[0],
+        label=chosen.label,
+        file_bytes=sum(sizes[file] for file in chosen.files),
+        parameters=description.gguf.total if description.gguf else 0,
+        config=gguf_config.config_of(metadata) if metadata is not None else None,
+    )
+    return msgspec.structs.replace(facts, elements={}, gguf=gguf, warnings=warnings)
+
+
+async def _metadata(client: Client, trip: Trip, file: str, facts: Facts) -> Metadata | None:
+    """The key-values of a GGUF file, None where the repository's config.json describes the model (many hold a stub)."""
+    if facts.config is not None and _is_readable(facts):
+        return None
+    metadata = None
+    for length in GGUF_BEGINNINGS:
+        metadata = read_metadata(await client.beginning(trip, file, length))
+        if gguf_config.is_enough(metadata):
+            break
+    return metadata
+
+
+def _is_readable(facts: Facts) -> bool:
+    try:
+        model_of(facts)
+    except ModelError:
+        return False
+    return True

@@ -1,0 +1,103 @@
+"""From what people type to one repository, revision and file of the Hub."""
+
+import re
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+from huggingface_hub import constants
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
+
+from fitgauge.errors import InvalidQuestion
+
+MAX_LENGTH = 200
+HINT = "Send a Hub ID such as org/name, org/name@revision or org/name-GGUF:Q4_K_M."
+
+_PARTS = re.compile(r"(?P<repo>[^@:]+)(?:@(?P<revision>[^@:]+))?(?::(?P<file>[^@:]+))?")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_OTHER_KINDS = ("datasets", "spaces", "kernels", "buckets", "collections", "papers", "docs", "api")
+_VIEWS = ("tree", "blob", "resolve", "raw", "commit")
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """One thing on the Hub. `revision` None: the default branch. `file`: a quantization's label or a file's name, for GGUF."""
+
+    repo_id: str
+    revision: str | None = None
+    file: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.repo_id}{f'@{self.revision}' if self.revision else ''}{f':{self.file}' if self.file else ''}"
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the revision is a commit, which never changes."""
+        return self.revision is not None and bool(_COMMIT.fullmatch(self.revision))
+
+
+def parse_reference(text: str) -> Reference:
+    """The Reference that is meant by `text`: a Hub ID with an optional @revision and :file, or the address of a page of the Hub.
+
+    Names without an owner (gpt2) are IDs too. Raises InvalidQuestion for anything that cannot be one.
+    """
+    if len(text) > MAX_LENGTH:
+        raise InvalidQuestion(f"A model's name has at most {MAX_LENGTH} characters, this one {len(text)}.", hint=HINT, field="model")
+    address = _path_of_address(text.strip())
+    return _from_address(address) if address is not None else _from_id(text.strip())
+
+
+def _path_of_address(text: str) -> str | None:
+    """The path of a Hub page's address, None where the text is no address."""
+    hosts = {*constants.HF_URL_HOSTS, "www.huggingface.co"}
+    bare = text.split("/", 1)[0].lower()
+    if "://" not in text and bare not in hosts:
+        return None
+    try:
+        parts = urlsplit(text if "://" in text else f"https://{text}")
+        host = parts.hostname
+    except ValueError:
+        raise _refuse(text) from None
+    if parts.scheme == "hf":
+        return unquote(text.split("://", 1)[1])
+    if parts.scheme not in ("http", "https") or host not in hosts:
+        raise InvalidQuestion(f"{text[:80]!r} is no address on the Hugging Face Hub.", hint=HINT, field="model")
+    return unquote(parts.path)
+
+
+def _from_address(path: str) -> Reference:
+    """org/name, org/name/tree/REVISION, org/name/blob/REVISION/FILE; without a view it may end like an ID (hf.co/org/name:Q4_K_M)."""
+    segments = [segment for segment in path.split("/") if segment]
+    if segments and segments[0] in _OTHER_KINDS:
+        raise InvalidQuestion(f"This address is one of the Hub's {segments[0]}, not a model's.", hint=HINT, field="model")
+    if segments and segments[0] == "models":
+        segments = segments[1:]
+    view = next((number for number, segment in enumerate(segments[:3]) if number and segment in _VIEWS), None)
+    if view is None:
+        return _from_id("/".join(segments[:2]))
+    rest = segments[view + 1 :]
+    length = len(rest) if segments[view] in ("tree", "commit") else 3 if rest[:1] == ["refs"] else 1
+    revision, file = "/".join(rest[:length]), "/".join(rest[length:])
+    return _checked("/".join(segments[:view]), revision or None, file if file.endswith(".gguf") else None)
+
+
+def _from_id(text: str) -> Reference:
+    found = _PARTS.fullmatch(text)
+    if not found:
+        raise _refuse(text)
+    return _checked(found["repo"].strip("/"), found["revision"], found["file"])
+
+
+def _checked(repo_id: str, revision: str | None, file: str | None) -> Reference:
+    for part in (revision, file):
+        if part is not None and (not _NAME.fullmatch(part) or ".." in part or "//" in part or part.endswith("/")):
+            raise _refuse(part)
+    try:
+        validate_repo_id(repo_id)
+    except HFValidationError:
+        raise _refuse(repo_id) from None
+    return Reference(repo_id, revision, file)
+
+
+def _refuse(text: str) -> InvalidQuestion:
+    return InvalidQuestion(f"{text[:80]!r} cannot be a name on the Hub.", hint=HINT, field="model")

@@ -1,0 +1,88 @@
+"""What the Hub means when it refuses: its status and X-Error-Code as one of Fitgauge's errors, each with what to do."""
+
+import time
+from email.utils import parsedate_to_datetime
+
+import httpx2
+from huggingface_hub.errors import (
+    DisabledRepoError,
+    GatedRepoError,
+    HfHubHTTPError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from huggingface_hub.utils import hf_raise_for_status
+
+from fitgauge.errors import FitgaugeError, GatedModel, HubBusy, HubUnreachable, UnknownModel
+
+LONGEST_WAIT = 300.0
+USUAL_WAIT = 5.0
+
+
+def is_missing_file(response: httpx2.Response) -> bool:
+    """Whether the repository and the revision are there and the file is not. A plain mirror says 404 and no code."""
+    if response.status_code != 404 or "/resolve/" not in response.url.path:
+        return False
+    return response.headers.get("x-error-code", "EntryNotFound") == "EntryNotFound"
+
+
+def error_of(response: httpx2.Response, repo_id: str, revision: str) -> FitgaugeError:
+    """The error that an answer of 400 or more stands for. huggingface_hub sorts out the Hub's own error codes."""
+    status = response.status_code
+    if status == 429 or (status == 503 and "retry-after" in response.headers):
+        seconds = retry_after(response)
+        return HubBusy(
+            f"The Hub asks to come back in {seconds:.0f} s ({status}).",
+            retry_after_seconds=seconds,
+            hint="Ask again then. A token (HF_TOKEN) raises the Hub's limit.",
+        )
+    if status >= 500 or status == 408:
+        return HubUnreachable(f"The Hub answered {status}.", hint="Ask again in a moment.")
+    try:
+        # without its body, which huggingface_hub would parse unbounded for a message that is not shown
+        hf_raise_for_status(httpx2.Response(status, headers=_codes(response), request=response.request))
+    except GatedRepoError:
+        return GatedModel(
+            f"{repo_id} is gated.",
+            hint=f"Ask for access at https://huggingface.co/{repo_id} and give the service a token that has it (HF_TOKEN).",
+        )
+    except RevisionNotFoundError:
+        return UnknownModel(f"{repo_id} has no revision {revision}.", hint=f"Send {repo_id} for its default branch.")
+    except DisabledRepoError:
+        return UnknownModel(f"{repo_id} is disabled on the Hub.", hint="Send another repository of this model.")
+    except RepositoryNotFoundError:
+        return _unknown(response, repo_id)
+    except HfHubHTTPError:
+        pass
+    if status == 401 and response.headers.get("x-error-message", "").startswith("Invalid credentials"):
+        return GatedModel("The Hub does not accept the service's token.", hint="Renew HF_TOKEN, or unset it for public models.")
+    if status in (401, 404):
+        return _unknown(response, repo_id)
+    if status == 403:
+        return GatedModel(f"The Hub forbids reading {repo_id}.", hint="Give the service a token with the right to read it (HF_TOKEN).")
+    return UnknownModel(f"The Hub refuses {repo_id} ({status}).", hint="Check the model's name on the Hub.")
+
+
+def _codes(response: httpx2.Response) -> dict[str, str]:
+    return {name: value for name, value in response.headers.items() if name.startswith("x-error-")}
+
+
+def _unknown(response: httpx2.Response, repo_id: str) -> UnknownModel:
+    """Missing or private: the Hub does not tell strangers which."""
+    if "authorization" in response.request.headers:
+        who, hint = "is private to others", "Check the spelling, or give the service a token that may read it (HF_TOKEN)."
+    else:
+        who, hint = "is private", "Check the spelling; a private model needs a token in the service's HF_TOKEN."
+    return UnknownModel(f"The Hub has no model {repo_id}, or it {who}.", hint=hint)
+
+
+def retry_after(response: httpx2.Response) -> float:
+    """Seconds that Retry-After asks for, as a number or a date, within [0, LONGEST_WAIT]; USUAL_WAIT where it cannot be read."""
+    text = response.headers.get("retry-after", "").strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text[:9]), LONGEST_WAIT)
+    try:
+        seconds = parsedate_to_datetime(text).timestamp() - time.time()
+    except (ValueError, OverflowError):
+        return USUAL_WAIT
+    return min(max(seconds, 0.0), LONGEST_WAIT)

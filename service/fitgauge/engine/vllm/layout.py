@@ -1,0 +1,112 @@
+"""How vLLM 0.33 lays a model out on its ranks: what it pads, replicates, keeps whole, registers beside the weights, and refuses.
+
+Source: vllm/model_executor/layers (linear.py, vocab_parallel_embedding.py, fused_moe, quantization) and models, 0.33.0. Sizes are
+those at construction; what a kernel repacks after loading is not counted.
+"""
+
+from math import gcd
+
+from fitgauge.engine.architecture import Attention, CompressedAttention, LatentAttention, ModelSpec, Part, Split, Stored
+from fitgauge.engine.dtypes import BITS
+from fitgauge.engine.schemes import Scheme
+from fitgauge.engine.weights import Laid, Layout, Share, divided, round_up
+from fitgauge.engine.weights import laid_out as lay_out
+from fitgauge.errors import InvalidQuestion
+
+TOWERS = (Part.VISION, Part.AUDIO, Part.PROJECTOR)
+
+VLLM = Layout(
+    vocabulary_multiple=64,
+    expert_multiples={"mxfp4": 64},
+    refines_blocks=True,
+    experts_over_data=True,
+    wide_dtype="BF16",
+)
+"""DEFAULT_VOCAB_PADDING_SIZE; mxfp4_round_up_hidden_size_and_intermediate_size for Hopper's Triton kernels; refine_fp8_moe_block_shape;
+FusedMoEParallelConfig.make; ModelConfig's dtype `auto` casts float32 to bfloat16."""
+
+
+def laid_out(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> Laid:
+    """The model as vLLM registers it."""
+    return lay_out(spec, scheme, VLLM, stored)
+
+
+def buffer_bytes(spec: ModelSpec, *, tensor_parallel: int = 1, expert_parallel: int = 1, layers: range | None = None) -> int:
+    """Bytes of registered buffers on one rank: rotary tables, four fp32 scales a layer of attention, and with expert parallelism
+    each layer's map of experts (int32).
+
+    Source: rotary_embedding/base.py (cos_sin_cache in the model's dtype), attention/attention.py set_default_quant_scales,
+    fused_moe/routed_experts.py update_expert_map_info.
+    """
+    width = BITS["BF16" if spec.dtype == "F32" else spec.dtype] // 8
+    size = sum(table.positions * table.dim * (BITS[table.dtype] // 8 if table.dtype else width) for table in spec.rotary_tables)
+    for block in spec.blocks:
+        if block.part is not Part.LANGUAGE:
+            continue
+        count = len(block.layers) if layers is None else sum(number in layers for number in block.layers)
+        size += 16 * count * sum(isinstance(mixer, Attention | LatentAttention | CompressedAttention) for mixer in block.mixers)
+        if expert_parallel > 1 and block.mlp is not None:
+            size += 4 * count * block.mlp.experts
+    return size
+
+
+def check_parallel(spec: ModelSpec, laid: Laid, *, tensor_parallel: int, expert_parallel: int = 1, data_parallel: int = 1) -> None:
+    """Raises InvalidQuestion where vLLM refuses to build the model so, with the tensor parallel degrees that work."""
+    reason = refusal(spec, laid, tensor_parallel, expert_parallel, data_parallel)
+    if reason is None:
+        return
+    works = [
+        ways for ways in range(1, 65) if refusal(spec, laid, ways, expert_parallel if expert_parallel == 1 else ways, data_parallel) is None
+    ]
+    raise InvalidQuestion(
+        f"vLLM refuses tensor_parallel {tensor_parallel}: {reason}.",
+        hint=f"tensor_parallel can be {', '.join(map(str, works))}." if works else "Ask for another quantization of this model.",
+        field="tensor_parallel",
+    )
+
+
+def refusal(spec: ModelSpec, laid: Laid, tensor_parallel: int, expert_parallel: int, data_parallel: int) -> str | None:
+    """Why vLLM would refuse at construction, None where it would not.
+
+    Source: config/model.py verify_with_parallel_config (heads), distributed/utils.py divide, linear.py, quantization/utils/fp8_utils.py
+    validate_fp8_block_shape, fused_moe/oracle/fp8.py refine_fp8_moe_block_shape.
+    """
+    heads = spec.query_heads
+    if heads > 1 and heads % tensor_parallel:
+        return f"its {heads} attention heads cannot be divided by {tensor_parallel}"
+    expert_ways = max(1, tensor_parallel * data_parallel // expert_parallel)
+    for share in laid.shares:
+        ways = expert_ways if share.experts else tensor_parallel
+        if ways == 1 or share.split is Split.NONE or share.part in TOWERS:
+            continue
+        if reason := _indivisible(share, ways, laid.layout):
+            return reason
+    return None
+
+
+def _indivisible(share: Share, ways: int, layout: Layout) -> str | None:
+    """Why one kind of tensor cannot be divided over `ways` ranks."""
+    size = share.pieces if share.form is None else share.inputs if share.split is Split.ROW else share.out
+    pieces = share.pieces or size
+    if share.split is Split.VOCABULARY:
+        return (
+            f"a vocabulary of {round_up(size, layout.vocabulary_multiple)} cannot be divided by {ways}"
+            if round_up(size, layout.vocabulary_multiple) % ways
+            else None
+        )
+    if share.split is Split.KV:
+        if pieces % ways and ways % pieces:
+            return f"its {pieces} KV heads are neither a multiple nor a divisor of {ways}"
+    elif pieces % ways:
+        return f"a width of {pieces} cannot be divided by {ways}"
+    if share.form is None:
+        return None
+    cut = size // pieces * divided(pieces, ways)
+    block = share.form.group if share.split is Split.ROW else share.form.rows
+    if share.experts and share.multiple == 1 and share.form.rows > 1:
+        hidden = share.out if share.split is Split.ROW else share.inputs
+        if cut % block and gcd(share.form.rows, share.form.group, cut, hidden) < 32:
+            return f"{cut} expert features a rank cannot be divided into quantization blocks of {block}"
+    elif block > 1 and cut % block and share.multiple == 1 and not share.form.flat:
+        return f"{cut} features a rank cannot be divided into quantization blocks of {block}"
+    return None

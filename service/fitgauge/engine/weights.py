@@ -1,0 +1,315 @@
+"""Bytes of parameters: as stored, and on one rank under tensor, pipeline and expert parallelism.
+
+The slow part, `laid_out`, is done once for a model in a scheme under an engine's Layout; `rank_weights` then takes microseconds.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from math import gcd
+from typing import Literal
+
+import msgspec
+
+from fitgauge.engine.architecture import Block, Kind, ModelSpec, Part, Split, Stored, Tensor
+from fitgauge.engine.dtypes import BITS, size_of
+from fitgauge.engine.quantity import Basis, Term, certain, gib
+from fitgauge.engine.quantization import Format, tensor_bytes
+from fitgauge.engine.schemes import Scheme, is_nominal
+from fitgauge.engine.workload import Workload
+
+Place = Literal["layers", "first", "last", "tied"]
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine does to tensors when it divides them.
+
+    `vocabulary_multiple`: the vocabulary is padded to it. `expert_multiples`: by format name, what the width of one rank's share of
+    an expert is padded to. `refines_blocks`: scales of square blocks that tensor parallelism cuts are repeated for the largest block
+    that fits. `experts_over_data`: without expert parallelism, experts are divided over tensor x data parallel ranks.
+    `wide_dtype`: what a model published in F32 is loaded in.
+    """
+
+    vocabulary_multiple: int = 1
+    expert_multiples: dict[str, int] = {}
+    refines_blocks: bool = False
+    experts_over_data: bool = False
+    wide_dtype: str = "F32"
+
+
+class Share(msgspec.Struct, frozen=True, gc=False):
+    """Tensors of every layer of `layers` that are divided alike.
+
+    Unquantized (`form` None): `pieces` of `piece_bytes` that go to ranks whole. Quantized: one weight of shape (out, inputs).
+    `experts`: how many of them a layer routes to, 0 for a tensor of no expert. `place`: the pipeline stages that hold it.
+    """
+
+    part: Part
+    place: Place
+    layers: tuple[int, ...]
+    split: Split
+    experts: int
+    multiple: int
+    pieces: int
+    piece_bytes: int
+    out: int = 0
+    inputs: int = 0
+    form: Format | None = None
+
+
+Where = tuple[Part, Place, tuple[int, ...], Split, int, int]
+"""The first fields of a Share: tensors that agree in them are divided alike."""
+
+
+class Laid(msgspec.Struct, frozen=True, kw_only=True):
+    """A model's parameters by how they are divided, in one scheme, under one engine's Layout. `scale`: the repository over the table."""
+
+    shares: tuple[Share, ...]
+    layout: Layout
+    scheme: Scheme
+    basis: Basis
+    scale: float = 1.0
+
+
+class RankWeights(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Bytes of parameters on one rank, in all and by part of the model."""
+
+    bytes: int
+    by_part: dict[Part, int]
+    basis: Basis
+
+
+def divided(size: int, ways: int) -> int:
+    """The fullest rank's share of `size` pieces over `ways` ranks: at least one whole piece, so that fewer pieces are replicated."""
+    return -(-size // ways)
+
+
+def round_up(size: int, multiple: int) -> int:
+    """`size` padded to a whole `multiple`."""
+    return -(-size // multiple) * multiple
+
+
+def tensor_dtype(tensor: Tensor, spec: ModelSpec, scheme: Scheme, layout: Layout) -> str:
+    """The canonical format of an unquantized tensor: its own, the scheme's, or the model's as the engine loads it."""
+    if tensor.dtype is not None:
+        return tensor.dtype
+    if scheme.dtype is not None:
+        return scheme.dtype
+    return layout.wide_dtype if spec.dtype == "F32" else spec.dtype
+
+
+def laid_out(spec: ModelSpec, scheme: Scheme, layout: Layout = Layout(), stored: Stored | None = None) -> Laid:
+    """How `spec` in `scheme` is divided by an engine with this `layout`. MTP heads are left out: engines load them only to speculate.
+
+    With `basis` `assumed` and a repository summary the table is scaled to what is stored.
+    """
+    plain: dict[tuple[Where, int], int] = {}
+    shares: list[Share] = []
+    for block in spec.blocks:
+        if block.part is Part.MTP:
+            continue
+        place = _place(spec, block)
+        for tensor, form, layers in formats(spec, block, scheme):
+            where: Where = (
+                block.part,
+                place,
+                layers,
+                tensor.split,
+                tensor.count if _routed(tensor) else 0,
+                _multiple(block, scheme, layout),
+            )
+            if form is None:
+                bits = BITS[tensor_dtype(tensor, spec, scheme, layout)]
+                pieces = _pieces(tensor, layout)
+                rest = (tensor.elements if not _routed(tensor) else tensor.elements // tensor.count) * bits
+                if tensor.split is Split.VOCABULARY:
+                    rest = rest // tensor.shape[0] * pieces
+                plain[where, pieces] = plain.get((where, pieces), 0) + rest // (8 * pieces)
+            else:
+                out, inputs = matrix(tensor)
+                shares.append(Share(*where, tensor.units, tensor.count, out, inputs, form))
+    shares += [Share(*where, pieces, size) for (where, pieces), size in plain.items()]
+    scale = 1.0
+    if spec.basis == "assumed" and stored is not None and stored.elements:
+        scale = summary_bytes(stored) / max(1, stored_bytes(spec, scheme))
+    basis: Basis = "assumed" if "assumed" in (spec.basis, scheme.basis) else "computed"
+    return Laid(shares=tuple(shares), layout=layout, scheme=scheme, basis=basis, scale=scale)
+
+
+def formats(spec: ModelSpec, block: Block, scheme: Scheme) -> Iterable[tuple[Tensor, Format | None, tuple[int, ...]]]:
+    """Every tensor of a block with its format and the layers that hold it so."""
+    for tensor in block.tensors:
+        if not scheme.rules or len(tensor.shape) < 2:
+            yield tensor, None, block.layers
+            continue
+        found: dict[Format | None, list[int]] = {}
+        for layer in block.layers:
+            module = (block.prefix.replace("{}", str(layer)) + tensor.name).replace("*", "0")
+            found.setdefault(scheme.format_of(module, tensor, block.part), []).append(layer)
+        for form, layers in found.items():
+            bare = Format(name=form.name, bits=form.bits) if form and is_nominal(spec) else form
+            yield tensor, bare, tuple(layers)
+
+
+def matrix(tensor: Tensor) -> tuple[int, int]:
+    """A tensor's shape as (out, in), trailing dimensions multiplied."""
+    inputs = 1
+    for size in tensor.shape[1:]:
+        inputs *= size
+    return tensor.shape[0], inputs
+
+
+def _routed(tensor: Tensor) -> bool:
+    return tensor.kind is Kind.EXPERT or tensor.count > 1
+
+
+def _place(spec: ModelSpec, block: Block) -> Place:
+    if block.part is Part.LANGUAGE:
+        if "{}" in block.prefix:
+            return "layers"
+        return "first" if any(tensor.kind is Kind.EMBEDDING for tensor in block.tensors) else "last"
+    if block.part is Part.HEAD:
+        return "last"
+    return "tied" if block.part is Part.EMBEDDING and spec.tied_embeddings else "first"
+
+
+def _multiple(block: Block, scheme: Scheme, layout: Layout) -> int:
+    if not layout.expert_multiples or not any(tensor.kind is Kind.EXPERT for tensor in block.tensors):
+        return 1
+    return layout.expert_multiples.get(scheme.form.name, 1) if scheme.form else 1
+
+
+def _pieces(tensor: Tensor, layout: Layout) -> int:
+    if tensor.split is Split.NONE:
+        return 1
+    if tensor.split is Split.VOCABULARY:
+        return round_up(tensor.shape[0], layout.vocabulary_multiple)
+    return tensor.units or (tensor.shape[-1] if tensor.split is Split.ROW else tensor.shape[0])
+
+
+def rank_weights(
+    laid: Laid,
+    *,
+    tensor_parallel: int = 1,
+    expert_parallel: int = 1,
+    data_parallel: int = 1,
+    layers: range | None = None,
+    first: bool = True,
+    last: bool = True,
+) -> RankWeights:
+    """Bytes of parameters on the fullest rank of one pipeline stage.
+
+    `layers`: the stage's layers of the language model, None for all; `first` and `last`: whether it holds the embedding and towers,
+    and the final norm and head. With expert_parallel above 1 the experts are divided over that many ranks, else like any other
+    weight.
+    """
+    layout = laid.layout
+    over = tensor_parallel * (data_parallel if layout.experts_over_data else 1)
+    expert_ways = max(1, over // expert_parallel)
+    by_part: dict[Part, int] = {}
+    for share in laid.shares:
+        place = share.place
+        if place == "layers":
+            count = len(share.layers) if layers is None else _within(share.layers, layers)
+        else:
+            here = first if place == "first" else last if place == "last" else first or last
+            count = len(share.layers) if here else 0
+        if count:
+            by_part[share.part] = by_part.get(share.part, 0) + count * share_bytes(
+                share, layout, tensor_parallel, expert_ways, expert_parallel
+            )
+    total = sum(by_part.values())
+    return RankWeights(bytes=total if laid.scale == 1.0 else int(total * laid.scale), by_part=by_part, basis=laid.basis)
+
+
+def share_bytes(share: Share, layout: Layout, ways: int, expert_ways: int, expert_parallel: int) -> int:
+    """Bytes of one layer's share on the fullest of `ways` ranks (`expert_ways`, after whole experts went to `expert_parallel` ranks)."""
+    copies, form = 1, share.form
+    if share.experts:
+        copies, ways = -(-share.experts // expert_parallel), expert_ways
+    if form is None:
+        pieces = share.pieces if share.split is Split.NONE else -(-share.pieces // ways)
+        if share.multiple > 1 and share.split is not Split.NONE and share.experts:
+            pieces = round_up(pieces, share.multiple)
+        return copies * pieces * share.piece_bytes
+    out, inputs = share.out, share.inputs
+    if ways > 1 and share.split is not Split.NONE:
+        if share.split is Split.ROW:
+            inputs = _cut(inputs, share, layout, ways)
+        else:
+            out = _cut(out, share, layout, ways)
+        if share.experts and layout.refines_blocks:
+            form = refined(form, inputs if share.split is Split.ROW else out, out if share.split is Split.ROW else inputs)
+    return copies * tensor_bytes(out, inputs, form)
+
+
+def _cut(size: int, share: Share, layout: Layout, ways: int) -> int:
+    if share.split is Split.VOCABULARY:
+        return -(-round_up(size, layout.vocabulary_multiple) // ways)
+    units = share.pieces or size
+    cut = size // units * -(-units // ways)
+    return round_up(cut, share.multiple) if share.experts else cut
+
+
+def refined(form: Format, width: int, hidden: int) -> Format:
+    """`form` with blocks that divide an expert's `width` on this rank: the greatest common divisor, as the engine repeats its scales."""
+    block = form.group
+    if form.rows < 2 or width % block == 0:
+        return form
+    size = gcd(form.rows, block, width, hidden)
+    return msgspec.structs.replace(form, rows=size, group=size)
+
+
+def _within(numbers: tuple[int, ...], layers: range) -> int:
+    return bisect_left(numbers, layers.stop) - bisect_left(numbers, layers.start)
+
+
+def pipeline_stages(layers: int, pipeline_parallel: int) -> tuple[range, ...]:
+    """The layers of every pipeline stage: as even as can be, what is left over going to the stages before the last, from behind.
+
+    Source: vLLM distributed/utils.py, get_pp_indices.
+    """
+    each, left = divmod(layers, pipeline_parallel)
+    sizes = [each] * pipeline_parallel
+    for number in range(2, left + 2):
+        sizes[-number] += 1
+    starts = [sum(sizes[:number]) for number in range(pipeline_parallel)]
+    return tuple(range(start, start + size) for start, size in zip(starts, sizes, strict=True))
+
+
+def stored_bytes(spec: ModelSpec, scheme: Scheme) -> int:
+    """Bytes on disk of the whole repository as the table has it, MTP heads included."""
+    total = 0
+    for block in spec.blocks:
+        for tensor, form, layers in formats(spec, block, scheme):
+            if form is None:
+                size = size_of(tensor.elements, tensor_dtype(tensor, spec, scheme, Layout()))
+            else:
+                size = tensor.count * tensor_bytes(*matrix(tensor), form)
+            total += len(layers) * size
+    return total
+
+
+def summary_bytes(stored: Stored) -> int:
+    """Bytes the repository says it stores: the file's size, or its elements by dtype."""
+    return stored.file_bytes or sum(size_of(count, name) for name, count in stored.elements.items() if name in BITS)
+
+
+def weights_term(laid: Laid, workload: Workload, *, layers: range, first: bool, last: bool) -> Term:
+    """The term `weights`: parameters on the fullest rank of one pipeline stage."""
+    whole = workload.pipeline_parallel == 1
+    rank = rank_weights(
+        laid,
+        tensor_parallel=workload.tensor_parallel,
+        expert_parallel=workload.expert_parallel,
+        data_parallel=workload.data_parallel,
+        layers=None if whole else layers,
+        first=first,
+        last=last,
+    )
+    degrees = f"tensor parallel {workload.tensor_parallel}"
+    if workload.pipeline_parallel > 1:
+        degrees += f", layers {layers.start} to {layers.stop - 1}"
+    if workload.expert_parallel > 1:
+        degrees += f", expert parallel {workload.expert_parallel}"
+    formula = f"{laid.scheme.name} weights, {degrees}: " + " + ".join(f"{part} {gib(size)}" for part, size in rank.by_part.items())
+    return certain("weights", rank.bytes, rank.basis, formula, "every tensor of the architecture, laid out as the engine does")

@@ -10,11 +10,19 @@ from typing import Any
 import msgspec
 
 from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.families import dense
+from fitgauge.engine.families import deberta, dense, dialects, encoder_decoder, encoders, mixture, rotary_encoders, t5
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import Reader
 
-READERS: dict[str, Reader] = {**dense.READERS}
+READERS: dict[str, Reader] = {
+    **dialects.READERS,
+    **mixture.READERS,
+    **encoders.READERS,
+    **rotary_encoders.READERS,
+    **deberta.READERS,
+    **encoder_decoder.READERS,
+    **t5.READERS,
+}
 
 
 def read_config(values: Mapping[str, Any], quantization: Mapping[str, Any] | None = None) -> ModelSpec:

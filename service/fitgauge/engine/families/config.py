@@ -18,6 +18,11 @@ class Config:
         self.values = values
         self.where = where
 
+    @property
+    def nested(self) -> bool:
+        """Whether this is a section of a config.json rather than the whole of it."""
+        return ": " in self.where
+
     def _find(self, names: tuple[str, ...]) -> tuple[str, Any]:
         for name in names:
             value = self.values.get(name)

@@ -1,0 +1,288 @@
+"""vLLM's own plan of its KV cache: groups of layers, bytes of a block, blocks in a pool, tokens it would log, and when it refuses.
+
+Symbols: L tokens of a request, F tokens in flight (scheduled, not yet settled), b tokens of a block, P bytes of the pool on one rank.
+Source throughout: vLLM 0.33.0, `v1/core/kv_cache_planning.py`, `v1/core/kv_cache_utils.py`, `v1/kv_cache_interface.py`.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fitgauge.engine.architecture import Attention, CompressedAttention, LatentAttention, Mixer, ModelSpec, Recurrent
+from fitgauge.engine.cache import CACHED_PARTS, rank_heads, state_bytes
+from fitgauge.engine.quantity import GIB
+from fitgauge.engine.vllm.kv_formats import attention_token_bytes, latent_token_bytes, resolved_format, served_dtype
+from fitgauge.engine.vllm.kv_groups import Layers, Members, grouped, on_stage
+from fitgauge.engine.vllm.kv_specs import (
+    Deployment,
+    Kind,
+    KvSpec,
+    attention_block,
+    hybrid_block,
+    mixer_specs,
+    state_policy,
+)
+
+LONGEST = 2**31
+"""No request is longer [tokens]: where a bisection for the longest context ends."""
+
+
+class KvGroup(NamedTuple):
+    """Layers that share one block table: `layers` of them on this rank, `page_bytes` together for every `block` tokens."""
+
+    kind: Kind
+    block: int
+    extent: int
+    layers: int
+    page_bytes: int
+
+    def blocks(self, tokens: int, in_flight: int) -> int:
+        """Blocks that one request of L tokens takes at its most.
+
+        full ceil(L / b); sliding ceil(min(w - 1 + F, L) / b) + 1, as a window need not begin where a block does; chunked
+        ceil(min(chunk + F, L) / b); cross ceil(source / b); recurrent its states. Source: max_memory_usage_bytes of each spec.
+        """
+        if self.kind == Kind.FULL:
+            return -(-tokens // self.block)
+        if self.kind == Kind.STATE:
+            return self.extent
+        if self.kind == Kind.CHUNKED:
+            return -(-min(self.extent + in_flight, tokens) // self.block)
+        if self.kind == Kind.CROSS:
+            return -(-self.extent // self.block)
+        return -(-min(self.extent - 1 + in_flight, tokens) // self.block) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class KvPlan:
+    """What vLLM makes of a pool: `num_blocks` of `block_bytes` each, of which a request of max_model_len takes `blocks_per_request`.
+
+    `kv_tokens` and `max_concurrency` are what it logs ("GPU KV cache size", "Maximum concurrency"). `error`: why it refuses to
+    start, in its words, else None; the numbers then say what it would have had.
+    """
+
+    groups: tuple[KvGroup, ...]
+    block_bytes: int
+    num_blocks: int
+    kv_tokens: int
+    max_concurrency: float
+    blocks_per_request: int
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KvLayout:
+    """The groups of a model as deployed, on one rank; what remains is to divide a pool by them.
+
+    `counted`: the same groups, equal ones once, with how often. `in_flight`: F [tokens]. `tokens_by_group`: the log of a version
+    that divides blocks by groups. `max_state_requests`: requests that need a state block each (0: no recurrent layers).
+    """
+
+    groups: tuple[KvGroup, ...]
+    counted: tuple[tuple[KvGroup, int], ...]
+    block_bytes: int
+    blocks_per_request: int
+    max_model_len: int
+    in_flight: int
+    max_state_requests: int
+    tokens_by_group: bool
+
+    def request_blocks(self, tokens: int) -> int:
+        """Blocks of the pool that one request of `tokens` tokens takes: the sum over groups, which draw from one pool."""
+        return sum(group.blocks(tokens, self.in_flight) * times for group, times in self.counted)
+
+    def plan(self, pool_bytes: int) -> KvPlan:
+        """The plan for a pool of `pool_bytes` on this rank.
+
+        num_blocks = P // block_bytes; concurrency = num_blocks / blocks_per_request; tokens = concurrency x max_model_len.
+        Source: get_kv_cache_configs, get_kv_cache_capacity. With pipeline stages vLLM takes the least num_blocks of all.
+        """
+        if not self.groups:
+            return KvPlan(self.groups, 0, 1, 0, 0.0, 0)
+        blocks = max(pool_bytes, 0) // self.block_bytes
+        concurrency = blocks / self.blocks_per_request
+        tokens = (
+            blocks // len(self.groups) * min(group.block for group in self.groups)
+            if self.tokens_by_group
+            else int(concurrency * self.max_model_len)
+        )
+        return KvPlan(self.groups, self.block_bytes, blocks, tokens, concurrency, self.blocks_per_request, self.refusal(pool_bytes))
+
+    def refusal(self, pool_bytes: int) -> str | None:
+        """Why vLLM does not start with this pool, None where it does.
+
+        The pool less the null block, which is never handed out, must hold one request of max_model_len; and every running request
+        needs a state block when CUDA graphs of the decode step are captured. Sources: _check_enough_kv_cache_memory;
+        `config/compilation.py` (resolve_cudagraph_mode_and_sizes).
+        """
+        usable = pool_bytes - self.block_bytes
+        needed = self.blocks_per_request * self.block_bytes
+        if usable <= 0:
+            return "No available memory for the cache blocks."
+        if needed > usable:
+            longest = self.max_context_length(pool_bytes)
+            estimate = f" The longest that fits is {longest} tokens." if longest else ""
+            return (
+                f"To serve one request of {self.max_model_len} tokens, {needed / GIB:.2f} GiB of KV cache are needed; "
+                f"{usable / GIB:.2f} GiB are available.{estimate}"
+            )
+        blocks = pool_bytes // self.block_bytes
+        if self.max_state_requests > blocks:
+            return (
+                f"max_num_seqs ({self.max_state_requests}) exceeds the {blocks} blocks of the pool; every request needs one for its state."
+            )
+        return None
+
+    def pool_bytes(self, concurrency: int, context_length: int) -> int:
+        """Bytes of the least pool that starts and holds `concurrency` requests of `context_length` tokens at once.
+
+        = (1 null block + the larger of concurrency x blocks of a request and one request of max_model_len) x block_bytes.
+        """
+        if not self.groups:
+            return 0
+        held = max(concurrency * self.request_blocks(min(context_length, self.max_model_len)), self.blocks_per_request)
+        return max(held + 1, self.max_state_requests) * self.block_bytes
+
+    def max_context_length(self, pool_bytes: int, concurrency: int = 1) -> int:
+        """The longest context [tokens] of which `concurrency` requests fit at once; 0 where not one token does.
+
+        Up to max_model_len, as vLLM's own estimate. LONGEST where nothing grows with the context.
+        """
+        if not self.groups:
+            return LONGEST
+        usable = (max(pool_bytes, 0) // self.block_bytes - 1) // max(concurrency, 1)
+        return last(lambda tokens: self.request_blocks(tokens) <= usable, self.max_model_len)
+
+    def max_concurrent(self, pool_bytes: int, context_length: int) -> int:
+        """Requests of `context_length` tokens that the pool holds at once, the null block left out."""
+        if not self.groups:
+            return LONGEST
+        return max(max(pool_bytes, 0) // self.block_bytes - 1, 0) // self.request_blocks(context_length)
+
+    @property
+    def bytes_per_token(self) -> float:
+        """Bytes of the pool that one more token of a long request takes: block_bytes / b of every group that keeps all tokens."""
+        return sum(self.block_bytes / group.block * times for group, times in self.counted if group.kind == Kind.FULL)
+
+
+def last(holds: Callable[[int], bool], most: int) -> int:
+    """The largest n of 0..most for which `holds(n)`, where it holds up to some n and not beyond; 0 where it never does."""
+    if holds(most):
+        return most
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        if holds(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def kv_layout(
+    spec: ModelSpec,
+    *,
+    tensor_parallel: int,
+    cache_dtype: str,
+    max_model_len: int,
+    max_batched_tokens: int,
+    max_num_seqs: int,
+    layers: Collection[int] | None = None,
+    compute_capability: tuple[int, int] | None = None,
+    version: tuple[int, ...] = (0, 33),
+    pipeline_parallel: int = 1,
+) -> KvLayout:
+    """The KV cache of a model as vLLM lays it out on one rank.
+
+    `cache_dtype`: as `--kv-cache-dtype`, or a canonical number format. `layers`: those of a pipeline stage, None for all.
+    `compute_capability`: of the card, None for Hopper's. `version`: vLLM's. Raises InvalidQuestion for a dtype that vLLM has not.
+    """
+    kept = [(mixer, block.layers) for block in spec.blocks if block.mixers and block.part in CACHED_PARTS for mixer in block.mixers]
+    on = deployment(spec, [mixer for mixer, _ in kept], tensor_parallel, cache_dtype, max_model_len, compute_capability, version)
+    members = [(one, numbers) for mixer, numbers in kept for one in mixer_specs(mixer, on)]
+    packed = any(isinstance(mixer, CompressedAttention) for mixer, _ in kept)
+    groups = tuple(kv_group(group) for group in on_stage(grouped(members, packed=packed), layers))
+    in_flight = batches_in_flight(pipeline_parallel, version) * max_batched_tokens
+    counted = count(groups)
+    return KvLayout(
+        groups=groups,
+        counted=counted,
+        block_bytes=max((group.page_bytes for group in groups), default=0),
+        blocks_per_request=sum(group.blocks(max_model_len, in_flight) * times for group, times in counted),
+        max_model_len=max_model_len,
+        in_flight=in_flight,
+        max_state_requests=max_num_seqs if any(group.kind == Kind.STATE for group in groups) else 0,
+        tokens_by_group=version < (0, 21),
+    )
+
+
+def deployment(
+    spec: ModelSpec,
+    mixers: list[Mixer],
+    tensor_parallel: int,
+    cache_dtype: str,
+    max_model_len: int,
+    compute_capability: tuple[int, int] | None,
+    version: tuple[int, ...],
+) -> Deployment:
+    """Format, block size and state pages that the model's layers share. A hybrid's block grows until a page holds a state."""
+    cache_format, dtype = resolved_format(spec, cache_dtype, compute_capability, version), served_dtype(spec.dtype)
+    block = attention_block(mixers, cache_format, compute_capability)
+    recurrent = [mixer for mixer in mixers if isinstance(mixer, Recurrent)]
+    if not recurrent:
+        return Deployment(cache_format, dtype, tensor_parallel, block, 0, 0, max_model_len)
+    token, latent = hybrid_token_bytes(mixers, cache_format, dtype, tensor_parallel)
+    caching = bool(token) and version >= HYBRID_PREFIX_CACHING
+    states, checkpoint = state_policy(spec, recurrent, compute_capability, caching=caching)
+    if not token:
+        return Deployment(cache_format, dtype, tensor_parallel, block, 0, states, max_model_len)
+    state_page = max(state_bytes(mixer, dtype, tensor_parallel) for mixer in recurrent)
+    block = hybrid_block(token, state_page, block, latent=latent, checkpoint=checkpoint)
+    return Deployment(cache_format, dtype, tensor_parallel, block, block * token, states, max_model_len)
+
+
+HYBRID_PREFIX_CACHING = (0, 27)
+"""The first version that caches prefixes of hybrid models unless told not to. Source: vLLM pull request 50991, merged August 2026
+after 0.26.0; a log of 0.27.1 (198,529 tokens of Qwen3.8-27B at 150,000) holds two states a request."""
+
+
+def hybrid_token_bytes(mixers: list[Mixer], cache_format: str, dtype: str, tensor_parallel: int) -> tuple[int, bool]:
+    """(bytes a token of one attention layer of a hybrid, whether that is MLA); (0, False) where no layer attends."""
+    for mixer in mixers:
+        if isinstance(mixer, LatentAttention):
+            return latent_token_bytes(mixer, cache_format, dtype), True
+        if isinstance(mixer, Attention) and mixer.causal:
+            return attention_token_bytes(mixer, rank_heads(mixer.kv_heads, tensor_parallel), cache_format, dtype), False
+    return 0, False
+
+
+def batches_in_flight(pipeline_parallel: int, version: tuple[int, ...]) -> int:
+    """Batches whose tokens may be scheduled and not yet settled: one a stage, and one more with asynchronous scheduling.
+
+    Source: `config/vllm.py`, max_concurrent_batches.
+    """
+    return pipeline_parallel + 1 if version >= IN_FLIGHT_COUNTED else 1
+
+
+IN_FLIGHT_COUNTED = (0, 26)
+"""The first version whose windows reserve for every batch in flight, not one. Source: vLLM pull request 47728, merged after 6 July
+2026; logs of DeepSeek-V4-Flash count one batch in 0.25.0 and two in 0.26.0, of Gemma 4 two in 0.28.0."""
+
+
+def kv_group(members: Members) -> KvGroup:
+    """Members of one group as the group they make."""
+    first: KvSpec = members[0][0]
+    numbers: list[Layers] = [layers for _, layers in members]
+    page = sum(spec.page * len(layers) for spec, layers in members)
+    return KvGroup(first.kind, first.block, first.extent, sum(map(len, numbers)), page)
+
+
+def count(groups: tuple[KvGroup, ...]) -> tuple[tuple[KvGroup, int], ...]:
+    """Groups that take the same blocks as one, with how many they are."""
+    if len(groups) == 1:
+        return ((groups[0], 1),)
+    found: dict[tuple[Kind, int, int], tuple[KvGroup, int]] = {}
+    for group in groups:
+        key = (group.kind, group.block, group.extent)
+        found[key] = (group, found[key][1] + 1 if key in found else 1)
+    return tuple(found.values())

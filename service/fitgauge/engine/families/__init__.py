@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 
 from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.families import deberta, dense, dialects, encoder_decoder, encoders, mixture, rotary_encoders, t5
+from fitgauge.engine.families import classic, deberta, dense, dialects, encoder_decoder, encoders, mixture, rotary_encoders, t5
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import Reader
 
 READERS: dict[str, Reader] = {
     **dialects.READERS,
+    **classic.READERS,
     **mixture.READERS,
     **encoders.READERS,
     **rotary_encoders.READERS,

@@ -97,7 +97,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "xglm": _row(256008, 1024, 4096, 24, 16, None, None, 2048, tie_word_embeddings=True),
     "openai-gpt": _row(40478, 768, None, 12, 12, None, None, 512, tie_word_embeddings=True),
     "ctrl": _row(246534, 1280, 8192, 48, 16, None, None, 256, tie_word_embeddings=True),
-    "mpt": _row(50368, 2048, None, 24, 16, None, None, 2048, expansion_ratio=4, tie_word_embeddings=True),
+    "mpt": _row(50368, 2048, None, 24, 16, None, None, 2048, tie_word_embeddings=True),
 }  # fmt: skip
 
 

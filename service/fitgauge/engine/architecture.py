@@ -231,7 +231,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def layers(self) -> int:
         """Layers of the language model (its decoder, where it has two stacks)."""
-        return sum(len(block.layers) for block in self.blocks if block.part is Part.LANGUAGE)
+        return sum(len(block.layers) for block in self.blocks if block.part is Part.LANGUAGE and "{}" in block.prefix)
 
     @property
     def query_heads(self) -> int:

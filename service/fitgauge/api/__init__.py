@@ -1,0 +1,1 @@
+"""The HTTP face: decode, one call, encode. If a line multiplies, it belongs downstairs."""

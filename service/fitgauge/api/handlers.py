@@ -1,0 +1,67 @@
+"""The handlers: read, ask, encode."""
+
+from typing import Any
+
+import msgspec
+from litestar import MediaType, Request, Response, get, post
+from litestar.handlers import HTTPRouteHandler
+
+from fitgauge import __version__
+from fitgauge.api.bodies import BodyReader, integer_query, only_query
+from fitgauge.questions import Questions
+from fitgauge.questions.schemas import FitRequest, Health
+
+Anything = Request[Any, Any, Any]
+
+_encode = msgspec.json.Encoder().encode
+_fit = BodyReader(FitRequest)
+_HEALTHY = msgspec.json.encode(Health(status="ok", version=__version__))
+
+
+def json_response(body: bytes) -> Response[bytes]:
+    """Encoded JSON on the wire."""
+    return Response(body, media_type=MediaType.JSON, status_code=200)
+
+
+def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
+    """The handlers of every operation, bound to the questions they ask. openapi: the encoded document."""
+
+    @post("/v1/fit")
+    async def check_fit(request: Anything) -> Response[bytes]:
+        raw = await _fit.read(request)
+        known = questions.recall(raw)
+        if known is not None:
+            return json_response(known)
+        asked = _fit.decode(raw)
+        model, answer = await questions.check_fit(asked)
+        return json_response(questions.remember(raw, asked.model, model, _encode(answer)))
+
+    @get("/v1/models/{owner:str}/{name:str}")
+    async def get_model(request: Anything, owner: str, name: str) -> Response[bytes]:
+        only_query(request)
+        return json_response(_encode(await questions.get_model(f"{owner}/{name}")))
+
+    @get("/v1/gpus")
+    async def list_gpus(request: Anything) -> Response[bytes]:
+        only_query(request, "limit", "offset")
+        limit, offset = integer_query(request, "limit", 100, 1, 1000), integer_query(request, "offset", 0, 0, 1_000_000)
+        return json_response(_encode(questions.list_gpus(limit, offset)))
+
+    @get("/v1/gpus/{gpu:str}")
+    async def get_gpu(request: Anything, gpu: str) -> Response[bytes]:
+        only_query(request)
+        return json_response(_encode(questions.get_gpu(gpu)))
+
+    @get("/health/live")
+    async def health_live() -> Response[bytes]:
+        return json_response(_HEALTHY)
+
+    @get("/health/ready")
+    async def health_ready() -> Response[bytes]:
+        return json_response(_HEALTHY)
+
+    @get("/schema/openapi.json")
+    async def openapi_document() -> Response[bytes]:
+        return json_response(openapi)
+
+    return [check_fit, get_model, list_gpus, get_gpu, health_live, health_ready, openapi_document]

@@ -1,0 +1,83 @@
+"""The OpenAPI 3.1 document, made from the table of operations and the structs of the contract."""
+
+from typing import Any
+
+import msgspec
+
+from fitgauge import __version__
+from fitgauge.api.operations import OPERATIONS, Operation
+from fitgauge.api.problems import PROBLEM_JSON
+from fitgauge.questions.schemas import Problem
+
+_REASONS = {
+    400: "The body is not JSON.",
+    403: "The Hub shows this model only to a token that was granted access.",
+    404: "No such model, accelerator or path; see matches.",
+    405: "The path knows other methods; see the Allow header.",
+    413: "The body is too large.",
+    415: "The body is not declared application/json.",
+    422: "A value is missing, of the wrong type, out of bounds, or impossible; see hint.",
+    429: "Too many requests; see the Retry-After header.",
+    500: "A defect of the service.",
+    503: "The Hub gave no answer in time and the snapshot does not know the model.",
+}
+_ALWAYS = (405, 429, 500)
+
+
+def document(server: str = "/") -> dict[str, Any]:
+    """The whole document. server: the public address, where clients need an absolute one."""
+    kinds = [Problem, *{kind: None for operation in OPERATIONS for kind in (operation.request, operation.answer) if kind}]
+    _, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Fitgauge",
+            "version": __version__,
+            "summary": "Will model X fit on GPU Y, and if not, what will?",
+            "description": "Memory estimates with evidence: every byte has a name, a formula, a basis and an interval. Sizes are bytes.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": server}],
+        "paths": paths,
+        "components": {"schemas": {name: _typed(schema) for name, schema in sorted(components.items())}},
+    }
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    described: dict[str, Any] = {"operationId": operation.id, "summary": operation.summary, "description": operation.description}
+    if operation.parameters:
+        described["parameters"] = [
+            {"name": p.name, "in": p.where, "required": p.required, "description": p.description, "schema": p.schema, "example": p.example}
+            for p in operation.parameters
+        ]
+    if operation.request:
+        body: dict[str, Any] = {"schema": _reference(operation.request)}
+        body["examples"] = {name: {"value": value} for name, value in operation.examples}
+        described["requestBody"] = {"required": True, "content": {"application/json": body}}
+    answers: dict[str, Any] = {
+        "200": {"description": "The answer.", "content": {"application/json": {"schema": _reference(operation.answer)}}}
+    }
+    for status in sorted({*operation.errors, *_ALWAYS}):
+        answers[str(status)] = {"description": _REASONS[status], "content": {PROBLEM_JSON: {"schema": _reference(Problem)}}}
+    described["responses"] = answers
+    return described
+
+
+def _reference(kind: type) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{kind.__name__}"}
+
+
+def _typed(schema: Any) -> Any:  # noqa: ANN401 - JSON is any
+    """The schema with `type: string` beside every enum of strings, which msgspec leaves out and tool hosts need."""
+    if isinstance(schema, list):
+        return [_typed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    typed = {key: _typed(value) for key, value in schema.items()}
+    values = typed.get("enum")
+    if isinstance(values, list) and "type" not in typed and all(isinstance(value, str) for value in values):
+        typed["type"] = "string"
+    return typed

@@ -1,0 +1,112 @@
+"""Every operation of the contract, once: the routes, the OpenAPI document and the tool manifests are made from this table."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fitgauge.questions.schemas import FitAnswer, FitRequest, GpuDetail, GpuList, Health, ModelDetail
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A path or query parameter: a string, or an integer with bounds."""
+
+    name: str
+    where: str
+    description: str
+    schema: dict[str, Any]
+    example: str | int
+    required: bool = False
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One method on one path. `errors`: the statuses it can answer beside those that every operation can."""
+
+    id: str
+    method: str
+    path: str
+    summary: str
+    description: str
+    answer: type
+    request: type | None = None
+    parameters: tuple[Parameter, ...] = ()
+    errors: tuple[int, ...] = ()
+    examples: tuple[tuple[str, dict[str, Any]], ...] = ()
+    tool: bool = True
+
+
+_MODEL_ERRORS = (403, 404, 422, 503)
+
+_TEXT = {"type": "string", "minLength": 1, "maxLength": 200}
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        id="check_fit",
+        method="POST",
+        path="/v1/fit",
+        summary="Will this model fit on this GPU when it is served?",
+        description="Estimates GPU memory for serving a model by its Hugging Face ID: a verdict, every byte named, the limits, "
+        "and the smallest changes that would make it fit. Only model and gpu are needed.",
+        request=FitRequest,
+        answer=FitAnswer,
+        errors=(400, 413, 415, *_MODEL_ERRORS),
+        examples=(
+            ("one card", {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"}),
+            ("four cards, long context", {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090", "gpu_count": 4, "context_length": 32768}),
+        ),
+    ),
+    Operation(
+        id="get_model",
+        method="GET",
+        path="/v1/models/{owner}/{name}",
+        summary="What is this model made of?",
+        description="Architecture, exact parameter count, stored bytes and cache growth of a Hugging Face model.",
+        answer=ModelDetail,
+        parameters=(
+            Parameter("owner", "path", "The user or organisation on the Hub.", _TEXT, "Qwen", required=True),
+            Parameter("name", "path", "The repository; name@revision and name:file are understood.", _TEXT, "Qwen3-32B", required=True),
+        ),
+        errors=_MODEL_ERRORS,
+    ),
+    Operation(
+        id="list_gpus",
+        method="GET",
+        path="/v1/gpus",
+        summary="Which accelerators are known?",
+        description="The catalog of accelerators: usable memory as a process sees it, bandwidth, formats, with sources.",
+        answer=GpuList,
+        parameters=(
+            Parameter("limit", "query", "Rows of a page.", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}, 10),
+            Parameter("offset", "query", "Rows to skip.", {"type": "integer", "minimum": 0, "maximum": 1_000_000, "default": 0}, 0),
+        ),
+        errors=(422,),
+    ),
+    Operation(
+        id="get_gpu",
+        method="GET",
+        path="/v1/gpus/{id}",
+        summary="What is known of this accelerator?",
+        description="One accelerator of the catalog, by its id or by anything people call it.",
+        answer=GpuDetail,
+        parameters=(Parameter("id", "path", "An id of list_gpus, or a name such as RTX 4090.", _TEXT, "rtx-4090", required=True),),
+        errors=(404, 422),
+    ),
+    Operation(
+        id="health_live",
+        method="GET",
+        path="/health/live",
+        summary="Does the process live?",
+        description="Answers as long as the process runs.",
+        answer=Health,
+        tool=False,
+    ),
+    Operation(
+        id="health_ready",
+        method="GET",
+        path="/health/ready",
+        summary="Can it answer?",
+        description="Answers when the catalog is loaded; the Hub is not asked, because the service answers without it too.",
+        answer=Health,
+        tool=False,
+    ),
+)

@@ -1,0 +1,121 @@
+"""Every error as RFC 9457 problem+json: one table from what went wrong to a status."""
+
+import logging
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException
+
+from fitgauge.errors import (
+    FitgaugeError,
+    GatedModel,
+    HubBusy,
+    HubUnreachable,
+    InvalidQuestion,
+    MalformedModel,
+    ModelWithoutWeights,
+    RenamedModel,
+    UnknownAccelerator,
+    UnknownModel,
+)
+from fitgauge.questions.schemas import Problem
+
+PROBLEM_JSON = "application/problem+json"
+_TYPE = "urn:fitgauge:problem:"
+_log = logging.getLogger("fitgauge.api")
+
+STATUS: dict[type[FitgaugeError], tuple[int, str]] = {
+    InvalidQuestion: (422, "impossible-question"),
+    UnknownAccelerator: (404, "unknown-accelerator"),
+    UnknownModel: (404, "unknown-model"),
+    GatedModel: (403, "gated-model"),
+    RenamedModel: (404, "renamed-model"),
+    ModelWithoutWeights: (422, "model-without-weights"),
+    MalformedModel: (422, "malformed-model"),
+    HubUnreachable: (503, "hub-unreachable"),
+    HubBusy: (503, "hub-busy"),
+}
+
+
+class Refusal(Exception):
+    """A request refused before it became a question: status, slug and words of the problem."""
+
+    def __init__(self, status: int, slug: str, detail: str, hint: str, *, field: str | None = None, retry_after: int | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.slug = slug
+        self.detail = detail
+        self.hint = hint
+        self.field = field
+        self.retry_after = retry_after
+
+
+def problem_response(problem: Problem, headers: dict[str, str] | None = None) -> Response[bytes]:
+    """The problem on the wire."""
+    return Response(msgspec.json.encode(problem), status_code=problem.status, media_type=PROBLEM_JSON, headers=headers)
+
+
+def on_fitgauge_error(_: Request[Any, Any, Any], error: FitgaugeError) -> Response[bytes]:
+    """An error raised on purpose, by the table above."""
+    status, slug = STATUS[type(error)]
+    problem = Problem(
+        type=_TYPE + slug,
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=error.detail,
+        hint=error.hint or "See the detail.",
+        matches=list(error.matches),
+        field=error.field,
+    )
+    retry = {"Retry-After": str(max(1, round(error.retry_after_seconds)))} if isinstance(error, HubBusy) else None
+    return problem_response(problem, retry)
+
+
+def on_refusal(_: Request[Any, Any, Any], refusal: Refusal) -> Response[bytes]:
+    """A request refused at the door."""
+    status = refusal.status
+    problem = Problem(
+        type=_TYPE + refusal.slug,
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=refusal.detail,
+        hint=refusal.hint,
+        field=refusal.field,
+    )
+    return problem_response(problem, {"Retry-After": str(refusal.retry_after)} if refusal.retry_after else None)
+
+
+_HINTS = {
+    404: "The paths are listed in /schema/openapi.json.",
+    405: "Use one of the methods in the Allow header.",
+    413: "A question is a small JSON object; send less.",
+}
+
+
+def on_http_error(_: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    """What the framework itself refuses: unknown paths, methods, bodies that are too large."""
+    status = error.status_code
+    phrase = HTTPStatus(status).phrase
+    problem = Problem(
+        type="about:blank",
+        title=phrase,
+        status=status,
+        detail=phrase,
+        hint=_HINTS.get(status, "See /schema/openapi.json for what is understood."),
+    )
+    return problem_response(problem, dict(error.headers or {}))
+
+
+def on_defect(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """A defect of ours: logged once with its trace, and told without it."""
+    _log.error("defect while answering %s %s", request.method, request.url.path, exc_info=error)
+    problem = Problem(
+        type=_TYPE + "defect",
+        title="Internal Server Error",
+        status=500,
+        detail="The service failed on this question. That is a defect of the service, not of the question.",
+        hint="Please report the question.",
+    )
+    return problem_response(problem)

@@ -1,0 +1,69 @@
+"""create_app: the only place that wires everything."""
+
+import gc
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+from litestar import Litestar, Response, get
+from litestar.exceptions import HTTPException
+from litestar.types import ASGIApp
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from fitgauge.api.handlers import handlers
+from fitgauge.api.observe import Observer
+from fitgauge.api.openapi import document
+from fitgauge.api.problems import Refusal, on_defect, on_fitgauge_error, on_http_error, on_refusal
+from fitgauge.catalog.accelerators import load_catalog
+from fitgauge.catalog.engines import load_engines
+from fitgauge.catalog.models import Snapshot
+from fitgauge.errors import FitgaugeError
+from fitgauge.hub import Hub, HubSettings
+from fitgauge.questions import Questions
+from fitgauge.questions.models import Models
+from fitgauge.settings import Settings
+
+
+def create_hub(settings: Settings) -> Hub:
+    """The Hub as these settings and huggingface_hub's environment variables say."""
+    return Hub(HubSettings(wait_seconds=settings.hub_wait_seconds))
+
+
+def create_questions(hub: Hub) -> Questions:
+    """Questions over a Hub, the bundled snapshot and the catalog."""
+    return Questions(Models(hub, Snapshot()), load_catalog(), load_engines())
+
+
+def create_app(settings: Settings) -> ASGIApp:
+    """The service as an ASGI application."""
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    hub = create_hub(settings)
+    registry = CollectorRegistry()
+
+    @asynccontextmanager
+    async def hub_running(_: Litestar) -> AsyncIterator[None]:
+        await hub.start()
+        gc.collect()
+        gc.freeze()
+        yield
+        await hub.close()
+
+    @get("/metrics", media_type=CONTENT_TYPE_LATEST)
+    async def metrics() -> Response[bytes]:
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    app = Litestar(
+        route_handlers=[*handlers(create_questions(hub), msgspec.json.encode(document(settings.public_url))), metrics],
+        lifespan=[hub_running],
+        exception_handlers={
+            FitgaugeError: on_fitgauge_error,
+            Refusal: on_refusal,
+            HTTPException: on_http_error,
+            Exception: on_defect,
+        },
+        request_max_body_size=settings.max_body_bytes,
+        openapi_config=None,
+        logging_config=None,
+    )
+    return Observer(registry, settings.requests_per_second)(app)

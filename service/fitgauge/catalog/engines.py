@@ -1,0 +1,40 @@
+"""The engines' measured profiles, by version."""
+
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+from fitgauge.engine.profile import EngineProfile
+from fitgauge.errors import InvalidQuestion
+
+
+class Engines:
+    """Profiles by engine: each holds from its version until the next."""
+
+    def __init__(self, profiles: tuple[EngineProfile, ...]) -> None:
+        self._profiles: dict[str, list[EngineProfile]] = {}
+        for profile in sorted(profiles, key=lambda profile: profile.since):
+            self._profiles.setdefault(profile.engine, []).append(profile)
+
+    def profile(self, engine: str, version: tuple[int, ...] | None) -> EngineProfile:
+        """The profile that holds for a version, the newest where none is given. Raises InvalidQuestion for one that is older than all."""
+        known = self._profiles[engine]
+        if version is None:
+            return known[-1]
+        holding = [profile for profile in known if profile.since <= version]
+        if not holding:
+            oldest = ".".join(str(part) for part in known[0].since)
+            raise InvalidQuestion(
+                f"{engine} {'.'.join(map(str, version))} is older than what is known here.",
+                hint=f"Send a version from {oldest}.",
+                field="engine_version",
+            )
+        return holding[-1]
+
+
+@cache
+def load_engines() -> Engines:
+    """The bundled profiles."""
+    raw = files("fitgauge.catalog").joinpath("data/engines.json").read_bytes()
+    return Engines(msgspec.json.decode(raw, type=tuple[EngineProfile, ...]))

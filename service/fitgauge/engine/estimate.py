@@ -1,0 +1,71 @@
+"""Adds the terms up, for every pipeline stage: the Estimate."""
+
+from typing import Protocol
+
+import msgspec
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.quantity import Bytes, Term, total
+
+
+class CacheLayout(Protocol):
+    """How an engine lays out what it keeps of requests, on one rank."""
+
+    def pool_bytes(self, concurrency: int, context_length: int) -> int:
+        """Bytes that `concurrency` requests of `context_length` tokens need."""
+        ...
+
+    def tokens(self, pool_bytes: int) -> int:
+        """Tokens of cache the engine would report for a pool of that size."""
+        ...
+
+    def requests(self, pool_bytes: int, context_length: int) -> int:
+        """Requests of `context_length` tokens that a pool of that size holds."""
+        ...
+
+
+class StageEstimate(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank of a pipeline stage: the terms that are there before any request, and what the requests need."""
+
+    stage: int
+    layers: int
+    fixed: tuple[Term, ...]
+    cache: tuple[Term, ...]
+    layout: CacheLayout
+    required: Bytes
+
+    @property
+    def fixed_bytes(self) -> int:
+        """Expected bytes of all that is no cache."""
+        return sum(term.bytes for term in self.fixed)
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """All terms, largest first."""
+        return tuple(sorted((*self.fixed, *self.cache), key=lambda term: -term.bytes))
+
+
+def stage_estimate(*, stage: int, layers: int, fixed: tuple[Term, ...], cache: tuple[Term, ...], layout: CacheLayout) -> StageEstimate:
+    """A stage with its sum."""
+    return StageEstimate(stage=stage, layers=layers, fixed=fixed, cache=cache, layout=layout, required=total((*fixed, *cache)))
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """What a question needs of every GPU. budget: the share of the usable memory the engine may take [bytes]."""
+
+    accelerator: Accelerator
+    stages: tuple[StageEstimate, ...]
+    budget: Bytes
+    given_pool_bytes: int | None = None
+
+    @property
+    def fullest(self) -> StageEstimate:
+        """The stage that needs most."""
+        return max(self.stages, key=lambda stage: stage.required.expected)
+
+    @property
+    def pool_bytes(self) -> int:
+        """What one GPU of the fullest stage has for the cache [bytes]: given, or the budget less all else; never negative."""
+        if self.given_pool_bytes is not None:
+            return self.given_pool_bytes
+        return max(0, self.budget.expected - max(stage.fixed_bytes for stage in self.stages))

@@ -1,0 +1,56 @@
+"""What is known of an engine by measurement: its defaults and its calibrated coefficients, by version. Data of the catalog."""
+
+import msgspec
+
+from fitgauge.engine.quantity import Basis, Term
+
+
+class Coefficient(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A number fitted on `runs` measured runs, with its 90 % interval, in the unit its field names."""
+
+    low: float
+    expected: float
+    high: float
+    runs: int
+    source: str
+
+    @property
+    def basis(self) -> Basis:
+        """`calibrated` where runs stand behind it."""
+        return "calibrated" if self.runs else "assumed"
+
+    def term(self, name: str, scale: float, offset: float, formula: str) -> Term:
+        """The term `offset` + coefficient x `scale` [bytes], spread as the coefficient is."""
+        return Term(
+            name=name,
+            bytes=int(offset + self.expected * scale),
+            low=int(offset + self.low * scale),
+            high=int(offset + self.high * scale),
+            basis=self.basis,
+            formula=formula,
+            source=self.source,
+        )
+
+
+class EngineProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """One engine, from version `since` (major, minor) until the next profile of the same engine.
+
+    `gpu_memory_utilization`: default share of the GPU it may use. `logits_copies`: float32 copies of (requests, vocabulary)
+    alive at the sampler's peak. `hidden_copies`: 16-bit copies of (tokens, hidden) alive at a layer's peak, beside its
+    widest product. `graph_bytes`, `graph_layer_bytes`: CUDA graphs, once and for every layer. `graphs_in_budget`: whether they
+    are taken off the cache's share. `runtime_bytes`: what the process holds beside tensors. `communication_bytes`: what it holds more
+    with two ranks or more.
+    """
+
+    engine: str
+    since: tuple[int, int]
+    newest: str
+    gpu_memory_utilization: float
+    logits_copies: Coefficient
+    hidden_copies: Coefficient
+    graph_bytes: Coefficient
+    graph_layer_bytes: Coefficient
+    graphs_in_budget: bool
+    runtime_bytes: Coefficient
+    communication_bytes: Coefficient
+    source: str

@@ -1,0 +1,34 @@
+"""What an engine holds beside tensors of the model: CUDA graphs, the process itself, communication between ranks."""
+
+from fitgauge.engine.profile import EngineProfile
+from fitgauge.engine.quantity import Term
+
+
+def runtime_bytes(profile: EngineProfile, *, layers: int, ranks: int, graphs: bool) -> tuple[Term, ...]:
+    """`cuda_graphs` (where captured), `runtime`, and `communication` with two ranks or more, as the profile was calibrated.
+
+    layers: on this stage.
+    """
+    terms = []
+    if graphs:
+        terms.append(graph_term(profile, layers))
+    terms.append(profile.runtime_bytes.term("runtime", 1, 0, "libraries and workspace of the process, beside PyTorch's tensors"))
+    if ranks > 1:
+        terms.append(profile.communication_bytes.term("communication", 1, 0, f"collective buffers of {ranks} ranks"))
+    return tuple(terms)
+
+
+def graph_term(profile: EngineProfile, layers: int) -> Term:
+    """CUDA graphs: a part for every capture and a part for every layer [bytes]."""
+    once, each = profile.graph_bytes, profile.graph_layer_bytes
+    formula = f"{once.expected / 2**20:.0f} MiB + {layers} layers x {each.expected / 2**20:.1f} MiB"
+    base = each.term("cuda_graphs", layers, once.expected, formula)
+    return Term(
+        name=base.name,
+        bytes=base.bytes,
+        low=int(base.low - once.expected + once.low),
+        high=int(base.high - once.expected + once.high),
+        basis=once.basis,
+        formula=formula,
+        source=once.source,
+    )

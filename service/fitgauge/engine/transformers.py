@@ -1,0 +1,94 @@
+"""Serving with Hugging Face transformers (`generate`): no paging, no graphs, layers spread over the cards by device_map.
+
+Source: transformers 5.23, cache_utils.py (DynamicCache grows with every token; sliding layers keep a window) and
+generation/utils.py (logits of the last position only, in float32).
+"""
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.activations import activation_bytes
+from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.cache import cache_bytes
+from fitgauge.engine.estimate import Estimate, StageEstimate, stage_estimate
+from fitgauge.engine.profile import EngineProfile
+from fitgauge.engine.quantity import certain
+from fitgauge.engine.runtime import runtime_bytes
+from fitgauge.engine.weights import Laid, pipeline_stages, weights_term
+from fitgauge.engine.workload import Workload
+
+
+class LazyCache:
+    """A cache that grows with its requests, behind the questions every engine's cache answers."""
+
+    __slots__ = ("context_length", "dtype", "layers", "spec", "tensor_parallel")
+
+    def __init__(self, spec: ModelSpec, workload: Workload, layers: range) -> None:
+        self.spec = spec
+        self.dtype = cache_format(spec, workload)
+        self.tensor_parallel = workload.tensor_parallel
+        self.context_length = workload.context_length
+        self.layers = layers
+
+    def pool_bytes(self, concurrency: int, context_length: int) -> int:
+        """Bytes that `concurrency` requests of `context_length` tokens hold when they are full."""
+        return cache_bytes(
+            self.spec,
+            context_length=context_length,
+            concurrency=concurrency,
+            dtype=self.dtype,
+            tensor_parallel=self.tensor_parallel,
+            layers=self.layers,
+        )
+
+    def requests(self, pool_bytes: int, context_length: int) -> int:
+        """Requests of `context_length` tokens that `pool_bytes` hold; a million where they hold nothing."""
+        each = self.pool_bytes(1, context_length)
+        return pool_bytes // each if each else 1_000_000
+
+    def tokens(self, pool_bytes: int) -> int:
+        """Tokens of requests of the question's length."""
+        return self.requests(pool_bytes, self.context_length) * self.context_length
+
+
+def cache_format(spec: ModelSpec, workload: Workload) -> str:
+    """The dtype of activations, which the cache has too, unless one is asked for."""
+    if workload.cache_dtype != "auto":
+        return workload.cache_dtype
+    return spec.dtype if spec.dtype in ("F16", "BF16", "F32") else "BF16"
+
+
+def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
+    """The Estimate of every card: device_map spreads whole layers, so cards are pipeline stages that wait for each other."""
+    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
+    return Estimate(
+        accelerator=accelerator,
+        stages=tuple(_stage(number, stages, spec, laid, workload, profile) for number in range(len(stages))),
+        budget=accelerator.usable,
+    )
+
+
+def _stage(
+    number: int, stages: tuple[range, ...], spec: ModelSpec, laid: Laid, workload: Workload, profile: EngineProfile
+) -> StageEstimate:
+    layers, requests = stages[number], workload.requests_per_replica
+    first, last = number == 0, number == len(stages) - 1
+    prompt = requests * workload.context_length
+    cache = LazyCache(spec, workload, layers)
+    fixed = (
+        weights_term(laid, workload, layers=layers, first=first, last=last),
+        *activation_bytes(
+            spec,
+            profile,
+            tokens=prompt,
+            sequences=requests,
+            tensor_parallel=workload.tensor_parallel,
+            samples=last,
+            eager_length=workload.context_length if workload.eager_attention else 0,
+        ),
+        *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
+    )
+    formula = f"{requests} requests x {workload.context_length} tokens, {cache.dtype}"
+    needed = cache.pool_bytes(requests, workload.context_length)
+    source = "transformers/cache_utils.py, DynamicCache"
+    return stage_estimate(
+        stage=number, layers=len(layers), fixed=fixed, cache=(certain("kv_cache", needed, "computed", formula, source),), layout=cache
+    )

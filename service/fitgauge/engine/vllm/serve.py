@@ -1,0 +1,120 @@
+"""Serving with vLLM: what every rank holds before the first request, and the pool its requests need.
+
+Source: vllm/v1/worker/gpu_worker.py, determine_available_memory: pool = total x gpu_memory_utilization - weights - non-torch
+- peak of the profiling pass (- CUDA graphs, from 0.21).
+"""
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.activations import activation_bytes
+from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.estimate import Estimate, StageEstimate, stage_estimate
+from fitgauge.engine.profile import EngineProfile
+from fitgauge.engine.quantity import Bytes, Term, certain
+from fitgauge.engine.runtime import runtime_bytes
+from fitgauge.engine.vllm.layout import buffer_bytes, check_parallel
+from fitgauge.engine.vllm.planner import KvLayout, kv_layout
+from fitgauge.engine.weights import Laid, pipeline_stages, weights_term
+from fitgauge.engine.workload import Workload
+
+_PLANNER = "vllm/v1/core/kv_cache_planning.py (0.33), kv_cache_utils.py before"
+
+
+class PagedCache:
+    """vLLM's pool of blocks behind the questions every engine's cache answers."""
+
+    __slots__ = ("layout",)
+
+    def __init__(self, layout: KvLayout) -> None:
+        self.layout = layout
+
+    def pool_bytes(self, concurrency: int, context_length: int) -> int:
+        """Bytes of the least pool that starts with this length as max_model_len and holds `concurrency` such requests.
+
+        = (1 null block + concurrency x blocks of a request, at least a state block for each of max_num_seqs) x bytes of a block.
+        """
+        layout = self.layout
+        return max(concurrency * layout.request_blocks(context_length) + 1, layout.max_state_requests) * layout.block_bytes
+
+    def tokens(self, pool_bytes: int) -> int:
+        """ "GPU KV cache size" as vLLM logs it."""
+        return self.layout.plan(pool_bytes).kv_tokens
+
+    def requests(self, pool_bytes: int, context_length: int) -> int:
+        """Whole requests of `context_length` tokens."""
+        return self.layout.max_concurrent(pool_bytes, context_length)
+
+
+def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
+    """The Estimate of every pipeline stage. Raises InvalidQuestion where vLLM refuses the parallelism."""
+    check_parallel(
+        spec,
+        laid,
+        tensor_parallel=workload.tensor_parallel,
+        expert_parallel=workload.expert_parallel,
+        data_parallel=workload.data_parallel,
+    )
+    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
+    return Estimate(
+        accelerator=accelerator,
+        stages=tuple(_stage(number, stages, spec, laid, workload, accelerator, profile) for number in range(len(stages))),
+        budget=budget_bytes(accelerator, workload),
+        given_pool_bytes=workload.cache_pool_bytes,
+    )
+
+
+def budget_bytes(accelerator: Accelerator, workload: Workload) -> Bytes:
+    """usable x gpu_memory_utilization [bytes]; all that is usable where the pool is given outright, as vLLM then ignores the share."""
+    share = 1.0 if workload.cache_pool_bytes is not None else workload.gpu_memory_utilization
+    usable = accelerator.usable
+    return Bytes(low=int(usable.low * share), expected=int(usable.expected * share), high=int(usable.high * share))
+
+
+def _stage(
+    number: int,
+    stages: tuple[range, ...],
+    spec: ModelSpec,
+    laid: Laid,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: EngineProfile,
+) -> StageEstimate:
+    layers, tensor_parallel = stages[number], workload.tensor_parallel
+    first, last = number == 0, number == len(stages) - 1
+    here = layers if len(stages) > 1 else None
+    buffers = buffer_bytes(spec, tensor_parallel=tensor_parallel, expert_parallel=workload.expert_parallel, layers=here)
+    fixed = (
+        weights_term(laid, workload, layers=layers, first=first, last=last),
+        certain("buffers", buffers, "computed", "rotary tables and scales of every layer", "vllm/model_executor/layers/rotary_embedding"),
+        *activation_bytes(
+            spec,
+            profile,
+            tokens=workload.max_batched_tokens,
+            sequences=workload.max_num_seqs,
+            tensor_parallel=tensor_parallel,
+            samples=last and spec.task != "encode",
+        ),
+        *runtime_bytes(profile, layers=len(layers), ranks=workload.gpus, graphs=profile.graphs_in_budget and not workload.enforce_eager),
+    )
+    layout = kv_layout(
+        spec,
+        tensor_parallel=tensor_parallel,
+        cache_dtype=workload.cache_dtype,
+        max_model_len=workload.context_length,
+        max_batched_tokens=workload.max_batched_tokens,
+        max_num_seqs=workload.max_num_seqs,
+        layers=here,
+        compute_capability=accelerator.compute_capability,
+        version=workload.version,
+        pipeline_parallel=workload.pipeline_parallel,
+    )
+    cache = PagedCache(layout)
+    return stage_estimate(stage=number, layers=len(layers), fixed=fixed, cache=(cache_term(layout, workload),), layout=cache)
+
+
+def cache_term(layout: KvLayout, workload: Workload) -> Term:
+    """The pool: given outright, else the blocks of the requests asked for."""
+    if workload.cache_pool_bytes is not None:
+        return certain("kv_cache", workload.cache_pool_bytes, "exact", "the pool given in kv_cache_memory_gib", "the question")
+    requests = workload.requests_per_replica
+    formula = f"{requests} requests x {workload.context_length} tokens in whole blocks, {workload.cache_dtype}"
+    return certain("kv_cache", PagedCache(layout).pool_bytes(requests, workload.context_length), "computed", formula, _PLANNER)

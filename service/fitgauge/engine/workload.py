@@ -1,0 +1,44 @@
+"""What is served and how: a serving question with every default filled in."""
+
+from typing import Literal
+
+import msgspec
+
+EngineName = Literal["vllm", "transformers"]
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """A serving question in numbers.
+
+    context_length: tokens one request may hold; concurrency: requests of that length held at once, over all replicas.
+    Degrees: tensor x pipeline x data parallel is the number of GPUs; expert_parallel is a degree, 1 = off. cache_dtype: canonical, or
+    `auto`: the engine's own choice. max_batched_tokens: tokens of one forward pass; max_num_seqs: requests the sampler is sized for.
+    cache_pool_bytes: the pool of one GPU given outright, None for what is left of the budget.
+    """
+
+    engine: EngineName
+    version: tuple[int, ...]
+    context_length: int
+    concurrency: int
+    cache_dtype: str
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    data_parallel: int = 1
+    expert_parallel: int = 1
+    gpu_memory_utilization: float = 1.0
+    max_batched_tokens: int
+    max_num_seqs: int
+    enforce_eager: bool = False
+    eager_attention: bool = False
+    cpu_offload_bytes: int = 0
+    cache_pool_bytes: int | None = None
+
+    @property
+    def requests_per_replica(self) -> int:
+        """Requests the fullest replica holds at once."""
+        return -(-self.concurrency // self.data_parallel)
+
+    @property
+    def gpus(self) -> int:
+        """Ranks in all."""
+        return self.tensor_parallel * self.pipeline_parallel * self.data_parallel

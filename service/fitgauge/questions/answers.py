@@ -1,0 +1,102 @@
+"""Puts an Estimate into the words of the contract."""
+
+from msgspec import UNSET
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.architecture import Model
+from fitgauge.engine.estimate import Estimate, StageEstimate
+from fitgauge.engine.fit import ServingLimits, Verdict
+from fitgauge.engine.quantity import Term, gib
+from fitgauge.engine.workload import Workload
+from fitgauge.questions.schemas import GpuAnswer, ModelAnswer, PerGpu, RankAnswer, TermAnswer
+
+
+def model_answer(model: Model) -> ModelAnswer:
+    """The model that was meant."""
+    return ModelAnswer(id=model.id, parameters=parameters(model), source=model.source, revision=model.revision)
+
+
+def parameters(model: Model) -> int:
+    """As stored, where the repository counts whole numbers (no packed formats, which hide several in one); else as computed."""
+    elements = model.stored.elements if model.stored else {}
+    packed = elements.keys() & {"U8", "I32", "I8", "U32", "F4", "U4", "I4"}
+    return sum(elements.values()) if elements and not packed else model.spec.parameters
+
+
+def gpu_answer(accelerator: Accelerator, count: int) -> GpuAnswer:
+    """The accelerator that was meant."""
+    return GpuAnswer(id=accelerator.id, name=accelerator.name, count=count)
+
+
+def per_gpu(estimate: Estimate) -> PerGpu:
+    """The fullest GPU."""
+    fullest = estimate.fullest
+    return PerGpu(
+        usable_bytes=estimate.accelerator.usable.expected,
+        budget_bytes=estimate.budget.expected,
+        required_bytes=fullest.required,
+        headroom_bytes=estimate.budget.expected - fullest.required.expected,
+        rank=fullest.stage,
+    )
+
+
+def term_answers(terms: tuple[Term, ...], full: bool) -> list[TermAnswer]:
+    """Terms of the contract, with formula and source where asked."""
+    return [
+        TermAnswer(
+            name=term.name,
+            bytes=term.bytes,
+            low=term.low,
+            high=term.high,
+            basis=term.basis,
+            formula=term.formula if full else UNSET,
+            source=term.source if full else UNSET,
+        )
+        for term in terms
+    ]
+
+
+def rank_answers(estimate: Estimate) -> list[RankAnswer]:
+    """Every pipeline stage."""
+    return [
+        RankAnswer(stage=stage.stage, layers=stage.layers, required_bytes=stage.required, terms=term_answers(stage.terms, full=False))
+        for stage in estimate.stages
+    ]
+
+
+def summary(
+    model: Model, cards: str, workload: Workload, estimate: Estimate, verdict: Verdict, probability: float, limits: ServingLimits
+) -> str:
+    """One or two sentences a person can act on."""
+    fullest, each = estimate.fullest, " per GPU" if workload.gpus > 1 else ""
+    need, have = gib(fullest.required.expected), gib(estimate.budget.expected)
+    asked = f"{_count(workload.concurrency, 'request')} of {workload.context_length:,} tokens"
+    if verdict == "fits":
+        longest = f"The longest context that fits is {limits.max_context_length:,} tokens."
+        return f"{model.id} fits on {cards}: {asked} need {need}{each} of {have}. {longest}"
+    deciding = " and ".join(_words(term) for term in deciding_terms(fullest))
+    if verdict == "tight":
+        return f"{model.id} on {cards} is tight ({probability:.0%} likely): {asked} need {need}{each} of {have}; {deciding} decide."
+    largest = fullest.terms[0]
+    return (
+        f"{model.id} does not fit on {cards}: {asked} need {need}{each}, the engine may use {have}. "
+        f"{_words(largest).capitalize()} alone {'take' if largest.name.endswith('s') else 'takes'} {gib(largest.bytes)}."
+    )
+
+
+def deciding_terms(stage: StageEstimate) -> list[Term]:
+    """The two terms with the widest intervals: where the doubt comes from."""
+    return sorted(stage.terms, key=lambda term: term.low - term.high)[:2]
+
+
+def cards_in_words(accelerator: Accelerator, count: int) -> str:
+    """'2 x RTX 4090'."""
+    return f"{count} x {accelerator.name}" if count > 1 else f"one {accelerator.name}"
+
+
+def _words(term: Term) -> str:
+    return {"kv_cache": "the KV cache", "cuda_graphs": "CUDA graphs"}.get(term.name, term.name.replace("_", " "))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"

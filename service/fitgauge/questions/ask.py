@@ -1,0 +1,53 @@
+"""Questions: the one door to every answer, for the API, the terminal and whoever else asks."""
+
+from fitgauge.catalog.accelerators import Catalog
+from fitgauge.catalog.engines import Engines
+from fitgauge.catalog.lookup import find
+from fitgauge.engine.architecture import Model
+from fitgauge.questions.details import gpu_detail, model_detail
+from fitgauge.questions.models import Models
+from fitgauge.questions.recent import Recent
+from fitgauge.questions.schemas import FitAnswer, FitRequest, GpuDetail, GpuList, ModelDetail
+from fitgauge.questions.serving import Serving
+
+
+class Questions:
+    """Resolves what a question names and answers it."""
+
+    def __init__(self, models: Models, catalog: Catalog, engines: Engines) -> None:
+        self._models = models
+        self._catalog = catalog
+        self._serving = Serving(engines)
+        self._answers: Recent[tuple[str, Model, bytes]] = Recent(4096)
+
+    async def check_fit(self, request: FitRequest) -> tuple[Model, FitAnswer]:
+        """The model that was meant and the answer about it. Raises the errors of fitgauge.errors."""
+        found = find(self._catalog, request.gpu)
+        model = self._models.peek(request.model) or await self._models.resolve(request.model)
+        return model, self._serving.answer(request, model, found)
+
+    def recall(self, raw: bytes) -> bytes | None:
+        """The encoded answer to these very bytes, where the model they name is still the same Model; else None."""
+        kept = self._answers.get(raw)
+        if kept is None:
+            return None
+        text, model, answer = kept
+        return answer if self._models.peek(text) is model else None
+
+    def remember(self, raw: bytes, text: str, model: Model, answer: bytes) -> bytes:
+        """Keeps an encoded answer for `recall`, and gives it back."""
+        self._answers.put(raw, (text, model, answer))
+        return answer
+
+    async def get_model(self, name: str) -> ModelDetail:
+        """What a model is made of."""
+        return model_detail(self._models.peek(name) or await self._models.resolve(name))
+
+    def list_gpus(self, limit: int, offset: int) -> GpuList:
+        """A page of the catalog."""
+        rows = self._catalog.all()
+        return GpuList(items=[gpu_detail(row) for row in rows[offset : offset + limit]], total=len(rows))
+
+    def get_gpu(self, text: str) -> GpuDetail:
+        """One accelerator, by id or by what people call it. Raises UnknownAccelerator."""
+        return gpu_detail(self._catalog.get(text) or find(self._catalog, text).accelerator)

@@ -1,0 +1,65 @@
+"""What is known of a model or an accelerator by itself."""
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.architecture import Model, Part, Recurrent
+from fitgauge.engine.cache import state_bytes, token_bytes
+from fitgauge.engine.dtypes import size_of
+from fitgauge.engine.weights import stored_bytes
+from fitgauge.questions.answers import parameters
+from fitgauge.questions.prepared import scheme_of
+from fitgauge.questions.schemas import GpuDetail, ModelDetail
+
+_HALF = "BF16"
+
+
+def model_detail(model: Model) -> ModelDetail:
+    """Architecture, counts and bytes; `parameters` and `computed_parameters` check each other."""
+    spec, stored = model.spec, model.stored
+    scheme = scheme_of(model, None)
+    elements = dict(stored.elements) if stored else {}
+    if stored and stored.file_bytes:
+        weights = stored.file_bytes
+    else:
+        weights = sum(size_of(count, name) for name, count in elements.items()) or stored_bytes(spec, scheme)
+    language = [block for block in spec.blocks if block.part is Part.LANGUAGE]
+    mixers = [(len(block.layers), mixer) for block in language for mixer in block.mixers]
+    return ModelDetail(
+        id=model.id,
+        source=model.source,
+        revision=model.revision,
+        architecture=spec.architecture,
+        model_type=spec.model_type,
+        task=spec.task,
+        basis=spec.basis,
+        parameters=parameters(model),
+        computed_parameters=spec.parameters,
+        parameters_by_dtype=elements,
+        weights_bytes=weights,
+        dtype=spec.dtype,
+        quantization=scheme.name if scheme else None,
+        layers=spec.layers,
+        hidden_size=spec.hidden_size,
+        vocabulary_size=spec.vocabulary_size,
+        max_context_length=spec.max_context_length,
+        kv_cache_bytes_per_token=float(sum(layers * token_bytes(mixer, _HALF, 1) for layers, mixer in mixers)),
+        state_cache_bytes=sum(layers * state_bytes(mixer, _HALF, 1) for layers, mixer in mixers if isinstance(mixer, Recurrent)),
+        warnings=[*model.warnings, *spec.notes],
+    )
+
+
+def gpu_detail(row: Accelerator) -> GpuDetail:
+    """One accelerator in the words of the contract."""
+    capability = row.compute_capability
+    return GpuDetail(
+        id=row.id,
+        name=row.name,
+        vendor=row.vendor,
+        marketed_bytes=row.marketed_bytes,
+        usable_bytes=row.usable,
+        usable_basis=row.usable_basis,
+        bandwidth_gbps=row.bandwidth_gbps,
+        bf16_tflops_dense=row.bf16_tflops_dense,
+        compute_capability=f"{capability[0]}.{capability[1]}" if capability else row.gfx,
+        formats=list(row.formats or ()),
+        sources=[f"{source.of}: {source.text}" for source in row.sources],
+    )

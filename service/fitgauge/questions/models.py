@@ -1,0 +1,86 @@
+"""Which model is meant, and where its facts come from: the Hub first, the bundled snapshot where the Hub gives no answer."""
+
+import msgspec
+
+from fitgauge.catalog.models import Snapshot
+from fitgauge.catalog.sizes import nominal_model, parse_size
+from fitgauge.engine.architecture import Model, Stored
+from fitgauge.engine.families import read_config
+from fitgauge.errors import GatedModel, HubError, InvalidQuestion, UnknownModel
+from fitgauge.hub import Hub
+from fitgauge.hub.reference import Reference, parse_reference
+from fitgauge.questions.recent import Recent
+
+
+class Models:
+    """Turns what people type into a Model. Sizes and names that were resolved lately need no I/O: see `peek`."""
+
+    def __init__(self, hub: Hub, snapshot: Snapshot) -> None:
+        self._hub = hub
+        self._snapshot = snapshot
+        self._bundled: Recent[Model] = Recent(256)
+        self._sizes: Recent[Model] = Recent(256)
+        self._references: Recent[Reference] = Recent(4096)
+
+    def peek(self, text: str) -> Model | None:
+        """The Model of a size, or of a name the Hub answered lately; None where somebody has to be asked. No I/O."""
+        known = self._sizes.get(text)
+        if known is not None:
+            return known
+        reference = self._references.get(text)
+        return self._hub.peek(reference) if reference is not None else None
+
+    async def resolve(self, text: str) -> Model:
+        """The Model that is meant.
+
+        Raises UnknownModel (with near matches), GatedModel, ModelWithoutWeights, MalformedModel, HubUnreachable and HubBusy where the
+        snapshot cannot answer in the Hub's place, InvalidQuestion where the text is no name.
+        """
+        parameters = parse_size(text)
+        if parameters is not None:
+            model = nominal_model(text, parameters)
+            self._sizes.put(text, model)
+            return model
+        reference = self._reference(text)
+        try:
+            return await self._hub.resolve(reference)
+        except UnknownModel as error:
+            return self._instead(reference, "The Hub does not show this repository", error)
+        except GatedModel as error:
+            return self._instead(reference, "The Hub shows this repository only with a token that was granted access", error)
+        except HubError as error:
+            return self._instead(reference, "The Hub gave no answer", error)
+
+    def _reference(self, text: str) -> Reference:
+        """The repository that is meant: a Hub ID as it stands, else the one of the snapshot that these words name."""
+        named = self._snapshot.find(text) if "/" not in text else None
+        try:
+            reference = parse_reference(named or text)
+        except InvalidQuestion as error:
+            raise UnknownModel(error.detail, hint=error.hint, matches=self._snapshot.near(text), field="model") from None
+        self._references.put(text, reference)
+        return reference
+
+    def _instead(self, reference: Reference, why: str, error: Exception) -> Model:
+        """The snapshot's Model, marked so; raises `error`, with near matches for an unknown name, where there is none."""
+        model = self._from_snapshot(reference.repo_id)
+        if model is not None and reference.file is None:
+            pinned = f" Revision {reference.revision} was not looked at." if reference.revision else ""
+            warning = f"{why}: answered from the bundled snapshot.{pinned}"
+            return msgspec.structs.replace(model, warnings=(warning, *model.warnings))
+        if isinstance(error, UnknownModel) and not error.matches:
+            error.matches = self._snapshot.near(reference.repo_id)[:5]
+        raise error
+
+    def _from_snapshot(self, name: str) -> Model | None:
+        known = self._bundled.get(name)
+        if known is not None:
+            return known
+        row = self._snapshot.get(name)
+        if row is None:
+            return None
+        spec = read_config(row.config, row.quantization)
+        stored = Stored(elements=row.elements) if row.elements else None
+        model = Model(id=row.id, source="snapshot", spec=spec, stored=stored)
+        self._bundled.put(name, model)
+        return model

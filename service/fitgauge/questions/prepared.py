@@ -1,0 +1,54 @@
+"""A model's weights laid out in a number format: the slow half of an estimate, kept for the questions that follow."""
+
+from dataclasses import dataclass
+
+from fitgauge.engine import weights
+from fitgauge.engine.architecture import Model
+from fitgauge.engine.published import published
+from fitgauge.engine.schemes import Scheme
+from fitgauge.engine.vllm import layout as vllm
+from fitgauge.engine.weights import Laid
+from fitgauge.engine.what_if import what_if
+from fitgauge.engine.workload import EngineName
+from fitgauge.questions.recent import Recent
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Weights laid out for one engine. quantized: the scheme's name, None for 16 bit."""
+
+    laid: Laid
+    scheme: Scheme
+
+    @property
+    def quantized(self) -> str | None:
+        """The scheme's name where it quantizes anything."""
+        return self.scheme.name if self.scheme.form else None
+
+
+_AS_TRAINED = Scheme(name="unquantized")
+
+
+def scheme_of(model: Model, quantization: str | None) -> Scheme:
+    """As if stored in `quantization`, else as published. Raises InvalidQuestion for an unknown format."""
+    return what_if(quantization, model.spec) if quantization else published(model.spec) or _AS_TRAINED
+
+
+class Preparer:
+    """Lays weights out once for every (model, quantization, engine) asked about lately."""
+
+    def __init__(self) -> None:
+        self._recent: Recent[tuple[Model, Prepared]] = Recent(512)
+
+    def prepare(self, model: Model, quantization: str | None, engine: EngineName) -> Prepared:
+        """The weights of `model` on `engine`. Raises InvalidQuestion for an unknown format."""
+        key = (model.id, model.source, model.stored and model.stored.file_name, quantization, engine)
+        kept = self._recent.get(key)
+        if kept is not None and kept[0] is model:
+            return kept[1]
+        scheme = scheme_of(model, quantization)
+        lay_out = vllm.laid_out if engine == "vllm" else weights.laid_out
+        stored = model.stored if quantization is None else None
+        prepared = Prepared(lay_out(model.spec, scheme, stored=stored), scheme)
+        self._recent.put(key, (model, prepared))
+        return prepared

@@ -1,0 +1,189 @@
+"""check_fit: will this model fit on this GPU when it is served?"""
+
+from dataclasses import dataclass
+
+from msgspec import UNSET, structs
+
+from fitgauge.catalog.engines import Engines
+from fitgauge.catalog.lookup import Found
+from fitgauge.engine import transformers
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.architecture import Model
+from fitgauge.engine.estimate import Estimate
+from fitgauge.engine.fit import ServingLimits, Verdict, fit_probability, serving_limits, verdict
+from fitgauge.engine.profile import EngineProfile
+from fitgauge.engine.vllm import defaults
+from fitgauge.engine.vllm import serve as vllm
+from fitgauge.engine.workload import Workload
+from fitgauge.questions import answers, words
+from fitgauge.questions.launch import launch_command
+from fitgauge.questions.prepared import Prepared, Preparer
+from fitgauge.questions.schemas import FitAnswer, FitRequest, Launch, Limits, Suggestion
+from fitgauge.questions.suggestions import candidates
+from fitgauge.questions.workloads import gpu_count, serving_workload
+
+_COUNTS = (1, 2, 4, 8, 16, 32, 64)
+_MOST_SUGGESTIONS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One question, estimated."""
+
+    prepared: Prepared
+    workload: Workload
+    estimate: Estimate
+    probability: float
+    verdict: Verdict
+    count: int
+
+
+class Serving:
+    """Answers serving questions about models that are at hand. Pure arithmetic: no I/O, no await."""
+
+    def __init__(self, engines: Engines) -> None:
+        self._engines = engines
+        self._preparer = Preparer()
+
+    def answer(self, request: FitRequest, model: Model, found: Found) -> FitAnswer:
+        """The FitAnswer. Raises InvalidQuestion where the question is impossible, with what to send instead."""
+        engine = words.engine(request.engine)
+        profile = self._engines.profile(engine, words.version(request.engine_version) if request.engine_version else None)
+        count = gpu_count(request, found.count)
+        checked = self._check(request, model, found.accelerator, count, profile)
+        workload, estimate, spec = checked.workload, checked.estimate, model.spec
+        limits = serving_limits(
+            estimate,
+            concurrency=workload.requests_per_replica,
+            context_length=workload.context_length,
+            data_parallel=workload.data_parallel,
+            max_context_length=spec.max_context_length or workload.context_length,
+        )
+        refused = defaults.refusal(checked.prepared.quantized, found.accelerator) if engine == "vllm" else None
+        cards = answers.cards_in_words(found.accelerator, count)
+        said = answers.summary(model, cards, workload, estimate, checked.verdict, checked.probability, limits)
+        full = request.detail == "full"
+        return FitAnswer(
+            verdict="unsupported" if refused else checked.verdict,
+            summary=f"{model.id} is unsupported on {cards}: {refused}" if refused else said,
+            fit_probability=None if refused else round(checked.probability, 4),
+            model=answers.model_answer(model),
+            gpu=answers.gpu_answer(found.accelerator, count),
+            per_gpu=answers.per_gpu(estimate),
+            terms=answers.term_answers(estimate.fullest.terms, full),
+            limits=self._limits(limits, request, model, found.accelerator, profile, checked),
+            suggestions=self._suggestions(request, model, found.accelerator, profile, checked, limits),
+            warnings=self._warnings(request, model, found, profile, checked),
+            understood_as=understood(workload, found.accelerator, count, model, request),
+            launch=Launch(command=launch_command(model, request, workload)),
+            ranks=answers.rank_answers(estimate) if full and workload.pipeline_parallel > 1 else UNSET,
+        )
+
+    def _check(self, request: FitRequest, model: Model, accelerator: Accelerator, count: int, profile: EngineProfile) -> Checked:
+        workload = serving_workload(request, model.spec, accelerator, count, profile)
+        prepared = self._preparer.prepare(model, request.quantization, workload.engine)
+        serve = transformers.estimate if workload.engine == "transformers" else vllm.estimate
+        estimate = serve(model.spec, prepared.laid, workload, accelerator, profile)
+        probability = fit_probability(estimate.fullest.required, estimate.budget)
+        given = estimate.given_pool_bytes
+        if given is not None and any(
+            s.layout.pool_bytes(workload.requests_per_replica, workload.context_length) > given for s in estimate.stages
+        ):
+            probability = 0.0
+        return Checked(prepared, workload, estimate, probability, verdict(probability), count)
+
+    def _limits(
+        self, limits: ServingLimits, request: FitRequest, model: Model, accelerator: Accelerator, profile: EngineProfile, checked: Checked
+    ) -> Limits:
+        return Limits(
+            kv_cache_tokens=limits.kv_cache_tokens,
+            max_context_length=limits.max_context_length,
+            max_concurrency=limits.max_concurrency,
+            min_gpu_count=self._fewest(request, model, accelerator, profile, checked),
+        )
+
+    def _fewest(self, request: FitRequest, model: Model, accelerator: Accelerator, profile: EngineProfile, checked: Checked) -> int | None:
+        """The least of 1, 2, 4, ... 64 cards, or those asked for, that hold it, however they are split."""
+        free = structs.replace(request, tensor_parallel=None, pipeline_parallel=None, data_parallel=None, expert_parallel=None)
+        for count in sorted({*_COUNTS, checked.count}):
+            if count == checked.count and checked.verdict == "fits":
+                return count
+            if self._check(free, model, accelerator, count, profile).verdict == "fits":
+                return count
+        return None
+
+    def _suggestions(
+        self,
+        request: FitRequest,
+        model: Model,
+        accelerator: Accelerator,
+        profile: EngineProfile,
+        checked: Checked,
+        limits: ServingLimits,
+    ) -> list[Suggestion]:
+        """The smallest changes that make it fit, each estimated anew."""
+        if checked.verdict == "fits":
+            return []
+        found = []
+        for change, fields in candidates(model.spec, checked.workload, request, limits, checked.count, _COUNTS):
+            changed = structs.replace(request, **fields)
+            count = changed.gpu_count or checked.count
+            quantized = self._preparer.prepare(model, changed.quantization, checked.workload.engine).quantized
+            if defaults.refusal(quantized, accelerator) is not None:
+                continue
+            again = self._check(changed, model, accelerator, count, profile)
+            if again.verdict != "does_not_fit" and again.verdict != checked.verdict:
+                sent = {name: value for name, value in fields.items() if value is not None}
+                found.append(
+                    Suggestion(change=change, verdict=again.verdict, required_bytes=again.estimate.fullest.required.expected, request=sent)
+                )
+        found.sort(key=lambda suggestion: suggestion.verdict != "fits")
+        return found[:_MOST_SUGGESTIONS]
+
+    def _warnings(self, request: FitRequest, model: Model, found: Found, profile: EngineProfile, checked: Checked) -> list[str]:
+        workload, spec = checked.workload, model.spec
+        said = [*model.warnings, *spec.notes, *checked.prepared.scheme.warnings]
+        if found.note:
+            said.append(found.note)
+        if request.context_length is None:
+            most = f"the model's maximum is {spec.max_context_length}"
+            said.append(f"No context_length was asked for: {workload.context_length} tokens were taken; {most}.")
+        elif spec.max_context_length and workload.context_length > spec.max_context_length:
+            said.append(f"context_length {workload.context_length} is beyond the model's maximum of {spec.max_context_length}.")
+        if workload.gpus < checked.count:
+            said.append(f"{checked.count - workload.gpus} of {checked.count} GPUs are idle: the degrees make {workload.gpus} ranks.")
+        if workload.engine == "vllm" and workload.requests_per_replica > workload.max_num_seqs:
+            said.append(f"vLLM runs at most max_num_seqs = {workload.max_num_seqs} requests at once; more wait.")
+        note = defaults.flash_attention_note(found.accelerator)
+        if note:
+            said.append(note)
+        return said
+
+
+def understood(
+    workload: Workload, accelerator: Accelerator, count: int, model: Model, request: FitRequest
+) -> dict[str, str | int | float | bool]:
+    """The question with every default filled in, as fields to send."""
+    filled: dict[str, str | int | float | bool] = {
+        "model": model.id,
+        "gpu": accelerator.name,
+        "gpu_count": count,
+        "engine": workload.engine,
+        "engine_version": ".".join(str(part) for part in workload.version),
+        "quantization": request.quantization or "as published",
+        "context_length": workload.context_length,
+        "concurrency": workload.concurrency,
+        "kv_cache_dtype": workload.cache_dtype.lower(),
+        "tensor_parallel": workload.tensor_parallel,
+        "pipeline_parallel": workload.pipeline_parallel,
+        "data_parallel": workload.data_parallel,
+        "expert_parallel": workload.expert_parallel,
+    }
+    if workload.engine == "vllm":
+        filled |= {
+            "gpu_memory_utilization": workload.gpu_memory_utilization,
+            "max_batched_tokens": workload.max_batched_tokens,
+            "max_num_seqs": workload.max_num_seqs,
+            "enforce_eager": workload.enforce_eager,
+        }
+    return filled

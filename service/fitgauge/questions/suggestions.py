@@ -1,0 +1,35 @@
+"""The changes worth trying where a model does not fit, smallest first. Each is estimated anew before anybody hears of it."""
+
+from collections.abc import Iterator
+
+from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.fit import ServingLimits
+from fitgauge.engine.workload import Workload
+from fitgauge.questions.schemas import FitRequest
+
+Fields = dict[str, str | int | float | bool | None]
+
+_SHORTEST = 1024
+_WIDE = ("F16", "BF16", "F32")
+
+
+def candidates(
+    spec: ModelSpec, workload: Workload, request: FitRequest, limits: ServingLimits, count: int, counts: tuple[int, ...]
+) -> Iterator[tuple[str, Fields]]:
+    """(what it is in words, the fields to send) in the order in which they cost least."""
+    if 1 <= limits.max_concurrency < workload.concurrency:
+        yield f"hold {limits.max_concurrency} requests at once instead of {workload.concurrency}", {"concurrency": limits.max_concurrency}
+    if workload.engine == "vllm" and workload.cache_dtype in _WIDE:
+        yield "keep the KV cache in fp8", {"kv_cache_dtype": "fp8"}
+    shorter = limits.max_context_length // 256 * 256
+    if _SHORTEST <= shorter < workload.context_length:
+        yield f"hold {shorter:,} tokens a request instead of {workload.context_length:,}", {"context_length": shorter}
+    if spec.quantization is None and request.quantization is None:
+        yield "quantize the weights to fp8", {"quantization": "fp8"}
+        yield "take a 4-bit checkpoint (AWQ)", {"quantization": "awq"}
+    for more in counts:
+        if more > count:
+            free: Fields = dict.fromkeys(("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel"))
+            yield f"take {more} GPUs", {**free, "gpu_count": more}
+            if more >= 4 * count:
+                break

@@ -1,0 +1,91 @@
+"""From a request of the contract to a Workload: every default filled in, every impossible degree refused with those that work."""
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.profile import EngineProfile
+from fitgauge.engine.quantity import GIB
+from fitgauge.engine.vllm.defaults import default_batch
+from fitgauge.engine.workload import EngineName, Workload
+from fitgauge.errors import InvalidQuestion
+from fitgauge.questions import words
+from fitgauge.questions.schemas import FitRequest
+
+DEFAULT_CONTEXT = 8192
+_NODE = 8
+
+
+def serving_workload(request: FitRequest, spec: ModelSpec, accelerator: Accelerator, count: int, profile: EngineProfile) -> Workload:
+    """The Workload a request means on `count` cards. Raises InvalidQuestion where its degrees are impossible."""
+    name: EngineName = "transformers" if profile.engine == "transformers" else "vllm"
+    context = request.context_length or min(DEFAULT_CONTEXT, spec.max_context_length or DEFAULT_CONTEXT)
+    tensor, pipeline, data = degrees(request, spec, count, name)
+    expert = request.expert_parallel or 1
+    if expert not in (1, tensor * data):
+        hint = f"vLLM spreads experts over all tensor x data parallel ranks: send 1 (off) or {tensor * data}."
+        raise InvalidQuestion(f"expert_parallel {expert} is not possible with {tensor} x {data} ranks.", hint=hint, field="expert_parallel")
+    sequences, tokens = default_batch(accelerator, context)
+    sequences = request.max_num_seqs or sequences
+    return Workload(
+        engine=name,
+        version=words.version(request.engine_version or profile.newest),
+        context_length=context,
+        concurrency=request.concurrency or 1,
+        cache_dtype=words.cache_dtype(request.kv_cache_dtype),
+        tensor_parallel=tensor,
+        pipeline_parallel=pipeline,
+        data_parallel=data,
+        expert_parallel=expert,
+        gpu_memory_utilization=request.gpu_memory_utilization or profile.gpu_memory_utilization,
+        max_batched_tokens=request.max_batched_tokens or min(tokens, sequences * context),
+        max_num_seqs=sequences,
+        enforce_eager=bool(request.enforce_eager),
+        cpu_offload_bytes=int((request.cpu_offload_gib or 0) * GIB),
+        cache_pool_bytes=int(request.kv_cache_memory_gib * GIB) if request.kv_cache_memory_gib else None,
+    )
+
+
+def degrees(request: FitRequest, spec: ModelSpec, count: int, engine: EngineName) -> tuple[int, int, int]:
+    """(tensor, pipeline, data) parallel on `count` cards: as asked; what is left out is the widest tensor parallelism within a node
+    that divides the heads, then pipeline stages. transformers spreads layers, so all its cards are stages."""
+    data = request.data_parallel or 1
+    if engine == "transformers" and request.tensor_parallel is None:
+        tensor: int | None = 1
+    else:
+        tensor = request.tensor_parallel
+    pipeline = request.pipeline_parallel
+    if tensor is None:
+        free = max(1, count // ((pipeline or 1) * data))
+        tensor = max(width for width in tensor_widths(spec, min(free, _NODE)) if free % width == 0)
+    elif tensor not in tensor_widths(spec, tensor):
+        possible = ", ".join(str(width) for width in tensor_widths(spec, 64))
+        hint = f"Send a tensor_parallel that divides the {spec.query_heads} attention heads: {possible}."
+        raise InvalidQuestion(
+            f"tensor_parallel {tensor} does not divide {spec.query_heads} attention heads.", hint=hint, field="tensor_parallel"
+        )
+    if pipeline is None:
+        pipeline = max(1, count // (tensor * data))
+        pipeline = min(pipeline, max(1, spec.layers))
+    if pipeline > max(1, spec.layers):
+        hint = f"Send a pipeline_parallel of at most {max(1, spec.layers)}."
+        raise InvalidQuestion(f"{pipeline} pipeline stages are more than the {spec.layers} layers.", hint=hint, field="pipeline_parallel")
+    ranks = tensor * pipeline * data
+    if ranks > count:
+        hint = f"Send gpu_count {ranks}, or smaller degrees: tensor x pipeline x data parallel is the number of GPUs."
+        raise InvalidQuestion(
+            f"{tensor} x {pipeline} x {data} parallel ranks need {ranks} GPUs; there are {count}.", hint=hint, field="gpu_count"
+        )
+    return tensor, pipeline, data
+
+
+def tensor_widths(spec: ModelSpec, most: int) -> list[int]:
+    """The tensor-parallel degrees up to `most` that divide the attention heads."""
+    return [width for width in range(1, most + 1) if spec.query_heads % width == 0]
+
+
+def gpu_count(request: FitRequest, named: int | None) -> int:
+    """How many cards: as asked, else the count in the name ("2x4090"), else as many as the degrees say."""
+    if request.gpu_count is not None:
+        return request.gpu_count
+    if named is not None and named > 1:
+        return named
+    return (request.tensor_parallel or 1) * (request.pipeline_parallel or 1) * (request.data_parallel or 1)

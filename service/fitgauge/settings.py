@@ -1,0 +1,47 @@
+"""What can be set from outside, by environment variables; huggingface_hub's own (HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE, HF_HOME) mean what
+they mean to it."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fitgauge.errors import InvalidQuestion
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings with their defaults. See README for the variable of each."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    log_level: str = "info"
+    hub_wait_seconds: float = 2.0
+    max_body_bytes: int = 64 * 1024
+    requests_per_second: float = 0.0
+    public_url: str = "/"
+
+
+_VARIABLES = {
+    "FITGAUGE_HOST": "host",
+    "FITGAUGE_PORT": "port",
+    "FITGAUGE_LOG_LEVEL": "log_level",
+    "FITGAUGE_HUB_WAIT_SECONDS": "hub_wait_seconds",
+    "FITGAUGE_MAX_BODY_BYTES": "max_body_bytes",
+    "FITGAUGE_REQUESTS_PER_SECOND": "requests_per_second",
+    "FITGAUGE_PUBLIC_URL": "public_url",
+}
+
+
+def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
+    """The settings of this process. Raises InvalidQuestion, naming the variable, for a value that cannot be read."""
+    defaults = Settings()
+    given: dict[str, object] = {}
+    for variable, field in _VARIABLES.items():
+        text = environment.get(variable)
+        if text is None:
+            continue
+        try:
+            given[field] = type(getattr(defaults, field))(text)
+        except ValueError:
+            raise InvalidQuestion(f"{variable} is {text!r}.", hint=f"Set it to a value such as {getattr(defaults, field)!r}.") from None
+    return Settings(**given)  # type: ignore[arg-type]

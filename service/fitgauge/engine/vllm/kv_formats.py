@@ -41,7 +41,7 @@ def cache_format(name: str) -> str:
         raise InvalidQuestion(f"{name!r} is no KV cache dtype of vLLM.", hint=NOT_A_CACHE_DTYPE, field="kv_cache_dtype") from None
 
 
-def resolved_format(spec: ModelSpec, name: str, compute_capability: tuple[int, int] | None, version: tuple[int, ...]) -> str:
+def resolved_format(spec: ModelSpec, name: str, compute_capability: tuple[int, int] | None) -> str:
     """The format the layers really use: what was asked for, else what the checkpoint or the model's class asks for, else `auto`.
 
     Sources: `utils/torch_utils.py` (resolve_kv_cache_dtype_string), `model_executor/models/config.py` (GlmMoeDsaForCausalLM),
@@ -56,10 +56,10 @@ def resolved_format(spec: ModelSpec, name: str, compute_capability: tuple[int, i
         return "fp8_ds_mla"
     if not any(isinstance(mixer, LatentAttention) and mixer.indexer for mixer in mixers):
         return asked
-    return sparse_latent_format(spec.model_type, asked, (compute_capability or (9, 0))[0], version)
+    return sparse_latent_format(spec.model_type, asked, (compute_capability or (9, 0))[0])
 
 
-def sparse_latent_format(model_type: str, asked: str, major: int, version: tuple[int, ...]) -> str:
+def sparse_latent_format(model_type: str, asked: str, major: int) -> str:
     """The format of MLA with an indexer, which follows from the kernel that reads it.
 
     Hopper: FlashMLA reads `fp8` as rows of 656 bytes, FlashInfer takes an explicit `fp8_e4m3` as it is. Blackwell (10.x):

@@ -94,7 +94,7 @@ def attention_specs(mixer: Attention, on: Deployment) -> tuple[KvSpec, ...]:
 
 
 def latent_specs(mixer: LatentAttention, on: Deployment) -> tuple[KvSpec, ...]:
-    """The latent, and the indexer's key in fp8 with an fp32 scale for every 128. Source: `models/deepseek_v2.py`, DeepseekV32IndexerCache."""
+    """The latent, and the indexer's key in fp8 with an fp32 scale for every 128. Source: DeepseekV32IndexerCache."""
     width = mixer.latent_dim + mixer.rope_dim
     latent = KvSpec(Kind.FULL, on.block, on.block * latent_token_bytes(mixer, on.cache_format, on.model_dtype), 0, (1, width))
     if mixer.indexer is None:
@@ -188,21 +188,32 @@ def hybrid_block(attention_token: int, state_page: int, block: int, *, latent: b
     return max(block, step * -(-state_page // (step * attention_token)))
 
 
+HYBRID_PREFIX_CACHING = (0, 27)
+"""The first version that caches prefixes of hybrid models unless told not to. Source: vLLM pull request 50991, merged August 2026
+after 0.26.0; a log of 0.27.1 (198,529 tokens of Qwen3.8-27B at 150,000) holds two states a request."""
+
+STATES_EXPORTED = (0, 32)
+"""The first version taken to export states in mid-prefill: pull request 57329 (Mamba 2) was open in September 2026, when 0.31 was
+near, and 0.33.0 has it. Which release between them was first is not known here."""
+
+
 def state_policy(
-    spec: ModelSpec, mixers: Sequence[Recurrent], compute_capability: tuple[int, int] | None, *, caching: bool
+    spec: ModelSpec, mixers: Sequence[Recurrent], compute_capability: tuple[int, int] | None, version: tuple[int, ...]
 ) -> tuple[int, int]:
-    """(state blocks a request holds, tokens that a checkpoint is aligned to) of a model's recurrent layers.
+    """(state blocks a request holds, tokens that a checkpoint is aligned to) of a hybrid's recurrent layers.
 
     Without prefix caching a request holds 1 state; with it 2, and a third where the kernel exports a state in mid-prefill: always for
     Mamba 2, for gated delta nets with FlashInfer (9.0, 10.x, 12.x; every 64 tokens), for bounded KDA with FlashKDA. Sources:
     MambaSpec.max_memory_usage_bytes; get_kv_cache_spec of `mamba_mixer2.py`, `gdn/qwen_gdn_linear_attn.py`, `kimi_k3/nvidia/kda.py`.
     """
-    if not caching:
+    if version < HYBRID_PREFIX_CACHING:
         return 1, 1
-    major = (compute_capability or (9, 0))[0]
     kinds = {mixer.kind for mixer in mixers}
-    if kinds == {"gated_delta"} and major in (9, 10, 12) and not spec.model_type.startswith("olmo"):
+    newest = (compute_capability or (9, 0))[0] in (9, 10, 12)
+    if version < STATES_EXPORTED:
+        return 2, 1
+    if kinds == {"gated_delta"} and newest and not spec.model_type.startswith("olmo"):
         return 3, 64
-    if kinds == {"mamba2"} or (kinds == {"kimi_delta"} and major in (9, 10, 12) and spec.model_type.startswith("kimi_k3")):
+    if kinds == {"mamba2"} or (kinds == {"kimi_delta"} and newest and spec.model_type.startswith("kimi_k3")):
         return 3, 1
     return 2, 1

@@ -27,6 +27,17 @@ LONGEST = 2**31
 """No request is longer [tokens]: where a bisection for the longest context ends."""
 
 
+IN_FLIGHT_COUNTED = (0, 26)
+"""The first version whose windows reserve for every batch in flight, not one. Source: vLLM pull request 47728, merged after 6 July
+2026; logs of DeepSeek-V4-Flash count one batch in 0.25.0 and two in 0.26.0, of Gemma 4 two in 0.28.0."""
+
+STATES_CHECKED = (0, 19)
+"""The first version that refuses more sequences than blocks instead of capturing fewer graphs. Source: vLLM pull request 38270."""
+
+TOKENS_BY_REQUEST = (0, 21)
+"""The first version that logs concurrency x max_model_len; before it, blocks of one group. Source: posted logs of both."""
+
+
 class KvGroup(NamedTuple):
     """Layers that share one block table: `layers` of them on this rank, `page_bytes` together for every `block` tokens."""
 
@@ -57,6 +68,8 @@ class KvGroup(NamedTuple):
 class KvPlan:
     """What vLLM makes of a pool: `num_blocks` of `block_bytes` each, of which a request of max_model_len takes `blocks_per_request`.
 
+    A rank that keeps no cache (an encoder, a stage without attention) has block_bytes 0, and its zeros limit nothing.
+
     `kv_tokens` and `max_concurrency` are what it logs ("GPU KV cache size", "Maximum concurrency"). `error`: why it refuses to
     start, in its words, else None; the numbers then say what it would have had.
     """
@@ -75,7 +88,8 @@ class KvLayout:
     """The groups of a model as deployed, on one rank; what remains is to divide a pool by them.
 
     `counted`: the same groups, equal ones once, with how often. `in_flight`: F [tokens]. `tokens_by_group`: the log of a version
-    that divides blocks by groups. `max_state_requests`: requests that need a state block each (0: no recurrent layers).
+    that divides blocks by groups. `max_state_requests`: requests that need a state block each when CUDA graphs are captured (0: no
+    recurrent layers, no graphs, or a version that does not check).
     """
 
     groups: tuple[KvGroup, ...]
@@ -97,7 +111,7 @@ class KvLayout:
         num_blocks = P // block_bytes; concurrency = num_blocks / blocks_per_request; tokens = concurrency x max_model_len.
         Source: get_kv_cache_configs, get_kv_cache_capacity. With pipeline stages vLLM takes the least num_blocks of all.
         """
-        if not self.groups:
+        if not self.block_bytes:
             return KvPlan(self.groups, 0, 1, 0, 0.0, 0)
         blocks = max(pool_bytes, 0) // self.block_bytes
         concurrency = blocks / self.blocks_per_request
@@ -138,24 +152,24 @@ class KvLayout:
 
         = (1 null block + the larger of concurrency x blocks of a request and one request of max_model_len) x block_bytes.
         """
-        if not self.groups:
+        if not self.block_bytes:
             return 0
         held = max(concurrency * self.request_blocks(min(context_length, self.max_model_len)), self.blocks_per_request)
         return max(held + 1, self.max_state_requests) * self.block_bytes
 
-    def max_context_length(self, pool_bytes: int, concurrency: int = 1) -> int:
-        """The longest context [tokens] of which `concurrency` requests fit at once; 0 where not one token does.
+    def max_context_length(self, pool_bytes: int, concurrency: int = 1, most: int | None = None) -> int:
+        """The longest context [tokens] of which `concurrency` requests fit at once, the null block left out; 0 where not one token does.
 
-        Up to max_model_len, as vLLM's own estimate. LONGEST where nothing grows with the context.
+        Up to `most`, which is max_model_len as in vLLM's own estimate unless given. LONGEST where a rank keeps no cache.
         """
-        if not self.groups:
+        if not self.block_bytes:
             return LONGEST
         usable = (max(pool_bytes, 0) // self.block_bytes - 1) // max(concurrency, 1)
-        return last(lambda tokens: self.request_blocks(tokens) <= usable, self.max_model_len)
+        return last(lambda tokens: self.request_blocks(tokens) <= usable, most or self.max_model_len)
 
     def max_concurrent(self, pool_bytes: int, context_length: int) -> int:
         """Requests of `context_length` tokens that the pool holds at once, the null block left out."""
-        if not self.groups:
+        if not self.block_bytes:
             return LONGEST
         return max(max(pool_bytes, 0) // self.block_bytes - 1, 0) // self.request_blocks(context_length)
 
@@ -195,7 +209,8 @@ def kv_layout(
     """The KV cache of a model as vLLM lays it out on one rank.
 
     `cache_dtype`: as `--kv-cache-dtype`, or a canonical number format. `layers`: those of a pipeline stage, None for all.
-    `compute_capability`: of the card, None for Hopper's. `version`: vLLM's. Raises InvalidQuestion for a dtype that vLLM has not.
+    `max_num_seqs`: 0 where no CUDA graphs are captured. `compute_capability`: of the card, None for Hopper's. `version`: vLLM's.
+    Raises InvalidQuestion for a dtype that vLLM has not.
     """
     kept = [(mixer, block.layers) for block in spec.blocks if block.mixers and block.part in CACHED_PARTS for mixer in block.mixers]
     on = deployment(spec, [mixer for mixer, _ in kept], tensor_parallel, cache_dtype, max_model_len, compute_capability, version)
@@ -211,8 +226,8 @@ def kv_layout(
         blocks_per_request=sum(group.blocks(max_model_len, in_flight) * times for group, times in counted),
         max_model_len=max_model_len,
         in_flight=in_flight,
-        max_state_requests=max_num_seqs if any(group.kind == Kind.STATE for group in groups) else 0,
-        tokens_by_group=version < (0, 21),
+        max_state_requests=max_num_seqs if version >= STATES_CHECKED and any(group.kind == Kind.STATE for group in groups) else 0,
+        tokens_by_group=version < TOKENS_BY_REQUEST,
     )
 
 
@@ -226,24 +241,18 @@ def deployment(
     version: tuple[int, ...],
 ) -> Deployment:
     """Format, block size and state pages that the model's layers share. A hybrid's block grows until a page holds a state."""
-    cache_format, dtype = resolved_format(spec, cache_dtype, compute_capability, version), served_dtype(spec.dtype)
+    cache_format, dtype = resolved_format(spec, cache_dtype, compute_capability), served_dtype(spec.dtype)
     block = attention_block(mixers, cache_format, compute_capability)
     recurrent = [mixer for mixer in mixers if isinstance(mixer, Recurrent)]
     if not recurrent:
         return Deployment(cache_format, dtype, tensor_parallel, block, 0, 0, max_model_len)
     token, latent = hybrid_token_bytes(mixers, cache_format, dtype, tensor_parallel)
-    caching = bool(token) and version >= HYBRID_PREFIX_CACHING
-    states, checkpoint = state_policy(spec, recurrent, compute_capability, caching=caching)
     if not token:
-        return Deployment(cache_format, dtype, tensor_parallel, block, 0, states, max_model_len)
+        return Deployment(cache_format, dtype, tensor_parallel, block, 0, 1, max_model_len)
+    states, checkpoint = state_policy(spec, recurrent, compute_capability, version)
     state_page = max(state_bytes(mixer, dtype, tensor_parallel) for mixer in recurrent)
     block = hybrid_block(token, state_page, block, latent=latent, checkpoint=checkpoint)
     return Deployment(cache_format, dtype, tensor_parallel, block, block * token, states, max_model_len)
-
-
-HYBRID_PREFIX_CACHING = (0, 27)
-"""The first version that caches prefixes of hybrid models unless told not to. Source: vLLM pull request 50991, merged August 2026
-after 0.26.0; a log of 0.27.1 (198,529 tokens of Qwen3.8-27B at 150,000) holds two states a request."""
 
 
 def hybrid_token_bytes(mixers: list[Mixer], cache_format: str, dtype: str, tensor_parallel: int) -> tuple[int, bool]:
@@ -262,11 +271,6 @@ def batches_in_flight(pipeline_parallel: int, version: tuple[int, ...]) -> int:
     Source: `config/vllm.py`, max_concurrent_batches.
     """
     return pipeline_parallel + 1 if version >= IN_FLIGHT_COUNTED else 1
-
-
-IN_FLIGHT_COUNTED = (0, 26)
-"""The first version whose windows reserve for every batch in flight, not one. Source: vLLM pull request 47728, merged after 6 July
-2026; logs of DeepSeek-V4-Flash count one batch in 0.25.0 and two in 0.26.0, of Gemma 4 two in 0.28.0."""
 
 
 def kv_group(members: Members) -> KvGroup:

@@ -1,0 +1,59 @@
+# Every target sets up what it needs: a fresh clone needs only `make serve` or `make test`.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+PYTHON ?= python3
+BIN := .venv/bin
+MODEL ?= Qwen/Qwen3-32B
+GPU ?= RTX 4090
+EXAMPLES ?= 2000
+
+.PHONY: help setup serve ask test lint types unit contract nightly openapi bench helm clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: .venv/.service  ## make the .venv with the command fitgauge
+
+.venv/bin/python:
+	@sh tools/venv.sh "$(PYTHON)"
+
+.venv/.service: requirements.txt pyproject.toml | .venv/bin/python
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.txt
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.tools: requirements-dev.txt .venv/.service
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@touch $@
+
+serve: .venv/.service  ## run the service on http://127.0.0.1:8000
+	@$(BIN)/fitgauge serve
+
+ask: .venv/.service  ## make ask MODEL=Qwen/Qwen3-32B GPU="2x4090"
+	@$(BIN)/fitgauge check "$(MODEL)" "$(GPU)"
+
+test: lint types unit contract  ## everything, the fast tests first
+
+lint: .venv/.tools
+	@$(BIN)/ruff check -q . && $(BIN)/ruff format -q --check . && $(BIN)/lint-imports
+
+types: .venv/.tools
+	@$(BIN)/mypy
+
+unit: .venv/.tools
+	@$(BIN)/pytest -n 2 --ignore tests/contract
+
+contract: .venv/.tools
+	@FITGAUGE_EXAMPLES=$(EXAMPLES) $(BIN)/pytest tests/contract
+
+nightly: .venv/.tools  ## the contract tests with ten times the examples
+	@$(MAKE) contract EXAMPLES=20000
+
+openapi: .venv/.service  ## write the committed OpenAPI artefacts anew
+	@$(BIN)/python -m fitgauge.api.artefacts openapi
+
+bench: .venv/.tools  ## speed and memory, as ratios of one run
+	@$(BIN)/python tests/bench/run.py
+
+clean:
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

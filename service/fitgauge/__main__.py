@@ -1,0 +1,5 @@
+"""`python -m fitgauge` is the command `fitgauge`."""
+
+from fitgauge.cli import main
+
+main()

@@ -1,0 +1,108 @@
+"""The command: the same questions in a terminal, and the service itself."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+import msgspec
+
+from fitgauge import __version__
+from fitgauge.errors import FitgaugeError
+from fitgauge.questions.schemas import FitAnswer, FitRequest
+
+_EXIT = {"fits": 0, "tight": 0, "does_not_fit": 1, "unsupported": 1}
+_TYPES: dict[type, type] = {msgspec.inspect.IntType: int, msgspec.inspect.FloatType: float, msgspec.inspect.BoolType: bool}
+
+
+@click.group()
+@click.version_option(__version__)
+def main() -> None:
+    """Will model X fit on GPU Y, and if not, what will?"""
+
+
+@main.command()
+@click.option("--host", help="Address to listen on.")
+@click.option("--port", type=int, help="Port to listen on.")
+def serve(host: str | None, port: int | None) -> None:
+    """Run the service."""
+    from fitgauge.serve import run
+    from fitgauge.settings import from_environment
+
+    settings = _told(from_environment)
+    changed = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    run(settings, **changed)
+
+
+def _question_options(command: Callable[..., None]) -> Callable[..., None]:
+    """An option for every optional field of FitRequest, under the contract's own name."""
+    for field in reversed(msgspec.structs.fields(FitRequest)):
+        if field.required or field.name == "detail":
+            continue
+        kinds = [kind for kind in msgspec.inspect.type_info(field.type).types if not isinstance(kind, msgspec.inspect.NoneType)]  # type: ignore[attr-defined]
+        inner = kinds[0].type if isinstance(kinds[0], msgspec.inspect.Metadata) else kinds[0]
+        described = msgspec.json.schema(field.type).get("description", "")
+        name = "--" + field.name.replace("_", "-")
+        if isinstance(inner, msgspec.inspect.BoolType):
+            command = click.option(name, is_flag=True, default=None, help=described)(command)
+        else:
+            command = click.option(name, type=_TYPES.get(type(inner), str), help=described)(command)
+    return command
+
+
+@main.command()
+@click.argument("model")
+@click.argument("gpu")
+@_question_options
+@click.option("--json", "as_json", is_flag=True, help="The API's own answer, as JSON.")
+def check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
+    """Will MODEL fit on GPU when it is served? Exit code 0 if so, 1 if not, 2 where the question cannot be answered."""
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        request = msgspec.convert({"model": model, "gpu": gpu, "detail": "full", **given}, FitRequest)
+    except msgspec.ValidationError as error:
+        raise click.UsageError(str(error)) from None
+    answer = _told(lambda: asyncio.run(_check_fit(request)))
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2))
+    else:
+        from fitgauge.terminal import show_fit
+
+        show_fit(answer)
+    sys.exit(_EXIT[answer.verdict])
+
+
+@main.command()
+@click.argument("search", required=False)
+def gpus(search: str | None) -> None:
+    """List the accelerators that are known; SEARCH narrows them down."""
+    from fitgauge.catalog.accelerators import load_catalog
+    from fitgauge.terminal import show_gpus
+
+    words = (search or "").lower().split()
+    show_gpus([row for row in load_catalog().all() if all(word in f"{row.vendor} {row.name}".lower() for word in words)])
+
+
+async def _check_fit(request: FitRequest) -> FitAnswer:
+    from fitgauge.app import create_hub, create_questions
+    from fitgauge.settings import from_environment
+
+    hub = create_hub(from_environment())
+    await hub.start()
+    try:
+        _, answer = await create_questions(hub).check_fit(request)
+        return answer
+    finally:
+        await hub.close()
+
+
+def _told(ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever is asked
+    """What `ask` gives; an error of ours is told in words, with exit code 2."""
+    try:
+        return ask()
+    except FitgaugeError as error:
+        click.echo(f"{error.detail}\n{error.hint}", err=True)
+        if error.matches:
+            click.echo("Did you mean: " + ", ".join(error.matches), err=True)
+        sys.exit(2)

@@ -1,0 +1,23 @@
+"""Runs the service under its server."""
+
+from dataclasses import replace
+from typing import Any
+
+import uvicorn
+
+from fitgauge.app import create_app
+from fitgauge.settings import Settings
+
+
+def run(settings: Settings, **changed: Any) -> None:  # noqa: ANN401 - fields of Settings
+    """Serves until SIGTERM or SIGINT; requests under way are finished first."""
+    settings = replace(settings, **changed)
+    uvicorn.run(
+        create_app(settings),
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=10,
+    )

@@ -10,14 +10,30 @@ from typing import Any
 import msgspec
 
 from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.families import classic, deberta, dense, dialects, encoder_decoder, encoders, mixture, rotary_encoders, t5
+from fitgauge.engine.families import (
+    classic,
+    compressed,
+    deberta,
+    dense,
+    dialects,
+    encoder_decoder,
+    encoders,
+    latent,
+    mixture,
+    remote,
+    rotary_encoders,
+    t5,
+)
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import Reader
 
 READERS: dict[str, Reader] = {
     **dialects.READERS,
     **classic.READERS,
+    **remote.READERS,
     **mixture.READERS,
+    **compressed.READERS,
+    **latent.READERS,
     **encoders.READERS,
     **rotary_encoders.READERS,
     **deberta.READERS,

@@ -2,6 +2,7 @@
 
 Source: transformers 5.23, the fields and `attribute_map` of `models/<model_type>/configuration_<model_type>.py`; where a class
 makes its layer pattern in code, its period stands as `sliding_window_pattern` (every layer that it divides, from 1, is full).
+MiniCPM: `configuration_minicpm.py` of openbmb/MiniCPM-2B-sft-bf16.
 """
 
 from collections.abc import Mapping
@@ -97,6 +98,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "xglm": _row(256008, 1024, 4096, 24, 16, None, None, 2048, tie_word_embeddings=True),
     "openai-gpt": _row(40478, 768, None, 12, 12, None, None, 512, tie_word_embeddings=True),
     "ctrl": _row(246534, 1280, 8192, 48, 16, None, None, 256, tie_word_embeddings=True),
+    "minicpm": {"tie_word_embeddings": True},
     "mpt": _row(50368, 2048, None, 24, 16, None, None, 2048, tie_word_embeddings=True),
 }  # fmt: skip
 

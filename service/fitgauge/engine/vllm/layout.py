@@ -6,9 +6,11 @@ those at construction; what a kernel repacks after loading is not counted.
 
 from math import gcd
 
-from fitgauge.engine.architecture import Attention, CompressedAttention, LatentAttention, ModelSpec, Part, Split, Stored
+import msgspec
+
+from fitgauge.engine.architecture import Attention, CompressedAttention, LatentAttention, ModelSpec, Part, Recurrent, Split, Stored, Tensor
 from fitgauge.engine.dtypes import BITS
-from fitgauge.engine.schemes import Scheme
+from fitgauge.engine.schemes import Rule, Scheme, named
 from fitgauge.engine.weights import Laid, Layout, Share, divided, round_up
 from fitgauge.engine.weights import laid_out as lay_out
 from fitgauge.errors import InvalidQuestion
@@ -26,9 +28,37 @@ VLLM = Layout(
 FusedMoEParallelConfig.make; ModelConfig's dtype `auto` casts float32 to bfloat16."""
 
 
+KEPT = named(("indexer.wk", "indexer.weights_proj"))
+"""Linears that vLLM builds in 16 bit whatever the checkpoint holds: the sparse indexer's wk and weights_proj, fused into one.
+
+Source: models/deepseek_v2.py, Indexer."""
+
+UNPLANNED = frozenset({"gpt_bigcode", "hunyuan_v1_dense", "hunyuan_vl", "emu3"})
+"""Model types served through transformers' own classes that have no tensor parallel plan: attention is divided, MLPs are not.
+
+Source: models/registry.py, models/transformers/base.py; transformers 5.23, base_model_tp_plan."""
+
+
+MASKED = frozenset({"gpt_bigcode"})
+"""Model types whose transformers class registers a boolean causal mask of positions x positions."""
+
+
 def laid_out(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> Laid:
     """The model as vLLM registers it."""
-    return lay_out(spec, scheme, VLLM, stored)
+    kept = msgspec.structs.replace(scheme, rules=(Rule(form=None, names=KEPT), *scheme.rules)) if scheme.rules else scheme
+    return lay_out(registered(spec), kept, VLLM, stored)
+
+
+def registered(spec: ModelSpec) -> ModelSpec:
+    """`spec` with tensors divided as vLLM's class for it does."""
+    if spec.model_type not in UNPLANNED:
+        return spec
+    blocks = tuple(msgspec.structs.replace(block, tensors=tuple(map(_whole_mlp, block.tensors))) for block in spec.blocks)
+    return msgspec.structs.replace(spec, blocks=blocks)
+
+
+def _whole_mlp(tensor: Tensor) -> Tensor:
+    return msgspec.structs.replace(tensor, split=Split.NONE, units=0) if "mlp." in tensor.name else tensor
 
 
 def buffer_bytes(spec: ModelSpec, *, tensor_parallel: int = 1, expert_parallel: int = 1, layers: range | None = None) -> int:
@@ -40,6 +70,8 @@ def buffer_bytes(spec: ModelSpec, *, tensor_parallel: int = 1, expert_parallel: 
     """
     width = BITS["BF16" if spec.dtype == "F32" else spec.dtype] // 8
     size = sum(table.positions * table.dim * (BITS[table.dtype] // 8 if table.dtype else width) for table in spec.rotary_tables)
+    if spec.model_type in MASKED:
+        size += spec.max_context_length**2
     for block in spec.blocks:
         if block.part is not Part.LANGUAGE:
             continue
@@ -74,6 +106,9 @@ def refusal(spec: ModelSpec, laid: Laid, tensor_parallel: int, expert_parallel: 
     heads = spec.query_heads
     if heads > 1 and heads % tensor_parallel:
         return f"its {heads} attention heads cannot be divided by {tensor_parallel}"
+    groups = mamba_groups(spec)
+    if groups > 1 and groups % tensor_parallel:
+        return f"its {groups} Mamba groups cannot be divided by {tensor_parallel}"
     expert_ways = max(1, tensor_parallel * data_parallel // expert_parallel)
     for share in laid.shares:
         ways = expert_ways if share.experts else tensor_parallel
@@ -82,6 +117,12 @@ def refusal(spec: ModelSpec, laid: Laid, tensor_parallel: int, expert_parallel: 
         if reason := _indivisible(share, ways, laid.layout):
             return reason
     return None
+
+
+def mamba_groups(spec: ModelSpec) -> int:
+    """Groups of B and C of the model's Mamba 2 layers, 1 where it has none. Source: layers/mamba/mamba_mixer2.py, MambaMixer2."""
+    states = (state for block in spec.blocks for mixer in block.mixers if isinstance(mixer, Recurrent) for state in mixer.states)
+    return max((state.heads for state in states if state.name == "conv_groups"), default=1)
 
 
 def _indivisible(share: Share, ways: int, layout: Layout) -> str | None:

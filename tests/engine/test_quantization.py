@@ -1,0 +1,217 @@
+"""Formats and schemes against what quantizers write."""
+
+import pytest
+
+from fitgauge.engine import quantization as q
+from fitgauge.engine.architecture import Kind, Part, Split, Tensor
+from fitgauge.engine.families import read_config
+from fitgauge.engine.families.parts import single
+from fitgauge.engine.published import published
+from fitgauge.engine.schemes import Rule, Scheme, bare, named
+from fitgauge.engine.weights import laid_out, rank_weights
+from fitgauge.engine.what_if import known, what_if
+from fitgauge.errors import InvalidQuestion
+
+LLAMA_8B = {
+    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072, "torch_dtype": "bfloat16", "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+def llama(**changes):
+    return read_config({**LLAMA_8B, **changes})
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        # qweight, qzeros and scales of a 4096 x 4096 AWQ layer, group 128: 4096 x 512 x 4 + 32 x 512 x 4 + 32 x 4096 x 2
+        (q.awq(4, 128), 8388608 + 65536 + 262144),
+        # GPTQ adds g_idx: 4096 x 4
+        (q.gptq(4, 128), 8388608 + 65536 + 262144 + 16384),
+        # one group of all inputs (group_size -1): 4096 scales, 4096 4-bit zero points
+        (q.gptq(4, -1), 8388608 + 8192 + 2048 + 16384),
+        # nf4: an fp32 absmax for 64 weights, 16 codes
+        (q.bitsandbytes_4bit("nf4"), 8388608 + 262144 * 4 + 64),
+        # doubly quantized: 8-bit absmax, fp32 for 256 of them, nested codes and an offset
+        (q.bitsandbytes_4bit("nf4", double=True), 8388608 + 262144 + 1024 * 4 + 64 + 1024 + 4),
+        (q.LLM_INT8, 16777216 + 4096 * 4),
+        (q.FP8_TENSOR, 16777216 + 8),
+        (q.FP8_CHANNEL, 16777216 + 4096 * 2),
+        (q.block_fp8(128, 128), 16777216 + 32 * 32 * 4),
+        (q.NVFP4, 8388608 + 4096 * 256 + 8),
+        (q.MXFP4, 8388608 + 4096 * 128),
+        (q.MXFP8, 16777216 + 4096 * 128),
+        (q.gguf_block("Q4_0"), 4096 * 4096 // 32 * 18),
+        (q.gguf_block("Q6_K"), 4096 * 4096 // 256 * 210),
+    ],
+    ids=lambda value: value.name if isinstance(value, q.Format) else "",
+)
+def test_a_square_layer_takes_the_bytes_its_quantizer_writes(form, expected):
+    assert q.tensor_bytes(4096, 4096, form) == expected
+
+
+def test_scale_blocks_at_an_edge_are_counted_whole():
+    # DeepSeek-V3's kv_a_proj_with_mqa: 576 rows are 4.5 blocks of 128
+    assert q.tensor_bytes(576, 7168, q.block_fp8(128, 128)) == 576 * 7168 + 5 * 56 * 4
+
+
+def test_names_match_whole_parts_globs_and_expressions_with_or_without_wrappers():
+    names = named(["model.language_model.layers.0*", "*.attn.*", "gate", "re:.*mlp\\.(gate|up)_proj.*"])
+    for module in ("model.layers.0.mlp.down_proj", "layers.7.attn.wq", "model.layers.3.mlp.gate", "layers.3.mlp.up_proj"):
+        assert names.match(module), module
+    for module in ("model.layers.10.mlp.down_proj", "model.layers.3.mlp.down_proj", "layers.7.attn_norm", "layers.3.mlp.gate_up"):
+        assert not names.match(module), module
+
+
+def test_a_checkpoint_and_a_list_may_wrap_names_differently():
+    assert bare("model.language_model.layers.0.mlp.gate_proj.weight") == bare("language_model.model.layers.0.mlp.gate_proj")
+
+
+@pytest.mark.parametrize("pattern", ["re:(a+)+$", "re:(", "re:" + ".*x" * 9])
+def test_a_dangerous_expression_is_not_run(pattern):
+    with pytest.raises(ValueError, match="pattern"):
+        named([pattern])
+
+
+def test_an_unreadable_scheme_is_assumed_with_a_warning():
+    scheme = published(llama(quantization_config={"quant_method": "newfangled", "bits": 3, "group_size": 64}))
+    assert scheme is not None
+    assert scheme.basis == "assumed"
+    assert scheme.warnings
+    assert scheme.form is not None
+    assert (scheme.form.bits, scheme.form.group) == (3, 64)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"quant_method": "compressed-tensors", "ignore": ["re:(a+)+$"], "config_groups": {}},
+        {"quant_method": "fp8", "weight_block_size": ["x", 1]},
+        {"quant_method": "gptq", "dynamic": ["not", "a", "mapping"]},
+        {"quant_method": ["list"]},
+        {"quantization": {"quant_algo": "FP7"}},
+    ],
+)
+def test_a_broken_config_never_fails(settings):
+    scheme = published(llama(quantization_config=settings))
+    assert scheme is not None
+    assert scheme.basis == "assumed"
+
+
+PUBLISHED = [
+    ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8_block128x128"),
+    ({"quant_method": "fp8", "activation_scheme": "static"}, "fp8"),
+    ({"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}, "awq_int4"),
+    ({"quant_method": "gptq", "bits": 4, "group_size": -1, "desc_act": True, "sym": True}, "gptq_int4"),
+    ({"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}, "nf4_double"),
+    ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "llm_int8"),
+    (
+        {"quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ["lm_head"],
+         "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "group_size": 32, "symmetric": True}}}},
+        "packed_int4",
+    ),
+    (
+        {"quant_method": "compressed-tensors", "format": "float-quantized",
+         "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}}},
+        "fp8_channel",
+    ),
+    ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}, "nvfp4"),
+    ({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}}, "fp8"),
+    ({"quant_method": "mxfp4"}, "mxfp4"),
+    ({"quant_method": "torchao", "quant_type": {"default": {"_type": "Int4WeightOnlyConfig", "_data": {"group_size": 64}}}}, "torchao_int4"),
+    ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}}, "exclude": ["lm_head"]}, "fp8"),
+    ({"bits": 4, "group_size": 64}, "mlx"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "form"), PUBLISHED, ids=[form for _, form in PUBLISHED])
+def test_a_published_config_names_its_format_without_guessing(settings, form):
+    scheme = published(llama(quantization_config=settings))
+    assert scheme is not None
+    assert scheme.form is not None
+    assert scheme.form.name == form
+    assert scheme.basis == "computed"
+
+
+def test_settings_without_a_method_are_weights_in_sixteen_bit():
+    scheme = published(llama(quantization_config={"quant_algo": "FP8", "config_groups": {}}))
+    assert scheme is not None
+    assert scheme.form is None
+    assert scheme.warnings
+
+
+def test_a_mixture_gives_every_listed_module_its_own_format():
+    layers = {"model.layers.0.mlp.down_proj": {"quant_algo": "NVFP4", "group_size": 16}, "lm_head": {"quant_algo": "FP8"}}
+    scheme = published(llama(quantization_config={"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": layers}))
+    assert scheme is not None
+    weight = Tensor("x.weight", (256, 256), Kind.LINEAR, Split.ROW)
+    assert scheme.format_of("model.layers.0.mlp.down_proj", weight, Part.LANGUAGE) == q.NVFP4
+    assert scheme.format_of("lm_head", Tensor("lm_head.weight", (256, 256), Kind.HEAD), Part.HEAD) == q.FP8_TENSOR
+    assert scheme.format_of("model.layers.1.mlp.down_proj", weight, Part.LANGUAGE) is None
+
+
+def test_quantizers_leave_embeddings_norms_routers_and_towers_alone():
+    scheme = what_if("fp8", llama())
+    for kind in (Kind.EMBEDDING, Kind.HEAD, Kind.NORM, Kind.ROUTER, Kind.BIAS):
+        assert scheme.format_of("m", Tensor("m.weight", (64, 64), kind), Part.LANGUAGE) is None
+    assert scheme.format_of("m", Tensor("m.weight", (64, 64), Kind.LINEAR), Part.VISION) is None
+    assert scheme.format_of("m", Tensor("m.weight", (64, 64), Kind.LINEAR), Part.LANGUAGE) == q.FP8_TENSOR
+
+
+@pytest.mark.parametrize(
+    ("name", "gib"), [("fp32", 26.077), ("fp16", 13.0385), ("bf16", 13.0385), ("int8", 6.5193), ("int4", 3.2596), ("AWQ", 3.2596)]
+)
+def test_a_nominal_size_counts_bits_and_nothing_else(name, gib):
+    block = single(Part.LANGUAGE, "", (Tensor("weights", (7_000_000_000, 1), Kind.LINEAR, Split.COLUMN),))
+    spec = read_config(LLAMA_8B)
+    nominal = type(spec)(
+        model_type="size",
+        architecture="",
+        hidden_size=4096,
+        vocabulary_size=32000,
+        max_context_length=4096,
+        tied_embeddings=True,
+        blocks=(block,),
+    )
+    assert rank_weights(laid_out(nominal, what_if(name, nominal))).bytes / 2**30 == pytest.approx(gib, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("W8A8", "w8a8"),
+        ("Q4_K_M", "Q4_K_M"),
+        ("q4-k-m", "Q4_K_M"),
+        (" NVFP4 ", "nvfp4"),
+        ("bnb-4bit", "nf4"),
+        ("LLM.int8", "int8"),
+        ("FP16", "fp16"),
+    ],
+)
+def test_names_are_read_as_people_type_them(text, name):
+    assert what_if(text, llama()).name == name
+
+
+def test_every_known_name_is_understood():
+    for name in known():
+        assert isinstance(what_if(name, llama()), Scheme)
+
+
+def test_an_unknown_quantization_is_refused_with_near_matches():
+    with pytest.raises(InvalidQuestion) as refused:
+        what_if("nvpf4", llama())
+    assert "nvfp4" in refused.value.matches
+    assert refused.value.hint
+
+
+def test_a_gguf_file_of_a_model_weighs_what_llama_cpp_says():
+    # llama.cpp tools/quantize/README.md: Llama-3.1-8B Q4_K_M 4.58 GiB, Q8_0 7.95 GiB, Q6_K 6.14 GiB
+    for name, gib in (("q4_k_m", 4.58), ("q8_0", 7.95), ("q6_k", 6.14)):
+        assert rank_weights(laid_out(llama(), what_if(name, llama()))).bytes / 2**30 == pytest.approx(gib, abs=0.011)
+
+
+def test_the_first_rule_that_fits_decides():
+    scheme = Scheme(name="x", rules=(Rule(form=None, names=named(["a"])), Rule(form=q.NVFP4)))
+    assert scheme.format_of("layers.0.a", Tensor("a.weight", (64, 64), Kind.LINEAR), Part.LANGUAGE) is None
+    assert scheme.format_of("layers.0.b", Tensor("b.weight", (64, 64), Kind.LINEAR), Part.LANGUAGE) == q.NVFP4

@@ -1,0 +1,69 @@
+"""Writes the committed artefacts: openapi.json and the tool manifests of the usual hosts. `python -m fitgauge.api.artefacts DIRECTORY`."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from fitgauge.api.openapi import document
+from fitgauge.api.operations import OPERATIONS, Operation
+
+
+def artefacts() -> dict[str, Any]:
+    """Every artefact by its path under openapi/."""
+    tools = [(operation, parameters(operation)) for operation in OPERATIONS if operation.tool]
+    return {
+        "openapi.json": document(),
+        "tools/openai.json": [
+            {"type": "function", "function": {"name": op.id, "description": _described(op), "parameters": schema}} for op, schema in tools
+        ],
+        "tools/anthropic.json": [{"name": op.id, "description": _described(op), "input_schema": schema} for op, schema in tools],
+        "tools/gemini.json": [
+            {
+                "functionDeclarations": [
+                    {"name": op.id, "description": _described(op), "parametersJsonSchema": schema} for op, schema in tools
+                ]
+            }
+        ],
+    }
+
+
+def parameters(operation: Operation) -> dict[str, Any]:
+    """The arguments of an operation as one flat object: no references, no unions, optional means left out."""
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for parameter in operation.parameters:
+        properties[parameter.name] = {**parameter.schema, "description": parameter.description}
+        if parameter.required:
+            required.append(parameter.name)
+    if operation.request:
+        schema = document()["components"]["schemas"][operation.request.__name__]
+        properties |= {name: flat(value) for name, value in schema["properties"].items()}
+        required += schema["required"]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def flat(schema: dict[str, Any]) -> dict[str, Any]:
+    """A property without its null: hosts leave optional arguments out."""
+    kept = {key: value for key, value in schema.items() if key not in ("anyOf", "default", "examples")}
+    inner = next((option for option in schema.get("anyOf", ()) if option.get("type") != "null"), {})
+    merged = {**inner, **kept}
+    if isinstance(merged.get("enum"), list):
+        merged["enum"] = [value for value in merged["enum"] if value is not None]
+    return merged
+
+
+def _described(operation: Operation) -> str:
+    return f"{operation.summary} {operation.description}"
+
+
+def main(directory: str) -> None:
+    """Writes every artefact under `directory`."""
+    for name, content in artefacts().items():
+        path = Path(directory, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

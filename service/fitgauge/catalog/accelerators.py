@@ -1,0 +1,62 @@
+"""The accelerators that are known: data/accelerators.jsonl, one row a line, a source for every fact."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import NamedTuple
+
+import msgspec
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.errors import UnknownAccelerator
+
+_DATA = files("fitgauge.catalog") / "data"
+
+
+class Pattern(NamedTuple):
+    """One way to write an accelerator: words that must stand in the text, and words that may."""
+
+    needed: frozenset[str]
+    allowed: frozenset[str]
+    accelerator: Accelerator
+
+
+class Catalog(NamedTuple):
+    """Accelerators by id, in the order of their ids, and `patterns`, the commoner reading first."""
+
+    by_id: Mapping[str, Accelerator]
+    patterns: tuple[Pattern, ...]
+
+    def get(self, accelerator_id: str) -> Accelerator:
+        """The accelerator of this id. Raises UnknownAccelerator."""
+        try:
+            return self.by_id[accelerator_id]
+        except KeyError:
+            raise UnknownAccelerator(
+                f"No accelerator has the id {accelerator_id!r}.", hint="GET /v1/gpus lists them.", field="gpu"
+            ) from None
+
+    def all(self) -> tuple[Accelerator, ...]:
+        """Every accelerator, ordered by id."""
+        return tuple(self.by_id.values())
+
+
+@cache
+def load() -> Catalog:
+    """The catalog, read once; unknown fields, missing ones and wrong types are refused."""
+    decoder = msgspec.json.Decoder(Accelerator)
+    by_id = {row.id: row for row in map(decoder.decode, (_DATA / "accelerators.jsonl").read_bytes().splitlines())}
+    return Catalog(by_id=MappingProxyType(by_id), patterns=tuple(_patterns((_DATA / "accelerator_names.tsv").read_text("utf-8"), by_id)))
+
+
+def _patterns(table: str, by_id: Mapping[str, Accelerator]) -> Iterator[Pattern]:
+    """The lines of data/accelerator_names.tsv: an id, then patterns, where a [word] may be left out."""
+    for line in table.splitlines():
+        if line.startswith("#"):
+            continue
+        accelerator_id, *spellings = line.split("\t")
+        for spelling in spellings:
+            words = spelling.split()
+            needed = frozenset(word for word in words if not word.startswith("["))
+            yield Pattern(needed, frozenset(word.strip("[]") for word in words), by_id[accelerator_id])

@@ -1,0 +1,140 @@
+"""The accelerator that people mean: text in, one row of the catalog and a count out."""
+
+from functools import cache, lru_cache
+
+import msgspec
+from rapidfuzz import fuzz, process
+from rapidfuzz.distance import OSA
+
+from fitgauge.catalog.accelerators import load
+from fitgauge.catalog.spelling import FILLERS, VENDORS, Size, Spelling, clean, counts, read
+from fitgauge.engine.accelerator import Accelerator, custom
+from fitgauge.engine.quantity import GB, GIB
+from fitgauge.errors import InvalidQuestion, UnknownAccelerator
+
+MAX_COUNT = 4096
+
+_SIZE_TOLERANCE = 0.03
+"""A size in a name may be the box's, the tool's or the process's: 80 GB, 81559 MiB and 79.2 GiB are one card."""
+
+_TYPO_SIMILARITY = 0.75
+"""Share of a word's letters that must stand for a typo to be mended: "gefroce", never "foo"."""
+
+_HINT = 'Send a name such as "RTX 4090", "A100 80GB" or "2x L40S", or a memory size such as "24GB". GET /v1/gpus lists all.'
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What a text was understood as: `count` cards of `accelerator`. `note` says what was assumed, None where nothing was."""
+
+    accelerator: Accelerator
+    count: int
+    understood_as: str
+    note: str | None = None
+
+
+def find(text: str) -> Found:
+    """The accelerator and the count that `text` means: "2x4090", "a100 80g sxm", "NVIDIA-H100-80GB-HBM3", "24GB".
+
+    Raises UnknownAccelerator with near matches where nothing is meant for certain, InvalidQuestion where the text is no name or the
+    count is not within 1 and 4096.
+    """
+    return _find(clean(text))
+
+
+@lru_cache(maxsize=4096)
+def _find(text: str) -> Found:
+    """`find` for a clean text."""
+    for mended in (text, _mend(text)):
+        for count, name in counts(mended, _vocabulary()):
+            if rows := _rows(name):
+                note = _note(name, rows) if mended == text else f"Read as {mended!r}."
+                return _found(rows[0], count, note)
+    near = process.extract(text, {row.id: row.name.lower() for row in load().all()}, scorer=fuzz.QRatio, limit=5, score_cutoff=50)
+    names = tuple(load().get(accelerator_id).name for _, _, accelerator_id in near)
+    raise UnknownAccelerator(f"No accelerator of the catalog is meant by {text!r}.", hint=_HINT, matches=names, field="gpu")
+
+
+def _found(accelerator: Accelerator, count: float, note: str | None) -> Found:
+    """The answer. Raises InvalidQuestion where `count` is no number of cards."""
+    if count != int(count) or not 1 <= count <= MAX_COUNT:
+        raise InvalidQuestion(f"{count:g} is no number of accelerators.", hint=f"Send a whole number from 1 to {MAX_COUNT}.", field="gpu")
+    size = f"{accelerator.marketed_bytes / GB:g}"
+    named = accelerator.name if f"{size}GB" in accelerator.name or accelerator.vendor == "custom" else f"{accelerator.name} ({size} GB)"
+    return Found(accelerator, int(count), f"{int(count)} x {named}", note)
+
+
+def _rows(name: str) -> list[Accelerator]:
+    """The rows a text without a count may mean, the likeliest first: by id or name, else by pattern, else a card of the size alone."""
+    if exact := _exact().get(name):
+        return [exact]
+    spelling = read(name, _vocabulary())
+    if not spelling.words:
+        return _custom(spelling)
+    rows: dict[str, tuple[float, Accelerator]] = {}
+    for needed, allowed, row in load().patterns:
+        if needed <= spelling.words | _sizes_as_words(spelling) and spelling.words <= allowed:
+            distance = _size_distance(row, [size for size in spelling.sizes if f"{size.gigabytes:g}gb" not in allowed])
+            if distance <= _SIZE_TOLERANCE and spelling.vendors <= {row.vendor}:
+                rows[row.id] = min(rows.get(row.id, (distance, row)), (distance, row), key=lambda entry: entry[0])
+    nearest = min((distance for distance, _ in rows.values()), default=0.0)
+    return [row for distance, row in rows.values() if distance == nearest]
+
+
+def _custom(spelling: Spelling) -> list[Accelerator]:
+    """A card of which only the size was given: "80GB", "24 gb gpu"."""
+    if len(spelling.sizes) != 1 or spelling.vendors:
+        return []
+    return [custom(spelling.sizes[0].bytes, str(spelling.sizes[0]))]
+
+
+def _sizes_as_words(spelling: Spelling) -> frozenset[str]:
+    """Sizes as patterns spell those that tell two cards of one name apart: "48gb" in RTX 4090 48GB."""
+    return frozenset(f"{size.gigabytes:g}gb" for size in spelling.sizes)
+
+
+def _size_distance(row: Accelerator, sizes: list[Size]) -> float:
+    """How far the sizes of a text lie from those of a row, as a share; 0 where the text names none."""
+    known = [row.marketed_bytes / GB, row.usable.expected / GIB]
+    if row.total_bytes is not None:
+        known.append(row.total_bytes / GIB)
+    return max((min(abs(size.gigabytes - one) / one for one in known) for size in sizes), default=0.0)
+
+
+def _note(name: str, rows: list[Accelerator]) -> str | None:
+    """What a reader must know about the reading of `name`: other rows it could mean, a card of two devices, a size alone."""
+    first, *others = rows
+    if first.vendor == "custom":
+        return f"A card of {first.marketed_bytes} bytes, all of it usable."
+    notes = []
+    if others:
+        notes.append(f"{name!r} is read as {first.name}; it may also mean {', '.join(row.name for row in others[:4])}.")
+    if "(per " in first.name:
+        notes.append("One card holds two of these devices; one device is counted.")
+    if name.startswith(("dgx ", "hgx ", "nvidia dgx ")) and first.node_size:
+        notes.append(f"One accelerator is counted; the machine of this name holds {first.node_size}.")
+    return " ".join(notes) or None
+
+
+def _mend(text: str) -> str:
+    """`text` with its typos in words of letters put right; names with digits are never touched."""
+    known = [word for word in _vocabulary() | VENDORS.keys() | FILLERS if word.isalpha() and len(word) >= 4]
+    words = []
+    for word in text.split():
+        best = None
+        if word.isalpha() and len(word) >= 4 and word not in known:
+            best = process.extractOne(word, known, scorer=OSA.normalized_similarity, score_cutoff=_TYPO_SIMILARITY)
+        words.append(best[0] if best else word)
+    return " ".join(words)
+
+
+@cache
+def _exact() -> dict[str, Accelerator]:
+    """Every id and every name in lower case, with its row."""
+    rows = load().all()
+    return {row.name.lower(): row for row in rows} | {row.id: row for row in rows}
+
+
+@cache
+def _vocabulary() -> frozenset[str]:
+    """Every word that patterns know."""
+    return frozenset().union(*(pattern.allowed for pattern in load().patterns))

@@ -1,0 +1,161 @@
+"""How people write accelerators: text taken apart into words, memory sizes, vendors and a count."""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Set
+from typing import NamedTuple
+
+from fitgauge.errors import InvalidQuestion
+
+MAX_LENGTH = 200
+
+VENDORS = {
+    "nvidia": "NVIDIA", "geforce": "NVIDIA", "tesla": "NVIDIA", "amd": "AMD", "radeon": "AMD", "instinct": "AMD", "apple": "Apple",
+    "intel": "Intel", "habana": "Intel", "google": "Google", "aws": "AWS", "amazon": "AWS", "huawei": "Huawei",
+}  # fmt: skip
+"""Words that say who made it, and nothing else."""
+
+FILLERS = frozenset({
+    "gpu", "gpus", "card", "cards", "accelerator", "accelerators", "graphics", "device", "devices", "vram", "memory", "ram", "edition",
+    "generation", "gen", "series", "npu", "mig", "design", "of", "with", "a", "an", "the", "each", "per", "gcd", "die", "my", "cloud",
+    "tensor", "core", "tpus",
+})  # fmt: skip
+"""Words that say nothing about which one it is."""
+
+_SYNONYMS = {"mobile": "laptop", "notebook": "laptop", "ws": "workstation", "inferentia2": "inf2", "trillium2": "trillium"}
+
+_NUMBERS = {"one": 1, "single": 1, "two": 2, "dual": 2, "three": 3, "triple": 3, "four": 4, "quad": 4, "eight": 8, "sixteen": 16}
+
+_REWRITES = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"(?<=\d),(?=\d{3}\b)", ""),  # 97,887 MiB
+        (r"nvidia\.com/", "nvidia "),  # a Kubernetes resource
+        (r"\bpci[- ]?(?:express|e)\b", "pcie"),
+        (r"\bmax[- ]q\b", "maxq"),
+        (r"\bmac(?:book)?[- ](?:pro|air|studio|mini)\b|\b(?:macbook|imac|mac)\b", "apple"),
+        (r"\+(?:me|gfx)(?:\.\w+)?\b", ""),  # what a MIG profile has beside memory
+        (r"\b(\d)g[.\-_ ](\d+)gb\b", r"\1g.\2gb"),
+        (r"\bh100[- ]80gb[- ]hbm3\b", "h100 sxm 80gb"),  # what the driver calls the SXM card; the PCIe card has HBM2e
+        (r"\bsxm\d\b", "sxm"),
+        (r"\b(?:hbm|gddr)\d?[ex]?\b", " "),
+        (r"[^a-z0-9.]+|\.(?!\d)", " "),
+        (r"\b(m\d(?: pro| max| ultra)?|[ahv][18]00(?: sxm| pcie)?) (\d{2,3})(?= |$)", r"\1 \2gb"),  # m3 max 64, a100 80
+    )
+)
+
+_SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?(gib|gb|g|mib|mb|tib|tb)(?![\w.])")
+_UNITS = {"g": 10**9, "gb": 10**9, "gib": 2**30, "mb": 10**6, "mib": 2**20, "tb": 10**12, "tib": 2**40}
+
+_GLUED = (
+    re.compile(r"(rtx|gtx|rx|quadro|geforce|radeon|arc|titan|gaudi|trainium|inferentia|ascend|tpu|pro|tesla|nvidia)((?=.*\d).+)"),
+    re.compile(r"(\d{4})((?:super|ti|xtx|xt|gre|laptop|d|m)+)"),
+    re.compile(r"(m\d)(max|pro|ultra)"),
+    re.compile(r"([a-z]{1,2}\d{2,3})(sxm|pcie|nvl)"),
+)
+_SUFFIXES = re.compile(r"super|ti|xtx|xt|gre|laptop|d|m")
+
+
+_COUNTED = tuple(
+    (re.compile(pattern), number, name)
+    for pattern, number, name in (
+        (r"\(?(-?\d+(?:\.\d+)?)\s*[x*]\)?\s*(.+)", 1, 2),
+        (r"(-?\d+)\s+(.+)", 1, 2),
+        (rf"({'|'.join(_NUMBERS)})[\s-]+(.+)", 1, 2),
+        (r"(.+?)\s*\(?[x*:]\s*(-?\d+(?:\.\d+)?)\)?", 2, 1),
+        (r"(.+?)\s*\(\s*(-?\d+)\s*[x*]?\s*\)", 2, 1),
+    )
+)
+"""Ways to write a count: the pattern, the group that holds the number and the one that holds the name."""
+
+
+class Size(NamedTuple):
+    """A memory size as it was written: 80 and "gb"."""
+
+    amount: float
+    unit: str
+
+    @property
+    def bytes(self) -> int:
+        """The size [bytes], GB being 10^9 and GiB 2^30."""
+        return int(self.amount * _UNITS[self.unit])
+
+    @property
+    def gigabytes(self) -> float:
+        """The number before GB or GiB, whichever was meant: people and tools mix them."""
+        return {"m": self.amount / 1024, "t": self.amount * 1024}.get(self.unit[0], self.amount)
+
+    def __str__(self) -> str:
+        unit = {"g": "GB", "gib": "GiB", "mib": "MiB", "tib": "TiB"}.get(self.unit, self.unit.upper())
+        return f"{self.amount:g} {unit}"
+
+
+class Spelling(NamedTuple):
+    """What stands in a text, without the words that say nothing: its words, its sizes and the vendors it names."""
+
+    words: frozenset[str]
+    sizes: tuple[Size, ...]
+    vendors: frozenset[str]
+
+
+def clean(text: str) -> str:
+    """`text` in lower case and in compatible characters. Raises InvalidQuestion where it is empty, too long or holds control characters."""
+    stripped = text.strip()
+    if not stripped:
+        raise InvalidQuestion("No accelerator is named.", hint='Send a name such as "RTX 4090", or a size such as "24GB".', field="gpu")
+    if len(text) > MAX_LENGTH:
+        raise InvalidQuestion(f"A name of {len(text)} characters is too long.", hint=f"Send {MAX_LENGTH} characters at most.", field="gpu")
+    if any(unicodedata.category(character).startswith("C") for character in stripped):
+        raise InvalidQuestion("The name holds control characters.", hint='Send plain text such as "RTX 4090".', field="gpu")
+    return unicodedata.normalize("NFKC", stripped).lower().replace("×", "x")
+
+
+def read(text: str, vocabulary: Set[str]) -> Spelling:
+    """The parts of a clean text without a count. `vocabulary`: words that patterns know; split names are joined to them ("h 100")."""
+    for pattern, replacement in _REWRITES:
+        text = pattern.sub(replacement, text)
+    sizes = tuple(Size(float(match[1]), match[2]) for match in _SIZE.finditer(text))
+    words = [part for word in _SIZE.sub(" ", text).split() for part in _unglue(word)]
+    joined = list(_join([_SYNONYMS.get(word, word) for word in words], vocabulary))
+    return Spelling(
+        words=frozenset(word for word in joined if word not in FILLERS and word not in VENDORS),
+        sizes=sizes,
+        vendors=frozenset(VENDORS[word] for word in joined if word in VENDORS),
+    )
+
+
+def counts(text: str, vocabulary: Set[str]) -> Iterator[tuple[float, str]]:
+    """Ways to read a count off a clean text, each with what is left: none first, then 2x4090, 2 4090, two 4090s, 4090 x2, 4090:2.
+
+    A number that is itself the name of a card (`vocabulary`) is no count: "4090 3090" means nothing.
+    """
+    yield 1, text
+    for pattern, number, name in _COUNTED:
+        if (found := pattern.fullmatch(text)) and not (len(found[number]) > 2 and found[number] in vocabulary):
+            yield float(_NUMBERS.get(found[number], found[number])), found[name]
+
+
+def _unglue(word: str) -> Iterator[str]:
+    """rtx4090ti -> rtx, 4090, ti; m3max -> m3, max; h100sxm -> h100, sxm."""
+    for pattern in _GLUED:
+        if found := pattern.fullmatch(word):
+            head, tail = found[1], found[2]
+            yield head
+            if head.isdigit():
+                yield from ("laptop" if suffix == "m" else suffix for suffix in _SUFFIXES.findall(tail))
+            else:
+                yield from _unglue(tail)
+            return
+    yield word
+
+
+def _join(words: list[str], vocabulary: Set[str]) -> Iterator[str]:
+    """Words put together or made singular where only that is known: h, 100 -> h100; a100s -> a100."""
+    pending = list(words)
+    while pending:
+        word = pending.pop(0)
+        if pending and word + pending[0] in vocabulary and not (word in vocabulary and pending[0] in vocabulary):
+            word += pending.pop(0)
+        if word not in vocabulary and word.endswith("s") and word[:-1] in vocabulary:
+            word = word[:-1]
+        yield word

@@ -142,10 +142,14 @@ class State(msgspec.Struct, frozen=True, gc=False):
 
 
 class Recurrent(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="recurrent"):
-    """A layer with a state of fixed size for every request instead of a cache that grows."""
+    """A layer with a state of fixed size for every request instead of a cache that grows.
+
+    `bounded_gate`: a Kimi delta layer whose decay has a lower bound, which decides the kernels that run it.
+    """
 
     kind: Literal["mamba1", "mamba2", "gated_delta", "kimi_delta", "linear", "short_conv", "rwkv"]
     states: tuple[State, ...]
+    bounded_gate: bool = False
 
 
 Mixer = Attention | LatentAttention | CompressedAttention | CrossAttention | Recurrent

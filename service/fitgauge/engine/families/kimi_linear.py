@@ -101,7 +101,8 @@ def kda_mixer(config: Config) -> Recurrent:
     """Its states: kernel - 1 past inputs of q, k and v in the cache's dtype, and a matrix width x width a head in F32."""
     count, width, kernel = kda_sizes(config)
     states = (State("conv", count, 3 * width * (kernel - 1)), State("ssm", count, width * width, "F32"))
-    return Recurrent(kind="kimi_delta", states=states)
+    bounded = config.section("linear_attn_config").has("gate_lower_bound")
+    return Recurrent(kind="kimi_delta", states=states, bounded_gate=bounded)
 
 
 def latent_mixer(config: Config) -> LatentAttention:

@@ -214,6 +214,6 @@ def state_policy(
         return 2, 1
     if kinds == {"gated_delta"} and newest and not spec.model_type.startswith("olmo"):
         return 3, 64
-    if kinds == {"mamba2"} or (kinds == {"kimi_delta"} and newest and spec.model_type.startswith("kimi_k3")):
+    if kinds == {"mamba2"} or (kinds == {"kimi_delta"} and newest and all(mixer.bounded_gate for mixer in mixers)):
         return 3, 1
     return 2, 1

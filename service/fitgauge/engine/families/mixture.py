@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from fitgauge.engine.architecture import Attention, Mlp, ModelSpec, Tensor
+from fitgauge.engine.architecture import Attention, Kind, Mlp, ModelSpec, Split, Tensor
 from fitgauge.engine.families import experts, mtp, parts, rope, schedules, stack
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import Reader
@@ -23,7 +23,8 @@ class Family:
 
     `defaults`: of its configuration class, but for the routed `experts`, which go by several names. `bias`: the key that gives
     q, k and v a bias (and the output projection, with `out_bias`). `width`: of one expert; `shared`: of the shared experts.
-    `qk_norm` "config": of one head's width where `use_qk_norm` says so. `norms`: their names; `norm_bias`: LayerNorm.
+    `qk_norm`: of one head's width, of the whole projection's (which vLLM keeps whole or divides), or of a head's where `use_qk_norm`
+    says so ("config"). `norms`: their names; `norm_bias`: LayerNorm.
     """
 
     defaults: Mapping[str, Any]
@@ -32,7 +33,7 @@ class Family:
     bias: str | None = "attention_bias"
     out_bias: bool = True
     mlp_bias: str | None = None
-    qk_norm: Literal["none", "head", "width", "config"] = "none"
+    qk_norm: Literal["none", "head", "width", "divided", "config"] = "none"
     qk_norm_names: tuple[str, str] = ("q_norm", "k_norm")
     sparse: schedules.Sparse = schedules.every_layer
     windows: schedules.Windows = schedules.no_window
@@ -100,11 +101,14 @@ def query_key_norms(config: Config, family: Family, mixer: Attention) -> tuple[T
         kind = "head" if config.flag("use_qk_norm") else "none"
     if kind == "none":
         return ()
-    query, key = (1, 1) if kind == "head" else (mixer.query_heads, mixer.kv_heads)
-    names = family.qk_norm_names
+    query, key = (f"self_attn.{name}" for name in family.qk_norm_names)
+    if kind == "head":
+        return (*parts.norm(query, mixer.head_dim), *parts.norm(key, mixer.head_dim))
+    divided = kind == "divided"
+    heads, kv_heads = mixer.query_heads, mixer.kv_heads
     return (
-        *parts.norm(f"self_attn.{names[0]}", query * mixer.head_dim),
-        *parts.norm(f"self_attn.{names[1]}", key * mixer.head_dim),
+        Tensor(f"{query}.weight", (heads * mixer.head_dim,), Kind.NORM, Split.COLUMN if divided else Split.NONE, heads),
+        Tensor(f"{key}.weight", (kv_heads * mixer.head_dim,), Kind.NORM, Split.KV if divided else Split.NONE, kv_heads),
     )
 
 
@@ -147,7 +151,7 @@ FAMILIES: Mapping[str, Family] = {
         defaults={"vocab_size": 200064, "hidden_size": 3072, "intermediate_size": 1536, "num_hidden_layers": 62,
                   "num_attention_heads": 48, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 196608,
                   "num_experts_per_tok": 8},
-        experts=256, naming=_MINIMAX, bias=None, qk_norm="width", width="intermediate_size",
+        experts=256, naming=_MINIMAX, bias=None, qk_norm="divided", width="intermediate_size",
     ),
     "phimoe": Family(
         defaults={"vocab_size": 32064, "hidden_size": 4096, "intermediate_size": 6400, "num_hidden_layers": 32,

@@ -15,6 +15,9 @@ from fitgauge.engine.schemes import LINEARS, MATRICES, Rule, Scheme, named
 Values = Mapping[str, Any]
 MAX_NAMES = 100_000
 
+COMPRESSORS = ("compressor", "indexer.weights_proj")
+"""What DeepSeek V4 leaves in 16 bit without saying so. Source: vLLM models/deepseek_v4/compressor.py, attention.py."""
+
 
 def published(spec: ModelSpec) -> Scheme | None:
     """The scheme a model was published in, None for one that is not quantized.
@@ -25,6 +28,8 @@ def published(spec: ModelSpec) -> Scheme | None:
     values = spec.quantization
     if not values:
         return None
+    if spec.model_type == "deepseek_v4":
+        values = {"expert_dtype": "fp4", **values}
     inner = values.get("quantization")
     if isinstance(inner, dict):
         values = {"quant_method": "modelopt", **inner}
@@ -73,13 +78,16 @@ def _left_alone(names: list[str]) -> tuple[Rule, ...]:
 
 
 def _fp8(values: Values) -> Scheme:
-    """FP8 as DeepSeek (blocks of weight_block_size), Qwen, and vLLM's own FP8 use it; a mixture may name NVFP4 experts beside it."""
-    block = values.get("weight_block_size")
+    """FP8 in blocks of weight_block_size (DeepSeek, Qwen) or with one scale a tensor; a mixture may name NVFP4 or fp4 experts beside it.
+
+    With `expert_dtype` fp4 (DeepSeek V4) the experts are MXFP4 and the other scales e8m0; its compressors are not quantized.
+    """
+    block, narrow = values.get("weight_block_size"), values.get("expert_dtype") == "fp4"
     form = q.FP8_TENSOR
     if isinstance(block, list) and len(block) == 2:
-        form = q.block_fp8(int(block[0]), int(block[1]))
-    left = _left_alone(_strings(values, "ignored_layers", "modules_to_not_convert"))
-    experts = _algorithm(str(values.get("moe_quant_algo") or ""), values)
+        form = q.block_fp8(int(block[0]), int(block[1]), 8 if narrow else 32)
+    left = _left_alone([*_strings(values, "ignored_layers", "modules_to_not_convert"), *(COMPRESSORS if "expert_dtype" in values else ())])
+    experts = _algorithm(str(values.get("moe_quant_algo") or ""), values) or (q.MXFP4 if narrow else None)
     mixed = (Rule(form=experts, kinds=(Kind.EXPERT,)),) if experts else ()
     return Scheme(name="fp8", rules=(*mixed, *left, Rule(form=form)))
 

@@ -28,23 +28,23 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     extra_bytes: int = 0
 
 
-def groups(out: int, inputs: int, form: Format) -> int:
-    """How many groups, each with a scale of its own, a weight of shape (out, inputs) has."""
+def groups(out: int, inputs: int, form: Format, *, whole: bool = False) -> int:
+    """How many groups, each with a scale of its own, a weight of shape (out, inputs) has; with `whole`, a group cut short has none."""
     if not form.scale_bits:
         return 0
     if form.flat:
         return -(-out * inputs // form.group)
-    along = -(-inputs // form.group) if form.group else 1
+    along = (inputs // form.group if whole else -(-inputs // form.group)) if form.group else 1
     return along * (-(-out // form.rows) if form.rows else 1)
 
 
-def tensor_bytes(out: int, inputs: int, form: Format) -> int:
+def tensor_bytes(out: int, inputs: int, form: Format, *, whole: bool = False) -> int:
     """Bytes of one weight of shape (out, inputs): packed weights, then scales and zero points for every group, then the rest.
 
     out x in x bits / 8 + groups x (scale_bits + zero_bits) / 8 + ceil(groups / nested) x 4 + in x input_bits / 8 + extra_bytes,
-    each rounded up to whole bytes.
+    each rounded up to whole bytes. `whole`: see `groups`.
     """
-    shared = groups(out, inputs, form)
+    shared = groups(out, inputs, form, whole=whole)
     size = -int(-out * inputs * form.bits // 8) + -(-shared * (form.scale_bits + form.zero_bits) // 8) + form.extra_bytes
     if form.nested:
         size += 4 * -(-shared // form.nested)

@@ -25,13 +25,15 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     `vocabulary_multiple`: the vocabulary is padded to it. `expert_multiples`: by format name, what the width of one rank's share of
     an expert is padded to. `refines_blocks`: scales of square blocks that tensor parallelism cuts are repeated for the largest block
-    that fits. `experts_over_data`: without expert parallelism, experts are divided over tensor x data parallel ranks.
-    `wide_dtype`: what a model published in F32 is loaded in.
+    that fits. `whole_groups`: an expert's group of weights that tensor parallelism cuts short has no scale. `experts_over_data`:
+    without expert parallelism, experts are divided over tensor x data parallel ranks. `wide_dtype`: what a model published in F32
+    is loaded in.
     """
 
     vocabulary_multiple: int = 1
     expert_multiples: dict[str, int] = {}
     refines_blocks: bool = False
+    whole_groups: bool = False
     experts_over_data: bool = False
     wide_dtype: str = "F32"
 
@@ -126,7 +128,7 @@ def laid_out(spec: ModelSpec, scheme: Scheme, layout: Layout = Layout(), stored:
                 plain[where, pieces] = plain.get((where, pieces), 0) + rest // (8 * pieces)
             else:
                 out, inputs = matrix(tensor)
-                shares.append(Share(*where, tensor.units, tensor.count, out, inputs, form))
+                shares.append(Share(*where, _pieces(tensor, layout), 0, out, inputs, form))
     shares += [Share(*where, pieces, size) for (where, pieces), size in plain.items()]
     scale = 1.0
     if spec.basis == "assumed" and stored is not None and stored.elements:
@@ -183,7 +185,9 @@ def _pieces(tensor: Tensor, layout: Layout) -> int:
         return 1
     if tensor.split is Split.VOCABULARY:
         return round_up(tensor.shape[0], layout.vocabulary_multiple)
-    return tensor.units or (tensor.shape[-1] if tensor.split is Split.ROW else tensor.shape[0])
+    if tensor.split is Split.KV and tensor.units:
+        return tensor.units
+    return matrix(tensor)[1] if tensor.split is Split.ROW else tensor.shape[0]
 
 
 def rank_weights(
@@ -234,19 +238,17 @@ def share_bytes(share: Share, layout: Layout, ways: int, expert_ways: int, exper
     out, inputs = share.out, share.inputs
     if ways > 1 and share.split is not Split.NONE:
         if share.split is Split.ROW:
-            inputs = _cut(inputs, share, layout, ways)
+            inputs = _cut(inputs, share, ways)
         else:
-            out = _cut(out, share, layout, ways)
+            out = _cut(out, share, ways)
         if share.experts and layout.refines_blocks:
             form = refined(form, inputs if share.split is Split.ROW else out, out if share.split is Split.ROW else inputs)
-    return copies * tensor_bytes(out, inputs, form)
+    return copies * tensor_bytes(out, inputs, form, whole=bool(share.experts) and layout.whole_groups and form.rows == 1)
 
 
-def _cut(size: int, share: Share, layout: Layout, ways: int) -> int:
-    if share.split is Split.VOCABULARY:
-        return -(-round_up(size, layout.vocabulary_multiple) // ways)
-    units = share.pieces or size
-    cut = size // units * -(-units // ways)
+def _cut(size: int, share: Share, ways: int) -> int:
+    pieces = -(-share.pieces // ways)
+    cut = pieces * (size // share.pieces or 1)
     return round_up(cut, share.multiple) if share.experts else cut
 
 

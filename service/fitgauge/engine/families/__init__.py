@@ -11,6 +11,7 @@ import msgspec
 
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.families import (
+    alternating,
     classic,
     compressed,
     deberta,
@@ -18,11 +19,16 @@ from fitgauge.engine.families import (
     dialects,
     encoder_decoder,
     encoders,
+    hybrid,
     latent,
     mixture,
+    packed,
     remote,
     rotary_encoders,
+    sparse,
     t5,
+    uneven,
+    vision,
 )
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import Reader
@@ -32,6 +38,10 @@ READERS: dict[str, Reader] = {
     **classic.READERS,
     **remote.READERS,
     **mixture.READERS,
+    **uneven.READERS,
+    **alternating.READERS,
+    **packed.READERS,
+    **sparse.READERS,
     **compressed.READERS,
     **latent.READERS,
     **encoders.READERS,
@@ -39,6 +49,8 @@ READERS: dict[str, Reader] = {
     **deberta.READERS,
     **encoder_decoder.READERS,
     **t5.READERS,
+    **hybrid.READERS,
+    **vision.READERS,
 }
 
 
@@ -51,8 +63,21 @@ def read_config(values: Mapping[str, Any], quantization: Mapping[str, Any] | Non
     config = Config(values)
     reader = READERS.get(config.text("model_type"))
     spec = reader(config) if reader else unknown(config)
-    published = values.get("quantization_config") or config.section("text_config").values.get("quantization_config") or quantization
-    return msgspec.structs.replace(spec, quantization=dict(published) if isinstance(published, Mapping) else None)
+    return msgspec.structs.replace(spec, quantization=published_quantization(config, quantization))
+
+
+def published_quantization(config: Config, apart: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """quantization_config of the config or its text section, else `apart`, which also counts where the config names no quant_method.
+
+    `expert_dtype`, which DeepSeek V4 keeps beside it, goes with it.
+    """
+    inside = config.values.get("quantization_config") or config.section("text_config").values.get("quantization_config")
+    if not isinstance(inside, Mapping) or (apart and "quant_method" not in inside):
+        inside = apart or inside
+    if not isinstance(inside, Mapping):
+        return None
+    beside = {key: config.values[key] for key in ("expert_dtype",) if key in config.values}
+    return {**inside, **beside}
 
 
 def unknown(config: Config) -> ModelSpec:

@@ -11,7 +11,7 @@ import msgspec
 from fitgauge.engine.architecture import Attention, CompressedAttention, LatentAttention, ModelSpec, Part, Recurrent, Split, Stored, Tensor
 from fitgauge.engine.dtypes import BITS
 from fitgauge.engine.schemes import Rule, Scheme, named
-from fitgauge.engine.weights import Laid, Layout, Share, divided, round_up
+from fitgauge.engine.weights import Laid, Layout, Share, divided
 from fitgauge.engine.weights import laid_out as lay_out
 from fitgauge.errors import InvalidQuestion
 
@@ -21,6 +21,7 @@ VLLM = Layout(
     vocabulary_multiple=64,
     expert_multiples={"mxfp4": 64},
     refines_blocks=True,
+    whole_groups=True,
     experts_over_data=True,
     wide_dtype="BF16",
 )
@@ -114,7 +115,7 @@ def refusal(spec: ModelSpec, laid: Laid, tensor_parallel: int, expert_parallel: 
         ways = expert_ways if share.experts else tensor_parallel
         if ways == 1 or share.split is Split.NONE or share.part in TOWERS:
             continue
-        if reason := _indivisible(share, ways, laid.layout):
+        if reason := _indivisible(share, ways):
             return reason
     return None
 
@@ -125,29 +126,22 @@ def mamba_groups(spec: ModelSpec) -> int:
     return max((state.heads for state in states if state.name == "conv_groups"), default=1)
 
 
-def _indivisible(share: Share, ways: int, layout: Layout) -> str | None:
+def _indivisible(share: Share, ways: int) -> str | None:
     """Why one kind of tensor cannot be divided over `ways` ranks."""
-    size = share.pieces if share.form is None else share.inputs if share.split is Split.ROW else share.out
-    pieces = share.pieces or size
-    if share.split is Split.VOCABULARY:
-        return (
-            f"a vocabulary of {round_up(size, layout.vocabulary_multiple)} cannot be divided by {ways}"
-            if round_up(size, layout.vocabulary_multiple) % ways
-            else None
-        )
+    pieces, form = share.pieces, share.form
     if share.split is Split.KV:
         if pieces % ways and ways % pieces:
             return f"its {pieces} KV heads are neither a multiple nor a divisor of {ways}"
     elif pieces % ways:
         return f"a width of {pieces} cannot be divided by {ways}"
-    if share.form is None:
+    if form is None or form.flat or share.multiple > 1:
         return None
-    cut = size // pieces * divided(pieces, ways)
-    block = share.form.group if share.split is Split.ROW else share.form.rows
-    if share.experts and share.multiple == 1 and share.form.rows > 1:
+    size, block = (share.inputs, form.group) if share.split is Split.ROW else (share.out, form.rows)
+    cut = divided(pieces, ways) * (size // pieces or 1)
+    if block < 2 or cut % block == 0:
+        return None
+    if share.experts:
         hidden = share.out if share.split is Split.ROW else share.inputs
-        if cut % block and gcd(share.form.rows, share.form.group, cut, hidden) < 32:
-            return f"{cut} expert features a rank cannot be divided into quantization blocks of {block}"
-    elif block > 1 and cut % block and share.multiple == 1 and not share.form.flat:
-        return f"{cut} features a rank cannot be divided into quantization blocks of {block}"
-    return None
+        if form.rows < 2 or gcd(form.rows, form.group, cut, hidden) >= 32:
+            return None
+    return f"{cut} features a rank cannot be divided into quantization blocks of {block}"

@@ -15,7 +15,6 @@ from fitgauge.engine.families import (
     classic,
     compressed,
     deberta,
-    dense,
     dialects,
     encoder_decoder,
     encoders,
@@ -32,6 +31,7 @@ from fitgauge.engine.families import (
 )
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import Reader
+from fitgauge.engine.families.unknown import read_unknown
 
 READERS: dict[str, Reader] = {
     **dialects.READERS,
@@ -62,7 +62,7 @@ def read_config(values: Mapping[str, Any], quantization: Mapping[str, Any] | Non
     """
     config = Config(values)
     reader = READERS.get(config.text("model_type"))
-    spec = reader(config) if reader else unknown(config)
+    spec = reader(config) if reader else read_unknown(config, READERS)
     return msgspec.structs.replace(spec, quantization=published_quantization(config, quantization))
 
 
@@ -78,14 +78,3 @@ def published_quantization(config: Config, apart: Mapping[str, Any] | None) -> d
         return None
     beside = {key: config.values[key] for key in ("expert_dtype",) if key in config.values}
     return {**inside, **beside}
-
-
-def unknown(config: Config) -> ModelSpec:
-    """An architecture nobody taught: its language model by the usual names, basis `assumed`."""
-    text = config.section("text_config", "llm_config", "language_config")
-    inner = text if text.values else config
-    reader = READERS.get(inner.text("model_type"), dense.read_dense)
-    spec = reader(inner)
-    name = config.text("model_type") or "of this config"
-    note = f"The architecture {name!r} is not known here: it was read as a usual decoder by its config's names."
-    return msgspec.structs.replace(spec, basis="assumed", notes=(*spec.notes, note))

@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 
 from fitgauge.engine.architecture import Attention, Kind, Mlp, ModelSpec, Split, Tensor
-from fitgauge.engine.families import experts, parts, rope, schedules, stack
+from fitgauge.engine.families import experts, parts, schedules, stack
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import Reader
 from fitgauge.engine.families.experts import Naming
+from fitgauge.engine.families.rotary_tables import rotary_tables, table
 
 GPT_OSS: Mapping[str, Any] = {
     "vocab_size": 201088, "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 36, "num_attention_heads": 64,
@@ -41,8 +42,8 @@ def read_gpt_oss(config: Config) -> ModelSpec:
     config = stack.filled(Config({**scaled, **config.values}, config.where), GPT_OSS)
     count = config.layers()
     layers = [gpt_oss_layer(config, window) for window in schedules.every_nth_full(period=2)(config, count)]
-    table = rope.table(config, stack.heads(config).head_dim, dtype="F32")
-    return stack.decoder(config, layers, rotary_tables=(table,))
+    rows = table(config, stack.heads(config).head_dim, dtype="F32")
+    return stack.decoder(config, layers, rotary_tables=(rows,))
 
 
 def gpt_oss_layer(config: Config, window: int | None) -> parts.Layer:
@@ -71,7 +72,8 @@ def read_llama4(config: Config, *, base: str = "model", head: str = "lm_head") -
     count = config.layers()
     chunks, routed = chunked_layers(config, count), llama4_mixtures(config, count)
     layers = [llama4_layer(config, chunk, mixes) for chunk, mixes in zip(chunks, routed, strict=True)]
-    return stack.decoder(config, layers, base=base, head=head, rotary_tables=(rope.table(config, config.integer("head_dim")),))
+    tables = rotary_tables(config, config.integer("head_dim"), positions=config.integer("max_position_embeddings"))
+    return stack.decoder(config, layers, base=base, head=head, rotary_tables=tables)
 
 
 def chunked_layers(config: Config, layers: int) -> list[int | None]:
@@ -137,7 +139,8 @@ def read_afmoe(config: Config) -> ModelSpec:
     windows = schedules.every_nth_full("global_attn_every_n_layers", period=4)(config, count)
     dense = config.integer("num_dense_layers", default=0)
     layers = [afmoe_layer(config, window, number >= dense) for number, window in enumerate(windows)]
-    return stack.decoder(config, layers, rotary_tables=(rope.table(config, stack.heads(config).head_dim),))
+    tables = rotary_tables(config, stack.heads(config).head_dim, positions=config.integer("max_position_embeddings"))
+    return stack.decoder(config, layers, rotary_tables=tables)
 
 
 def afmoe_layer(config: Config, window: int | None, routed: bool) -> parts.Layer:

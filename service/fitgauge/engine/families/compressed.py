@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from fitgauge.engine.architecture import Block, CompressedAttention, Indexer, Kind, ModelSpec, Part, RotaryTable, Split, Tensor
-from fitgauge.engine.families import experts, mtp, parts, rope, stack
+from fitgauge.engine.families import experts, mtp, parts, stack
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import Reader, architecture_name
 from fitgauge.engine.families.experts import NUMBERED, Naming
+from fitgauge.engine.families.rotary_tables import table
 
 DEFAULTS: Mapping[str, Any] = {
     "vocab_size": 129280, "hidden_size": 4096, "moe_intermediate_size": 2048, "num_hidden_layers": 43, "num_attention_heads": 64,
@@ -76,9 +77,7 @@ def layer(config: Config, kind: str, *, hashed: bool) -> parts.Layer:
     mixer = attention(config, kind)
     mlp = experts.sizes(config, width, experts=256, shared=width * config.integer("n_shared_experts"))
     correction = None if hashed else "gate.bias"
-    table = Tensor(
-        "ffn.gate.tid2eid", (config.integer("vocab_size"), mlp.experts_per_token), Kind.OTHER, dtype="I32", buffer=True
-    )
+    table = Tensor("ffn.gate.tid2eid", (config.integer("vocab_size"), mlp.experts_per_token), Kind.OTHER, dtype="I32", buffer=True)
     return parts.Layer(
         tensors=(
             *parts.norm("attn_norm", hidden),
@@ -101,13 +100,11 @@ def attention(config: Config, kind: str) -> CompressedAttention:
     rates = config.section("compress_rates")
     ratio = rates.integer(kind, default=RATES.get(kind, 0))
     head_dim = config.integer("head_dim", low=1)
-    indexer = Indexer(
-        heads=config.integer("index_n_heads"), dim=config.integer("index_head_dim"), top_k=config.integer("index_topk")
-    )
+    indexer = Indexer(heads=config.integer("index_n_heads"), dim=config.integer("index_head_dim"), top_k=config.integer("index_topk"))
     return CompressedAttention(
         query_heads=config.integer("num_attention_heads", low=1),
         head_dim=head_dim,
-        rope_dim=config.integer("qk_rope_head_dim", default=rope.partial_dim(config, head_dim, fraction=0.125)),
+        rope_dim=config.integer("qk_rope_head_dim", default=int(head_dim * config.number("partial_rotary_factor", default=0.125))),
         window=config.integer("sliding_window"),
         ratio=ratio,
         indexer=indexer if kind == SPARSE else None,
@@ -210,7 +207,7 @@ def rotary_tables(config: Config, kinds: list[str]) -> tuple[RotaryTable, ...]:
     plain = RotaryTable(positions=stack.context_length(config), dim=dim, dtype="F32")
     compresses = any(kind in RATES for kind in kinds)
     slides = any(kind not in RATES for kind in kinds)
-    return (*((rope.table(config, dim, dtype="F32"),) if compresses else ()), *((plain,) if slides else ()))
+    return (*((table(config, dim, dtype="F32"),) if compresses else ()), *((plain,) if slides else ()))
 
 
 READERS: dict[str, Reader] = {"deepseek_v4": read_compressed, "deepseek_ref": read_compressed}

@@ -50,9 +50,7 @@ def mixture(hidden: int, mlp: Mlp, naming: Naming = Naming()) -> tuple[Tensor, .
     """Router, `mlp.experts` routed experts and the shared expert of `mlp.shared_intermediate_size`, where it is not 0."""
     return (
         *routing(hidden, mlp.experts, naming),
-        *parts.experts(
-            hidden, mlp.intermediate_size, mlp.experts, name=f"{naming.block}.{naming.experts}.*", names=naming.projections
-        ),
+        *parts.experts(hidden, mlp.intermediate_size, mlp.experts, name=f"{naming.block}.{naming.experts}.*", names=naming.projections),
         *shared_expert(hidden, mlp.shared_intermediate_size, naming),
     )
 

@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 
 from fitgauge.engine.architecture import Indexer, Kind, LatentAttention, Mlp, ModelSpec, RotaryTable, Split, Tensor
-from fitgauge.engine.families import experts, mtp, parts, rope, schedules, stack
+from fitgauge.engine.families import experts, mtp, parts, schedules, stack
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import Reader
 from fitgauge.engine.families.experts import Naming
+from fitgauge.engine.families.rotary_tables import table
 
 CORRECTED = Naming(correction="gate.e_score_correction_bias")
 
@@ -92,9 +93,7 @@ def attention_tensors(config: Config, mixer: LatentAttention, name: str = "self_
         *query_tensors(hidden, heads * (mixer.nope_dim + mixer.rope_dim), rank, heads=heads, bias=bias, name=name),
         *parts.linear(f"{name}.kv_a_proj_with_mqa", mixer.latent_dim + mixer.rope_dim, hidden, bias=bias),
         *parts.norm(f"{name}.kv_a_layernorm", mixer.latent_dim),
-        *parts.linear(
-            f"{name}.kv_b_proj", heads * (mixer.nope_dim + mixer.value_dim), mixer.latent_dim, Split.COLUMN, units=heads
-        ),
+        *parts.linear(f"{name}.kv_b_proj", heads * (mixer.nope_dim + mixer.value_dim), mixer.latent_dim, Split.COLUMN, units=heads),
         *parts.linear(f"{name}.o_proj", hidden, heads * mixer.value_dim, Split.ROW, units=heads, bias=bias),
         *(indexer_tensors(hidden, rank or hidden, mixer.indexer, f"{name}.indexer") if mixer.indexer else ()),
     )
@@ -155,9 +154,9 @@ def rotary_tables(config: Config, family: Family) -> tuple[RotaryTable, ...]:
     """
     scaling = config.section("rope_parameters", "rope_scaling").text("rope_type", "type", default="default")
     precise = family.indexer and scaling != "default"
-    table = rope.table(config, config.integer("qk_rope_head_dim"), dtype="F32" if precise else None)
+    rows = table(config, config.integer("qk_rope_head_dim"), dtype="F32" if precise else None)
     apart = family.indexer and not config.flag("indexer_rope_interleave")
-    return (table, table) if apart else (table,)
+    return (rows, rows) if apart else (rows,)
 
 
 _DEEPSEEK_V3 = {

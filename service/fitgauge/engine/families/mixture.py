@@ -11,10 +11,11 @@ from typing import Any, Literal
 import msgspec
 
 from fitgauge.engine.architecture import Attention, Kind, Mlp, ModelSpec, Split, Tensor
-from fitgauge.engine.families import experts, mtp, parts, rope, schedules, stack
+from fitgauge.engine.families import experts, mtp, parts, schedules, stack
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import Reader
 from fitgauge.engine.families.experts import NUMBERED, Naming
+from fitgauge.engine.families.rotary_tables import rotary_tables
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,6 @@ class Family:
     norms: tuple[str, ...] = ("input_layernorm", "post_attention_layernorm")
     norm_bias: bool = False
     head_bias: str | None = None
-    fraction: float = 1.0
     predicts: bool = False
 
 
@@ -60,7 +60,7 @@ def read_mixture(config: Config, family: Family, *, base: str = "model", head: s
         head=head,
         norm_bias=family.norm_bias,
         head_bias=family.head_bias is not None and config.flag(family.head_bias),
-        rotary_tables=(rope.table(config, rope.partial_dim(config, head_dim, fraction=family.fraction)),),
+        rotary_tables=rotary_tables(config, head_dim, positions=config.integer("max_position_embeddings")),
     )
     heads = mtp.nextn_heads(config, layer(config, family, None, True), base=base) if family.predicts else ()
     return msgspec.structs.replace(spec, blocks=(*spec.blocks, *heads))
@@ -172,9 +172,10 @@ FAMILIES: Mapping[str, Family] = {
     "glm4_moe": Family(
         defaults={"vocab_size": 151552, "hidden_size": 4096, "intermediate_size": 10944, "num_hidden_layers": 46,
                   "num_attention_heads": 96, "num_key_value_heads": 8, "max_position_embeddings": 131072,
-                  "moe_intermediate_size": 1408, "num_experts_per_tok": 8, "n_shared_experts": 1, "first_k_dense_replace": 1},
+                  "moe_intermediate_size": 1408, "num_experts_per_tok": 8, "n_shared_experts": 1, "first_k_dense_replace": 1,
+                  "partial_rotary_factor": 0.5},
         experts=128, naming=_CORRECTED, out_bias=False, qk_norm="config", sparse=schedules.after_dense,
-        shared=shared_width("moe_intermediate_size", "n_shared_experts"), fraction=0.5, predicts=True,
+        shared=shared_width("moe_intermediate_size", "n_shared_experts"), predicts=True,
     ),
     "solar_open": Family(
         defaults={"vocab_size": 196608, "hidden_size": 4096, "num_hidden_layers": 48, "num_attention_heads": 64,

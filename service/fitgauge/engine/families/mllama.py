@@ -6,7 +6,7 @@ Source: transformers 5.23, models/mllama. vLLM 0.33 does not serve it.
 from msgspec.structs import replace
 
 from fitgauge.engine.architecture import Block, CrossAttention, Kind, Mlp, ModelSpec, Part, Split, Tensor
-from fitgauge.engine.families import parts, rope
+from fitgauge.engine.families import parts, rotary_tables
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import Reader
 from fitgauge.engine.families.stack import decoder, filled, heads
@@ -48,7 +48,7 @@ def read_text(config: Config) -> ModelSpec:
     looking = parts.Layer((*common, *looks), (cross,), mlp)
     stack = [looking if number in crossing else reading for number in range(config.layers())]
     untied = Config({**config.values, "tie_word_embeddings": False}, config.where)
-    spec = decoder(untied, stack, rotary_tables=(rope.table(config, attention.head_dim),))
+    spec = decoder(untied, stack, rotary_tables=(rotary_tables.table(config, attention.head_dim),))
     table = Tensor("model.embed_tokens.weight", (vocabulary + _EXTRA_ROWS, hidden), Kind.EMBEDDING, Split.VOCABULARY)
     return replace(spec, blocks=(parts.single(Part.EMBEDDING, "", (table,)), *spec.blocks[1:]))
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fitgauge.engine.architecture import Attention, Kind, Mlp, ModelSpec, Part, Split, Tensor
-from fitgauge.engine.families import experts, parts, rope, stack
+from fitgauge.engine.families import experts, parts, stack
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import Reader, architecture_name
+from fitgauge.engine.families.rotary_tables import rotary_tables
 
 GRANITE: Mapping[str, Any] = {
     "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
@@ -28,8 +29,8 @@ def read_granite(config: Config) -> ModelSpec:
     """The ModelSpec of a Granite MoE, with the shared MLP that `shared_intermediate_size` may add."""
     config = stack.filled(config, GRANITE)
     layer = granite_layer(config)
-    table = rope.table(config, stack.heads(config).head_dim)
-    return stack.decoder(config, [layer] * config.layers(), rotary_tables=(table,))
+    tables = rotary_tables(config, stack.heads(config).head_dim, positions=config.integer("max_position_embeddings"))
+    return stack.decoder(config, [layer] * config.layers(), rotary_tables=tables)
 
 
 def granite_layer(config: Config) -> parts.Layer:
@@ -58,7 +59,7 @@ def read_dbrx(config: Config) -> ModelSpec:
     hidden, vocabulary = config.integer("d_model", low=1), config.integer("vocab_size", low=1)
     layer = dbrx_layer(config)
     positions = config.integer("max_seq_len")
-    table = rope.table(Config({**config.values, "max_position_embeddings": positions}), hidden // config.integer("n_heads", low=1))
+    head_dim = hidden // config.integer("n_heads", low=1)
     return ModelSpec(
         model_type=config.text("model_type"),
         architecture=architecture_name(config),
@@ -73,7 +74,7 @@ def read_dbrx(config: Config) -> ModelSpec:
             parts.final_norm(hidden, name="transformer.norm_f"),
             *parts.head(vocabulary, hidden, tied=False),
         ),
-        rotary_tables=(table,),
+        rotary_tables=rotary_tables(config, head_dim, positions=positions),
     )
 
 
@@ -119,8 +120,8 @@ def read_jetmoe(config: Config) -> ModelSpec:
     """The ModelSpec of a JetMoE, whose query and output projections are experts too."""
     config = stack.filled(config, JETMOE)
     head_dim = config.integer("kv_channels", low=1)
-    table = rope.table(config, head_dim)
-    return stack.decoder(config, [jetmoe_layer(config, head_dim)] * config.layers(), rotary_tables=(table,))
+    tables = rotary_tables(config, head_dim, positions=config.integer("max_position_embeddings"))
+    return stack.decoder(config, [jetmoe_layer(config, head_dim)] * config.layers(), rotary_tables=tables)
 
 
 def jetmoe_layer(config: Config, head_dim: int) -> parts.Layer:
@@ -128,9 +129,7 @@ def jetmoe_layer(config: Config, head_dim: int) -> parts.Layer:
     hidden, kv_heads = config.integer("hidden_size", low=1), config.integer("num_key_value_heads", low=1)
     mlp = experts.sizes(config, config.integer("intermediate_size"), experts=8)
     width = kv_heads * head_dim
-    mixer = Attention(
-        query_heads=kv_heads * mlp.experts_per_token, kv_heads=kv_heads, head_dim=head_dim, value_dim=head_dim
-    )
+    mixer = Attention(query_heads=kv_heads * mlp.experts_per_token, kv_heads=kv_heads, head_dim=head_dim, value_dim=head_dim)
     attention = "self_attention.experts"
     return parts.Layer(
         tensors=(

@@ -4,6 +4,8 @@ Source: vLLM 0.33, `model_executor/layers/rotary_embedding/__init__.py` (`get_ro
 arguments) and the `_compute_cos_sin_cache` of its classes.
 """
 
+import msgspec
+
 from fitgauge.engine.architecture import RotaryTable
 from fitgauge.engine.families.config import Config
 
@@ -23,6 +25,12 @@ def rotary_tables(config: Config, head_dim: int, *, positions: int, local: bool 
         distinct.append(Config({}, common.where))
     dim = rotated_dim(config, head_dim)
     return tuple(table for kind in distinct for table in _tables(config, kind, positions, dim))
+
+
+def table(config: Config, dim: int, *, dtype: str | None = None) -> RotaryTable:
+    """The table of one embedding that rotates `dim` features whatever factor the config holds (MLA's rope part), in `dtype`."""
+    found = _tables(config, rope_section(config), config.integer("max_position_embeddings"), dim)[-1]
+    return msgspec.structs.replace(found, dtype=dtype)
 
 
 def inverse_frequencies(config: Config, head_dim: int) -> RotaryTable:

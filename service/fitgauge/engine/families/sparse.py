@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 
 from fitgauge.engine.architecture import Block, Indexer, Mlp, ModelSpec, Split, Tensor
-from fitgauge.engine.families import experts, mtp, parts, rope, schedules, stack
+from fitgauge.engine.families import experts, mtp, parts, schedules, stack
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import Reader
 from fitgauge.engine.families.experts import NUMBERED, Naming
+from fitgauge.engine.families.rotary_tables import rotary_tables
 
 DEFAULTS: Mapping[str, Any] = {
     "vocab_size": 200064, "hidden_size": 6144, "intermediate_size": 3072, "dense_intermediate_size": 12288,
@@ -21,9 +22,7 @@ DEFAULTS: Mapping[str, Any] = {
     "max_position_embeddings": 524288, "num_experts_per_tok": 4, "rotary_dim": 64,
 }  # fmt: skip
 
-NAMING = Naming(
-    block="block_sparse_moe", projections=NUMBERED, correction="e_score_correction_bias", router_dtype="F32"
-)
+NAMING = Naming(block="block_sparse_moe", projections=NUMBERED, correction="e_score_correction_bias", router_dtype="F32")
 
 
 def read_sparse(config: Config, *, base: str = "model", head: str = "lm_head") -> ModelSpec:
@@ -32,8 +31,8 @@ def read_sparse(config: Config, *, base: str = "model", head: str = "lm_head") -
     count = config.layers()
     routed, indexed = schedules.after_dense(config, count), sparse_layers(config, count)
     layers = [layer(config, routed=mixes, indexed=picks) for mixes, picks in zip(routed, indexed, strict=True)]
-    dim = rope.partial_dim(config, config.integer("head_dim"))
-    spec = stack.decoder(config, layers, base=base, head=head, rotary_tables=(rope.table(config, dim),))
+    tables = rotary_tables(config, config.integer("head_dim"), positions=config.integer("max_position_embeddings"))
+    spec = stack.decoder(config, layers, base=base, head=head, rotary_tables=tables)
     return msgspec.structs.replace(spec, blocks=(*spec.blocks, *prediction_heads(config, base)))
 
 
@@ -110,6 +109,4 @@ def prediction_heads(config: Config, base: str) -> tuple[Block, ...]:
     return (mtp.block(f"{base}.mtp.layers.{{}}.", tensors, inner, range(heads)),)
 
 
-READERS: dict[str, Reader] = {
-    name: read_sparse for name in ("minimax_m3", "minimax_m3_text", "minimax_m3_vl_text")
-}
+READERS: dict[str, Reader] = dict.fromkeys(("minimax_m3", "minimax_m3_text", "minimax_m3_vl_text"), read_sparse)

@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 
 from fitgauge.engine.architecture import Attention, Block, Kind, Mlp, ModelSpec, RotaryTable, Split, Tensor
-from fitgauge.engine.families import experts, mtp, parts, rope, schedules, stack
+from fitgauge.engine.families import experts, mtp, parts, schedules, stack
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import Reader
 from fitgauge.engine.families.experts import Naming
+from fitgauge.engine.families.rotary_tables import table
 
 STEP: Mapping[str, Any] = {
     "vocab_size": 128815, "hidden_size": 4096, "intermediate_size": 11264, "moe_intermediate_size": 1280, "share_expert_dim": 1280,
@@ -116,7 +117,7 @@ def step_tables(config: Config, kinds: Sequence[str]) -> tuple[RotaryTable, ...]
     base = bases if isinstance(bases, list) and len(bases) >= count else [None] * count
     factor = factors if isinstance(factors, list) and len(factors) >= count else [1.0] * count
     pairs = dict.fromkeys((str(base[number]), float(factor[number])) for number in range(count))
-    return tuple(rope.table(config, int(head_dim * part)) for _, part in pairs)
+    return tuple(table(config, int(head_dim * part)) for _, part in pairs)
 
 
 def read_mimo(config: Config) -> ModelSpec:
@@ -127,8 +128,8 @@ def read_mimo(config: Config) -> ModelSpec:
     routed = mimo_mixtures(config, count)
     layers = [mimo_layer(config, sliding, mixes) for sliding, mixes in zip(slides, routed, strict=True)]
     dim = int(config.integer("head_dim") * config.number("partial_rotary_factor", default=0.334))
-    table = rope.table(config, dim)
-    spec = stack.decoder(config, layers, rotary_tables=(table, table) if any(slides) and not all(slides) else (table,))
+    rows = table(config, dim)
+    spec = stack.decoder(config, layers, rotary_tables=(rows, rows) if any(slides) and not all(slides) else (rows,))
     return msgspec.structs.replace(spec, blocks=(*spec.blocks, *mimo_prediction_heads(config)))
 
 

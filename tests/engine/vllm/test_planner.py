@@ -33,9 +33,6 @@ DATA = Path(__file__).parent / "data"
 HOPPER = (9, 0)
 NEWEST = (0, 33, 0)
 
-EXCEPTIONS: dict[str, str] = {}
-"""Models whose rows do not match, each with the reason."""
-
 
 def _rows(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (DATA / name).read_text().splitlines()]
@@ -79,20 +76,13 @@ def _as_asked(row: dict[str, Any]) -> bool:
     )
 
 
-@pytest.mark.parametrize("model", [model for model in CONFIGS if model not in EXCEPTIONS])
+@pytest.mark.parametrize("model", CONFIGS)
 def test_groups_blocks_tokens_and_refusals_are_vllms_own(model):
     assert [row for row in PLANS[model] if not _as_asked(row)] == []
 
 
-def test_at_least_97_of_100_rows_are_vllms_own_number():
-    rows = [row for plans in PLANS.values() for row in plans]
-    assert len(rows) == 426
-    assert sum(_as_asked(row) for row in rows) >= 0.97 * len(rows)
-
-
-@pytest.mark.parametrize("model", EXCEPTIONS)
-def test_an_exception_is_one_still(model):
-    assert not all(_as_asked(row) for row in PLANS[model])
+def test_every_answer_of_the_oracle_is_held():
+    assert sum(map(len, PLANS.values())) == 426
 
 
 # --- posted logs ----------------------------------------------------------------------------------------------------
@@ -246,18 +236,28 @@ def test_latents_are_the_same_on_every_rank():
     assert _layout(spec, tensor_parallel=8).block_bytes == _layout(spec).block_bytes == 61 * 16 * 576 * 2
 
 
-@pytest.mark.parametrize("card, dtype, block", [((9, 0), "auto", 16), ((9, 0), "fp8", 64), ((10, 0), "auto", 32), ((8, 0), "auto", 16)])
+@pytest.mark.parametrize(
+    "card, dtype, block", [((9, 0), "auto", 16), ((9, 0), "fp8", 64), ((10, 0), "auto", 32), ((8, 0), "auto", 16), (None, "fp8", 16)]
+)
 def test_the_block_of_latents_follows_the_kernel_of_the_card(card, dtype, block):
     assert _layout(_model((61, _LATENT)), compute_capability=card, cache_dtype=dtype).groups[0].block == block
 
 
 @pytest.mark.parametrize(
     "card, dtype, row",
-    [((9, 0), "auto", 1152), ((9, 0), "fp8", 656), ((9, 0), "fp8_e4m3", 576), ((10, 0), "fp8", 576), ((12, 0), "auto", 656)],
+    [
+        ((9, 0), "auto", 1152),
+        ((9, 0), "fp8", 656),
+        ((9, 0), "fp8_e4m3", 576),
+        ((10, 0), "fp8", 576),
+        ((12, 0), "auto", 656),
+        (None, "fp8", 576),
+    ],
 )
 def test_a_row_of_sparse_latents_follows_the_kernel_of_the_card(card, dtype, row):
     sparse = msgspec.structs.replace(_LATENT, indexer=Indexer(heads=64, dim=128, top_k=2048))
-    assert _layout(_model((61, sparse)), compute_capability=card, cache_dtype=dtype).block_bytes == 61 * 64 * (row + 132)
+    layout = _layout(_model((61, sparse)), compute_capability=card, cache_dtype=dtype)
+    assert layout.block_bytes == 61 * (64 if card else 16) * (row + 132)
 
 
 def test_a_hybrid_raises_its_block_until_a_page_holds_a_state():

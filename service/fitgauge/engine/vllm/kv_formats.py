@@ -41,6 +41,11 @@ def cache_format(name: str) -> str:
         raise InvalidQuestion(f"{name!r} is no KV cache dtype of vLLM.", hint=NOT_A_CACHE_DTYPE, field="kv_cache_dtype") from None
 
 
+def cuda_major(compute_capability: tuple[int, int] | None) -> int:
+    """NVIDIA's architecture by the first number of its compute capability; 0 for a card without CUDA, or one nobody knows."""
+    return compute_capability[0] if compute_capability else 0
+
+
 def resolved_format(spec: ModelSpec, name: str, compute_capability: tuple[int, int] | None) -> str:
     """The format the layers really use: what was asked for, else what the checkpoint or the model's class asks for, else `auto`.
 
@@ -56,20 +61,21 @@ def resolved_format(spec: ModelSpec, name: str, compute_capability: tuple[int, i
         return "fp8_ds_mla"
     if not any(isinstance(mixer, LatentAttention) and mixer.indexer for mixer in mixers):
         return asked
-    return sparse_latent_format(spec.model_type, asked, (compute_capability or (9, 0))[0])
+    return sparse_latent_format(spec.model_type, asked, cuda_major(compute_capability))
 
 
 def sparse_latent_format(model_type: str, asked: str, major: int) -> str:
     """The format of MLA with an indexer, which follows from the kernel that reads it.
 
     Hopper: FlashMLA reads `fp8` as rows of 656 bytes, FlashInfer takes an explicit `fp8_e4m3` as it is. Blackwell (10.x):
-    FlashInfer takes both as they are, and GLM asks for fp8 there. Blackwell (12.x): 656-byte rows whatever is asked.
+    FlashInfer takes both as they are, and GLM asks for fp8 there. Blackwell (12.x): 656-byte rows whatever is asked. ROCm takes
+    what is asked (826,944 tokens of GLM-5.2 in 43.1 GiB of an MI300: 79 layers of 576 + 132 bytes).
     """
     if major == 12 and asked in (AUTO, "fp8", "fp8_e4m3"):
         return "fp8_ds_mla"
     if major == 10:
         return "fp8_e4m3" if asked == AUTO and model_type.startswith("glm_moe_dsa") else asked
-    return "fp8_ds_mla" if asked == "fp8" else asked
+    return "fp8_ds_mla" if major == 9 and asked == "fp8" else asked
 
 
 def checkpoint_format(quantization: Mapping[str, object] | None) -> str:

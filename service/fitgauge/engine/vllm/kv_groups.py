@@ -1,7 +1,6 @@
 """Layers into groups that share one pool of blocks, as vLLM 0.33.0 does it (`v1/core/kv_cache_planning.py`, get_kv_cache_groups)."""
 
 from collections.abc import Collection, Sequence
-from itertools import groupby
 
 from fitgauge.engine.vllm.kv_specs import Kind, KvSpec
 from fitgauge.errors import InvalidQuestion
@@ -99,23 +98,23 @@ def packed_groups(members: Members) -> tuple[Members, ...]:
             buckets.append([member])
         else:
             fitting.append(member)
-    repeats = [max(len(layers) for _, layers in by_page(bucket)) for bucket in buckets]
-    balanced = [len({len(layers) for _, layers in by_page(bucket)}) == 1 for bucket in buckets]
-    mixed = [count for bucket, count, even in zip(buckets, repeats, balanced, strict=True) if even and len(by_page(bucket)) > 1]
-    size = least_padding([count for count, even in zip(repeats, balanced, strict=True) if even], max(mixed)) if mixed else 0
+    counts = [layers_by_page(bucket) for bucket in buckets]
+    balanced = [len(set(of.values())) == 1 for of in counts]
+    mixed = [max(of.values()) for of, even in zip(counts, balanced, strict=True) if even and len(of) > 1]
+    size = least_padding([max(of.values()) for of, even in zip(counts, balanced, strict=True) if even], max(mixed)) if mixed else 0
     groups: list[Members] = []
-    for bucket, count, even in zip(buckets, repeats, balanced, strict=True):
-        number = -(-count // size) if even and size else 1
+    for bucket, of, even in zip(buckets, counts, balanced, strict=True):
+        number = -(-max(of.values()) // size) if even and size else 1
         groups.extend(tuple((spec, layers[turn::number]) for spec, layers in bucket) for turn in range(number))
     return tuple(groups)
 
 
-def by_page(bucket: Sequence[Member]) -> list[tuple[int, Layers]]:
-    """The layers of each page size."""
-    ordered = sorted(bucket, key=lambda member: member[0].page)
-    return [
-        (page, tuple(layer for _, layers in same for layer in layers)) for page, same in groupby(ordered, key=lambda member: member[0].page)
-    ]
+def layers_by_page(bucket: Sequence[Member]) -> dict[int, int]:
+    """How many layers have each page size."""
+    found: dict[int, int] = {}
+    for spec, layers in bucket:
+        found[spec.page] = found.get(spec.page, 0) + len(layers)
+    return found
 
 
 def least_padding(counts: Sequence[int], least: int) -> int:

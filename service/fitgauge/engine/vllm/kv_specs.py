@@ -18,7 +18,7 @@ from fitgauge.engine.architecture import (
     Recurrent,
 )
 from fitgauge.engine.cache import rank_heads, state_bytes
-from fitgauge.engine.vllm.kv_formats import attention_token_bytes, element_bytes, latent_token_bytes
+from fitgauge.engine.vllm.kv_formats import attention_token_bytes, cuda_major, element_bytes, latent_token_bytes
 
 DEFAULT_BLOCK = 16
 """Tokens of a block where the attention kernels take any. Source: `config/cache.py`, DEFAULT_BLOCK_SIZE."""
@@ -156,10 +156,10 @@ def attention_block(mixers: Sequence[Mixer], cache_format: str, compute_capabili
     Source: `platforms/interface.py` (update_block_size_for_backend), `platforms/cuda.py` (_get_backend_priorities) and the
     backends' get_supported_kernel_block_sizes.
     """
-    major = (compute_capability or (9, 0))[0]
+    major = cuda_major(compute_capability)
     latents = [mixer for mixer in mixers if isinstance(mixer, LatentAttention)]
     if any(mixer.indexer for mixer in latents):
-        return 64  # DEEPSEEK_V32_INDEXER takes 64 alone
+        return 64 if major else DEFAULT_BLOCK  # DEEPSEEK_V32_INDEXER takes 64 alone on CUDA
     if latents:
         return latent_block(latents[0].nope_dim, cache_format, major)
     attentions = [mixer for mixer in mixers if isinstance(mixer, Attention)]
@@ -209,7 +209,7 @@ def state_policy(
     if version < HYBRID_PREFIX_CACHING:
         return 1, 1
     kinds = {mixer.kind for mixer in mixers}
-    newest = (compute_capability or (9, 0))[0] in (9, 10, 12)
+    newest = cuda_major(compute_capability) in (9, 10, 12)
     if version < STATES_EXPORTED:
         return 2, 1
     if kinds == {"gated_delta"} and newest and not spec.model_type.startswith("olmo"):

@@ -26,7 +26,6 @@ from fitgauge.engine.vllm.kv_specs import (
 LONGEST = 2**31
 """No request is longer [tokens]: where a bisection for the longest context ends."""
 
-
 IN_FLIGHT_COUNTED = (0, 26)
 """The first version whose windows reserve for every batch in flight, not one. Source: vLLM pull request 47728, merged after 6 July
 2026; logs of DeepSeek-V4-Flash count one batch in 0.25.0 and two in 0.26.0, of Gemma 4 two in 0.28.0."""
@@ -209,7 +208,7 @@ def kv_layout(
     """The KV cache of a model as vLLM lays it out on one rank.
 
     `cache_dtype`: as `--kv-cache-dtype`, or a canonical number format. `layers`: those of a pipeline stage, None for all.
-    `max_num_seqs`: 0 where no CUDA graphs are captured. `compute_capability`: of the card, None for Hopper's. `version`: vLLM's.
+    `max_num_seqs`: 0 where no CUDA graphs are captured. `compute_capability`: of the card, None without CUDA. `version`: vLLM's.
     Raises InvalidQuestion for a dtype that vLLM has not.
     """
     kept = [(mixer, block.layers) for block in spec.blocks if block.mixers and block.part in CACHED_PARTS for mixer in block.mixers]

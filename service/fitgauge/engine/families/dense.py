@@ -75,7 +75,7 @@ def read_stack(config: Config, dialect: Dialect, stack: list[parts.Layer]) -> Mo
     A checkpoint without a language model (`...Model`, a classifier) has no head; a classifier's few rows are left out.
     """
     hidden, vocabulary = config.integer("hidden_size", low=1), config.integer("vocab_size", low=1)
-    tied, bare = config.flag("tie_word_embeddings"), headless(architecture_name(config))
+    tied, bare = config.flag("tie_word_embeddings"), not config.nested and headless(architecture_name(config))
     final = (parts.final_norm(hidden, name=f"{dialect.stem}.{dialect.final}", bias=dialect.layer_norm),) if dialect.final else ()
     return ModelSpec(
         model_type=config.text("model_type"),
@@ -247,7 +247,7 @@ def dense_rotary_tables(config: Config, dialect: Dialect) -> tuple[RotaryTable, 
 def headless(architecture: str) -> bool:
     """Whether a class name means a decoder without its language-model head."""
     return architecture.endswith(("ForSequenceClassification", "ForTokenClassification", "ForRewardModel", "ForProcessRewardModel")) or (
-        architecture.endswith("Model") and "LMHead" not in architecture and architecture != "ChatGLMModel"
+        architecture.endswith("Model") and "LMHead" not in architecture and architecture not in {"AquilaModel", "ChatGLMModel"}
     )
 
 

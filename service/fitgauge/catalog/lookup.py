@@ -1,5 +1,6 @@
 """The accelerator that people mean: text in, one row of the catalog and a count out."""
 
+import re
 from functools import cache, lru_cache
 
 import msgspec
@@ -19,6 +20,9 @@ _SIZE_TOLERANCE = 0.03
 
 _TYPO_SIMILARITY = 0.75
 """Share of a word's letters that must stand for a typo to be mended: "gefroce", never "foo"."""
+
+_PLURAL = re.compile(r"(?<=\d{4})s\b")
+"""The s of "two 3090s"; of one card it says SUPER first, as in "4070s"."""
 
 _HINT = 'Send a name such as "RTX 4090", "A100 80GB" or "2x L40S", or a memory size such as "24GB". GET /v1/gpus lists all.'
 
@@ -46,9 +50,10 @@ def _find(text: str) -> Found:
     """`find` for a clean text."""
     for mended in (text, _mend(text)):
         for count, name in counts(mended, _vocabulary()):
-            if rows := _rows(name):
-                note = _note(name, rows) if mended == text else f"Read as {mended!r}."
-                return _found(rows[0], count, note)
+            singular = _PLURAL.sub("", name)
+            if rows := next(filter(None, map(_rows, (name, singular) if count == 1 else (singular, name))), None):
+                notes = [_note(name, rows)] if mended == text else [f"Read as {mended!r}.", _note(name, rows)]
+                return _found(rows[0], count, " ".join(filter(None, notes)) or None)
     near = process.extract(text, {row.id: row.name.lower() for row in load().all()}, scorer=fuzz.QRatio, limit=5, score_cutoff=50)
     names = tuple(load().get(accelerator_id).name for _, _, accelerator_id in near)
     raise UnknownAccelerator(f"No accelerator of the catalog is meant by {text!r}.", hint=_HINT, matches=names, field="gpu")
@@ -94,9 +99,11 @@ def _sizes_as_words(spelling: Spelling) -> frozenset[str]:
 
 def _size_distance(row: Accelerator, sizes: list[Size]) -> float:
     """How far the sizes of a text lie from those of a row, as a share; 0 where the text names none."""
-    known = [row.marketed_bytes / GB, row.usable.expected / GIB]
+    known = [row.marketed_bytes / GB]
     if row.total_bytes is not None:
         known.append(row.total_bytes / GIB)
+    if row.vendor != "Apple":  # Metal's limit on a 64 GB Mac is 48 GiB, the size of another Mac
+        known.append(row.usable.expected / GIB)
     return max((min(abs(size.gigabytes - one) / one for one in known) for size in sizes), default=0.0)
 
 

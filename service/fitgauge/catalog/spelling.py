@@ -34,13 +34,13 @@ _REWRITES = tuple(
         (r"\bpci[- ]?(?:express|e)\b", "pcie"),
         (r"\bmax[- ]q\b", "maxq"),
         (r"\bmac(?:book)?[- ](?:pro|air|studio|mini)\b|\b(?:macbook|imac|mac)\b", "apple"),
-        (r"\+(?:me|gfx)(?:\.\w+)?\b", ""),  # what a MIG profile has beside memory
+        (r"\+(?:me|gfx)(?:\.\w+)?\b|(?<=gb)\.me\b", ""),  # what a MIG profile has beside memory
         (r"\b(\d)g[.\-_ ](\d+)gb\b", r"\1g.\2gb"),
         (r"\bh100[- ]80gb[- ]hbm3\b", "h100 sxm 80gb"),  # what the driver calls the SXM card; the PCIe card has HBM2e
         (r"\bsxm\d\b", "sxm"),
         (r"\b(?:hbm|gddr)\d?[ex]?\b", " "),
         (r"[^a-z0-9.]+|\.(?!\d)", " "),
-        (r"\b(m\d(?: pro| max| ultra)?|[ahv][18]00(?: sxm| pcie)?) (\d{2,3})(?= |$)", r"\1 \2gb"),  # m3 max 64, a100 80
+        (r"\b(m\d(?: pro| max| ultra)?|[ahv][18]00(?: sxm| pcie)?) (\d{2,3})(?= |$)(?! [gmt]i?b?\b)", r"\1 \2gb"),  # m3 max 64, a100 80
     )
 )
 
@@ -49,11 +49,12 @@ _UNITS = {"g": 10**9, "gb": 10**9, "gib": 2**30, "mb": 10**6, "mib": 2**20, "tb"
 
 _GLUED = (
     re.compile(r"(rtx|gtx|rx|quadro|geforce|radeon|arc|titan|gaudi|trainium|inferentia|ascend|tpu|pro|tesla|nvidia)((?=.*\d).+)"),
-    re.compile(r"(\d{4})((?:super|ti|xtx|xt|gre|laptop|d|m)+)"),
+    re.compile(r"(\d{4})((?:super|ti|xtx|xt|gre|laptop|d|m|s)+)"),
     re.compile(r"(m\d)(max|pro|ultra)"),
     re.compile(r"([a-z]{1,2}\d{2,3})(sxm|pcie|nvl)"),
 )
-_SUFFIXES = re.compile(r"super|ti|xtx|xt|gre|laptop|d|m")
+_SUFFIXES = re.compile(r"super|ti|xtx|xt|gre|laptop|d|m|s")
+_SHORT_SUFFIXES = {"m": "laptop", "s": "super"}
 
 
 _COUNTED = tuple(
@@ -115,7 +116,7 @@ def read(text: str, vocabulary: Set[str]) -> Spelling:
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
     sizes = tuple(Size(float(match[1]), match[2]) for match in _SIZE.finditer(text))
-    words = [part for word in _SIZE.sub(" ", text).split() for part in _unglue(word)]
+    words = [part for word in _SIZE.sub(" ", text).split() for part in ([word] if word in vocabulary else _unglue(word))]
     joined = list(_join([_SYNONYMS.get(word, word) for word in words], vocabulary))
     return Spelling(
         words=frozenset(word for word in joined if word not in FILLERS and word not in VENDORS),
@@ -136,13 +137,13 @@ def counts(text: str, vocabulary: Set[str]) -> Iterator[tuple[float, str]]:
 
 
 def _unglue(word: str) -> Iterator[str]:
-    """rtx4090ti -> rtx, 4090, ti; m3max -> m3, max; h100sxm -> h100, sxm."""
+    """rtx4090ti -> rtx, 4090, ti; 4070s -> 4070, super; m3max -> m3, max; h100sxm -> h100, sxm."""
     for pattern in _GLUED:
         if found := pattern.fullmatch(word):
             head, tail = found[1], found[2]
             yield head
             if head.isdigit():
-                yield from ("laptop" if suffix == "m" else suffix for suffix in _SUFFIXES.findall(tail))
+                yield from (_SHORT_SUFFIXES.get(suffix, suffix) for suffix in _SUFFIXES.findall(tail))
             else:
                 yield from _unglue(tail)
             return

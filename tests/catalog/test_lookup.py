@@ -1,0 +1,126 @@
+"""What people type becomes one row and a count, or an error that says what to type instead."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fitgauge.catalog.accelerators import load
+from fitgauge.catalog.lookup import find
+from fitgauge.errors import FitgaugeError, InvalidQuestion, UnknownAccelerator
+
+SPELLINGS = [
+    line.split("\t")
+    for line in (Path(__file__).parent / "data" / "spellings.tsv").read_text("utf-8").splitlines()
+    if not line.startswith("#")
+]
+
+
+def test_there_are_hundreds_of_spellings():
+    assert len({text for text, _, _ in SPELLINGS}) >= 500
+
+
+@pytest.mark.parametrize("text, accelerator_id, count", SPELLINGS)
+def test_a_spelling_means_its_row_and_count(text, accelerator_id, count):
+    found = find(text)
+    assert (found.accelerator.id, found.count) == (accelerator_id, int(count))
+
+
+@pytest.mark.parametrize("row", load().all(), ids=lambda row: row.id)
+def test_every_id_and_name_finds_its_own_row(row):
+    for text in (row.id, row.name, row.name.upper(), row.name.replace(" ", "-"), f"  {row.name}  "):
+        assert find(text).accelerator == row
+    assert (find(f"4x {row.name}").accelerator, find(f"4x {row.name}").count) == (row, 4)
+
+
+def test_every_row_has_a_pattern_and_every_pattern_a_row():
+    assert {pattern.accelerator.id for pattern in load().patterns} == set(load().by_id)
+    assert all(pattern.needed for pattern in load().patterns)
+
+
+@pytest.mark.parametrize(
+    "text, other",
+    [("a100", "A100 40GB SXM"), ("h100", "H100 PCIe"), ("m2 ultra", "192GB"), ("3g.40gb", "H100 80GB"), ("v100", "V100 32GB")],
+)
+def test_an_ambiguous_name_says_what_else_it_may_mean(text, other):
+    assert other in find(text).note
+
+
+@pytest.mark.parametrize("text", ["RTX 4090", "A100 80GB SXM", "h100 pcie", "NVIDIA-H100-80GB-HBM3", "m3 max 64gb", "MI300X"])
+def test_a_plain_name_needs_no_note(text):
+    assert find(text).note is None
+
+
+def test_a_card_of_two_devices_and_a_machine_of_eight_are_explained():
+    assert "two of these" in find("MI250X").note
+    assert "holds 8" in find("dgx h100").note
+
+
+def test_a_mended_typo_is_told():
+    assert find("gefroce rtx 4090").note == "Read as 'geforce rtx 4090'."
+
+
+def test_what_was_understood_is_echoed():
+    assert find("2x4090").understood_as == "2 x RTX 4090 (24 GB)"
+    assert find("8 x 80gb").understood_as == "8 x 80 GB card"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RTX 9999x", "foo", "RTX 9999", "4091", "RTX 4095", "RTX 4090 Ti", "rtx 1080 ti", "gtx 4090", "h101", "a1000x", "A100 64GB",
+        "rtx 4090 12gb", "H100 24GB", "radeon 4090", "amd h100", "nvidia mi300x",
+        "4090 3090", "4090 + 3090", "4090x3090", "2x 4090 + 2x 3090", "80", "x", "8",
+        "gpu", "24 32",
+        "24gb 48gb", "nvidia 24gb", "m9 max", "tpu v99", "3g.99gb", "RX 4090", "🦙", "'; drop table", "8x", "nvidia", "pro", "rtx", "super",
+    ],
+)  # fmt: skip
+def test_what_means_nothing_for_certain_is_refused_with_a_hint(text):
+    with pytest.raises(UnknownAccelerator) as refusal:
+        find(text)
+    assert "RTX 4090" in refusal.value.hint
+    assert len(refusal.value.matches) <= 5
+    assert refusal.value.field == "gpu"
+
+
+def test_near_matches_exist_and_resemble_the_text():
+    with pytest.raises(UnknownAccelerator) as refusal:
+        find("RTX 4095")
+    assert "RTX 4090" in refusal.value.matches
+
+
+@pytest.mark.parametrize(
+    "text", ["0x4090", "4097x4090", "1.5x4090", "-2x4090", "4090 x 0", "h100:100000", "0 GB", "99999999 TB", "9" * 150 + "x4090"]
+)
+def test_an_impossible_count_or_size_is_refused(text):
+    with pytest.raises(InvalidQuestion) as refusal:
+        find(text)
+    assert refusal.value.hint
+
+
+@pytest.mark.parametrize("text", ["", "   ", "rtx\x004090", "rtx\n4090", "\u202ertx 4090", "4090 " * 60])
+def test_text_that_is_no_name_is_refused(text):
+    with pytest.raises(InvalidQuestion) as refusal:
+        find(text)
+    assert refusal.value.field == "gpu"
+
+
+@given(st.text(max_size=220))
+def test_any_text_is_answered_or_refused_in_words(text):
+    try:
+        count = find(text).count
+    except FitgaugeError as error:
+        refusal = error
+    else:
+        refusal = None
+    assert refusal.hint if refusal else 1 <= count <= 4096
+
+
+@given(st.integers(min_value=1000, max_value=9999))
+def test_the_number_in_a_name_is_never_changed(number):
+    try:
+        found = find(f"RTX {number}")
+    except UnknownAccelerator:
+        return
+    assert str(number) in found.accelerator.name

@@ -94,8 +94,11 @@ POSTED = [
     ("meta-llama/Llama-3.1-8B-Instruct", (0, 19, 0), 1, HOPPER, "fp8", 8192, 8192, 58.11, 952_032, 116.21),
     ("meta-llama/Llama-3.1-8B-Instruct", (0, 31, 0), 1, (8, 0), "auto", 131_072, 2048, 56.21, 460_496, 3.51),
     ("mistralai/Mistral-7B-v0.1", (0, 14, 1), 1, (8, 9), "auto", 4096, 2048, 15.07, 123_472, 30.03),
+    ("Qwen/Qwen3.5-27B", (0, 27, 1), 1, (8, 6), "fp8", 150_000, 2048, 6.5, 198_529, 1.32),
+    ("Qwen/Qwen3.5-27B", (0, 28, 0), 1, None, "auto", 262_144, 2048, 19.54, 313_650, 1.2),
 ]
-"""Start-up logs people posted: 0.19.0 from a campaign on one H100, 0.31.0 on an A100, 0.14.1 on an L4."""
+"""Start-up logs people posted: 0.19.0 from a campaign on one H100, 0.31.0 on an A100, 0.14.1 on an L4; the last two are of
+Qwen3.8-27B, whose layers are Qwen3.5-27B's, on an RTX 3090 and on a ROCm card."""
 
 
 @pytest.mark.parametrize("model, version, tp, card, dtype, context, batched, pool, tokens, concurrency", POSTED)
@@ -281,6 +284,17 @@ def test_more_sequences_than_state_blocks_are_refused_where_graphs_are_captured(
     assert "max_num_seqs (1024)" in (layout.plan(1000 * layout.block_bytes).error or "")
     assert layout.plan(1024 * layout.block_bytes).error is None
     assert layout.pool_bytes(1, 100) == 1024 * layout.block_bytes
+
+
+def test_windows_beside_latents_are_kept_whole_where_pages_cannot_be_made_equal():
+    layout = _layout(_model((4, _LATENT), (4, _attention(window=128))))
+    assert [(group.layers, group.block) for group in layout.groups] == [(8, 16)]
+    assert layout.request_blocks(8192) == 512
+
+
+def test_what_vllm_cannot_lay_out_is_refused():
+    with pytest.raises(InvalidQuestion):
+        _layout(_model((4, _LATENT), (4, _attention(chunk=2048))))
 
 
 def test_encoders_and_layers_that_read_anothers_cache_keep_nothing():

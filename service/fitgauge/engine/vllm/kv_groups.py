@@ -23,7 +23,10 @@ def grouped(members: Sequence[Member], *, packed: bool) -> tuple[Members, ...]:
         return (merged,)
     if packed and len({spec.page for spec, _ in merged}) > 1:
         return packed_groups(merged)
-    return equal_page_groups(equal_pages(merged))
+    largest = max(spec.page for spec, _ in merged)
+    if all(can_be_raised(spec, largest) for spec, _ in merged):
+        return equal_page_groups(tuple((equal_page(spec, largest), layers) for spec, layers in merged))
+    return (without_windows(merged),)
 
 
 def merge(members: Sequence[Member]) -> Members:
@@ -51,24 +54,30 @@ def one_type(members: Sequence[Member]) -> bool:
     )
 
 
-def equal_pages(members: Members) -> Members:
-    """Pages raised to the largest: by a larger block where it divides, else by padding. States are padded.
-
-    Source: unify_kv_cache_spec_page_size. Raises InvalidQuestion where vLLM gives up (a latent's page that does not divide).
-    """
-    largest = max(spec.page for spec, _ in members)
-    return tuple((equal_page(spec, largest), layers) for spec, layers in members)
+def can_be_raised(spec: KvSpec, page: int) -> bool:
+    """Whether a page can become one of `page` bytes: a latent's only by a larger block. Source: unify_kv_cache_spec_page_size."""
+    return not spec.latent or page % spec.page == 0
 
 
 def equal_page(spec: KvSpec, page: int) -> KvSpec:
-    """One spec with a page of `page` bytes."""
-    if spec.kind == Kind.STATE or spec.page == page:
-        return spec._replace(page=page)
-    if page % spec.page == 0:
+    """A spec with a page of `page` bytes: by a larger block where it divides, else by padding; a state is padded.
+
+    Source: unify_kv_cache_spec_page_size.
+    """
+    if spec.kind != Kind.STATE and page % spec.page == 0:
         return spec._replace(page=page, block=spec.block * (page // spec.page))
-    if len(spec.form) != 3:
-        raise InvalidQuestion("vLLM cannot make this model's KV cache pages equal: a latent's page does not divide the largest.")
     return spec._replace(page=page)
+
+
+def without_windows(members: Members) -> Members:
+    """Windows kept whole, as full attention, so that all layers share one group, where pages cannot be made equal.
+
+    Source: _try_get_full_allocation_fallback_groups. Raises InvalidQuestion where vLLM gives up.
+    """
+    promoted = tuple((spec._replace(kind=Kind.FULL, extent=0) if spec.kind == Kind.SLIDING else spec, layers) for spec, layers in members)
+    if not one_type(promoted):
+        raise InvalidQuestion("vLLM cannot make this model's KV cache pages equal.", hint="Ask for another engine.")
+    return promoted
 
 
 def equal_page_groups(members: Members) -> tuple[Members, ...]:

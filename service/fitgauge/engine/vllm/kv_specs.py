@@ -39,7 +39,8 @@ class KvSpec(NamedTuple):
     """One layer's cache: `page` bytes for every `block` tokens.
 
     `extent` is what its kind needs: the window or chunk [tokens], the source's tokens, or the states a request holds.
-    `form` tells apart layers whose pages have one size and unlike contents; only equal specs share a group.
+    `form` tells apart layers whose pages have one size and unlike contents; only equal specs share a group. `latent`: one vector a
+    token, whose page cannot be padded.
     """
 
     kind: Kind
@@ -47,6 +48,7 @@ class KvSpec(NamedTuple):
     page: int
     extent: int = 0
     form: tuple[int, ...] = ()
+    latent: bool = False
 
 
 class Deployment(NamedTuple):
@@ -90,17 +92,17 @@ def attention_specs(mixer: Attention, on: Deployment) -> tuple[KvSpec, ...]:
     full = KvSpec(Kind.FULL, on.block, page, 0, form)
     if mixer.indexer is None:
         return (full,)
-    return (full, KvSpec(Kind.FULL, on.block, on.block * mixer.indexer.dim * 2, 0, (1, mixer.indexer.dim)))
+    return (full, KvSpec(Kind.FULL, on.block, on.block * mixer.indexer.dim * 2, 0, (mixer.indexer.dim,), latent=True))
 
 
 def latent_specs(mixer: LatentAttention, on: Deployment) -> tuple[KvSpec, ...]:
     """The latent, and the indexer's key in fp8 with an fp32 scale for every 128. Source: DeepseekV32IndexerCache."""
     width = mixer.latent_dim + mixer.rope_dim
-    latent = KvSpec(Kind.FULL, on.block, on.block * latent_token_bytes(mixer, on.cache_format, on.model_dtype), 0, (1, width))
+    latent = KvSpec(Kind.FULL, on.block, on.block * latent_token_bytes(mixer, on.cache_format, on.model_dtype), 0, (width,), latent=True)
     if mixer.indexer is None:
         return (latent,)
     key = mixer.indexer.dim + mixer.indexer.dim // 128 * 4
-    return (KvSpec(Kind.FULL, on.block, on.block * key, 0, (1, key)), latent)
+    return (KvSpec(Kind.FULL, on.block, on.block * key, 0, (key,), latent=True), latent)
 
 
 def state_spec(mixer: Recurrent, on: Deployment) -> KvSpec:

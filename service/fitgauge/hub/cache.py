@@ -5,6 +5,7 @@ import logging
 import os
 import tempfile
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,22 +86,27 @@ class _File(msgspec.Struct, frozen=True):
 
 
 class Disk:
-    """One file for every endpoint and reference. Files are replaced whole, so that a killed process leaves none half written."""
+    """One file for every endpoint and reference, none at all without a folder.
 
-    def __init__(self, folder: Path, endpoint: str, limit: int) -> None:
+    Files are replaced whole, so that a killed process leaves none half written.
+    """
+
+    def __init__(self, folder: Path | None, endpoint: str, limit: int) -> None:
         self._folder = folder
         self._endpoint = endpoint
         self._limit = limit
         self._decoder = msgspec.msgpack.Decoder(_File)
 
-    def path(self, reference: Reference) -> Path:
-        """Where its Facts lie."""
-        return self._folder / f"{hashlib.sha256(f'{self._endpoint} {reference}'.encode()).hexdigest()[:40]}.msgpack"
+    def name(self, reference: Reference) -> str:
+        """The file that holds its Facts."""
+        return f"{hashlib.sha256(f'{self._endpoint} {reference}'.encode()).hexdigest()[:40]}.msgpack"
 
     def read(self, reference: Reference) -> Facts | None:
         """Its Facts, None where there are none that can be read."""
+        if self._folder is None:
+            return None
         try:
-            file = self._decoder.decode(self.path(reference).read_bytes())
+            file = self._decoder.decode((self._folder / self.name(reference)).read_bytes())
         except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         ours = file.schema == SCHEMA and file.endpoint == self._endpoint and file.reference == str(reference)
@@ -108,6 +114,8 @@ class Disk:
 
     def write(self, reference: Reference, facts: Facts) -> None:
         """Keeps them. A disk that cannot be written to is logged and costs nothing but the cache."""
+        if self._folder is None:
+            return
         content = msgspec.msgpack.encode(_File(SCHEMA, self._endpoint, str(reference), facts))
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -115,16 +123,22 @@ class Disk:
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(content)
-                Path(name).replace(self.path(reference))
+                Path(name).replace(self._folder / self.name(reference))
             except BaseException:
                 Path(name).unlink(missing_ok=True)
                 raise
-            self._prune()
+            self._prune(self._folder)
         except OSError as error:
             logger.warning("The Hub cache in %s cannot be written: %s", self._folder, error)
 
-    def _prune(self) -> None:
-        """Deletes the files written longest ago beyond the limit, and what a killed process left."""
-        files = sorted((path.stat().st_mtime, path) for path in self._folder.iterdir() if path.suffix in (".msgpack", ".part"))
+    def forget(self, reference: Reference) -> None:
+        """Drops them, if they are there."""
+        if self._folder is not None:
+            with suppress(OSError):
+                (self._folder / self.name(reference)).unlink()
+
+    def _prune(self, folder: Path) -> None:
+        """Deletes the files written longest ago beyond the limit; a killed process may have left some unfinished."""
+        files = sorted((path.stat().st_mtime, path) for path in folder.iterdir() if path.suffix in (".msgpack", ".part"))
         for _, path in files[: max(len(files) - self._limit, 0)]:
             path.unlink(missing_ok=True)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 import httpx2
-from huggingface_hub import hf_hub_url
-from huggingface_hub.errors import OfflineModeIsEnabled
-from huggingface_hub.utils import build_hf_headers, get_async_session
+from huggingface_hub import __version__ as hub_version
+from huggingface_hub import constants, get_token, hf_hub_url
+from huggingface_hub.errors import DeviceCodeError, OfflineModeIsEnabled, OIDCError
+from huggingface_hub.utils import get_async_session
 
 from fitgauge import __version__
 from fitgauge.errors import HubBusy, HubUnreachable, MalformedModel, RenamedModel
@@ -19,6 +20,9 @@ from fitgauge.hub.settings import HubSettings
 MAX_REDIRECTS = 5
 DESCRIBED = ("gated", "gguf", "private", "safetensors", "sha", "siblings")
 """What one model_info request asks the Hub to tell (its `expand` parameter)."""
+
+USER_AGENT = f"fitgauge/{__version__}; hf_hub/{hub_version}"
+"""Not huggingface_hub's own (build_hf_headers): to make it up, it first asks the Hub for its list of coding agents, for up to 3 s."""
 
 Params = Mapping[str, str | list[str]]
 
@@ -58,14 +62,16 @@ class Client:
         await self._session.aclose()
 
     async def trip(self, repo_id: str, revision: str | None) -> Trip:
-        """The start of a resolve. In a thread: huggingface_hub reads its token from a file, or renews it."""
+        """The start of a resolve.
+
+        The token in a thread: huggingface_hub reads it from a file, or renews it. Bodies uncompressed: bounds hold before unpacking.
+        """
         loop = asyncio.get_running_loop()
-        headers = await loop.run_in_executor(
-            self._pool,
-            lambda: build_hf_headers(token=self._settings.token, library_name="fitgauge", library_version=__version__),
-        )
-        # compressed bodies would be bounded only after they were unpacked
-        headers["accept-encoding"] = "identity"
+        try:
+            token = await loop.run_in_executor(self._pool, _token, self._settings.token)
+        except (OSError, OIDCError, DeviceCodeError) as error:
+            raise HubUnreachable(f"No token for the Hub: {str(error)[:120]}", hint="Check HF_TOKEN, or log in again.") from error
+        headers = {"user-agent": USER_AGENT, "accept-encoding": "identity"} | ({"authorization": f"Bearer {token}"} if token else {})
         return Trip(repo_id, revision or "main", headers, loop.time() + self._settings.wait_seconds)
 
     async def describe(self, trip: Trip, limit: int) -> bytes:
@@ -139,6 +145,13 @@ def offline(endpoint: str) -> HubUnreachable:
 def unreachable(endpoint: str, why: str) -> HubUnreachable:
     """The error of a Hub that gives no answer, or none that can be read."""
     return HubUnreachable(f"No answer from {endpoint}: {why}", hint="Ask again in a moment, or check HF_ENDPOINT and the proxy.")
+
+
+def _token(setting: str | bool | None) -> str | None:
+    """The token to send: the one given, none for False, else the one huggingface_hub finds."""
+    if isinstance(setting, str) or setting is False:
+        return setting or None
+    return None if setting is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
 
 
 def _there(answer: Answer, url: str) -> bytes:

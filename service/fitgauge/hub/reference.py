@@ -85,7 +85,7 @@ def _from_id(text: str) -> Reference:
     found = _PARTS.fullmatch(text)
     if not found:
         raise _refuse(text)
-    return _checked(found["repo"].strip("/"), found["revision"], found["file"])
+    return _checked(found["repo"], found["revision"], found["file"])
 
 
 def _checked(repo_id: str, revision: str | None, file: str | None) -> Reference:

@@ -4,6 +4,8 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import ParamSpec, TypeVar
 
 from fitgauge.engine.architecture import Model
 from fitgauge.errors import HubUnreachable, ModelError
@@ -15,6 +17,9 @@ from fitgauge.hub.flight import Flights, outcome
 from fitgauge.hub.gate import Gate
 from fitgauge.hub.reference import Reference
 from fitgauge.hub.settings import HubSettings
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 THREADS = 4
 """For the disk and the token; their own, so that a name server that hangs (asyncio's default threads) cannot hold them up."""
@@ -41,9 +46,7 @@ class Hub:
         self._monotonic = monotonic
         self._flights: Flights[Reference, Model] = Flights(self._settings.concurrent_resolves + self._settings.queued_resolves)
         self._turns = asyncio.Semaphore(self._settings.concurrent_resolves)
-        self._disk = (
-            Disk(self._settings.cache_dir, self._settings.endpoint, self._settings.stored_models) if self._settings.cache_dir else None
-        )
+        self._disk = Disk(self._settings.cache_dir, self._settings.endpoint, self._settings.stored_models)
         self._pool: ThreadPoolExecutor | None = None
         self._client: Client | None = None
 
@@ -86,7 +89,7 @@ class Hub:
         asked_at = self._monotonic()
         task = self._flights.join(reference, lambda: self._look_up(reference))
         try:
-            return await outcome(task, self._settings.wait_seconds)
+            model = await outcome(task, self._settings.wait_seconds)
         except TimeoutError:
             error = HubUnreachable(
                 f"{self._settings.endpoint} gave no answer in {self._settings.wait_seconds:g} s.",
@@ -94,19 +97,19 @@ class Hub:
             )
             self._gate.shut(error, since=asked_at)
             raise error from None
+        self.peek(reference)  # one from disk may be old: this has it checked
+        return model
 
     async def _look_up(self, reference: Reference) -> Model:
         """From disk, else from the Hub."""
-        facts = await self._read(reference)
+        facts = await self._in_thread(self._disk.read, reference)
         if facts is None:
             return await self._fetch(reference, None)
         try:
-            model = model_of(facts)
+            model = await self._in_thread(model_of, facts)
         except ModelError:
             return await self._fetch(reference, None)  # an older version could read what this one cannot
         self._memory.put(reference, Known(facts, model))
-        if not self._is_fresh(reference, facts):
-            asyncio.get_running_loop().call_soon(self._revalidate, reference, facts)
         return model
 
     def _revalidate(self, reference: Reference, facts: Facts) -> None:
@@ -125,12 +128,13 @@ class Hub:
             async with self._turns:
                 with self._gate.passage():
                     facts = await self._fetched(self._client, reference, known)
-            model = model_of(facts)
+            model = await self._in_thread(model_of, facts)
         except ModelError as error:
             self._memory.put(reference, Refused(error, self._clock() + self._settings.refusal_seconds))
+            await self._in_thread(self._disk.forget, reference)
             raise
         self._memory.put(reference, Known(facts, model))
-        await self._write(reference, facts)
+        await self._in_thread(self._disk.write, reference, facts)
         return model
 
     async def _fetched(self, client: Client, reference: Reference, known: Facts | None) -> Facts:
@@ -143,11 +147,6 @@ class Hub:
     def _is_fresh(self, reference: Reference, facts: Facts) -> bool:
         return reference.pinned or 0 <= self._clock() - facts.fetched_at < self._settings.fresh_seconds
 
-    async def _read(self, reference: Reference) -> Facts | None:
-        if self._disk is None or self._pool is None:
-            return None
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._disk.read, reference)
-
-    async def _write(self, reference: Reference, facts: Facts) -> None:
-        if self._disk is not None and self._pool is not None:
-            await asyncio.get_running_loop().run_in_executor(self._pool, self._disk.write, reference, facts)
+    async def _in_thread(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """What reads or writes files, or computes for long."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(work, *arguments, **named))

@@ -1,0 +1,254 @@
+"""What is known is kept: in memory, on disk over a restart, and checked with the Hub in the background."""
+
+import asyncio
+import os
+import stat
+
+import pytest
+
+from fitgauge.engine.architecture import Model
+from fitgauge.engine.families import read_config
+from fitgauge.errors import HubUnreachable, UnknownModel
+from fitgauge.hub import Reference
+from fitgauge.hub.cache import Disk, Known, Memory, Refused
+from fitgauge.hub.facts import Facts
+from hub_stand_in import llama_config, safetensors_repository
+
+TINY = Reference("acme/tiny")
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def resolved(open_hub, reference=TINY, **settings):
+    async def run():
+        async with open_hub(**settings) as hub:
+            return await hub.resolve(reference)
+
+    return asyncio.run(run())
+
+
+async def settled(stand_in, requests):
+    """Waits until the stand-in has seen so many requests and their answers have been taken in."""
+    while stand_in.count() < requests:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+
+
+def facts(**changes):
+    usual = {"repo_id": "acme/tiny", "sha": "a" * 40, "fetched_at": 1.0, "elements": {"BF16": 1}, "config": b"{}", "config_etag": '"1"'}
+    return Facts(**{**usual, **changes})
+
+
+def test_an_answer_survives_a_restart(stand_in, open_hub):
+    first = resolved(open_hub)
+    assert resolved(open_hub) == first
+    assert stand_in.count() == 2
+
+
+def test_an_answer_survives_a_restart_without_a_hub(stand_in, open_hub):
+    first = resolved(open_hub)
+    stand_in.fault(drop=True)
+    assert resolved(open_hub) == first
+    assert resolved(open_hub, offline=True) == first
+    assert stand_in.count() == 2
+
+
+def test_an_old_answer_is_served_during_an_outage(stand_in, open_hub):
+    async def run():
+        async with open_hub(clock=clock, attempts=1) as hub:
+            return await hub.resolve(TINY), await hub.resolve(TINY)
+
+    clock = Clock()
+    first = resolved(open_hub, clock=clock)
+    clock.now += 10**6
+    stand_in.fault(status=500)
+    assert asyncio.run(run()) == (first, first)
+
+
+def test_old_answers_are_served_offline_without_a_check(stand_in, open_hub):
+    clock = Clock()
+    first = resolved(open_hub, clock=clock)
+    clock.now += 10**6
+    assert resolved(open_hub, clock=clock, offline=True) == first
+    assert stand_in.count() == 2
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_an_old_answer_is_given_at_once_and_checked_by_its_etag_in_the_background(stand_in, open_hub, restart):
+    async def run():
+        async with open_hub(clock=clock) as hub:
+            if not restart:
+                await hub.resolve(TINY)
+                clock.now += 3601
+            stale = await hub.resolve(TINY)
+            await settled(stand_in, 4)
+            assert hub.peek(TINY) == stale
+            await asyncio.sleep(0.05)
+
+    clock = Clock()
+    if restart:
+        resolved(open_hub, clock=clock)
+        clock.now += 3601
+    asyncio.run(asyncio.wait_for(run(), 30))
+    assert stand_in.count() == 4
+    checks = [request for request in stand_in.requests if "if-none-match" in request.headers]
+    assert [request.path for request in checks] == ["/acme/tiny/resolve/main/config.json"]
+
+
+def test_a_change_on_the_hub_arrives_with_the_next_check(stand_in, open_hub):
+    async def run():
+        async with open_hub(clock=clock) as hub:
+            old = await hub.resolve(TINY)
+            stand_in.add(safetensors_repository("acme/tiny", llama_config(num_hidden_layers=3)))
+            clock.now += 3601
+            assert await hub.resolve(TINY) is old
+            await settled(stand_in, 4)
+            return hub.peek(TINY)
+
+    clock = Clock()
+    new = asyncio.run(asyncio.wait_for(run(), 30))
+    assert new.spec.layers == 3
+    assert new.revision == stand_in.repositories["acme/tiny"].sha
+
+
+def test_a_new_commit_with_the_same_config_takes_the_new_weights(stand_in, open_hub):
+    async def run():
+        async with open_hub(clock=clock) as hub:
+            await hub.resolve(TINY)
+            changed = safetensors_repository("acme/tiny", shards=2)
+            stand_in.add(changed)
+            clock.now += 3601
+            hub.peek(TINY)
+            await settled(stand_in, 4)
+            return hub.peek(TINY).revision == changed.sha and hub.peek(TINY).spec.layers == 2
+
+    clock = Clock()
+    assert asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_a_commit_is_never_checked_again(stand_in, open_hub):
+    clock = Clock()
+    pinned = Reference("acme/tiny", stand_in.repositories["acme/tiny"].sha)
+    resolved(open_hub, pinned, clock=clock)
+    clock.now += 10**8
+    resolved(open_hub, pinned, clock=clock)
+    assert stand_in.count() == 2
+
+
+def test_a_model_that_was_deleted_is_gone_with_the_next_check(stand_in, open_hub):
+    async def run():
+        async with open_hub(clock=clock) as hub:
+            await hub.resolve(TINY)
+            del stand_in.repositories["acme/tiny"]
+            clock.now += 3601
+            await hub.resolve(TINY)
+            await settled(stand_in, 4)
+            with pytest.raises(UnknownModel):
+                await hub.resolve(TINY)
+        with pytest.raises(UnknownModel):
+            await after_a_restart()
+
+    async def after_a_restart():
+        async with open_hub(clock=clock) as hub:
+            await hub.resolve(TINY)
+
+    clock = Clock()
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_one_endpoint_never_answers_for_another(stand_in, open_hub):
+    resolved(open_hub)
+    with pytest.raises(HubUnreachable):
+        resolved(open_hub, endpoint="http://127.0.0.1:9", attempts=1)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00" * 100, b"\xff\xff", b"\x91" * 100_000, None])
+def test_a_broken_file_is_passed_over(stand_in, open_hub, tmp_path, content):
+    first = resolved(open_hub)
+    (file,) = (tmp_path / "hub").iterdir()
+    file.write_bytes(file.read_bytes()[:-10] if content is None else content)
+    assert resolved(open_hub) == first
+    assert stand_in.count() == 4
+
+
+def test_a_file_of_another_version_is_passed_over(tmp_path, monkeypatch):
+    disk = Disk(tmp_path, "http://hub", 10)
+    disk.write(TINY, facts())
+    assert disk.read(TINY) == facts()
+    monkeypatch.setattr("fitgauge.hub.cache.SCHEMA", 2)
+    assert disk.read(TINY) is None
+
+
+def test_nothing_half_written_is_left_behind(tmp_path, monkeypatch):
+    def fails(*_):
+        raise OSError("disk full")
+
+    disk = Disk(tmp_path, "http://hub", 10)
+    disk.write(TINY, facts())
+    monkeypatch.setattr("pathlib.Path.replace", fails)
+    disk.write(TINY, facts(sha="b" * 40))
+    assert disk.read(TINY) == facts()
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_the_disk_keeps_so_many_files_and_drops_the_oldest(tmp_path):
+    disk = Disk(tmp_path, "http://hub", 3)
+    for number in range(5):
+        disk.write(Reference(f"acme/m{number}"), facts())
+        os.utime(tmp_path / disk.name(Reference(f"acme/m{number}")), (number, number))
+    assert [disk.read(Reference(f"acme/m{number}")) is not None for number in range(5)] == [False, False, True, True, True]
+
+
+def test_a_cache_that_cannot_be_written_costs_nothing_but_the_cache(open_hub, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    assert resolved(open_hub, cache_dir=tmp_path / "file").id == "acme/tiny"
+
+
+def test_no_cache_folder_means_nothing_on_disk(open_hub, tmp_path):
+    assert resolved(open_hub, cache_dir=None).id == "acme/tiny"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cached_files_are_the_users_own(open_hub, tmp_path):
+    resolved(open_hub)
+    (file,) = (tmp_path / "hub").iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def known(size=0):
+    made = facts(config=b"x" * size)
+    return Known(made, Model(id="acme/tiny", source="hub", spec=read_config(llama_config())))
+
+
+def test_memory_forgets_what_was_not_used_for_longest():
+    memory = Memory(entries=2, size=10**6)
+    memory.put(Reference("a"), known())
+    memory.put(Reference("b"), known())
+    memory.get(Reference("a"))
+    memory.put(Reference("c"), known())
+    assert [memory.get(Reference(name)) is not None for name in "abc"] == [True, False, True]
+
+
+def test_memory_is_bounded_by_size_too():
+    memory = Memory(entries=100, size=10_000)
+    for number in range(10):
+        memory.put(Reference(str(number)), known(size=3000))
+    assert len(memory) == 1
+    memory.put(Reference("large"), known(size=50_000))
+    assert memory.get(Reference("large")) is not None
+
+
+def test_putting_the_same_again_does_not_count_twice():
+    memory = Memory(entries=100, size=10_000)
+    for _ in range(10):
+        memory.put(TINY, known(size=2000))
+        memory.put(Reference("gone"), Refused(UnknownModel("gone"), 5.0))
+    assert len(memory) == 2

@@ -98,7 +98,8 @@ POSTED = [
     ("Qwen/Qwen3.5-27B", (0, 28, 0), 1, None, "auto", 262_144, 2048, 19.54, 313_650, 1.2),
 ]
 """Start-up logs people posted: 0.19.0 from a campaign on one H100, 0.31.0 on an A100, 0.14.1 on an L4; the last two are of
-Qwen3.8-27B, whose layers are Qwen3.5-27B's, on an RTX 3090 and on a ROCm card."""
+Qwen3.8-27B, whose layers are Qwen3.5-27B's, on an RTX 3090 (its cache dtype is not
+printed; of vLLM's only the 8-bit ones give these numbers) and on a ROCm card."""
 
 
 @pytest.mark.parametrize("model, version, tp, card, dtype, context, batched, pool, tokens, concurrency", POSTED)

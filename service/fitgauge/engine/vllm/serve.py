@@ -101,7 +101,7 @@ def _stage(
         cache_dtype=workload.cache_dtype,
         max_model_len=workload.context_length,
         max_batched_tokens=workload.max_batched_tokens,
-        max_num_seqs=workload.max_num_seqs,
+        max_num_seqs=0 if workload.enforce_eager else workload.max_num_seqs,
         layers=here,
         compute_capability=accelerator.compute_capability,
         version=workload.version,

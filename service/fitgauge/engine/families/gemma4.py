@@ -1,5 +1,5 @@
 """Gemma 4: sliding and full attention of different widths, layers that read another's cache, per-layer inputs, mixtures; its
-vision tower.
+towers.
 
 Source: transformers 5.23, models/gemma4; division: vLLM 0.33, models/gemma4.py and gemma4_mm.py, which load the keys of
 `attention_k_eq_v` layers into a value projection too.
@@ -11,6 +11,7 @@ import msgspec
 
 from fitgauge.engine.architecture import Attention, Block, Kind, Mlp, ModelSpec, Part, RotaryTable, Split, Tensor
 from fitgauge.engine.families import parts
+from fitgauge.engine.families.audio import conformer
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import Reader
 from fitgauge.engine.families.stack import context_length, decoder, filled, kinds, vector
@@ -161,12 +162,17 @@ def rotary_tables(config: Config, where: list[Place]) -> tuple[RotaryTable, ...]
     return tuple(RotaryTable(positions=positions, dim=dim) for dim in widths.values())
 
 
-def vision_tower(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
+def towers(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
+    """The vision and audio towers of Gemma 4, each where the config has its section."""
+    seen = vision_tower(vision, hidden) if config.has("vision_config") else ()
+    heard = conformer(config.section("audio_config"), hidden) if config.has("audio_config") else ()
+    return (*seen, *heard)
+
+
+def vision_tower(vision: Config, hidden: int) -> tuple[Block, ...]:
     """Gemma 4's tower: patches by a linear, a table of positions for each axis, layers with four norms and head norms; one
-    linear joins it to the language model. A config without `vision_config` has no tower.
+    linear joins it to the language model.
     """
-    if not vision.values:
-        return ()
     vision = filled(vision, VISION_DEFAULTS)
     width, heads, head_dim = (
         vision.integer("hidden_size", low=1),

@@ -10,12 +10,12 @@ from fitgauge.engine.architecture import LatentAttention, Mlp, ModelSpec, Part, 
 from fitgauge.engine.families import parts
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import Reader
-from fitgauge.engine.families.stack import convolution, correction, decoder, filled, kinds, vector
+from fitgauge.engine.families.stack import convolution, correction, decoder, filled, kinds, overruled, vector
 
 
 def read_kimi_linear(config: Config) -> ModelSpec:
-    """Kimi Linear, and the language model of Kimi K3. No layer has a rotary embedding."""
-    config = filled(config, DEFAULTS)
+    """Kimi Linear, and the language model of Kimi K3. No layer has a rotary embedding, and the head is never tied."""
+    config = overruled(filled(config, DEFAULTS), tie_word_embeddings=False)
     hidden = config.integer("hidden_size", low=1)
     stack = [layer(config, hidden, kind, number) for number, kind in enumerate(layer_kinds(config))]
     spec = decoder(config, stack)

@@ -47,7 +47,7 @@ def moonvit(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
     width = vision.integer("vt_hidden_size", "hidden_size", low=1)
     gathered = width * merged_patches(vision)
     projector = (
-        *parts.norm("mm_projector.pre_norm", width, bias=True),
+        *parts.norm("mm_projector.pre_norm", vision.integer("mm_hidden_size", "projection_hidden_size", low=1), bias=True),
         *parts.linear("mm_projector.proj.0", gathered, gathered, bias=True),
         *parts.linear("mm_projector.proj.2", hidden, gathered, bias=True),
     )
@@ -155,6 +155,7 @@ LLAMA4_DEFAULTS = {
 MOONVIT_DEFAULTS = {
     "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "num_attention_heads": 16, "patch_size": 14,
     "pos_emb_height": 64, "pos_emb_width": 64, "pos_emb_time": 4, "merge_kernel_size": [2, 2],
+    "projection_hidden_size": 1152,
 }  # fmt: skip
 """transformers 5.23, Kimi_K25VisionConfig; published configs say the same with `vt_` and `init_` before the names."""
 

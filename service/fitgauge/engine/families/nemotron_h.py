@@ -12,7 +12,7 @@ from fitgauge.engine.families import parts
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import Reader
 from fitgauge.engine.families.mamba import Mamba2, mamba2_mixer, mamba2_tensors, state_dtype
-from fitgauge.engine.families.stack import correction, decoder, filled, heads
+from fitgauge.engine.families.stack import correction, decoder, filled, heads, overruled
 from fitgauge.errors import MalformedModel
 
 _LETTERS: Mapping[str, str] = {"M": "mamba", "E": "moe", "*": "attention", "-": "mlp"}
@@ -20,11 +20,12 @@ _WORDS: Mapping[str, str] = {"linear_attention": "mamba", "full_attention": "att
 
 
 def read_nemotron_h(config: Config) -> ModelSpec:
-    """Layers by `layers_block_type` or the letters of `hybrid_override_pattern`; attention has no rotary embedding.
+    """Layers by `layers_block_type` or the letters of `hybrid_override_pattern`; attention has no rotary embedding, and the
+    head is never tied.
 
     Raises MalformedModel where a layer is of a kind that is not known.
     """
-    config = filled(config, DEFAULTS)
+    config = overruled(filled(config, DEFAULTS), tie_word_embeddings=False)
     types = layer_kinds(config, ("layers_block_type", "layer_types"), "hybrid_override_pattern", ["mamba", "moe", "attention", "mlp"])
     spec = decoder(
         config,

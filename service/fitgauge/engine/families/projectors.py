@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fitgauge.engine.architecture import Block, Part, Split
-from fitgauge.engine.families import parts, towers
+from fitgauge.engine.families import audio, parts, towers
 from fitgauge.engine.families.config import Config
+from fitgauge.engine.families.stack import filled
 from fitgauge.engine.families.towers import Tower
 
 
@@ -65,6 +66,29 @@ def internvl(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
         *parts.linear(f"{name}.linear_2", hidden, hidden, bias=True),
     )
     return (*tower, parts.single(Part.PROJECTOR, "", projector))
+
+
+def qwen2_audio(_vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
+    """Qwen2-Audio: Whisper's encoder instead of a vision tower."""
+    return audio.whisper(config.section("audio_config"), hidden)
+
+
+def lfm2(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
+    """LFM2-VL: SigLIP 2, pixel unshuffle, a norm (`projector_use_layernorm`) and two linears."""
+    vision = filled(vision, towers.SIGLIP2_DEFAULTS)
+    width = vision.integer("hidden_size", low=1)
+    gathered, inner = (
+        width * config.integer("downsample_factor", default=2, low=1) ** 2,
+        config.integer("projector_hidden_size", default=2560),
+    )
+    bias, normed = config.flag("projector_bias", default=True), config.flag("projector_use_layernorm", default=True)
+    name = "model.multi_modal_projector"
+    projector = (
+        *(parts.norm(f"{name}.layer_norm", gathered, bias=True) if normed else ()),
+        *parts.linear(f"{name}.linear_1", inner, gathered, bias=bias),
+        *parts.linear(f"{name}.linear_2", hidden, inner, bias=bias),
+    )
+    return (*towers.siglip2(vision), parts.single(Part.PROJECTOR, "", projector))
 
 
 def any_tower(vision: Config, config: Config, hidden: int) -> tuple[tuple[Block, ...], int]:

@@ -22,6 +22,11 @@ def filled(config: Config, defaults: Mapping[str, Any]) -> Config:
     return Config({**defaults, **config.values}, config.where)
 
 
+def overruled(config: Config, **values: object) -> Config:
+    """`config` with `values` in place of its own: what a family's code does whatever its config says."""
+    return Config({**config.values, **values}, config.where)
+
+
 def decoder(
     config: Config,
     layers: Sequence[parts.Layer],

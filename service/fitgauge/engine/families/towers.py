@@ -114,6 +114,26 @@ def siglip_head(name: str, hidden: int, width: int) -> tuple[Tensor, ...]:
     )
 
 
+def siglip2(vision: Config, *, name: str = "model.vision_tower.vision_model") -> tuple[Block, ...]:
+    """SigLIP 2 for images of any shape (NaFlex): patches by a linear, a table of `num_patches` positions."""
+    hidden, width = vision.integer("hidden_size", low=1), vision.integer("intermediate_size")
+    pixels = vision.integer("num_channels") * vision.integer("patch_size", low=1) ** 2
+    tower = (
+        *parts.linear(f"{name}.embeddings.patch_embedding", hidden, pixels, bias=True),
+        whole(f"{name}.embeddings.position_embedding.weight", vision.integer("num_patches", low=1), hidden),
+        *parts.norm(f"{name}.post_layernorm", hidden, bias=True),
+        *(siglip_head(f"{name}.head", hidden, width) if vision.flag("vision_use_head", default=True) else ()),
+    )
+    layers = vit(
+        Vit(f"{name}.encoder.layers.{{}}."),
+        hidden=hidden,
+        heads=vision.integer("num_attention_heads", low=1),
+        width=width,
+        layers=vision.layers(),
+    )
+    return (parts.single(Part.VISION, "", tower), *layers)
+
+
 def clip(vision: Config, _config: Config, _hidden: int, *, name: str = "vision_tower.vision_model") -> tuple[Block, ...]:
     """CLIP: a class token, patches without bias, learned positions, a norm before the layers and one after."""
     vision = filled(vision, CLIP_DEFAULTS)
@@ -208,6 +228,9 @@ SIGLIP_DEFAULTS = {
     "image_size": 224, "patch_size": 16,
 }  # fmt: skip
 """transformers 5.23, SiglipVisionConfig."""
+
+SIGLIP2_DEFAULTS = SIGLIP_DEFAULTS | {"num_patches": 256}
+"""transformers 5.23, Siglip2VisionConfig."""
 
 CLIP_DEFAULTS = SIGLIP_DEFAULTS | {"patch_size": 32}
 """transformers 5.23, CLIPVisionConfig."""

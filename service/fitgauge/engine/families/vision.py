@@ -48,7 +48,7 @@ WRAPPERS: Mapping[str, Wrapper] = {
     "gemma3": Wrapper(
         "gemma3_text", projectors.gemma3, stem="language_model.model.", head="language_model.lm_head.", tied=True,
     ),
-    "gemma4": Wrapper("gemma4_text", gemma4.vision_tower, tied=True),
+    "gemma4": Wrapper("gemma4_text", gemma4.towers, tied=True),
     "mistral3": Wrapper(
         "mistral", projectors.mistral3, stem="language_model.model.", head="language_model.lm_head.", tied=True,
         absent=_sizes(131072, 5120, 32768, 40, 32, 8, 131072, head_dim=128, sliding_window=None, model_type="mistral"),
@@ -65,6 +65,8 @@ WRAPPERS: Mapping[str, Wrapper] = {
     "mllama": Wrapper("mllama_text_model", mllama.tower, stem="language_model.model.", head="language_model.lm_head."),
     "kimi_k25": Wrapper("deepseek_v3", mixture_towers.moonvit, stem="language_model.model.", head="language_model.lm_head.", ties="text"),
     "kimi_k3": Wrapper("kimi_linear", mixture_towers.moonvit_k3, stem="language_model.model.", head="language_model.lm_head.", ties="text"),
+    "qwen2_audio": Wrapper("qwen2", projectors.qwen2_audio, stem="language_model.model.", head="language_model.lm_head."),
+    "lfm2_vl": Wrapper("lfm2", projectors.lfm2, stem="model.language_model.", tied=True),
     "minimax_m3_vl": Wrapper(
         "minimax_m3_vl_text", mixture_towers.minimax_m3, stem="language_model.model.", head="language_model.lm_head.", ties="either",
     ),

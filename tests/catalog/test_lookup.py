@@ -61,6 +61,11 @@ def test_a_mended_typo_is_told():
     assert find("gefroce rtx 4090").note == "Read as 'geforce rtx 4090'."
 
 
+def test_a_remark_in_brackets_is_left_out_and_told():
+    found = find("L4 24GB (g6.xlarge)")
+    assert (found.accelerator.id, found.note) == ("l4-24gb", "What stands in brackets was not read.")
+
+
 def test_what_was_understood_is_echoed():
     assert find("2x4090").understood_as == "2 x RTX 4090 (24 GB)"
     assert find("8 x 80gb").understood_as == "8 x 80 GB card"

@@ -1,4 +1,7 @@
-"""The accelerators that are known: data/accelerators.jsonl, one row a line, a source for every fact."""
+"""The accelerators that are known: data/accelerators.jsonl, one row a line, a source for every fact.
+
+A new one needs a line there, in the order of ids, and a line in data/accelerator_names.tsv, where people's names for it stand.
+"""
 
 from collections.abc import Iterator, Mapping
 from functools import cache

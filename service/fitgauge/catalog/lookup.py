@@ -24,6 +24,9 @@ _TYPO_SIMILARITY = 0.75
 _PLURAL = re.compile(r"(?<=\d{4})s\b")
 """The s of "two 3090s"; of one card it says SUPER first, as in "4070s"."""
 
+_REMARK = re.compile(r"\s*\([^()]*\)$")
+"""A remark at the end: "L4 24GB (g6.xlarge)"."""
+
 _HINT = 'Send a name such as "RTX 4090", "A100 80GB" or "2x L40S", or a memory size such as "24GB". GET /v1/gpus lists all.'
 
 
@@ -48,12 +51,15 @@ def find(text: str) -> Found:
 @lru_cache(maxsize=4096)
 def _find(text: str) -> Found:
     """`find` for a clean text."""
-    for mended in (text, _mend(text)):
-        for count, name in counts(mended, _vocabulary()):
+    for reading, told in (
+        (text, None),
+        (_REMARK.sub("", text), "What stands in brackets was not read."),
+        (_mend(text), f"Read as {_mend(text)!r}."),
+    ):
+        for count, name in counts(reading, _vocabulary()):
             singular = _PLURAL.sub("", name)
             if rows := next(filter(None, map(_rows, (name, singular) if count == 1 else (singular, name))), None):
-                notes = [_note(name, rows)] if mended == text else [f"Read as {mended!r}.", _note(name, rows)]
-                return _found(rows[0], count, " ".join(filter(None, notes)) or None)
+                return _found(rows[0], count, " ".join(filter(None, (told, _note(name, rows)))) or None)
     near = process.extract(text, {row.id: row.name.lower() for row in load().all()}, scorer=fuzz.QRatio, limit=5, score_cutoff=50)
     names = tuple(load().get(accelerator_id).name for _, _, accelerator_id in near)
     raise UnknownAccelerator(f"No accelerator of the catalog is meant by {text!r}.", hint=_HINT, matches=names, field="gpu")

@@ -342,7 +342,8 @@ def test_packed_formats_count_their_scales(dtype, page):
     assert _layout(_model((1, _attention())), cache_dtype=dtype).block_bytes == 16 * page
 
 
-def test_a_dtype_vllm_has_not_is_refused_with_a_hint():
+@pytest.mark.parametrize("dtype", ["q8_0", "F32", "int8", ""])
+def test_a_dtype_vllm_has_not_is_refused_with_a_hint(dtype):
     with pytest.raises(InvalidQuestion) as refused:
-        _layout(_model((1, _attention())), cache_dtype="q8_0")
+        _layout(_model((1, _attention())), cache_dtype=dtype)
     assert "fp8" in refused.value.hint

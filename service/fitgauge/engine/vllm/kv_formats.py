@@ -9,20 +9,13 @@ from fitgauge.errors import InvalidQuestion
 AUTO = "auto"
 
 ELEMENT_BYTES: dict[str, int] = {
-    "float32": 4, "float": 4, "float16": 2, "half": 2, "bfloat16": 2,
-    "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "fp8_inc": 1, "int8": 1, "fp8_ds_mla": 1,
+    "float16": 2, "bfloat16": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "fp8_inc": 1, "fp8_ds_mla": 1,
     "fp8_per_token_head": 1, "int8_per_token_head": 1, "int4_per_token_head": 1, "nvfp4": 1, "nvfp4_4over6": 1,
 }  # fmt: skip
-"""Bytes of one element of the tensor that vLLM makes. Source: `utils/torch_utils.py`, STR_DTYPE_TO_TORCH_DTYPE."""
+"""Bytes of one element of the tensor that vLLM makes. Sources: `config/cache.py` (CacheDType; its turboquant, octave and ultraquant
+formats left out), `utils/torch_utils.py` (STR_DTYPE_TO_TORCH_DTYPE)."""
 
-_CANONICAL: dict[str, str] = {
-    "F32": "float32",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "F8_E4M3": "fp8",
-    "F8_E5M2": "fp8_e5m2",
-    "F4": "nvfp4",
-}
+_CANONICAL: dict[str, str] = {"F16": "float16", "BF16": "bfloat16", "F8_E4M3": "fp8", "F8_E5M2": "fp8_e5m2", "F4": "nvfp4"}
 
 FP8_DS_MLA_TOKEN_BYTES = 656
 """512 fp8 latents, 4 fp32 scales and 64 bf16 rotated numbers. Source: `v1/attention/backends/mla/flashmla_sparse.py`."""
@@ -38,7 +31,9 @@ def cache_format(name: str) -> str:
     try:
         return _CANONICAL[dtype(name)]
     except (InvalidQuestion, KeyError):
-        raise InvalidQuestion(f"{name!r} is no KV cache dtype of vLLM.", hint=NOT_A_CACHE_DTYPE, field="kv_cache_dtype") from None
+        raise InvalidQuestion(
+            f"{name!r} is no KV cache dtype of vLLM that is counted here.", hint=NOT_A_CACHE_DTYPE, field="kv_cache_dtype"
+        ) from None
 
 
 def cuda_major(compute_capability: tuple[int, int] | None) -> int:

@@ -145,6 +145,7 @@ def amended(config: Config, **values: Any) -> Config:  # noqa: ANN401
 
 DIALECTS: Mapping[str, Dialect] = {
     "gpt2": GPT2,
+    "gpt-sw3": GPT2,
     "openai-gpt": replace(GPT2, embed="tokens_embed", positions=("positions_embed", 0), final=""),
     "ctrl": CTRL,
     "gptj": GPTJ,
@@ -159,6 +160,8 @@ READERS: dict[str, Reader] = {
     **{model_type: reader(dialect) for model_type, dialect in DIALECTS.items()},
     "bloom": read_bloom,
     "falcon": read_falcon,
+    "RefinedWeb": read_falcon,
+    "RefinedWebModel": read_falcon,
     "gpt_bigcode": read_gpt_bigcode,
     "gpt_neo": read_gpt_neo,
     "gpt_neox_japanese": read_gpt_neox_japanese,

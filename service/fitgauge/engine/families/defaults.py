@@ -2,7 +2,7 @@
 
 Source: transformers 5.23, the fields and `attribute_map` of `models/<model_type>/configuration_<model_type>.py`; where a class
 makes its layer pattern in code, its period stands as `sliding_window_pattern` (every layer that it divides, from 1, is full).
-MiniCPM: `configuration_minicpm.py` of openbmb/MiniCPM-2B-sft-bf16.
+MiniCPM: `configuration_minicpm.py` of openbmb/MiniCPM-2B-sft-bf16; RefinedWeb: `configuration_RW.py` of the first Falcon repositories.
 """
 
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from typing import Any
 from fitgauge.engine.families.config import Config
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
-    "hidden_size": ("n_embd", "n_embed", "d_model"),
-    "num_hidden_layers": ("n_layer", "n_layers", "num_layers"),
+    "hidden_size": ("n_embd", "n_embed", "d_model", "dim_model", "model_dim", "dim"),
+    "num_hidden_layers": ("n_layer", "n_layers", "num_layers", "num_transformer_layers"),
     "num_attention_heads": ("n_head", "n_heads", "num_heads", "attention_heads"),
-    "num_key_value_heads": ("num_kv_heads", "n_head_kv", "multi_query_group_num"),
-    "intermediate_size": ("n_inner", "ffn_dim", "ffn_hidden_size", "dff"),
-    "max_position_embeddings": ("n_positions", "max_seq_len", "seq_length", "n_ctx"),
+    "num_key_value_heads": ("num_kv_heads", "n_kv_heads", "n_head_kv", "multi_query_group_num"),
+    "intermediate_size": ("n_inner", "ffn_dim", "ffn_hidden_size", "d_ff", "dim_ff", "dff", "hidden_dim", "mlp_hidden_size"),
+    "max_position_embeddings": ("n_positions", "max_seq_len", "max_sequence_length", "seq_length", "context_length", "n_ctx"),
     "vocab_size": ("padded_vocab_size",),
 }
 """The name used here, and what older and stranger configs call the same size."""
@@ -98,6 +98,9 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "xglm": _row(256008, 1024, 4096, 24, 16, None, None, 2048, tie_word_embeddings=True),
     "openai-gpt": _row(40478, 768, None, 12, 12, None, None, 512, tie_word_embeddings=True),
     "ctrl": _row(246534, 1280, 8192, 48, 16, None, None, 256, tie_word_embeddings=True),
+    "RefinedWeb": {"multi_query": True, "new_decoder_architecture": True, "parallel_attn": True, "tie_word_embeddings": True},
+    "RefinedWebModel": {"multi_query": True, "parallel_attn": True, "tie_word_embeddings": True},
+    "gpt-sw3": {"tie_word_embeddings": True},
     "minicpm": {"tie_word_embeddings": True},
     "mpt": _row(50368, 2048, None, 24, 16, None, None, 2048, tie_word_embeddings=True),
 }  # fmt: skip

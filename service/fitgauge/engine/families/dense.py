@@ -195,8 +195,8 @@ def layer_windows(config: Config, rule: str, layers: int) -> list[int | None]:
     """The sliding window [tokens] of every layer, None for full attention.
 
     `layer_types` counts first, but for a rule that never slides; then every layer slides, or those from `max_window_layers`
-    on where `use_sliding_window` is set, or all but every `sliding_window_pattern`-th (which ends a period, or begins it), or those without
-    rotary embeddings (SmolLM3).
+    on where `use_sliding_window` is set, or all but every `sliding_window_pattern`-th (which ends a period, or begins it; EXAONE writes
+    LLLG), or those without rotary embeddings (SmolLM3).
     """
     window = config.maybe_integer("sliding_window")
     if rule == "never" or not window or (rule in {"if_used", "nope"} and not config.flag("use_sliding_window")):
@@ -210,6 +210,9 @@ def layer_windows(config: Config, rule: str, layers: int) -> list[int | None]:
         return [window] * layers
     if rule == "nope":
         return [None if rotates else window for rotates in rotating_layers(config, layers)]
+    pattern = config.values.get("sliding_window_pattern")
+    if isinstance(pattern, str) and pattern:
+        return [None if pattern[number % len(pattern)] == "G" else window for number in range(layers)]
     period, full = config.integer("sliding_window_pattern", low=1), 0 if rule == "pattern_from_full" else -1
     return [None if number % period == full % period else window for number in range(layers)]
 

@@ -109,6 +109,7 @@ DIALECTS: Mapping[str, Dialect | Callable[[Config], Dialect]] = {
     "olmo2": OLMO2,
     "olmo3": replace(OLMO2, window="pattern"),
     "stablelm": stablelm,
+    "stablelm_epoch": stablelm,
     "granite": LLAMA,
     "granite_swa": replace(LLAMA, window="pattern_from_full", extras=_sinks),
     "cohere": cohere,

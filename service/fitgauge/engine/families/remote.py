@@ -144,6 +144,7 @@ UNCONFIRMED: Mapping[str, Dialect] = {
     "exaone": EXAONE,
     "internlm": INTERNLM,
     "orion": ORION,
+    "solar": LLAMA,
     "xverse": UNBIASED,
     "yi": UNBIASED,
     "Yi": UNBIASED,

@@ -105,8 +105,9 @@ def usual_decoder(config: Config) -> ModelSpec:
     count = full.layers()
     windows, sparse = layer_windows(full, window_rule(full), count), sparse_layers(full, count)
     kinds = [str(kind) for kind in full.items("layer_types", length=count)[:count]] or ["full_attention"] * count
-    stack = [layer(full, kind, window, routed=routed) for kind, window, routed in zip(kinds, windows, sparse, strict=True)]
-    spec = read_stack(full, Dialect(), stack)
+    plan = list(zip(kinds, windows, sparse, strict=True))
+    made = {how: layer(full, how[0], how[1], routed=how[2]) for how in set(plan)}
+    spec = read_stack(full, Dialect(), [made[how] for how in plan])
     return msgspec.structs.replace(spec, notes=(*spec.notes, *notes_on(full)))
 
 
@@ -177,7 +178,7 @@ def is_plain(config: Config) -> bool:
 
 def sparse_layers(config: Config, layers: int) -> list[bool]:
     """Which layers have a mixture, by whichever schedule the config has keys for."""
-    if config.integer("num_experts", default=0) < 2:
+    if config.integer("num_experts", default=0) < 2 or not config.flag("is_moe", default=True):
         return [False] * layers
     if config.has("decoder_sparse_step", "mlp_only_layers"):
         return schedules.stepped(config, layers)

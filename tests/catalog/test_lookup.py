@@ -75,7 +75,7 @@ def test_what_was_understood_is_echoed():
     "text",
     [
         "RTX 9999x", "foo", "RTX 9999", "4091", "RTX 4095", "RTX 4090 Ti", "rtx 1080 ti", "gtx 4090", "h101", "a1000x", "A100 64GB",
-        "rtx 4090 12gb", "H100 24GB", "radeon 4090", "amd h100", "nvidia mi300x",
+        "rtx 4090 12gb", "rtx 4090 (12 GB)", "H100 24GB", "radeon 4090", "amd h100", "nvidia mi300x",
         "4090 3090", "4090 + 3090", "4090x3090", "2x 4090 + 2x 3090", "80", "x", "8",
         "gpu", "24 32",
         "24gb 48gb", "nvidia 24gb", "m9 max", "tpu v99", "3g.99gb", "RX 4090", "🦙", "'; drop table", "8x", "nvidia", "pro", "rtx", "super",

@@ -1,6 +1,7 @@
 """The accelerator that people mean: text in, one row of the catalog and a count out."""
 
 import re
+from collections.abc import Iterator
 from functools import cache, lru_cache
 
 import msgspec
@@ -24,8 +25,8 @@ _TYPO_SIMILARITY = 0.75
 _PLURAL = re.compile(r"(?<=\d{4})s\b")
 """The s of "two 3090s"; of one card it says SUPER first, as in "4070s"."""
 
-_REMARK = re.compile(r"\s*\([^()]*\)$")
-"""A remark at the end: "L4 24GB (g6.xlarge)"."""
+_REMARK = re.compile(r"\s*\((?![^()]*\d\s*[gmt]i?b)[^()]*\)$")
+"""A remark at the end that names no size: "L4 24GB (g6.xlarge)"."""
 
 _HINT = 'Send a name such as "RTX 4090", "A100 80GB" or "2x L40S", or a memory size such as "24GB". GET /v1/gpus lists all.'
 
@@ -51,11 +52,7 @@ def find(text: str) -> Found:
 @lru_cache(maxsize=4096)
 def _find(text: str) -> Found:
     """`find` for a clean text."""
-    for reading, told in (
-        (text, None),
-        (_REMARK.sub("", text), "What stands in brackets was not read."),
-        (_mend(text), f"Read as {_mend(text)!r}."),
-    ):
+    for reading, told in _readings(text):
         for count, name in counts(reading, _vocabulary()):
             singular = _PLURAL.sub("", name)
             if rows := next(filter(None, map(_rows, (name, singular) if count == 1 else (singular, name))), None):
@@ -63,6 +60,15 @@ def _find(text: str) -> Found:
     near = process.extract(text, {row.id: row.name.lower() for row in load().all()}, scorer=fuzz.QRatio, limit=5, score_cutoff=50)
     names = tuple(load().get(accelerator_id).name for _, _, accelerator_id in near)
     raise UnknownAccelerator(f"No accelerator of the catalog is meant by {text!r}.", hint=_HINT, matches=names, field="gpu")
+
+
+def _readings(text: str) -> Iterator[tuple[str, str | None]]:
+    """Ways to read a clean text, the plainest first, each with what must be told of it."""
+    yield text, None
+    if (plain := _REMARK.sub("", text)) != text:
+        yield plain, "What stands in brackets was not read."
+    if (mended := _mend(text)) != text:
+        yield mended, f"Read as {mended!r}."
 
 
 def _found(accelerator: Accelerator, count: float, note: str | None) -> Found:

@@ -19,9 +19,10 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_un
     """One accelerator as a process sees it. What nobody was seen to print, and what no vendor states, is None.
 
     `marketed_bytes`: what the box says [bytes], its GB taken as 10^9. `total_bytes`: what the vendor's tool shows (nvidia-smi's
-    MiB, the profile of a MIG slice) [bytes]. `usable`: what a process on Linux is told it has [bytes]; `usable_basis` is `exact` where
-    that was read off such a process, `calibrated` where it follows from cards of the same memory and generation (`derived_from`, their
-    ids), `assumed` where the relation is weaker. `usable_windows_bytes`: the same on Windows and WSL, where the driver hides less.
+    MiB, the profile of a MIG slice) [bytes]. `usable`: what a process on Linux is told it has [bytes]; of a laptop's GPU, mostly run
+    under Windows, `expected` is what Windows shows and `low` what Linux does. `usable_basis` is `exact` where it was read off such a
+    process, `calibrated` where it follows from cards of the same memory and generation (`derived_from`, their ids), `assumed` where
+    the relation is weaker. `usable_windows_bytes`: the same on Windows and WSL, where the driver hides less.
     `bandwidth_gbps`: 10^9 bytes a second of its memory. `*_dense`: 10^12 operations a second, without sparsity.
     `compute_capability`: NVIDIA's (major, minor); `gfx`: AMD's target. `unified_memory`: the CPU's memory is the same.
     `nvlink`: cards of a node are joined by it; `interconnect_gbps`: 10^9 bytes a second, one direction, within a node.

@@ -15,7 +15,7 @@ from fitgauge.api.handlers import handlers
 from fitgauge.api.observe import Observer
 from fitgauge.api.openapi import document
 from fitgauge.api.problems import Refusal, on_defect, on_fitgauge_error, on_http_error, on_refusal
-from fitgauge.catalog.accelerators import load_catalog
+from fitgauge.catalog import accelerators
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.models import Snapshot
 from fitgauge.errors import FitgaugeError
@@ -32,7 +32,7 @@ def create_hub(settings: Settings) -> Hub:
 
 def create_questions(hub: Hub) -> Questions:
     """Questions over a Hub, the bundled snapshot and the catalog."""
-    return Questions(Models(hub, Snapshot()), load_catalog(), load_engines())
+    return Questions(Models(hub, Snapshot()), load_engines())
 
 
 def create_app(settings: Settings) -> ASGIApp:
@@ -49,9 +49,9 @@ def create_app(settings: Settings) -> ASGIApp:
         yield
         await hub.close()
 
-    @get("/metrics", media_type=CONTENT_TYPE_LATEST)
+    @get("/metrics")
     async def metrics() -> Response[bytes]:
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST.partition("; charset")[0])
 
     app = Litestar(
         route_handlers=[*handlers(create_questions(hub), msgspec.json.encode(document(settings.public_url))), metrics],

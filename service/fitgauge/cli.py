@@ -13,7 +13,7 @@ from fitgauge.errors import FitgaugeError
 from fitgauge.questions.schemas import FitAnswer, FitRequest
 
 _EXIT = {"fits": 0, "tight": 0, "does_not_fit": 1, "unsupported": 1}
-_TYPES: dict[type, type] = {msgspec.inspect.IntType: int, msgspec.inspect.FloatType: float, msgspec.inspect.BoolType: bool}
+_TYPES = {"integer": int, "number": float, "string": str}
 
 
 @click.group()
@@ -37,17 +37,14 @@ def serve(host: str | None, port: int | None) -> None:
 
 def _question_options(command: Callable[..., None]) -> Callable[..., None]:
     """An option for every optional field of FitRequest, under the contract's own name."""
-    for field in reversed(msgspec.structs.fields(FitRequest)):
-        if field.required or field.name == "detail":
-            continue
-        kinds = [kind for kind in msgspec.inspect.type_info(field.type).types if not isinstance(kind, msgspec.inspect.NoneType)]  # type: ignore[attr-defined]
-        inner = kinds[0].type if isinstance(kinds[0], msgspec.inspect.Metadata) else kinds[0]
-        described = msgspec.json.schema(field.type).get("description", "")
-        name = "--" + field.name.replace("_", "-")
-        if isinstance(inner, msgspec.inspect.BoolType):
+    _, schemas = msgspec.json.schema_components([FitRequest])
+    for field, schema in reversed(schemas["FitRequest"]["properties"].items()):
+        kinds = [kind.get("type") for kind in schema.get("anyOf", ())]
+        name, described = "--" + field.replace("_", "-"), schema["description"]
+        if "boolean" in kinds:
             command = click.option(name, is_flag=True, default=None, help=described)(command)
-        else:
-            command = click.option(name, type=_TYPES.get(type(inner), str), help=described)(command)
+        elif kinds and kinds[0] in _TYPES:
+            command = click.option(name, type=_TYPES[kinds[0]], help=described)(command)
     return command
 
 
@@ -77,11 +74,11 @@ def check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # noqa:
 @click.argument("search", required=False)
 def gpus(search: str | None) -> None:
     """List the accelerators that are known; SEARCH narrows them down."""
-    from fitgauge.catalog.accelerators import load_catalog
+    from fitgauge.catalog.accelerators import load
     from fitgauge.terminal import show_gpus
 
     words = (search or "").lower().split()
-    show_gpus([row for row in load_catalog().all() if all(word in f"{row.vendor} {row.name}".lower() for word in words)])
+    show_gpus([row for row in load().all() if all(word in f"{row.vendor} {row.name}".lower() for word in words)])
 
 
 async def _check_fit(request: FitRequest) -> FitAnswer:

@@ -10,7 +10,7 @@ from fitgauge.engine.quantity import GIB
 from fitgauge.questions.schemas import FitAnswer
 
 _COLOURS = {"fits": "green", "tight": "yellow", "does_not_fit": "red", "unsupported": "red"}
-_BAR = 40
+_BAR = 32
 
 
 def show_fit(answer: FitAnswer, console: Console | None = None) -> None:
@@ -24,17 +24,21 @@ def show_fit(answer: FitAnswer, console: Console | None = None) -> None:
     table.add_column(justify="left", no_wrap=True)
     table.add_column(justify="left", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
-    table.add_column(justify="left", style="dim")
+    table.add_column(justify="left", style="dim", no_wrap=True)
     for term in answer.terms:
         spread = f"± {(term.high - term.low) / 2 / GIB:.2f}" if term.high > term.low else ""
         table.add_row(term.name, _bar(term.bytes / scale, colour), f"{term.bytes / GIB:.2f} GiB", f"{term.basis} {spread}")
-    table.add_row(Text("required", style="bold"), _bar(per_gpu.required_bytes.expected / scale, colour), _gib(per_gpu.required_bytes.expected))
+    table.add_row(
+        Text("required", style="bold"), _bar(per_gpu.required_bytes.expected / scale, colour), _gib(per_gpu.required_bytes.expected)
+    )
     table.add_row(Text("budget", style="bold"), _bar(per_gpu.budget_bytes / scale, "blue"), _gib(per_gpu.budget_bytes))
     console.print(table)
     console.print()
     _limits(answer, console)
     for suggestion in answer.suggestions:
-        console.print(f"  [bold]{suggestion.verdict.replace('_', ' ')}[/bold]: {escape(suggestion.change)} ({_gib(suggestion.required_bytes)})")
+        console.print(
+            f"  [bold]{suggestion.verdict.replace('_', ' ')}[/bold]: {escape(suggestion.change)} ({_gib(suggestion.required_bytes)})"
+        )
     for warning in answer.warnings:
         console.print(f"[dim]- {escape(warning)}[/dim]")
     console.print(f"\n{escape(answer.launch.command)}", soft_wrap=True, highlight=False)

@@ -11,6 +11,7 @@ from fitgauge.api.problems import Refusal
 Body = TypeVar("Body")
 
 _AT_FIELD = re.compile(r" - at `\$\.?(?P<field>[^`]*)`$")
+_FORM = "application/x-www-form-urlencoded"
 _WANTED_NUMBER = re.compile(r"Expected `(?:int|float)[^`]*`, got `str`")
 
 
@@ -21,12 +22,17 @@ class BodyReader(Generic[Body]):
         self._decoder = msgspec.json.Decoder(kind)
 
     async def read(self, request: Request[Any, Any, Any]) -> bytes:
-        """The raw body. Raises Refusal 415 unless it is declared application/json; a body beyond the limit is a 413 of the framework."""
+        """The raw body. Raises Refusal 415 unless it is declared application/json; a body beyond the limit is a 413 of the framework.
+
+        `curl -d '{...}'` declares a form: an object under that name is taken for the JSON it is.
+        """
+        raw = await request.body()
         declared = request.headers.get("content-type", "")
-        if declared.partition(";")[0].strip().lower() != "application/json":
+        kind = declared.partition(";")[0].strip().lower()
+        if kind != "application/json" and not (kind == _FORM and raw.lstrip().startswith(b"{")):
             named = f"Content-Type {declared[:80]!r} is not understood." if declared else "The request has no Content-Type."
             raise Refusal(415, "unsupported-media-type", named, "Send Content-Type: application/json.")
-        return await request.body()
+        return raw
 
     def decode(self, raw: bytes) -> Body:
         """The struct. Raises Refusal 400 for what is no JSON, 422 for JSON that is no such question."""

@@ -1,6 +1,6 @@
 """Questions: the one door to every answer, for the API, the terminal and whoever else asks."""
 
-from fitgauge.catalog.accelerators import Catalog
+from fitgauge.catalog import accelerators
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import find
 from fitgauge.engine.architecture import Model
@@ -14,15 +14,14 @@ from fitgauge.questions.serving import Serving
 class Questions:
     """Resolves what a question names and answers it."""
 
-    def __init__(self, models: Models, catalog: Catalog, engines: Engines) -> None:
+    def __init__(self, models: Models, engines: Engines) -> None:
         self._models = models
-        self._catalog = catalog
         self._serving = Serving(engines)
         self._answers: Recent[tuple[str, Model, bytes]] = Recent(4096)
 
     async def check_fit(self, request: FitRequest) -> tuple[Model, FitAnswer]:
         """The model that was meant and the answer about it. Raises the errors of fitgauge.errors."""
-        found = find(self._catalog, request.gpu)
+        found = find(request.gpu)
         model = self._models.peek(request.model) or await self._models.resolve(request.model)
         return model, self._serving.answer(request, model, found)
 
@@ -45,9 +44,9 @@ class Questions:
 
     def list_gpus(self, limit: int, offset: int) -> GpuList:
         """A page of the catalog."""
-        rows = self._catalog.all()
+        rows = accelerators.load().all()
         return GpuList(items=[gpu_detail(row) for row in rows[offset : offset + limit]], total=len(rows))
 
     def get_gpu(self, text: str) -> GpuDetail:
         """One accelerator, by id or by what people call it. Raises UnknownAccelerator."""
-        return gpu_detail(self._catalog.get(text) or find(self._catalog, text).accelerator)
+        return gpu_detail(find(text).accelerator)

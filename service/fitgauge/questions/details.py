@@ -36,7 +36,7 @@ def model_detail(model: Model) -> ModelDetail:
         parameters_by_dtype=elements,
         weights_bytes=weights,
         dtype=spec.dtype,
-        quantization=scheme.name if scheme else None,
+        quantization=scheme.name if scheme.form else None,
         layers=spec.layers,
         hidden_size=spec.hidden_size,
         vocabulary_size=spec.vocabulary_size,

@@ -3,19 +3,23 @@
 The slow part, `laid_out`, is done once for a model in a scheme under an engine's Layout; `rank_weights` then takes microseconds.
 """
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable
 from math import gcd
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
+from fitgauge.engine.allocator import rounding_bytes
 from fitgauge.engine.architecture import Block, Kind, ModelSpec, Part, Split, Stored, Tensor
 from fitgauge.engine.dtypes import BITS, size_of
 from fitgauge.engine.quantity import Basis, Term, certain, gib
 from fitgauge.engine.quantization import Format, tensor_bytes
 from fitgauge.engine.schemes import Scheme, is_nominal
 from fitgauge.engine.workload import Workload
+
+TOWERS = (Part.VISION, Part.AUDIO)
 
 Place = Literal["layers", "first", "last", "tied"]
 
@@ -27,7 +31,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     an expert is padded to. `refines_blocks`: scales of square blocks that tensor parallelism cuts are repeated for the largest block
     that fits. `whole_groups`: an expert's group of weights that tensor parallelism cuts short has no scale. `experts_over_data`:
     without expert parallelism, experts are divided over tensor x data parallel ranks. `wide_dtype`: what a model published in F32
-    is loaded in.
+    is loaded in. `fused`: names that become one tensor, alternatives in a regular expression.
     """
 
     vocabulary_multiple: int = 1
@@ -36,6 +40,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     whole_groups: bool = False
     experts_over_data: bool = False
     wide_dtype: str = "F32"
+    fused: tuple[str, ...] = ()
 
 
 class Share(msgspec.Struct, frozen=True, gc=False):
@@ -63,13 +68,20 @@ Where = tuple[Part, Place, tuple[int, ...], Split, int, int]
 
 
 class Laid(msgspec.Struct, frozen=True, kw_only=True):
-    """A model's parameters by how they are divided, in one scheme, under one engine's Layout. `scale`: the repository over the table."""
+    """A model's parameters by how they are divided, in one scheme, under one engine's Layout.
+
+    `shares`: for sums, unquantized tensors that are divided alike as one. `tensors`: what the engine allocates, each of the shares
+    that are fused into it. `scale`: the repository over the table. `tower_heads`: of the vision and audio towers, which every rank
+    holds whole where tensor parallelism does not divide them.
+    """
 
     shares: tuple[Share, ...]
+    tensors: tuple[tuple[Share, ...], ...]
     layout: Layout
     scheme: Scheme
     basis: Basis
     scale: float = 1.0
+    tower_heads: int = 0
 
 
 class RankWeights(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -106,35 +118,40 @@ def laid_out(spec: ModelSpec, scheme: Scheme, layout: Layout = Layout(), stored:
     """
     plain: dict[tuple[Where, int], int] = {}
     shares: list[Share] = []
+    tensors: dict[tuple[str, str, tuple[int, ...]], tuple[Share, ...]] = {}
     for block in spec.blocks:
         if block.part is Part.MTP:
             continue
         place = _place(spec, block)
         for tensor, form, layers in formats(spec, block, scheme):
-            where: Where = (
-                block.part,
-                place,
-                layers,
-                tensor.split,
-                tensor.count if _routed(tensor) else 0,
-                _multiple(block, scheme, layout),
+            share = _share(
+                tensor,
+                form,
+                (block.part, place, layers, _multiple(block, tensor, scheme, layout)),
+                tensor_dtype(tensor, spec, scheme, layout),
+                layout,
             )
             if form is None:
-                bits = BITS[tensor_dtype(tensor, spec, scheme, layout)]
-                pieces = _pieces(tensor, layout)
-                rest = (tensor.elements if not _routed(tensor) else tensor.elements // tensor.count) * bits
-                if tensor.split is Split.VOCABULARY:
-                    rest = rest // tensor.shape[0] * pieces
-                plain[where, pieces] = plain.get((where, pieces), 0) + rest // (8 * pieces)
+                where = (share.part, share.place, share.layers, share.split, share.experts, share.multiple)
+                plain[where, share.pieces] = plain.get((where, share.pieces), 0) + share.piece_bytes
             else:
-                out, inputs = matrix(tensor)
-                shares.append(Share(*where, _pieces(tensor, layout), 0, out, inputs, form))
+                shares.append(share)
+            key = (block.prefix, _fused(tensor.name, layout), layers)
+            tensors[key] = (*tensors.get(key, ()), share)
     shares += [Share(*where, pieces, size) for (where, pieces), size in plain.items()]
     scale = 1.0
     if spec.basis == "assumed" and stored is not None and stored.elements:
         scale = summary_bytes(stored) / max(1, stored_bytes(spec, scheme))
     basis: Basis = "assumed" if "assumed" in (spec.basis, scheme.basis) else "computed"
-    return Laid(shares=tuple(shares), layout=layout, scheme=scheme, basis=basis, scale=scale)
+    return Laid(
+        shares=tuple(shares),
+        tensors=tuple(tensors.values()),
+        layout=layout,
+        scheme=scheme,
+        basis=basis,
+        scale=scale,
+        tower_heads=_tower_heads(spec),
+    )
 
 
 def formats(spec: ModelSpec, block: Block, scheme: Scheme) -> Iterable[tuple[Tensor, Format | None, tuple[int, ...]]]:
@@ -150,6 +167,28 @@ def formats(spec: ModelSpec, block: Block, scheme: Scheme) -> Iterable[tuple[Ten
         for form, layers in found.items():
             bare = Format(name=form.name, bits=form.bits) if form and is_nominal(spec) else form
             yield tensor, bare, tuple(layers)
+
+
+def _share(tensor: Tensor, form: Format | None, where: tuple[Part, Place, tuple[int, ...], int], dtype: str, layout: Layout) -> Share:
+    part, place, layers, multiple = where
+    experts, pieces = tensor.count if _routed(tensor) else 0, _pieces(tensor, layout)
+    if form is not None:
+        return Share(part, place, layers, tensor.split, experts, multiple, pieces, 0, *matrix(tensor), form)
+    bits = tensor.elements // (experts or 1) * BITS[dtype]
+    if tensor.split is Split.VOCABULARY:
+        bits = bits // tensor.shape[0] * pieces
+    return Share(part, place, layers, tensor.split, experts, multiple, pieces, bits // (8 * pieces))
+
+
+def _tower_heads(spec: ModelSpec) -> int:
+    units = [tensor.units for block in spec.blocks if block.part in TOWERS for tensor in block.tensors if tensor.split is Split.COLUMN]
+    return gcd(*(count for count in units if count))
+
+
+def _fused(name: str, layout: Layout) -> str:
+    for number, names in enumerate(layout.fused):
+        name = re.sub(rf"(^|\.)({names})(?=\.)", rf"\g<1>fused{number}", name)
+    return name
 
 
 def matrix(tensor: Tensor) -> tuple[int, int]:
@@ -174,10 +213,12 @@ def _place(spec: ModelSpec, block: Block) -> Place:
     return "tied" if block.part is Part.EMBEDDING and spec.tied_embeddings else "first"
 
 
-def _multiple(block: Block, scheme: Scheme, layout: Layout) -> int:
-    if not layout.expert_multiples or not any(tensor.kind is Kind.EXPERT for tensor in block.tensors):
+def _multiple(block: Block, tensor: Tensor, scheme: Scheme, layout: Layout) -> int:
+    """What a rank's share of an expert's weight or bias is padded to: twice as much where gate and up are one tensor."""
+    if not _routed(tensor) or scheme.form is None or block.mlp is None:
         return 1
-    return layout.expert_multiples.get(scheme.form.name, 1) if scheme.form else 1
+    size = matrix(tensor)[1] if tensor.split is Split.ROW else tensor.shape[0]
+    return layout.expert_multiples.get(scheme.form.name, 1) * max(1, size // max(1, block.mlp.intermediate_size))
 
 
 def _pieces(tensor: Tensor, layout: Layout) -> int:
@@ -188,6 +229,22 @@ def _pieces(tensor: Tensor, layout: Layout) -> int:
     if tensor.split is Split.KV and tensor.units:
         return tensor.units
     return matrix(tensor)[1] if tensor.split is Split.ROW else tensor.shape[0]
+
+
+class Ranks(NamedTuple):
+    """Over how many ranks each kind of tensor is divided: `tensor`, `tower`, each `expert`; and over how many whole `experts` go."""
+
+    tensor: int
+    tower: int
+    expert: int
+    experts: int
+
+
+def ranks(laid: Laid, tensor_parallel: int, expert_parallel: int, data_parallel: int) -> Ranks:
+    """The Ranks of these degrees."""
+    over = tensor_parallel * (data_parallel if laid.layout.experts_over_data else 1)
+    tower = tensor_parallel if laid.tower_heads % tensor_parallel == 0 else 1
+    return Ranks(tensor_parallel, tower, max(1, over // expert_parallel), expert_parallel)
 
 
 def rank_weights(
@@ -206,33 +263,54 @@ def rank_weights(
     and the final norm and head. With expert_parallel above 1 the experts are divided over that many ranks, else like any other
     weight.
     """
-    layout = laid.layout
-    over = tensor_parallel * (data_parallel if layout.experts_over_data else 1)
-    expert_ways = max(1, over // expert_parallel)
+    layout, ways = laid.layout, ranks(laid, tensor_parallel, expert_parallel, data_parallel)
     by_part: dict[Part, int] = {}
     for share in laid.shares:
-        place = share.place
-        if place == "layers":
-            count = len(share.layers) if layers is None else _within(share.layers, layers)
-        else:
-            here = first if place == "first" else last if place == "last" else first or last
-            count = len(share.layers) if here else 0
+        count = _held(share, layers, first=first, last=last)
         if count:
-            by_part[share.part] = by_part.get(share.part, 0) + count * share_bytes(
-                share, layout, tensor_parallel, expert_ways, expert_parallel
-            )
+            by_part[share.part] = by_part.get(share.part, 0) + count * share_bytes(share, layout, ways)
     total = sum(by_part.values())
     return RankWeights(bytes=total if laid.scale == 1.0 else int(total * laid.scale), by_part=by_part, basis=laid.basis)
 
 
-def share_bytes(share: Share, layout: Layout, ways: int, expert_ways: int, expert_parallel: int) -> int:
-    """Bytes of one layer's share on the fullest of `ways` ranks (`expert_ways`, after whole experts went to `expert_parallel` ranks)."""
-    copies, form = 1, share.form
+def allocator_bytes(
+    laid: Laid,
+    *,
+    tensor_parallel: int = 1,
+    expert_parallel: int = 1,
+    data_parallel: int = 1,
+    layers: range | None = None,
+    first: bool = True,
+    last: bool = True,
+) -> int:
+    """Bytes that PyTorch's allocator adds to the tensors of `rank_weights`, which "Model loading took" in vLLM's log includes.
+
+    Exact for tensors that are filled where they were made; what a kernel repacks after loading lands in blocks of another history.
+    """
+    layout, ways, total = laid.layout, ranks(laid, tensor_parallel, expert_parallel, data_parallel), 0
+    for tensor in laid.tensors:
+        count = _held(tensor[0], layers, first=first, last=last)
+        if count:
+            total += count * rounding_bytes(sum(share_bytes(share, layout, ways) for share in tensor))
+    return total
+
+
+def _held(share: Share, layers: range | None, *, first: bool, last: bool) -> int:
+    """How many layers of `share` a stage holds."""
+    if share.place == "layers":
+        return len(share.layers) if layers is None else _within(share.layers, layers)
+    here = first if share.place == "first" else last if share.place == "last" else first or last
+    return len(share.layers) if here else 0
+
+
+def share_bytes(share: Share, layout: Layout, ranks: Ranks) -> int:
+    """Bytes of one layer's share on the fullest rank."""
+    copies, ways, form = 1, ranks.tower if share.part in TOWERS else ranks.tensor, share.form
     if share.experts:
-        copies, ways = -(-share.experts // expert_parallel), expert_ways
+        copies, ways = -(-share.experts // ranks.experts), ranks.expert
     if form is None:
         pieces = share.pieces if share.split is Split.NONE else -(-share.pieces // ways)
-        if share.multiple > 1 and share.split is not Split.NONE and share.experts:
+        if share.multiple > 1 and share.split is not Split.NONE:
             pieces = round_up(pieces, share.multiple)
         return copies * pieces * share.piece_bytes
     out, inputs = share.out, share.inputs

@@ -8,14 +8,12 @@ from math import gcd
 
 import msgspec
 
-from fitgauge.engine.architecture import Attention, CompressedAttention, LatentAttention, ModelSpec, Part, Recurrent, Split, Stored, Tensor
+from fitgauge.engine.architecture import Attention, Block, CompressedAttention, LatentAttention, ModelSpec, Part, Recurrent, Split, Stored
 from fitgauge.engine.dtypes import BITS
 from fitgauge.engine.schemes import Rule, Scheme, named
-from fitgauge.engine.weights import Laid, Layout, Share, divided
+from fitgauge.engine.weights import TOWERS, Laid, Layout, Share, divided
 from fitgauge.engine.weights import laid_out as lay_out
 from fitgauge.errors import InvalidQuestion
-
-TOWERS = (Part.VISION, Part.AUDIO, Part.PROJECTOR)
 
 VLLM = Layout(
     vocabulary_multiple=64,
@@ -24,15 +22,19 @@ VLLM = Layout(
     whole_groups=True,
     experts_over_data=True,
     wide_dtype="BF16",
+    fused=("q_proj|k_proj|v_proj", "gate_proj|up_proj|w1|w3", "q_a_proj|kv_a_proj_with_mqa"),
 )
 """DEFAULT_VOCAB_PADDING_SIZE; mxfp4_round_up_hidden_size_and_intermediate_size for Hopper's Triton kernels; refine_fp8_moe_block_shape;
 FusedMoEParallelConfig.make; ModelConfig's dtype `auto` casts float32 to bfloat16."""
 
 
-KEPT = named(("indexer.wk", "indexer.weights_proj"))
-"""Linears that vLLM builds in 16 bit whatever the checkpoint holds: the sparse indexer's wk and weights_proj, fused into one.
+KEPT = named(("indexer.wk", "indexer.weights_proj", "routed_expert_down_proj", "routed_expert_up_proj", "re:_res_proj$"))
+"""Linears that vLLM builds in 16 bit whatever the checkpoint's settings say: the sparse indexer's wk and weights_proj, fused into
+one (models/deepseek_v2.py, Indexer), and Kimi K3's projections around its latent experts and residuals (as its class registers them).
+"""
 
-Source: models/deepseek_v2.py, Indexer."""
+TRANSFORMERS_TOWERS = frozenset({"gemma4", "gemma3n"})
+"""Model types whose vision and audio towers are transformers' own modules, whole on every rank. Source: models/gemma4_mm.py."""
 
 UNPLANNED = frozenset({"gpt_bigcode", "hunyuan_v1_dense", "hunyuan_vl", "emu3"})
 """Model types served through transformers' own classes that have no tensor parallel plan: attention is divided, MLPs are not.
@@ -52,14 +54,21 @@ def laid_out(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> L
 
 def registered(spec: ModelSpec) -> ModelSpec:
     """`spec` with tensors divided as vLLM's class for it does."""
-    if spec.model_type not in UNPLANNED:
+    if spec.model_type not in UNPLANNED | TRANSFORMERS_TOWERS:
         return spec
-    blocks = tuple(msgspec.structs.replace(block, tensors=tuple(map(_whole_mlp, block.tensors))) for block in spec.blocks)
-    return msgspec.structs.replace(spec, blocks=blocks)
+    return msgspec.structs.replace(spec, blocks=tuple(_whole(block, spec.model_type) for block in spec.blocks))
 
 
-def _whole_mlp(tensor: Tensor) -> Tensor:
-    return msgspec.structs.replace(tensor, split=Split.NONE, units=0) if "mlp." in tensor.name else tensor
+def _whole(block: Block, model_type: str) -> Block:
+    """The block with what vLLM does not divide made whole."""
+    tower = block.part in TOWERS and model_type in TRANSFORMERS_TOWERS
+    tensors = tuple(
+        msgspec.structs.replace(tensor, split=Split.NONE, units=0)
+        if tower or (model_type in UNPLANNED and "mlp." in tensor.name)
+        else tensor
+        for tensor in block.tensors
+    )
+    return msgspec.structs.replace(block, tensors=tensors)
 
 
 def buffer_bytes(spec: ModelSpec, *, tensor_parallel: int = 1, expert_parallel: int = 1, layers: range | None = None) -> int:
@@ -113,7 +122,7 @@ def refusal(spec: ModelSpec, laid: Laid, tensor_parallel: int, expert_parallel: 
     expert_ways = max(1, tensor_parallel * data_parallel // expert_parallel)
     for share in laid.shares:
         ways = expert_ways if share.experts else tensor_parallel
-        if ways == 1 or share.split is Split.NONE or share.part in TOWERS:
+        if ways == 1 or share.split is Split.NONE or share.part in (*TOWERS, Part.PROJECTOR):
             continue
         if reason := _indivisible(share, ways):
             return reason

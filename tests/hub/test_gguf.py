@@ -93,6 +93,12 @@ def keys(architecture, **values):
         ("gpt-oss", {"expert_count": 4}, {"model_type": "gpt_oss", "num_local_experts": 4}),
         ("phi3", {}, {"model_type": "phi3", "max_position_embeddings": 2048, "vocab_size": 100}),
         ("glm4moe", {"nextn_predict_layers": 1}, {"model_type": "glm4_moe", "num_hidden_layers": 3, "num_nextn_predict_layers": 1}),
+        (
+            "qwen35",
+            {"ssm.group_count": 16, "ssm.time_step_rank": 32, "ssm.inner_size": 4096, "ssm.state_size": 64, "full_attention_interval": 4},
+            {"model_type": "qwen3_5_text", "linear_num_value_heads": 32, "linear_value_head_dim": 128, "linear_key_head_dim": 64},
+        ),
+        ("glm-dsa", {"attention.indexer.top_k": 2048}, {"model_type": "glm_moe_dsa", "index_topk": 2048}),
         ("brand-new", {}, {"model_type": "brand_new"}),
     ],
 )

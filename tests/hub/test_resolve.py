@@ -203,6 +203,13 @@ def test_the_hubs_count_tells_whether_a_gguf_head_is_tied(stand_in, open_hub):
     assert model.spec.parameters == tied
 
 
+def test_an_architecture_that_does_not_add_up_to_the_hubs_count_is_assumed(stand_in, open_hub):
+    stand_in.add(gguf_repository("acme/tiny-GGUF", LLAMA_KEYS, SIZES, gguf_parameters=3_000_000))
+    model = resolved(open_hub, "acme/tiny-GGUF:Q8_0")
+    assert model.spec.basis == "assumed"
+    assert "counts 3000000 parameters" in model.warnings[0]
+
+
 def test_a_config_beside_gguf_files_saves_reading_their_key_values(stand_in, open_hub):
     files = {"config.json": json.dumps(llama_config()).encode()}
     stand_in.add(gguf_repository("acme/tiny-GGUF", LLAMA_KEYS, SIZES, files=files))

@@ -11,6 +11,9 @@ from fitgauge.engine.dtypes import dtype
 from fitgauge.engine.families import read_config
 from fitgauge.errors import InvalidQuestion, MalformedModel
 
+COUNT_TOLERANCE = 0.01
+"""Of the Hub's count for a GGUF file: it includes rotary factors and, in some files, heads for further tokens."""
+
 
 class GgufModel(msgspec.Struct, frozen=True, kw_only=True):
     """The chosen GGUF files: the first's name, their size [bytes] together, what the Hub counts in them (0: unknown).
@@ -75,13 +78,17 @@ def model_of(facts: Facts) -> Model:
 
 def _gguf_model(facts: Facts, gguf: GgufModel) -> Model:
     config = gguf.config if gguf.config is not None else read_json(facts.config or b"{}", "config.json")
+    spec, warnings = _as_counted(config, gguf.parameters), facts.warnings
+    if gguf.parameters and abs(spec.parameters - gguf.parameters) > COUNT_TOLERANCE * gguf.parameters:
+        spec = msgspec.structs.replace(spec, basis="assumed")
+        warnings += (f"The Hub counts {gguf.parameters} parameters; the architecture as it was read has {spec.parameters}.",)
     return Model(
         id=facts.repo_id,
         source="hub",
-        spec=_as_counted(config, gguf.parameters),
+        spec=spec,
         revision=facts.sha,
         stored=Stored(file_bytes=gguf.file_bytes, file_name=gguf.name),
-        warnings=facts.warnings,
+        warnings=warnings,
     )
 
 

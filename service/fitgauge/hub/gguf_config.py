@@ -1,7 +1,8 @@
 """From GGUF key-values to the config.json that transformers would write for the same architecture.
 
-Key names: llama.cpp, gguf-py/gguf/constants.py (gguf 0.19.0). Names of configs: transformers 5.23, integrations/ggml.py
-(GGUF_CONFIG_MAPPING) where it has the architecture, else the family's own configuration class.
+Key names: llama.cpp, gguf-py/gguf/constants.py (gguf 0.19.0), and what its conversion scripts write under them. Names of
+configs: transformers 5.23, integrations/ggml.py (GGUF_CONFIG_MAPPING) where it has the architecture, else the family's own
+configuration class.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ MODEL_TYPES: Mapping[str, str] = {
     "qwen3next": "qwen3_next", "gemma3": "gemma3_text", "gemma4": "gemma4_text", "llama4": "llama4_text", "mistral3": "mistral",
     "gpt-oss": "gpt_oss", "command-r": "cohere", "glm4moe": "glm4_moe", "granitemoe": "granitemoe", "minimax-m2": "minimax_m2",
     "gptneox": "gpt_neox", "ernie4_5-moe": "ernie4_5_moe", "hunyuan-dense": "hunyuan_v1_dense", "hunyuan-moe": "hunyuan_v1_moe",
-    "deepseek2": "deepseek_v3", "phi2": "phi",
+    "deepseek2": "deepseek_v3", "phi2": "phi", "glm-dsa": "glm_moe_dsa", "qwen35": "qwen3_5_text", "qwen35moe": "qwen3_5_moe_text",
 }  # fmt: skip
 """llama.cpp's name of an architecture -> transformers' model_type, where they differ. Of a vision model a GGUF file holds the text part."""
 
@@ -36,8 +37,13 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "expert_feed_forward_length": ("moe_intermediate_size",),
     "expert_shared_feed_forward_length": ("shared_expert_intermediate_size",),
     "leading_dense_block_count": ("first_k_dense_replace",),
-    "ssm.conv_kernel": ("conv_kernel",),
-    "ssm.state_size": ("state_size",),
+    "attention.indexer.head_count": ("index_n_heads",),
+    "attention.indexer.key_length": ("index_head_dim",),
+    "attention.indexer.top_k": ("index_topk",),
+    "full_attention_interval": ("full_attention_interval",),
+    "ssm.conv_kernel": ("conv_kernel", "linear_conv_kernel_dim"),
+    "ssm.state_size": ("state_size", "linear_key_head_dim"),
+    "ssm.group_count": ("linear_num_key_heads",),
     "ssm.time_step_rank": ("time_step_rank",),
 }
 """A key after its architecture's prefix -> the names of a config. Families call the number of experts by different names: all are set."""
@@ -64,7 +70,7 @@ def config_of(metadata: Metadata) -> dict[str, Any]:
     own.setdefault("vocab_size", metadata.lengths.get("tokenizer.ggml.tokens"))
     config: dict[str, Any] = {"model_type": _model_type(architecture, own)}
     config |= {name: own[key] for key, names in NAMES.items() if own.get(key) is not None for name in names}
-    config |= _layers(own) | _heads(architecture, own)
+    config |= _layers(own) | _heads(architecture, own) | _gated_delta(own)
     return config
 
 
@@ -110,3 +116,11 @@ def _heads(architecture: str, own: Mapping[str, Any]) -> dict[str, Any]:
     if architecture == "llama" and "attention.key_length" not in own and rotary:
         return {"head_dim": rotary}
     return {}
+
+
+def _gated_delta(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Qwen3-Next's and Qwen3.5's linear attention: the time step's rank is its number of value heads, the inner size theirs together."""
+    heads, inner = own.get("ssm.time_step_rank"), own.get("ssm.inner_size")
+    if "ssm.group_count" not in own or not isinstance(heads, int) or not isinstance(inner, int) or not heads:
+        return {}
+    return {"linear_num_value_heads": heads, "linear_value_head_dim": inner // heads}

@@ -171,7 +171,7 @@ def towers(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
 
 def vision_tower(vision: Config, hidden: int) -> tuple[Block, ...]:
     """Gemma 4's tower: patches by a linear, a table of positions for each axis, layers with four norms and head norms; one
-    linear joins it to the language model.
+    linear joins it to the language model. vLLM runs transformers' own module, whole on every rank.
     """
     vision = filled(vision, VISION_DEFAULTS)
     width, heads, head_dim = (
@@ -190,6 +190,7 @@ def vision_tower(vision: Config, hidden: int) -> tuple[Block, ...]:
         qkv_bias=False,
         out_bias=False,
         mlp_bias=False,
+        divided=False,
         extras=(*parts.norm("self_attn.q_norm", head_dim), *parts.norm("self_attn.k_norm", head_dim)),
     )
     tower = (

@@ -4,7 +4,7 @@ Sources: transformers 5.23, models/{llama4,kimi_k25,minimax_m3_vl}; vLLM 0.33, m
 models/minimax_m3 and transformers_utils/configs/kimi_k3.py for what transformers does not know, and for the division.
 """
 
-from fitgauge.engine.architecture import Block, Kind, Part, Split, Tensor
+from fitgauge.engine.architecture import Block, Part, Split
 from fitgauge.engine.families import parts
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.stack import filled
@@ -90,11 +90,9 @@ def moon_tower(vision: Config, width: int, *, norm_bias: bool, bias: bool, patch
         mlp_bias=bias,
     )
     high, wide = vision.integer("init_pos_emb_height", "pos_emb_height"), vision.integer("init_pos_emb_width", "pos_emb_width")
-    frames = vision.integer("init_pos_emb_time", "pos_emb_time")
     tower = (
         *patches(f"{name}.patch_embed.proj", width, 3, *sides(vision, "patch_size"), bias=patch_bias),
         whole(f"{name}.patch_embed.pos_emb.weight", high, wide, width),
-        Tensor(f"{name}.patch_embed.pos_emb.time_weight", (frames, 1, width), Kind.OTHER, buffer=True),
         *parts.norm(f"{name}.encoder.final_layernorm", width, bias=norm_bias),
     )
     layers = vit(
@@ -154,13 +152,13 @@ LLAMA4_DEFAULTS = {
 
 MOONVIT_DEFAULTS = {
     "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "num_attention_heads": 16, "patch_size": 14,
-    "pos_emb_height": 64, "pos_emb_width": 64, "pos_emb_time": 4, "merge_kernel_size": [2, 2],
+    "pos_emb_height": 64, "pos_emb_width": 64, "merge_kernel_size": [2, 2],
     "projection_hidden_size": 1152,
 }  # fmt: skip
 """transformers 5.23, Kimi_K25VisionConfig; published configs say the same with `vt_` and `init_` before the names."""
 
 MOONVIT_K3_DEFAULTS = {
-    "patch_size": 14, "init_pos_emb_height": 64, "init_pos_emb_width": 64, "init_pos_emb_time": 4, "vt_num_attention_heads": 12,
+    "patch_size": 14, "init_pos_emb_height": 64, "init_pos_emb_width": 64, "vt_num_attention_heads": 12,
     "vt_num_hidden_layers": 27, "vt_hidden_size": 1024, "vt_intermediate_size": 4096, "merge_kernel_size": [2, 2],
     "qkv_hidden_size": 1536, "norm_type": "rmsnorm", "attn_bias": False, "patch_embed_proj_bias": False, "linear_bias": False,
 }  # fmt: skip

@@ -21,7 +21,9 @@ Tower = Callable[[Config, Config, int], tuple[Block, ...]]
 
 @dataclass(frozen=True)
 class Vit:
-    """How the layers of a vision transformer are named and made: `qkv` of one name is a joint projection, `mlp` of three is gated."""
+    """How the layers of a vision transformer are named and made: `qkv` of one name is a joint projection, `mlp` of three is gated;
+    `divided` False: every rank holds the layers whole.
+    """
 
     prefix: str
     qkv: tuple[str, ...] = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
@@ -32,6 +34,7 @@ class Vit:
     qkv_bias: bool = True
     out_bias: bool = True
     mlp_bias: bool = True
+    divided: bool = True
     extras: tuple[Tensor, ...] = ()
 
 
@@ -40,12 +43,13 @@ def vit(style: Vit, *, hidden: int, heads: int, width: int, layers: int, inner: 
     inner = hidden if inner is None else inner
     rows = 3 * inner // len(style.qkv)
     *ups, down = style.mlp
+    column, row = (Split.COLUMN, Split.ROW) if style.divided else (Split.NONE, Split.NONE)
     tensors = (
         *[tensor for name in style.norms for tensor in parts.norm(name, hidden, bias=style.norm_bias)],
-        *[t for name in style.qkv for t in parts.linear(name, rows, hidden, Split.COLUMN, units=heads, bias=style.qkv_bias)],
-        *parts.linear(style.out, hidden, inner, Split.ROW, units=heads, bias=style.out_bias),
-        *[tensor for name in ups for tensor in parts.linear(name, width, hidden, Split.COLUMN, bias=style.mlp_bias)],
-        *parts.linear(down, hidden, width, Split.ROW, bias=style.mlp_bias),
+        *[t for name in style.qkv for t in parts.linear(name, rows, hidden, column, units=heads, bias=style.qkv_bias)],
+        *parts.linear(style.out, hidden, inner, row, units=heads, bias=style.out_bias),
+        *[tensor for name in ups for tensor in parts.linear(name, width, hidden, column, bias=style.mlp_bias)],
+        *parts.linear(down, hidden, width, row, bias=style.mlp_bias),
         *style.extras,
     )
     mixer = Attention(query_heads=heads, kv_heads=heads, head_dim=inner // heads, value_dim=inner // heads, causal=False)

@@ -11,6 +11,11 @@ from fitgauge.engine.quantity import Bytes, Term, total
 class CacheLayout(Protocol):
     """How an engine lays out what it keeps of requests, on one rank."""
 
+    @property
+    def keeps(self) -> bool:
+        """Whether anything is kept of a request: encoders and ranks without attention keep nothing."""
+        ...
+
     def pool_bytes(self, concurrency: int, context_length: int) -> int:
         """Bytes that `concurrency` requests of `context_length` tokens need."""
         ...

@@ -15,11 +15,14 @@ _Z90 = 1.645
 
 
 class ServingLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a deployment goes: cache tokens of one replica, the longest context at its concurrency, the most requests at its context."""
+    """How far a deployment goes: cache tokens of one replica, the longest context at its concurrency, the most requests at its context.
+
+    `max_concurrency` is None for a model that keeps nothing of a request: memory then sets no limit.
+    """
 
     kv_cache_tokens: int
     max_context_length: int
-    max_concurrency: int
+    max_concurrency: int | None
 
 
 def fit_probability(required: Bytes, budget: Bytes) -> float:
@@ -46,10 +49,13 @@ def serving_limits(
 ) -> ServingLimits:
     """The limits of the expected pool. concurrency: requests one replica holds; the answer's max_concurrency counts all replicas."""
     pool = estimate.pool_bytes
+    keeping = [stage for stage in estimate.stages if stage.layout.keeps]
+    if not keeping:
+        return ServingLimits(kv_cache_tokens=0, max_context_length=max_context_length, max_concurrency=None)
     return ServingLimits(
-        kv_cache_tokens=min(stage.layout.tokens(pool) for stage in estimate.stages),
-        max_concurrency=data_parallel * min(stage.layout.requests(pool, context_length) for stage in estimate.stages),
-        max_context_length=min(longest_context(stage, pool, concurrency, max_context_length) for stage in estimate.stages),
+        kv_cache_tokens=min(stage.layout.tokens(pool) for stage in keeping),
+        max_concurrency=data_parallel * min(stage.layout.requests(pool, context_length) for stage in keeping),
+        max_context_length=min(longest_context(stage, pool, concurrency, max_context_length) for stage in keeping),
     )
 
 

@@ -28,6 +28,11 @@ class LazyCache:
         self.context_length = workload.context_length
         self.layers = layers
 
+    @property
+    def keeps(self) -> bool:
+        """Whether these layers keep anything of a request."""
+        return self.pool_bytes(1, 1) > 0
+
     def pool_bytes(self, concurrency: int, context_length: int) -> int:
         """Bytes that `concurrency` requests of `context_length` tokens hold when they are full."""
         return cache_bytes(
@@ -40,9 +45,8 @@ class LazyCache:
         )
 
     def requests(self, pool_bytes: int, context_length: int) -> int:
-        """Requests of `context_length` tokens that `pool_bytes` hold; a million where they hold nothing."""
-        each = self.pool_bytes(1, context_length)
-        return pool_bytes // each if each else 1_000_000
+        """Requests of `context_length` tokens that `pool_bytes` hold."""
+        return pool_bytes // self.pool_bytes(1, context_length)
 
     def tokens(self, pool_bytes: int) -> int:
         """Tokens of requests of the question's length."""

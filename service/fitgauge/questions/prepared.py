@@ -15,10 +15,11 @@ from fitgauge.questions.recent import Recent
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Weights laid out for one engine. quantized: the scheme's name, None for 16 bit."""
+    """Weights laid out for one engine. total_bytes: of all parameters, undivided."""
 
     laid: Laid
     scheme: Scheme
+    total_bytes: int
 
     @property
     def quantized(self) -> str | None:
@@ -49,6 +50,7 @@ class Preparer:
         scheme = scheme_of(model, quantization)
         lay_out = vllm.laid_out if engine == "vllm" else weights.laid_out
         stored = model.stored if quantization is None else None
-        prepared = Prepared(lay_out(model.spec, scheme, stored=stored), scheme)
+        laid = lay_out(model.spec, scheme, stored=stored)
+        prepared = Prepared(laid, scheme, weights.rank_weights(laid).bytes)
         self._recent.put(key, (model, prepared))
         return prepared

@@ -108,6 +108,8 @@ class Serving:
         for count in sorted({*_COUNTS, checked.count}):
             if count == checked.count and checked.verdict == "fits":
                 return count
+            if checked.prepared.total_bytes > count * checked.estimate.budget.expected:
+                continue
             if self._check(free, model, accelerator, count, profile).verdict == "fits":
                 return count
         return None

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.architecture import ModelSpec, Recurrent
 from fitgauge.engine.fit import ServingLimits
 from fitgauge.engine.workload import Workload
 from fitgauge.questions.schemas import FitRequest
@@ -17,10 +17,13 @@ def candidates(
     spec: ModelSpec, workload: Workload, request: FitRequest, limits: ServingLimits, count: int, counts: tuple[int, ...]
 ) -> Iterator[tuple[str, Fields]]:
     """(what it is in words, the fields to send) in the order in which they cost least."""
-    if 1 <= limits.max_concurrency < workload.concurrency:
+    if limits.max_concurrency and limits.max_concurrency < workload.concurrency:
         yield f"hold {limits.max_concurrency} requests at once instead of {workload.concurrency}", {"concurrency": limits.max_concurrency}
     if workload.engine == "vllm" and workload.cache_dtype in _WIDE:
         yield "keep the KV cache in fp8", {"kv_cache_dtype": "fp8"}
+    fewer = max(16, workload.requests_per_replica)
+    if keeps_states(spec) and fewer < workload.max_num_seqs:
+        yield f"start with max_num_seqs {fewer}: every one of {workload.max_num_seqs} takes a state block", {"max_num_seqs": fewer}
     shorter = limits.max_context_length // 256 * 256
     if _SHORTEST <= shorter < workload.context_length:
         yield f"hold {shorter:,} tokens a request instead of {workload.context_length:,}", {"context_length": shorter}
@@ -29,7 +32,17 @@ def candidates(
         yield "take a 4-bit checkpoint (AWQ)", {"quantization": "awq"}
     for more in counts:
         if more > count:
-            free: Fields = dict.fromkeys(("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel"))
+            free: def keeps_states(spec: ModelSpec) -> bool:
+    """Whether the model has recurrent layers."""
+    return any(isinstance(mixer, Recurrent) for block in spec.blocks for mixer in block.mixers)
+
+
+Fields = dict.fromkeys(("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel"))
             yield f"take {more} GPUs", {**free, "gpu_count": more}
             if more >= 4 * count:
                 break
+
+
+def keeps_states(spec: ModelSpec) -> bool:
+    """Whether the model has recurrent layers."""
+    return any(isinstance(mixer, Recurrent) for block in spec.blocks for mixer in block.mixers)

@@ -27,12 +27,19 @@ class PagedCache:
     def __init__(self, layout: KvLayout) -> None:
         self.layout = layout
 
+    @property
+    def keeps(self) -> bool:
+        """Whether this rank has blocks at all."""
+        return self.layout.block_bytes > 0
+
     def pool_bytes(self, concurrency: int, context_length: int) -> int:
         """Bytes of the least pool that starts with this length as max_model_len and holds `concurrency` such requests.
 
         = (1 null block + concurrency x blocks of a request, at least a state block for each of max_num_seqs) x bytes of a block.
         """
         layout = self.layout
+        if not layout.groups:
+            return 0
         return max(concurrency * layout.request_blocks(context_length) + 1, layout.max_state_requests) * layout.block_bytes
 
     def tokens(self, pool_bytes: int) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fitgauge.engine.architecture import Kind, ModelSpec, Part, Split
+from fitgauge.engine.architecture import Attention, Kind, ModelSpec, Part, Split
 from fitgauge.engine.dtypes import size_of
 from fitgauge.engine.families import READERS, read_config
 from fitgauge.engine.families.config import Config
@@ -190,3 +190,32 @@ def test_a_missing_size_is_named(missing):
     """A config.json without a size that decides is refused by that size's name."""
     with pytest.raises(MalformedModel, match=missing):
         read_config({key: value for key, value in LLAMA.items() if key != missing})
+
+
+def test_minicpm3_caches_expanded_keys():
+    """MiniCPM3 projects through a latent, yet vLLM caches keys and values of every head, as wide as the keys."""
+    sizes = {"kv_lora_rank": 16, "q_lora_rank": 24, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 8}
+    spec = read_config(LLAMA | sizes | {"model_type": "minicpm3"})
+    mixers = {mixer for block in spec.blocks for mixer in block.mixers}
+    assert mixers == {Attention(query_heads=8, kv_heads=8, head_dim=12, value_dim=12)}
+    assert [(table.positions, table.dim) for table in spec.rotary_tables] == [(512, 4)]
+
+
+def test_a_pattern_in_letters():
+    """EXAONE 4 writes its windows as LLLG: local, and global where G stands."""
+    change = {"model_type": "exaone4", "sliding_window": 7, "sliding_window_pattern": "LLLG"}
+    assert windows(read_config(LLAMA | change)) == [7, 7, 7, None]
+
+
+def test_the_first_falcons():
+    """RefinedWeb is Falcon 40B's shape under its first name, with n_head_kv KV heads."""
+    old = {"model_type": "RefinedWeb", "hidden_size": 64, "n_layer": 2, "n_head": 8, "n_head_kv": 2, "vocab_size": 100}
+    new = {
+        "model_type": "falcon",
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 8,
+        "num_kv_heads": 2,
+        "vocab_size": 100,
+    }
+    assert read_config(old).parameters == read_config(new | {"new_decoder_architecture": True}).parameters

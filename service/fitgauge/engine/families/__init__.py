@@ -12,6 +12,7 @@ import msgspec
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.families import (
     alternating,
+    bailing,
     classic,
     compressed,
     deberta,
@@ -20,6 +21,8 @@ from fitgauge.engine.families import (
     encoders,
     hybrid,
     latent,
+    longcat,
+    minicpm3,
     mixture,
     packed,
     remote,
@@ -37,7 +40,10 @@ READERS: dict[str, Reader] = {
     **dialects.READERS,
     **classic.READERS,
     **remote.READERS,
+    **minicpm3.READERS,
     **mixture.READERS,
+    **bailing.READERS,
+    **longcat.READERS,
     **uneven.READERS,
     **alternating.READERS,
     **packed.READERS,

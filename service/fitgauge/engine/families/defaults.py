@@ -100,8 +100,12 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "ctrl": _row(246534, 1280, 8192, 48, 16, None, None, 256, tie_word_embeddings=True),
     "RefinedWeb": {"multi_query": True, "new_decoder_architecture": True, "parallel_attn": True, "tie_word_embeddings": True},
     "RefinedWebModel": {"multi_query": True, "parallel_attn": True, "tie_word_embeddings": True},
-    "gpt-sw3": {"tie_word_embeddings": True},
+    "gpt-sw3": _row(50257, 768, None, 12, 12, None, None, 1024, tie_word_embeddings=True),
     "minicpm": {"tie_word_embeddings": True},
+    "minicpm3": _row(
+        73448, 2560, 6400, 62, 40, None, None, 32768, tie_word_embeddings=True, kv_lora_rank=256, q_lora_rank=768,
+        qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=64,
+    ),
     "mpt": _row(50368, 2048, None, 24, 16, None, None, 2048, tie_word_embeddings=True),
 }  # fmt: skip
 

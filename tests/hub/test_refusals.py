@@ -56,7 +56,7 @@ def test_a_token_the_hub_does_not_accept(stand_in, open_hub):
 
 
 def test_a_repository_the_token_may_not_read(stand_in, open_hub):
-    stand_in.fault(status=403)
+    stand_in.fault(status=403, headers={"X-Error-Message": "Forbidden"})
     assert "forbids" in refusal(open_hub, "acme/tiny", GatedModel).detail
 
 
@@ -145,6 +145,18 @@ def test_a_description_that_says_nonsense(stand_in, open_hub, body):
 def test_a_portal_that_answers_for_the_hub(stand_in, open_hub, body):
     stand_in.fault("/api/", body=body)
     assert "no Hub" in refusal(open_hub, "acme/tiny", HubUnreachable).detail
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 407, 451])
+def test_a_proxy_that_forbids_the_hub(stand_in, open_hub, status):
+    stand_in.fault(status=status, headers={"Content-Type": "text/html"}, body=b"<h1>Blocked by policy</h1>")
+    assert "is no Hub" in refusal(open_hub, "acme/tiny", HubUnreachable).detail
+
+
+@pytest.mark.parametrize(("status", "error"), [(401, UnknownModel), (403, GatedModel), (404, UnknownModel), (400, UnknownModel)])
+def test_a_mirror_that_sends_no_codes(stand_in, open_hub, status, error):
+    stand_in.fault(status=status, headers={"Content-Type": "application/json"}, body=b'{"error": "no"}')
+    refusal(open_hub, "acme/tiny", error)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,8 @@ def error_of(response: httpx2.Response, repo_id: str, revision: str) -> Fitgauge
         )
     if status >= 500 or status == 408:
         return HubUnreachable(f"The Hub answered {status}.", hint="Ask again in a moment.")
+    if not _is_the_hubs(response):
+        return HubUnreachable(f"What answers {status} is no Hub.", hint="Check HF_ENDPOINT, and whether a proxy forbids the Hub.")
     try:
         # without its body, which huggingface_hub would parse unbounded for a message that is not shown
         hf_raise_for_status(httpx2.Response(status, headers=_codes(response), request=response.request))
@@ -61,6 +63,11 @@ def error_of(response: httpx2.Response, repo_id: str, revision: str) -> Fitgauge
     if status == 403:
         return GatedModel(f"The Hub forbids reading {repo_id}.", hint="Give the service a token with the right to read it (HF_TOKEN).")
     return UnknownModel(f"The Hub refuses {repo_id} ({status}).", hint="Check the model's name on the Hub.")
+
+
+def _is_the_hubs(response: httpx2.Response) -> bool:
+    """Whether a refusal is the Hub's own or a mirror's: they say why in a header or in JSON, a proxy sends a page."""
+    return bool(_codes(response)) or response.headers.get("content-type", "").startswith("application/json")
 
 
 def _codes(response: httpx2.Response) -> dict[str, str]:

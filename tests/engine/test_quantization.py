@@ -14,7 +14,7 @@ from fitgauge.errors import InvalidQuestion
 
 LLAMA_8B = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
-    "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072, "torch_dtype": "bfloat16", "tie_word_embeddings": False,
+    "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072, "torch_dtype": "bfloat16",
 }  # fmt: skip
 
 
@@ -108,7 +108,7 @@ PUBLISHED = [
     ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "llm_int8"),
     (
         {"quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ["lm_head"],
-         "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "group_size": 32, "symmetric": True}}}},
+         "config_groups": {"g": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "group_size": 32, "symmetric": True}}}},
         "packed_int4",
     ),
     (
@@ -119,8 +119,14 @@ PUBLISHED = [
     ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}, "nvfp4"),
     ({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}}, "fp8"),
     ({"quant_method": "mxfp4"}, "mxfp4"),
-    ({"quant_method": "torchao", "quant_type": {"default": {"_type": "Int4WeightOnlyConfig", "_data": {"group_size": 64}}}}, "torchao_int4"),
-    ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}}, "exclude": ["lm_head"]}, "fp8"),
+    (
+        {"quant_method": "torchao", "quant_type": {"default": {"_type": "Int4WeightOnlyConfig", "_data": {"group_size": 64}}}},
+        "torchao_int4",
+    ),
+    (
+        {"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}}, "exclude": ["lm_head"]},
+        "fp8",
+    ),
     ({"bits": 4, "group_size": 64}, "mlx"),
 ]  # fmt: skip
 

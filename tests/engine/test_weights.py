@@ -15,12 +15,13 @@ from fitgauge.engine.what_if import what_if
 PLAIN = Scheme(name="as published")
 LLAMA_8B = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
-    "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072, "torch_dtype": "bfloat16", "tie_word_embeddings": False,
+    "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072, "torch_dtype": "bfloat16",
 }  # fmt: skip
 QWEN_MOE = {
-    "model_type": "qwen3_moe", "hidden_size": 2048, "moe_intermediate_size": 768, "intermediate_size": 6144, "num_hidden_layers": 48,
-    "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936, "num_experts": 128, "num_experts_per_tok": 8,
-    "max_position_embeddings": 40960, "torch_dtype": "bfloat16", "tie_word_embeddings": False, "decoder_sparse_step": 1, "mlp_only_layers": [],
+    "model_type": "qwen3_moe", "hidden_size": 2048, "moe_intermediate_size": 768, "intermediate_size": 6144,
+    "num_hidden_layers": 48, "decoder_sparse_step": 1, "mlp_only_layers": [], "tie_word_embeddings": False,
+    "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936, "num_experts": 128,
+    "num_experts_per_tok": 8, "max_position_embeddings": 40960, "torch_dtype": "bfloat16",
 }  # fmt: skip
 
 

@@ -49,14 +49,13 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 class Scheme(msgspec.Struct, frozen=True, kw_only=True):
     """How a model is stored: the first rule that fits a tensor decides.
 
-    `dtype`: canonical format of what no rule touches, None for the model's own. `nominal`: the weights are a bare count, so that
-    scales are not counted. `basis` is `assumed` where the config was not understood or holds an average.
+    `dtype`: canonical format of what no rule touches, None for the model's own. `basis` is `assumed` where the config was not
+    understood or the format is an average over a file.
     """
 
     name: str
     rules: tuple[Rule, ...] = ()
     dtype: str | None = None
-    nominal: bool = False
     basis: Basis = "computed"
     warnings: tuple[str, ...] = ()
 

@@ -215,10 +215,11 @@ def _place(spec: ModelSpec, block: Block) -> Place:
 
 def _multiple(block: Block, tensor: Tensor, scheme: Scheme, layout: Layout) -> int:
     """What a rank's share of an expert's weight or bias is padded to: twice as much where gate and up are one tensor."""
-    if not _routed(tensor) or scheme.form is None or block.mlp is None:
+    if not _routed(tensor) or scheme.form is None:
         return 1
     size = matrix(tensor)[1] if tensor.split is Split.ROW else tensor.shape[0]
-    return layout.expert_multiples.get(scheme.form.name, 1) * max(1, size // max(1, block.mlp.intermediate_size))
+    fused = size // block.mlp.intermediate_size if block.mlp and block.mlp.intermediate_size else 1
+    return layout.expert_multiples.get(scheme.form.name, 1) * max(1, fused)
 
 
 def _pieces(tensor: Tensor, layout: Layout) -> int:

@@ -11,7 +11,7 @@ from fitgauge.engine.families import read_config
 DATA = Path(__file__).parent / "data"
 MODELS = [
     model
-    for name in ("encoders.json", "encoder_decoders.json")
+    for name in ("encoders.json", "encoder_decoders.json", "dual_encoders.json")
     for model in json.loads((DATA / name).read_text(encoding="utf-8"))["models"]
 ]
 

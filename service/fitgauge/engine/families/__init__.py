@@ -14,6 +14,7 @@ from fitgauge.engine.families import (
     alternating,
     bailing,
     classic,
+    clip,
     compressed,
     deberta,
     dialects,
@@ -55,6 +56,7 @@ READERS: dict[str, Reader] = {
     **deberta.READERS,
     **encoder_decoder.READERS,
     **t5.READERS,
+    **clip.READERS,
     **hybrid.READERS,
     **vision.READERS,
 }

@@ -6,7 +6,7 @@ residuals): vLLM 0.33, models/kimi_k3/nvidia/{model,kda,mla}.py, which also give
 
 import msgspec
 
-from fitgauge.engine.architecture import LatentAttention, Mlp, ModelSpec, Part, Recurrent, Split, State, Tensor
+from fitgauge.engine.architecture import Kind, LatentAttention, Mlp, ModelSpec, Part, Recurrent, Split, State, Tensor
 from fitgauge.engine.families import parts
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import Reader
@@ -164,12 +164,12 @@ def feed_forward(config: Config, hidden: int, number: int) -> tuple[tuple[Tensor
 
 
 def latent_projections(hidden: int, latent: int, *, normed: bool) -> tuple[Tensor, ...]:
-    """What stands around experts that work in a narrower space; whole on every rank."""
+    """What stands around experts that work in a narrower space; whole on every rank, and in BF16 where the experts are quantized."""
     name = "block_sparse_moe.routed_expert"
     return (
-        *parts.linear(f"{name}_down_proj", latent, hidden),
+        Tensor(f"{name}_down_proj.weight", (latent, hidden), Kind.LINEAR, dtype="BF16"),
         *(parts.norm(f"{name}_norm", latent) if normed else ()),
-        *parts.linear(f"{name}_up_proj", hidden, latent),
+        Tensor(f"{name}_up_proj.weight", (hidden, latent), Kind.LINEAR, dtype="BF16"),
     )
 
 

@@ -14,6 +14,7 @@ from fitgauge.errors import MalformedModel
 
 DATA = Path(__file__).parent / "data"
 COUNTED = json.loads((DATA / "mixtures.json").read_text(encoding="utf-8"))["models"]
+STORED = json.loads((DATA / "mixtures_stored.json").read_text(encoding="utf-8"))["models"]
 PUBLISHED = json.loads((DATA / "mixtures_published.json").read_text(encoding="utf-8"))["models"]
 MIXTURES = ["mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss", "glm4_moe", "minimax_m2", "deepseek_v3", "deepseek_v4", "llama4_text"]
 
@@ -54,6 +55,13 @@ def test_bytes_by_format_equal_vllm(model):
         for tensor in block.tensors if block.part is not Part.MTP else ():
             held["float32" if tensor.dtype == "F32" else "bfloat16"] += len(block.layers) * size_of(tensor.elements, tensor.dtype or "BF16")
     assert dict(held) == model["vllm_parameter_bytes"]
+
+
+@pytest.mark.parametrize("model", STORED, ids=lambda model: model["model"])
+def test_repositories_hold_what_is_read(model):
+    """Parameters, prediction heads and buffers together are the numbers that a repository is known to hold."""
+    blocks = read_config(model["config"]).blocks
+    assert sum(len(block.layers) * tensor.elements for block in blocks for tensor in block.tensors) == model["elements"]
 
 
 @pytest.mark.parametrize("model", [model for model in PUBLISHED if "vllm_buffer_bytes" in model], ids=lambda model: model["model"])
@@ -133,7 +141,8 @@ def test_prediction_heads_are_stored_but_not_counted():
     config = published("deepseek-ai/DeepSeek-V3")
     spec = read_config(config)
     heads = [block for block in spec.blocks if block.part is Part.MTP]
-    stored = {"F8_E4M3": 680_571_043_840, "BF16": 3_918_786_560}  # the Hub's parameter counts by format, but for F32 scales and biases
+    # The Hub's safetensors counts of DeepSeek V3 and R1 as public files quote its API; its F32 holds scales and router biases.
+    stored = {"F8_E4M3": 680_571_043_840, "BF16": 3_918_786_560}
     assert [block.layers for block in heads] == [(61,)]
     assert spec.parameters + sum(block.elements for block in heads) == sum(stored.values())
     assert read_config(config | {"num_nextn_predict_layers": 0}).parameters == read_config(config).parameters
@@ -165,3 +174,15 @@ def test_queries_without_a_latent():
     found = tensors(latent.read_latent(Config({"q_lora_rank": None}), latent.FAMILIES["deepseek_v2"]))
     assert found["self_attn.q_proj.weight"].shape == (32 * 192, 4096)
     assert "self_attn.q_a_proj.weight" not in found
+
+
+@pytest.mark.parametrize("junk", [-1, 2**40, 1.5, float("nan"), "x", [[1]], [{}], {"a": 1}, {"rope_type": "yarn", "factor": "x"}], ids=str)
+@pytest.mark.parametrize("model_type", [*MIXTURES, "step3p5", "longcat_flash", "glm_moe_dsa", "minimax_m3"])
+def test_junk_is_read_or_refused(model_type, junk):
+    """Whatever stands in a stranger's config, the answer is a ModelSpec or MalformedModel."""
+    fields = ("rope_scaling", "layer_types", "moe_layer_freq", "mlp_only_layers", "moe_layers", "moe_layers_enum", "compress_ratios")
+    for field in (*fields, "rope_theta", "partial_rotary_factors", "sparse_attention_config", "num_nextn_predict_layers"):
+        try:
+            assert read_config({"model_type": model_type, "num_hidden_layers": 2, "num_layers": 2, field: junk}).layers == 2
+        except MalformedModel:
+            continue

@@ -94,7 +94,7 @@ def chunked_layers(config: Config, layers: int) -> list[int | None]:
 def llama4_mixtures(config: Config, layers: int) -> list[bool]:
     """Which layers have a mixture: those of `moe_layers`, else every `interleave_moe_layer_step`-th."""
     if config.has("moe_layers"):
-        chosen = set(config.items("moe_layers"))
+        chosen = config.items("moe_layers")
         return [number in chosen for number in range(layers)]
     step = config.integer("interleave_moe_layer_step", default=1, low=1)
     return [(number + 1) % step == 0 for number in range(layers)]

@@ -58,8 +58,8 @@ def layer_kinds(config: Config) -> list[str]:
     if config.has("layer_types"):
         return [str(kind) for kind in config.items("layer_types", length=count)[:count]]
     if config.has("compress_ratios"):
-        names = {rate: kind for kind, rate in RATES.items()}
-        return [names.get(ratio, "sliding_attention") for ratio in config.items("compress_ratios", length=count)[:count]]
+        names = {str(rate): kind for kind, rate in RATES.items()}
+        return [names.get(str(ratio), "sliding_attention") for ratio in config.items("compress_ratios", length=count)[:count]]
     return [SPARSE if number % 2 and number > 2 else HEAVY for number in range(count)]
 
 

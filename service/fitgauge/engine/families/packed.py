@@ -106,13 +106,13 @@ def dbrx_layer(config: Config) -> parts.Layer:
     )
 
 
-def packed_projection(name: str, hidden: int, mixer: Attention) -> tuple[Tensor, ...]:
+def packed_projection(name: str, hidden: int, mixer: Attention, *, bias: bool = False) -> tuple[Tensor, ...]:
     """Queries, keys and values in one stored tensor, given here as its three slices, which divide differently."""
     query, key = mixer.query_heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim
     return (
-        *parts.linear(name, query, hidden, Split.COLUMN, units=mixer.query_heads),
-        *parts.linear(name, key, hidden, Split.KV, units=mixer.kv_heads),
-        *parts.linear(name, key, hidden, Split.KV, units=mixer.kv_heads),
+        *parts.linear(name, query, hidden, Split.COLUMN, units=mixer.query_heads, bias=bias),
+        *parts.linear(name, key, hidden, Split.KV, units=mixer.kv_heads, bias=bias),
+        *parts.linear(name, key, hidden, Split.KV, units=mixer.kv_heads, bias=bias),
     )
 
 

@@ -32,7 +32,7 @@ def after_dense(config: Config, layers: int) -> list[bool]:
 def stepped(config: Config, layers: int) -> list[bool]:
     """Qwen: every `decoder_sparse_step`-th layer, but those of `mlp_only_layers`; none where there are no experts."""
     step = config.integer("decoder_sparse_step", default=1, low=1)
-    dense = set(config.items("mlp_only_layers"))
+    dense = config.items("mlp_only_layers")
     experts = config.integer("num_experts", "num_local_experts", default=1)
     return [bool(experts) and number not in dense and (number + 1) % step == 0 for number in range(layers)]
 

@@ -51,12 +51,11 @@ def step_mixtures(config: Config, layers: int) -> list[bool]:
     """`mlp_layer_types`, else the numbers in `moe_layers_enum` (a list, or text with commas), else all from the fourth layer on."""
     if config.has("mlp_layer_types", "first_k_dense_replace"):
         return schedules.after_dense(config, layers)
-    chosen = config.values.get("moe_layers_enum")
-    if isinstance(chosen, str):
-        numbers = {int(number) for number in chosen.split(",") if number.strip().isdigit()}
-    else:
-        numbers = set(config.items("moe_layers_enum")) if chosen is not None else set(range(3, layers))
-    return [number in numbers for number in range(layers)]
+    if not config.has("moe_layers_enum"):
+        return [number >= 3 for number in range(layers)]
+    written = config.values["moe_layers_enum"]
+    chosen = written.split(",") if isinstance(written, str) else [str(number) for number in config.items("moe_layers_enum")]
+    return [str(number) in (text.strip() for text in chosen) for number in range(layers)]
 
 
 def step_heads(config: Config, kind: str) -> Attention:
@@ -112,12 +111,17 @@ def step_feed_forward(config: Config, hidden: int, routed: bool) -> tuple[tuple[
 def step_tables(config: Config, kinds: Sequence[str]) -> tuple[RotaryTable, ...]:
     """A table for each pair of base and rotated part that the layers have."""
     head_dim, count = config.integer("head_dim", low=1), len(kinds)
-    bases = config.values.get("rope_theta")
-    factors = config.values.get("partial_rotary_factors")
-    base = bases if isinstance(bases, list) and len(bases) >= count else [None] * count
-    factor = factors if isinstance(factors, list) and len(factors) >= count else [1.0] * count
-    pairs = dict.fromkeys((str(base[number]), float(factor[number])) for number in range(count))
+    bases, factors = per_layer(config, "rope_theta", count), per_layer(config, "partial_rotary_factors", count)
+    parts_turned = [float(factor) if isinstance(factor, int | float) else 1.0 for factor in factors]
+    pairs = dict.fromkeys(zip(map(str, bases), parts_turned, strict=True))
     return tuple(table(config, int(head_dim * part)) for _, part in pairs)
+
+
+def per_layer(config: Config, name: str, layers: int) -> list[Any]:
+    """A value for every layer: of a list, or None for each where `name` holds no list."""
+    if isinstance(config.values.get(name), list):
+        return config.items(name, length=layers)[:layers]
+    return [None] * layers
 
 
 def read_mimo(config: Config) -> ModelSpec:

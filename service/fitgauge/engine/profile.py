@@ -3,6 +3,7 @@
 import msgspec
 
 from fitgauge.engine.quantity import Basis, Term
+from fitgauge.engine.workload import EngineName
 
 
 class Coefficient(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -42,7 +43,7 @@ class EngineProfile(msgspec.Struct, frozen=True, kw_only=True):
     with two ranks or more.
     """
 
-    engine: str
+    engine: EngineName
     since: tuple[int, int]
     newest: str
     gpu_memory_utilization: float

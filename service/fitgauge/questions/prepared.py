@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from fitgauge.engine import weights
 from fitgauge.engine.architecture import Model
+from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.published import published
 from fitgauge.engine.schemes import Scheme
-from fitgauge.engine.vllm import layout as vllm
 from fitgauge.engine.weights import Laid
 from fitgauge.engine.what_if import what_if
 from fitgauge.engine.workload import EngineName
@@ -48,9 +48,8 @@ class Preparer:
         if kept is not None and kept[0] is model:
             return kept[1]
         scheme = scheme_of(model, quantization)
-        lay_out = vllm.laid_out if engine == "vllm" else weights.laid_out
         stored = model.stored if quantization is None else None
-        laid = lay_out(model.spec, scheme, stored=stored)
+        laid = ENGINES[engine].lay_out(model.spec, scheme, stored=stored)
         prepared = Prepared(laid, scheme, weights.rank_weights(laid).bytes)
         self._recent.put(key, (model, prepared))
         return prepared

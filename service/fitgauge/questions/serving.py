@@ -6,14 +6,13 @@ from msgspec import UNSET, structs
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import Found
-from fitgauge.engine import transformers
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
+from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.estimate import Estimate
 from fitgauge.engine.fit import ServingLimits, Verdict, fit_probability, serving_limits, verdict
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.vllm import defaults
-from fitgauge.engine.vllm import serve as vllm
 from fitgauge.engine.workload import Workload
 from fitgauge.questions import answers, words
 from fitgauge.questions.launch import launch_command
@@ -82,8 +81,7 @@ class Serving:
     def _check(self, request: FitRequest, model: Model, accelerator: Accelerator, count: int, profile: EngineProfile) -> Checked:
         workload = serving_workload(request, model.spec, accelerator, count, profile)
         prepared = self._preparer.prepare(model, request.quantization, workload.engine)
-        serve = transformers.estimate if workload.engine == "transformers" else vllm.estimate
-        estimate = serve(model.spec, prepared.laid, workload, accelerator, profile)
+        estimate = ENGINES[workload.engine].estimate(model.spec, prepared.laid, workload, accelerator, profile)
         probability = fit_probability(estimate.fullest.required, estimate.budget)
         given = estimate.given_pool_bytes
         if given is not None and any(

@@ -16,7 +16,7 @@ _NODE = 8
 
 def serving_workload(request: FitRequest, spec: ModelSpec, accelerator: Accelerator, count: int, profile: EngineProfile) -> Workload:
     """The Workload a request means on `count` cards. Raises InvalidQuestion where its degrees are impossible."""
-    name: EngineName = "transformers" if profile.engine == "transformers" else "vllm"
+    name = profile.engine
     context = request.context_length or min(DEFAULT_CONTEXT, spec.max_context_length or DEFAULT_CONTEXT)
     tensor, pipeline, data = degrees(request, spec, count, name)
     expert = request.expert_parallel or 1

@@ -133,3 +133,25 @@ def test_absurd_sizes_are_refused(value):
     """A stranger's number is bounded before it is believed."""
     with pytest.raises(MalformedModel):
         read_config(BASE | {"num_attention_heads": value})
+
+
+WEIRD = (None, -1, 0, 2**40, 1.5, float("nan"), "", "x", [], [1], [[1, 2]], [{}], {}, {"a": 1}, True, [[["global"], 10**9]], ["x"] * 5000)
+KEYS = (
+    *BASE, "rope_scaling", "rope_parameters", "layer_types", "sliding_window", "sliding_window_pattern", "architectures", "attention_types",
+    "block_configs", "num_experts", "moe_layer_freq", "mlp_only_layers", "kv_lora_rank", "vision_config", "text_config", "hidden_act",
+    "no_rope_layers", "head_dim", "multi_query", "num_nextn_predict_layers", "torch_dtype",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "model_type", ["never_seen", "llama", "gemma3_text", "smollm3", "gpt_neo", "falcon", "opt", "nemotron-nas", "chatglm"]
+)
+def test_a_broken_config_is_refused_and_breaks_nothing(model_type):
+    """Whatever stands under whichever key, a config is read or refused, never an accident."""
+    for key in KEYS:
+        for value in WEIRD:
+            try:
+                spec = read_config(BASE | {"model_type": model_type} | {key: value})
+            except MalformedModel:
+                continue
+            assert spec.parameters > 0

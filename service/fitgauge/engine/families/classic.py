@@ -59,11 +59,21 @@ CTRL = replace(
 def read_gpt_neo(config: Config) -> ModelSpec:
     """GPT-Neo: layers that see everything and layers with a window of `window_size` take turns as `attention_types` says."""
     full = completed(config)
-    kinds = [kind for names, times in full.items("attention_types") or [[["global", "local"], 12]] for _ in range(times) for kind in names]
-    if len(kinds) != full.layers():
-        raise MalformedModel(f"{config.where}: attention_types names {len(kinds)} layers, not {full.layers()}.", field="attention_types")
-    types = ["sliding_attention" if kind == "local" else "full_attention" for kind in kinds]
+    types = ["sliding_attention" if kind == "local" else "full_attention" for kind in attention_kinds(full)]
     return read_dense(amended(full, layer_types=types, sliding_window=full.integer("window_size")), replace(GPT_NEO, window="pattern"))
+
+
+def attention_kinds(config: Config) -> list[str]:
+    """`attention_types` written out: [[["global", "local"], 12]] is twelve times the two. Raises MalformedModel where it does not fit."""
+    kinds: list[str] = []
+    layers = config.layers()
+    for entry in config.items("attention_types") or [[["global", "local"], 12]]:
+        match entry:
+            case [[*names], int(times)] if 0 <= times * len(names) <= layers:
+                kinds += [str(name) for name in names] * times
+    if len(kinds) != layers:
+        raise MalformedModel(f"{config.where}: attention_types names {len(kinds)} layers, not {layers}.", field="attention_types")
+    return kinds
 
 
 def read_gpt_neox_japanese(config: Config) -> ModelSpec:

@@ -1,12 +1,14 @@
 """Formats and schemes against what quantizers write."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fitgauge.engine import quantization as q
 from fitgauge.engine.architecture import Kind, Part, Split, Tensor
 from fitgauge.engine.families import read_config
 from fitgauge.engine.families.parts import single
-from fitgauge.engine.published import published
+from fitgauge.engine.published import READERS, published
 from fitgauge.engine.schemes import Rule, Scheme, bare, named
 from fitgauge.engine.weights import laid_out, rank_weights
 from fitgauge.engine.what_if import known, what_if
@@ -16,6 +18,13 @@ LLAMA_8B = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
     "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072, "torch_dtype": "bfloat16",
 }  # fmt: skip
+
+
+KEYS = [
+    "bits", "group_size", "weight_block_size", "ignored_layers", "modules_to_not_convert", "config_groups", "weights", "targets", "ignore",
+    "format", "quant_algo", "quantized_layers", "exclude_modules", "dynamic", "num_bits", "type", "strategy", "block_structure", "lm_head",
+    "quant_type", "default", "global_quant_config", "weight", "dtype", "load_in_8bit", "expert_dtype", "moe_quant_algo",
+]  # fmt: skip
 
 
 def llama(**changes):
@@ -84,17 +93,21 @@ def test_an_unreadable_scheme_is_assumed_with_a_warning():
 
 
 @pytest.mark.parametrize(
-    "settings",
+    "broken",
     [
         {"quant_method": "compressed-tensors", "ignore": ["re:(a+)+$"], "config_groups": {}},
         {"quant_method": "fp8", "weight_block_size": ["x", 1]},
         {"quant_method": "gptq", "dynamic": ["not", "a", "mapping"]},
         {"quant_method": ["list"]},
         {"quantization": {"quant_algo": "FP7"}},
+        {"quant_method": "fp8", "weight_block_size": [-128, 128]},
+        {"quant_method": "awq", "bits": -4},
+        {"quant_method": "gptq", "bits": 10**6},
+        {"quant_method": "newfangled", "bits": float("inf"), "group_size": float("nan")},
     ],
 )
-def test_a_broken_config_never_fails(settings):
-    scheme = published(llama(quantization_config=settings))
+def test_a_broken_config_never_fails(broken):
+    scheme = published(llama(quantization_config=broken))
     assert scheme is not None
     assert scheme.basis == "assumed"
 
@@ -124,20 +137,41 @@ PUBLISHED = [
         "torchao_int4",
     ),
     (
-        {"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}}, "exclude": ["lm_head"]},
+        {"quant_method": "quark", "exclude": ["lm_head"], "global_quant_config": {"weight": {"dtype": "fp8_e4m3"}}},
         "fp8",
     ),
     ({"bits": 4, "group_size": 64}, "mlx"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("settings", "form"), PUBLISHED, ids=[form for _, form in PUBLISHED])
-def test_a_published_config_names_its_format_without_guessing(settings, form):
-    scheme = published(llama(quantization_config=settings))
+@pytest.mark.parametrize(("values", "form"), PUBLISHED, ids=[form for _, form in PUBLISHED])
+def test_a_published_config_names_its_format_without_guessing(values, form):
+    scheme = published(llama(quantization_config=values))
     assert scheme is not None
     assert scheme.form is not None
     assert scheme.form.name == form
     assert scheme.basis == "computed"
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**9), 10**9)
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["Linear", "re:.*mlp.*", "NVFP4"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=6), st.sampled_from(sorted(READERS)))
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_whatever_a_config_holds_gives_bytes_above_zero(values, method):
+    spec = llama(num_hidden_layers=2, quantization_config={**values, "quant_method": method})
+    scheme = published(spec)
+    assert scheme is not None
+    assert rank_weights(laid_out(spec, scheme), tensor_parallel=2).bytes > 0
 
 
 def test_settings_without_a_method_are_weights_in_sixteen_bit():

@@ -58,7 +58,7 @@ def _unknown(values: Values, method: str, why: str) -> Scheme:
 def _integer(values: Values, *keys: str, default: int) -> int:
     for key in keys:
         value = values.get(key)
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**31:
             return int(value)
     return default
 

@@ -27,6 +27,11 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     input_bits: int = 0
     extra_bytes: int = 0
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for a format that no tensor could have."""
+        if not 0 < self.bits <= 64 or min(self.group, self.rows, self.scale_bits, self.zero_bits) < 0:
+            raise ValueError(f"{self.bits} bits in groups of {self.rows} x {self.group}")
+
 
 def groups(out: int, inputs: int, form: Format, *, whole: bool = False) -> int:
     """How many groups, each with a scale of its own, a weight of shape (out, inputs) has; with `whole`, a group cut short has none."""

@@ -10,9 +10,9 @@ import msgspec
 
 from fitgauge.engine.architecture import Attention, Block, CompressedAttention, LatentAttention, ModelSpec, Part, Recurrent, Split, Stored
 from fitgauge.engine.dtypes import BITS
+from fitgauge.engine.laid import TOWERS, Laid, Layout, Share, divided
+from fitgauge.engine.laid import laid_out as lay_out
 from fitgauge.engine.schemes import Rule, Scheme, named
-from fitgauge.engine.weights import TOWERS, Laid, Layout, Share, divided
-from fitgauge.engine.weights import laid_out as lay_out
 from fitgauge.errors import InvalidQuestion
 
 VLLM = Layout(

@@ -1,8 +1,8 @@
 """Dense decoders whose code stands in their own repositories, not in transformers.
 
-Source: vLLM 0.33, `model_executor/models/{internlm2,exaone,minicpm,chatglm,orion,telechat2,mimo}.py`; vLLM 0.22 for Baichuan,
-InternLM, Qwen and XVERSE, which it dropped. Counts that their publishers print are checked in the tests; a family without one
-has basis `assumed`.
+Source: vLLM 0.33, `model_executor/models/{internlm2,exaone,minicpm,chatglm,orion,solar,mimo_mtp,nemotron_nas}.py`. Baichuan, InternLM,
+Qwen and XVERSE, which vLLM dropped in 0.23: the shapes of their checkpoints. A family is `exact` where its count equals one
+that was printed in public (the tests name where), else `assumed`.
 """
 
 from collections.abc import Mapping

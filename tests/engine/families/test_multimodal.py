@@ -72,6 +72,20 @@ def test_shared_caches_are_marked():
     assert not [tensor for block in shared for tensor in block.tensors if ".k_proj" in tensor.name]
 
 
+@pytest.mark.parametrize(
+    ("text", "stored", "sharing"),
+    [
+        ({}, 7_849_978_192, 15),
+        ({"num_hidden_layers": 30, "intermediate_size": 8192, "num_kv_shared_layers": 10}, 5_439_438_272, 10),
+    ],
+    ids=["E4B", "E2B"],
+)
+def test_gemma_3n_is_what_its_repositories_store(text, stored, sharing):
+    """google/gemma-3n-E4B-it and E2B-it as their safetensors count, less the keys and values that sharing layers store in vain."""
+    unused = sharing * (2 * 512 * 2048 + 256)
+    assert read_config({"model_type": "gemma3n", "text_config": text}).parameters == stored - unused
+
+
 def test_values_that_are_keys_are_loaded_but_not_counted():
     """Gemma 4 with attention_k_eq_v: vLLM fills a value projection with the keys, the checkpoint has none."""
     config = {"model_type": "gemma4_text", "attention_k_eq_v": True, "num_global_key_value_heads": 2}

@@ -91,11 +91,11 @@ def conformer_tensors(width: int, heads: int, kernel: int) -> tuple[Tensor, ...]
     )
 
 
-def conformer_mlp(name: str, width: int) -> tuple[Tensor, ...]:
-    """Two linears, four times as wide between them, and a norm before and after."""
+def conformer_mlp(name: str, width: int, *, inner: str = ".linear") -> tuple[Tensor, ...]:
+    """Two linears, four times as wide between them, and a norm before and after. `inner`: what the linears' names end in."""
     return (
-        *parts.linear(f"{name}.ffw_layer_1.linear", 4 * width, width),
-        *parts.linear(f"{name}.ffw_layer_2.linear", width, 4 * width),
+        *parts.linear(f"{name}.ffw_layer_1{inner}", 4 * width, width),
+        *parts.linear(f"{name}.ffw_layer_2{inner}", width, 4 * width),
         *parts.norm(f"{name}.pre_layer_norm", width),
         *parts.norm(f"{name}.post_layer_norm", width),
     )

@@ -4,7 +4,7 @@ Source: transformers 5.23, models/{jamba,bamba,falcon_h1,granitemoehybrid}; thei
 """
 
 from fitgauge.engine.architecture import Attention, Kind, Mlp, ModelSpec, RotaryTable, Split, Tensor
-from fitgauge.engine.families import gated_delta, griffin, kimi_linear, lightning, mamba, nemotron_h, parts, rwkv, short_conv
+from fitgauge.engine.families import gated_delta, griffin, kimi_linear, lightning, mamba, nemotron_h, parts, rwkv, short_conv, zamba
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import Reader
 from fitgauge.engine.families.mamba import Mamba1, Mamba2, mamba1_mixer, mamba1_tensors, mamba2_mixer, mamba2_tensors
@@ -208,4 +208,5 @@ READERS: dict[str, Reader] = {
     **short_conv.READERS,
     **griffin.READERS,
     **rwkv.READERS,
+    **zamba.READERS,
 }

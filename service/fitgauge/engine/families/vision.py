@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.families import gemma4, mixture_towers, mllama, projectors, qwen_vision, towers
+from fitgauge.engine.families import gemma3n, gemma4, mixture_towers, mllama, projectors, qwen_vision, towers
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import Reader
 from fitgauge.engine.families.wrapper import Wrapper, read_wrapped
@@ -49,6 +49,7 @@ WRAPPERS: Mapping[str, Wrapper] = {
         "gemma3_text", projectors.gemma3, stem="language_model.model.", head="language_model.lm_head.", tied=True,
     ),
     "gemma4": Wrapper("gemma4_text", gemma4.towers, tied=True),
+    "gemma3n": Wrapper("gemma3n_text", gemma3n.towers, tied=True),
     "mistral3": Wrapper(
         "mistral", projectors.mistral3, stem="language_model.model.", head="language_model.lm_head.", tied=True,
         absent=_sizes(131072, 5120, 32768, 40, 32, 8, 131072, head_dim=128, sliding_window=None, model_type="mistral"),
@@ -85,6 +86,7 @@ def read_mllama(config: Config) -> ModelSpec:
 
 READERS: dict[str, Reader] = {
     **{model_type: _reader(wrapper) for model_type, wrapper in WRAPPERS.items()},
+    **gemma3n.READERS,
     **gemma4.READERS,
     "mllama": read_mllama,
 }

@@ -18,23 +18,13 @@ from fitgauge.errors import InvalidQuestion
 DATA = Path(__file__).parent / "data"
 CONFIGS = {row["model"]: row["config"] for row in map(json.loads, (DATA / "kv_configs.jsonl").read_text().splitlines())}
 ORACLE = [json.loads(line) for line in (DATA / "oracle_weights.jsonl").read_text().splitlines()]
-UNEXPLAINED = {
-    "nvidia/Kimi-K2.5-NVFP4": "its rotary table was built in F32, that of the same config in K2.6 in bf16",
-    "nvidia/Kimi-K2.7-Code-NVFP4": "its rotary table was built in F32, that of the same config in K2.6 in bf16",
-}
-MODELS = [
-    pytest.param(
-        row, id=row["model"], marks=pytest.mark.xfail(strict=True, reason=UNEXPLAINED[row["model"]]) if row["model"] in UNEXPLAINED else ()
-    )
-    for row in ORACLE
-]
 QWEN25_7B = {
     "model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
     "num_key_value_heads": 4, "vocab_size": 152064, "max_position_embeddings": 32768, "torch_dtype": "bfloat16",
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("row", MODELS)
+@pytest.mark.parametrize("row", ORACLE, ids=[row["model"] for row in ORACLE])
 def test_weights_and_buffers_are_those_of_vllm(row):
     """Every layout vLLM builds agrees to 0.01 %, and every one it refuses is refused."""
     quantization = {"quantization_config": row["quantization_config"]} if "quantization_config" in row else {}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.families import gemma3n, gemma4, mixture_towers, mllama, projectors, qwen_vision, towers
+from fitgauge.engine.families import gemma3n, gemma4, mixture_towers, mllama, perception, projectors, qwen_vision, towers, uneven
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import Reader
 from fitgauge.engine.families.wrapper import Wrapper, read_wrapped
@@ -68,6 +68,7 @@ WRAPPERS: Mapping[str, Wrapper] = {
     "kimi_k3": Wrapper("kimi_linear", mixture_towers.moonvit_k3, stem="language_model.model.", head="language_model.lm_head.", ties="text"),
     "qwen2_audio": Wrapper("qwen2", projectors.qwen2_audio, stem="language_model.model.", head="language_model.lm_head."),
     "lfm2_vl": Wrapper("lfm2", projectors.lfm2, stem="model.language_model.", tied=True),
+    "step3p7": Wrapper("step3p5", perception.step, stem="model."),
     "minimax_m3_vl": Wrapper(
         "minimax_m3_vl_text", mixture_towers.minimax_m3, stem="language_model.model.", head="language_model.lm_head.", ties="either",
     ),
@@ -84,9 +85,17 @@ def read_mllama(config: Config) -> ModelSpec:
     return read_wrapped(Config({**config.values, "text_config": text}, config.where), WRAPPERS["mllama"])
 
 
+def read_step(config: Config) -> ModelSpec:
+    """Step 3.7; a config without sections is a language model alone."""
+    if not (config.has("text_config") or config.has("vision_config")) and config.has("hidden_size"):
+        return uneven.READERS["step3p5"](config)
+    return read_wrapped(config, WRAPPERS["step3p7"])
+
+
 READERS: dict[str, Reader] = {
     **{model_type: _reader(wrapper) for model_type, wrapper in WRAPPERS.items()},
     **gemma3n.READERS,
     **gemma4.READERS,
     "mllama": read_mllama,
+    "step3p7": read_step,
 }

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fitgauge.catalog.sizes import nominal_model
 from fitgauge.engine import quantization as q
 from fitgauge.engine.architecture import Kind, Part, Split, Tensor
 from fitgauge.engine.families import read_config
-from fitgauge.engine.families.parts import single
 from fitgauge.engine.published import READERS, published
 from fitgauge.engine.schemes import Rule, Scheme, bare, named
 from fitgauge.engine.weights import laid_out, rank_weights
@@ -203,18 +203,8 @@ def test_quantizers_leave_embeddings_norms_routers_and_towers_alone():
     ("name", "gib"), [("fp32", 26.077), ("fp16", 13.0385), ("bf16", 13.0385), ("int8", 6.5193), ("int4", 3.2596), ("AWQ", 3.2596)]
 )
 def test_a_nominal_size_counts_bits_and_nothing_else(name, gib):
-    block = single(Part.LANGUAGE, "", (Tensor("weights", (7_000_000_000, 1), Kind.LINEAR, Split.COLUMN),))
-    spec = read_config(LLAMA_8B)
-    nominal = type(spec)(
-        model_type="size",
-        architecture="",
-        hidden_size=4096,
-        vocabulary_size=32000,
-        max_context_length=4096,
-        tied_embeddings=True,
-        blocks=(block,),
-    )
-    assert rank_weights(laid_out(nominal, what_if(name, nominal))).bytes / 2**30 == pytest.approx(gib, abs=1e-3)
+    spec = nominal_model("7b", 7 * 10**9).spec
+    assert rank_weights(laid_out(spec, what_if(name, spec))).bytes / 2**30 == pytest.approx(gib, abs=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -122,8 +122,8 @@ def _bounded(pattern: str) -> str:
 
 
 def is_nominal(spec: ModelSpec) -> bool:
-    """Whether a spec is a bare count of parameters: one tensor of shape (n, 1)."""
-    return len(spec.blocks) == 1 and len(spec.blocks[0].tensors) == 1 and spec.blocks[0].tensors[0].shape[1:] == (1,)
+    """Whether a spec is a bare count of parameters: nothing but tensors of shape (n, 1), whose scales cannot be known."""
+    return all(tensor.shape[1:] == (1,) for block in spec.blocks for tensor in block.tensors)
 
 
 def _spans(module: str) -> Iterable[str]:

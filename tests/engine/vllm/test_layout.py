@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fitgauge.catalog.sizes import nominal_model
 from fitgauge.engine.architecture import Kind, Part, Split, Tensor
 from fitgauge.engine.families import read_config
 from fitgauge.engine.families.parts import single
@@ -87,3 +88,11 @@ def test_fp4_experts_are_padded_to_whole_tiles():
     scheme = published(spec)
     assert scheme is not None
     assert rank_weights(layout.laid_out(spec, scheme), tensor_parallel=8).bytes == 4 * 2880 * 384 * 17 // 32
+
+
+def test_a_bare_count_is_refused_for_its_heads_alone():
+    spec = nominal_model("7b", 7 * 10**9).spec
+    laid = layout.laid_out(spec, what_if("int4", spec))
+    layout.check_parallel(spec, laid, tensor_parallel=32)
+    with pytest.raises(InvalidQuestion, match="attention heads"):
+        layout.check_parallel(spec, laid, tensor_parallel=64)

@@ -12,7 +12,7 @@ from fitgauge.engine.architecture import Attention, Block, CompressedAttention, 
 from fitgauge.engine.dtypes import BITS
 from fitgauge.engine.laid import TOWERS, Laid, Layout, Share, divided
 from fitgauge.engine.laid import laid_out as lay_out
-from fitgauge.engine.schemes import Rule, Scheme, named
+from fitgauge.engine.schemes import Rule, Scheme, is_nominal, named
 from fitgauge.errors import InvalidQuestion
 
 VLLM = Layout(
@@ -116,6 +116,8 @@ def refusal(spec: ModelSpec, laid: Laid, tensor_parallel: int, expert_parallel: 
     heads = spec.query_heads
     if heads > 1 and heads % tensor_parallel:
         return f"its {heads} attention heads cannot be divided by {tensor_parallel}"
+    if is_nominal(spec):
+        return None
     groups = mamba_groups(spec)
     if groups > 1 and groups % tensor_parallel:
         return f"its {groups} Mamba groups cannot be divided by {tensor_parallel}"

@@ -12,7 +12,7 @@ from fitgauge.errors import HubUnreachable, UnknownModel
 from fitgauge.hub import Reference
 from fitgauge.hub.cache import Disk, Known, Memory, Refused
 from fitgauge.hub.facts import Facts
-from hub_stand_in import llama_config, safetensors_repository
+from hub_stand_in import gguf_repository, llama_config, safetensors_repository
 
 TINY = Reference("acme/tiny")
 
@@ -135,12 +135,33 @@ def test_a_new_commit_with_the_same_config_takes_the_new_weights(stand_in, open_
 
 
 def test_a_commit_is_never_checked_again(stand_in, open_hub):
+    async def run():
+        async with open_hub(clock=clock) as hub:
+            await hub.resolve(pinned)
+            clock.now += 10**8
+            await hub.resolve(pinned)
+            await settled(stand_in, 2)
+
     clock = Clock()
     pinned = Reference("acme/tiny", stand_in.repositories["acme/tiny"].sha)
-    resolved(open_hub, pinned, clock=clock)
-    clock.now += 10**8
-    resolved(open_hub, pinned, clock=clock)
+    asyncio.run(run())
     assert stand_in.count() == 2
+
+
+def test_checking_gguf_files_of_the_same_commit_costs_two_requests_and_not_four(stand_in, open_hub):
+    async def run():
+        async with open_hub(clock=clock) as hub:
+            old = await hub.resolve(reference)
+            clock.now += 3601
+            hub.peek(reference)
+            await settled(stand_in, 6)
+            assert hub.peek(reference) == old
+
+    clock, reference = Clock(), Reference("acme/tiny-GGUF", None, "Q8_0")
+    keys = {"llama.block_count": 1, "llama.embedding_length": 64, "llama.feed_forward_length": 8, "llama.attention.head_count": 2}
+    stand_in.add(gguf_repository("acme/tiny-GGUF", {"general.architecture": "llama", "llama.vocab_size": 9, **keys}, {"a-Q8_0.gguf": 9}))
+    asyncio.run(asyncio.wait_for(run(), 30))
+    assert stand_in.count() == 6
 
 
 def test_a_model_that_was_deleted_is_gone_with_the_next_check(stand_in, open_hub):

@@ -7,6 +7,7 @@ import pytest
 
 from fitgauge.errors import GatedModel, HubBusy, HubUnreachable, MalformedModel, ModelWithoutWeights, RenamedModel, UnknownModel
 from fitgauge.hub import parse_reference
+from fitgauge.hub.client import MAX_REDIRECTS
 from hub_stand_in import Repository, gguf_repository, llama_config, safetensors_repository
 from hub_stand_in.server import TOKEN
 
@@ -72,6 +73,7 @@ def test_a_missing_revision(open_hub):
 def test_a_repository_that_moves_in_a_circle(stand_in, open_hub):
     stand_in.renamed |= {"acme/a": "acme/b", "acme/b": "acme/a"}
     refusal(open_hub, "acme/a", RenamedModel)
+    assert stand_in.count() <= 2 * (MAX_REDIRECTS + 1)
 
 
 def test_an_empty_repository(stand_in, open_hub):

@@ -9,6 +9,7 @@ import pytest
 from fitgauge.errors import HubUnreachable
 from fitgauge.hub import Reference, parse_reference
 from hub_stand_in import gguf_repository, llama_config, safetensors_repository
+from hub_stand_in.formats import gguf_header
 from hub_stand_in.server import TOKEN
 
 TINY = Reference("acme/tiny")
@@ -201,6 +202,19 @@ def test_the_hubs_count_tells_whether_a_gguf_head_is_tied(stand_in, open_hub):
     model = resolved(open_hub, "acme/tiny-GGUF:Q8_0")
     assert model.spec.tied_embeddings
     assert model.spec.parameters == tied
+
+
+def test_a_store_that_ignores_ranges_is_read_no_further_than_needed(stand_in, open_hub):
+    stand_in.add(gguf_repository("acme/tiny-GGUF", {}, SIZES))
+    stand_in.fault(".gguf", body=gguf_header(LLAMA_KEYS) + bytes(10**6))
+    assert resolved(open_hub, "acme/tiny-GGUF:Q8_0").spec.parameters == 1_987_840
+
+
+def test_key_values_beyond_the_first_piece_cost_one_more_request(stand_in, open_hub):
+    late = {"general.architecture": "llama", **{f"pad.{number}": "x" * 60_000 for number in range(6)}, **LLAMA_KEYS}
+    stand_in.add(gguf_repository("acme/tiny-GGUF", late, SIZES))
+    assert resolved(open_hub, "acme/tiny-GGUF:Q8_0").spec.parameters == 1_987_840
+    assert stand_in.count() == 5
 
 
 def test_an_architecture_that_does_not_add_up_to_the_hubs_count_is_assumed(stand_in, open_hub):

@@ -1,0 +1,16 @@
+FROM python:3.11-slim AS build
+WORKDIR /src
+COPY requirements.txt pyproject.toml README.md LICENSE ./
+RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --require-hashes -r requirements.txt
+COPY service service
+COPY plugin plugin
+RUN /venv/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
+
+FROM python:3.11-slim
+RUN useradd --uid 10001 --no-create-home fitgauge
+COPY --from=build /venv /venv
+ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1
+USER 10001
+EXPOSE 8000
+ENTRYPOINT ["fitgauge"]
+CMD ["serve", "--host", "0.0.0.0"]

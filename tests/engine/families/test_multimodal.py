@@ -96,6 +96,25 @@ def test_values_that_are_keys_are_loaded_but_not_counted():
     assert values.units == 2
 
 
+def test_a_head_tied_by_the_wrapper_alone_is_loaded_and_not_counted():
+    """Mistral Small 3.1 says nothing of tying: transformers ties by its default, the repository and vLLM have a head."""
+    silent = read_config({"model_type": "mistral3"})
+    told = read_config({"model_type": "mistral3", "tie_word_embeddings": True})
+    assert silent.parameters == told.parameters
+    heads = [tensor for block in silent.blocks if block.part is Part.HEAD for tensor in block.tensors]
+    assert [(tensor.name, tensor.buffer) for tensor in heads] == [("language_model.lm_head.weight", True)]
+    assert not [block for block in told.blocks if block.part is Part.HEAD]
+
+
+def test_opengvlabs_own_format_is_read():
+    """InternVL3-8B: 7,944,373,760 parameters as its repository's safetensors count."""
+    vision = {"hidden_size": 1024, "image_size": 448, "intermediate_size": 4096, "num_attention_heads": 16, "num_hidden_layers": 24,
+              "qkv_bias": True, "qk_normalization": False, "norm_type": "layer_norm"}  # fmt: skip
+    text = {"model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
+            "num_key_value_heads": 4, "vocab_size": 151674}  # fmt: skip
+    assert read_config({"model_type": "internvl_chat", "llm_config": text, "vision_config": vision}).parameters == 7_944_373_760
+
+
 def test_cross_attention_keeps_one_image():
     """Llama 3.2 Vision 11B: 4 tiles of (560 / 14)^2 + 1 tokens for each of its 8 cross attention layers."""
     spec = read_config({"model_type": "mllama", "vision_config": {"image_size": 560}})

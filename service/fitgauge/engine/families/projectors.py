@@ -30,6 +30,13 @@ def llava_next(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]
     return (*llava(vision, config, hidden), parts.single(Part.PROJECTOR, "", (towers.whole("image_newline", hidden),)))
 
 
+def paligemma(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
+    """PaliGemma: SigLIP and one linear."""
+    tower, width = any_tower(vision, config, hidden)
+    out = vision.integer("projection_dim", default=config.integer("projection_dim", default=2048), low=1)
+    return (*tower, parts.single(Part.PROJECTOR, "", parts.linear("multi_modal_projector.linear", out, width, bias=True)))
+
+
 def mistral3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """Mistral Small 3: Pixtral, a norm, a linear that merges patches, two linears."""
     tower, width = any_tower(vision, config, hidden)
@@ -93,7 +100,8 @@ def lfm2(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
 
 def any_tower(vision: Config, config: Config, hidden: int) -> tuple[tuple[Block, ...], int]:
     """The tower that `vision_config.model_type` names (by the wrapper's habit where it is silent) and its width."""
-    habit = {"gemma3": "siglip_vision_model", "mistral3": "pixtral", "internvl": "internvl_vision"}
+    siglip = "siglip_vision_model"
+    habit = {"gemma3": siglip, "paligemma": siglip, "llava_onevision": siglip, "mistral3": "pixtral", "internvl": "internvl_vision"}
     kind = vision.text("model_type", default=habit.get(config.text("model_type"), "clip_vision_model"))
     tower, defaults = TOWERS.get(kind, TOWERS["clip_vision_model"])
     return tower(vision, config, hidden), vision.integer("hidden_size", default=defaults["hidden_size"], low=1)

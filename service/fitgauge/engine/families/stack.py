@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fitgauge.engine.architecture import Attention, Kind, ModelSpec, Part, RotaryTable, Split, Tensor
-from fitgauge.engine.families import parts
+from fitgauge.engine.families import parts, rotary_tables
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import architecture_name
 from fitgauge.errors import MalformedModel
@@ -81,10 +81,9 @@ def heads(config: Config, *, window: int | None = None, head_dim: int | None = N
 
 
 def rotary(config: Config, head_dim: int, *, fraction: float = 1.0) -> tuple[RotaryTable, ...]:
-    """The table of one rotary embedding: context x the rotated part of a head, `fraction` of it where the config is silent."""
-    ropes = config.section("rope_parameters", "rope_scaling")
-    part = ropes.number("partial_rotary_factor", default=config.number("partial_rotary_factor", default=fraction))
-    return (RotaryTable(positions=context_length(config), dim=int(head_dim * part)),)
+    """The tables of a decoder's rotary embedding, which turns `fraction` of a head where the config is silent."""
+    told = filled(config, {"partial_rotary_factor": fraction})
+    return rotary_tables.rotary_tables(told, head_dim, positions=context_length(config))
 
 
 def kinds(config: Config, *names: str, layers: int) -> list[str] | None:

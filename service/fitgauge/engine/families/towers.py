@@ -219,6 +219,39 @@ def intern(vision: Config, _config: Config, _hidden: int, *, name: str = "vision
     return (parts.single(Part.VISION, "", tower), *vit(style, hidden=hidden, heads=heads, width=width, layers=layers))
 
 
+def intern_chat(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
+    """InternVL as OpenGVLab's repositories store it (vLLM 0.33, models/intern_vit.py and internvl.py): joint qkv, its own names."""
+    vision = filled(vision, INTERN_CHAT_DEFAULTS)
+    width, heads = vision.integer("hidden_size", low=1), vision.integer("num_attention_heads", low=1)
+    qk_norm = ("attn.q_norm", "attn.k_norm") if vision.flag("qk_normalization") else ()
+    style = Vit(
+        "vision_model.encoder.layers.{}.",
+        qkv=("attn.qkv",),
+        out="attn.proj",
+        norms=("norm1", "norm2"),
+        norm_bias=vision.text("norm_type", default="rms_norm") == "layer_norm",
+        qkv_bias=vision.flag("qkv_bias"),
+        extras=(whole("ls1", width), whole("ls2", width), *[tensor for norm in qk_norm for tensor in parts.norm(norm, width)]),
+    )
+    embeddings = "vision_model.embeddings"
+    tower = (
+        whole(f"{embeddings}.class_embedding", 1, 1, width),
+        *patches(f"{embeddings}.patch_embedding", width, vision.integer("num_channels"), *sides(vision, "patch_size")),
+        whole(f"{embeddings}.position_embedding", 1, patch_count(vision) + 1, width),
+    )
+    gathered = width * int(1 / config.number("downsample_ratio", default=0.5)) ** 2
+    projector = (
+        *parts.norm("mlp1.0", gathered, bias=True),
+        *parts.linear("mlp1.1", hidden, gathered, bias=True),
+        *parts.linear("mlp1.3", hidden, hidden, bias=True),
+    )
+    return (
+        parts.single(Part.VISION, "", tower),
+        *vit(style, hidden=width, heads=heads, width=vision.integer("intermediate_size"), layers=vision.layers()),
+        parts.single(Part.PROJECTOR, "", projector),
+    )
+
+
 def idefics(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """Idefics 3 and SmolVLM: a SigLIP without head, and one linear over `scale_factor`^2 patches."""
     vision = filled(vision, IDEFICS_DEFAULTS)
@@ -250,3 +283,9 @@ PIXTRAL_DEFAULTS = {
 
 INTERN_DEFAULTS = PIXTRAL_DEFAULTS | {"image_size": 448, "patch_size": 14}
 """transformers 5.23, InternVLVisionConfig."""
+
+INTERN_CHAT_DEFAULTS = {
+    "hidden_size": 3200, "intermediate_size": 12800, "num_hidden_layers": 48, "num_attention_heads": 25, "num_channels": 3,
+    "image_size": 224, "patch_size": 14, "qkv_bias": False, "qk_normalization": True, "norm_type": "rms_norm",
+}  # fmt: skip
+"""The InternVisionConfig of OpenGVLab's repositories."""

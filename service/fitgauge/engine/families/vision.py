@@ -31,6 +31,8 @@ _CLIP_LARGE = {
     "hidden_size": 1024, "intermediate_size": 4096, "patch_size": 14, "image_size": 336, "num_hidden_layers": 24, "num_attention_heads": 16,
 }  # fmt: skip
 
+_SIGLIP_LARGE = {"hidden_size": 1152, "patch_size": 14, "num_attention_heads": 16, "vision_use_head": False}
+
 WRAPPERS: Mapping[str, Wrapper] = {
     "qwen2_vl": Wrapper("qwen2_vl_text", qwen_vision.qwen2, stem="model.", defaults=_QWEN2, ties="either", rotary=True),
     "qwen2_5_vl": Wrapper("qwen2_5_vl_text", qwen_vision.qwen2_5, stem="model.", defaults=_QWEN2, ties="either", rotary=True),
@@ -59,6 +61,16 @@ WRAPPERS: Mapping[str, Wrapper] = {
         "llama", projectors.llava, stem="language_model.model.", head="language_model.lm_head.", ties="either", vision=_CLIP_LARGE,
     ),
     "llava_next": Wrapper("llama", projectors.llava_next, stem="language_model.model.", head="language_model.lm_head.", vision=_CLIP_LARGE),
+    "llava_onevision": Wrapper(
+        "qwen2", projectors.llava_next, stem="language_model.model.", head="language_model.lm_head.",
+        vision=_SIGLIP_LARGE | {"num_hidden_layers": 26, "intermediate_size": 4304, "image_size": 384},
+    ),
+    "paligemma": Wrapper(
+        "gemma", projectors.paligemma, stem="language_model.model.", head="language_model.lm_head.", tied=True,
+        absent=_sizes(257152, 2048, 16384, 18, 8, 1, 8192, head_dim=256, model_type="gemma"),
+        vision=_SIGLIP_LARGE | {"num_hidden_layers": 27, "intermediate_size": 4096, "image_size": 224},
+    ),
+    "internvl_chat": Wrapper("llama", towers.intern_chat, stem="language_model.model.", head="language_model.lm_head.", ties="text"),
     "internvl": Wrapper("qwen2", projectors.internvl, stem="language_model.model.", head="language_model.lm_head.", tied=True),
     "idefics3": Wrapper("llama", towers.idefics, stem="model.text_model."),
     "smolvlm": Wrapper("llama", towers.idefics, stem="model.text_model."),

@@ -87,7 +87,8 @@ def read_wrapped(config: Config, wrapper: Wrapper) -> ModelSpec:
         vision = Config(wrapper.vision, vision.where)
     reader = TEXT.get(text.text("model_type"))
     spec = (reader or dense.read_dense)(text)
-    blocks = (*[renamed(block, wrapper) for block in spec.blocks], *wrapper.tower(vision, config, spec.hidden_size))
+    kept = [uncounted(block) for block in spec.blocks] if tied_by_default(config, wrapper) else spec.blocks
+    blocks = (*[renamed(block, wrapper) for block in kept], *wrapper.tower(vision, config, spec.hidden_size))
     return msgspec.structs.replace(
         spec,
         model_type=config.text("model_type"),
@@ -112,12 +113,28 @@ def text_section(config: Config, wrapper: Wrapper) -> Config:
         values = dict(wrapper.absent)
     kind = str(values.get("model_type") or wrapper.text)
     defaults = wrapper.defaults if kind == wrapper.text else {}
-    own = config.flag("tie_word_embeddings", default=wrapper.tied)
+    own = None if tied_by_default(config, wrapper) else config.flag("tie_word_embeddings", default=wrapper.tied)
     text = Config(values).flag("tie_word_embeddings", default=bool(defaults.get("tie_word_embeddings", False)))
     tied = {"own": own, "either": own or text, "text": text}[wrapper.ties]
     dtype = values.get("dtype") or values.get("torch_dtype") or config.text("dtype", "torch_dtype") or None
-    resolved = {"model_type": KIN.get(kind, kind), "tie_word_embeddings": tied, "dtype": dtype}
+    resolved = {"model_type": KIN.get(kind, kind), "dtype": dtype} | ({} if tied is None else {"tie_word_embeddings": tied})
     return Config({**defaults, **values, **resolved}, section.where)
+
+
+def tied_by_default(config: Config, wrapper: Wrapper) -> bool:
+    """Whether head and embedding are tied only because the wrapper's configuration class says so where the config is silent.
+
+    transformers then counts no head, but repositories hold one wherever the text section's own flag or default is untied
+    (Mistral Small 3.1), and vLLM, which goes by that section, loads it: such a head is read, and not counted as parameters.
+    """
+    return wrapper.ties == "own" and wrapper.tied and not config.has("tie_word_embeddings")
+
+
+def uncounted(block: Block) -> Block:
+    """The block; an output head as something loaded that is no parameter."""
+    if block.part is not Part.HEAD:
+        return block
+    return msgspec.structs.replace(block, tensors=tuple(msgspec.structs.replace(tensor, buffer=True) for tensor in block.tensors))
 
 
 def renamed(block: Block, wrapper: Wrapper) -> Block:

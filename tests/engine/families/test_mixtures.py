@@ -186,11 +186,3 @@ def test_junk_is_read_or_refused(model_type, junk):
             assert read_config({"model_type": model_type, "num_hidden_layers": 2, "num_layers": 2, field: junk}).layers == 2
         except MalformedModel:
             continue
-
-
-def test_a_tower_that_is_not_read_is_said():
-    """Step 3.7 with a text_config is its language model alone, and the answer does not call itself exact."""
-    sizes = {"hidden_size": 256, "num_hidden_layers": 4, "vocab_size": 1000}
-    spec = read_config({"model_type": "step3p7", "text_config": sizes})
-    assert spec.parameters == read_config({"model_type": "step3p5", **sizes}).parameters
-    assert (spec.basis, len(spec.notes)) == ("assumed", 1)

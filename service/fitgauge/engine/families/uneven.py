@@ -41,16 +41,6 @@ def read_step(config: Config, *, base: str = "model", head: str = "lm_head") -> 
     return msgspec.structs.replace(spec, blocks=(*spec.blocks, *heads))
 
 
-def read_step_multimodal(config: Config) -> ModelSpec:
-    """The language model of a Step 3.7. Where its sizes stand in `text_config` a vision tower belongs to it, which is not read."""
-    text = config.section("text_config")
-    if not text.values:
-        return read_step(config)
-    spec = read_step(Config({"model_type": config.text("model_type"), **config.values, **text.values}, text.where))
-    note = "The vision tower of Step 3.7 is not read: its weights come on top."
-    return msgspec.structs.replace(spec, model_type=config.text("model_type"), basis="assumed", notes=(*spec.notes, note))
-
-
 def layer_kinds(config: Config, layers: int) -> list[str]:
     """`layer_types` of layers and prediction heads; the heads' may be left out, and all of them mean full attention."""
     found = [str(kind) for kind in config.items("layer_types", length=config.layers() if config.has("layer_types") else None)]
@@ -228,4 +218,4 @@ def mimo_prediction_heads(config: Config) -> tuple[Block, ...]:
     return (mtp.block("model.mtp.layers.{}.", inner.tensors, inner, range(heads)),)
 
 
-READERS: dict[str, Reader] = {"step3p5": read_step, "step3p7": read_step_multimodal, "mimo_v2_flash": read_mimo, "mimo_v2": read_mimo}
+READERS: dict[str, Reader] = {"step3p5": read_step, "mimo_v2_flash": read_mimo, "mimo_v2": read_mimo}

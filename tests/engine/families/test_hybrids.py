@@ -102,3 +102,14 @@ def test_prediction_heads_are_not_counted_as_parameters():
     heads = [block for block in read_config(with_head).blocks if block.part is Part.MTP]
     assert sum(block.elements for block in heads) > 0
     assert {block.prefix or block.tensors[0].name for block in heads} == {"mtp.layers.{}.", "mtp.fc.weight"}
+
+
+@pytest.mark.parametrize("junk", [0, -1, 2**40, "x", [[]], [{}], {"a": 1}, True], ids=str)
+def test_broken_configs_are_refused_or_read(junk):
+    """Whatever stands in any field, the answer is a ModelSpec or MalformedModel, never another exception."""
+    for model in MODELS:
+        for field in model["config"]:
+            try:
+                read_config({**model["config"], field: junk, "model_type": model["config"]["model_type"]})
+            except MalformedModel:
+                continue

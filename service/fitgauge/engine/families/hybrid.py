@@ -69,7 +69,7 @@ def read_bamba(config: Config) -> ModelSpec:
     config = filled(config, BAMBA_DEFAULTS)
     hidden, intermediate = config.integer("hidden_size", low=1), config.integer("intermediate_size")
     sizes, attention = mamba2_sizes(config), heads(config)
-    attends = set(config.items("attn_layer_indices"))
+    attends = config.items("attn_layer_indices")
     shared = (
         *parts.norm("input_layernorm", hidden),
         *parts.norm("pre_ff_layernorm", hidden),

@@ -32,7 +32,7 @@ def layer_kinds(config: Config) -> list[str]:
     if found:
         return found
     if section.has("full_attn_layers") and section.has("kda_layers"):
-        full = set(section.items("full_attn_layers"))
+        full = section.items("full_attn_layers")
         return ["full_attention" if number + 1 in full else "linear_attention" for number in range(count)]
     return ["full_attention" if number and number % 4 == 0 else "linear_attention" for number in range(count)]
 

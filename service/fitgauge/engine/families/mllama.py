@@ -43,7 +43,7 @@ def read_text(config: Config) -> ModelSpec:
         whole("cross_attn_attn_gate", 1),
         whole("cross_attn_mlp_gate", 1),
     )
-    mlp, crossing = Mlp(intermediate_size=width), set(config.items("cross_attention_layers"))
+    mlp, crossing = Mlp(intermediate_size=width), config.items("cross_attention_layers")
     reading = parts.Layer((*common, *parts.attention(hidden, attention)), (attention,), mlp)
     looking = parts.Layer((*common, *looks), (cross,), mlp)
     stack = [looking if number in crossing else reading for number in range(config.layers())]

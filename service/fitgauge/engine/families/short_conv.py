@@ -17,7 +17,7 @@ def read_lfm2(config: Config) -> ModelSpec:
     if config.has("tie_embedding"):
         config = Config({**config.values, "tie_word_embeddings": config.values["tie_embedding"]}, config.where)
     hidden, count = config.integer("hidden_size", low=1), config.layers()
-    attends = set(config.items("full_attn_idxs")) if config.has("full_attn_idxs") else set(range(count))
+    attends = config.items("full_attn_idxs") if config.has("full_attn_idxs") else range(count)
     types = kinds(config, "layer_types", layers=count) or ["full_attention" if number in attends else "conv" for number in range(count)]
     attention, dense = (
         heads(config, head_dim=hidden // config.integer("num_attention_heads", low=1)),

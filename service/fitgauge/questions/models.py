@@ -1,5 +1,8 @@
 """Which model is meant, and where its facts come from: the Hub first, the bundled snapshot where the Hub gives no answer."""
 
+import time
+from collections.abc import Callable
+
 import msgspec
 
 from fitgauge.catalog.models import Snapshot
@@ -11,13 +14,21 @@ from fitgauge.hub import Hub
 from fitgauge.hub.reference import Reference, parse_reference
 from fitgauge.questions.recent import Recent
 
+SECOND_BEST_SECONDS = 5.0
+
 
 class Models:
-    """Turns what people type into a Model. Sizes and names that were resolved lately need no I/O: see `peek`."""
+    """Turns what people type into a Model. Sizes and names that were resolved lately need no I/O: see `peek`.
 
-    def __init__(self, hub: Hub, snapshot: Snapshot) -> None:
+    The snapshot's answer in the Hub's place holds for SECOND_BEST_SECONDS; then the Hub is asked again.
+    `monotonic`: seconds that only pass.
+    """
+
+    def __init__(self, hub: Hub, snapshot: Snapshot, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._hub = hub
         self._snapshot = snapshot
+        self._monotonic = monotonic
+        self._instead: Recent[tuple[Model, float]] = Recent(256)
         self._bundled: Recent[Model] = Recent(256)
         self._sizes: Recent[Model] = Recent(256)
         self._references: Recent[Reference] = Recent(4096)
@@ -28,7 +39,12 @@ class Models:
         if known is not None:
             return known
         reference = self._references.get(text)
-        return self._hub.peek(reference) if reference is not None else None
+        if reference is None:
+            return None
+        model = self._hub.peek(reference)
+        if model is None and (second_best := self._instead.get(reference)) is not None and self._monotonic() < second_best[1]:
+            return second_best[0]
+        return model
 
     async def resolve(self, text: str) -> Model:
         """The Model that is meant.
@@ -45,11 +61,11 @@ class Models:
         try:
             return await self._hub.resolve(reference)
         except UnknownModel as error:
-            return self._instead(reference, "The Hub does not show this repository", error)
+            return self._second_best(reference, "The Hub does not show this repository", error)
         except GatedModel as error:
-            return self._instead(reference, "The Hub shows this repository only with a token that was granted access", error)
+            return self._second_best(reference, "The Hub shows this repository only with a token that was granted access", error)
         except HubError as error:
-            return self._instead(reference, "The Hub gave no answer", error)
+            return self._second_best(reference, "The Hub gave no answer", error)
 
     def _reference(self, text: str) -> Reference:
         """The repository that is meant: a Hub ID as it stands, else the one of the snapshot that these words name."""
@@ -61,13 +77,17 @@ class Models:
         self._references.put(text, reference)
         return reference
 
-    def _instead(self, reference: Reference, why: str, error: Exception) -> Model:
+    def _second_best(self, reference: Reference, why: str, error: Exception) -> Model:
         """The snapshot's Model, marked so; raises `error`, with near matches for an unknown name, where there is none."""
         model = self._from_snapshot(reference.repo_id)
         if model is not None and reference.file is None:
             pinned = f" Revision {reference.revision} was not looked at." if reference.revision else ""
             warning = f"{why}: answered from the bundled snapshot.{pinned}"
-            return msgspec.structs.replace(model, warnings=(warning, *model.warnings))
+            known = self._instead.get(reference)
+            if known is None or known[0].warnings[0] != warning:
+                known = msgspec.structs.replace(model, warnings=(warning, *model.warnings)), 0.0
+            self._instead.put(reference, (known[0], self._monotonic() + SECOND_BEST_SECONDS))
+            return known[0]
         if isinstance(error, UnknownModel) and not error.matches:
             error.matches = self._snapshot.near(reference.repo_id)[:5]
         raise error

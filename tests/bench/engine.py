@@ -1,0 +1,58 @@
+"""The engine alone: one estimate of a model that is laid out, and reading and laying out before it."""
+
+import statistics
+import time
+
+from fitgauge.catalog.engines import load_engines
+from fitgauge.catalog.lookup import find
+from fitgauge.catalog.models import Snapshot
+from fitgauge.engine.architecture import Model
+from fitgauge.engine.engines import ENGINES
+from fitgauge.engine.families import read_config
+from fitgauge.questions.prepared import scheme_of
+from fitgauge.questions.schemas import FitRequest
+from fitgauge.questions.workloads import serving_workload
+
+MODELS = (
+    "Qwen/Qwen3-32B",
+    "meta-llama/Llama-3.1-8B-Instruct",
+    "openai/gpt-oss-20b",
+    "google/gemma-2-9b-it",
+    "Qwen/Qwen3-30B-A3B-FP8",
+    "deepseek-ai/DeepSeek-V3",
+    "Qwen/Qwen3.5-27B",
+    "deepseek-ai/DeepSeek-V4-Pro",
+)
+RUNS, TIMES = 5, 100
+
+
+def best_microseconds(call, times=TIMES):
+    """The best of RUNS means over `times` calls [microseconds]."""
+    runs = []
+    for _ in range(RUNS):
+        start = time.perf_counter()
+        for _ in range(times):
+            call()
+        runs.append((time.perf_counter() - start) / times * 1e6)
+    return min(runs)
+
+
+def microseconds():
+    """Lines to print: each model's read, lay-out and estimate, and the median estimate."""
+    snapshot, profile, card = Snapshot(), load_engines().profile("vllm", None), find("H100 SXM").accelerator
+    estimates = []
+    for name in MODELS:
+        row = snapshot.get(name)
+        spec = read_config(row.config, row.quantization)
+        model = Model(id=name, source="snapshot", spec=spec)
+        engine, scheme = ENGINES["vllm"], scheme_of(model, None)
+        laid = engine.lay_out(spec, scheme)
+        workload = serving_workload(FitRequest(model=name, gpu="H100", concurrency=4), spec, card, 1, profile)
+        read = best_microseconds(lambda row=row: read_config(row.config, row.quantization), 5)
+        lay = best_microseconds(lambda engine=engine, spec=spec, scheme=scheme: engine.lay_out(spec, scheme), 5)
+        estimate = best_microseconds(
+            lambda spec=spec, laid=laid, workload=workload: ENGINES["vllm"].estimate(spec, laid, workload, card, profile)
+        )
+        estimates.append(estimate)
+        yield f"  {name:<34} read {read:6.0f}  lay out {lay:6.0f}  estimate {estimate:4.0f} microseconds"
+    yield f"one estimate, median            {statistics.median(estimates):8.0f} microseconds (at most 100)"

@@ -85,6 +85,7 @@ def test_an_empty_repository(stand_in, open_hub):
     ("files", "said"),
     [
         (["config.json", "tokenizer.json", "tokenizer.bin"], "holds no weights"),
+        (["tokenizer.json"], "holds no weights"),
         (["adapter_config.json", "adapter_model.safetensors"], "is an adapter"),
         (["model_index.json", "unet/diffusion_pytorch_model.safetensors"], "diffusion pipeline"),
         (["mmproj-model-f16.gguf"], "holds no weights"),
@@ -92,8 +93,21 @@ def test_an_empty_repository(stand_in, open_hub):
 )
 def test_a_repository_with_nothing_to_load_says_what_it_is(stand_in, open_hub, files, said):
     header = safetensors_repository("x/y").files["model.safetensors"]
-    stand_in.add(Repository("acme/other", dict.fromkeys(files, header)))
+    stand_in.add(Repository("acme/other", {name: b"{}" if name.endswith(".json") else header for name in files}))
     assert said in refusal(open_hub, "acme/other", ModelWithoutWeights).detail
+
+
+def test_a_plan_without_weights_is_sized_by_its_config(stand_in, open_hub):
+    config = json.dumps(llama_config()).encode()
+    stand_in.add(Repository("acme/plan", {"config.json": config}))
+
+    async def resolve():
+        async with open_hub() as hub:
+            return await hub.resolve(parse_reference("acme/plan"))
+
+    model = asyncio.run(resolve())
+    assert model.source == "config"
+    assert any("no weights" in warning for warning in model.warnings)
 
 
 def test_weights_without_a_config(stand_in, open_hub):

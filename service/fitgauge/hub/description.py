@@ -88,7 +88,7 @@ def weight_files(files: list[str]) -> list[str]:
 
 
 def refuse_without_weights(repo_id: str, files: list[str]) -> None:
-    """Raises ModelWithoutWeights, saying what the repository is instead, where it holds nothing an engine could load."""
+    """Raises ModelWithoutWeights, saying what the repository is instead, where it holds nothing a model could be sized by."""
     if not [file for file in files if file not in (".gitattributes", "README.md")]:
         raise ModelWithoutWeights(f"{repo_id} is empty.", hint="Check on the Hub whether its files were ever uploaded.")
     if "model_index.json" in files and "config.json" not in files:
@@ -99,4 +99,10 @@ def refuse_without_weights(repo_id: str, files: list[str]) -> None:
         raise ModelWithoutWeights(
             f"{repo_id} is an adapter.", hint="Send its base model (base_model_name_or_path in its adapter_config.json)."
         )
-    raise ModelWithoutWeights(f"{repo_id} holds no weights.", hint="Send the repository that holds the model's safetensors or GGUF files.")
+    if "config.json" not in files:
+        raise no_weights(repo_id)
+
+
+def no_weights(repo_id: str) -> ModelWithoutWeights:
+    """The refusal of a repository without weights."""
+    return ModelWithoutWeights(f"{repo_id} holds no weights.", hint="Send the repository that holds the model's safetensors or GGUF files.")

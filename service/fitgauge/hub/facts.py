@@ -10,6 +10,7 @@ from fitgauge.engine.architecture import Model, ModelSpec, Stored
 from fitgauge.engine.dtypes import dtype
 from fitgauge.engine.families import read_config
 from fitgauge.errors import InvalidQuestion, MalformedModel
+from fitgauge.hub.description import no_weights
 
 COUNT_TOLERANCE = 0.01
 """Of the Hub's count for a GGUF file: it includes rotary factors and, in some files, heads for further tokens."""
@@ -40,6 +41,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     config_etag: str | None
     quantization: bytes | None = None
     gguf: GgufModel | None = None
+    weightless: bool = False
+    """it holds a config.json and no weights"""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -68,12 +71,25 @@ def model_of(facts: Facts) -> Model:
     if facts.config is None:
         raise MalformedModel(f"{facts.repo_id} holds weights and no config.json.", hint="Send a repository in transformers' format.")
     quantization = read_json(facts.quantization, "hf_quant_config.json") if facts.quantization is not None else None
-    spec = read_config(read_json(facts.config, "config.json"), quantization)
+    config = read_json(facts.config, "config.json")
+    if facts.weightless:
+        return _planned_model(facts, config, quantization)
+    spec = read_config(config, quantization)
     elements, unknown = _canonical(facts.elements)
     warnings = [*facts.warnings, *(f"The Hub counts numbers of the unknown format {name}: they are left out." for name in unknown)]
     if not elements:
         warnings.append("The Hub gives no count of the stored parameters: sizes are computed from the architecture.")
     return Model(id=facts.repo_id, source="hub", spec=spec, revision=facts.sha, stored=Stored(elements=elements), warnings=tuple(warnings))
+
+
+def _planned_model(facts: Facts, config: dict[str, Any], quantization: dict[str, Any] | None) -> Model:
+    """A model of which only the plan is there. Raises ModelWithoutWeights where the config is no plan of a model."""
+    try:
+        spec = read_config(config, quantization)
+    except MalformedModel:
+        raise no_weights(facts.repo_id) from None
+    warning = "The repository holds no weights: everything is computed from its config.json."
+    return Model(id=facts.repo_id, source="config", spec=spec, revision=facts.sha, warnings=(*facts.warnings, warning))
 
 
 def _gguf_model(facts: Facts, gguf: GgufModel) -> Model:

@@ -48,9 +48,11 @@ async def fetch(client: Client, reference: Reference, known: Facts | None, clock
         elements=description.safetensors.parameters if description.safetensors else {},
         config=known.config if known and configured.unchanged else configured.body,
         config_etag=known.config_etag if known and configured.unchanged else configured.etag,
+        weightless=not weight_files(description.files),
         warnings=warnings,
     )
-    if reference.file is None and any(not file.endswith(".gguf") for file in weight_files(description.files)):
+    plain = any(not file.endswith(".gguf") for file in weight_files(description.files))
+    if reference.file is None and (plain or facts.weightless):
         return await _with_quantization(client, trip, description, facts)
     return await _with_gguf(client, trip, description, facts, reference.file)
 

@@ -15,7 +15,6 @@ from fitgauge.api.handlers import handlers
 from fitgauge.api.observe import Observer
 from fitgauge.api.openapi import document
 from fitgauge.api.problems import Refusal, on_defect, on_fitgauge_error, on_http_error, on_refusal
-from fitgauge.catalog import accelerators
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.models import Snapshot
 from fitgauge.errors import FitgaugeError
@@ -35,10 +34,10 @@ def create_questions(hub: Hub) -> Questions:
     return Questions(Models(hub, Snapshot()), load_engines())
 
 
-def create_app(settings: Settings) -> ASGIApp:
-    """The service as an ASGI application."""
+def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
+    """The service as an ASGI application, over `hub` where one is given."""
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    hub = create_hub(settings)
+    hub = hub or create_hub(settings)
     registry = CollectorRegistry()
 
     @asynccontextmanager

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from litestar import MediaType, Request, Response, get, post
 from litestar.handlers import HTTPRouteHandler
+from litestar.params import FromPath
 
 from fitgauge import __version__
 from fitgauge.api.bodies import BodyReader, integer_query, only_query
@@ -37,7 +38,7 @@ def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
         return json_response(questions.remember(raw, asked.model, model, _encode(answer)))
 
     @get("/v1/models/{owner:str}/{name:str}")
-    async def get_model(request: Anything, owner: str, name: str) -> Response[bytes]:
+    async def get_model(request: Anything, owner: FromPath[str], name: FromPath[str]) -> Response[bytes]:
         only_query(request)
         return json_response(_encode(await questions.get_model(f"{owner}/{name}")))
 
@@ -48,7 +49,7 @@ def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
         return json_response(_encode(questions.list_gpus(limit, offset)))
 
     @get("/v1/gpus/{gpu:str}")
-    async def get_gpu(request: Anything, gpu: str) -> Response[bytes]:
+    async def get_gpu(request: Anything, gpu: FromPath[str]) -> Response[bytes]:
         only_query(request)
         return json_response(_encode(questions.get_gpu(gpu)))
 

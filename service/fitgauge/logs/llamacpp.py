@@ -1,0 +1,124 @@
+"""llama.cpp's start-up log (llama-server, llama-cli), from the builds of 2024 to those of 2026.
+
+Wording from its sources: src/llama-model.cpp (`model buffer size`), src/llama-kv-cache.cpp, llama-memory-recurrent.cpp (`KV buffer size`,
+`RS buffer size`, `size = ... cells`), src/llama-context.cpp (`compute buffer size`, `n_ctx`).
+"""
+
+import re
+
+from fitgauge.logs.arguments import argument
+from fitgauge.logs.lines import Line
+from fitgauge.logs.names import card, cards, hub_id
+from fitgauge.logs.readings import Flag, Outcome, Reading, StartLog, find_readings, first, has, rule
+
+SIGNATURES = (
+    "load_tensors:", "llama_model_loader:", "llama_kv_cache", "llama_context:", "llama_new_context_with_model:", "ggml_cuda_init:",
+    "print_info:", "llm_load_print_meta:", "llama_init_from_model:", "KV buffer size", "compute buffer size", "model buffer size",
+)  # fmt: skip
+
+_DEVICE = r"(?<![A-Za-z0-9_])(?P<rank>[A-Za-z]{2,12}\d{0,2}(?:_[A-Za-z]{2,12}\d{0,2}){0,2})"
+RULES = (
+    rule("buffer size =", rf"load_tensors: +{_DEVICE} (?:model )?buffer size = +(?P<weights>NUM) MiB", "MiB"),
+    rule("KV buffer size", rf"{_DEVICE} KV buffer size = +(?P<kv_pool>NUM) MiB", "MiB"),
+    rule("RS buffer size", rf"{_DEVICE} RS buffer size = +(?P<state>NUM) MiB", "MiB"),
+    rule("compute buffer size", rf"{_DEVICE} compute buffer size (?:=|of|is) +(?P<activations>NUM) MiB", "MiB"),
+    rule("output buffer size", rf"{_DEVICE} +output buffer size = +(?P<output>NUM) MiB", "MiB"),
+    rule("cells", r"size = +NUM MiB \( *(?P<kv_tokens>INT) cells", "tokens"),
+    rule("cudaMalloc failed", r"allocating (?P<requested>NUM) MiB on device (?P<rank>\d{1,2}): cudaMalloc failed", "MiB"),
+    rule("MiB free", r"using device (?P<rank>\w{2,12}) \([^()]{2,60}\)[^-]{0,40}- (?P<free_at_start>NUM) MiB free", "MiB"),
+)
+_HOST = re.compile(r"^CPU|_Host$|_Mapped$|^AMX|^BLAS|^Metal_Mapped$")
+
+_INTEGERS = {
+    "context_length": ("n_ctx ", re.compile(r"\bn_ctx += (\d{1,9})")),
+    "n_ubatch": ("n_ubatch", re.compile(r"\bn_ubatch += (\d{1,7})")),
+    "n_batch": ("n_batch", re.compile(r"\bn_batch += (\d{1,7})")),
+    "n_parallel": ("n_seq_max", re.compile(r"\bn_seq_max += (\d{1,5})")),
+    "n_gpu_layers": ("offloaded", re.compile(r"offloaded (\d{1,4})/\d{1,4} layers")),
+    "layers": ("offloaded", re.compile(r"offloaded \d{1,4}/(\d{1,4}) layers")),
+}
+_CACHE_TYPE = re.compile(r"K \((?P<type>\w{2,8})\)")
+_FLASH = re.compile(r"flash_attn += (?P<flash>\w{1,9})")
+_FORMAT = re.compile(r"file type +(?:=|:) +(?P<format>[\w -]{2,24})|ftype += (?P<old>[\w -]{2,24})")
+_BUILD = re.compile(r"(?:build(?::| =)|version:) +(?P<build>\d{3,6}) \([0-9a-f]{6,12}\)")
+_PATH = re.compile(r"(?:tensors|values) from (?P<path>\S{1,512}) \(version")
+_SOURCE = re.compile(r"repo_url str += https://huggingface\.co/(?P<id>[\w.-]{1,96}/[\w.-]{1,96})(?<!\.\.\.)\s*$")
+
+
+def read(lines: list[Line]) -> StartLog:
+    """What llama.cpp's log says."""
+    readings = device_readings(lines)
+    build = first(lines, "(", _BUILD)
+    return StartLog(
+        engine="llama.cpp",
+        version=build["build"] if build else None,
+        model=model_of(lines),
+        gpu=card(lines),
+        gpu_count=devices(readings) or cards(lines),
+        flags=flags_of(lines),
+        remarks=remarks_of(lines, readings),
+        readings=tuple(readings),
+        outcome=_outcome(lines),
+    )
+
+
+def device_readings(lines: list[Line]) -> list[Reading]:
+    """Buffers by device; what lies in host memory is named `host_...`, so that nobody counts it."""
+    return [
+        Reading(name="host_" + r.name, value=r.value, resolution=r.resolution, rank=r.rank, line=r.line) if _HOST.search(r.rank) else r
+        for r in find_readings(lines, RULES)
+    ]
+
+
+def flags_of(lines: list[Line]) -> dict[str, Flag]:
+    """Context, batch, layers on the GPU, cache format and quantization as the loader prints them."""
+    found: dict[str, Flag] = {}
+    for name, (key, pattern) in _INTEGERS.items():
+        match = first(lines, key, pattern)
+        if match:
+            found[name] = int(match[1])
+    cache, flash, stored = first(lines, "K (", _CACHE_TYPE), first(lines, "flash_attn", _FLASH), first(lines, "type", _FORMAT)
+    if cache and cache["type"] not in ("f16", "F16"):
+        found["kv_cache_dtype"] = cache["type"]
+    if flash:
+        found["flash_attention"] = flash["flash"] in ("1", "on", "enabled", "true", "auto")
+    if stored:
+        found["file_type"] = (stored["format"] or stored["old"]).strip()
+    return found
+
+
+def model_of(lines: list[Line]) -> str | None:
+    """The repository: from the Hub's cache in the path, from -hf on the command line, or from the file's own metadata."""
+    path = first(lines, " from ", _PATH)
+    command = next((line.text for line in lines if "-hf " in line.text or "--hf-repo" in line.text), "")
+    option = re.search(r"(?:-hf|--hf-repo)[ =](?P<id>[\w./:-]{3,200})", command)
+    source = first(lines, "repo_url", _SOURCE)
+    return hub_id(path["path"] if path else None) or hub_id(option["id"] if option else None) or hub_id(source["id"] if source else None)
+
+
+def devices(readings: list[Reading]) -> int | None:
+    """How many devices hold weights."""
+    return len({reading.rank for reading in readings if reading.name == "weights"}) or None
+
+
+def remarks_of(lines: list[Line], readings: list[Reading]) -> tuple[str, ...]:
+    """What explains memory beside the flags."""
+    said = {
+        "partial_offload": any(reading.name == "host_weights" and reading.rank in ("CPU", "CUDA_Host") for reading in readings),
+        "projector": has(lines, "clip_model_loader", "mmproj", "clip_ctx"),
+        "draft_model": any(argument(line.text, "model_draft") for line in lines if "draft" in line.text),
+    }
+    return tuple(name for name, true in said.items() if true)
+
+
+def _outcome(lines: list[Line]) -> Outcome | None:
+    if has(
+        lines,
+        "cudaMalloc failed: out of memory",
+        "CUDA error: out of memory",
+        "ErrorOutOfDeviceMemory",
+        "failed to allocate buffer for kv cache",
+    ):
+        return "oom"
+    served = has(lines, "server is listening", "model loaded", "all slots are idle", "starting the main loop", "graph splits")
+    return "served" if served else None

@@ -77,11 +77,16 @@ def summary(
     deciding = " and ".join(_words(term) for term in deciding_terms(fullest))
     if verdict == "tight":
         return f"{model.id} on {cards} is tight ({probability:.0%} likely): {asked} need {need}{each} of {have}; {deciding} decide."
-    largest = fullest.terms[0]
-    return (
-        f"{model.id} does not fit on {cards}: {asked} need {need}{each}, the engine may use {have}. "
-        f"{_words(largest).capitalize()} alone {'take' if largest.name.endswith('s') else 'takes'} {gib(largest.bytes)}."
-    )
+    return f"{model.id} does not fit on {cards}: {asked} need {need}{each}, the engine may use {have}. {_obstacle(estimate)}"
+
+
+def _obstacle(estimate: Estimate) -> str:
+    """What is in the way: one term that is too large by itself, else how much is missing and what takes most."""
+    first, second = estimate.fullest.terms[:2]
+    if first.bytes > estimate.budget.expected:
+        return f"{_words(first).capitalize()} alone {'take' if first.name.endswith('s') else 'takes'} {gib(first.bytes)}."
+    missing = gib(estimate.fullest.required.expected - estimate.budget.expected)
+    return f"{missing} are missing; {_words(first)} ({gib(first.bytes)}) and {_words(second)} ({gib(second.bytes)}) take most."
 
 
 def deciding_terms(stage: StageEstimate) -> list[Term]:

@@ -137,6 +137,8 @@ class Serving:
                 found.append(
                     Suggestion(change=change, verdict=again.verdict, required_bytes=again.estimate.fullest.required.expected, request=sent)
                 )
+            if sum(suggestion.verdict == "fits" for suggestion in found) == _MOST_SUGGESTIONS:
+                break
         found.sort(key=lambda suggestion: suggestion.verdict != "fits")
         return found[:_MOST_SUGGESTIONS]
 

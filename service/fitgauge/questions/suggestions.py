@@ -8,35 +8,72 @@ from fitgauge.engine.workload import Workload
 from fitgauge.questions.schemas import FitRequest
 
 Fields = dict[str, str | int | float | bool | None]
+Candidate = tuple[str, Fields]
 
 _SHORTEST = 1024
 _FEWEST_SEQUENCES = 16
+_HIGHEST_UTILIZATION = 0.95
 _EIGHT_BIT_CACHES = ("F8_E4M3", "F8_E5M2", "I8")
 
 
 def candidates(
     spec: ModelSpec, workload: Workload, request: FitRequest, limits: ServingLimits, count: int, counts: tuple[int, ...]
-) -> Iterator[tuple[str, Fields]]:
+) -> Iterator[Candidate]:
     """(what it is in words, the fields to send) in the order in which they cost least."""
+    settings = list(_settings(spec, workload))
+    yield from settings
+    if len(settings) > 1:
+        yield _together(*settings)
+    yield from _fewer(workload, limits)
+    if spec.quantization is None and request.quantization is None:
+        for smaller in (
+            ("quantize the weights to fp8", {"quantization": "fp8"}),
+            ("take a 4-bit checkpoint (AWQ)", {"quantization": "awq"}),
+        ):
+            weights: Candidate = smaller
+            yield weights
+            if settings:
+                yield _together(weights, *settings)
+    yield from _more_cards(count, counts)
+
+
+def _settings(spec: ModelSpec, workload: Workload) -> Iterator[Candidate]:
+    """What costs a little speed and no quality."""
+    if workload.engine != "vllm":
+        return
     fewer = max(_FEWEST_SEQUENCES, workload.requests_per_replica)
-    if keeps_states(spec) and fewer < workload.max_num_seqs:
-        yield f"start with max_num_seqs {fewer}: each of {workload.max_num_seqs} takes a state block", {"max_num_seqs": fewer}
+    if fewer < workload.max_num_seqs:
+        why = f": each of {workload.max_num_seqs} takes a state block" if keeps_states(spec) else f" instead of {workload.max_num_seqs}"
+        yield f"start with max_num_seqs {fewer}{why}", {"max_num_seqs": fewer}
+    if workload.cache_pool_bytes is None and workload.gpu_memory_utilization < _HIGHEST_UTILIZATION:
+        yield f"raise gpu_memory_utilization to {_HIGHEST_UTILIZATION}", {"gpu_memory_utilization": _HIGHEST_UTILIZATION}
+    if workload.cache_dtype not in _EIGHT_BIT_CACHES:
+        yield "keep the KV cache in fp8", {"kv_cache_dtype": "fp8"}
+
+
+def _fewer(workload: Workload, limits: ServingLimits) -> Iterator[Candidate]:
+    """Asking for less."""
     if limits.max_concurrency and limits.max_concurrency < workload.concurrency:
         yield f"hold {limits.max_concurrency} requests at once instead of {workload.concurrency}", {"concurrency": limits.max_concurrency}
-    if workload.engine == "vllm" and workload.cache_dtype not in _EIGHT_BIT_CACHES:
-        yield "keep the KV cache in fp8", {"kv_cache_dtype": "fp8"}
     shorter = limits.max_context_length // 256 * 256
     if _SHORTEST <= shorter < workload.context_length:
         yield f"hold {shorter:,} tokens a request instead of {workload.context_length:,}", {"context_length": shorter}
-    if spec.quantization is None and request.quantization is None:
-        yield "quantize the weights to fp8", {"quantization": "fp8"}
-        yield "take a 4-bit checkpoint (AWQ)", {"quantization": "awq"}
+
+
+def _more_cards(count: int, counts: tuple[int, ...]) -> Iterator[Candidate]:
+    """Up to four times the cards."""
+    free: Fields = dict.fromkeys(("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel"))
     for more in counts:
-        if more > count:
-            free: Fields = dict.fromkeys(("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel"))
+        if count < more <= 4 * count:
             yield f"take {more} GPUs", {**free, "gpu_count": more}
-            if more >= 4 * count:
-                break
+
+
+def _together(*several: Candidate) -> Candidate:
+    """Several changes as one."""
+    fields: Fields = {}
+    for _, change in several:
+        fields |= change
+    return ", ".join(words.partition(":")[0] for words, _ in several), fields
 
 
 def keeps_states(spec: ModelSpec) -> bool:

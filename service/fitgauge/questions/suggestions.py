@@ -26,11 +26,8 @@ def candidates(
         yield _together(*settings)
     yield from _fewer(workload, limits)
     if spec.quantization is None and request.quantization is None:
-        for smaller in (
-            ("quantize the weights to fp8", {"quantization": "fp8"}),
-            ("take a 4-bit checkpoint (AWQ)", {"quantization": "awq"}),
-        ):
-            weights: Candidate = smaller
+        for words, scheme in (("quantize the weights to fp8", "fp8"), ("take a 4-bit checkpoint (AWQ)", "awq")):
+            weights: Candidate = (words, {"quantization": scheme})
             yield weights
             if settings:
                 yield _together(weights, *settings)

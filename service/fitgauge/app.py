@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -65,4 +66,5 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         openapi_config=None,
         logging_config=None,
     )
-    return Observer(registry, settings.requests_per_second)(app)
+    told = logging.getLogger("fitgauge.access").isEnabledFor(logging.INFO)
+    return Observer(registry, settings.requests_per_second, sys.stderr.write if told else None)(app)

@@ -5,19 +5,22 @@ from typing import Any
 
 import uvicorn
 
+from fitgauge.api.connections import BoundedConnection
 from fitgauge.app import create_app
 from fitgauge.settings import Settings
+
+
+OPTIONS: dict[str, Any] = {
+    "http": BoundedConnection,
+    "log_config": None,
+    "access_log": False,
+    "server_header": False,
+    "timeout_graceful_shutdown": 10,
+}
+"""of uvicorn, wherever the service runs"""
 
 
 def run(settings: Settings, **changed: Any) -> None:  # noqa: ANN401 - fields of Settings
     """Serves until SIGTERM or SIGINT; requests under way are finished first."""
     settings = replace(settings, **changed)
-    uvicorn.run(
-        create_app(settings),
-        host=settings.host,
-        port=settings.port,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=10,
-    )
+    uvicorn.run(create_app(settings), host=settings.host, port=settings.port, **OPTIONS)

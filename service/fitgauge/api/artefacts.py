@@ -33,7 +33,7 @@ def parameters(operation: Operation) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     required: list[str] = []
     for parameter in operation.parameters:
-        properties[parameter.name] = {**parameter.schema, "description": parameter.description}
+        properties[parameter.name] = {**flat(parameter.schema), "description": parameter.description}
         if parameter.required:
             required.append(parameter.name)
     if operation.request:
@@ -44,12 +44,12 @@ def parameters(operation: Operation) -> dict[str, Any]:
 
 
 def flat(schema: dict[str, Any]) -> dict[str, Any]:
-    """A property without its null: hosts leave optional arguments out."""
+    """A property with its one type: hosts leave optional arguments out instead of sending null."""
+    options = [option for option in schema.get("anyOf", ()) if option["type"] != "null"]
     kept = {key: value for key, value in schema.items() if key not in ("anyOf", "default", "examples")}
-    inner = next((option for option in schema.get("anyOf", ()) if option.get("type") != "null"), {})
-    merged = {**inner, **kept}
-    if isinstance(merged.get("enum"), list):
-        merged["enum"] = [value for value in merged["enum"] if value is not None]
+    merged: dict[str, Any] = {**(options[0] if options else {}), **kept}
+    if isinstance(merged["type"], list):
+        (merged["type"],) = [name for name in merged["type"] if name != "null"]
     return merged
 
 

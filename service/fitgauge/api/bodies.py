@@ -1,32 +1,45 @@
 """Reads what a stranger sends, strictly: its type, its JSON, its bounds."""
 
 import re
+from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
 import msgspec
 from litestar import Request
+from litestar.exceptions import InternalServerException
 
 from fitgauge.api.problems import Refusal
 
 Body = TypeVar("Body")
 
 _AT_FIELD = re.compile(r" - at `\$\.?(?P<field>[^`]*)`$")
+_NAMED = re.compile(r"(?P<what>missing required|contains unknown) field `(?P<field>[^`]*)`")
+_OF_TEXT = re.compile(r"Expected `(?P<type>int|float|bool)[^`]*`, got `str`")
 _FORM = "application/x-www-form-urlencoded"
-_WANTED_NUMBER = re.compile(r"Expected `(?:int|float)[^`]*`, got `str`")
+_LONGEST_NUMBER = 20
 
 
 class BodyReader(Generic[Body]):
     """Decodes application/json bodies into one struct, without guessing: a number sent as text is refused with the value to send."""
 
-    def __init__(self, kind: type[Body]) -> None:
+    def __init__(self, kind: type[Body], example: Mapping[str, str]) -> None:
+        """example: what to send at least, for hints."""
+        self._kind = kind
         self._decoder = msgspec.json.Decoder(kind)
+        self._example = msgspec.json.format(msgspec.json.encode(example), indent=0).decode()
+        (schema,) = msgspec.json.schema_components([kind])[1].values()
+        self._described = {name: field["description"] for name, field in schema["properties"].items()}
 
     async def read(self, request: Request[Any, Any, Any]) -> bytes:
         """The raw body. Raises Refusal 415 unless it is declared application/json; a body beyond the limit is a 413 of the framework.
 
         `curl -d '{...}'` declares a form: an object under that name is taken for the JSON it is.
         """
-        raw = await request.body()
+        try:
+            raw = await request.body()
+        except InternalServerException:  # how the framework says that the caller hung up
+            raise Refusal(400, "incomplete-body", "The body ended before it was complete.", "Send all of it.") from None
         declared = request.headers.get("content-type", "")
         kind = declared.partition(";")[0].strip().lower()
         if kind != "application/json" and not (kind == _FORM and raw.lstrip().startswith(b"{")):
@@ -39,37 +52,71 @@ class BodyReader(Generic[Body]):
         try:
             return self._decoder.decode(raw)
         except msgspec.ValidationError as error:
-            raise _invalid(str(error), raw) from None
+            whole = _with_whole_numbers(raw)
+            try:
+                return msgspec.convert(whole, self._kind)
+            except msgspec.ValidationError:
+                raise self._invalid(str(error), whole) from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            detail = f"The body is not JSON: {str(error)[:160]}."
-            raise Refusal(400, "malformed-json", detail, 'Send an object such as {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"}.') from None
+            raise self._malformed(str(error)) from None
         except RecursionError:
-            raise Refusal(400, "malformed-json", "The JSON is nested too deeply.", "Send a flat object.") from None
+            raise _too_deep() from None
+
+    def _malformed(self, why: str) -> Refusal:
+        return Refusal(400, "malformed-json", f"The body is not JSON: {why[:160]}.", f"Send an object such as {self._example}.")
+
+    def _invalid(self, message: str, sent: object) -> Refusal:
+        """The 422 for a message of msgspec, with the field, what to send for it, and names that a misspelt one may mean."""
+        named, at = _NAMED.search(message), _AT_FIELD.search(message)
+        found = named or at
+        field = found["field"][:80] if found else None
+        detail = _AT_FIELD.sub("", message).replace("Object", "The question")[:200] + "."
+        matches: tuple[str, ...] = ()
+        if field is None:
+            hint = f"Send an object such as {self._example}."
+        elif named and named["what"] == "contains unknown":
+            matches = tuple(get_close_matches(field, self._described, n=3))
+            hint = f"Check its spelling, or leave it out. The fields are {', '.join(self._described)}."
+        elif named:
+            hint = f"Send {field} as in {self._example}."
+        else:
+            hint = _unquoted(field, message, sent) or self._described.get(field, f"Send an object such as {self._example}.")
+        return Refusal(422, "invalid-request", detail, hint, field=field, matches=matches)
 
 
-def _invalid(message: str, raw: bytes) -> Refusal:
-    """The 422 for a message of msgspec, with the field and, for a number sent as text, the number."""
-    match = _AT_FIELD.search(message)
-    field = match["field"] if match else None
-    detail = _AT_FIELD.sub("", message).replace("Object", "The question")[:200]
-    hint = "See FitRequest in /schema/openapi.json."
-    if field and _WANTED_NUMBER.search(message):
-        number = _number_in(raw, field)
-        hint = f'Send a JSON number: "{field}": {number}.' if number else "Send a JSON number, without quotes."
-    elif "unknown field" in message:
-        hint = "Leave it out, or check its spelling against FitRequest in /schema/openapi.json."
-    elif "missing required field" in message:
-        hint = 'Send at least "model" and "gpu".'
-    return Refusal(422, "invalid-request", detail + ".", hint, field=field)
-
-
-def _number_in(raw: bytes, field: str) -> str | None:
-    """The number that the text at `field` holds, as JSON writes it."""
+def _with_whole_numbers(raw: bytes) -> object:
+    """The JSON with 4.0 as 4 in its fields: JSON does not tell them apart. Raises Refusal 400 for what is no JSON after all."""
     try:
-        text = msgspec.json.decode(raw)[field]
-        return msgspec.json.encode(msgspec.json.decode(str(text).strip().replace(",", "").replace("_", ""), type=int | float)).decode()
-    except (msgspec.MsgspecError, LookupError, TypeError, UnicodeError):
+        sent = msgspec.json.decode(raw)
+    except RecursionError:
+        raise _too_deep() from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Refusal(400, "malformed-json", f"The body is not JSON: {str(error)[:160]}.", "Send a flat object.") from None
+    if not isinstance(sent, dict):
+        return sent
+    return {name: int(value) if isinstance(value, float) and value.is_integer() else value for name, value in sent.items()}
+
+
+def _too_deep() -> Refusal:
+    return Refusal(400, "malformed-json", "The JSON is nested too deeply.", "Send a flat object.")
+
+
+def _unquoted(field: str, message: str, sent: object) -> str | None:
+    """The hint for a number or a boolean sent as text: the value to send, where the text holds one. None for other faults."""
+    wanted = _OF_TEXT.search(message)
+    if wanted is None or not isinstance(sent, dict):
         return None
+    if wanted["type"] == "bool":
+        return f"Send true or false without quotes, or leave {field} out."
+    text = str(sent.get(field)).strip().replace(",", "").replace("_", "")
+    try:
+        number = msgspec.json.decode(text, type=int | float) if len(text) <= _LONGEST_NUMBER else None
+    except (msgspec.MsgspecError, UnicodeError):
+        number = None
+    if number is None:
+        return "Send a JSON number, without quotes."
+    plain = int(number) if number == int(number) else number
+    return f'Send a JSON number: "{field}": {plain}.'
 
 
 def integer_query(request: Request[Any, Any, Any], name: str, default: int, low: int, high: int) -> int:
@@ -80,6 +127,8 @@ def integer_query(request: Request[Any, Any, Any], name: str, default: int, low:
     if len(values) == 1 and re.fullmatch(r"[0-9]{1,9}", values[0], re.ASCII) and low <= int(values[0]) <= high:
         return int(values[0])
     detail = f"{name} is {str(values[0])[:40]!r}, not an integer from {low} to {high}."
+    if len(values) > 1:
+        detail = f"{name} is there {len(values)} times."
     raise Refusal(422, "invalid-request", detail, f"Send {name}={default}.", field=name)
 
 
@@ -87,7 +136,7 @@ def only_query(request: Request[Any, Any, Any], *names: str) -> None:
     """Refuses query parameters that are not known, so that a misspelt one is not silently ignored. Raises Refusal 422."""
     for name in request.query_params:
         if name not in names:
-            known = ", ".join(names) or "none"
-            raise Refusal(
-                422, "invalid-request", f"The query parameter {name[:40]!r} is not known.", f"Known here: {known}.", field=name[:40]
-            )
+            known = f"Known here: {', '.join(names)}." if names else "None is known here."
+            matches = tuple(get_close_matches(name[:40], names, n=1))
+            detail = f"The query parameter {name[:40]!r} is not known."
+            raise Refusal(422, "invalid-request", detail, known, field=name[:40], matches=matches)

@@ -1,21 +1,23 @@
 """The handlers: read, ask, encode."""
 
+import re
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
-from litestar import MediaType, Request, Response, get, post
+from litestar import HttpMethod, MediaType, Request, Response, get, route
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import FromPath
 
 from fitgauge import __version__
 from fitgauge.api.bodies import BodyReader, integer_query, only_query
+from fitgauge.api.operations import OPERATIONS
 from fitgauge.questions import Questions
 from fitgauge.questions.schemas import FitRequest, Health
 
 Anything = Request[Any, Any, Any]
 
 _encode = msgspec.json.Encoder().encode
-_fit = BodyReader(FitRequest)
+_fit = BodyReader(FitRequest, {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"})
 _HEALTHY = msgspec.json.encode(Health(status="ok", version=__version__))
 
 
@@ -24,10 +26,16 @@ def json_response(body: bytes) -> Response[bytes]:
     return Response(body, media_type=MediaType.JSON, status_code=200)
 
 
+def served(answer: Callable[..., Awaitable[Response[bytes]]]) -> HTTPRouteHandler:
+    """The handler of the operation that is called like the function."""
+    operation = next(operation for operation in OPERATIONS if operation.id == answer.__name__)
+    return route(re.sub(r"{(\w+)}", r"{\1:str}", operation.path), http_method=HttpMethod(operation.method))(answer)
+
+
 def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
     """The handlers of every operation, bound to the questions they ask. openapi: the encoded document."""
 
-    @post("/v1/fit")
+    @served
     async def check_fit(request: Anything) -> Response[bytes]:
         raw = await _fit.read(request)
         known = questions.recall(raw)
@@ -37,27 +45,27 @@ def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
         model, answer = await questions.check_fit(asked)
         return json_response(questions.remember(raw, asked.model, model, _encode(answer)))
 
-    @get("/v1/models/{owner:str}/{name:str}")
-    async def get_model(request: Anything, owner: FromPath[str], name: FromPath[str]) -> Response[bytes]:
+    @served
+    async def get_model(request: Anything) -> Response[bytes]:
         only_query(request)
-        return json_response(_encode(await questions.get_model(f"{owner}/{name}")))
+        return json_response(_encode(await questions.get_model("{owner}/{name}".format_map(request.path_params))))
 
-    @get("/v1/gpus")
+    @served
     async def list_gpus(request: Anything) -> Response[bytes]:
         only_query(request, "limit", "offset")
         limit, offset = integer_query(request, "limit", 100, 1, 1000), integer_query(request, "offset", 0, 0, 1_000_000)
         return json_response(_encode(questions.list_gpus(limit, offset)))
 
-    @get("/v1/gpus/{gpu:str}")
-    async def get_gpu(request: Anything, gpu: FromPath[str]) -> Response[bytes]:
+    @served
+    async def get_gpu(request: Anything) -> Response[bytes]:
         only_query(request)
-        return json_response(_encode(questions.get_gpu(gpu)))
+        return json_response(_encode(questions.get_gpu(request.path_params["id"])))
 
-    @get("/health/live")
+    @served
     async def health_live() -> Response[bytes]:
         return json_response(_HEALTHY)
 
-    @get("/health/ready")
+    @served
     async def health_ready() -> Response[bytes]:
         return json_response(_HEALTHY)
 

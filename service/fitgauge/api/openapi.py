@@ -21,13 +21,18 @@ _REASONS = {
     500: "A defect of the service.",
     503: "The Hub gave no answer in time and the snapshot does not know the model.",
 }
+_HEADERS = {
+    405: {"Allow": {"description": "The methods it knows.", "required": True, "schema": {"type": "string"}}},
+    429: {"Retry-After": {"description": "Seconds to wait.", "required": True, "schema": {"type": "integer", "minimum": 1}}},
+    503: {"Retry-After": {"description": "Seconds to wait, where known.", "schema": {"type": "integer", "minimum": 1}}},
+}
 _ALWAYS = (405, 429, 500)
 
 
 def document(server: str = "/") -> dict[str, Any]:
     """The whole document. server: the public address, where clients need an absolute one."""
-    kinds = [Problem, *{kind: None for operation in OPERATIONS for kind in (operation.request, operation.answer) if kind}]
-    _, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    schemas = {name: _answered(schema) for name, schema in _components([Problem, *(operation.answer for operation in OPERATIONS)]).items()}
+    schemas |= _components([operation.request for operation in OPERATIONS if operation.request])
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
@@ -42,12 +47,21 @@ def document(server: str = "/") -> dict[str, Any]:
         },
         "servers": [{"url": server}],
         "paths": paths,
-        "components": {"schemas": {name: _typed(schema) for name, schema in sorted(components.items())}},
+        "components": {"schemas": {name: _plain(schema) for name, schema in sorted(schemas.items())}},
     }
 
 
+def _components(kinds: list[type]) -> dict[str, Any]:
+    return msgspec.json.schema_components(dict.fromkeys(kinds), ref_template="#/components/schemas/{name}")[1]
+
+
 def _operation(operation: Operation) -> dict[str, Any]:
-    described: dict[str, Any] = {"operationId": operation.id, "summary": operation.summary, "description": operation.description}
+    described: dict[str, Any] = {
+        "operationId": operation.id,
+        "summary": operation.summary,
+        "description": operation.description,
+        "x-openai-isConsequential": False,
+    }
     if operation.parameters:
         described["parameters"] = [
             {"name": p.name, "in": p.where, "required": p.required, "description": p.description, "schema": p.schema, "example": p.example}
@@ -62,6 +76,8 @@ def _operation(operation: Operation) -> dict[str, Any]:
     }
     for status in sorted({*operation.errors, *_ALWAYS}):
         answers[str(status)] = {"description": _REASONS[status], "content": {PROBLEM_JSON: {"schema": _reference(Problem)}}}
+        if status in _HEADERS:
+            answers[str(status)]["headers"] = _HEADERS[status]
     described["responses"] = answers
     return described
 
@@ -70,14 +86,27 @@ def _reference(kind: type) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{kind.__name__}"}
 
 
-def _typed(schema: Any) -> Any:  # noqa: ANN401 - JSON is any
-    """The schema with `type: string` beside every enum of strings, which msgspec leaves out and tool hosts need."""
+def _plain(schema: Any) -> Any:  # noqa: ANN401 - JSON is any
+    """The schema as tool hosts read it best: every node has a `type`, and a choice between types is a list of types.
+
+    A nullable enum stays a choice: hosts that join an enum's values into a sentence fail on a null among them.
+    """
     if isinstance(schema, list):
-        return [_typed(item) for item in schema]
+        return [_plain(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    typed = {key: _typed(value) for key, value in schema.items()}
-    values = typed.get("enum")
-    if isinstance(values, list) and "type" not in typed and all(isinstance(value, str) for value in values):
-        typed["type"] = "string"
-    return typed
+    plain = {key: _plain(value) for key, value in schema.items() if key != "default" or value is not None}
+    if "enum" in plain:
+        plain.setdefault("type", "string")
+    options = plain.get("anyOf", [])
+    if options and not any("enum" in option or "$ref" in option for option in options):
+        del plain["anyOf"]
+        plain |= {key: value for option in options for key, value in option.items()}
+        plain["type"] = [option["type"] for option in options]
+    return plain
+
+
+def _answered(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an answer: a field with a default is always sent, so that a caller may rely on it."""
+    always = [name for name, field in schema.get("properties", {}).items() if "default" in field]
+    return {**schema, "required": [*schema.get("required", ()), *always]}

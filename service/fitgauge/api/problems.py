@@ -1,6 +1,7 @@
 """Every error as RFC 9457 problem+json: one table from what went wrong to a status."""
 
 import logging
+import math
 from http import HTTPStatus
 from typing import Any
 
@@ -42,13 +43,24 @@ STATUS: dict[type[FitgaugeError], tuple[int, str]] = {
 class Refusal(Exception):
     """A request refused before it became a question: status, slug and words of the problem."""
 
-    def __init__(self, status: int, slug: str, detail: str, hint: str, *, field: str | None = None, retry_after: int | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        slug: str,
+        detail: str,
+        hint: str,
+        *,
+        field: str | None = None,
+        matches: tuple[str, ...] = (),
+        retry_after: int | None = None,
+    ) -> None:
         super().__init__(detail)
         self.status = status
         self.slug = slug
         self.detail = detail
         self.hint = hint
         self.field = field
+        self.matches = matches
         self.retry_after = retry_after
 
 
@@ -69,42 +81,44 @@ def on_fitgauge_error(_: Request[Any, Any, Any], error: FitgaugeError) -> Respon
         matches=list(error.matches),
         field=error.field,
     )
-    retry = {"Retry-After": str(max(1, round(error.retry_after_seconds)))} if isinstance(error, HubBusy) else None
+    retry = {"Retry-After": str(max(1, math.ceil(error.retry_after_seconds)))} if isinstance(error, HubBusy) else None
     return problem_response(problem, retry)
 
 
-def on_refusal(_: Request[Any, Any, Any], refusal: Refusal) -> Response[bytes]:
-    """A request refused at the door."""
+def refusal_problem(refusal: Refusal) -> Problem:
+    """What a refusal tells."""
     status = refusal.status
-    problem = Problem(
+    return Problem(
         type=_TYPE + refusal.slug,
         title=HTTPStatus(status).phrase,
         status=status,
         detail=refusal.detail,
         hint=refusal.hint,
+        matches=list(refusal.matches),
         field=refusal.field,
     )
-    return problem_response(problem, {"Retry-After": str(refusal.retry_after)} if refusal.retry_after else None)
 
 
-_HINTS = {
-    404: "The paths are listed in /schema/openapi.json.",
-    405: "Use one of the methods in the Allow header.",
-    413: "A question is a small JSON object; send less.",
+def on_refusal(_: Request[Any, Any, Any], refusal: Refusal) -> Response[bytes]:
+    """A request refused at the door."""
+    return problem_response(refusal_problem(refusal), {"Retry-After": str(refusal.retry_after)} if refusal.retry_after else None)
+
+
+_SAID = {
+    404: ("There is no such path.", "The paths are listed in /schema/openapi.json."),
+    405: ("This path does not know this method.", "Use one of the methods in the Allow header."),
+    413: ("The body is larger than this service reads.", "A question is a small JSON object: send less."),
 }
+_UNSAID = ("The request cannot be understood.", "See /schema/openapi.json for what is understood.")
 
 
-def on_http_error(_: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """What the framework itself refuses: unknown paths, methods, bodies that are too large."""
     status = error.status_code
-    phrase = HTTPStatus(status).phrase
-    problem = Problem(
-        type="about:blank",
-        title=phrase,
-        status=status,
-        detail=phrase,
-        hint=_HINTS.get(status, "See /schema/openapi.json for what is understood."),
-    )
+    if status >= 500:
+        return on_defect(request, error)
+    detail, hint = _SAID.get(status, _UNSAID)
+    problem = Problem(type="about:blank", title=HTTPStatus(status).phrase, status=status, detail=detail, hint=hint)
     return problem_response(problem, dict(error.headers or {}))
 
 

@@ -1,0 +1,63 @@
+"""Holds a response to the OpenAPI document: its status, media type, headers and body are those that the document promises."""
+
+import re
+from functools import cache
+
+import httpx
+from jsonschema import Draft202012Validator
+from referencing import Registry
+from referencing.jsonschema import DRAFT202012
+
+from fitgauge.api.openapi import document
+
+UNDOCUMENTED = ("/metrics", "/schema/openapi.json")
+PROBLEM = {"$ref": "urn:document#/components/schemas/Problem"}
+
+
+@cache
+def validator(name):
+    """Of one schema of the document's components."""
+    registry = Registry().with_resource("urn:document", DRAFT202012.create_resource(document()))
+    return Draft202012Validator({"$ref": f"urn:document#/components/schemas/{name}"}, registry=registry)
+
+
+def operation_at(method, path):
+    """The operation that answers there; None where the document has none."""
+    for template, methods in document_paths().items():
+        if re.fullmatch(re.sub(r"{\w+}", "[^/]+", template), path):
+            return methods.get("get" if method == "HEAD" else method.lower())
+    return None
+
+
+@cache
+def document_paths():
+    return document()["paths"]
+
+
+def conform(response: httpx.Response) -> None:
+    """Raises AssertionError where the response is none that the document allows."""
+    response.read()
+    path = response.request.url.path
+    status, media_type = response.status_code, response.headers.get("content-type")
+    assert status < 500 or status == 503, response.text
+    if path in UNDOCUMENTED or response.request.method == "OPTIONS":
+        return
+    operation = operation_at(response.request.method, path)
+    if operation is None:
+        assert status in (404, 405, 429)
+        schema, headers = "Problem", {}
+        assert media_type == "application/problem+json"
+    else:
+        promised = operation["responses"][str(status)]
+        ((promised_type, content),) = promised["content"].items()
+        assert media_type == promised_type
+        schema, headers = content["schema"]["$ref"].rpartition("/")[2], promised.get("headers", {})
+    for name, header in headers.items():
+        assert name in response.headers or not header.get("required")
+    if response.request.method != "HEAD":
+        validator(schema).validate(response.json())
+        if schema == "Problem":
+            problem = response.json()
+            assert problem["status"] == status
+            assert all(problem[part] for part in ("type", "title", "detail", "hint"))
+            assert not re.search(r"/usr/|/home/|/root/|site-packages|Traceback|\.py\b", response.text)

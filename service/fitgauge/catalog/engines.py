@@ -32,6 +32,10 @@ class Engines:
             )
         return holding[-1]
 
+    def oldest(self, engine: str) -> str:
+        """The first version that is known."""
+        return ".".join(str(part) for part in self._profiles[engine][0].since)
+
 
 @cache
 def load_engines() -> Engines:

@@ -47,7 +47,7 @@ _SOURCE = re.compile(r"repo_url str += https://huggingface\.co/(?P<id>[\w.-]{1,9
 
 def read(lines: list[Line]) -> StartLog:
     """What llama.cpp's log says."""
-    readings = device_readings(lines)
+    readings, found = device_readings(lines), flags_of(lines)
     build = first(lines, "(", _BUILD)
     return StartLog(
         engine="llama.cpp",
@@ -55,8 +55,8 @@ def read(lines: list[Line]) -> StartLog:
         model=model_of(lines),
         gpu=card(lines),
         gpu_count=devices(readings) or cards(lines),
-        flags=flags_of(lines),
-        remarks=remarks_of(lines, readings),
+        flags=found,
+        remarks=remarks_of(lines, found),
         readings=tuple(readings),
         outcome=_outcome(lines),
     )
@@ -101,10 +101,11 @@ def devices(readings: list[Reading]) -> int | None:
     return len({reading.rank for reading in readings if reading.name == "weights"}) or None
 
 
-def remarks_of(lines: list[Line], readings: list[Reading]) -> tuple[str, ...]:
-    """What explains memory beside the flags."""
+def remarks_of(lines: list[Line], found: dict[str, Flag]) -> tuple[str, ...]:
+    """What explains memory beside the flags `found`."""
+    offloaded, layers = found.get("n_gpu_layers"), found.get("layers")
     said = {
-        "partial_offload": any(reading.name == "host_weights" and reading.rank in ("CPU", "CUDA_Host") for reading in readings),
+        "partial_offload": isinstance(offloaded, int) and isinstance(layers, int) and offloaded < layers,
         "projector": has(lines, "clip_model_loader", "mmproj", "clip_ctx"),
         "draft_model": any(argument(line.text, "model_draft") for line in lines if "draft" in line.text),
     }

@@ -5,7 +5,7 @@ import re
 from fitgauge.logs import llamacpp
 from fitgauge.logs.lines import Line
 from fitgauge.logs.names import card, cards
-from fitgauge.logs.readings import Flag, Outcome, Reading, StartLog, find_readings, first, has, rule
+from fitgauge.logs.readings import Outcome, Reading, StartLog, find_readings, first, has, rule
 
 SIGNATURES = (
     "source=server.go", "source=sched.go", "source=routes.go", "source=device.go", "source=ggml.go", "source=memory.go",
@@ -43,7 +43,7 @@ def read(lines: list[Line]) -> StartLog:
     """What Ollama's log says of the last model it loaded."""
     version = first(lines, "(version ", _LISTENING)
     loaded = _last_load(lines)
-    found: dict[str, Flag] = {}
+    found = llamacpp.flags_of(loaded)
     for table in (_COMMAND, _INTEGERS):
         for name, (key, pattern) in table.items():
             matches = [match for line in loaded if key in line.text and (match := pattern.search(line.text))]
@@ -62,8 +62,8 @@ def read(lines: list[Line]) -> StartLog:
         model=llamacpp.model_of(loaded),
         gpu=card(lines),
         gpu_count=llamacpp.devices(readings) or cards(lines),
-        flags=llamacpp.flags_of(loaded) | found,
-        remarks=llamacpp.remarks_of(loaded, readings),
+        flags=found,
+        remarks=llamacpp.remarks_of(loaded, found),
         readings=tuple(readings),
         outcome=_outcome(loaded, readings),
     )

@@ -6,6 +6,8 @@ Wording from python/sglang/srt: model_executor/model_runner.py (`Load weight beg
 
 import re
 
+from msgspec import structs
+
 from fitgauge.logs.arguments import argument, flags
 from fitgauge.logs.lines import Line
 from fitgauge.logs.names import card, hub_id
@@ -80,11 +82,9 @@ def _drafted(readings: list[Reading]) -> list[Reading]:
     loaded: set[str] = set()
     told = []
     for reading in readings:
-        if reading.name == "weights":
-            if reading.rank in loaded:
-                reading = Reading(
-                    name="draft_weights", value=reading.value, resolution=reading.resolution, rank=reading.rank, line=reading.line
-                )
+        if reading.rank in loaded and reading.name in ("weights", "free_at_start", "free_after_weights"):
+            reading = structs.replace(reading, name="draft_" + reading.name)
+        elif reading.name == "weights":
             loaded.add(reading.rank)
         told.append(reading)
     return told
@@ -99,13 +99,7 @@ def _summed(readings: list[Reading]) -> list[Reading]:
         if partner and told and told[-1].name == partner[0]:
             other = told.pop()
             told.append(
-                Reading(
-                    name=partner[1],
-                    value=other.value + reading.value,
-                    resolution=other.resolution + reading.resolution,
-                    rank=reading.rank,
-                    line=reading.line,
-                )
+                structs.replace(other, name=partner[1], value=other.value + reading.value, resolution=other.resolution + reading.resolution)
             )
         else:
             told.append(reading)

@@ -15,7 +15,7 @@ from fitgauge.logs.readings import Flag, Outcome, Reading, StartLog, find_readin
 SIGNATURES = (
     "Initializing a V", "Initializing an LLM engine", "Model loading took", "Loading model weights took", "GPU KV cache size:",
     "vLLM API server", "the current vLLM instance", "Available KV cache memory:", "non-default args:", "# GPU blocks:", "# cuda blocks:",
-    "total_gpu_memory (",
+    "total_gpu_memory (", "KV cache is needed, which", "stored in KV cache (", "(VllmWorker", "(EngineCore", "(Worker_TP",
 )  # fmt: skip
 
 _RULES = (
@@ -73,11 +73,16 @@ _UTILIZATION = re.compile(
     r"(?:gpu_memory_utilization \(|[Dd]esired GPU memory utilization (?:is )?\(|current --gpu-memory-utilization=|"
     r"increase --gpu-memory-utilization from |--gpu-memory-utilization[ =])(?P<share>\d?\.?\d{1,6})"
 )
+_CONTEXT = re.compile(
+    r"(?:max seq len \(|Using max model len |Maximum concurrency for |max_model_len[= ]|--max-model-len[ =])(?P<context>\d[\d,]{0,12})",
+    re.IGNORECASE,
+)
 _BATCH = re.compile(r"Chunked prefill is enabled with max_num_batched_tokens=(?P<tokens>\d{1,9})")
 _WORKER = re.compile(
     r"\((?:VllmWorkerProcess|VllmWorker|Worker|EngineCore|RayWorkerWrapper)[ _]?"
     r"(?P<rank>[\w=]{0,40}(?: [A-Z]{2}\d{1,4}){0,4}) ?pid=(?P<pid>\d{1,10})"
 )
+_TENSOR_RANK = re.compile(r"TP(\d{1,3})")
 _ENTRY = re.compile(r"\b(?:INFO|WARNING|ERROR|DEBUG) \d\d-\d\d ")
 _MOST_CONTINUED = 4
 _COMMANDS = ("non-default args:", "vllm serve ", "vllm.entrypoints")
@@ -92,6 +97,11 @@ def read(lines: list[Line]) -> StartLog:
     share = first(lines, "utilization", _UTILIZATION)
     if share and "gpu_memory_utilization" not in found:
         found["gpu_memory_utilization"] = float(share["share"])
+    if "tensor_parallel" not in found and (widest := _widest(lines)):
+        found["tensor_parallel"] = widest
+    longest = first(lines, "max", _CONTEXT)
+    if longest and "context_length" not in found:
+        found["context_length"] = int(longest["context"].replace(",", ""))
     batch = first(lines, "Chunked prefill", _BATCH)
     if batch:
         found["max_batched_tokens"] = int(batch["tokens"])
@@ -100,13 +110,24 @@ def read(lines: list[Line]) -> StartLog:
     return StartLog(
         engine="vllm",
         version=version["version"] if version else None,
-        model=hub_id(argument(config, "model") or argument(given, "model") or argument(given, "model_tag")),
+        model=hub_id(argument(config, "model") or argument(given, "model") or argument(given, "model_tag") or _served(given)),
         gpu=card(lines),
         flags=found,
         remarks=_remarks(lines, config, given),
         readings=tuple(readings),
         outcome=_outcome(lines, readings),
     )
+
+
+def _served(given: str) -> str | None:
+    match = re.search(r"\bvllm serve ['\"]?(?P<model>[\w./:@-]{3,200})", given)
+    return match["model"] if match else None
+
+
+def _widest(lines: list[Line]) -> int | None:
+    """The tensor parallelism the workers' names show; None where only the first one printed."""
+    ranks = [int(match[1]) for line in lines if "TP" in line.text and (match := _TENSOR_RANK.search(rank_of(line.text)))]
+    return max(ranks) + 1 if ranks and max(ranks) else None
 
 
 def rank_of(text: str) -> str:

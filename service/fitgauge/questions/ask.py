@@ -1,10 +1,14 @@
 """Questions: the one door to every answer, for the API, the terminal and whoever else asks."""
 
+import asyncio
+
 from fitgauge.catalog import accelerators
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import find
 from fitgauge.engine.architecture import Model
 from fitgauge.questions.details import gpu_detail, model_detail
+from fitgauge.questions.ledger import Ledger, read
+from fitgauge.questions.log_schemas import ExplainLogRequest, LogAnswer
 from fitgauge.questions.models import Models
 from fitgauge.questions.recent import Recent
 from fitgauge.questions.schemas import FitAnswer, FitRequest, GpuDetail, GpuList, ModelDetail
@@ -16,7 +20,9 @@ class Questions:
 
     def __init__(self, models: Models, engines: Engines) -> None:
         self._models = models
+        self._engines = engines
         self._serving = Serving(engines)
+        self._ledger = Ledger(self._serving)
         self._answers: Recent[tuple[str, Model, bytes]] = Recent(4096)
 
     async def check_fit(self, request: FitRequest) -> tuple[Model, FitAnswer]:
@@ -24,6 +30,16 @@ class Questions:
         found = find(request.gpu)
         model = self._models.peek(request.model) or await self._models.resolve(request.model)
         return model, self._serving.answer(request, model, found)
+
+    async def explain_log(self, request: ExplainLogRequest) -> LogAnswer:
+        """What a start-up log measured, beside the estimate of the same question. Raises the errors of fitgauge.errors."""
+        reading = await asyncio.to_thread(read, request, self._engines)
+        asked, full = reading.asked, request.detail == "full"
+        if asked is None:
+            return self._ledger.answer(reading, None, None, full=full)
+        found = find(asked.gpu)
+        model = self._models.peek(asked.model) or await self._models.resolve(asked.model)
+        return self._ledger.answer(reading, model, found, full=full)
 
     def recall(self, raw: bytes) -> bytes | None:
         """The encoded answer to these very bytes, where the model they name is still the same Model; else None."""

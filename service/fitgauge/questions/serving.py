@@ -14,6 +14,7 @@ from fitgauge.engine.fit import ServingLimits, Verdict, fit_probability, serving
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.vllm import defaults
 from fitgauge.engine.workload import Workload
+from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import answers, words
 from fitgauge.questions.launch import launch_command
 from fitgauge.questions.prepared import Prepared, Preparer
@@ -78,6 +79,12 @@ class Serving:
             ranks=answers.rank_answers(estimate) if full and workload.pipeline_parallel > 1 else UNSET,
         )
 
+    def check(self, request: FitRequest, model: Model, found: Found) -> Checked:
+        """The estimate behind `answer`. Raises InvalidQuestion where the question is impossible."""
+        version = words.version(request.engine_version) if request.engine_version else None
+        profile = self._engines.profile(words.engine(request.engine), version)
+        return self._check(request, model, found.accelerator, gpu_count(request, found.count), profile)
+
     def _check(self, request: FitRequest, model: Model, accelerator: Accelerator, count: int, profile: EngineProfile) -> Checked:
         workload = serving_workload(request, model.spec, accelerator, count, profile)
         prepared = self._preparer.prepare(model, request.quantization, workload.engine)
@@ -89,6 +96,13 @@ class Serving:
         ):
             probability = 0.0
         return Checked(prepared, workload, estimate, probability, verdict(probability), count)
+
+    def _possible(self, request: FitRequest, model: Model, accelerator: Accelerator, count: int, profile: EngineProfile) -> Checked | None:
+        """The question, estimated; None where the engine refuses it."""
+        try:
+            return self._check(request, model, accelerator, count, profile)
+        except InvalidQuestion:
+            return None
 
     def _limits(
         self, limits: ServingLimits, request: FitRequest, model: Model, accelerator: Accelerator, profile: EngineProfile, checked: Checked
@@ -108,7 +122,8 @@ class Serving:
                 return count
             if checked.prepared.total_bytes > count * checked.estimate.budget.expected:
                 continue
-            if self._check(free, model, accelerator, count, profile).verdict == "fits":
+            tried = self._possible(free, model, accelerator, count, profile)
+            if tried is not None and tried.verdict == "fits":
                 return count
         return None
 
@@ -131,7 +146,9 @@ class Serving:
             quantized = self._preparer.prepare(model, changed.quantization, checked.workload.engine).quantized
             if defaults.refusal(quantized, accelerator) is not None:
                 continue
-            again = self._check(changed, model, accelerator, count, profile)
+            again = self._possible(changed, model, accelerator, count, profile)
+            if again is None:
+                continue
             if again.verdict != "does_not_fit" and again.verdict != checked.verdict:
                 sent = {name: value for name, value in fields.items() if value is not None}
                 found.append(

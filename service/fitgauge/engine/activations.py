@@ -1,66 +1,95 @@
-"""The peak of a forward pass when serving: what the widest layer holds, and what the sampler holds."""
+"""The peak of a forward pass when serving: what the widest layer holds, what the sampler holds, what experts need beside it."""
 
 from fitgauge.engine.architecture import Attention, Block, CompressedAttention, LatentAttention, Mixer, Mlp, ModelSpec, Part
-from fitgauge.engine.profile import EngineProfile
+from fitgauge.engine.profile import Coefficient, EngineProfile
 from fitgauge.engine.quantity import Term, certain
 
-_HALF = 2
+HALF = 2
 _FLOAT = 4
 
 
 def activation_bytes(
-    spec: ModelSpec, profile: EngineProfile, *, tokens: int, sequences: int, tensor_parallel: int, samples: bool, eager_length: int = 0
+    spec: ModelSpec,
+    profile: EngineProfile,
+    *,
+    tokens: int,
+    sequences: int,
+    tensor_parallel: int,
+    samples: bool,
+    eager_length: int = 0,
+    sampler: Coefficient | None = None,
+    kept: int = 0,
+    expert_parallel: int = 1,
 ) -> tuple[Term, ...]:
     """The peak as terms: `activations` alone where the layers' peak is higher, else `activations` and `logits` of the sampler's.
 
     tokens: rows of one forward pass. sequences: rows the sampler sees. samples: whether this stage holds the head.
-    eager_length: length of the score matrices that eager attention keeps, 0 for fused attention.
+    eager_length: length of the score matrices that eager attention keeps, 0 for fused attention. sampler: copies of the logits, the
+    profile's own unless given. kept: bytes that outlive the layers (workspaces of experts) and so add to the sampler's peak.
     The two peaks follow each other, so the higher one counts. Source: vLLM v1/worker/gpu_model_runner.py, profile_run: a forward of
     max_num_batched_tokens, then the sampler on max_num_seqs rows; posted logs agree (see `logits_copies`).
     """
-    layers = layer_peak(spec, profile, tokens=tokens, tensor_parallel=tensor_parallel, eager_length=eager_length)
+    layers = layer_peak(
+        spec, profile, tokens=tokens, tensor_parallel=tensor_parallel, eager_length=eager_length, expert_parallel=expert_parallel
+    )
     if not samples:
         return (layers,)
-    logits = sampler_peak(spec, profile, sequences=sequences)
-    hidden = tokens * spec.hidden_size * _HALF
+    logits = sampler_peak(spec, sampler or profile.logits_copies, sequences=sequences)
+    hidden = HALF * spec.hidden_size * (tokens + min(sequences, tokens)) + kept
     if logits.bytes + hidden <= layers.bytes:
         return (layers,)
-    held = certain(
-        "activations", hidden, "computed", f"{tokens} tokens x hidden {spec.hidden_size} x 2 B, held while sampling", profile.source
-    )
-    return (held, logits)
+    formula = f"({tokens} tokens + {min(sequences, tokens)} sampled) x hidden {spec.hidden_size} x 2 B, held while sampling"
+    if kept:
+        formula += f" + {kept} B of workspaces"
+    return (certain("activations", hidden, "computed", formula, profile.source), logits)
 
 
-def layer_peak(spec: ModelSpec, profile: EngineProfile, *, tokens: int, tensor_parallel: int, eager_length: int = 0) -> Term:
+def layer_peak(
+    spec: ModelSpec, profile: EngineProfile, *, tokens: int, tensor_parallel: int, eager_length: int = 0, expert_parallel: int = 1
+) -> Term:
     """The widest layer: tokens x 2 B x (copies x hidden + widest product) [bytes], and with eager attention its scores."""
-    width = max((layer_width(block, tensor_parallel) for block in spec.blocks if block.part is Part.LANGUAGE), default=0)
-    scores = tokens * eager_length * max(1, spec.query_heads // tensor_parallel) * (_HALF + _FLOAT)
+    width = max(
+        (layer_width(block, spec.hidden_size, tensor_parallel, expert_parallel) for block in spec.blocks if block.part is Part.LANGUAGE),
+        default=0,
+    )
+    scores = tokens * eager_length * max(1, spec.query_heads // tensor_parallel) * (HALF + _FLOAT)
     copies = profile.hidden_copies
-    row = tokens * _HALF
+    row = tokens * HALF
     formula = f"{tokens} tokens x 2 B x ({copies.expected:g} x hidden {spec.hidden_size} + widest product {width})"
     if eager_length:
         formula += f" + scores {tokens} x {eager_length} x heads x 6 B"
     return copies.term("activations", row * spec.hidden_size, row * width + scores, formula)
 
 
-def sampler_peak(spec: ModelSpec, profile: EngineProfile, *, sequences: int) -> Term:
+def sampler_peak(spec: ModelSpec, copies: Coefficient, *, sequences: int) -> Term:
     """The sampler's copies of the logits: copies x sequences x vocabulary x 4 B [bytes], whole on every tensor-parallel rank."""
-    copies = profile.logits_copies
     formula = f"{copies.expected:g} copies x {sequences} sequences x vocabulary {spec.vocabulary_size} x 4 B"
     return copies.term("logits", sequences * spec.vocabulary_size * _FLOAT, 0, formula)
 
 
-def layer_width(block: Block, tensor_parallel: int) -> int:
+def layer_width(block: Block, hidden: int, tensor_parallel: int, expert_parallel: int = 1) -> int:
     """Features of the widest product a layer of this block makes of one token, on one rank."""
-    mlp = mlp_width(block.mlp, tensor_parallel) if block.mlp else 0
+    mlp = mlp_width(block.mlp, hidden, tensor_parallel, expert_parallel) if block.mlp else 0
     return max(mlp, *(attention_width(mixer, tensor_parallel) for mixer in block.mixers)) if block.mixers else mlp
 
 
-def mlp_width(mlp: Mlp, tensor_parallel: int) -> int:
-    """gate, up and their product (3 x width), or up and its activation (2 x width); a mixture does so for every expert a token visits."""
+def mlp_width(mlp: Mlp, hidden: int, tensor_parallel: int, expert_parallel: int = 1) -> int:
+    """gate, up and their product (3 x width), or up and its activation (2 x width); beside them the workspace of routed experts."""
     products = 3 if mlp.gated else 2
-    routed = mlp.intermediate_size * (mlp.experts_per_token or 1)
-    return products * (routed + mlp.shared_intermediate_size) // tensor_parallel
+    dense = products * (mlp.shared_intermediate_size if mlp.experts else mlp.intermediate_size) // tensor_parallel
+    return dense + expert_width(mlp, hidden, tensor_parallel, expert_parallel)
+
+
+def expert_width(mlp: Mlp, hidden: int, tensor_parallel: int, expert_parallel: int = 1) -> int:
+    """Features of the two workspaces of a mixture for one token: k x (max(I, H) + max(N, H)), with k experts a token, I the width of
+    an expert on this rank, N the width of its gate and up together, H hidden; 0 where nothing is routed.
+
+    Source: vllm/model_executor/layers/fused_moe/fused_moe.py, TritonExperts.workspace_shapes.
+    """
+    if not mlp.experts:
+        return 0
+    width = mlp.intermediate_size // (1 if expert_parallel > 1 else tensor_parallel)
+    return mlp.experts_per_token * (max(width, hidden) + max(width * (2 if mlp.gated else 1), hidden))
 
 
 def attention_width(mixer: Mixer, tensor_parallel: int) -> int:

@@ -1,5 +1,7 @@
 """What is known of an engine by measurement: its defaults and its calibrated coefficients, by version. Data of the catalog."""
 
+from typing import Literal
+
 import msgspec
 
 from fitgauge.engine.quantity import Basis, Term
@@ -40,7 +42,8 @@ class EngineProfile(msgspec.Struct, frozen=True, kw_only=True):
     alive at the sampler's peak. `hidden_copies`: 16-bit copies of (tokens, hidden) alive at a layer's peak, beside its
     widest product. `graph_bytes`, `graph_layer_bytes`: CUDA graphs, once and for every layer. `graphs_in_budget`: whether they
     are taken off the cache's share. `runtime_bytes`: what the process holds beside tensors. `communication_bytes`: what it holds more
-    with two ranks or more.
+    with two ranks or more. `second_runner`: which models vLLM runs with its second model runner ("dense": those without experts or
+    states); its sampler holds `second_logits_copies`, and `second_graphs_in_budget` says of it what `graphs_in_budget` says of the first.
     """
 
     engine: EngineName
@@ -55,3 +58,6 @@ class EngineProfile(msgspec.Struct, frozen=True, kw_only=True):
     runtime_bytes: Coefficient
     communication_bytes: Coefficient
     source: str
+    second_runner: Literal["none", "dense", "all"] = "none"
+    second_logits_copies: Coefficient | None = None
+    second_graphs_in_budget: bool = False

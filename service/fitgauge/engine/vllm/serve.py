@@ -5,15 +5,16 @@ Source: vllm/v1/worker/gpu_worker.py, determine_available_memory: pool = total x
 """
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.activations import activation_bytes
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.estimate import Estimate, StageEstimate, stage_estimate
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import Bytes, Term, certain
 from fitgauge.engine.runtime import runtime_bytes
-from fitgauge.engine.vllm.layout import buffer_bytes, check_parallel
+from fitgauge.engine.vllm.layout import check_parallel
+from fitgauge.engine.vllm.loading import loaded_terms
 from fitgauge.engine.vllm.planner import KvLayout, kv_layout
-from fitgauge.engine.weights import Laid, pipeline_stages, weights_term
+from fitgauge.engine.vllm.profiling import profiling_terms, runs_second
+from fitgauge.engine.weights import Laid, pipeline_stages
 from fitgauge.engine.workload import Workload
 
 _PLANNER = "vllm/v1/core/kv_cache_planning.py (0.33), kv_cache_utils.py before"
@@ -88,19 +89,15 @@ def _stage(
     layers, tensor_parallel = stages[number], workload.tensor_parallel
     first, last = number == 0, number == len(stages) - 1
     here = layers if len(stages) > 1 else None
-    buffers = buffer_bytes(spec, tensor_parallel=tensor_parallel, expert_parallel=workload.expert_parallel, layers=here)
     fixed = (
-        weights_term(laid, workload, layers=layers, first=first, last=last),
-        certain("buffers", buffers, "computed", "rotary tables and scales of every layer", "vllm/model_executor/layers/rotary_embedding"),
-        *activation_bytes(
-            spec,
+        *loaded_terms(spec, laid, workload, accelerator, layers=layers, first=first, last=last),
+        *profiling_terms(spec, profile, workload, accelerator, first=first, last=last),
+        *runtime_bytes(
             profile,
-            tokens=workload.max_batched_tokens,
-            sequences=workload.max_num_seqs,
-            tensor_parallel=tensor_parallel,
-            samples=last and spec.task != "encode",
+            layers=len(layers),
+            ranks=communicating_ranks(workload),
+            graphs=graphs_in_budget(spec, profile) and not workload.enforce_eager,
         ),
-        *runtime_bytes(profile, layers=len(layers), ranks=workload.gpus, graphs=profile.graphs_in_budget and not workload.enforce_eager),
     )
     layout = kv_layout(
         spec,
@@ -116,6 +113,16 @@ def _stage(
     )
     cache = PagedCache(layout)
     return stage_estimate(stage=number, layers=len(layers), fixed=fixed, cache=(cache_term(layout, workload),), layout=cache)
+
+
+def communicating_ranks(workload: Workload) -> int:
+    """Ranks that reduce together in every layer; pipeline stages only hand tensors on, which needs no buffers worth a term."""
+    return max(workload.tensor_parallel, workload.expert_parallel)
+
+
+def graphs_in_budget(spec: ModelSpec, profile: EngineProfile) -> bool:
+    """Whether the CUDA graphs are taken off the pool of this model."""
+    return profile.second_graphs_in_budget if runs_second(spec, profile) else profile.graphs_in_budget
 
 
 def cache_term(layout: KvLayout, workload: Workload) -> Term:

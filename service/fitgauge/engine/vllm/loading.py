@@ -1,0 +1,88 @@
+""" "Model loading took": everything vLLM holds once a model is loaded, as it logs it.
+
+That line is what torch counts as allocated after loading: parameters, registered buffers, what the allocator rounds up, what a kernel
+repacks and what a module allocates at import. `weights` here holds parameters and registered buffers, which the line counts as one and
+vLLM's own modules register as one; the rest are terms of their own. Source: vllm/v1/worker/gpu_model_runner.py, load_model.
+"""
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.architecture import LatentAttention, ModelSpec, Part
+from fitgauge.engine.laid import TOWERS
+from fitgauge.engine.quantity import MIB, Term, certain, gib
+from fitgauge.engine.vllm.layout import buffer_bytes
+from fitgauge.engine.weights import Laid, allocator_term, weights_term
+from fitgauge.engine.workload import Workload
+
+_TOWER_DIVIDED = (0, 20)
+"""The first version whose Pixtral tower tensor parallelism divides. Source: models/pixtral.py of 0.19.0 (nn.Linear) and 0.20.0."""
+
+_WHOLE_TOWERS = ("mistral3", "pixtral")
+"""Model types whose Mistral checkpoint is read by that class."""
+
+_MLA_WORKSPACE = 128 * MIB
+"""Allocated when the attention backends of MLA are imported. Source: v1/attention/backends/mla/cutlass_mla.py, g_sm100_workspace."""
+
+_ROW_MULTIPLE = 128
+"""Bytes to which a row of packed MXFP4 is padded on Hopper. Source: logs of gpt-oss-20b (0.11, 13.47 GiB) and -120b (0.14, 64.38 GiB)
+on an H100, which this padding explains to 0.3 %; no line of the source was found that says it."""
+
+
+def loaded_terms(
+    spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, *, layers: range, first: bool, last: bool
+) -> tuple[Term, ...]:
+    """`weights`, `fragmentation`, and where there is any `workspace` and `repacking`, of one pipeline stage."""
+    here = layers if workload.pipeline_parallel > 1 else None
+    weights = weights_term(laid, workload, layers=layers, first=first, last=last)
+    buffers = buffer_bytes(spec, tensor_parallel=workload.tensor_parallel, expert_parallel=workload.expert_parallel, layers=here)
+    buffers += whole_tower_bytes(spec, workload) if first else 0
+    terms = [
+        certain(
+            "weights",
+            weights.bytes + buffers,
+            weights.basis,
+            f"{weights.formula} + registered buffers (rotary tables, scales) {gib(buffers)}",
+            f"{weights.source}; vllm/model_executor/layers/rotary_embedding",
+        ),
+        allocator_term(laid, workload, layers=layers, first=first, last=last),
+    ]
+    if any(isinstance(mixer, LatentAttention) for block in spec.blocks for mixer in block.mixers) and accelerator.vendor == "NVIDIA":
+        terms.append(
+            certain("workspace", _MLA_WORKSPACE, "computed", "128 MiB of MLA's backends", "v1/attention/backends/mla/cutlass_mla.py")
+        )
+    if padding := repacked_bytes(laid, workload, accelerator, layers):
+        formula = f"rows of packed MXFP4 padded to {_ROW_MULTIPLE} B"
+        terms.append(
+            Term(
+                name="repacking",
+                bytes=padding,
+                low=0,
+                high=padding * 21 // 20,
+                basis="calibrated",
+                formula=formula,
+                source="posted logs of gpt-oss on an H100 (tests/accuracy/serving.jsonl)",
+            )
+        )
+    return tuple(terms)
+
+
+def whole_tower_bytes(spec: ModelSpec, workload: Workload) -> int:
+    """What a rank holds more where a tower stands whole on every one of t ranks: its bytes x (1 - 1/t)."""
+    if workload.version >= _TOWER_DIVIDED or spec.model_type not in _WHOLE_TOWERS:
+        return 0
+    held = sum(2 * block.elements for block in spec.blocks if block.part in (*TOWERS, Part.PROJECTOR))
+    return held * (workload.tensor_parallel - 1) // workload.tensor_parallel
+
+
+def repacked_bytes(laid: Laid, workload: Workload, accelerator: Accelerator, layers: range) -> int:
+    """What Hopper's layout of MXFP4 experts takes beyond the parameters: rows x (K/2 rounded up to 128 B - K/2) over the experts."""
+    if accelerator.compute_capability is None or accelerator.compute_capability[0] != 9:
+        return 0
+    total = 0
+    for share in laid.shares:
+        if not share.experts or share.form is None or share.form.name != "mxfp4":
+            continue
+        row = share.inputs // 2
+        count = sum(number in layers for number in share.layers) * -(-share.experts // workload.expert_parallel)
+        ways = 1 if workload.expert_parallel > 1 else workload.tensor_parallel
+        total += count * share.out * (-row % _ROW_MULTIPLE) // ways
+    return total

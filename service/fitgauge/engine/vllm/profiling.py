@@ -1,0 +1,108 @@
+"""vLLM's profiling pass: what is alive at the highest moment before the pool of the cache is cut out of what is left.
+
+Source: vllm/v1/worker/gpu_model_runner.py, profile_run and _dummy_sampler_run (0.11 to 0.33); vllm/v1/worker/gpu/model_runner.py, the
+second model runner, the default of dense models since 0.25 and of nearly all since 0.31 (config/vllm.py, use_v2_model_runner).
+"""
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.activations import HALF, activation_bytes, expert_width
+from fitgauge.engine.architecture import CrossAttention, ModelSpec, Part, Recurrent
+from fitgauge.engine.profile import EngineProfile
+from fitgauge.engine.quantity import KIB, MIB, Term, certain
+from fitgauge.engine.vllm.encoder import images
+from fitgauge.engine.workload import Workload
+
+_WORKSPACES_KEPT = (0, 14)
+"""The first version read whose experts' workspaces outlive the layers. Source: vllm/v1/worker/workspace.py (0.14.1; 0.11.0 has none)."""
+
+_FIRST_ENGINE_UNTIL = (0, 8)
+"""Before it the first engine ran, which profiled the largest image once for every sequence."""
+
+_TEMPORARIES = "vllm/v1/worker/gpu_model_runner.py, profile_run"
+
+
+def profiling_terms(
+    spec: ModelSpec, profile: EngineProfile, workload: Workload, accelerator: Accelerator, *, first: bool, last: bool
+) -> tuple[Term, ...]:
+    """`activations`, `logits` and `encoder` of one pipeline stage, as the highest moment of the pass holds them.
+
+    The encoder runs before the language model and leaves its outputs; so the moment is the encoder's own, or the language model's (its
+    widest layer or its sampler) with what the encoder left.
+    """
+    tensor_parallel, tokens = workload.tensor_parallel, workload.max_batched_tokens
+    sampler = profile.second_logits_copies if runs_second(spec, profile) else profile.logits_copies
+    kept = kept_workspace(spec, workload) if workload.version >= _WORKSPACES_KEPT else 0
+    terms = activation_bytes(
+        spec,
+        profile,
+        tokens=tokens,
+        sequences=min(workload.max_num_seqs, tokens),
+        tensor_parallel=tensor_parallel,
+        samples=last and spec.task != "encode",
+        sampler=sampler,
+        kept=kept,
+        expert_parallel=workload.expert_parallel,
+    )
+    extra = workspace_bytes(accelerator) + stage_bytes(spec, workload)
+    terms = (_with(terms[0], extra), *terms[1:])
+    seen = first and images(
+        spec,
+        tokens=tokens,
+        tensor_parallel=tensor_parallel,
+        sequences=workload.max_num_seqs,
+        every_sequence=workload.version < _FIRST_ENGINE_UNTIL,
+    )
+    if not seen:
+        return terms
+    formula = f"images of {seen.tokens} tokens: "
+    if seen.peak > seen.held + sum(term.bytes for term in terms):
+        return (certain("encoder", seen.peak, "computed", formula + "the encoder's own peak", _TEMPORARIES),)
+    return (*terms, certain("encoder", seen.held, "computed", formula + "pixels and outputs", _TEMPORARIES))
+
+
+def runs_second(spec: ModelSpec, profile: EngineProfile) -> bool:
+    """Whether this model runs with the second model runner."""
+    if profile.second_runner != "dense":
+        return profile.second_runner == "all"
+    if spec.task != "generate":
+        return False
+    language = [block for block in spec.blocks if block.part is Part.LANGUAGE]
+    return not any(
+        (block.mlp is not None and block.mlp.experts) or any(isinstance(mixer, Recurrent | CrossAttention) for mixer in block.mixers)
+        for block in language
+    )
+
+
+def kept_workspace(spec: ModelSpec, workload: Workload) -> int:
+    """Bytes of the experts' two workspaces, which stay once they have grown: tokens x 2 B x the widest `expert_width`."""
+    widths = (
+        expert_width(block.mlp, spec.hidden_size, workload.tensor_parallel, workload.expert_parallel) for block in spec.blocks if block.mlp
+    )
+    return workload.max_batched_tokens * HALF * max(widths, default=0)
+
+
+def workspace_bytes(accelerator: Accelerator) -> int:
+    """cuBLAS's workspace, which PyTorch allocates: 32 MiB from compute capability 9.0, 8 MiB + 128 KiB before.
+
+    Source: pytorch aten/src/ATen/cuda/CublasHandlePool.cpp, getChosenWorkspaceSize.
+    """
+    capability = accelerator.compute_capability
+    return 32 * MIB if capability is not None and capability >= (9, 0) else 8 * MIB + 128 * KIB
+
+
+def stage_bytes(spec: ModelSpec, workload: Workload) -> int:
+    """What a pipeline stage receives or hands on: hidden states and residual, tokens x hidden x 2 B each."""
+    return 2 * HALF * workload.max_batched_tokens * spec.hidden_size if workload.pipeline_parallel > 1 else 0
+
+
+def _with(term: Term, size: int) -> Term:
+    """`term` with `size` bytes more of cuBLAS's workspace and of tensors between stages."""
+    return Term(
+        name=term.name,
+        bytes=term.bytes + size,
+        low=term.low + size,
+        high=term.high + size,
+        basis=term.basis,
+        formula=f"{term.formula} + {size} B of workspace",
+        source=term.source,
+    )

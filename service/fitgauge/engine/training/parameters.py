@@ -1,0 +1,188 @@
+"""The parameters of a model under a training method: what is frozen, what is trained, and the adapters beside it.
+
+Two tensors of a checkpoint may be slices of one fused projection (see families/dense.py); here they are one again.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from fitgauge.engine.architecture import Attention, Block, Kind, ModelSpec, Part, Split, Tensor
+from fitgauge.engine.dtypes import size_of
+from fitgauge.engine.families import parts
+from fitgauge.engine.quantization import Format, tensor_bytes
+from fitgauge.engine.schemes import Scheme, is_nominal
+from fitgauge.engine.training.workload import Regime, Targets, TrainingWorkload, regime
+from fitgauge.engine.what_if import what_if
+
+_ATTENTION = ("attn", "attention", "self_attn", "self_attention")
+
+
+class Parameter(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One parameter of one layer: `count` of `shape`.
+
+    `dtype`: canonical, of an unquantized weight; `form`: of a quantized one. `trained`: it gets a gradient and optimizer states.
+    `adapter`: a low-rank matrix beside a frozen linear. `split`, `units`: see architecture.Split.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    kind: Kind
+    split: Split
+    units: int
+    count: int
+    dtype: str
+    form: Format | None = None
+    trained: bool = True
+    adapter: bool = False
+
+    @property
+    def elements(self) -> int:
+        """Numbers, over all `count`."""
+        product = self.count
+        for size in self.shape:
+            product *= size
+        return product
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the weight itself."""
+        if self.form is not None and len(self.shape) == 2:
+            return self.count * tensor_bytes(self.shape[0], self.shape[1], self.form)
+        return size_of(self.elements, self.dtype)
+
+
+class Unit(msgspec.Struct, frozen=True, kw_only=True):
+    """Layers made alike (their numbers in `layers`), or one block that is there once: what a wrapper shards and a checkpoint recomputes."""
+
+    part: Part
+    prefix: str
+    layers: tuple[int, ...]
+    block: Block
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def repeated(self) -> bool:
+        """Whether these are numbered layers of a stack."""
+        return "{}" in self.prefix
+
+    def bytes(self, *, trained: bool | None = None) -> int:
+        """Bytes of weights of one layer; with `trained`, of those that are, or are not."""
+        return sum(p.bytes for p in self.parameters if trained is None or p.trained == trained)
+
+    def elements(self, *, trained: bool | None = None) -> int:
+        """The same in numbers."""
+        return sum(p.elements for p in self.parameters if trained is None or p.trained == trained)
+
+
+def units(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Unit, ...]:
+    """Every unit of a model, in the order of its blocks, with frozen and trained parameters and adapters marked.
+
+    Multi-token prediction heads are left out: transformers does not load them. Raises InvalidQuestion for a quantization that is
+    unknown.
+    """
+    form, scheme = regime(workload), base_scheme(spec, workload)
+    found = []
+    for block in spec.blocks:
+        if block.part is Part.MTP:
+            continue
+        whole = merged(block)
+        base = tuple(_parameter(block, tensor, workload, form, scheme) for tensor in whole)
+        adapters = _adapters(block, whole, workload, form) if workload.adapted else ()
+        found.append(Unit(part=block.part, prefix=block.prefix, layers=block.layers, block=block, parameters=(*base, *adapters)))
+    return tuple(found)
+
+
+def base_scheme(spec: ModelSpec, workload: TrainingWorkload) -> Scheme | None:
+    """How a frozen base is stored: QLoRA's quantization (nf4 unless another is asked for), else None."""
+    if workload.method == "full" or (workload.quantization is None and workload.method != "qlora"):
+        return None
+    return what_if(workload.quantization or "nf4", spec)
+
+
+def merged(block: Block) -> tuple[Tensor, ...]:
+    """The block's tensors with slices of one name put together along their rows; buffers left out."""
+    whole: dict[str, Tensor] = {}
+    for tensor in block.tensors:
+        if tensor.buffer:
+            continue
+        before = whole.get(tensor.name)
+        if before is None:
+            whole[tensor.name] = tensor
+        else:
+            rows = before.shape[0] + tensor.shape[0]
+            whole[tensor.name] = msgspec.structs.replace(before, shape=(rows, *before.shape[1:]))
+    return tuple(whole.values())
+
+
+def _parameter(block: Block, tensor: Tensor, workload: TrainingWorkload, form: Regime, scheme: Scheme | None) -> Parameter:
+    stored = scheme.format_of(block.prefix + tensor.name, tensor, block.part) if scheme else None
+    return Parameter(
+        name=tensor.name,
+        shape=tensor.shape,
+        kind=tensor.kind,
+        split=tensor.split,
+        units=tensor.units,
+        count=tensor.count,
+        dtype=form.weights,
+        form=stored,
+        trained=not workload.adapted,
+    )
+
+
+def _adapters(block: Block, whole: Sequence[Tensor], workload: TrainingWorkload, form: Regime) -> tuple[Parameter, ...]:
+    """A (rank, in) and B (out, rank) beside every targeted linear; DoRA adds a magnitude for every output.
+
+    Source: PEFT tuners/lora/layer.py; DoRA arXiv 2402.09353. Under tensor parallelism the half that meets the divided side divides.
+    """
+    rank, found = workload.lora_rank, []
+    for tensor in linears(block, whole):
+        if not targeted(tensor.name, workload.lora_targets):
+            continue
+        name, (out, inputs) = tensor.name.removesuffix(".weight"), tensor.shape
+        row = tensor.split is Split.ROW
+        column = Split.NONE if row else tensor.split
+        found.append(_adapter(f"{name}.lora_A.weight", (rank, inputs), Split.ROW if row else Split.NONE, tensor, form))
+        found.append(_adapter(f"{name}.lora_B.weight", (out, rank), column, tensor, form))
+        if workload.method == "dora":
+            found.append(_adapter(f"{name}.lora_magnitude_vector", (out,), column, tensor, form))
+    return tuple(found)
+
+
+def _adapter(name: str, shape: tuple[int, ...], split: Split, beside: Tensor, form: Regime) -> Parameter:
+    return Parameter(name=name, shape=shape, kind=Kind.LINEAR, split=split, units=beside.units, count=1, dtype=form.adapters, adapter=True)
+
+
+def linears(block: Block, whole: Iterable[Tensor]) -> list[Tensor]:
+    """The linear modules of a language or encoder layer that an adapter can sit beside: no head, router or fused expert.
+
+    Of a model that is only a size, the linears its attention and MLP would have.
+    """
+    if block.part not in (Part.LANGUAGE, Part.ENCODER):
+        return []
+    found = [tensor for tensor in whole if tensor.kind is Kind.LINEAR and len(tensor.shape) == 2]
+    return nominal_linears(block) if any(tensor.shape[1] == 1 for tensor in found) else found
+
+
+def nominal_linears(block: Block) -> list[Tensor]:
+    """Projections of attention and MLP of a block that only counts its parameters; empty where it has neither."""
+    mixer = next((mixer for mixer in block.mixers if isinstance(mixer, Attention)), None)
+    if mixer is None or block.mlp is None:
+        return []
+    hidden = mixer.query_heads * mixer.head_dim
+    return [t for t in (*parts.attention(hidden, mixer), *parts.gated_mlp(hidden, block.mlp.intermediate_size)) if len(t.shape) == 2]
+
+
+def targeted(name: str, targets: Targets) -> bool:
+    """Whether an adapter sits beside the linear `name`: every one, those of attention, or those whose module is named."""
+    if targets == "all_linear":
+        return True
+    modules = name.removesuffix(".weight").split(".")
+    if targets == "attention":
+        return any(module in _ATTENTION for module in modules)
+    return any(module in targets for module in modules)
+
+
+def nominal(spec: ModelSpec) -> bool:
+    """Whether the model is only a size."""
+    return is_nominal(spec)

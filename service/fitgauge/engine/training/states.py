@@ -1,0 +1,153 @@
+"""Weights, gradients, master weights and optimizer states: bytes of a list of parameters, whole.
+
+What sharding divides is the work of sharding.py; it calls these functions with the parameters one rank has.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from fitgauge.engine.architecture import Kind
+from fitgauge.engine.dtypes import BITS, size_of
+from fitgauge.engine.training.parameters import Parameter
+from fitgauge.engine.training.workload import Optimizer, Regime, TrainingWorkload, regime
+
+_MATRIX_KINDS = (Kind.LINEAR, Kind.EXPERT, Kind.ROUTER, Kind.CONV)
+_EIGHT_BIT_LEAST = 4096
+"""Tensors with fewer elements keep 32-bit states. Source: bitsandbytes optim/optimizer.py, min_8bit_size."""
+_EIGHT_BIT_BLOCK = 256
+"""Elements that share one fp32 absmax. Source: bitsandbytes optim/optimizer.py, Optimizer2State.init_state (blocksize 256)."""
+GALORE_RANK = 128
+"""Rank of GaLore's projection. Source: transformers trainer_optimizer.py, default of `rank` in optim_args."""
+
+
+class States(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Resident bytes of a list of parameters, and the most a step adds to them."""
+
+    weights: int
+    gradients: int
+    master_weights: int
+    optimizer_states: int
+    step_temporaries: int
+
+    @property
+    def resident(self) -> int:
+        """All but the step's temporaries."""
+        return self.weights + self.gradients + self.master_weights + self.optimizer_states
+
+
+def states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> States:
+    """The States of these parameters under a workload, unsharded and not offloaded."""
+    trained = [parameter for parameter in parameters if parameter.trained]
+    form = regime(workload)
+    return States(
+        weights=sum(parameter.bytes for parameter in parameters),
+        gradients=gradient_bytes(trained, workload),
+        master_weights=master_bytes(trained, workload),
+        optimizer_states=sum(optimizer_bytes(parameter, workload.optimizer, form) for parameter in trained),
+        step_temporaries=step_bytes(trained, workload),
+    )
+
+
+def gradient_bytes(trained: Sequence[Parameter], workload: TrainingWorkload) -> int:
+    """One gradient for every trained number; LOMO holds only the largest tensor's, because it steps as they come (arXiv 2306.09782)."""
+    sizes = [size_of(parameter.elements, gradient_dtype(parameter, workload)) for parameter in trained]
+    return max(sizes, default=0) if workload.optimizer == "lomo" else sum(sizes)
+
+
+def gradient_dtype(parameter: Parameter, workload: TrainingWorkload) -> str:
+    """The format a gradient is kept in: the framework's, or that of an adapter's own weight."""
+    form = regime(workload)
+    return parameter.dtype if parameter.adapter and form.masters is None else form.gradients
+
+
+def master_bytes(trained: Sequence[Parameter], workload: TrainingWorkload) -> int:
+    """The wider copy of trained weights, where the framework keeps one."""
+    masters = regime(workload).masters
+    return sum(size_of(parameter.elements, masters) for parameter in trained) if masters else 0
+
+
+def optimizer_bytes(parameter: Parameter, optimizer: Optimizer, form: Regime) -> int:
+    """Bytes of an optimizer's states of one trained parameter, without its step counter (4 bytes a tensor, on the host unless fused).
+
+    adamw: two of the states' format (arXiv 1711.05101). adamw_bf16: two of bf16. adamw_8bit, lion_8bit: one byte a state and an fp32
+    absmax for 256; vectors, small tensors and embeddings stay in fp32 (bitsandbytes; transformers trainer.py). paged: the same in
+    managed memory. adam_mini: one, and a number for every row (arXiv 2406.16793). lion, sgd_momentum: one. muon: one for matrices,
+    AdamW's two for the rest (torch.optim.Muon takes 2D parameters alone). adafactor: fp32 rows and columns (arXiv 1804.04235; torch
+    keeps the weight's format). galore_adamw: AdamW of the projection to rank 128 and the projector (arXiv 2403.03507).
+    sgd, lomo: none.
+    """
+    one = size_of(parameter.elements, _state_dtype(parameter, form))
+    matrix = len(parameter.shape) >= 2
+    match optimizer:
+        case "sgd" | "lomo":
+            return 0
+        case "adamw" | "paged_adamw":
+            return 2 * one
+        case "adamw_bf16":
+            return 2 * size_of(parameter.elements, "BF16")
+        case "adamw_8bit" | "paged_adamw_8bit":
+            return 2 * eight_bit_bytes(parameter)
+        case "lion_8bit":
+            return eight_bit_bytes(parameter)
+        case "adam_mini":
+            return one + (parameter.count * parameter.shape[0] * 4 if matrix else one)
+        case "muon":
+            return one if matrix and parameter.kind in _MATRIX_KINDS else 2 * one
+        case "adafactor":
+            return parameter.count * sum(factor_sizes(parameter.shape)) * BITS[_state_dtype(parameter, form)] // 8 if matrix else one
+        case "galore_adamw":
+            return _galore_bytes(parameter) if matrix and parameter.kind in _MATRIX_KINDS else 2 * one
+        case _:
+            return one
+
+
+def factor_sizes(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Numbers Adafactor keeps of a matrix instead of its second moment: a row's and a column's."""
+    return shape[-2], shape[-1]
+
+
+def eight_bit_bytes(parameter: Parameter) -> int:
+    """One 8-bit state of a parameter: a byte a number and 4 bytes for every 256; fp32 where bitsandbytes leaves it so."""
+    if parameter.elements < _EIGHT_BIT_LEAST or parameter.kind is Kind.EMBEDDING:
+        return 4 * parameter.elements
+    return parameter.elements + 4 * -(-parameter.elements // _EIGHT_BIT_BLOCK)
+
+
+def step_bytes(trained: Sequence[Parameter], workload: TrainingWorkload) -> int:
+    """The most that a step of the optimizer holds beyond states and gradients.
+
+    AdamW, one parameter after another: sqrt of the second moment, its quotient, and the previous parameter's, which a name still
+    holds (torch/optim/adamw.py, _single_tensor_adamw: `denom`). foreach: the square roots of all at once (_multi_tensor_adamw). fused:
+    nothing. Lion, Adafactor and Muon make their update; SGD and 8-bit kernels work in place.
+    """
+    form, optimizer = regime(workload), workload.optimizer
+    wide = form.masters or form.states
+    sizes = [size_of(parameter.elements, wide if form.masters else _state_dtype(parameter, form)) for parameter in trained]
+    implementation = "fused" if form.masters else workload.optimizer_implementation
+    if not sizes or optimizer in ("sgd", "sgd_momentum", "adamw_8bit", "paged_adamw_8bit", "lion_8bit", "lomo", "paged_adamw"):
+        return 0
+    if implementation == "fused" and optimizer in ("adamw", "adamw_bf16"):
+        return 0
+    if implementation == "foreach" and optimizer in ("adamw", "adamw_bf16", "adam_mini"):
+        return sum(sizes)
+    return largest_pair(sizes)
+
+
+def largest_pair(sizes: Iterable[int]) -> int:
+    """The most of twice a size and the one before it."""
+    most = before = 0
+    for size in sizes:
+        most, before = max(most, 2 * size + before), size
+    return most
+
+
+def _state_dtype(parameter: Parameter, form: Regime) -> str:
+    """States have the format of the framework, or of an adapter's own weight."""
+    return parameter.dtype if parameter.adapter and form.masters is None else form.states
+
+
+def _galore_bytes(parameter: Parameter) -> int:
+    rows, columns = parameter.shape[-2:]
+    rank, long, short = min(GALORE_RANK, rows, columns), max(rows, columns), min(rows, columns)
+    return parameter.count * 4 * (2 * rank * long + rank * short)

@@ -1,0 +1,115 @@
+"""What is trained and how: a training question with every default filled in."""
+
+from typing import Literal
+
+import msgspec
+
+Method = Literal["full", "lora", "dora", "qlora"]
+Precision = Literal["mixed_bf16", "mixed_fp16", "bf16", "fp32", "int8", "fp8"]
+Framework = Literal["transformers", "deepspeed", "fsdp", "megatron"]
+Optimizer = Literal[
+    "adamw", "adamw_8bit", "paged_adamw", "paged_adamw_8bit", "adamw_bf16", "adam_mini", "adafactor", "lion", "lion_8bit", "muon",
+    "sgd", "sgd_momentum", "galore_adamw", "lomo",
+]  # fmt: skip
+Implementation = Literal["foreach", "fused", "for_loop"]
+Loss = Literal["full", "chunked", "fused"]
+Checkpointing = Literal["none", "selective", "full"]
+AttentionKernel = Literal["eager", "sdpa", "flash"]
+Offload = Literal["none", "optimizer", "parameters", "cpu", "nvme"]
+Schedule = Literal["1f1b", "gpipe", "interleaved", "zero_bubble"]
+Targets = Literal["attention", "all_linear"] | tuple[str, ...]
+
+
+class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
+    """A training question in numbers.
+
+    `sequence_length`: tokens of one sequence; `micro_batch_size`: sequences of one forward pass on one rank. `lora_rank`,
+    `lora_targets`: of adapters (a tuple holds names of modules); `quantization`: of a frozen base, by its name in `what_if`.
+    `zero_stage`: 0-3; for FSDP 3 = parameters freed after the forward pass, 2 = kept. Degrees: tensor x pipeline x context x data
+    parallel is the number of GPUs; `data_parallel_replicate`: groups that each hold a whole set of shards. `micro_batches`: of one
+    step of a pipeline, per data-parallel rank.
+    """
+
+    method: Method = "full"
+    framework: Framework = "transformers"
+    precision: Precision = "mixed_bf16"
+    optimizer: Optimizer = "adamw"
+    optimizer_implementation: Implementation = "foreach"
+    loss: Loss = "full"
+    activation_checkpointing: Checkpointing = "none"
+    attention: AttentionKernel = "sdpa"
+    sequence_length: int
+    micro_batch_size: int = 1
+    lora_rank: int = 16
+    lora_targets: Targets = "all_linear"
+    quantization: str | None = None
+    zero_stage: int = 0
+    offload: Offload = "none"
+    tensor_parallel: int = 1
+    sequence_parallel: bool = False
+    pipeline_parallel: int = 1
+    pipeline_schedule: Schedule = "1f1b"
+    micro_batches: int = 1
+    context_parallel: int = 1
+    expert_parallel: int = 1
+    data_parallel: int = 1
+    data_parallel_replicate: int = 1
+
+    @property
+    def gpus(self) -> int:
+        """Ranks in all."""
+        return self.tensor_parallel * self.pipeline_parallel * self.context_parallel * self.data_parallel
+
+    @property
+    def adapted(self) -> bool:
+        """Whether the base is frozen and adapters are trained beside it."""
+        return self.method != "full"
+
+    @property
+    def mixed(self) -> bool:
+        """Whether it computes in another format than it keeps its weights or masters in."""
+        return self.precision in ("mixed_bf16", "mixed_fp16", "fp8")
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of one micro-batch."""
+        return self.sequence_length * self.micro_batch_size
+
+
+class Regime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """In which format a framework keeps what [canonical dtypes]; None where there is no such copy.
+
+    `weights`: what the forward pass reads; `gradients`: what is kept of them between backward pass and step; `masters`: a second,
+    wider copy of trained weights; `states`: each of the optimizer's; `compute`: products are made in; `adapters`: trained low-rank
+    matrices; `autocast`: weights are cast for every product (and the casts live until the autocast region ends).
+    """
+
+    weights: str
+    gradients: str
+    masters: str | None
+    states: str
+    compute: str
+    adapters: str
+    autocast: bool = False
+
+
+def regime(workload: TrainingWorkload) -> Regime:
+    """The formats of a framework in a precision.
+
+    transformers: fp32 weights under torch.autocast (Trainer's bf16/fp16; a 16-bit base stays so under QLoRA). deepspeed: 16-bit
+    weights and gradients, fp32 masters and states (ZeRO, arXiv 1910.02054, section 3.1: 2 + 2 + 12). megatron: 16-bit weights,
+    fp32 main_grad, masters and states (2 + 4 + 12; megatron/core/distributed/param_and_grad_buffer.py). fsdp: fp32 shards gathered in
+    16 bit (torch.distributed.fsdp MixedPrecisionPolicy). bf16, fp32: everything in that format. int8: everything in one byte.
+    """
+    half = "F16" if workload.precision == "mixed_fp16" else "BF16"
+    if workload.precision == "int8":
+        return Regime(weights="I8", gradients="I8", masters=None, states="I8", compute="I8", adapters="I8")
+    if workload.precision in ("bf16", "fp32"):
+        form = "BF16" if workload.precision == "bf16" else "F32"
+        return Regime(weights=form, gradients=form, masters=None, states=form, compute=form, adapters=form)
+    if workload.framework == "deepspeed":
+        return Regime(weights=half, gradients=half, masters="F32", states="F32", compute=half, adapters=half)
+    if workload.framework == "megatron":
+        return Regime(weights=half, gradients="F32", masters="F32", states="F32", compute=half, adapters=half)
+    autocast = workload.framework == "transformers"
+    return Regime(weights="F32", gradients="F32", masters=None, states="F32", compute=half, adapters="F32", autocast=autocast)

@@ -23,10 +23,11 @@ _LONGEST_NUMBER = 20
 class BodyReader(Generic[Body]):
     """Decodes application/json bodies into one struct, without guessing: a number sent as text is refused with the value to send."""
 
-    def __init__(self, kind: type[Body], example: Mapping[str, str]) -> None:
+    def __init__(self, kind: type[Body], example: Mapping[str, str | int]) -> None:
         """example: what to send at least, for hints."""
         self._kind = kind
         self._decoder = msgspec.json.Decoder(kind)
+        self._needed = tuple(example)
         self._example = msgspec.json.format(msgspec.json.encode(example), indent=0).decode()
         (schema,) = msgspec.json.schema_components([kind])[1].values()
         self._described = {name: field["description"] for name, field in schema["properties"].items()}
@@ -77,7 +78,7 @@ class BodyReader(Generic[Body]):
         elif named and named["what"] == "contains unknown":
             matches = tuple(get_close_matches(field, self._described, n=3))
             hint = f"Check its spelling, or leave it out. The fields are {', '.join(self._described)}."
-        elif named:
+        elif named and field in self._needed:
             hint = f"Send {field} as in {self._example}."
         else:
             hint = _unquoted(field, message, sent) or self._described.get(field, f"Send an object such as {self._example}.")
@@ -90,7 +91,9 @@ def _with_whole_numbers(raw: bytes) -> object:
         sent = msgspec.json.decode(raw)
     except RecursionError:
         raise _too_deep() from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except msgspec.ValidationError:  # a number beyond any that is known
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Refusal(400, "malformed-json", f"The body is not JSON: {str(error)[:160]}.", "Send a flat object.") from None
     if not isinstance(sent, dict):
         return sent

@@ -31,7 +31,9 @@ _ALWAYS = (405, 429, 500)
 
 def document(server: str = "/") -> dict[str, Any]:
     """The whole document. server: the public address, where clients need an absolute one."""
-    schemas = {name: _answered(schema) for name, schema in _components([Problem, *(operation.answer for operation in OPERATIONS)]).items()}
+    schemas = {
+        name: _answered(name, schema) for name, schema in _components([Problem, *(operation.answer for operation in OPERATIONS)]).items()
+    }
     schemas |= _components([operation.request for operation in OPERATIONS if operation.request])
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
@@ -106,7 +108,13 @@ def _plain(schema: Any) -> Any:  # noqa: ANN401 - JSON is any
     return plain
 
 
-def _answered(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of an answer: a field with a default is always sent, so that a caller may rely on it."""
+def _answered(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an answer: a field with a default is always sent, unless its struct leaves defaults out, so that callers may rely on it."""
+    if name in {kind.__name__ for kind in _structs(msgspec.Struct) if kind.__struct_config__.omit_defaults}:
+        return schema
     always = [name for name, field in schema.get("properties", {}).items() if "default" in field]
     return {**schema, "required": [*schema.get("required", ()), *always]}
+
+
+def _structs(root: type[msgspec.Struct]) -> list[type[msgspec.Struct]]:
+    return [kind for child in root.__subclasses__() for kind in (child, *_structs(child))]

@@ -1,0 +1,181 @@
+"""The OpenAPI document and the tool manifests: valid, committed, complete, and within the limits of those that read them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from fitgauge.api.artefacts import artefacts, parameters
+from fitgauge.api.handlers import handlers
+from fitgauge.api.openapi import document
+from fitgauge.api.operations import OPERATIONS
+from live.conformance import UNDOCUMENTED
+
+COMMITTED = Path(__file__).parents[2] / "openapi"
+TOOLS = [operation for operation in OPERATIONS if operation.tool]
+BODIES = [operation for operation in OPERATIONS if operation.request]
+NODE_KEYS = {"type", "description", "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "enum"}
+
+
+def by_id(operation):
+    return operation.id
+
+
+def test_the_document_is_valid_openapi():
+    OpenAPIV31SpecValidator(document()).validate()
+
+
+@pytest.mark.parametrize("name", artefacts())
+def test_what_is_committed_is_what_the_code_says(name):
+    assert json.loads((COMMITTED / name).read_text("utf-8")) == artefacts()[name], "run: make openapi"
+
+
+def test_nothing_else_is_committed():
+    assert {str(path.relative_to(COMMITTED)) for path in COMMITTED.rglob("*.json")} == set(artefacts())
+
+
+def test_the_service_answers_its_own_document(http):
+    assert http.get("/schema/openapi.json").json() == document()
+
+
+def test_every_route_is_an_operation_and_every_operation_a_route():
+    def plain(path):
+        return re.sub(r":str}", "}", path)
+
+    routes = {(method, plain(path)) for handler in handlers(None, b"") for path in handler.paths for method in handler.http_methods}
+    table = {(operation.method, operation.path) for operation in OPERATIONS}
+    assert {route for route in routes if route[1] not in UNDOCUMENTED} == table
+
+
+def test_names_are_unique_and_short():
+    names = [operation.id for operation in OPERATIONS]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]{0,63}", name) for name in names)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=by_id)
+def test_summary_and_description_are_there_and_short(operation):
+    assert 1 <= len(operation.summary) <= 300
+    assert 1 <= len(operation.description) <= 300
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=by_id)
+def test_no_operation_mixes_a_body_with_parameters(operation):
+    """Open WebUI sends all arguments of a POST as its body."""
+    assert not (operation.request and operation.parameters)
+
+
+def nodes(schema, path=""):
+    """Every schema within a schema, with its place."""
+    yield path, schema
+    for name, child in schema.get("properties", {}).items():
+        yield from nodes(child, f"{path}/{name}")
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            yield from nodes(schema[key], f"{path}/{key}")
+    for option in schema.get("anyOf", ()):
+        yield from nodes(option, f"{path}/anyOf")
+
+
+def test_every_schema_says_its_type():
+    for name, component in document()["components"]["schemas"].items():
+        for path, schema in nodes(component, name):
+            assert "type" in schema or "$ref" in schema or "anyOf" in schema, path
+
+
+def test_a_choice_of_schemas_is_between_one_enum_or_reference_and_null():
+    for name, component in document()["components"]["schemas"].items():
+        for path, schema in nodes(component, name):
+            if "anyOf" in schema:
+                first, second = schema["anyOf"]
+                assert "enum" in first or "$ref" in first, path
+                assert second == {"type": "null"}, path
+
+
+def test_no_enum_holds_a_null():
+    """Open WebUI joins the values of an enum into a sentence."""
+    for name, component in document()["components"]["schemas"].items():
+        for path, schema in nodes(component, name):
+            assert all(isinstance(value, str) for value in schema.get("enum", ())), path
+
+
+def test_whole_bounds_are_whole_numbers():
+    for component in document()["components"]["schemas"].values():
+        for path, schema in nodes(component):
+            kinds = schema.get("type")
+            if "integer" in (kinds if isinstance(kinds, list) else [kinds]) and "number" not in kinds:
+                assert all(isinstance(schema.get(key, 0), int) for key in ("minimum", "maximum", "default")), path
+
+
+@pytest.mark.parametrize("operation", BODIES, ids=by_id)
+def test_requests_are_closed_and_flat(operation):
+    schema = document()["components"]["schemas"][operation.request.__name__]
+    assert schema["additionalProperties"] is False
+    assert "$ref" not in json.dumps(schema)
+    assert not any("properties" in field for field in schema["properties"].values())
+
+
+@pytest.mark.parametrize("operation", TOOLS, ids=by_id)
+def test_a_tool_takes_one_flat_object(operation):
+    schema = parameters(operation)
+    assert schema["type"] == "object"
+    assert schema["additionalProperties"] is False
+    assert set(schema["required"]) <= set(schema["properties"])
+    assert len(schema["properties"]) - len(schema["required"]) <= 24
+    Draft202012Validator.check_schema(schema)
+    for name, node in schema["properties"].items():
+        assert re.fullmatch("[a-zA-Z][a-zA-Z0-9_]{0,63}", name)
+        assert node["type"] in ("string", "integer", "number", "boolean"), name
+        assert set(node) <= NODE_KEYS, name
+        assert 1 <= len(node["description"]) <= 700, name
+        assert all(isinstance(value, str) for value in node.get("enum", ())), name
+
+
+def test_the_manifests_name_the_same_tools_with_the_same_arguments():
+    made = artefacts()
+    openai = {tool["function"]["name"]: tool["function"]["parameters"] for tool in made["tools/openai.json"]}
+    anthropic = {tool["name"]: tool["input_schema"] for tool in made["tools/anthropic.json"]}
+    gemini = {tool["name"]: tool["parametersJsonSchema"] for tool in made["tools/gemini.json"][0]["functionDeclarations"]}
+    assert openai == anthropic == gemini == {operation.id: parameters(operation) for operation in TOOLS}
+
+
+@pytest.mark.parametrize("name", [name for name in artefacts() if name.startswith("tools/")])
+def test_a_manifest_is_small_and_its_descriptions_fit(name):
+    text = json.dumps(artefacts()[name])
+    assert len(text) < 20_000
+    assert all(len(described) <= 1024 for described in re.findall(r'"description": "((?:[^"\\]|\\.)*)"', text))
+
+
+EXAMPLES = [(operation, name, example) for operation in OPERATIONS for name, example in operation.examples]
+
+
+@pytest.mark.parametrize("operation,name,example", EXAMPLES, ids=[f"{operation.id}: {name}" for operation, name, _ in EXAMPLES])
+def test_an_example_is_valid_and_answered(http, operation, name, example):
+    Draft202012Validator(document()["components"]["schemas"][operation.request.__name__]).validate(example)
+    Draft202012Validator(parameters(operation)).validate(example)
+    assert http.request(operation.method, operation.path, json=example).status_code == 200
+
+
+@pytest.mark.parametrize("operation", [operation for operation in OPERATIONS if operation.parameters], ids=by_id)
+def test_the_example_of_every_parameter_is_valid_and_answered(http, operation):
+    path = operation.path.format(**{parameter.name: parameter.example for parameter in operation.parameters})
+    query = {parameter.name: parameter.example for parameter in operation.parameters if parameter.where == "query"}
+    for parameter in operation.parameters:
+        Draft202012Validator(parameter.schema).validate(parameter.example)
+    assert http.get(path, params=query).status_code == 200
+
+
+def test_the_examples_of_fields_are_valid():
+    for operation in BODIES:
+        for field in document()["components"]["schemas"][operation.request.__name__]["properties"].values():
+            for example in field.get("examples", ()):
+                Draft202012Validator(field).validate(example)
+
+
+def test_the_largest_answers_are_small_enough_for_tool_hosts(http, ask):
+    full = ask(model="70b", gpu="RTX 4090", gpu_count=1, detail="full").content
+    assert len(full) < 100_000
+    assert len(http.get("/v1/gpus").content) < 100_000

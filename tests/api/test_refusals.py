@@ -1,0 +1,289 @@
+"""What a bad request gets: the right status, and a problem that tells what to send instead."""
+
+import json
+
+import pytest
+
+from fitgauge import errors
+from fitgauge.api.problems import STATUS
+from fitgauge.settings import Settings
+from hub_stand_in import HubStandIn, safetensors_repository
+from live import client, serving
+
+JSON = {"content-type": "application/json"}
+GOOD = {"model": "acme/tiny", "gpu": "RTX 4090"}
+
+
+def refused(response, status, slug):
+    """The problem, which must be this one."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    problem = response.json()
+    assert problem["type"] == f"urn:fitgauge:problem:{slug}"
+    return problem
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b" ",
+        b"{",
+        b'{"model": "acme/tiny", "gpu": ',
+        b'{"model": "acme/tiny", "gpu": "RTX 4090"} x',
+        b"model=acme/tiny&gpu=4090",
+        b'\xef\xbb\xbf{"model": "acme/tiny", "gpu": "RTX 4090"}',
+        b'{"model": "\xff", "gpu": "RTX 4090"}',
+        b'{"\xff": 1}',
+        b"\xff\xfe",
+        b'{"model": "\\ud800", "gpu": "RTX 4090"}',
+        b'{"model": "acme/tiny", "gpu": "RTX 4090", "gpu_memory_utilization": NaN}',
+        b'{"model": "acme/tiny", "gpu": "RTX 4090", "gpu_memory_utilization": Infinity}',
+        b'{"model": "acme/tiny", "gpu": "RTX 4090", "gpu_memory_utilization": -Infinity}',
+        b'{"gpu": "\xff", "gpu_count": "5"}',
+        b'{"gpu_count": "5", "gpu": "\xff"}',
+        b'{"gpu_count": "5", "gpu": ',
+    ],
+)
+def test_a_body_that_is_no_json_is_a_400(http, body):
+    response = http.post("/v1/fit", content=body, headers=JSON)
+    problem = refused(response, 400, "malformed-json")
+    assert "object" in problem["hint"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 60_000,
+        b'{"model": ' * 6_000,
+        b'{"gpu_count": "5", "x": ' + b"[" * 20_000 + b"]" * 20_000 + b"}",
+        b'{"gpu_count": "5", "gpu": ' + b'{"a": ' * 9_000,
+        b'{"model": "acme/tiny", "gpu": "RTX 4090", "x": ' + b"[" * 20_000 + b"]" * 20_000 + b"}",
+    ],
+)
+def test_deep_nesting_is_refused(http, body):
+    assert http.post("/v1/fit", content=body, headers=JSON).status_code in (400, 422)
+
+
+@pytest.mark.parametrize("body", [b"null", b"[]", b'"RTX 4090"', b"5", b"true"])
+def test_json_that_is_no_object_is_a_422(http, body):
+    assert '"gpu"' in refused(http.post("/v1/fit", content=body, headers=JSON), 422, "invalid-request")["hint"]
+
+
+@pytest.mark.parametrize("declared", ["text/plain", "application/msgpack", "multipart/form-data; boundary=x", "application/jsonp", ""])
+def test_a_body_declared_as_something_else_is_a_415(http, declared):
+    response = http.post("/v1/fit", content=json.dumps(GOOD), headers={"content-type": declared})
+    assert "application/json" in refused(response, 415, "unsupported-media-type")["hint"]
+
+
+def test_a_body_without_a_declaration_is_a_415(http):
+    refused(http.post("/v1/fit", content=json.dumps(GOOD)), 415, "unsupported-media-type")
+
+
+def test_a_form_that_holds_no_object_is_a_415(http):
+    refused(http.post("/v1/fit", data=GOOD), 415, "unsupported-media-type")
+
+
+@pytest.mark.parametrize("size", [64 * 1024 + 1, 100_000_000])
+def test_a_large_body_is_a_413(http, size):
+    response = http.post("/v1/fit", content=b" " * size, headers=JSON)
+    assert response.status_code == 413
+    assert response.json()["hint"]
+
+
+def test_a_large_body_in_chunks_is_a_413(http):
+    response = http.post("/v1/fit", content=(b" " * 1024 for _ in range(500)), headers=JSON)
+    assert response.status_code == 413
+
+
+NUMBERS = {
+    "gpu_count": ("4", "4"),
+    "context_length": ("32,768", "32768"),
+    "concurrency": (" 8 ", "8"),
+    "tensor_parallel": ("2.0", "2"),
+    "max_batched_tokens": ("1e3", "1000"),
+    "max_num_seqs": ("1_024", "1024"),
+    "gpu_memory_utilization": ("0.9", "0.9"),
+    "cpu_offload_gib": ("-1", "-1"),
+}
+
+
+@pytest.mark.parametrize("field", NUMBERS)
+def test_a_number_sent_as_text_is_a_422_that_holds_the_number(ask, field):
+    text, number = NUMBERS[field]
+    problem = refused(ask(**{field: text}), 422, "invalid-request")
+    assert problem["field"] == field
+    assert f'"{field}": {number}.' in problem["hint"]
+
+
+@pytest.mark.parametrize("text", ["32k", "", "many", "1e999", "9" * 5000, "\x00", "null", "[1]", "NaN"])
+def test_a_text_that_is_no_number_is_a_422_all_the_same(ask, text):
+    problem = refused(ask(context_length=text), 422, "invalid-request")
+    assert problem["field"] == "context_length"
+    assert "without quotes" in problem["hint"]
+
+
+@pytest.mark.parametrize(
+    "field,raw",
+    [
+        ("gpu_count", "0"),
+        ("gpu_count", "-1"),
+        ("gpu_count", "1.5"),
+        ("gpu_count", "4097"),
+        ("gpu_count", "true"),
+        ("gpu_count", "[1]"),
+        ("gpu_count", "{}"),
+        ("gpu_count", "9223372036854775808"),
+        ("gpu_count", "18446744073709551616"),
+        ("gpu_count", "9" * 5000),
+        ("context_length", "1e400"),
+        ("context_length", "100000001"),
+        ("tensor_parallel", "1025"),
+        ("gpu_memory_utilization", "1e400"),
+        ("gpu_memory_utilization", "-1e400"),
+        ("gpu_memory_utilization", "0"),
+        ("gpu_memory_utilization", "1.0000001"),
+        ("cpu_offload_gib", "-0.1"),
+        ("kv_cache_memory_gib", "0"),
+        ("enforce_eager", '"true"'),
+        ("enforce_eager", "1"),
+        ("detail", '"everything"'),
+        ("model", '""'),
+        ("model", "null"),
+        ("model", "7"),
+        ("model", json.dumps("x" * 201)),
+        ("gpu", json.dumps("x" * 201)),
+        ("engine", '""'),
+    ],
+)
+def test_a_value_out_of_type_or_bounds_is_a_422_that_names_the_field(http, field, raw):
+    fields = {name: json.dumps(value) for name, value in GOOD.items()} | {field: raw}
+    body = "{" + ", ".join(f'"{name}": {value}' for name, value in fields.items()) + "}"
+    problem = refused(http.post("/v1/fit", content=body, headers=JSON), 422, "invalid-request")
+    assert problem["field"] == field
+
+
+@pytest.mark.parametrize("missing", ["model", "gpu"])
+def test_a_missing_field_is_a_422_that_names_it(http, missing):
+    problem = refused(http.post("/v1/fit", json={name: value for name, value in GOOD.items() if name != missing}), 422, "invalid-request")
+    assert problem["field"] == missing
+    assert f'"{missing}"' in problem["hint"]
+
+
+def test_a_misspelt_field_is_a_422_that_names_the_right_one(ask):
+    problem = refused(ask(context_lenght=4096), 422, "invalid-request")
+    assert problem["field"] == "context_lenght"
+    assert problem["matches"][0] == "context_length"
+
+
+@pytest.mark.parametrize(
+    "fields,field,named",
+    [
+        ({"tensor_parallel": 3}, "tensor_parallel", "1, 2, 4, 8"),
+        ({"gpu_count": 1, "tensor_parallel": 2}, "gpu_count", "gpu_count 2"),
+        ({"gpu_count": 8, "pipeline_parallel": 8}, "pipeline_parallel", "at most 2"),
+        ({"gpu_count": 4, "data_parallel": 2, "tensor_parallel": 2, "expert_parallel": 3}, "expert_parallel", "4"),
+        ({"engine": "nothing"}, "engine", "vllm"),
+        ({"engine": "sglang"}, "engine", "vllm"),
+        ({"engine_version": "newest"}, "engine_version", "0."),
+        ({"kv_cache_dtype": "int3"}, "kv_cache_dtype", "fp8"),
+        ({"quantization": "nothing"}, "quantization", "awq"),
+        ({"engine": "\x00"}, "engine", "vllm"),
+    ],
+)
+def test_an_impossible_question_is_a_422_that_names_what_would_do(ask, fields, field, named):
+    problem = refused(ask(**fields), 422, "impossible-question")
+    assert problem["field"] == field
+    assert named in problem["hint"]
+
+
+@pytest.mark.parametrize(
+    "text", ["acme/tyni", "Qwen/Qwen3-23B", "qwen/qwen3 32b", "no such thing at all", "../../etc/passwd", "\x00", "a/b/c", "ÿ"]
+)
+def test_an_unknown_model_is_a_404_with_a_hint(ask, text):
+    problem = refused(ask(model=text), 404, "unknown-model")
+    assert len(problem["matches"]) <= 5
+
+
+def test_a_misspelt_model_gets_near_matches(ask):
+    assert "Qwen/Qwen3-32B" in refused(ask(model="Qwen/Qwen3-23B"), 404, "unknown-model")["matches"]
+
+
+def test_an_unknown_gpu_is_a_404_with_near_matches(ask):
+    problem = refused(ask(gpu="RTX 4095"), 404, "unknown-accelerator")
+    assert problem["field"] == "gpu"
+    assert "RTX 4090" in problem["matches"]
+
+
+@pytest.mark.parametrize("text", ["\x00", "🙂", " ", "0x4090", "-1x H100", "x" * 200, "GPU; DROP TABLE"])
+def test_a_gpu_that_is_none_is_refused(ask, text):
+    assert ask(gpu=text).status_code in (404, 422)
+
+
+def test_a_gated_model_is_a_403(ask):
+    refused(ask(model="acme/gated"), 403, "gated-model")
+
+
+def test_a_repository_without_weights_is_a_422(ask):
+    refused(ask(model="acme/adapter"), 422, "model-without-weights")
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/fits", "/v2/fit", "/v1/models/acme", "/v1/models/a/b/c", "/.env", "/v1/fit/x"])
+def test_an_unknown_path_is_a_404(http, path):
+    assert http.get(path).status_code == 404
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE", "TRACE"])
+def test_another_method_is_a_405_that_names_the_right_one(http, method):
+    response = http.request(method, "/v1/fit")
+    assert response.status_code == 405
+    assert "POST" in response.headers["allow"]
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=1001", "limit=x", "limit=", "limit=1&limit=2", "offset=-1", "offset=1e3", "limit=٣", "a=%ff"]
+)
+def test_a_bad_query_is_a_422(http, query):
+    problem = refused(http.get(f"/v1/gpus?{query}"), 422, "invalid-request")
+    assert problem["field"]
+
+
+def test_a_misspelt_query_parameter_is_not_ignored(http):
+    problem = refused(http.get("/v1/gpus?ofset=3"), 422, "invalid-request")
+    assert problem["matches"] == ["offset"]
+
+
+def test_beyond_the_rate_a_request_is_a_429_and_health_is_not(stand_in):
+    with serving(stand_in, Settings(requests_per_second=2, log_level="warning")) as url, client(url) as http:
+        responses = [http.get("/v1/gpus/rtx-4090") for _ in range(10)]
+        refusals = [response for response in responses if response.status_code != 200]
+        assert len(refusals) >= 6
+        for response in refusals:
+            refused(response, 429, "too-many-requests")
+            assert int(response.headers["retry-after"]) >= 1
+        assert all(http.get(path).status_code == 200 for path in ("/health/live", "/health/ready", "/metrics") for _ in range(5))
+
+
+def test_without_the_hub_an_unknown_model_is_a_503_and_a_known_one_is_answered():
+    with HubStandIn(safetensors_repository("acme/tiny")) as hub, serving(hub, wait_seconds=0.3) as url, client(url) as http:
+        hub.fault("acme/other", drop=True)
+        refused(http.post("/v1/fit", json={**GOOD, "model": "acme/other"}), 503, "hub-unreachable")
+        hub.fault(drop=True)
+        answer = http.post("/v1/fit", json={**GOOD, "model": "Qwen/Qwen3-32B"}).json()
+        assert answer["model"]["source"] == "snapshot"
+        assert "snapshot" in answer["warnings"][0]
+
+
+def test_a_busy_hub_is_a_503_that_says_when_to_come_back():
+    with HubStandIn() as hub, serving(hub, wait_seconds=0.3) as url, client(url) as http:
+        hub.fault(status=429, headers={"Retry-After": "7"})
+        response = http.post("/v1/fit", json={**GOOD, "model": "acme/other"})
+        refused(response, 503, "hub-busy")
+        assert int(response.headers["retry-after"]) >= 1
+
+
+def test_every_error_raised_on_purpose_has_a_status():
+    def leaves(kind):
+        return [leaf for child in kind.__subclasses__() for leaf in leaves(child)] or [kind]
+
+    assert set(STATUS) == {kind for kind in leaves(errors.FitgaugeError) if kind.__module__ == errors.__name__}

@@ -6,10 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from fitgauge.app import create_app
-from fitgauge.hub import Hub, HubSettings
-from fitgauge.settings import Settings
-from live import running
+from hub_stand_in import HubStandIn
+from live import client, serving
 
 Ask = Callable[..., dict[str, Any]]
 
@@ -17,9 +15,8 @@ Ask = Callable[..., dict[str, Any]]
 @pytest.fixture(scope="session")
 def service() -> Iterator[httpx.Client]:
     """The running service."""
-    hub = Hub(HubSettings(offline=True, cache_dir=None, token=False))
-    with running(create_app(Settings(log_level="warning"), hub=hub)) as client:
-        yield client
+    with HubStandIn() as hub, serving(hub, offline=True) as url, client(url) as http:
+        yield http
 
 
 @pytest.fixture

@@ -12,12 +12,16 @@ from fitgauge import __version__
 from fitgauge.api.bodies import BodyReader, integer_query, only_query
 from fitgauge.api.operations import OPERATIONS
 from fitgauge.questions import Questions
+from fitgauge.questions.log_schemas import ExplainLogRequest
 from fitgauge.questions.schemas import FitRequest, Health
+from fitgauge.questions.utilization_schemas import UtilizationRequest
 
 Anything = Request[Any, Any, Any]
 
 _encode = msgspec.json.Encoder().encode
 _fit = BodyReader(FitRequest, {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"})
+_log = BodyReader(ExplainLogRequest, {"log": "Model loading took 14.99 GiB", "model": "Qwen/Qwen3-32B", "gpu": "H100"})
+_utilization = BodyReader(UtilizationRequest, {"gpu": "A100 80GB", "achieved_tflops": 100})
 _HEALTHY = msgspec.json.encode(Health(status="ok", version=__version__))
 
 
@@ -29,7 +33,10 @@ def json_response(body: bytes) -> Response[bytes]:
 def served(answer: Callable[..., Awaitable[Response[bytes]]]) -> HTTPRouteHandler:
     """The handler of the operation that is called like the function."""
     operation = next(operation for operation in OPERATIONS if operation.id == answer.__name__)
-    return route(re.sub(r"{(\w+)}", r"{\1:str}", operation.path), http_method=HttpMethod(operation.method))(answer)
+    path, method = re.sub(r"{(\w+)}", r"{\1:str}", operation.path), HttpMethod(operation.method)
+    if operation.body_bytes is None:
+        return route(path, http_method=method)(answer)
+    return route(path, http_method=method, request_max_body_size=operation.body_bytes)(answer)
 
 
 def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
@@ -44,6 +51,16 @@ def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
         asked = _fit.decode(raw)
         model, answer = await questions.check_fit(asked)
         return json_response(questions.remember(raw, asked.model, model, _encode(answer)))
+
+    @served
+    async def explain_log(request: Anything) -> Response[bytes]:
+        asked = _log.decode(await _log.read(request))
+        return json_response(_encode(await questions.explain_log(asked)))
+
+    @served
+    async def explain_utilization(request: Anything) -> Response[bytes]:
+        asked = _utilization.decode(await _utilization.read(request))
+        return json_response(_encode(await questions.explain_utilization(asked)))
 
     @served
     async def get_model(request: Anything) -> Response[bytes]:
@@ -73,4 +90,4 @@ def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
     async def openapi_document() -> Response[bytes]:
         return json_response(openapi)
 
-    return [check_fit, get_model, list_gpus, get_gpu, health_live, health_ready, openapi_document]
+    return [check_fit, explain_log, explain_utilization, get_model, list_gpus, get_gpu, health_live, health_ready, openapi_document]

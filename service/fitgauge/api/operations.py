@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+from fitgauge.questions.log_schemas import ExplainLogRequest, LogAnswer
 from fitgauge.questions.schemas import FitAnswer, FitRequest, GpuDetail, GpuList, Health, ModelDetail
+from fitgauge.questions.utilization_schemas import UtilizationAnswer, UtilizationRequest
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,8 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Operation:
-    """One method on one path. `errors`: the statuses it can answer beside those that every operation can."""
+    """One method on one path. `errors`: the statuses it can answer beside those that every operation can. `body_bytes`: the largest body
+    it takes, where that is not the service's."""
 
     id: str
     method: str
@@ -33,11 +36,22 @@ class Operation:
     errors: tuple[int, ...] = ()
     examples: tuple[tuple[str, dict[str, Any]], ...] = ()
     tool: bool = True
+    body_bytes: int | None = None
 
 
 _MODEL_ERRORS = (403, 404, 422, 503)
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 200}
+
+_LOG = """\
+INFO [core.py:106] Initializing a V1 LLM engine (v0.19.0) with config: model='Qwen/Qwen3-8B', max_seq_len=8192, tensor_parallel_size=1
+INFO [arg_utils.py] non-default args: {'gpu_memory_utilization': 0.95, 'max_num_seqs': 1024, 'max_num_batched_tokens': 8192}
+INFO [gpu_model_runner.py] Model loading took 15.27 GiB memory and 3.1 seconds
+INFO [gpu_worker.py] Available KV cache memory: 57.5 GiB
+INFO [kv_cache_utils.py] GPU KV cache size: 418,688 tokens
+INFO [gpu_model_runner.py] Graph capturing finished in 5 secs, took 0.96 GiB
+"""
+"""The figures of a posted log: llm-d-incubation/llm-d-planner#205, qwen-qwen3-8b--h100-80gb--tp1pp1dp1--8192.log."""
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
@@ -53,6 +67,37 @@ OPERATIONS: tuple[Operation, ...] = (
         examples=(
             ("one card", {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"}),
             ("four cards, long context", {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090", "gpu_count": 4, "context_length": 32768}),
+        ),
+    ),
+    Operation(
+        id="explain_log",
+        method="POST",
+        path="/v1/explain-log",
+        summary="What does this start-up log say, and how far was the estimate from it?",
+        description="Reads the start-up log of vLLM, SGLang, llama.cpp or Ollama, or PyTorch's out-of-memory message, and puts every term "
+        "it measured beside its estimate: which differs most, and which flag caused it. Send model and gpu where the log does not name them.",
+        request=ExplainLogRequest,
+        answer=LogAnswer,
+        errors=(400, 413, 415, *_MODEL_ERRORS),
+        examples=(("vLLM on one H100", {"log": _LOG, "gpu": "H100"}),),
+        body_bytes=2 * 1024 * 1024,
+    ),
+    Operation(
+        id="explain_utilization",
+        method="POST",
+        path="/v1/utilization",
+        summary="How much of its GPUs does a training run use?",
+        description="Model FLOPs, MFU and HFU from achieved TFLOPS or from a throughput, a comparison with a published throughput, time and "
+        "cost of a token budget, and whether ZeRO is bound by communication.",
+        request=UtilizationRequest,
+        answer=UtilizationAnswer,
+        errors=(400, 413, 415, *_MODEL_ERRORS),
+        examples=(
+            ("achieved FLOPs", {"achieved_tflops": 100, "gpu": "A100 80GB", "precision": "fp16"}),
+            (
+                "throughput",
+                {"model": "7b", "gpu": "A100 80GB", "gpu_count": 4, "tokens_per_second": 6144, "published_tokens_per_second": 3300},
+            ),
         ),
     ),
     Operation(

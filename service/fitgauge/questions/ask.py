@@ -13,6 +13,8 @@ from fitgauge.questions.models import Models
 from fitgauge.questions.recent import Recent
 from fitgauge.questions.schemas import FitAnswer, FitRequest, GpuDetail, GpuList, ModelDetail
 from fitgauge.questions.serving import Serving
+from fitgauge.questions.utilization import explain_utilization
+from fitgauge.questions.utilization_schemas import UtilizationAnswer, UtilizationRequest
 
 
 class Questions:
@@ -40,6 +42,13 @@ class Questions:
         found = find(asked.gpu)
         model = self._models.peek(asked.model) or await self._models.resolve(asked.model)
         return self._ledger.answer(reading, model, found, full=full)
+
+    async def explain_utilization(self, request: UtilizationRequest) -> UtilizationAnswer:
+        """How much of its GPUs a training run uses. Raises the errors of fitgauge.errors."""
+        found, model = find(request.gpu), None
+        if request.model is not None:
+            model = self._models.peek(request.model) or await self._models.resolve(request.model)
+        return explain_utilization(request, model, found)
 
     def recall(self, raw: bytes) -> bytes | None:
         """The encoded answer to these very bytes, where the model they name is still the same Model; else None."""

@@ -1,0 +1,63 @@
+"""The worked examples of utilization, as answers of the API."""
+
+import pytest
+
+
+@pytest.fixture
+def utilization(service):
+    """POST /v1/utilization with these fields."""
+    return lambda **question: service.post("/v1/utilization", json=question)
+
+
+def test_a_hundred_achieved_tflops_of_312_are_an_mfu_of_32_05_percent(utilization):
+    answer = utilization(achieved_tflops=100, gpu="A100 80GB", precision="fp16").json()
+    assert round(answer["mfu"], 4) == 0.3205
+    assert "32.05" in answer["summary"]
+
+
+def test_three_examples_of_2048_tokens_on_four_gpus_are_46_5_percent_of_3300_published_tokens(utilization):
+    fields = {"samples_per_second": 3, "sequence_length": 2048, "published_tokens_per_second": 3300}
+    answer = utilization(gpu="A100 80GB", gpu_count=4, **fields).json()
+    assert answer["tokens_per_second_per_gpu"] == 1536
+    assert round(100 * answer["fraction_of_published"], 1) == 46.5
+
+
+def test_throughput_and_a_model_give_the_mfu(utilization):
+    answer = utilization(gpu="A100 80GB", gpu_count=4, tokens_per_second=6144, model="7b").json()
+    assert answer["mfu"] == pytest.approx(1536 * answer["flops"]["model_flops_per_token"] / 312e12)
+
+
+def test_a_token_budget_has_time_and_cost(utilization):
+    budget = utilization(gpu="8xH100", model="7b", mfu=0.4, token_budget=1e12, price_per_gpu_hour=2).json()["budget"]
+    assert budget["gpu_hours"] == pytest.approx(budget["seconds"] * 8 / 3600)
+    assert budget["cost"] == pytest.approx(2 * budget["gpu_hours"])
+
+
+def test_zero_3_over_pcie_gets_the_advice_that_it_is_bound_by_communication(utilization):
+    fields = {"model": "7b", "tokens_per_second": 9000, "zero_stage": 3, "micro_batch_size": 1}
+    over_pcie = utilization(gpu="8x A100 80GB PCIe", **fields).json()
+    over_nvlink = utilization(gpu="8x A100 80GB SXM", **fields).json()
+    assert over_pcie["communication"]["ratio"] > 1 > over_nvlink["communication"]["ratio"]
+    assert "PCIe" in over_pcie["advice"][0]
+    assert not any("Communication" in line for line in over_nvlink["advice"])
+
+
+@pytest.mark.parametrize(
+    ("question", "field"),
+    [
+        ({"gpu": "A100 80GB"}, "achieved_tflops"),
+        ({"gpu": "80GB", "achieved_tflops": 100}, "peak_tflops"),
+        ({"gpu": "V100 32GB", "achieved_tflops": 100, "precision": "bf16"}, "precision"),
+        ({"gpu": "A100 80GB", "achieved_tflops": 100, "precision": "fp8"}, "precision"),
+        ({"gpu": "A100 80GB", "achieved_tflops": 100, "precision": "fp32"}, "precision"),
+        ({"gpu": "A100 80GB", "achieved_tflops": 100, "token_budget": 1e9}, "model"),
+        ({"gpu": "A100 80GB", "achieved_tflops": 100, "zero_stage": 3}, "model"),
+        ({"gpu": "A100 80GB", "achieved_tflops": 100, "zero_stage": 3, "model": "7b"}, "gpu_count"),
+        ({"gpu": "A100 80GB", "tokens_per_second": 1, "samples_per_second": 1}, "samples_per_second"),
+    ],
+)
+def test_what_nobody_can_look_up_is_refused_with_what_to_send(utilization, question, field):
+    response = utilization(**question)
+    assert response.status_code == 422
+    assert response.json()["field"] == field
+    assert response.json()["hint"]

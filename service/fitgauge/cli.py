@@ -2,16 +2,22 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 import msgspec
 
 from fitgauge import __version__
 from fitgauge.errors import FitgaugeError
+from fitgauge.questions.log_schemas import LONGEST_LOG, ExplainLogRequest, LogCase
 from fitgauge.questions.schemas import FitAnswer, FitRequest
 
+if TYPE_CHECKING:
+    from fitgauge.questions import Questions
+
+_Answer = TypeVar("_Answer")
 _EXIT = {"fits": 0, "tight": 0, "does_not_fit": 1, "unsupported": 1}
 _TYPES = {"integer": int, "number": float, "string": str}
 
@@ -70,6 +76,40 @@ def check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # noqa:
     sys.exit(_EXIT[answer.verdict])
 
 
+@main.command("explain-log")
+@click.argument("log", metavar="FILE", type=click.File("rb"))
+@click.option("--model", help="The model, where the log names only a path.")
+@click.option("--gpu", help="The accelerator, where the log does not name it.")
+@click.option("--gpu-count", type=click.IntRange(1, 4096), help="How many of them.")
+@click.option("--engine", help="The engine, where the log is a bare out-of-memory message.")
+@click.option(
+    "--append", "truth", type=click.Path(dir_okay=False, path_type=Path), help="Add the run, anonymised, to this truth file (JSON lines)."
+)
+@click.option("--json", "as_json", is_flag=True, help="The API's own answer, as JSON.")
+def explain_log(log: BinaryIO, truth: Path | None, as_json: bool, **named: Any) -> None:  # noqa: ANN401 - fields of the contract
+    """What the start-up log in FILE measured, beside the estimate; - reads standard input."""
+    text = log.read(LONGEST_LOG).decode("utf-8", "replace")
+    answer = _told(
+        lambda: asyncio.run(_asked(lambda questions: questions.explain_log(ExplainLogRequest(log=text, detail="full", **named))))
+    )
+    if truth is not None:
+        _append(truth, answer.case)
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2))
+    else:
+        from fitgauge.terminal import show_ledger
+
+        show_ledger(answer)
+
+
+def _append(truth: Path, case: LogCase) -> None:
+    """Adds the case unless it is there; what it holds names no machine, no path and no person."""
+    known = truth.read_text(encoding="utf-8") if truth.exists() else ""
+    if f'"{case.id}"' not in known:
+        with truth.open("a", encoding="utf-8") as file:
+            file.write(msgspec.json.encode(case).decode() + "\n")
+
+
 @main.command()
 @click.argument("search", required=False)
 def gpus(search: str | None) -> None:
@@ -82,14 +122,19 @@ def gpus(search: str | None) -> None:
 
 
 async def _check_fit(request: FitRequest) -> FitAnswer:
+    _, answer = await _asked(lambda questions: questions.check_fit(request))
+    return answer
+
+
+async def _asked(ask: Callable[["Questions"], Awaitable[_Answer]]) -> _Answer:
+    """What `ask` gets from the questions of this process."""
     from fitgauge.app import create_hub, create_questions
     from fitgauge.settings import from_environment
 
     hub = create_hub(from_environment())
     await hub.start()
     try:
-        _, answer = await create_questions(hub).check_fit(request)
-        return answer
+        return await ask(create_questions(hub))
     finally:
         await hub.close()
 

@@ -1,5 +1,7 @@
 """Answers as a person reads them in a terminal: the picture before the table."""
 
+from collections.abc import Callable
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -7,10 +9,12 @@ from rich.text import Text
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.quantity import GIB
+from fitgauge.questions.log_schemas import LogAnswer
 from fitgauge.questions.schemas import FitAnswer
 
 _COLOURS = {"fits": "green", "tight": "yellow", "does_not_fit": "red", "unsupported": "red"}
 _BAR = 32
+_LEDGER_BAR = 20
 
 
 def show_fit(answer: FitAnswer, console: Console | None = None) -> None:
@@ -44,6 +48,33 @@ def show_fit(answer: FitAnswer, console: Console | None = None) -> None:
     console.print(f"\n{escape(answer.launch.command)}", soft_wrap=True, highlight=False)
 
 
+def show_ledger(answer: LogAnswer, console: Console | None = None) -> None:
+    """The summary, two bars for every term (green: the measurement lies in the estimate's interval), and what made the difference."""
+    console = console or Console()
+    console.print(Text(answer.summary), soft_wrap=True)
+    console.print()
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for justify in ("left", "left", "left", "right", "right"):
+        table.add_column(justify=justify, no_wrap=True)
+    for unit, words in _UNITS.items():
+        rows = [row for row in answer.rows if row.unit == unit]
+        scale = max((max(row.measured, row.estimated or 0) for row in rows), default=0) / _LEDGER_BAR or 1
+        for row in rows:
+            name, difference = row.name, ""
+            if row.estimated is not None:
+                table.add_row(name, _bar(row.estimated / scale, "blue"), "estimated", words(row.estimated))
+                name, difference = "", words(row.difference or 0)
+            colour = {True: "green", False: "yellow", None: "default"}[row.within]
+            kind = "at least" if row.measured_is == "at_least" else "measured"
+            change = Text(difference if difference.startswith("-") or not difference else "+" + difference, style=colour)
+            table.add_row(name, _bar(max(row.measured, 0) / scale, colour), kind, words(row.measured), change)
+    console.print(table)
+    for cause in answer.causes:
+        console.print(f"  {escape(cause)}", soft_wrap=True, highlight=False)
+    for warning in answer.warnings:
+        console.print(f"[dim]- {escape(warning)}[/dim]", soft_wrap=True)
+
+
 def show_gpus(rows: list[Accelerator], console: Console | None = None) -> None:
     """One line for every accelerator."""
     console = console or Console()
@@ -74,3 +105,6 @@ def _bar(length: float, colour: str) -> Text:
 
 def _gib(size: int) -> str:
     return f"{size / GIB:.2f} GiB"
+
+
+_UNITS: dict[str, Callable[[int], str]] = {"bytes": _gib, "tokens": lambda count: f"{count:,}"}

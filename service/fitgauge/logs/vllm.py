@@ -127,7 +127,7 @@ def _served(given: str) -> str | None:
 def _widest(lines: list[Line]) -> int | None:
     """The tensor parallelism the workers' names show; None where only the first one printed."""
     ranks = [int(match[1]) for line in lines if "TP" in line.text and (match := _TENSOR_RANK.search(rank_of(line.text)))]
-    return max(ranks) + 1 if ranks and max(ranks) else None
+    return max(ranks) + 1 if any(ranks) else None
 
 
 def rank_of(text: str) -> str:

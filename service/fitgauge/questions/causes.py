@@ -99,7 +99,7 @@ def _pool(log: StartLog, row: LedgerRow, by_name: dict[str, LedgerRow], measured
         yield f"{said}: {parts} leave as much {'more' if difference > 0 else 'less'}."
     elif share is not None:
         hidden = [name for name in _FIXED if name not in by_name]
-        why = f"the log does not show {' and '.join(hidden)}, which are estimated" if hidden else "no term of the log makes it up"
+        why = f"the log does not show {', '.join(hidden)}: estimated" if hidden else "no term of the log makes it up"
         yield f"{said} at gpu_memory_utilization {share}: {why}."
     elif log.engine == "vllm" and "weights" in by_name:
         implied = (row.measured + _fixed(by_name, checked)) / checked.estimate.accelerator.usable.expected
@@ -133,7 +133,7 @@ def _required(log: StartLog, row: LedgerRow, _: dict[str, LedgerRow], measured: 
     if row.within:
         yield "memory ran out before all of it was allocated: what was held says only that this much is needed at least."
     else:
-        yield "more was held than this question needs: a longer context, a bigger batch, another model, or a second copy in the same process."
+        yield "more was held than this question needs: a longer context, a bigger batch, another model or a second copy beside it."
 
 
 def _fixed(by_name: dict[str, LedgerRow], checked: Checked) -> int:

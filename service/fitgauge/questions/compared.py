@@ -101,7 +101,7 @@ def _cache_rows(engine: str, measured: Measured, estimate: Estimate | None, cont
         if pool and estimate:
             low, high = int(pool.value - pool.resolution), int(pool.value + pool.resolution)
             given = tokens_of(estimate, Bytes(low=low, expected=int(pool.value), high=high))
-            told.append(_row("kv_tokens_of_the_measured_pool", tokens, given, unit="tokens"))
+            told.append(_row("kv_tokens_of_pool", tokens, given, unit="tokens"))
     return told
 
 

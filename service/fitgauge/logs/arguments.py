@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from fitgauge.logs.readings import Flag
 
-_VALUE = r"(?:'(?P<single>[^']{0,512})'|\"(?P<double>[^\"]{0,512})\"|(?P<bare>[^\s,'\"{}()\[\]]{1,128}))"
+_VALUE = r"(?:'(?P<single>[^']{0,512})'|\"(?P<double>[^\"]{0,512})\"|(?P<bare>(?!--)[^\s,'\"{}()\[\]]{1,128}))"
 
 
 @lru_cache(maxsize=256)

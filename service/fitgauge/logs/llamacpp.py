@@ -6,6 +6,8 @@ Wording from its sources: src/llama-model.cpp (`model buffer size`), src/llama-k
 
 import re
 
+from msgspec import structs
+
 from fitgauge.logs.arguments import argument
 from fitgauge.logs.lines import Line
 from fitgauge.logs.names import card, cards, hub_id
@@ -27,7 +29,7 @@ RULES = (
     rule("cudaMalloc failed", r"allocating (?P<requested>NUM) MiB on device (?P<rank>\d{1,2}): cudaMalloc failed", "MiB"),
     rule("MiB free", r"using device (?P<rank>\w{2,12}) \([^()]{2,60}\)[^-]{0,40}- (?P<free_at_start>NUM) MiB free", "MiB"),
 )
-_HOST = re.compile(r"^CPU|_Host$|_Mapped$|^AMX|^BLAS|^Metal_Mapped$")
+_HOST = re.compile(r"^CPU|_Host$|^AMX|^BLAS")
 
 _INTEGERS = {
     "context_length": ("n_ctx ", re.compile(r"\bn_ctx += (\d{1,9})")),
@@ -63,11 +65,23 @@ def read(lines: list[Line]) -> StartLog:
 
 
 def device_readings(lines: list[Line]) -> list[Reading]:
-    """Buffers by device; what lies in host memory is named `host_...`, so that nobody counts it."""
-    return [
-        Reading(name="host_" + r.name, value=r.value, resolution=r.resolution, rank=r.rank, line=r.line) if _HOST.search(r.rank) else r
-        for r in find_readings(lines, RULES)
-    ]
+    """Buffers by device; what lies in host memory is named `host_...`, so that nobody counts it. A device's caches (of full and of
+    sliding layers, of a draft model) are one; buffers that are reserved anew are told again."""
+    told: list[Reading] = []
+    pools: dict[tuple[str, str], int] = {}
+    for reading in find_readings(lines, RULES):
+        if _HOST.search(reading.rank):
+            reading = structs.replace(reading, name="host_" + reading.name)
+        key = (reading.name, reading.rank)
+        if reading.name.endswith("kv_pool") and key in pools:
+            first_pool = told[pools[key]]
+            told[pools[key]] = structs.replace(
+                first_pool, value=first_pool.value + reading.value, resolution=first_pool.resolution + reading.resolution
+            )
+            continue
+        pools.setdefault(key, len(told))
+        told.append(reading)
+    return told
 
 
 def flags_of(lines: list[Line]) -> dict[str, Flag]:

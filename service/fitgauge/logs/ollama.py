@@ -2,6 +2,8 @@
 
 import re
 
+from msgspec import structs
+
 from fitgauge.logs import llamacpp
 from fitgauge.logs.lines import Line
 from fitgauge.logs.names import card, cards
@@ -78,7 +80,7 @@ def _last_load(lines: list[Line]) -> list[Line]:
 def _of_host(reading: Reading) -> Reading:
     if not reading.rank.startswith("CPU"):
         return reading
-    return Reading(name="host_" + reading.name, value=reading.value, resolution=reading.resolution, rank=reading.rank, line=reading.line)
+    return structs.replace(reading, name="host_" + reading.name)
 
 
 def _outcome(lines: list[Line], readings: list[Reading]) -> Outcome | None:

@@ -1,5 +1,7 @@
 """PyTorch's out-of-memory message: the wording since 2.2 and the one before (c10/cuda/CUDACachingAllocator.cpp)."""
 
+from itertools import takewhile
+
 from fitgauge.logs.lines import Line
 from fitgauge.logs.readings import Reading, find_readings, rule
 
@@ -22,5 +24,6 @@ def read(lines: list[Line]) -> list[Reading]:
     """The numbers of the first message: those that follow are what it broke."""
     for index, line in enumerate(lines):
         if "ut of memory. Tried to allocate" in line.text:
-            return find_readings([Line(line.number, " ".join(part.text for part in lines[index : index + 3]))], RULES)[:8]
+            wrapped = takewhile(lambda later: "Tried to allocate" not in later.text, lines[index + 1 : index + 3])
+            return find_readings([Line(line.number, " ".join([line.text, *(part.text for part in wrapped)]))], RULES)
     return []

@@ -16,6 +16,7 @@ SIGNATURES = (
     "Initializing a V", "Initializing an LLM engine", "Model loading took", "Loading model weights took", "GPU KV cache size:",
     "vLLM API server", "the current vLLM instance", "Available KV cache memory:", "non-default args:", "# GPU blocks:", "# cuda blocks:",
     "total_gpu_memory (", "KV cache is needed, which", "stored in KV cache (", "(VllmWorker", "(EngineCore", "(Worker_TP",
+    "Free memory on device",
 )  # fmt: skip
 
 _RULES = (
@@ -39,6 +40,7 @@ _RULES = (
     rule("Free memory on device", r"\((?P<free_at_start>NUM)/(?P<total>NUM) GiB\) on startup"),
     rule("Initial free memory", r"Initial free memory (?P<free_at_start>NUM) GiB, reserved (?P<kv_pool>NUM) GiB"),
     rule("Available KV cache", r"Available KV cache memory: (?P<kv_pool>NUM) GiB"),
+    rule("memory in use is", r"Current kv cache memory in use is (?P<kv_pool>NUM) GiB"),
     rule("is needed, which", r"\((?P<kv_needed>NUM) GiB KV cache is needed"),
     rule("the available KV", r"larger than the available KV cache memory \((?P<kv_pool>NUM) ?GiB\)"),
     rule("Estimated CUDA graph", r"Estimated CUDA graph memory: (?P<cuda_graphs_estimated>NUM) GiB total"),
@@ -85,7 +87,7 @@ _WORKER = re.compile(
 _TENSOR_RANK = re.compile(r"TP(\d{1,3})")
 _ENTRY = re.compile(r"\b(?:INFO|WARNING|ERROR|DEBUG) \d\d-\d\d ")
 _MOST_CONTINUED = 4
-_COMMANDS = ("non-default args:", "vllm serve ", "vllm.entrypoints")
+_COMMANDS = ("non-default args:", "vllm serve ", "vllm bench ", "vllm.entrypoints")
 _LONGEST_COMMAND = 64 * 1024
 
 
@@ -99,7 +101,9 @@ def read(lines: list[Line]) -> StartLog:
         found["gpu_memory_utilization"] = float(share["share"])
     if "tensor_parallel" not in found and (widest := _widest(lines)):
         found["tensor_parallel"] = widest
-    longest = first(lines, "max", _CONTEXT)
+    if has(lines, "_EP1 pid="):
+        found["expert_parallel_on"] = True
+    longest = first(lines, "ax", _CONTEXT)
     if longest and "context_length" not in found:
         found["context_length"] = int(longest["context"].replace(",", ""))
     batch = first(lines, "Chunked prefill", _BATCH)
@@ -178,6 +182,14 @@ def _outcome(lines: list[Line], readings: list[Reading]) -> Outcome | None:
         return "kv_too_small"
     if has(lines, "is less than desired GPU memory utilization"):
         return "oom"
-    served = ("Application startup complete", "init engine (profile", "Starting vLLM API server", "Graph capturing finished")
+    if any(reading.name in ("kv_blocks", "kv_pool") and reading.value <= 0 for reading in readings):
+        return "kv_too_small"
+    served = (
+        "Application startup complete",
+        "init engine (profile",
+        "Starting vLLM API server",
+        "Graph capturing finished",
+        "Actual usage is",
+    )
     pool = any(reading.name in ("kv_tokens", "kv_blocks") and reading.value > 0 for reading in readings)
     return "served" if has(lines, *served) or pool else None

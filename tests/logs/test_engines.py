@@ -1,0 +1,62 @@
+"""Posted logs of every engine, shortened to their lines on memory, read as their threads say. Each row of the data names its source."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fitgauge.logs.recognise import recognise
+from fitgauge.questions.compared import Measured
+
+DATA = Path(__file__).parent / "data"
+CASES = json.loads((DATA / "expected.json").read_text())
+SMALLEST = ("kv_pool", "kv_tokens", "kv_blocks")
+
+
+def read(case):
+    return recognise((DATA / case["file"]).read_text())
+
+
+@pytest.fixture(params=CASES, ids=lambda case: case["file"])
+def case(request):
+    return request.param
+
+
+def test_every_log_has_its_row_and_its_source():
+    assert {case["file"] for case in CASES} == {path.name for path in DATA.glob("*.log")}
+    assert all(case["source"] for case in CASES)
+
+
+def test_engine_version_model_and_outcome_are_recognised(case):
+    log = read(case)
+    assert (log.engine, log.version, log.model, log.outcome) == (case["engine"], case.get("version"), case.get("model"), case["outcome"])
+    assert set(case.get("remarks", ())) == set(log.remarks)
+
+
+def test_the_gpu_is_recognised_where_it_is_printed(case):
+    log = read(case)
+    assert log.gpu == case.get("gpu")
+    if "gpu_count" in case:
+        assert log.gpu_count == case["gpu_count"]
+
+
+def test_flags_come_under_the_names_of_the_contract(case):
+    log = read(case)
+    wanted = case.get("flags", {})
+    assert {name: log.flags.get(name) for name in wanted} == wanted
+
+
+def test_every_printed_size_is_read(case):
+    measured = Measured(read(case).readings)
+    for unit, scale in (("gib", 2**30), ("mib", 2**20), ("counts", 1)):
+        for name, value in case.get(unit, {}).items():
+            reading = measured.pick(name, by=min if name in SMALLEST and case["engine"] == "vllm" else max)
+            assert reading is not None, name
+            assert reading.value == pytest.approx(value * scale), name
+
+
+def test_every_reading_stands_in_the_line_it_names(case):
+    lines = (DATA / case["file"]).read_text().splitlines()
+    for reading in read(case).readings:
+        assert any(digit.isdigit() for digit in lines[reading.line - 1]), reading
+        assert reading.resolution >= 0

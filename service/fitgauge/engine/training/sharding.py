@@ -1,0 +1,158 @@
+"""Which part of a model one rank has: tensor, expert and pipeline parallelism first, then ZeRO or FSDP over the data-parallel ranks.
+
+Dividing gives Parameters again, smaller ones, so that states.py counts a shard as it counts a whole model.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from fitgauge.engine.architecture import Kind, Part, Split
+from fitgauge.engine.laid import TOWERS
+from fitgauge.engine.training import states
+from fitgauge.engine.training.parameters import Parameter, Unit
+from fitgauge.engine.training.workload import TrainingWorkload
+
+VOCABULARY_MULTIPLE = 128
+"""Megatron pads the vocabulary to 128 x tensor parallel. Source: megatron/training/arguments.py, make_vocab_size_divisible_by."""
+
+Held = Literal["weights", "gradients", "states"]
+
+_LEAST_STAGE: dict[Held, int] = {"states": 1, "gradients": 2, "weights": 3}
+"""From which ZeRO stage on each is divided. Source: ZeRO, arXiv 1910.02054, section 5."""
+
+
+class RankStates(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Resident bytes of one rank: on the device, and on the host where they are offloaded."""
+
+    weights: int
+    gradients: int
+    master_weights: int
+    optimizer_states: int
+    step_temporaries: int
+    host: int = 0
+
+    @property
+    def resident(self) -> int:
+        """All that stays on the device."""
+        return self.weights + self.gradients + self.master_weights + self.optimizer_states
+
+
+def tensor_slice(parameter: Parameter, part: Part, workload: TrainingWorkload) -> Parameter:
+    """The fullest tensor- and expert-parallel rank's piece of a parameter.
+
+    Norms, routers, positions and biases of row-parallel linears are whole on every rank; heads and widths divide; KV heads are repeated
+    where ranks outnumber them; the vocabulary is padded first. Whole experts go to expert-parallel ranks, each divided like a linear.
+    Towers stay whole. Source: Megatron-LM, arXiv 1909.08053, section 3; megatron/core/tensor_parallel/layers.py;
+    megatron/core/transformer/moe/experts.py.
+    """
+    ways, count = workload.tensor_parallel, parameter.count
+    if parameter.kind is Kind.EXPERT or count > 1:
+        count = -(-count // workload.expert_parallel)
+    if ways == 1 or part in TOWERS or parameter.split is Split.NONE or not parameter.shape:
+        return parameter if count == parameter.count else replace(parameter, count=count)
+    axis = 1 if parameter.split is Split.ROW and len(parameter.shape) > 1 else 0
+    size = parameter.shape[axis]
+    if parameter.split is Split.VOCABULARY:
+        multiple = VOCABULARY_MULTIPLE * ways if workload.framework == "megatron" else 1
+        cut = -(-size // multiple) * multiple // ways if multiple > 1 else -(-size // ways)
+    elif parameter.split is Split.KV and parameter.units:
+        cut = -(-parameter.units // ways) * (size // parameter.units)
+    else:
+        cut = -(-size // ways)
+    shape = (*parameter.shape[:axis], cut, *parameter.shape[axis + 1 :])
+    return replace(parameter, shape=shape, count=count)
+
+
+def shard_ranks(parameter: Parameter, workload: TrainingWorkload) -> int:
+    """Over how many ranks ZeRO or FSDP divides a parameter: data x context parallel, of one replica; experts over what EP leaves.
+
+    Source: megatron/core/parallel_state.py (data parallel groups with context parallel; expert data parallel); torchtitan
+    distributed/parallel_dims.py (fsdp = dp_shard x cp).
+    """
+    ranks = workload.data_parallel // workload.data_parallel_replicate * workload.context_parallel
+    if parameter.count > 1 or parameter.kind is Kind.EXPERT:
+        ranks = max(1, ranks // workload.expert_parallel)
+    return ranks
+
+
+def shard(parameter: Parameter, workload: TrainingWorkload) -> Parameter:
+    """One data-parallel rank's shard.
+
+    FSDP2 cuts every parameter along its first dimension (experts that share a tensor: between experts) into equal chunks and pads the
+    last: torch/distributed/fsdp/_fully_shard/_fsdp_param.py, _init_sharded_param. ZeRO and Megatron's distributed optimizer cut one flat
+    buffer evenly: deepspeed/runtime/zero/stage_1_and_2.py; megatron/core/optimizer/distrib_optimizer.py.
+    """
+    ranks = shard_ranks(parameter, workload)
+    if ranks == 1:
+        return parameter
+    if workload.framework == "fsdp":
+        if parameter.count > 1:
+            return replace(parameter, count=-(-parameter.count // ranks))
+        return replace(parameter, shape=(-(-parameter.shape[0] // ranks), *parameter.shape[1:]))
+    return replace(parameter, shape=(-(-parameter.elements // ranks),), count=1)
+
+
+def divided(of: Held, workload: TrainingWorkload) -> bool:
+    """Whether ZeRO divides these over data-parallel ranks. FSDP divides all three; `zero_stage` 2 means that it keeps what it gathered."""
+    return workload.framework == "fsdp" or workload.zero_stage >= _LEAST_STAGE[of]
+
+
+def rank_states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> RankStates:
+    """Resident bytes of a rank that has these parameters of its stage (see `tensor_slice`), and the most a step adds.
+
+    Offload: the optimizer's states and masters, with the gradients they step from, go to the host; `parameters` and `cpu` take the
+    weights too (ZeRO-Offload, arXiv 2101.06840; ZeRO-Infinity, arXiv 2104.07857; torch CPUOffloadPolicy). An offloaded step runs there.
+    """
+    trained = [parameter for parameter in parameters if parameter.trained]
+    pieces = [shard(parameter, workload) for parameter in parameters]
+    stepped = [shard(parameter, workload) for parameter in trained] if divided("states", workload) else trained
+    reduced = [shard(parameter, workload) for parameter in trained] if divided("gradients", workload) else trained
+    weights = sum(parameter.bytes for parameter in (pieces if divided("weights", workload) else parameters))
+    counted = states.states(stepped, workload)
+    gradients = states.gradient_bytes(reduced, workload)
+    masters, optimizer, temporaries, host = counted.master_weights, counted.optimizer_states, counted.step_temporaries, 0
+    if workload.offload != "none":
+        host += masters + optimizer
+        masters = optimizer = temporaries = 0
+        if divided("gradients", workload):
+            host, gradients = host + gradients, 0
+    if workload.offload in ("parameters", "cpu", "nvme") and divided("weights", workload):
+        host, weights = host + weights, 0
+    return RankStates(
+        weights=weights,
+        gradients=gradients,
+        master_weights=masters,
+        optimizer_states=optimizer,
+        step_temporaries=temporaries,
+        host=host,
+    )
+
+
+def gathered_bytes(parameters: Iterable[Parameter], workload: TrainingWorkload, width: int) -> int:
+    """Bytes of a unit whose shards were gathered, in numbers of `width` bytes: with the padding of the last shard."""
+    return sum(shard(parameter, workload).elements * shard_ranks(parameter, workload) * width for parameter in parameters)
+
+
+def stage_units(units: Sequence[Unit], layers: range, *, first: bool, last: bool) -> list[tuple[Unit, int]]:
+    """The units of one pipeline stage, each with how many of its layers the stage has.
+
+    Embeddings, encoders and towers go to the first stage, final norm and head to the last; tied embeddings to both
+    (megatron/core/models/gpt/gpt_model.py, share_embeddings_and_output_weights).
+    """
+    found = []
+    for unit in units:
+        if unit.repeated and unit.part is Part.LANGUAGE:
+            count = sum(number in layers for number in unit.layers)
+        elif unit.part is Part.LANGUAGE:
+            embeds = any(parameter.kind is Kind.EMBEDDING for parameter in unit.parameters)
+            count = int(first if embeds else last)
+        elif unit.part is Part.HEAD:
+            count = int(last)
+        else:
+            count = len(unit.layers) * int(first)
+        if count:
+            found.append((unit, count))
+    return found

@@ -7,7 +7,7 @@ from msgspec import UNSET, structs
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import Found
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.architecture import Model
+from fitgauge.engine.architecture import Model, ModelSpec
 from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.estimate import Estimate
 from fitgauge.engine.fit import ServingLimits, Verdict, fit_probability, serving_limits, verdict
@@ -59,7 +59,7 @@ class Serving:
             data_parallel=workload.data_parallel,
             max_context_length=spec.max_context_length or workload.context_length,
         )
-        refused = defaults.refusal(checked.prepared.quantized, found.accelerator) if engine == "vllm" else None
+        refused = self._refusal(checked, spec, found.accelerator)
         cards = answers.cards_in_words(found.accelerator, count)
         said = answers.summary(model, cards, workload, estimate, checked.verdict, checked.probability, limits)
         full = request.detail == "full"
@@ -96,6 +96,12 @@ class Serving:
         ):
             probability = 0.0
         return Checked(prepared, workload, estimate, probability, verdict(probability), count)
+
+    def _refusal(self, checked: Checked, spec: ModelSpec, accelerator: Accelerator) -> str | None:
+        """Why the engine does not run this at all, None where it does."""
+        if checked.workload.engine != "vllm":
+            return None
+        return defaults.removed(spec, checked.workload.version) or defaults.refusal(checked.prepared.quantized, accelerator)
 
     def _possible(self, request: FitRequest, model: Model, accelerator: Accelerator, count: int, profile: EngineProfile) -> Checked | None:
         """The question, estimated; None where the engine refuses it."""

@@ -4,27 +4,74 @@ Source: vllm/engine/arg_utils.py, get_batch_defaults (0.33, OpenAI server); mode
 """
 
 from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.quantity import GIB
+
+NEWEST = (0, 33)
+"""The version these defaults were read in, where no other is said."""
+
+SECOND_ENGINE = (0, 8)
+"""The first version whose V1 engine is the default."""
 
 _GB10 = (12, 1)
 
+_LARGE_TIER = (0, 28)
+"""Of the versions read, the first with larger batches from 160 GiB (0.25 has none)."""
 
-def default_batch(accelerator: Accelerator, context_length: int) -> tuple[int, int]:
+_A100_SMALL = (0, 9)
+"""The first version that treats an A100 as a small card (vLLM pull request 17885; 0.8.5 does not)."""
+
+
+def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...] = NEWEST) -> tuple[int, int]:
     """(max_num_seqs, max_num_batched_tokens) of the OpenAI server on this card, the latter no more than its requests can fill."""
-    sequences, tokens = _tier(accelerator)
+    if version < SECOND_ENGINE:
+        return 256, _first_engine_tokens(context_length)
+    sequences, tokens = _tier(accelerator, version)
     tokens = min(tokens, sequences * context_length)
     return min(sequences, tokens), tokens
 
 
-def _tier(accelerator: Accelerator) -> tuple[int, int]:
+def _first_engine_tokens(context_length: int) -> int:
+    """Whole prompts up to 32768 tokens, chunks of 2048 beyond. Source: 0.6.6, config.py SchedulerConfig, arg_utils.py."""
+    return max(context_length, 2048) if context_length <= 32_768 else 2048
+
+
+def _tier(accelerator: Accelerator, version: tuple[int, ...]) -> tuple[int, int]:
     memory = accelerator.usable.expected
-    if memory >= 160 * GIB:
+    if memory >= 160 * GIB and version >= _LARGE_TIER:
         return 1024, 16384
-    small = "a100" in accelerator.name.lower() or accelerator.compute_capability == _GB10
+    small = ("a100" in accelerator.name.lower() and version >= _A100_SMALL) or accelerator.compute_capability == _GB10
     if memory >= 70 * GIB and not small:
         return 1024, 8192
     return 256, 2048
 
+
+def removed(spec: ModelSpec, version: tuple[int, ...]) -> str | None:
+    """Why vLLM of this version does not know the model any more, None where it does."""
+    last = _REMOVED.get(spec.architecture)
+    if last is None or version[:2] <= last[:2]:
+        return None
+    return f"{spec.architecture} was supported until vLLM {'.'.join(map(str, last))}; send that engine_version, or engine transformers."
+
+
+_REMOVED: dict[str, tuple[int, ...]] = {
+    "MotifForCausalLM": (0, 10, 2), "Phi3SmallForCausalLM": (0, 9, 2), "Phi4FlashForCausalLM": (0, 10, 2),
+    "Phi4MultimodalForCausalLM": (0, 12, 0), "JAISLMHeadModel": (0, 22, 0), "ErnieModel": (0, 23, 0),
+    "ErnieForSequenceClassification": (0, 23, 0), "ErnieForTokenClassification": (0, 23, 0), "InternLM2VEForCausalLM": (0, 23, 0),
+    "QWenLMHeadModel": (0, 23, 0), "QwenVLForConditionalGeneration": (0, 23, 0), "InternLMForCausalLM": (0, 23, 0),
+    "DonutForConditionalGeneration": (0, 10, 2), "MllamaForConditionalGeneration": (0, 10, 2), "XverseForCausalLM": (0, 23, 0),
+    "Dots1ForCausalLM": (0, 23, 0), "BambaForCausalLM": (0, 23, 0), "MiniMaxForCausalLM": (0, 23, 0),
+    "MiniMaxText01ForCausalLM": (0, 23, 0), "MiniMaxM1ForCausalLM": (0, 23, 0), "MiniMaxVL01ForConditionalGeneration": (0, 23, 0),
+    "BaiChuanForCausalLM": (0, 23, 0), "BaichuanForCausalLM": (0, 23, 0), "AquilaModel": (0, 24, 0), "AquilaForCausalLM": (0, 24, 0),
+    "Grok1ModelForCausalLM": (0, 24, 0), "Grok1ForCausalLM": (0, 24, 0), "TarsierForConditionalGeneration": (0, 24, 0),
+    "Tarsier2ForConditionalGeneration": (0, 23, 0), "MantisForConditionalGeneration": (0, 24, 0),
+    "MusicFlamingoForConditionalGeneration": (0, 24, 0), "AyaVisionForConditionalGeneration": (0, 24, 0),
+    "TeleChatForCausalLM": (0, 25, 0), "PersimmonForCausalLM": (0, 25, 0), "FuyuForCausalLM": (0, 25, 0), "Plamo2ForCausalLM": (0, 26, 0),
+    "OuroForCausalLM": (0, 26, 0), "ArcticForCausalLM": (0, 28, 0), "ChameleonForConditionalGeneration": (0, 28, 0),
+    "GritLM": (0, 28, 0), "HCXVisionForCausalLM": (0, 28, 0), "MPTForCausalLM": (0, 28, 0), "MptForCausalLM": (0, 28, 0),
+    "RWForCausalLM": (0, 28, 0), "StableLMEpochForCausalLM": (0, 28, 0),
+}  # fmt: skip
+"""The last version of an architecture. Source: vllm/model_executor/models/registry.py (0.33), _PREVIOUSLY_SUPPORTED_MODELS."""
 
 _MINIMUM_CAPABILITY: dict[str, tuple[int, int]] = {
     "awq": (7, 5), "gptq": (6, 0), "fp8": (7, 5), "mxfp4": (8, 0), "nvfp4": (7, 5), "compressed-tensors": (7, 5), "modelopt": (7, 5),

@@ -1,0 +1,297 @@
+"""Fits vLLM's coefficients to the fit part of the truth and writes them into the catalog's engines.json. Deterministic.
+
+Everything that the source tells is derived in the engine; what is left is a median of what logs show beyond it, with the interval that
+held nine logs of ten (weighted quantiles, every campaign weighing the same). Where no log tells, a coefficient stays as the source has it,
+with no runs. Run: python -m accuracy.calibrate (or `make calibrate`), then `make accuracy`.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fitgauge.engine.activations import HALF, layer_width
+from fitgauge.engine.architecture import Part
+from fitgauge.engine.vllm.encoder import images
+from fitgauge.engine.vllm.profiling import kept_workspace, runs_second, stage_bytes, workspace_bytes
+from fitgauge.errors import FitgaugeError
+from fitgauge.questions.serving import Checked
+
+from accuracy.truth import GIB, Run, check, model, runs, source_weights
+
+ENGINES = Path(__file__).parents[2] / "service/fitgauge/catalog/data/engines.json"
+LOGS = "posted vLLM start-up logs (tests/accuracy/serving.jsonl, fit part), by tests/accuracy/calibrate.py"
+FLOAT = 4
+LEAST_SPREAD = 0.02
+"""An interval is never narrower than this share of its coefficient: logs print two decimals."""
+
+Versions = tuple[tuple[int, int], tuple[int, int]]
+
+
+class Seen(NamedTuple):
+    """A coefficient as one run shows it."""
+
+    run: Run
+    value: float
+
+
+def quantile(seen: list[Seen], share: float) -> float:
+    """The weighted quantile: the least value below which at least `share` of the weight lies."""
+    ordered = sorted(seen, key=lambda one: one.value)
+    weights = source_weights([one.run for one in ordered])
+    total, below = sum(weights), 0.0
+    for one, weight in zip(ordered, weights, strict=True):
+        below += weight
+        if below >= share * total - 1e-12:
+            return one.value
+    return ordered[-1].value
+
+
+def coefficient(seen: list[Seen], otherwise: dict[str, Any]) -> dict[str, Any]:
+    """Median and 5 to 95 % quantiles of what runs show, `otherwise` where none does."""
+    seen = unfenced(seen)
+    if not seen:
+        return otherwise
+    middle = quantile(seen, 0.5)
+    least = abs(middle) * LEAST_SPREAD
+    low, high = min(quantile(seen, 0.05), middle - least), max(quantile(seen, 0.95), middle + least)
+    if len({one.run.campaign for one in seen}) < 3:
+        low, high = min(low, otherwise["low"]), max(high, otherwise["high"])
+    return {"low": round(max(0.0, low), 4), "expected": round(middle, 4), "high": round(high, 4), "runs": len(seen), "source": LOGS}
+
+
+def unfenced(seen: list[Seen]) -> list[Seen]:
+    """What lies within Tukey's outer fences, three quartile distances (at least 10 % of the median) around the quartiles."""
+    if len(seen) < 4:
+        return seen
+    first, third = quantile(seen, 0.25), quantile(seen, 0.75)
+    reach = max(3 * (third - first), 0.1 * abs(quantile(seen, 0.5)))
+    return [one for one in seen if first - reach <= one.value <= third + reach]
+
+
+def derived(low: float, expected: float, high: float, source: str) -> dict[str, Any]:
+    """A coefficient that no log of the fit part tells."""
+    return {"low": low, "expected": expected, "high": high, "runs": 0, "source": source}
+
+
+NOTHING = derived(0, 0, 0, "nothing of the kind")
+
+
+def within(run: Run, versions: Versions) -> bool:
+    """Whether a run's release lies in [first, last)."""
+    return run.version is not None and versions[0] <= run.version[:2] < versions[1]
+
+
+def evidence(versions: Versions, shows: Callable[[Run, Checked], float | None]) -> list[Seen]:
+    """What runs of the fit part show of something, within versions."""
+    seen = []
+    for run in runs():
+        if run.part != "fit" or run.engine != "vllm" or "activations" not in run.scores and "need" not in run.scores:
+            continue
+        if not within(run, versions) or model(run.question["model"]) is None:
+            continue
+        try:
+            found = check(run)
+        except FitgaugeError:
+            continue
+        value = shows(run, found) if found is not None else None
+        if value is not None:
+            seen.append(Seen(run, value))
+    return seen
+
+
+def beside(found: Checked, run: Run) -> tuple[float, float, float]:
+    """(bytes of the pass that are neither layers' nor sampler's own, layers' width [bytes], logits of one copy [bytes])."""
+    spec = spec_of(run)
+    work, card = found.workload, found.estimate.accelerator
+    seen = images(spec, tokens=work.max_batched_tokens, tensor_parallel=work.tensor_parallel, sequences=work.max_num_seqs)
+    extra = workspace_bytes(card) + stage_bytes(spec, work) + (seen.held if seen else 0)
+    row = HALF * work.max_batched_tokens
+    width = max((layer_width(b, spec.hidden_size, work.tensor_parallel) for b in spec.blocks if b.part is Part.LANGUAGE), default=0)
+    return extra, row * width, FLOAT * min(work.max_num_seqs, work.max_batched_tokens) * spec.vocabulary_size
+
+
+def spec_of(run: Run) -> Any:
+    """The architecture of a run's model."""
+    known = model(run.question["model"])
+    assert known is not None
+    return known.spec
+
+
+def copies_of_logits(run: Run, found: Checked) -> float | None:
+    """(activation peak - what is held beside) / one copy of the logits, where the sampler ruled."""
+    measured = run.measured.get("activation_gib")
+    if measured is None or not any(term.name == "logits" for term in found.estimate.fullest.fixed):
+        return None
+    spec, work = spec_of(run), found.workload
+    extra, _, one = beside(found, run)
+    hidden = HALF * spec.hidden_size * (work.max_batched_tokens + min(work.max_num_seqs, work.max_batched_tokens))
+    kept = kept_workspace(spec, work) if work.version >= (0, 14) else 0
+    return float((measured * GIB - extra - hidden - kept) / one)
+
+
+def first_runner(run: Run, found: Checked) -> float | None:
+    """Copies of the logits in the first model runner."""
+    return None if runs_second(spec_of(run), profile_of(found)) else copies_of_logits(run, found)
+
+
+def second_runner(run: Run, found: Checked) -> float | None:
+    """Copies of the logits in the second model runner."""
+    return copies_of_logits(run, found) if runs_second(spec_of(run), profile_of(found)) else None
+
+
+def copies_of_hidden(run: Run, found: Checked) -> float | None:
+    """(activation peak - widest product - what is held beside) / one copy of the hidden states, where the layers ruled."""
+    measured = run.measured.get("activation_gib")
+    names = {term.name for term in found.estimate.fullest.fixed}
+    if measured is None or "logits" in names or "activations" not in names:
+        return None
+    extra, width, _ = beside(found, run)
+    return float((measured * GIB - extra - width) / (HALF * found.workload.max_batched_tokens * spec_of(run).hidden_size))
+
+
+def process(run: Run, found: Checked) -> float | None:
+    """What is not PyTorch's on one rank [bytes]."""
+    if max(found.workload.tensor_parallel, found.workload.pipeline_parallel) > 1:
+        return None
+    return non_torch(run)
+
+
+def collectives(baseline: float) -> Callable[[Run, Checked], float | None]:
+    """What ranks hold more than one alone [bytes]."""
+
+    def shows(run: Run, found: Checked) -> float | None:
+        size = non_torch(run) if found.workload.tensor_parallel > 1 else None
+        return None if size is None else max(0.0, size - baseline)
+
+    return shows
+
+
+def non_torch(run: Run) -> float | None:
+    """Non-torch memory as printed, or what was consumed beyond the weights [bytes]."""
+    m = run.measured
+    if m.get("non_torch_gib") is not None:
+        return float(m["non_torch_gib"] * GIB)
+    if m.get("consumed_gib") and m.get("weights_gib"):
+        return float((m["consumed_gib"] - m["weights_gib"]) * GIB)
+    return None
+
+
+def graphs(run: Run, found: Checked) -> float | None:
+    """The estimate of CUDA graphs that vLLM printed [bytes]."""
+    value = run.measured.get("graphs_est_gib", run.measured.get("graphs_estimated_gib"))
+    return None if value is None else value * GIB
+
+
+def profile_of(found: Checked) -> Any:
+    """The profile a run was estimated with."""
+    from fitgauge.catalog.engines import load_engines
+
+    return load_engines().profile("vllm", found.workload.version)
+
+
+class Group(NamedTuple):
+    """A profile to write: the release it holds from, and the releases whose logs may tell of each coefficient."""
+
+    since: tuple[int, int]
+    newest: str
+    utilization: float
+    sampler: Versions
+    process: Versions
+    graphs_in_budget: bool
+    second: str
+    second_graphs: bool
+    source: str
+
+
+SORTED, TRITON = ((0, 4), (0, 17)), ((0, 17), (9, 9))
+GROUPS = (
+    Group((0, 4), "0.7.3", 0.9, SORTED, SORTED, False, "none", False, "vllm 0.6.6 worker/worker.py, determine_num_available_blocks"),
+    Group((0, 8), "0.16.0", 0.9, SORTED, ((0, 8), (0, 17)), False, "none", False, "vllm 0.8.5, 0.11.0, 0.14.1 v1/worker/gpu_worker.py"),
+    Group((0, 17), "0.19.1", 0.9, TRITON, ((0, 17), (0, 25)), False, "none", False, "vllm 0.17.0, 0.19.0 v1/worker/gpu_worker.py"),
+    Group((0, 20), "0.20.2", 0.92, TRITON, ((0, 17), (0, 25)), False, "none", False, "vllm 0.20.0, 0.20.2 config/cache.py"),
+    Group((0, 21), "0.24.0", 0.92, TRITON, ((0, 17), (0, 25)), True, "none", False, "vllm 0.25.0 v1/worker/gpu_worker.py"),
+    Group(
+        (0, 25), "0.30.0", 0.92, TRITON, ((0, 17), (9, 9)), True, "dense", False, "vllm 0.25.0, 0.28.0 config/vllm.py, use_v2_model_runner"
+    ),
+    Group((0, 31), "0.33.0", 0.92, TRITON, ((0, 17), (9, 9)), True, "all", True, "vllm 0.31.0, 0.33.0 v1/worker/gpu/model_runner.py"),
+)
+
+SAMPLERS = {
+    SORTED: derived(
+        8.5, 9.6, 10.2, "v1/sample/ops/topk_topp_sampler.py (0.11): logits, a float32 copy, sorted values, indices, sort workspace"
+    ),
+    TRITON: derived(
+        3.5, 3.63, 4.0, "v1/sample/ops/topk_topp_triton.py (0.19): 16-bit and float32 logits, probabilities, noise, a row a multiprocessor"
+    ),
+}
+LOGITS_ONLY = derived(
+    0.5, 0.5, 7.0, "v1/worker/gpu/model_runner.py, _dummy_sampler_run (0.25 to 0.31): logits in 16 bits; logs show up to 7 copies"
+)
+LOGITS_WARM = derived(
+    1.5, 2.6, 3.1, "v1/worker/gpu/model_runner.py, _dummy_sampler_run (0.33): 16 bits, float32 copy, scores of log-probabilities"
+)
+COPIES = derived(3, 4, 7, "residual, normalised input, attention's output and MLP's output of one layer, 16 bits each")
+
+
+def vllm_profiles() -> list[dict[str, Any]]:
+    """The rows of vLLM, calibrated."""
+    hidden = coefficient(evidence(((0, 8), (9, 9)), copies_of_hidden), COPIES)
+    once, each = graph_line(evidence(((0, 19), (9, 9)), graphs))
+    rows = []
+    for group in GROUPS:
+        runtime = coefficient(evidence(group.process, process), derived(5e7, 2.7e8, 5e8, "CUDA libraries of the process"))
+        ranks = evidence(group.process, collectives(runtime["expected"]))
+        rows.append(
+            {
+                "engine": "vllm",
+                "since": list(group.since),
+                "newest": group.newest,
+                "gpu_memory_utilization": group.utilization,
+                "logits_copies": coefficient(evidence(group.sampler, first_runner), SAMPLERS[group.sampler]),
+                "hidden_copies": hidden,
+                "graph_bytes": once if group.graphs_in_budget or group.second_graphs else NOTHING,
+                "graph_layer_bytes": each if group.graphs_in_budget or group.second_graphs else NOTHING,
+                "graphs_in_budget": group.graphs_in_budget,
+                "runtime_bytes": whole(runtime),
+                "communication_bytes": whole(coefficient(ranks, derived(1e8, 4e8, 2.3e9, "NCCL and custom all-reduce buffers"))),
+                "source": group.source,
+                "second_runner": group.second,
+                "second_logits_copies": second_logits(group.second),
+                "second_graphs_in_budget": group.second_graphs,
+            }
+        )
+    return rows
+
+
+def second_logits(second: str) -> dict[str, Any] | None:
+    """The second runner's copies, of releases before and after its warm-up pass."""
+    if second == "none":
+        return None
+    return LOGITS_WARM if second == "all" else coefficient(evidence(((0, 25), (0, 31)), second_runner), LOGITS_ONLY)
+
+
+def graph_line(seen: list[Seen]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(once, each layer): the line through printed estimates by layers, slope by the median of pairwise slopes (Theil and Sen)."""
+    points = [(spec_of(one.run).layers, one.value) for one in seen]
+    slopes = sorted((y2 - y1) / (x2 - x1) for i, (x1, y1) in enumerate(points) for x2, y2 in points[i + 1 :] if x2 != x1)
+    slope = max(0.0, slopes[len(slopes) // 2]) if slopes else 0.0
+    rest = [Seen(one.run, one.value - slope * spec_of(one.run).layers) for one in seen]
+    once = whole(coefficient(rest, derived(2e8, 5e8, 1.1e9, "assumed")))
+    each = {"low": round(slope), "expected": round(slope), "high": round(slope), "runs": len(seen), "source": LOGS}
+    return once, each
+
+
+def whole(row: dict[str, Any]) -> dict[str, Any]:
+    """Bytes as whole numbers."""
+    return row | {name: round(row[name]) for name in ("low", "expected", "high")}
+
+
+def calibrated() -> str:
+    """The text of engines.json: vLLM's rows anew, the others as they are."""
+    others: Iterable[dict[str, Any]] = (row for row in json.loads(ENGINES.read_text()) if row["engine"] != "vllm")
+    return json.dumps([*vllm_profiles(), *others], indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    ENGINES.write_text(calibrated())

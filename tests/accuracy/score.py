@@ -1,0 +1,204 @@
+"""Errors of the estimate against the truth set, by figure: what `make accuracy` prints and the tests hold."""
+
+from collections.abc import Callable, Iterator
+from statistics import median
+from typing import NamedTuple
+
+from fitgauge.engine.estimate import StageEstimate
+from fitgauge.engine.quantity import total
+from fitgauge.errors import FitgaugeError
+from fitgauge.questions.serving import Checked
+
+from accuracy.truth import GIB, Run, Scored, answer, check, runs
+
+LOADED = ("weights", "fragmentation", "workspace", "repacking")
+"""What vLLM's "Model loading took" counts."""
+
+PASS = ("activations", "logits", "encoder")
+"""What its profiling pass peaks at."""
+
+
+class Error(NamedTuple):
+    """One figure of one run: the estimate over the measurement, less one."""
+
+    run: Run
+    error: float
+
+
+class Judged(NamedTuple):
+    """One outcome: whether it was served, what was said, with what chance."""
+
+    run: Run
+    served: bool
+    verdict: str
+    probability: float
+
+    @property
+    def right(self) -> bool:
+        """`fits` and `tight` say that it will be served."""
+        return self.served == (self.verdict in ("fits", "tight"))
+
+
+class Interval(NamedTuple):
+    """The need of one run: the measurement, and the estimate's interval [bytes]."""
+
+    run: Run
+    measured: float
+    low: float
+    expected: float
+    high: float
+
+    @property
+    def covered(self) -> bool:
+        return self.low <= self.measured <= self.high
+
+    @property
+    def width(self) -> float:
+        """Of the interval, as a share of the expected need."""
+        return (self.high - self.low) / self.expected
+
+
+def part_of(stage: StageEstimate, names: tuple[str, ...]) -> int:
+    """Bytes of some terms of a stage."""
+    return sum(term.bytes for term in stage.fixed if term.name in names)
+
+
+def estimates(part: str | None, scored: Scored, **changes: object) -> Iterator[tuple[Run, Checked]]:
+    """Runs of a part that may be scored for something, with their estimates."""
+    for run in runs():
+        if scored not in run.scores or part not in (None, run.part):
+            continue
+        try:
+            found = check(run, **{name: value(run) if callable(value) else value for name, value in changes.items()})
+        except FitgaugeError:
+            continue
+        if found is not None:
+            yield run, found
+
+
+def weights(part: str | None) -> list[Error]:
+    """Loaded memory per GPU against "Model loading took"."""
+    engines = ("vllm",)
+    return [
+        Error(run, part_of(found.estimate.fullest, LOADED) / GIB / run.measured["weights_gib"] - 1)
+        for run, found in estimates(part, "weights", gpu=lambda run: run.question.get("gpu", "H200"))
+        if run.engine in engines
+    ]
+
+
+def planner(part: str | None) -> list[Error]:
+    """Tokens of a pool whose bytes are given, against "GPU KV cache size"."""
+    asked = {"gpu": lambda run: run.question.get("gpu", "H200"), "kv_cache_memory_gib": lambda run: run.measured["kv_gib"]}
+    return [Error(run, tokens(found) / run.measured["kv_tokens"] - 1) for run, found in estimates(part, "planner", **asked)]
+
+
+def kv_tokens(part: str | None) -> list[Error]:
+    """Tokens of the cache from nothing but the question."""
+    return [Error(run, tokens(found) / run.measured["kv_tokens"] - 1) for run, found in estimates(part, "kv_tokens")]
+
+
+def tokens(found: Checked) -> int:
+    """What the engine would log."""
+    estimate = found.estimate
+    kept = [stage for stage in estimate.stages if stage.layout.keeps]
+    return min((stage.layout.tokens(estimate.pool_bytes) for stage in kept), default=0)
+
+
+def activations(part: str | None) -> list[Error]:
+    """The peak of the profiling pass."""
+    return [
+        Error(run, part_of(found.estimate.fullest, PASS) / GIB / run.measured["activation_gib"] - 1)
+        for run, found in estimates(part, "activations")
+        if run.measured["activation_gib"] > 0
+    ]
+
+
+def needs(part: str | None) -> list[Interval]:
+    """All but the pool of the cache: the budget less the pool that was left, against the sum of the fixed terms."""
+    intervals = []
+    for run, found in estimates(part, "need"):
+        assert run.total_gpu_gib is not None
+        budget = run.total_gpu_gib * run.question["gpu_memory_utilization"]
+        need = total(found.estimate.fullest.fixed)
+        intervals.append(Interval(run, (budget - run.measured["kv_gib"]) * GIB, need.low, need.expected, need.high))
+    return intervals
+
+
+def outcomes(part: str | None) -> list[Judged]:
+    """Verdicts against what happened."""
+    judged = []
+    for run in runs():
+        if "outcome" not in run.scores or part not in (None, run.part):
+            continue
+        try:
+            found = answer(run)
+        except FitgaugeError:
+            found = None
+        if found is not None:
+            judged.append(Judged(run, run.outcome == "served", found.verdict, found.fit_probability or 0.0))
+    return judged
+
+
+def quantile(values: list[float], share: float) -> float:
+    """The value at a share of the ordered values; 0 of none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+
+
+def spread(errors: list[Error]) -> dict[str, float]:
+    """Number, median and quantiles of the absolute error [%]; `by_source` is the median of every campaign's own median."""
+    sizes = [100 * abs(one.error) for one in errors]
+    campaigns: dict[str, list[float]] = {}
+    for one in errors:
+        campaigns.setdefault(one.run.campaign, []).append(100 * abs(one.error))
+    return {
+        "runs": len(sizes),
+        "median": round(median(sizes), 3) if sizes else 0.0,
+        "p90": round(quantile(sizes, 0.9), 3),
+        "p95": round(quantile(sizes, 0.95), 3),
+        "by_source": round(median(map(median, campaigns.values())), 3) if campaigns else 0.0,
+    }
+
+
+def balanced(judged: list[Judged]) -> dict[str, float]:
+    """Shares of right verdicts [%], of served and failed runs and their mean; and how many were promised with 90 % that failed."""
+
+    def share(served: bool) -> float:
+        chosen = [one.right for one in judged if one.served == served]
+        return 100 * sum(chosen) / len(chosen) if chosen else 100.0
+
+    return {
+        "runs": len(judged),
+        "served": round(share(True), 1),
+        "failed": round(share(False), 1),
+        "balanced": round((share(True) + share(False)) / 2, 1),
+        "broken_promises": sum(not one.served and one.verdict == "fits" and one.probability >= 0.9 for one in judged),
+    }
+
+
+def covering(intervals: list[Interval]) -> dict[str, float]:
+    """Share of needs within their interval [%], the median width of it and the median error [%]."""
+    errors = [100 * abs(one.expected / one.measured - 1) for one in intervals]
+    return {
+        "runs": len(intervals),
+        "coverage": round(100 * sum(one.covered for one in intervals) / max(1, len(intervals)), 1),
+        "width": round(100 * median(one.width for one in intervals), 2) if intervals else 0.0,
+        "median": round(median(errors), 3) if errors else 0.0,
+        "p90": round(quantile(errors, 0.9), 3),
+    }
+
+
+FIGURES: dict[str, Callable[[str | None], dict[str, float]]] = {
+    "weights": lambda part: spread(weights(part)),
+    "planner": lambda part: spread(planner(part)),
+    "kv_tokens": lambda part: spread(kv_tokens(part)),
+    "activations": lambda part: spread(activations(part)),
+    "need": lambda part: covering(needs(part)),
+    "outcome": lambda part: balanced(outcomes(part)),
+}
+"""Every headline figure, by part of the truth."""
+
+
+def headline() -> dict[str, dict[str, dict[str, float]]]:
+    """All figures of the check part and of everything."""
+    return {name: {"check": figure("check"), "all": figure(None)} for name, figure in FIGURES.items()}

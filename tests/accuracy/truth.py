@@ -1,0 +1,140 @@
+"""The public truth set: what engines printed of their memory, as questions of the API with what was measured.
+
+`serving.jsonl`: a run a line: `question` (fields of POST /v1/fit), `outcome`, `measured` (sizes per GPU, in the unit their names end in,
+as printed), `scores` (what of it may be scored), `source`. `models.jsonl`: quantized repositories beside the bundled snapshot, each the
+config of its base with other settings. Split by a hash of the source: calibration sees `fit` alone.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from fitgauge.catalog.engines import load_engines
+from fitgauge.catalog.lookup import find
+from fitgauge.catalog.models import Snapshot
+from fitgauge.engine.architecture import Model, Stored
+from fitgauge.engine.families import read_config
+from fitgauge.errors import FitgaugeError
+from fitgauge.questions.schemas import FitAnswer, FitRequest
+from fitgauge.questions.serving import Checked, Serving
+
+HERE = Path(__file__).parent
+GIB = 2**30
+FIT_SHARE = 70
+
+Scored = Literal["weights", "planner", "kv_tokens", "activations", "need", "outcome"]
+Outcome = Literal["served", "kv_too_small", "oom"]
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One posted run. `build`: the version as printed where it is no release; `settings`: what the API has no word for."""
+
+    id: str
+    question: dict[str, Any]
+    outcome: str | None
+    measured: dict[str, Any]
+    scores: list[Scored]
+    source: str
+    build: str | None = None
+    total_gpu_gib: float | None = None
+    settings: dict[str, Any] = {}
+    error: str | None = None
+    note: str | None = None
+
+    @property
+    def part(self) -> Literal["fit", "check"]:
+        """The part that a hash of its source puts it in: 70 % fit, 30 % check."""
+        return "fit" if int(sha256(self.source.encode()).hexdigest()[:8], 16) % 100 < FIT_SHARE else "check"
+
+    @property
+    def campaign(self) -> str:
+        """The thread or repository behind the source: logs of one campaign share it."""
+        return re.split(r":(?=accuracy/|docs/)", self.source)[0]
+
+    @property
+    def engine(self) -> str:
+        return str(self.question.get("engine", "vllm"))
+
+    @property
+    def version(self) -> tuple[int, ...] | None:
+        """The release in numbers, None where none was printed."""
+        text = self.question.get("engine_version")
+        return tuple(int(part) for part in text.split(".")) if text else None
+
+    @property
+    def request(self) -> FitRequest:
+        return msgspec.convert(self.question | {"detail": "full"}, FitRequest)
+
+
+@cache
+def runs() -> tuple[Run, ...]:
+    """Every run of serving.jsonl."""
+    return tuple(msgspec.json.decode(line, type=Run) for line in (HERE / "serving.jsonl").read_bytes().splitlines())
+
+
+def source_weights(chosen: list[Run]) -> list[float]:
+    """A weight for every run so that all campaigns weigh the same."""
+    size = Counter(run.campaign for run in chosen)
+    return [1 / size[run.campaign] for run in chosen]
+
+
+@cache
+def _variants() -> dict[str, dict[str, Any]]:
+    rows = (json.loads(line) for line in (HERE / "models.jsonl").read_text().splitlines())
+    return {row["id"]: row for row in rows}
+
+
+_SNAPSHOT = Snapshot()
+
+
+@cache
+def model(name: str) -> Model | None:
+    """The model of the bundled snapshot, or of models.jsonl; None where neither has it."""
+    variant = _variants().get(name)
+    row = _SNAPSHOT.get(variant["base"] if variant else name)
+    if row is None:
+        return None
+    config = row.config | {"quantization_config": variant["quantization_config"]} if variant else row.config
+    stored = Stored(elements=row.elements) if row.elements and not variant else None
+    return Model(id=name, source="snapshot", spec=read_config(config, None if variant else row.quantization), stored=stored)
+
+
+_Answer = TypeVar("_Answer")
+
+SERVING = Serving(load_engines())
+
+
+def answer(run: Run, **changes: Any) -> FitAnswer | None:
+    """The answer to a run's question, None where its model is unknown here. Raises FitgaugeError where it is refused."""
+    return _ask(run, changes, SERVING.answer)
+
+
+def check(run: Run, **changes: Any) -> Checked | None:
+    """The estimate behind the answer."""
+    return _ask(run, changes, SERVING.check)
+
+
+def _ask(run: Run, changes: dict[str, Any], how: Callable[..., _Answer]) -> _Answer | None:
+    known = model(run.question["model"])
+    if known is None:
+        return None
+    request = msgspec.convert({**run.question, **changes, "detail": "full"}, FitRequest)
+    return how(request, known, find(request.gpu))
+
+
+def estimated(part: str | None, scored: Scored) -> Iterator[tuple[Run, Checked]]:
+    """Runs of a part that may be scored for something, with their estimates; those that are refused or unknown are left out."""
+    for run in runs():
+        if scored in run.scores and part in (None, run.part):
+            try:
+                found = check(run)
+            except FitgaugeError:
+                continue
+            if found is not None:
+                yield run, found

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 
@@ -10,13 +11,15 @@ Answer = dict[str, Any]
 
 
 class Problem(Exception):
-    """The service refused a question: `status`, `detail` and `hint` of its problem+json."""
+    """The service refused a question: `status`, `detail`, `hint`, `field` and `matches` of its problem+json."""
 
-    def __init__(self, status: int, detail: str, hint: str) -> None:
+    def __init__(self, status: int, detail: str, hint: str = "", field: str | None = None, matches: tuple[str, ...] = ()) -> None:
         super().__init__(f"{detail} {hint}".strip())
         self.status = status
         self.detail = detail
         self.hint = hint
+        self.field = field
+        self.matches = matches
 
 
 class Client:
@@ -33,23 +36,37 @@ class Client:
 
     async def check_fit(self, question: Mapping[str, Any]) -> Answer:
         """Will a model fit on a GPU when it is served? `question`: the fields of FitRequest. Raises Problem."""
-        return self._answer(await self._http.post("/v1/fit", json=dict(question)))
+        return await self._asked("POST", "/v1/fit", question)
 
     async def get_model(self, owner: str, name: str) -> Answer:
         """What a model is made of. Raises Problem."""
-        return self._answer(await self._http.get(f"/v1/models/{owner}/{name}"))
+        return await self._asked("GET", f"/v1/models/{_segment(owner)}/{_segment(name)}")
 
     async def get_gpu(self, gpu: str) -> Answer:
         """What is known of an accelerator. Raises Problem."""
-        return self._answer(await self._http.get(f"/v1/gpus/{gpu}"))
+        return await self._asked("GET", f"/v1/gpus/{_segment(gpu)}")
 
-    @staticmethod
-    def _answer(response: httpx.Response) -> Answer:
-        if response.is_success:
-            answer: Answer = response.json()
-            return answer
+    async def _asked(self, method: str, path: str, question: Mapping[str, Any] | None = None) -> Answer:
         try:
-            problem = response.json()
-        except ValueError:
-            problem = {}
-        raise Problem(response.status_code, problem.get("detail", response.reason_phrase), problem.get("hint", ""))
+            response = await self._http.request(method, path, json=None if question is None else dict(question))
+        except httpx.TransportError as error:
+            raise Problem(503, f"The service gave no answer ({type(error).__name__}).", "Ask again in a moment.") from error
+        told = _object(response)
+        if response.is_success:
+            return told
+        hint, field, matches = told.get("hint", ""), told.get("field"), tuple(told.get("matches", ()))
+        raise Problem(response.status_code, told.get("detail", response.reason_phrase), hint, field, matches)
+
+
+def _segment(text: str) -> str:
+    """One segment of a path, whatever the text holds: dots alone would be taken for a step upwards."""
+    return quote(text, safe="") if text.strip(".") else quote(f" {text}")
+
+
+def _object(response: httpx.Response) -> Answer:
+    """The JSON object of a response; an empty one where somebody else answered, such as a gateway."""
+    try:
+        told = response.json()
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}

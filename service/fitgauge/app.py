@@ -66,5 +66,5 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         openapi_config=None,
         logging_config=None,
     )
-    told = logging.getLogger("fitgauge.access").isEnabledFor(logging.INFO)
+    told = logging.getLevelNamesMapping()[settings.log_level.upper()] <= logging.INFO
     return Observer(registry, settings.requests_per_second, sys.stderr.write if told else None)(app)

@@ -9,7 +9,6 @@ from fitgauge.api.connections import BoundedConnection
 from fitgauge.app import create_app
 from fitgauge.settings import Settings
 
-
 OPTIONS: dict[str, Any] = {
     "http": BoundedConnection,
     "log_config": None,

@@ -184,7 +184,6 @@ def test_a_misspelt_field_is_a_422_that_names_the_right_one(ask):
         ({"gpu_count": 8, "pipeline_parallel": 8}, "pipeline_parallel", "at most 2"),
         ({"gpu_count": 4, "data_parallel": 2, "tensor_parallel": 2, "expert_parallel": 3}, "expert_parallel", "4"),
         ({"engine": "nothing"}, "engine", "vllm"),
-        ({"engine": "sglang"}, "engine", "vllm"),
         ({"engine_version": "newest"}, "engine_version", "0."),
         ({"kv_cache_dtype": "int3"}, "kv_cache_dtype", "fp8"),
         ({"quantization": "nothing"}, "quantization", "awq"),

@@ -29,7 +29,7 @@ def test_a_model_of_n_billion_takes_two_n_gigabytes_in_fp16(fit, billions):
 
 def test_seventy_billion_in_int4_run_on_one_a6000_of_48_gb(fit):
     answer = fit(model="70b", quantization="int4", gpu="RTX A6000")
-    assert weights(answer) == 35 * GB
+    assert weights(answer) == pytest.approx(35 * GB, rel=1e-6)
     assert answer["verdict"] in ("fits", "tight")
 
 

@@ -3,9 +3,13 @@
 import re
 from functools import lru_cache
 
-from fitgauge.logs.readings import Flag
+from fitgauge.logs.readings import NUMBER, Flag
 
 _VALUE = r"(?:'(?P<single>[^']{0,512})'|\"(?P<double>[^\"]{0,512})\"|(?P<bare>(?!--)[^\s,'\"{}()\[\]]{1,128}))"
+
+_NUMBER = re.compile(NUMBER)
+_WORD = re.compile(r"[A-Za-z][\w.-]{0,23}", re.ASCII)
+"""What names a format: anything longer or with a slash may name a person or a place."""
 
 
 @lru_cache(maxsize=256)
@@ -37,7 +41,7 @@ def flag(text: str, key: str, kind: type[Flag]) -> Flag | None:
         if value is None:
             return True if re.search(rf"--{re.escape(key.replace('_', '-'))}(?![\w-])", text) else None
         return {"true": True, "false": False}.get(value.lower())
-    if value is None:
+    if value is None or not (_WORD if kind is str else _NUMBER).fullmatch(value):
         return None
     try:
         return kind(value)

@@ -1,5 +1,6 @@
 """A recognised run as a line of a truth file: numbers and flags alone."""
 
+import re
 from hashlib import sha256
 
 import msgspec
@@ -18,6 +19,7 @@ _SIZES = {
     "avail_after_pool_gib": ("free_after_pool",), "process_gib": ("process",), "cpu_weights_gib": ("host_weights",),
     "torch_allocated_gib": ("allocated",),
 }  # fmt: skip
+_RELEASE = re.compile(r"\d+(?:\.\d+){1,2}")
 _NUMBERS = ("kv_tokens", "kv_blocks", "max_concurrency")
 
 
@@ -39,7 +41,12 @@ def case(log: StartLog, request: FitRequest | None, engine: str) -> LogCase:
     exact = hub_id(question.get("model")) is not None
     if not exact:
         question.pop("model", None)
-    settings = {name: value for name, value in log.flags.items() if name not in FitRequest.__struct_fields__}
+    build = _release(question)
+    settings = {
+        name: value.removeprefix("torch.") if isinstance(value, str) else value
+        for name, value in log.flags.items()
+        if name not in question and (request is None or name not in FitRequest.__struct_fields__ or getattr(request, name) is None)
+    }
     settings |= dict.fromkeys(log.remarks, True)
     total = Measured(log.readings).value("total")
     content = msgspec.json.encode([question, measured, log.outcome, settings], order="deterministic")
@@ -47,13 +54,23 @@ def case(log: StartLog, request: FitRequest | None, engine: str) -> LogCase:
     return LogCase(
         id=f"local-{digest}",
         question=question,
-        outcome=log.outcome or "unknown",
+        outcome=log.outcome,
         measured=measured,
         scores=_scores(measured, log, exact),
         source=f"local:{digest}",
+        build=build,
         total_gpu_gib=round(total / GIB, 4) if total else None,
         settings=settings,
     )
+
+
+def _release(question: dict[str, str | int | float | bool]) -> str | None:
+    """Leaves the release in the question's engine_version; gives back the version as printed where it is no release."""
+    printed = str(question.pop("engine_version", ""))
+    release = _RELEASE.match(printed)
+    if release:
+        question["engine_version"] = release[0]
+    return printed if printed and (release is None or release[0] != printed) else None
 
 
 def _measured(log: StartLog, engine: str) -> dict[str, Measurement]:

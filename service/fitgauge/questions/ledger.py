@@ -93,7 +93,7 @@ class Ledger:
             largest_difference=largest.name if largest else None,
             causes=why,
             warnings=notes,
-            case=case(log, asked, reading.engine),
+            case=case(log, _named(asked, found), reading.engine),
             readings=[LogReading(name=r.name, value=r.value, rank=r.rank, line=r.line) for r in log.readings] if full else UNSET,
         )
 
@@ -160,6 +160,13 @@ def _quantization(asked: FitRequest, model: Model) -> str | None:
     """The log's flag where it changed what is stored: engines print the scheme of quantized repositories too."""
     scheme = published(model.spec)
     return None if scheme is not None and scheme.form else asked.quantization
+
+
+def _named(asked: FitRequest | None, found: Found | None) -> FitRequest | None:
+    """The question with the card under its own name: what a caller wrote may name a machine."""
+    if asked is None or found is None or found.accelerator.vendor == "custom":
+        return asked
+    return structs.replace(asked, gpu=found.accelerator.name)
 
 
 def _largest(told: list[LedgerRow]) -> LedgerRow | None:

@@ -65,10 +65,11 @@ class LogCase(Struct, kw_only=True, omit_defaults=True):
 
     id: str
     question: dict[str, str | int | float | bool]
-    outcome: str
+    outcome: str | None
     measured: dict[str, Measurement]
     scores: list[str]
     source: str
+    build: str | None = None
     total_gpu_gib: float | None = None
     settings: dict[str, str | int | float | bool] = {}
 

@@ -1,0 +1,284 @@
+"""A model cut into segments: the embedding, every kind of layer, and the head with its loss, each played once on a tape."""
+
+from functools import lru_cache
+
+import msgspec
+
+from fitgauge.engine.architecture import Attention, Block, Kind, ModelSpec, Part, Split
+from fitgauge.engine.dtypes import BITS, size_of
+from fitgauge.engine.training.parameters import Parameter, Unit, nominal_linears, units
+from fitgauge.engine.training.recipes import Layer, Scene
+from fitgauge.engine.training.states import gradient_dtype
+from fitgauge.engine.training.tape import FLOAT, Pass, Saved, Tape, Value
+from fitgauge.engine.training.traits import Traits, traits_of
+from fitgauge.engine.training.workload import TrainingWorkload, regime
+
+_CHUNKS = 8
+"""Pieces of a chunked loss. Source: torchtune modules/loss, num_output_chunks."""
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
+    """One part of the model, played [bytes against the moment before it].
+
+    `layers`: numbers of the layers it stands for, empty for embedding and head. `forward`, `backward`: with what the checkpointing
+    makes of them. `casts`: what autocast keeps until the forward pass has ended and nothing saves. `logits`: what the caller holds
+    through the backward pass. `gradients`: of its trained parameters. `saved`: the tensors that autograd keeps (of a checkpointed
+    layer, those its recomputation makes).
+    """
+
+    name: str
+    layers: tuple[int, ...]
+    forward: Pass
+    backward: Pass
+    casts: int
+    logits: int
+    gradients: int
+    saved: tuple[Saved, ...]
+
+
+class Cut(msgspec.Struct, frozen=True, kw_only=True):
+    """A model's segments. `constants`: rotary tables and masks. `tied_bytes`: gradient of a weight that embedding and head share."""
+
+    embedding: Segment
+    layers: tuple[Segment, ...]
+    head: Segment
+    constants: int
+    tied_bytes: int
+
+
+@lru_cache(maxsize=256)
+def _cut(key: "_Key") -> Cut:
+    return _play(key.spec, key.workload)
+
+
+class _Key(msgspec.Struct, frozen=True):
+    """A model by identity and a workload by value: what the segments depend on."""
+
+    number: int
+    workload: TrainingWorkload
+    spec: ModelSpec = msgspec.field(default=None)  # type: ignore[assignment]
+
+    def __hash__(self) -> int:
+        return hash((self.number, self.workload))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and other.spec is self.spec and other.workload == self.workload
+
+
+def segments(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
+    """The segments of a model in one micro-batch on one rank, its heads, MLPs and vocabulary divided by tensor parallelism, its
+    tokens by context parallelism. Kept for the model and workloads asked about lately."""
+    relevant = msgspec.structs.replace(
+        workload,
+        data_parallel=1,
+        data_parallel_replicate=1,
+        pipeline_parallel=1,
+        micro_batches=1,
+        zero_stage=0,
+        offload="none",
+        optimizer="adamw",
+        optimizer_implementation="foreach",
+    )
+    return _cut(_Key(id(spec), relevant, spec))
+
+
+def scene_of(spec: ModelSpec, workload: TrainingWorkload) -> Scene:
+    """Where the recipes of this question play."""
+    form = regime(workload)
+    width = BITS[form.weights] // 8
+    return Scene(
+        traits=traits_of(spec),
+        attention=workload.attention,
+        sequence=-(-workload.sequence_length // workload.context_parallel),
+        keys=workload.sequence_length,
+        batch=workload.micro_batch_size,
+        hidden=spec.hidden_size,
+        rotary=bool(spec.rotary_tables) or spec.model_type == "nominal",
+        table_width=width,
+        compute_width=BITS[form.compute] // 8,
+        heads=workload.tensor_parallel,
+        stream=workload.tensor_parallel if workload.sequence_parallel else 1,
+    )
+
+
+def _play(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
+    scene, found = scene_of(spec, workload), units(spec, workload)
+    decoder = [unit for unit in found if unit.part in (Part.LANGUAGE, Part.EMBEDDING, Part.HEAD)]
+    layers = tuple(layer_segment(spec, unit, scene, workload) for unit in decoder if unit.repeated)
+    embedding = embedding_segment([unit for unit in decoder if unit.part is Part.EMBEDDING], spec, scene, workload)
+    ends = [unit for unit in decoder if not unit.repeated and unit.part is not Part.EMBEDDING]
+    head = head_segment(ends, decoder, spec, scene, workload)
+    table = next((p for unit in decoder for p in unit.parameters if p.kind is Kind.EMBEDDING), None)
+    tied = spec.tied_embeddings and table is not None and table.trained
+    return Cut(
+        embedding=embedding,
+        layers=layers,
+        head=head,
+        constants=constant_bytes(spec, scene),
+        tied_bytes=size_of(table.elements, gradient_dtype(table, workload)) // scene.heads if tied and table else 0,
+    )
+
+
+def constant_bytes(spec: ModelSpec, scene: Scene) -> int:
+    """Cosine and sine tables of the sequence, and the mask that eager attention adds to its scores (batch x 1 x s x s)."""
+    mixer = next((m for block in spec.blocks for m in block.mixers if isinstance(m, Attention)), None)
+    tables = 2 * scene.sequence * mixer.head_dim * scene.table_width if scene.rotary and mixer else 0
+    masked = scene.attention == "eager" or scene.traits.only_eager
+    return tables + (scene.batch * scene.sequence * scene.keys * scene.table_width if masked else 0)
+
+
+def tape_of(workload: TrainingWorkload) -> Tape:
+    """An empty tape, with autocast where the framework uses it."""
+    form = regime(workload)
+    return Tape(BITS[form.compute] // 8 if form.autocast else 0)
+
+
+def _stream_width(workload: TrainingWorkload) -> int:
+    """Bytes of a number of the residual stream: that of the weights, which the embedding hands on."""
+    return BITS[regime(workload).weights] // 8
+
+
+def embedding_segment(found: list[Unit], spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Segment:
+    """Token embedding, learned positions, a norm after them, scaling, dropout.
+
+    With a frozen base its output gets a gradient only where checkpointing asks for one (enable_input_require_grads).
+    """
+    tape, width = tape_of(workload), _stream_width(workload)
+    x: Value | None = None
+    size = scene.tokens * spec.hidden_size // scene.stream
+    for unit in found:
+        layer = Layer(tape, unit, scene)
+        for parameter in unit.parameters:
+            if parameter.kind is Kind.EMBEDDING:
+                made = tape.operation(parameter.name, (layer.weight(parameter),), size, width)
+                x = made if x is None else tape.add("embedding.sum", x, made)
+        for name in layer.norms(inside=False) if x is not None else ():
+            x = layer.norm(name, x) if x is not None else None
+    x = x if x is not None else tape.input("embedding", size, width, grad=not workload.adapted)
+    if scene.traits.scales_embedding:
+        x = tape.copy("embedding.scaled", x)
+    if scene.traits.embedding_dropout:
+        x = tape.operation("embedding.dropout", (x,), size, width, beside=("embedding.noise", size, width))
+    return _segment("embedding", (), tape, x, x, found, workload, checkpointed="none")
+
+
+def layer_segment(spec: ModelSpec, unit: Unit, scene: Scene, workload: TrainingWorkload) -> Segment:
+    """One kind of layer by its recipe."""
+    tape, width = tape_of(workload), _stream_width(workload)
+    grad = not workload.adapted or workload.activation_checkpointing != "none" or 0 not in unit.layers or len(unit.layers) > 1
+    x = tape.input("hidden", scene.tokens * spec.hidden_size // scene.stream, width, grad=grad)
+    drawn = _nominal(unit, workload) if unit.block.tensors and unit.block.tensors[0].shape[1:] == (1,) else unit
+    mixer = next((mixer for mixer in unit.block.mixers if isinstance(mixer, Attention)), None)
+    layer = Layer(tape, drawn, scene)
+    output = layer.layer(x, mixer) if mixer is not None else layer.unknown(x)
+    return _segment(unit.prefix, unit.layers, tape, x, output, [unit], workload, checkpointed=workload.activation_checkpointing)
+
+
+def head_segment(ends: list[Unit], decoder: list[Unit], spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Segment:
+    """Final norm, logits, loss in fp32 (loss_utils.py, ForCausalLMLoss). The caller holds the logits until after the backward pass."""
+    tape, width = tape_of(workload), _stream_width(workload)
+    x = start = tape.input("hidden", scene.tokens * spec.hidden_size // scene.stream, width, grad=True)
+    for unit in ends:
+        layer = Layer(tape, unit, scene)
+        for name in layer.norms(inside=False) or layer.norms(inside=True):
+            x = layer.norm(name, x)
+    kinds = (Kind.EMBEDDING,) if spec.tied_embeddings else (Kind.HEAD,)
+    found = next(((unit, p) for unit in decoder for p in unit.parameters if p.kind in kinds), None)
+    vocabulary = -(-spec.vocabulary_size // scene.heads)
+    if found is None:
+        weight = tape.parameter("head", vocabulary * spec.hidden_size, width, trained=not workload.adapted)
+    else:
+        weight = Layer(tape, found[0], scene).weight(found[1])
+    logits, loss = loss_of(tape, x, weight, scene.tokens, vocabulary, spec.hidden_size, scene.traits, workload)
+    return _segment("head", (), tape, start, loss, ends, workload, checkpointed="none", logits=logits)
+
+
+def loss_of(
+    tape: Tape, x: Value, weight: Value, tokens: int, vocabulary: int, hidden: int, traits: Traits, workload: TrainingWorkload
+) -> tuple[int, Value]:
+    """(bytes of logits that stay, the loss) of a full, chunked or fused loss.
+
+    full: logits, their fp32 copy, log-softmax, which is saved. chunked: the logits stay whole, fp32 one eighth at a time. fused: a few
+    rows at a time; gradients of hidden states and head are made in the forward pass (Liger-Kernel, fused_linear_cross_entropy.py:
+    rows of next_power_of_2(tokens / ceil(vocabulary / hidden)) a piece).
+    """
+    if workload.loss == "fused":
+        pieces = max(1, -(-vocabulary // hidden))
+        rows = 1 << max(0, -(-tokens // pieces) - 1).bit_length()
+        scratch = rows * vocabulary * (x.width + FLOAT)
+        made = tokens * hidden + (weight.elements if weight.grad else 0)
+        return 0, tape.operation("loss", (x, weight), 1, FLOAT, scratch=scratch, beside=("loss.gradients", made, weight.width))
+    logits = tape.matmul("logits", x, weight, tokens * vocabulary)
+    if traits.logits_cap:
+        logits = tape.copy("logits.uncapped", tape.pointwise("logits.tanh", tape.copy("logits.capped", logits), of_output=True))
+    if traits.scales_logits:
+        logits = tape.copy("logits.scaled", logits)
+    if workload.loss == "chunked":
+        piece = logits.elements // _CHUNKS * FLOAT
+        return 0, tape.operation("loss", (logits,), 1, FLOAT, saves=(logits,), scratch=2 * piece, back_scratch=2 * piece)
+    tape.keep(logits)
+    softmax = tape.pointwise("logits.log_softmax", tape.to(logits, FLOAT, "logits.float"), of_output=True)
+    return logits.bytes, tape.operation("loss", (softmax,), 1, FLOAT, saves=(softmax,))
+
+
+def _segment(
+    name: str,
+    layers: tuple[int, ...],
+    tape: Tape,
+    start: Value,
+    output: Value,
+    found: list[Unit],
+    workload: TrainingWorkload,
+    *,
+    checkpointed: str,
+    logits: int = 0,
+) -> Segment:
+    gradients = sum(size_of(p.elements, gradient_dtype(p, workload)) for unit in found for p in unit.parameters if p.trained)
+    back = tape.backward(output)
+    if checkpointed == "none":
+        forward, backward, casts = tape.forward(output), back, tape.kept_bytes(saving=True) - logits
+    else:
+        forward = tape.forward(output, saving=False)
+        casts = tape.kept_bytes(saving=False)
+        held = tape.products_bytes() if checkpointed == "selective" else 0
+        again = tape.forward(output, early_stop=True)
+        there = again.end - held
+        left = tape.kept_bytes(saving=True) + (0 if tape.saves(start) else start.bytes)
+        forward = Pass(peak=forward.peak + held, end=forward.end + held)
+        backward = Pass(peak=max(again.peak - held, there + back.peak), end=there + back.end - left)
+    return Segment(
+        name=name,
+        layers=layers,
+        forward=forward,
+        backward=backward,
+        casts=casts,
+        logits=logits,
+        gradients=gradients,
+        saved=tuple(tape.saved()),
+    )
+
+
+def _nominal(unit: Unit, workload: TrainingWorkload) -> Unit:
+    """A layer that is only a count of parameters, drawn with the linears and norms of its shape."""
+    mixer = next(mixer for mixer in unit.block.mixers if isinstance(mixer, Attention))
+    width, form = mixer.query_heads * mixer.head_dim, regime(workload)
+    drawn = [
+        Parameter(
+            name=t.name, shape=t.shape, kind=t.kind, split=t.split, units=t.units, count=1, dtype=form.weights, trained=not workload.adapted
+        )
+        for t in nominal_linears(unit.block)
+    ]
+    norms = [
+        Parameter(
+            name=f"{name}.weight", shape=(width,), kind=Kind.NORM, split=Split.NONE, units=0, count=1, dtype=form.weights,
+            trained=not workload.adapted,
+        )
+        for name in ("input_layernorm", "post_attention_layernorm")
+    ]  # fmt: skip
+    adapters = [parameter for parameter in unit.parameters if parameter.adapter]
+    return msgspec.structs.replace(unit, parameters=(*drawn, *norms, *adapters))
+
+
+def has_layers(blocks: tuple[Block, ...]) -> bool:
+    """Whether any block is a numbered layer of a language model."""
+    return any("{}" in block.prefix and block.part is Part.LANGUAGE for block in blocks)

@@ -1,0 +1,309 @@
+"""A tape of sizes: plays a forward and a backward pass as autograd does, in bytes alone.
+
+A recipe (recipes.py) writes operations on the tape as the modelling code calls them; each operation knows what autograd saves of it.
+Played forward, a tensor lives until its last use, or, if it is saved, until the backward of what saved it. Played backward, gradients
+live until they are consumed, and those of parameters stay. Rules of saving: pytorch tools/autograd/derivatives.yaml.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+FLOAT = 4
+_UNCOUNTED = -1
+
+
+class Value(NamedTuple):
+    """A tensor: `elements` numbers of `width` bytes in `storage` (views share one); `grad`: it gets a gradient; `leaf`: a parameter."""
+
+    number: int
+    name: str
+    elements: int
+    width: int
+    grad: bool
+    storage: int
+    leaf: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """elements x width."""
+        return self.elements * self.width
+
+
+class Operation(NamedTuple):
+    """One differentiable operation. `saved`: values its backward reads. `scratch`, `back_scratch`: bytes held only while it runs.
+
+    `passes`: gradients are handed on as they are (addition, views). `product`: a matrix product or attention.
+    """
+
+    name: str
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    saved: tuple[Value, ...]
+    scratch: int
+    back_scratch: int
+    passes: bool
+    product: bool = False
+
+
+class Saved(msgspec.Struct, frozen=True, gc=False):
+    """A tensor that is kept for the backward pass: what made and what saves it, how many numbers, bytes of one."""
+
+    name: str
+    by: str
+    elements: int
+    width: int
+
+    @property
+    def bytes(self) -> int:
+        """elements x width."""
+        return self.elements * self.width
+
+
+class Pass(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a segment does to live memory [bytes], against the moment before it begins: the most, and what is left at its end."""
+
+    peak: int
+    end: int
+
+
+class Tape:
+    """Operations in the order they run. `compute`: bytes of a number in products under autocast, 0 without autocast."""
+
+    def __init__(self, compute: int = 0) -> None:
+        self.compute = compute
+        self.operations: list[Operation] = []
+        self.inputs: list[Value] = []
+        self._sizes: list[int] = []
+        self._values = 0
+        self._leaves: dict[str, Value] = {}
+        self._casts: dict[str, Value] = {}
+        self._kept: list[int] = []
+
+    def _value(self, name: str, elements: int, width: int, grad: bool, storage: int | None = None, *, leaf: bool = False) -> Value:
+        if storage is None:
+            storage = len(self._sizes)
+            self._sizes.append(elements * width)
+        self._values += 1
+        return Value(self._values, name, elements, width, grad, storage, leaf)
+
+    def input(self, name: str, elements: int, width: int, *, grad: bool) -> Value:
+        """A tensor that an earlier segment made."""
+        self.inputs.append(self._value(name, elements, width, grad))
+        return self.inputs[-1]
+
+    def parameter(self, name: str, elements: int, width: int, *, trained: bool) -> Value:
+        """A weight: not counted, but its gradient is."""
+        if name not in self._leaves:
+            self._leaves[name] = self._value(name, elements, width, trained, _UNCOUNTED, leaf=True)
+        return self._leaves[name]
+
+    def constant(self, name: str, elements: int, width: int) -> Value:
+        """A tensor without gradient that is there before and after (rotary tables, masks): not counted."""
+        return self._value(name, elements, width, False, _UNCOUNTED)
+
+    def keep(self, value: Value) -> Value:
+        """Somebody holds this tensor when the segment ends."""
+        self._kept.append(value.storage)
+        return value
+
+    def operation(
+        self,
+        name: str,
+        inputs: Sequence[Value],
+        elements: int,
+        width: int,
+        *,
+        saves: Iterable[Value] = (),
+        saves_output: bool = False,
+        scratch: int = 0,
+        back_scratch: int = 0,
+        passes: bool = False,
+        view: bool = False,
+        beside: tuple[str, int, int] | None = None,
+        product: bool = False,
+    ) -> Value:
+        """Records an operation and gives its output, which gets a gradient if any input does.
+
+        `view`: it shares the first input's storage. `beside`: (name, elements, width) of a second output that only its backward reads.
+        """
+        grad = any(value.grad for value in inputs)
+        output = self._value(name, elements, width, grad, inputs[0].storage if view else None)
+        outputs: tuple[Value, ...] = (output,)
+        kept = (*saves, *((output,) if saves_output else ()))
+        if beside is not None:
+            second = self._value(beside[0], beside[1], beside[2], False)
+            outputs, kept = (output, second), (*kept, second)
+        self.operations.append(Operation(name, tuple(inputs), outputs, kept if grad else (), scratch, back_scratch, passes, product))
+        return output
+
+    # --- elementary operations
+
+    def to(self, value: Value, width: int, name: str = "") -> Value:
+        """A copy in another format; the same tensor where it has that format already."""
+        return value if value.width == width else self.operation(name or f"{value.name}.to", (value,), value.elements, width)
+
+    def cast(self, value: Value, by: str) -> Value:
+        """Autocast: a copy in the compute format for every use; of a trained weight one copy until the region ends.
+
+        Source: pytorch aten/src/ATen/autocast_mode.cpp, cached_cast (leaves that require grad).
+        """
+        if not self.compute or value.width == self.compute:
+            return value
+        if not (value.leaf and value.grad):
+            return self.to(value, self.compute, f"{by}.cast")
+        if value.name not in self._casts:
+            self._casts[value.name] = self.keep(self.to(value, self.compute, f"{value.name}.cast"))
+        return self._casts[value.name]
+
+    def matmul(self, name: str, left: Value, right: Value, elements: int, *, scratch: int = 0) -> Value:
+        """A product; each side is saved where the other gets a gradient. scratch: a dequantized weight, in either pass."""
+        a, b = self.cast(left, name), self.cast(right, name)
+        saves = [value for value, other in ((a, b), (b, a)) if other.grad]
+        return self.operation(name, (a, b), elements, a.width, saves=saves, scratch=scratch, back_scratch=scratch, product=True)
+
+    def multiply(self, name: str, left: Value, right: Value) -> Value:
+        """An elementwise product in the wider format; each side is saved where the other gets a gradient.
+
+        The gradient of a narrower side is made whole before it is summed.
+        """
+        saves = [value for value, other in ((left, right), (right, left)) if other.grad]
+        elements, width = max(left.elements, right.elements), max(left.width, right.width)
+        summed = elements * width if any(value.grad and value.elements < elements for value in (left, right)) else 0
+        return self.operation(name, (left, right), elements, width, saves=saves, back_scratch=summed)
+
+    def add(self, name: str, left: Value, right: Value) -> Value:
+        """A sum in the wider format: nothing is saved, the gradient goes on to both."""
+        elements, width = max(left.elements, right.elements), max(left.width, right.width)
+        return self.operation(name, (left, right), elements, width, passes=True)
+
+    def copy(self, name: str, value: Value, elements: int | None = None) -> Value:
+        """A new tensor that saves nothing: a product with a number, a mean, a repetition, a contiguous copy."""
+        return self.operation(name, (value,), value.elements if elements is None else elements, value.width)
+
+    def pointwise(self, name: str, value: Value, *, of_output: bool = False) -> Value:
+        """A function of each number that saves its input (silu, gelu, pow), or its output (tanh, relu, rsqrt)."""
+        return self.operation(name, (value,), value.elements, value.width, saves=() if of_output else (value,), saves_output=of_output)
+
+    def slice(self, name: str, value: Value, elements: int) -> Value:
+        """A view of a part; its gradient is made as large as the whole."""
+        return self.operation(name, (value,), elements, value.width, view=True)
+
+    def split(self, name: str, value: Value, *parts: int) -> tuple[Value, ...]:
+        """Views of parts that share one backward, which puts their gradients together."""
+        outputs = tuple(self._value(name, elements, value.width, value.grad, value.storage) for elements in parts)
+        self.operations.append(Operation(name, (value,), outputs, (), 0, 0, False))
+        return outputs
+
+    # --- playing
+
+    def saved(self) -> list[Saved]:
+        """Every tensor that the backward pass reads, each storage once; parameters and constants left out."""
+        makers = {output.storage: operation.name for operation in reversed(self.operations) for output in operation.outputs}
+        found: dict[int, Saved] = {}
+        for operation in self.operations:
+            for value in operation.saved:
+                if value.storage != _UNCOUNTED and value.storage not in found:
+                    whole = self._sizes[value.storage] // value.width
+                    found[value.storage] = Saved(makers.get(value.storage, value.name), operation.name, whole, value.width)
+        return list(found.values())
+
+    def forward(self, output: Value, *, saving: bool = True, early_stop: bool = False) -> Pass:
+        """The forward pass: its inputs are there before it, and go unless they are saved; `output`, what is kept and what is saved stay.
+
+        `saving` False: a checkpoint's, which keeps its inputs instead. `early_stop`: a checkpoint's recomputation, which keeps them too
+        and ends after the last operation that saves anything.
+        """
+        operations = self.operations
+        if early_stop:
+            last = max((number for number, operation in enumerate(operations) if operation.saved), default=-1)
+            operations = operations[: last + 1]
+        end = len(operations)
+        until = dict.fromkeys((value.storage for value in self.inputs), end if early_stop or not saving else -1)
+        for number, operation in enumerate(operations):
+            for value in (*operation.inputs, *operation.outputs):
+                until[value.storage] = max(number, until.get(value.storage, 0))
+        if saving:
+            until.update((value.storage, end) for operation in operations for value in operation.saved)
+        until.update((storage, end) for storage in (*self._kept, output.storage) if storage in until)
+        until.pop(_UNCOUNTED, None)
+        ends: dict[int, int] = {}
+        for storage, number in until.items():
+            ends[number] = ends.get(number, 0) + self._sizes[storage]
+        live = peak = 0
+        made = {_UNCOUNTED, *(value.storage for value in self.inputs)}
+        for number, operation in enumerate(operations):
+            for value in operation.outputs:
+                if value.storage not in made:
+                    made.add(value.storage)
+                    live += self._sizes[value.storage]
+            peak = max(peak, live + operation.scratch)
+            live -= ends.get(number, 0)
+        return Pass(peak=peak, end=live)
+
+    def kept_bytes(self, *, saving: bool) -> int:
+        """Bytes of casts and other kept tensors that go when the region around the segment ends: with `saving`, those nothing saves."""
+        saved = {value.storage for operation in self.operations for value in operation.saved} if saving else set()
+        return sum(self._sizes[storage] for storage in set(self._kept) - saved)
+
+    def saves(self, value: Value) -> bool:
+        """Whether the backward pass reads this tensor."""
+        return any(kept.storage == value.storage for operation in self.operations for kept in operation.saved)
+
+    def products_bytes(self) -> int:
+        """Bytes of what linears and attention give: what selective checkpointing keeps, so that only cheap operations run again."""
+        products = {operation.outputs[0].storage for operation in self.operations if operation.product}
+        return sum(self._sizes[storage] for storage in products)
+
+    def backward(self, output: Value, *, seed: int | None = None) -> Pass:
+        """The backward pass: what is saved and the gradient of `output` are there before it; gradients of inputs and parameters after it.
+
+        `seed`: bytes of that gradient where it is not as large as the output.
+        """
+        readers: dict[int, int] = {}
+        for operation in self.operations:
+            for value in operation.saved:
+                readers[value.storage] = readers.get(value.storage, 0) + 1
+        readers.pop(_UNCOUNTED, None)
+        pending: dict[int, list[int]] = {output.number: [output.bytes if seed is None else seed, 1]}
+        live = peak = 0
+        for operation in reversed(self.operations):
+            gradients = [pending.pop(value.number) for value in operation.outputs if value.number in pending]
+            if not gradients:
+                continue
+            made = []
+            for value in operation.inputs:
+                if not value.grad:
+                    continue
+                whole = operation.outputs[0]
+                if operation.passes and not value.leaf and (value.elements, value.width) == (whole.elements, whole.width):
+                    gradients[0][1] += 1
+                    made.append((value, gradients[0]))
+                else:
+                    live += value.bytes
+                    made.append((value, [value.bytes, 1]))
+            peak = max(peak, live + operation.back_scratch)
+            for value in operation.saved:
+                if value.storage in readers:
+                    readers[value.storage] -= 1
+                    if not readers[value.storage]:
+                        live -= self._sizes[value.storage]
+            for gradient in gradients:
+                live -= _released(gradient)
+            for value, new in made:
+                before = pending.get(value.number)
+                if before is None:
+                    pending[value.number] = new
+                    continue
+                live += value.bytes
+                peak = max(peak, live)
+                live -= _released(before) + _released(new)
+                pending[value.number] = [value.bytes, 1]
+        return Pass(peak=peak, end=live)
+
+
+def _released(gradient: list[int]) -> int:
+    """Bytes that letting go of a gradient frees: its size once nobody else holds it."""
+    gradient[1] -= 1
+    return 0 if gradient[1] else gradient[0]

@@ -1,0 +1,87 @@
+"""What a family computes that its tensors do not tell: activation function, style of norm, dropout, scaling.
+
+Source: transformers 5.23, models/<model_type>/configuration_*.py (activation, dropout) and modeling_*.py (the rest).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from fitgauge.engine.architecture import ModelSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traits:
+    """Where a family departs from Llama.
+
+    `norm`: rms, shifted_rms (Gemma: in fp32, times 1 + weight) or layer, where the norm has no bias to tell. `slices`: a fused
+    projection is sliced, not split. `rotates_part`: rotated and plain parts of queries and keys are put together again. `parallel`: attention and MLP side by side. `scales_queries`: before the product instead of after.
+    `score_cap`, `logits_cap`: tanh caps. `float_softmax`: softmax in fp32. `only_eager`: transformers has no other attention for it.
+    """
+
+    activation: str = "silu"
+    norm: Literal["rms", "shifted_rms", "layer"] = "rms"
+    slices: bool = False
+    rotates_part: bool = False
+    parallel: bool = False
+    scales_queries: bool = False
+    scales_residual: bool = False
+    scales_embedding: bool = False
+    scales_logits: bool = False
+    score_cap: bool = False
+    logits_cap: bool = False
+    float_softmax: bool = True
+    only_eager: bool = False
+    residual_dropout: bool = False
+    attention_dropout: bool = False
+    embedding_dropout: bool = False
+
+
+LLAMA = Traits()
+GEMMA = Traits(activation="gelu", norm="shifted_rms", scales_embedding=True)
+PLAIN = Traits(activation="gelu", norm="layer")
+
+TRAITS: Mapping[str, Traits] = {
+    **dict.fromkeys(
+        ("llama", "mistral", "ministral", "ministral3", "qwen2", "qwen3", "olmo2", "olmo3", "qwen3_moe", "qwen2_moe", "mixtral",
+         "olmoe", "smollm3", "seed_oss", "exaone4", "internlm3", "ernie4_5", "helium", "hunyuan_v1_dense", "nominal"),
+        LLAMA,
+    ),
+    "phi3": Traits(slices=True, rotates_part=True),
+    "glm": Traits(rotates_part=True),
+    "glm4": Traits(rotates_part=True),
+    "granite": Traits(scales_residual=True, scales_embedding=True, scales_logits=True),
+    "granitemoe": Traits(scales_residual=True, scales_embedding=True, scales_logits=True),
+    "gemma": GEMMA,
+    "gemma2": replace(GEMMA, score_cap=True, logits_cap=True),
+    "gemma3_text": GEMMA,
+    "olmo": Traits(norm="layer"),
+    "stablelm": Traits(norm="layer", rotates_part=True),
+    "cohere": Traits(norm="layer", parallel=True, scales_logits=True),
+    "cohere2": Traits(norm="layer", parallel=True, scales_logits=True),
+    "nemotron": Traits(activation="relu_squared", norm="layer", rotates_part=True),
+    "starcoder2": PLAIN,
+    "phi": replace(PLAIN, activation="gelu_new", parallel=True, rotates_part=True),
+    "gpt_neox": replace(PLAIN, parallel=True, rotates_part=True),
+    "falcon": replace(PLAIN, parallel=True),
+    "mpt": PLAIN,
+    "gptj": replace(PLAIN, activation="gelu_new", parallel=True, rotates_part=True),
+    "opt": Traits(activation="relu", norm="layer", scales_queries=True, residual_dropout=True),
+    "bloom": Traits(activation="bloom_gelu", norm="layer", only_eager=True),
+    "gpt2": Traits(
+        activation="gelu_new", norm="layer", float_softmax=False, residual_dropout=True, attention_dropout=True, embedding_dropout=True
+    ),
+    "gpt_bigcode": Traits(
+        activation="gelu", norm="layer", residual_dropout=True, attention_dropout=True, embedding_dropout=True
+    ),
+}  # fmt: skip
+
+
+def traits_of(spec: ModelSpec) -> Traits:
+    """The traits of a family; Llama's for one that was not taught."""
+    return TRAITS.get(spec.model_type, LLAMA)
+
+
+def taught(spec: ModelSpec) -> bool:
+    """Whether the family's activations were derived from its modelling code."""
+    return spec.model_type in TRAITS

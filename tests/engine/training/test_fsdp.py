@@ -1,0 +1,91 @@
+"""FSDP2 over one step, against PyTorch's own tracker (torch.distributed._tools.fsdp2_mem_tracker.FSDPMemTracker, torch 2.15)."""
+
+import pytest
+
+from fitgauge.catalog.models import Snapshot
+from fitgauge.engine.architecture import Kind, Split
+from fitgauge.engine.families import read_config
+from fitgauge.engine.training.fsdp import Group, Segment, Step, group_of, moments, step_of
+from fitgauge.engine.training.parameters import Parameter, units
+from fitgauge.engine.training.sharding import rank_states
+from fitgauge.engine.training.tape import Pass
+from fitgauge.engine.training.workload import TrainingWorkload
+
+GROUP = Group(gathered=10, gradients=10, reduced=20, shard=5)
+ROOT = Group(gathered=4, gradients=4, reduced=8, shard=2)
+QUIET = Segment(forward=Pass(peak=0, end=0), backward=Pass(peak=0, end=0))
+
+
+def step(layers=3, *, reshard=True, layer=QUIET):
+    return Step(root=ROOT, groups=[GROUP] * layers, first=QUIET, layers=[layer] * layers, last=QUIET, reshard=reshard)
+
+
+def test_resharding_keeps_the_root_and_one_unit_gathered():
+    assert max(moment.gathered for moment in moments(step(8))) == 4 + 10
+
+
+def test_without_resharding_every_unit_stays_gathered_from_forward_to_backward():
+    assert max(moment.gathered for moment in moments(step(8, reshard=False))) == 4 + 8 * 10
+
+
+def test_two_gather_buffers_overlap_between_units():
+    assert max(moment.buffers for moment in moments(step()) if moment.phase == "forward") == 10 + 10
+
+
+def test_a_reduce_scatter_holds_its_input_while_the_next_unit_is_gathered_and_the_one_after_prefetched():
+    assert max(moment.buffers for moment in moments(step()) if moment.phase == "backward") == 10 + 20
+
+
+def test_gradient_shards_pile_up_towards_the_first_layer():
+    shards = [moment.shards for moment in moments(step(4)) if moment.phase == "backward"]
+    assert shards == sorted(shards)
+    assert shards[-1] == 4 * 5 + 2
+
+
+def test_activations_of_a_layer_stay_until_its_backward():
+    layer = Segment(forward=Pass(peak=7, end=7), backward=Pass(peak=3, end=-7 + 10), gradients=10)
+    held = [moment.activations for moment in moments(step(2, layer=layer))]
+    assert max(held) == 14 + 3
+    assert held[-1] == 0
+
+
+def test_a_frozen_parameter_is_gathered_and_never_reduced():
+    frozen = Parameter(name="w", shape=(8, 4), kind=Kind.LINEAR, split=Split.NONE, units=0, count=1, dtype="F32", trained=False)
+    group = group_of([frozen], TrainingWorkload(framework="fsdp", data_parallel=2, sequence_length=1))
+    assert (group.gathered, group.gradients, group.reduced, group.shard) == (64, 0, 0, 0)
+
+
+CASES = [
+    ("meta-llama/Llama-2-70b-hf", 8, 1, True, "full", "mixed_bf16", 2048, 4, "sdpa", 150323641684),
+    ("meta-llama/Llama-3.1-8B", 4, 1, False, "none", "mixed_bf16", 2048, 4, "sdpa", 105677969044),
+    ("Qwen/Qwen3-30B-A3B", 8, 2, False, "full", "bf16", 2048, 2, "eager", 115222343780),
+    ("Qwen/Qwen3-8B", 8, 1, True, "none", "bf16", 1024, 1, "eager", 27412307792),
+    ("Qwen/Qwen3-30B-A3B", 64, 2, True, "full", "mixed_bf16", 512, 2, "eager", 23395609364),
+    ("facebook/opt-1.3b", 2, 1, True, "full", "bf16", 512, 2, "sdpa", 6097065496),
+    ("HuggingFaceTB/SmolLM2-135M", 4, 2, False, "none", "mixed_bf16", 1024, 1, "sdpa", 2441420616),
+    ("meta-llama/Llama-2-70b-hf", 8, 1, False, "none", "mixed_bf16", 1024, 1, "eager", 311997074772),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "world", "replicas", "reshard", "checkpointing", "precision", "tokens", "batch", "attention", "truth"), CASES
+)
+def test_the_highest_moment_is_the_one_the_tracker_saw(
+    name, world, replicas, reshard, checkpointing, precision, tokens, batch, attention, truth
+):
+    row = Snapshot().get(name)
+    spec = read_config(row.config, row.quantization)
+    workload = TrainingWorkload(
+        framework="fsdp",
+        precision=precision,
+        zero_stage=3 if reshard else 2,
+        data_parallel=world,
+        data_parallel_replicate=replicas,
+        sequence_length=tokens,
+        micro_batch_size=batch,
+        activation_checkpointing=checkpointing,
+        attention=attention,
+        optimizer_implementation="for_loop",
+    )
+    rank = rank_states([p for unit in units(spec, workload) for _ in unit.layers for p in unit.parameters], workload)
+    assert rank.weights + rank.optimizer_states + max(m.total for m in moments(step_of(spec, workload))) == pytest.approx(truth, rel=0.002)

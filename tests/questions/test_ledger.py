@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from accuracy.truth import Run
 from fitgauge.errors import FitgaugeError, InvalidQuestion
 from fitgauge.questions import Questions
 from fitgauge.questions.log_schemas import ExplainLogRequest, LogAnswer
@@ -225,6 +226,16 @@ def test_a_case_is_a_line_of_the_truth_file(explain):
     assert case.measured == {"weights_gib": 14.99, "kv_gib": 40.0}
     assert case.settings == {"dtype": "bfloat16"}
     assert case.scores == ["weights"]
+
+
+def test_the_truth_set_reads_a_case(explain):
+    """`make accuracy` takes a file of cases in: every one is a run of tests/accuracy."""
+    for path in sorted(DATA.glob("*.log")):
+        case = explain(path.read_text(), model=LLAMA, gpu="H100").case
+        run = msgspec.json.decode(msgspec.json.encode(case), type=Run)
+        assert run.part in ("fit", "check")
+        assert run.request.model == LLAMA
+        assert run.version is None or run.version
 
 
 def test_the_same_run_is_the_same_case(explain):

@@ -1,27 +1,47 @@
-"""One room per engine: which function estimates for which, and how each lays weights out."""
+"""One room per engine: which function estimates for which, how each lays weights out, and what it takes where a flag is left out."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fitgauge.engine import transformers, weights
+from fitgauge.engine import mlx, sglang, tensorrt_llm, tgi, transformers, weights
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.estimate import Estimate
+from fitgauge.engine.llamacpp import ollama, split
+from fitgauge.engine.llamacpp import serve as llamacpp
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.vllm import layout as vllm_layout
 from fitgauge.engine.vllm import serve as vllm
+from fitgauge.engine.vllm.defaults import default_batch
 from fitgauge.engine.weights import Laid
 from fitgauge.engine.workload import EngineName, Workload
 
 
+def as_asked(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> Workload:
+    """The workload as it is: nothing of it depends on the model and the card."""
+    return workload
+
+
 class Engine(NamedTuple):
-    """What every room offers: `estimate`, and `lay_out`, which prepares a model's weights in a scheme for it."""
+    """What every room offers.
+
+    `estimate`; `lay_out`, which prepares a model's weights in a scheme for it; `batch`, its own (max_num_seqs, max_batched_tokens) on a
+    card for a context and a version; `settled`, which fills in what it works out from model and card.
+    """
 
     estimate: Callable[[ModelSpec, Laid, Workload, Accelerator, EngineProfile], Estimate]
     lay_out: Callable[..., Laid]
+    batch: Callable[[Accelerator, int, tuple[int, ...]], tuple[int, int]] = default_batch
+    settled: Callable[[Workload, ModelSpec, Accelerator], Workload] = as_asked
 
 
 ENGINES: dict[EngineName, Engine] = {
     "vllm": Engine(vllm.estimate, vllm_layout.laid_out),
+    "sglang": Engine(sglang.estimate, vllm_layout.laid_out, sglang.default_batch, sglang.settled),
+    "tensorrt-llm": Engine(tensorrt_llm.estimate, vllm_layout.laid_out, tensorrt_llm.default_batch),
+    "llama.cpp": Engine(llamacpp.estimate, split.laid_out, llamacpp.default_batch),
+    "ollama": Engine(ollama.estimate, split.laid_out, ollama.default_batch),
     "transformers": Engine(transformers.estimate, weights.laid_out),
+    "tgi": Engine(tgi.estimate, vllm_layout.laid_out, tgi.default_batch),
+    "mlx": Engine(mlx.estimate, weights.laid_out, mlx.default_batch),
 }

@@ -4,7 +4,13 @@ from typing import Literal
 
 import msgspec
 
-EngineName = Literal["vllm", "transformers"]
+EngineName = Literal["vllm", "sglang", "tensorrt-llm", "llama.cpp", "ollama", "transformers", "tgi", "mlx"]
+
+LAYER_SPLIT: frozenset[EngineName] = frozenset({"transformers", "llama.cpp", "ollama", "mlx"})
+"""Engines that give every card whole layers: their cards are pipeline stages."""
+
+GGUF_ENGINES: frozenset[EngineName] = frozenset({"llama.cpp", "ollama"})
+"""Engines that read GGUF files and ggml types."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,11 +21,6 @@ class Prepared:
     scheme: Scheme
     total_bytes: int
 
-    @property
-    def quantized(self) -> str | None:
-        """The scheme's name where it quantizes anything."""
-        return self.scheme.name if self.scheme.form else None
-
 
 _AS_TRAINED = Scheme(name="unquantized")
 

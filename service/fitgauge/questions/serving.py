@@ -7,12 +7,12 @@ from msgspec import UNSET, structs
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import Found
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.architecture import Model, ModelSpec
+from fitgauge.engine.architecture import Model
 from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.estimate import Estimate
 from fitgauge.engine.fit import ServingLimits, Verdict, fit_probability, serving_limits, verdict
 from fitgauge.engine.profile import EngineProfile
-from fitgauge.engine.vllm import defaults
+from fitgauge.engine.support import flash_attention_note, refusal
 from fitgauge.engine.workload import Workload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import answers, words
@@ -59,7 +59,7 @@ class Serving:
             data_parallel=workload.data_parallel,
             max_context_length=spec.max_context_length or workload.context_length,
         )
-        refused = self._refusal(checked, spec, found.accelerator)
+        refused = refusal(workload, checked.prepared.scheme, found.accelerator, spec)
         cards = answers.cards_in_words(found.accelerator, count)
         said = answers.summary(model, cards, workload, estimate, checked.verdict, checked.probability, limits)
         full = request.detail == "full"
@@ -96,12 +96,6 @@ class Serving:
         ):
             probability = 0.0
         return Checked(prepared, workload, estimate, probability, verdict(probability), count)
-
-    def _refusal(self, checked: Checked, spec: ModelSpec, accelerator: Accelerator) -> str | None:
-        """Why the engine does not run this at all, None where it does."""
-        if checked.workload.engine != "vllm":
-            return None
-        return defaults.removed(spec, checked.workload.version) or defaults.refusal(checked.prepared.quantized, accelerator)
 
     def _possible(self, request: FitRequest, model: Model, accelerator: Accelerator, count: int, profile: EngineProfile) -> Checked | None:
         """The question, estimated; None where the engine refuses it."""
@@ -149,8 +143,8 @@ class Serving:
         for change, fields in candidates(model.spec, checked.workload, request, limits, checked.count, _COUNTS):
             changed = structs.replace(request, **fields)
             count = changed.gpu_count or checked.count
-            quantized = self._preparer.prepare(model, changed.quantization, checked.workload.engine).quantized
-            if defaults.refusal(quantized, accelerator) is not None:
+            scheme = self._preparer.prepare(model, changed.quantization, checked.workload.engine).scheme
+            if refusal(checked.workload, scheme, accelerator, model.spec) is not None:
                 continue
             again = self._possible(changed, model, accelerator, count, profile)
             if again is None:
@@ -179,7 +173,7 @@ class Serving:
             said.append(f"{checked.count - workload.gpus} of {checked.count} GPUs are idle: the degrees make {workload.gpus} ranks.")
         if workload.engine == "vllm" and workload.requests_per_replica > workload.max_num_seqs:
             said.append(f"vLLM runs at most max_num_seqs = {workload.max_num_seqs} requests at once; more wait.")
-        note = defaults.flash_attention_note(found.accelerator)
+        note = flash_attention_note(workload.engine, found.accelerator)
         if note:
             said.append(note)
         return said
@@ -204,7 +198,7 @@ def understood(
         "data_parallel": workload.data_parallel,
         "expert_parallel": workload.expert_parallel,
     }
-    if workload.engine == "vllm":
+    if workload.engine != "transformers":
         filled |= {
             "gpu_memory_utilization": workload.gpu_memory_utilization,
             "max_batched_tokens": workload.max_batched_tokens,

@@ -5,15 +5,29 @@ import re
 from rapidfuzz import process
 
 from fitgauge.engine.dtypes import dtype
-from fitgauge.engine.workload import EngineName
+from fitgauge.engine.workload import GGUF_ENGINES, EngineName
 from fitgauge.errors import InvalidQuestion
 
 _ENGINES: dict[str, EngineName] = {
-    "vllm": "vllm", "transformers": "transformers", "hf": "transformers", "huggingface": "transformers", "hftransformers": "transformers",
+    "vllm": "vllm", "sglang": "sglang", "sgl": "sglang", "srt": "sglang", "tensorrtllm": "tensorrt-llm", "trtllm": "tensorrt-llm",
+    "tensorrt": "tensorrt-llm", "trt": "tensorrt-llm", "nim": "tensorrt-llm", "llamacpp": "llama.cpp", "llama": "llama.cpp",
+    "llamaserver": "llama.cpp", "llamacpppython": "llama.cpp", "ggml": "llama.cpp", "gguf": "llama.cpp", "ollama": "ollama", "tgi": "tgi",
+    "textgenerationinference": "tgi", "mlx": "mlx", "mlxlm": "mlx",
+    "transformers": "transformers", "hf": "transformers", "huggingface": "transformers", "hftransformers": "transformers",
     "huggingfacetransformers": "transformers", "accelerate": "transformers",
 }  # fmt: skip
-_LATER = ("sglang", "tensorrtllm", "trtllm", "llamacpp", "ollama", "tgi", "mlx")
-_VERSION = re.compile(r"\s*v?(\d{1,4})(?:\.(\d{1,4}))?(?:\.(\d{1,6}))?(?:[.+-]?(?:rc|dev|post|a|b)[\w.+-]{0,40})?\s*", re.IGNORECASE)
+_VERSION = re.compile(r"\s*[vb]?(\d{1,6})(?:\.(\d{1,4}))?(?:\.(\d{1,6}))?(?:[.+-]?(?:rc|dev|post|a|b)[\w.+-]{0,40})?\s*", re.IGNORECASE)
+_GGML_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0", "IQ4_NL")
+_GGML_ALIASES = {
+    "fp16": "F16",
+    "float16": "F16",
+    "fp32": "F32",
+    "bfloat16": "BF16",
+    "q8": "Q8_0",
+    "q4": "Q4_0",
+    "q5": "Q5_0",
+    "int8": "Q8_0",
+}
 _CACHE_DTYPES = {"fp8": "F8_E4M3", "fp8_e4m3": "F8_E4M3", "fp8_e5m2": "F8_E5M2", "int8": "I8"}
 
 
@@ -24,11 +38,9 @@ def engine(text: str | None) -> EngineName:
     word = re.sub(r"[^a-z0-9]", "", text.lower())
     if word in _ENGINES:
         return _ENGINES[word]
-    known = "vllm and transformers are sized."
-    if word in _LATER:
-        raise InvalidQuestion(f"The engine {text.strip()} is not sized yet.", hint=f"Send vllm or transformers: {known}", field="engine")
+    known = f"Send {', '.join(sorted(set(_ENGINES.values())))}."
     near = tuple(name for name, _, _ in process.extract(word, list(_ENGINES), limit=2, score_cutoff=60))
-    raise InvalidQuestion(f"{text.strip()!r} is no engine that is known here.", hint=f"Only {known}", matches=near, field="engine")
+    raise InvalidQuestion(f"{text.strip()!r} is no engine that is known here.", hint=known, matches=near, field="engine")
 
 
 def version(text: str) -> tuple[int, ...]:
@@ -39,11 +51,16 @@ def version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in match.groups() if part is not None)
 
 
-def cache_dtype(text: str | None) -> str:
-    """The canonical format of the cache, or `auto`: what the engine takes by itself. Raises InvalidQuestion for an unknown one."""
+def cache_dtype(text: str | None, engine: EngineName = "vllm") -> str:
+    """The canonical format of the cache, or `auto`: what the engine takes by itself.
+
+    llama.cpp and Ollama have ggml types (q8_0) where others have fp8. Raises InvalidQuestion for one the engine does not know.
+    """
     word = (text or "auto").strip().lower()
     if word in ("auto", "default", "model"):
         return "auto"
+    if engine in GGUF_ENGINES:
+        return _ggml_type(word, str(text))
     if word in _CACHE_DTYPES:
         return _CACHE_DTYPES[word]
     try:
@@ -52,4 +69,17 @@ def cache_dtype(text: str | None) -> str:
         found = ""
     if found not in ("F16", "BF16", "F32", "F8_E4M3", "F8_E5M2", "I8"):
         raise InvalidQuestion(f"{text!r} is no format of a KV cache.", hint="Send auto, fp8, bf16 or fp16.", field="kv_cache_dtype")
+    return found
+
+
+def _ggml_type(word: str, text: str) -> str:
+    """A ggml type that llama.cpp takes for --cache-type-k. Source: llama.cpp common/arg.cpp, kv_cache_types."""
+    found = _GGML_ALIASES.get(word, word.upper())
+    if found not in _GGML_TYPES:
+        raise InvalidQuestion(
+            f"{text!r} is no format of llama.cpp's KV cache.",
+            hint="Send auto, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl.",
+            matches=("q8_0", "q4_0"),
+            field="kv_cache_dtype",
+        )
     return found

@@ -2,10 +2,10 @@
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import GIB
-from fitgauge.engine.vllm.defaults import default_batch
-from fitgauge.engine.workload import EngineName, Workload
+from fitgauge.engine.workload import LAYER_SPLIT, EngineName, Workload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import words
 from fitgauge.questions.schemas import FitRequest
@@ -20,17 +20,18 @@ def serving_workload(request: FitRequest, spec: ModelSpec, accelerator: Accelera
     context = request.context_length or min(DEFAULT_CONTEXT, spec.max_context_length or DEFAULT_CONTEXT)
     tensor, pipeline, data = degrees(request, spec, count, name)
     expert = request.expert_parallel or 1
-    if expert not in (1, tensor * data):
-        hint = f"vLLM spreads experts over all tensor x data parallel ranks: send 1 (off) or {tensor * data}."
+    if expert not in ((1, tensor * data) if name == "vllm" else (1, tensor, tensor * data)):
+        hint = f"{name} spreads experts over all tensor x data parallel ranks: send 1 (off) or {tensor * data}."
         raise InvalidQuestion(f"expert_parallel {expert} is not possible with {tensor} x {data} ranks.", hint=hint, field="expert_parallel")
-    sequences, tokens = default_batch(accelerator, context)
+    version = words.version(request.engine_version or profile.newest)
+    sequences, tokens = ENGINES[name].batch(accelerator, context, version)
     sequences = request.max_num_seqs or sequences
-    return Workload(
+    workload = Workload(
         engine=name,
-        version=words.version(request.engine_version or profile.newest),
+        version=version,
         context_length=context,
         concurrency=request.concurrency or 1,
-        cache_dtype=words.cache_dtype(request.kv_cache_dtype),
+        cache_dtype=words.cache_dtype(request.kv_cache_dtype, name),
         tensor_parallel=tensor,
         pipeline_parallel=pipeline,
         data_parallel=data,
@@ -42,17 +43,16 @@ def serving_workload(request: FitRequest, spec: ModelSpec, accelerator: Accelera
         cpu_offload_bytes=int((request.cpu_offload_gib or 0) * GIB),
         cache_pool_bytes=int(request.kv_cache_memory_gib * GIB) if request.kv_cache_memory_gib else None,
     )
+    return ENGINES[name].settled(workload, spec, accelerator)
 
 
 def degrees(request: FitRequest, spec: ModelSpec, count: int, engine: EngineName) -> tuple[int, int, int]:
     """(tensor, pipeline, data) parallel on `count` cards: as asked; what is left out is the widest tensor parallelism within a node
-    that divides the heads, then pipeline stages. transformers spreads layers, so all its cards are stages."""
+    that divides the heads, then pipeline stages. Engines that spread layers have stages alone, whatever the degrees are called."""
     data = request.data_parallel or 1
-    if engine == "transformers" and request.tensor_parallel is None:
-        tensor: int | None = 1
-    else:
-        tensor = request.tensor_parallel
-    pipeline = request.pipeline_parallel
+    tensor, pipeline = request.tensor_parallel, request.pipeline_parallel
+    if engine in LAYER_SPLIT and (tensor is None or engine != "transformers"):
+        tensor, pipeline = 1, tensor * (pipeline or 1) if tensor else pipeline
     if tensor is None:
         free = max(1, count // ((pipeline or 1) * data))
         tensor = max(width for width in tensor_widths(spec, min(free, _NODE)) if free % width == 0)

@@ -72,35 +72,3 @@ _REMOVED: dict[str, tuple[int, ...]] = {
     "RWForCausalLM": (0, 28, 0), "StableLMEpochForCausalLM": (0, 28, 0),
 }  # fmt: skip
 """The last version of an architecture. Source: vllm/model_executor/models/registry.py (0.33), _PREVIOUSLY_SUPPORTED_MODELS."""
-
-_MINIMUM_CAPABILITY: dict[str, tuple[int, int]] = {
-    "awq": (7, 5), "gptq": (6, 0), "fp8": (7, 5), "mxfp4": (8, 0), "nvfp4": (7, 5), "compressed-tensors": (7, 5), "modelopt": (7, 5),
-    "bitsandbytes": (7, 0), "torchao": (7, 5), "gguf": (6, 0),
-}  # fmt: skip
-"""Least compute capability of a quantization method."""
-
-_MINIMUM = (7, 0)
-"""vLLM's wheels are built for Volta and newer."""
-
-
-def refusal(method: str | None, accelerator: Accelerator) -> str | None:
-    """Why vLLM does not run this quantization method on this card, or None where it does (or nothing is known)."""
-    capability = accelerator.compute_capability
-    if capability is None:
-        return None
-    needed = max(_MINIMUM, _MINIMUM_CAPABILITY.get(method or "", _MINIMUM))
-    if capability >= needed:
-        return None
-    what = f"{method} weights need" if method and needed > _MINIMUM else "vLLM needs"
-    return f"{what} compute capability {needed[0]}.{needed[1]} or newer; {accelerator.name} has {capability[0]}.{capability[1]}."
-
-
-def flash_attention_note(accelerator: Accelerator) -> str | None:
-    """What runs instead where FlashAttention does not, or None."""
-    capability = accelerator.compute_capability
-    if capability is None or capability >= (8, 0):
-        return None
-    return (
-        f"FlashAttention 2 is unsupported on {accelerator.name} (compute capability {capability[0]}.{capability[1]}, it needs 8.0): "
-        "vLLM takes its Triton attention there; with transformers use attn_implementation='sdpa'."
-    )

@@ -1,0 +1,33 @@
+"""Serving with Ollama: llama.cpp's split and buffers under Ollama's own scheduling.
+
+Source: ollama envconfig (OLLAMA_NUM_PARALLEL 1), kvcache/causal.go (NewSWAMemCache), model/models/{gptoss,gemma4} (4096 tokens of
+memory for sliding layers), llm/server.go (a minimum is left free on every card).
+"""
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.estimate import Estimate
+from fitgauge.engine.llamacpp.cells import Windows
+from fitgauge.engine.llamacpp.serve import UBATCH, split_estimate
+from fitgauge.engine.profile import EngineProfile
+from fitgauge.engine.weights import Laid
+from fitgauge.engine.workload import Workload
+
+PARALLEL = 1
+
+REMEMBERED = 4096
+"""Tokens that sliding layers of these models keep of a sequence, so that its prefix can be used again."""
+
+REMEMBERING = frozenset({"gpt_oss", "gemma4", "gemma4_text", "gemma4_unified"})
+
+
+def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...]) -> tuple[int, int]:
+    """(parallel requests, tokens of one forward pass), the same on every card."""
+    return PARALLEL, UBATCH
+
+
+def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
+    """The Estimate of every card."""
+    memory = REMEMBERED if spec.model_type in REMEMBERING else 0
+    windows = Windows(sequences=workload.max_num_seqs, memory=memory, ubatch=workload.max_batched_tokens, capped=False)
+    return split_estimate(spec, laid, workload, accelerator, profile, windows)

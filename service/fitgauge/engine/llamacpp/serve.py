@@ -1,0 +1,128 @@
+"""Serving with llama.cpp (llama-server): layers over the cards, a cache allocated whole, one compute buffer a card."""
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.estimate import Estimate, StageEstimate, stage_estimate
+from fitgauge.engine.llamacpp.cells import Cells, Windows
+from fitgauge.engine.llamacpp.compute import compute_term
+from fitgauge.engine.llamacpp.split import Offload, card_bytes, largest_bytes, layer_split, offloaded, projector_bytes
+from fitgauge.engine.profile import EngineProfile
+from fitgauge.engine.quantity import MIB, Term, certain, gib
+from fitgauge.engine.runtime import runtime_bytes
+from fitgauge.engine.weights import Laid
+from fitgauge.engine.workload import Workload
+
+PARALLEL, UBATCH = 4, 512
+"""n_parallel where it is left to llama-server, with a unified cache; n_ubatch. Source: tools/server/server.cpp; common/common.h."""
+
+IMAGE_BYTES = (64 * MIB, 256 * MIB, 1024 * MIB)
+"""Compute buffer of a vision projector (low, expected, high): 248 MiB was logged for Qwen3.6-27B's."""
+
+
+def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...]) -> tuple[int, int]:
+    """(n_parallel, n_ubatch), the same on every card."""
+    return PARALLEL, UBATCH
+
+
+def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
+    """The Estimate of every card."""
+    windows = Windows(sequences=workload.max_num_seqs, memory=0, ubatch=workload.max_batched_tokens)
+    return split_estimate(spec, laid, workload, accelerator, profile, windows)
+
+
+def split_estimate(
+    spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile, windows: Windows
+) -> Estimate:
+    """The Estimate with `windows` as the engine sizes them."""
+    cards = workload.pipeline_parallel
+    wanted = workload.cpu_offload_bytes * cards
+    offload = offloaded(laid, spec.layers, wanted) if wanted else Offload(0, 0)
+    ranges = layer_split(spec.layers, cards, offload.layers)
+    return Estimate(
+        accelerator=accelerator,
+        stages=tuple(_card(number, ranges, spec, laid, workload, profile, windows, offload) for number in range(cards)),
+        budget=accelerator.usable,
+        given_pool_bytes=workload.cache_pool_bytes,
+    )
+
+
+def _card(
+    number: int,
+    ranges: tuple[range, ...],
+    spec: ModelSpec,
+    laid: Laid,
+    workload: Workload,
+    profile: EngineProfile,
+    windows: Windows,
+    offload: Offload,
+) -> StageEstimate:
+    layers, first, last = ranges[number], number == 0, number == len(ranges) - 1
+    requests, context = workload.requests_per_replica, workload.context_length
+    cells = Cells(spec, layers, cache_format(workload), windows, context)
+    fixed = (
+        weights_term(laid, layers, first=first, last=last, offload=offload),
+        *(projector_terms(spec) if first else ()),
+        compute_term(
+            spec,
+            cells,
+            ubatch=workload.max_batched_tokens,
+            tokens=requests * context,
+            concurrency=requests,
+            cards=len(ranges),
+            streamed=largest_bytes(laid) if any(offload) else 0,
+        ),
+        *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
+    )
+    return stage_estimate(stage=number, layers=len(layers), fixed=fixed, cache=cache_terms(cells, workload), layout=cells)
+
+
+def cache_format(workload: Workload) -> str:
+    """The ggml type of keys and values: f16 unless one is asked for."""
+    return "F16" if workload.cache_dtype == "auto" else workload.cache_dtype
+
+
+def weights_term(laid: Laid, layers: range, *, first: bool, last: bool, offload: Offload) -> Term:
+    """The term `weights` of one card."""
+    size = card_bytes(laid, layers, first=first, last=last, offload=offload)
+    output = " and the output" if last else ""
+    formula = f"{laid.scheme.name} weights of layers {layers.start} to {layers.stop - 1}{output}, embeddings on the host"
+    if offload.layers:
+        formula += f"; the first {offload.layers} layers on the host"
+    if offload.experts:
+        formula += f"; experts of the first {offload.experts} layers on the host"
+    return certain("weights", size, laid.basis, formula, "llama.cpp src/llama-model.cpp, load_tensors")
+
+
+def projector_terms(spec: ModelSpec) -> tuple[Term, ...]:
+    """`projector`: the mmproj file and its compute buffer, loaded with -hf where the repository has one; its low end is none."""
+    size = projector_bytes(spec)
+    if not size:
+        return ()
+    _, expected, high = IMAGE_BYTES
+    return (
+        Term(
+            name="projector",
+            bytes=size + expected,
+            low=0,
+            high=size + high,
+            basis="assumed",
+            formula=f"tower and projector {gib(size)} in 16 bit + {expected / MIB:.0f} MiB to encode an image; none without --mmproj",
+            source="llama.cpp tools/mtmd; a start-up log of Qwen3.6-27B: 888 + 248 MiB",
+        ),
+    )
+
+
+def cache_terms(cells: Cells, workload: Workload) -> tuple[Term, ...]:
+    """`kv_cache`, and `state_cache` of recurrent layers."""
+    requests, context = workload.requests_per_replica, workload.context_length
+    if workload.cache_pool_bytes is not None:
+        return (certain("kv_cache", workload.cache_pool_bytes, "exact", "the pool given in kv_cache_memory_gib", "the question"),)
+    formula = f"{requests} x {context} tokens in whole 256 cells x {cells.full} B, {cache_format(workload).lower()}"
+    for window, size in cells.windowed.items():
+        formula += f" + cells of windows of {window} x {size} B"
+    terms = [certain("kv_cache", cells.kv_bytes(requests, context), "computed", formula, "llama.cpp src/llama-kv-cache-iswa.cpp")]
+    if cells.state:
+        states = cells.state_bytes(requests)
+        said = f"{max(cells.windows.sequences, requests)} sequences x {cells.state} B"
+        terms.append(certain("state_cache", states, "computed", said, "llama.cpp src/llama-memory-recurrent.cpp"))
+    return tuple(terms)

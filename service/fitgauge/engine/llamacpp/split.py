@@ -1,0 +1,92 @@
+"""Where llama.cpp puts weights: embeddings on the host, layers over the cards, what is asked for in host memory.
+
+Source: src/llama-model.cpp, load_tensors (dev_input, get_layer_buft_list, tensor_split by free memory); tied embeddings are loaded
+twice, as output on the card (TENSOR_DUPLICATED). `--n-cpu-moe N` keeps the experts of the first N layers on the host.
+"""
+
+from bisect import bisect_left
+from typing import NamedTuple
+
+import msgspec
+
+from fitgauge.engine.architecture import ModelSpec, Part, Stored
+from fitgauge.engine.laid import TOWERS, Laid, Layout, Share, stored_bytes
+from fitgauge.engine.laid import laid_out as lay_out
+from fitgauge.engine.schemes import Scheme
+from fitgauge.engine.weights import Ranks, share_bytes
+
+_WHOLE = Ranks(1, 1, 1, 1)
+_HALF = 2
+
+
+class Offload(NamedTuple):
+    """What stays on the host: the first `layers` whole, and the experts of the first `experts` layers."""
+
+    layers: int
+    experts: int
+
+
+def laid_out(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> Laid:
+    """The language model; with a GGUF file at hand scaled to the file's size, which is exact. Towers come from a file of their own."""
+    laid = lay_out(spec, scheme, Layout(), stored)
+    shares = tuple(share for share in laid.shares if share.part not in (*TOWERS, Part.PROJECTOR))
+    if stored is not None and stored.file_bytes:
+        return msgspec.structs.replace(laid, shares=shares, scale=stored.file_bytes / max(1, stored_bytes(spec, scheme)), basis="exact")
+    return msgspec.structs.replace(laid, shares=shares)
+
+
+def card_bytes(laid: Laid, layers: range, *, first: bool, last: bool, offload: Offload) -> int:
+    """Bytes of weights on a card that holds `layers`: no token embeddings, the output on the last."""
+    total = 0
+    for share in laid.shares:
+        if share.place == "layers":
+            low = max(layers.start, offload.experts) if share.experts else layers.start
+            count = bisect_left(share.layers, layers.stop) - bisect_left(share.layers, low)
+        elif share.place == "first":
+            count = len(share.layers) if first and share.part is Part.ENCODER else 0
+        else:
+            count = len(share.layers) if last else 0
+        total += max(0, count) * share_bytes(share, laid.layout, _WHOLE)
+    return int(total * laid.scale)
+
+
+def layer_split(layers: int, cards: int, start: int = 0) -> tuple[range, ...]:
+    """The layers of every card: of layers start..layers, the output counting as one more, card g of n has those in [g/n, (g+1)/n)."""
+    active = layers + 1 - start
+    edges = [min(layers, start - (-card * active // cards)) for card in range(cards)] + [layers]
+    return tuple(range(edges[card], edges[card + 1]) for card in range(cards))
+
+
+def offloaded(laid: Laid, layers: int, wanted: int) -> Offload:
+    """The fewest layers, of a mixture the experts of the fewest layers, that hold `wanted` bytes."""
+    mixture = any(share.experts for share in laid.shares)
+    count = saved = 0
+    while count < layers and saved < wanted:
+        saved += int(_layer_bytes(laid, count, experts=mixture) * laid.scale)
+        count += 1
+    return Offload(0, count) if mixture else Offload(count, 0)
+
+
+def largest_bytes(laid: Laid) -> int:
+    """Bytes of the largest weight of a layer, all experts of one projection together."""
+    return int(
+        max((_whole(share, laid) for share in laid.shares if share.place == "layers" and share.form is not None), default=0) * laid.scale
+    )
+
+
+def _whole(share: Share, laid: Laid) -> int:
+    return share_bytes(share, laid.layout, _WHOLE)
+
+
+def _layer_bytes(laid: Laid, layer: int, *, experts: bool) -> int:
+    return sum(
+        _whole(share, laid)
+        for share in laid.shares
+        if layer in share.layers and share.place == "layers" and (share.experts > 0 or not experts)
+    )
+
+
+def projector_bytes(spec: ModelSpec) -> int:
+    """The vision or audio tower and its projector, from a mmproj file in 16 bit."""
+    parts = (*TOWERS, Part.PROJECTOR)
+    return _HALF * sum(block.elements for block in spec.blocks if block.part in parts)

@@ -1,0 +1,92 @@
+"""Serving with MLX (mlx-lm) on Apple silicon: unified memory up to the wired limit, a cache that grows in steps of 256 tokens.
+
+Source: mlx-lm 0.32.2, models/cache.py (KVCache.step, RotatingKVCache, QuantizedKVCache), generate.py (prefill_step_size 2048;
+wired_limit warns where the model comes near max_recommended_working_set_size). MLX prints 10^9 bytes as GB.
+"""
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.activations import activation_bytes
+from fitgauge.engine.architecture import Attention, CompressedAttention, LatentAttention, Mixer, ModelSpec, Recurrent
+from fitgauge.engine.cache import compressed_bytes, cross_bytes, held_tokens, state_bytes, token_bytes
+from fitgauge.engine.estimate import Estimate, StageEstimate, stage_estimate
+from fitgauge.engine.paged import cache_dtype, held
+from fitgauge.engine.profile import EngineProfile
+from fitgauge.engine.quantity import certain
+from fitgauge.engine.runtime import runtime_bytes
+from fitgauge.engine.weights import Laid, pipeline_stages, weights_term
+from fitgauge.engine.workload import Workload
+
+STEP = 256
+"""Tokens a cache grows by."""
+
+PREFILL_STEP = 2048
+"""Tokens of one prefill pass."""
+
+
+def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...]) -> tuple[int, int]:
+    """(requests, tokens of one prefill pass)."""
+    return 1, min(PREFILL_STEP, context_length)
+
+
+class SteppedCache:
+    """Caches of one machine's layers: every request has its own, grown in steps."""
+
+    __slots__ = ("context_length", "dtype", "mixers")
+
+    def __init__(self, spec: ModelSpec, workload: Workload, layers: range) -> None:
+        self.mixers = held(spec, layers)
+        self.dtype = cache_dtype(spec, workload.cache_dtype)
+        self.context_length = workload.context_length
+
+    @property
+    def keeps(self) -> bool:
+        """Whether these layers keep anything of a request."""
+        return self.pool_bytes(1, 1) > 0
+
+    def pool_bytes(self, concurrency: int, context_length: int) -> int:
+        """Bytes of `concurrency` full requests."""
+        return concurrency * sum(count * self._layer_bytes(mixer, context_length) for mixer, count in self.mixers)
+
+    def _layer_bytes(self, mixer: Mixer, context_length: int) -> int:
+        if isinstance(mixer, Recurrent):
+            return state_bytes(mixer, self.dtype, 1)
+        if isinstance(mixer, Attention | LatentAttention | CompressedAttention):
+            stepped = -(-held_tokens(mixer, context_length) // STEP) * STEP
+            more = compressed_bytes(mixer, context_length, self.dtype) if isinstance(mixer, CompressedAttention) else 0
+            return stepped * token_bytes(mixer, self.dtype, 1) + more
+        return cross_bytes(mixer, self.dtype, 1)
+
+    def requests(self, pool_bytes: int, context_length: int) -> int:
+        """Whole requests of `context_length` tokens."""
+        return pool_bytes // self.pool_bytes(1, context_length)
+
+    def tokens(self, pool_bytes: int) -> int:
+        """Tokens of requests of the question's length."""
+        return self.requests(pool_bytes, self.context_length) * self.context_length
+
+
+def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
+    """The Estimate of every machine: `mlx.launch` spreads whole layers."""
+    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
+    return Estimate(
+        accelerator=accelerator,
+        stages=tuple(_stage(number, stages, spec, laid, workload, profile) for number in range(len(stages))),
+        budget=accelerator.usable,
+        given_pool_bytes=workload.cache_pool_bytes,
+    )
+
+
+def _stage(
+    number: int, stages: tuple[range, ...], spec: ModelSpec, laid: Laid, workload: Workload, profile: EngineProfile
+) -> StageEstimate:
+    layers, requests, last = stages[number], workload.requests_per_replica, number == len(stages) - 1
+    cache = SteppedCache(spec, workload, layers)
+    fixed = (
+        weights_term(laid, workload, layers=layers, first=number == 0, last=last),
+        *activation_bytes(spec, profile, tokens=workload.max_batched_tokens, sequences=requests, tensor_parallel=1, samples=last),
+        *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
+    )
+    formula = f"{requests} requests x {workload.context_length} tokens in steps of {STEP}, {cache.dtype}"
+    size = workload.cache_pool_bytes or cache.pool_bytes(requests, workload.context_length)
+    kept = certain("kv_cache", size, "computed", formula, "mlx_lm/models/cache.py")
+    return stage_estimate(stage=number, layers=len(layers), fixed=fixed, cache=(kept,), layout=cache)

@@ -1,0 +1,279 @@
+"""Serving with SGLang: a static share of what is free before loading, split into pools of tokens, windows and states.
+
+Source: sglang 0.5.23, srt/mem_cache/kv_cache_configurator.py (`_profile_available_bytes`): pool = free after loading
+- free before loading x (1 - mem_fraction_static); srt/arg_groups/memory_hook.py for the share's automatic value;
+srt/model_executor/pool_configurator.py for the pools. "GB" in its logs is GiB.
+"""
+
+import msgspec
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.activations import activation_bytes
+from fitgauge.engine.architecture import Attention, Block, Kind, LatentAttention, ModelSpec, Part
+from fitgauge.engine.estimate import Estimate, StageEstimate, stage_estimate
+from fitgauge.engine.paged import cache_dtype, full_token_bytes, held, request_state_bytes
+from fitgauge.engine.profile import EngineProfile
+from fitgauge.engine.quantity import GIB, MIB, Term, certain
+from fitgauge.engine.runtime import graph_term
+from fitgauge.engine.vllm.layout import buffer_bytes
+from fitgauge.engine.weights import Laid, pipeline_stages, weights_term
+from fitgauge.engine.workload import Workload
+
+WINDOW_SHARE = 0.8
+"""`swa_full_tokens_ratio`: tokens of the window pool for every token of the full pool."""
+
+STATE_SHARE = 0.9
+"""`mamba_full_memory_ratio`: bytes of states for every byte of KV cache."""
+
+STATES_PER_REQUEST = 3
+"""State slots a running request may take: its own and two that the radix cache holds of its prefix."""
+
+MULTIMODAL_BYTES = 100 * MIB
+"""SGLANG_VLM_CACHE_SIZE_MB: the cache of image embeddings, taken off the pool."""
+
+WINDOWED = frozenset({
+    "Llama4ForConditionalGeneration", "GptOssForCausalLM", "MiMoV2FlashForCausalLM", "Step3p5ForCausalLM",
+    "Step3p7ForConditionalGeneration", "Gemma4ForCausalLM", "Gemma4ForConditionalGeneration", "Gemma4UnifiedForConditionalGeneration",
+    "DeepseekV4ForCausalLM", "LagunaForCausalLM", "MellumForCausalLM", "MuseGlimmerForCausalLM", "MuseGlimmerForConditionalGeneration",
+})  # fmt: skip
+"""Architectures whose sliding layers have a pool of their own; Gemma 2 and 3, Mistral and others keep every token of every layer.
+
+Source: srt/configs/model_config.py, is_hybrid_swa_model; srt/arg_groups/model_overrides/gemma2_gemma3.py.
+"""
+
+
+def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...]) -> tuple[int, int]:
+    """(largest batch of the decode graphs, chunked_prefill_size) by the size of the card, for less than four ranks."""
+    memory = total_mib(accelerator)
+    for limit, sequences, tokens in ((20, 8, 2048), (35, 48, 4096), (60, 32, 4096), (160, 256, 8192)):
+        if memory < limit * 1024:
+            return sequences, tokens
+    return 512, 16384
+
+
+def total_mib(accelerator: Accelerator) -> float:
+    """The card's memory as nvidia-smi prints it [MiB]."""
+    return (accelerator.total_bytes or accelerator.usable.expected) / MIB
+
+
+def settled(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> Workload:
+    """The workload with `mem_fraction_static` filled in where it was left out."""
+    if workload.gpu_memory_utilization:
+        return workload
+    return msgspec.structs.replace(workload, gpu_memory_utilization=mem_fraction_static(spec, workload, accelerator))
+
+
+def mem_fraction_static(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> float:
+    """The automatic share: 1 - reserve / memory, with a reserve [MiB] of
+    512 + 1.5 x max(chunk, 2048) + 128 x ranks + 2 x largest decode batch + 8 for every prefill graph (1536 for MLA),
+    at least 10 GiB on cards of more than 60 GiB; times a factor for models with a vision tower.
+
+    Source: srt/arg_groups/memory_hook.py, handle_gpu_memory_settings, reserve_for_graph_mb, adjust_mem_fraction_for_vlm.
+    """
+    memory = total_mib(accelerator)
+    reserve = 512 + 1.5 * max(workload.max_batched_tokens, 2048) + 128 * workload.tensor_parallel * workload.pipeline_parallel
+    if not workload.enforce_eager:
+        latent = any(isinstance(mixer, LatentAttention) for mixer, _ in held(spec, None))
+        reserve += 2 * workload.max_num_seqs + (1536 if latent else 8 * prefill_graphs(workload.max_batched_tokens))
+    if memory > 60 * 1024:
+        reserve = max(reserve, 10 * 1024)
+    return max(0.05, round((memory - reserve) / memory, 3) * vision_factor(spec))
+
+
+def prefill_graphs(largest: int) -> int:
+    """How many prefill sizes are captured up to `largest` tokens. Source: cuda_graph_hook.py, generate_prefill_cuda_graph_batch_sizes."""
+    sizes = (range(4, 33, 4), range(48, 257, 16), range(288, 513, 32), range(576, 1025, 64), range(1280, 4097, 256))
+    return sum(size <= largest for steps in sizes for size in steps) + len(range(4608, largest + 1, 512))
+
+
+def vision_factor(spec: ModelSpec) -> float:
+    """0.95 x (1 - 0.1 x (c - 1)) with c = layers x width^2 of the vision tower over that of ViT-L/14, the last factor in [0.8, 1.05]."""
+    tower = max((block for block in spec.blocks if block.part is Part.VISION), key=lambda block: len(block.layers), default=None)
+    if tower is None:
+        return 1.0
+    size = len(tower.layers) * _width(tower) ** 2 / (24 * 1024**2)
+    return 0.95 * max(0.8, min(1.05, 1.0 - 0.1 * (size - 1.0)))
+
+
+def _width(tower: Block) -> int:
+    return max((tensor.shape[0] for tensor in tower.tensors if tensor.kind is Kind.NORM), default=1024)
+
+
+class RadixPool(msgspec.Struct, frozen=True, kw_only=True):
+    """The pools of one rank. A token of the full pool costs `full` bytes, one of the window pool `windowed`; a state slot `slot`.
+
+    `window`: tokens of the longest window. `context_length`: of the question.
+    """
+
+    full: int
+    windowed: int
+    slot: int
+    window: int
+    context_length: int
+
+    @property
+    def keeps(self) -> bool:
+        """Whether this rank keeps anything of a request."""
+        return self.full > 0 or self.windowed > 0 or self.slot > 0
+
+    @property
+    def cell(self) -> float:
+        """Bytes of one token of capacity: full + 0.8 x windowed, or the window pool's alone where there is no full one."""
+        return self.full + WINDOW_SHARE * self.windowed if self.full else float(self.windowed)
+
+    def slots(self, pool_bytes: int) -> int:
+        """State slots: 0.9 / 1.9 of the pool less one slot of padding, over the bytes of a slot."""
+        if not self.slot:
+            return 0
+        return max(0, int((pool_bytes * STATE_SHARE / (1 + STATE_SHARE) - self.slot) // self.slot))
+
+    def tokens(self, pool_bytes: int) -> int:
+        """`max_total_num_tokens`: what the states leave, over the cell."""
+        rest = pool_bytes - (self.slots(pool_bytes) + 1) * self.slot if self.slot else pool_bytes
+        if not self.cell:
+            return self.slots(pool_bytes) // STATES_PER_REQUEST * self.context_length
+        return max(0, int(rest // self.cell))
+
+    def pool_bytes(self, concurrency: int, context_length: int) -> int:
+        """The least pool whose tokens, window and state slots hold `concurrency` such requests."""
+        tokens = concurrency * context_length
+        if self.windowed:
+            in_windows = concurrency * min(context_length, self.window)
+            tokens = max(tokens, int(in_windows / WINDOW_SHARE) + 1) if self.full else in_windows
+        needed = int(tokens * self.cell) + 1 if self.cell else 0
+        if not self.slot:
+            return needed
+        states = (STATES_PER_REQUEST * concurrency + 2) * self.slot
+        return max(int(states * (1 + STATE_SHARE) / STATE_SHARE), int((needed + self.slot) * (1 + STATE_SHARE)))
+
+    def requests(self, pool_bytes: int, context_length: int) -> int:
+        """Whole requests that all pools hold."""
+        tokens, counts = self.tokens(pool_bytes), []
+        if self.full:
+            counts.append(tokens // context_length)
+        if self.windowed:
+            room = int(WINDOW_SHARE * tokens) if self.full else tokens
+            counts.append(room // min(context_length, self.window))
+        if self.slot:
+            counts.append(self.slots(pool_bytes) // STATES_PER_REQUEST)
+        return min(counts, default=0)
+
+
+def radix_pool(spec: ModelSpec, workload: Workload, layers: range | None) -> RadixPool:
+    """The pools of one rank's `layers` (None: all)."""
+    dtype, tensor_parallel = cache_dtype(spec, workload.cache_dtype), workload.tensor_parallel
+    split = spec.architecture in WINDOWED
+    full = windowed = window = 0
+    for mixer, count in held(spec, layers):
+        size, width = count * full_token_bytes(mixer, dtype, tensor_parallel), 0
+        if split and isinstance(mixer, Attention):
+            width = mixer.window or mixer.chunk or 0
+        if width:
+            windowed, window = windowed + size, max(window, width)
+        else:
+            full += size
+    state = spec.dtype if spec.dtype in ("F16", "BF16") else "BF16"
+    slot = request_state_bytes(spec, layers, state, tensor_parallel)
+    return RadixPool(full=full, windowed=windowed, slot=slot, window=window, context_length=workload.context_length)
+
+
+def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
+    """The Estimate of every pipeline stage."""
+    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
+    return Estimate(
+        accelerator=accelerator,
+        stages=tuple(_stage(number, stages, spec, laid, workload, accelerator, profile) for number in range(len(stages))),
+        budget=accelerator.usable,
+        given_pool_bytes=workload.cache_pool_bytes,
+    )
+
+
+def _stage(
+    number: int,
+    stages: tuple[range, ...],
+    spec: ModelSpec,
+    laid: Laid,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: EngineProfile,
+) -> StageEstimate:
+    layers, first, last = stages[number], number == 0, number == len(stages) - 1
+    here = layers if len(stages) > 1 else None
+    buffers = buffer_bytes(spec, tensor_parallel=workload.tensor_parallel, expert_parallel=workload.expert_parallel, layers=here)
+    before = [profile.runtime_bytes.term("runtime", 1, 0, "CUDA context and libraries, there before SGLang measures what is free")]
+    if workload.tensor_parallel * workload.pipeline_parallel > 1:
+        before.append(profile.communication_bytes.term("communication", 1, 0, "collective buffers, opened before loading"))
+    free = max(0, accelerator.usable.expected - sum(term.bytes for term in before))
+    after = _after_loading(spec, profile, workload, layers, last)
+    fixed = (
+        *before,
+        weights_term(laid, workload, layers=layers, first=first, last=last),
+        certain("buffers", buffers, "computed", "rotary tables of every layer", "sglang/srt/layers/rotary_embedding"),
+        *(_multimodal() if any(block.part is Part.VISION for block in spec.blocks) else ()),
+        *(() if workload.cache_pool_bytes is not None else kept_back(after, int(free * (1 - workload.gpu_memory_utilization)), workload)),
+    )
+    pool = radix_pool(spec, workload, here)
+    return stage_estimate(stage=number, layers=len(layers), fixed=fixed, cache=cache_terms(pool, workload), layout=pool)
+
+
+def _multimodal() -> tuple[Term]:
+    source = "sglang/srt/mem_cache/kv_cache_configurator.py, mm_runtime_reservation_gb"
+    return (certain("encoder_cache", MULTIMODAL_BYTES, "computed", "embeddings of images, 100 MiB by default", source),)
+
+
+def _after_loading(spec: ModelSpec, profile: EngineProfile, workload: Workload, layers: range, last: bool) -> list[Term]:
+    """What comes after the pools are taken and lives in what is kept back."""
+    terms = [
+        *activation_bytes(
+            spec,
+            profile,
+            tokens=workload.max_batched_tokens,
+            sequences=workload.max_num_seqs,
+            tensor_parallel=workload.tensor_parallel,
+            samples=last and spec.task != "encode",
+        )
+    ]
+    if not workload.enforce_eager:
+        terms.append(graph_term(profile, len(layers)))
+    return terms
+
+
+def kept_back(after: list[Term], kept: int, workload: Workload) -> tuple[Term, ...]:
+    """Terms that come after the pools, and `reserve`, what `kept` bytes hold beyond them.
+
+    As long as they stay within what is kept back, their doubt changes nothing of what has to fit: only an excess has a spread.
+    """
+    spare = kept - sum(term.bytes for term in after)
+    risk = sum(term.high - term.bytes for term in after)
+    excess = max(0, risk - max(0, spare)) / risk if risk else 0.0
+    terms = [
+        msgspec.structs.replace(
+            term,
+            low=term.low if spare < 0 else term.bytes,
+            high=term.bytes + int((term.high - term.bytes) * excess),
+        )
+        for term in after
+    ]
+    formula = (
+        f"{kept / GIB:.2f} GiB = what is free before loading x (1 - mem_fraction_static {workload.gpu_memory_utilization:g}), less these"
+    )
+    source = "sglang/srt/mem_cache/kv_cache_configurator.py, _profile_available_bytes"
+    return (*terms, certain("reserve", max(0, spare), "computed", formula, source))
+
+
+def cache_terms(pool: RadixPool, workload: Workload) -> tuple[Term, ...]:
+    """`kv_cache` and, of a hybrid, `state_cache`: the least pools for the requests asked for, or the pool given outright."""
+    source = "sglang/srt/model_executor/pool_configurator.py"
+    requests = workload.requests_per_replica
+    size = pool.pool_bytes(requests, workload.context_length)
+    if workload.cache_pool_bytes is not None:
+        return (certain("kv_cache", workload.cache_pool_bytes, "exact", "the pool given in kv_cache_memory_gib", "the question"),)
+    formula = f"{requests} requests x {workload.context_length} tokens x {pool.cell:.0f} B"
+    if not pool.slot:
+        return (certain("kv_cache", size, "computed", formula, source),)
+    states = min(size, (pool.slots(size) + 1) * pool.slot)
+    said = f"{pool.slots(size)} slots + 1 of {pool.slot} B: 0.9 of the KV cache, {STATES_PER_REQUEST} slots a request"
+    return (
+        certain("kv_cache", size - states, "computed", formula, source),
+        certain("state_cache", states, "computed", said, source),
+    )

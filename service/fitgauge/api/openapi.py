@@ -109,7 +109,7 @@ def _plain(schema: Any) -> Any:  # noqa: ANN401 - JSON is any
 
 
 def _answered(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of an answer: a field with a default is always sent, unless its struct leaves defaults out, so that callers may rely on it."""
+    """The schema of an answer: a field with a default is always sent, unless its struct leaves defaults out; callers may rely on it."""
     if name in {kind.__name__ for kind in _structs(msgspec.Struct) if kind.__struct_config__.omit_defaults}:
         return schema
     always = [name for name, field in schema.get("properties", {}).items() if "default" in field]

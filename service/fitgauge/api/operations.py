@@ -87,8 +87,8 @@ OPERATIONS: tuple[Operation, ...] = (
         method="POST",
         path="/v1/utilization",
         summary="How much of its GPUs does a training run use?",
-        description="Model FLOPs, MFU and HFU from achieved TFLOPS or from a throughput, a comparison with a published throughput, time and "
-        "cost of a token budget, and whether ZeRO is bound by communication.",
+        description="Model FLOPs, MFU and HFU from achieved TFLOPS or from a throughput, a comparison with a published throughput, time "
+        "and cost of a token budget, and whether ZeRO is bound by communication.",
         request=UtilizationRequest,
         answer=UtilizationAnswer,
         errors=(400, 413, 415, *_MODEL_ERRORS),

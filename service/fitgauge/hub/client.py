@@ -70,7 +70,7 @@ class Client:
         try:
             token = await loop.run_in_executor(self._pool, _token, self._settings.token)
         except (OSError, OIDCError, DeviceCodeError) as error:
-            raise HubUnreachable(f"No token for the Hub: {str(error)[:120]}", hint="Check HF_TOKEN, or log in again.") from error
+            raise HubUnreachable(f"No token for the Hub: {type(error).__name__}.", hint="Check HF_TOKEN, or log in again.") from error
         headers = {"user-agent": USER_AGENT, "accept-encoding": "identity"} | ({"authorization": f"Bearer {token}"} if token else {})
         return Trip(repo_id, revision or "main", headers, loop.time() + self._settings.wait_seconds)
 

@@ -6,9 +6,9 @@ from msgspec import Meta, Struct
 
 from fitgauge.questions.schemas import Degree, GpuAnswer, ModelAnswer, Text, Tokens
 
-Rate = Annotated[float, Meta(gt=0, le=1e12)]
-Share = Annotated[float, Meta(gt=0, le=1)]
-TokenBudget = Annotated[float, Meta(gt=0, le=1e18)]
+Rate = Annotated[float, Meta(ge=1e-6, le=1e12)]
+Share = Annotated[float, Meta(ge=1e-6, le=1)]
+TokenBudget = Annotated[float, Meta(ge=1, le=1e18)]
 
 
 class UtilizationRequest(Struct, kw_only=True, forbid_unknown_fields=True):

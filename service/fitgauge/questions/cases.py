@@ -56,7 +56,7 @@ def case(log: StartLog, request: FitRequest | None, engine: str) -> LogCase:
         question=question,
         outcome=log.outcome,
         measured=measured,
-        scores=_scores(measured, log, exact),
+        scores=_scores(measured, log, question, exact=exact, total=total),
         source=f"local:{digest}",
         build=build,
         total_gpu_gib=round(total / GIB, 4) if total else None,
@@ -90,14 +90,16 @@ def _measured(log: StartLog, engine: str) -> dict[str, Measurement]:
     return told
 
 
-def _scores(measured: dict[str, Measurement], log: StartLog, exact: bool) -> list[str]:
-    """What this line can be held against: nothing but the outcome where the model is not known for certain."""
+def _scores(
+    measured: dict[str, Measurement], log: StartLog, question: dict[str, str | int | float | bool], *, exact: bool, total: float | None
+) -> list[str]:
+    """What this line can be held against: nothing but the outcome where the model is not known for certain. total: of the card [bytes]."""
     scored = {
         "weights": exact and "weights_gib" in measured and "draft_model" not in log.remarks,
         "planner": exact and measured.keys() >= {"kv_gib", "kv_tokens"},
         "kv_tokens": exact and "kv_tokens" in measured and log.outcome == "served",
         "activations": exact and "activation_gib" in measured,
-        "need": exact and measured.keys() >= {"weights_gib", "activation_gib"},
+        "need": exact and total is not None and "kv_gib" in measured and "gpu_memory_utilization" in question,
         "outcome": log.outcome is not None,
     }
     return [name for name, true in scored.items() if true]

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable
 from math import hypot
 
+from msgspec import structs
+
 from fitgauge.engine.estimate import Estimate, StageEstimate
 from fitgauge.engine.quantity import Bytes, Term, total
 from fitgauge.logs.readings import Reading
@@ -11,8 +13,8 @@ from fitgauge.questions.log_schemas import LedgerRow
 POOLED = ("vllm", "sglang", "tensorrt-llm")
 """Engines whose cache takes what is left; with the others it is what the context needs."""
 
-_WEIGHTS = ("weights", "buffers", "draft_model", "lora")
-_ACTIVATIONS = ("activations", "logits", "compute", "vision_encoder")
+_WEIGHTS = ("weights", "buffers", "fragmentation", "workspace", "repacking")
+_ACTIVATIONS = ("activations", "logits", "encoder")
 _RUNTIME = ("runtime", "communication")
 _TERMS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("weights", ("weights", "weights_rounded"), _WEIGHTS),
@@ -88,6 +90,9 @@ def _cache_rows(engine: str, measured: Measured, estimate: Estimate | None, cont
     told = []
     pooled = engine in POOLED
     pool = measured.pick("kv_pool", by=min if pooled else max)
+    state = measured.pick("state")
+    if pool and state and engine == "sglang":  # its budget is split between the two
+        pool = structs.replace(pool, value=pool.value + state.value, resolution=pool.resolution + state.resolution)
     room = pool_of(estimate) if estimate and pooled else None
     if pool:
         told.append(_row("kv_cache", pool, room if pooled else _of_terms(estimate, ("kv_cache",))))

@@ -124,11 +124,23 @@ def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], 
     if fields["gpu"] is None:
         raise InvalidQuestion("The log names no GPU.", hint='Send it beside the log: "gpu": "H100".', field="gpu")
     fields["gpu_count"] = request.gpu_count or (log.gpu_count if "tensor_parallel" not in fields else None)
+    if log.engine in ("llama.cpp", "ollama"):
+        fields |= _split_fields(log)
     if log.flags.get("expert_parallel_on"):
         fields["expert_parallel"] = int(fields.get("tensor_parallel", 1)) * int(fields.get("data_parallel", 1))
     if log.flags.get("kv_cache_memory_bytes"):
         fields["kv_cache_memory_gib"] = float(log.flags["kv_cache_memory_bytes"]) / GIB
     return fields, notes
+
+
+def _split_fields(log: StartLog) -> dict[str, Any]:
+    """llama.cpp's words in those of the contract: n_parallel, n_ubatch, and what of the weights every card leaves to the host."""
+    named = {"max_num_seqs": log.flags.get("n_parallel"), "max_batched_tokens": log.flags.get("n_ubatch")}
+    fields: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    on_host = sum(reading.value for reading in Measured(log.readings).of_rank("host_weights").values())
+    if "partial_offload" in log.remarks and on_host:
+        fields["cpu_offload_gib"] = on_host / GIB / (log.gpu_count or 1)
+    return fields
 
 
 def _valid(fields: dict[str, Any], notes: list[str]) -> FitRequest:

@@ -7,7 +7,7 @@ MODEL ?= Qwen/Qwen3-32B
 GPU ?= RTX 4090
 EXAMPLES ?= 2000
 
-.PHONY: help setup serve ask test lint types unit contract nightly openapi bench helm clean
+.PHONY: help setup serve ask test lint types unit contract nightly openapi accuracy calibrate bench helm clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,12 @@ nightly: .venv/.tools  ## the contract tests with ten times the examples
 
 openapi: .venv/.service  ## write the committed OpenAPI artefacts anew
 	@$(BIN)/python -m fitgauge.api.artefacts openapi
+
+accuracy: .venv/.tools  ## recompute docs/ACCURACY.md from the posted runs, offline
+	@PYTHONPATH=tests $(BIN)/python -m accuracy.run
+
+calibrate: .venv/.tools  ## fit the catalog's coefficients of vLLM to the fit part of the posted runs
+	@PYTHONPATH=tests $(BIN)/python -m accuracy.calibrate
 
 bench: .venv/.tools  ## speed and memory, as ratios of one run
 	@$(BIN)/python tests/bench/run.py

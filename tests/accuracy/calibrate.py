@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from accuracy.truth import GIB, Run, check, model, runs, source_weights
 from fitgauge.engine.activations import HALF, layer_width
 from fitgauge.engine.architecture import Part
+from fitgauge.engine.profile import SecondRunner
 from fitgauge.engine.vllm.encoder import images
-from fitgauge.engine.vllm.profiling import kept_workspace, runs_second, stage_bytes, workspace_bytes
+from fitgauge.engine.vllm.profiling import WORKSPACES_KEPT, kept_workspace, runs_second, stage_bytes, workspace_bytes
 from fitgauge.errors import FitgaugeError
 from fitgauge.questions.serving import Checked
-
-from accuracy.truth import GIB, Run, check, model, runs, source_weights
 
 ENGINES = Path(__file__).parents[2] / "service/fitgauge/catalog/data/engines.json"
 LOGS = "posted vLLM start-up logs (tests/accuracy/serving.jsonl, fit part), by tests/accuracy/calibrate.py"
@@ -36,13 +36,15 @@ class Seen(NamedTuple):
 
 
 def quantile(seen: list[Seen], share: float) -> float:
-    """The weighted quantile: the least value below which at least `share` of the weight lies."""
+    """The weighted quantile: the least value with at least `share` of the weight at or below it; halfway to the next where it is met."""
     ordered = sorted(seen, key=lambda one: one.value)
     weights = source_weights([one.run for one in ordered])
     total, below = sum(weights), 0.0
-    for one, weight in zip(ordered, weights, strict=True):
+    for number, (one, weight) in enumerate(zip(ordered, weights, strict=True)):
         below += weight
-        if below >= share * total - 1e-12:
+        if abs(below - share * total) < 1e-9 and number + 1 < len(ordered):
+            return (one.value + ordered[number + 1].value) / 2
+        if below > share * total:
             return one.value
     return ordered[-1].value
 
@@ -86,7 +88,7 @@ def evidence(versions: Versions, shows: Callable[[Run, Checked], float | None]) 
     """What runs of the fit part show of something, within versions."""
     seen = []
     for run in runs():
-        if run.part != "fit" or run.engine != "vllm" or "activations" not in run.scores and "need" not in run.scores:
+        if run.part != "fit" or run.engine != "vllm" or not {"activations", "need"} & set(run.scores):
             continue
         if not within(run, versions) or model(run.question["model"]) is None:
             continue
@@ -119,32 +121,50 @@ def spec_of(run: Run) -> Any:
 
 
 def copies_of_logits(run: Run, found: Checked) -> float | None:
-    """(activation peak - what is held beside) / one copy of the logits, where the sampler ruled."""
+    """(activation peak - what is held beside) / one copy of the logits."""
     measured = run.measured.get("activation_gib")
-    if measured is None or not any(term.name == "logits" for term in found.estimate.fullest.fixed):
-        return None
-    spec, work = spec_of(run), found.workload
     extra, _, one = beside(found, run)
-    hidden = HALF * spec.hidden_size * (work.max_batched_tokens + min(work.max_num_seqs, work.max_batched_tokens))
-    kept = kept_workspace(spec, work) if work.version >= (0, 14) else 0
-    return float((measured * GIB - extra - hidden - kept) / one)
+    return None if measured is None else float((measured * GIB - extra - held(run, found)) / one)
+
+
+def held(run: Run, found: Checked) -> float:
+    """Hidden states and experts' workspaces alive while the sampler runs [bytes]."""
+    spec, work = spec_of(run), found.workload
+    kept = kept_workspace(spec, work) if work.version >= WORKSPACES_KEPT else 0
+    return HALF * spec.hidden_size * (work.max_batched_tokens + min(work.max_num_seqs, work.max_batched_tokens)) + kept
+
+
+def sampler_rules(run: Run, found: Checked) -> bool:
+    """Whether the sampler's peak is the higher one, both by the copies that the source shows."""
+    spec, work = spec_of(run), found.workload
+    _, width, one = beside(found, run)
+    copies = SAMPLERS[SORTED if within(run, SORTED) else TRITON]["expected"]
+    layers = width + COPIES["expected"] * HALF * work.max_batched_tokens * spec.hidden_size
+    return bool(copies * one + held(run, found) > layers)
+
+
+def second(run: Run) -> bool:
+    """Whether vLLM ran it with its second model runner."""
+    assert run.version is not None
+    group = [group for group in GROUPS if group.since <= run.version[:2]][-1]
+    return runs_second(spec_of(run), group.second)
 
 
 def first_runner(run: Run, found: Checked) -> float | None:
-    """Copies of the logits in the first model runner."""
-    return None if runs_second(spec_of(run), profile_of(found)) else copies_of_logits(run, found)
+    """Copies of the logits in the first model runner, where its sampler ruled."""
+    return None if second(run) or not sampler_rules(run, found) else copies_of_logits(run, found)
 
 
 def second_runner(run: Run, found: Checked) -> float | None:
-    """Copies of the logits in the second model runner."""
-    return copies_of_logits(run, found) if runs_second(spec_of(run), profile_of(found)) else None
+    """Copies of the logits that would explain the peak of the second model runner, whose own are fewer: its cause is not known."""
+    return copies_of_logits(run, found) if second(run) else None
 
 
 def copies_of_hidden(run: Run, found: Checked) -> float | None:
     """(activation peak - widest product - what is held beside) / one copy of the hidden states, where the layers ruled."""
     measured = run.measured.get("activation_gib")
-    names = {term.name for term in found.estimate.fullest.fixed}
-    if measured is None or "logits" in names or "activations" not in names:
+    towers = any(block.part is Part.VISION for block in spec_of(run).blocks)
+    if measured is None or towers or second(run) or sampler_rules(run, found):
         return None
     extra, width, _ = beside(found, run)
     return float((measured * GIB - extra - width) / (HALF * found.workload.max_batched_tokens * spec_of(run).hidden_size))
@@ -183,13 +203,6 @@ def graphs(run: Run, found: Checked) -> float | None:
     return None if value is None else value * GIB
 
 
-def profile_of(found: Checked) -> Any:
-    """The profile a run was estimated with."""
-    from fitgauge.catalog.engines import load_engines
-
-    return load_engines().profile("vllm", found.workload.version)
-
-
 class Group(NamedTuple):
     """A profile to write: the release it holds from, and the releases whose logs may tell of each coefficient."""
 
@@ -199,7 +212,7 @@ class Group(NamedTuple):
     sampler: Versions
     process: Versions
     graphs_in_budget: bool
-    second: str
+    second: SecondRunner
     second_graphs: bool
     source: str
 

@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterator
 from statistics import median
 from typing import NamedTuple
 
+from accuracy.truth import GIB, Run, Scored, answer, check, runs
 from fitgauge.engine.estimate import StageEstimate
 from fitgauge.engine.quantity import total
 from fitgauge.errors import FitgaugeError
 from fitgauge.questions.serving import Checked
-
-from accuracy.truth import GIB, Run, Scored, answer, check, runs
 
 LOADED = ("weights", "fragmentation", "workspace", "repacking")
 """What vLLM's "Model loading took" counts."""

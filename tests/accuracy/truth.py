@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
+
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.lookup import find
 from fitgauge.catalog.models import Snapshot
@@ -85,7 +86,8 @@ def source_weights(chosen: list[Run]) -> list[float]:
 
 
 @cache
-def _variants() -> dict[str, dict[str, Any]]:
+def variants() -> dict[str, dict[str, Any]]:
+    """Rows of models.jsonl by id."""
     rows = (json.loads(line) for line in (HERE / "models.jsonl").read_text().splitlines())
     return {row["id"]: row for row in rows}
 
@@ -96,7 +98,7 @@ _SNAPSHOT = Snapshot()
 @cache
 def model(name: str) -> Model | None:
     """The model of the bundled snapshot, or of models.jsonl; None where neither has it."""
-    variant = _variants().get(name)
+    variant = variants().get(name)
     row = _SNAPSHOT.get(variant["base"] if variant else name)
     if row is None:
         return None

@@ -7,6 +7,9 @@ import msgspec
 from fitgauge.engine.quantity import Basis, Term
 from fitgauge.engine.workload import EngineName
 
+SecondRunner = Literal["none", "dense", "all"]
+"""Which models vLLM's second model runner is the default of."""
+
 
 class Coefficient(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A number fitted on `runs` measured runs, with its 90 % interval, in the unit its field names."""
@@ -58,6 +61,6 @@ class EngineProfile(msgspec.Struct, frozen=True, kw_only=True):
     runtime_bytes: Coefficient
     communication_bytes: Coefficient
     source: str
-    second_runner: Literal["none", "dense", "all"] = "none"
+    second_runner: SecondRunner = "none"
     second_logits_copies: Coefficient | None = None
     second_graphs_in_budget: bool = False

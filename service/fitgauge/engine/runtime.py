@@ -1,10 +1,17 @@
 """What an engine holds beside tensors of the model: CUDA graphs, the process itself, communication between ranks."""
 
+import msgspec
+
 from fitgauge.engine.profile import EngineProfile
-from fitgauge.engine.quantity import Term
+from fitgauge.engine.quantity import GIB, Term
+
+_HOST_SHARE = 4 * GIB
+"""On unified memory what the process holds of the host's (interpreter, libraries, pinned buffers) counts as used too: up to some 4 GiB.
+
+Assumed: no log says how much; it widens the interval only."""
 
 
-def runtime_bytes(profile: EngineProfile, *, layers: int, ranks: int, graphs: bool) -> tuple[Term, ...]:
+def runtime_bytes(profile: EngineProfile, *, layers: int, ranks: int, graphs: bool, unified_memory: bool = False) -> tuple[Term, ...]:
     """`cuda_graphs` (where captured), `runtime`, and `communication` with two ranks or more, as the profile was calibrated.
 
     layers: on this stage.
@@ -12,7 +19,8 @@ def runtime_bytes(profile: EngineProfile, *, layers: int, ranks: int, graphs: bo
     terms = []
     if graphs:
         terms.append(graph_term(profile, layers))
-    terms.append(profile.runtime_bytes.term("runtime", 1, 0, "libraries and workspace of the process, beside PyTorch's tensors"))
+    process = profile.runtime_bytes.term("runtime", 1, 0, "libraries and workspace of the process, beside PyTorch's tensors")
+    terms.append(msgspec.structs.replace(process, high=process.high + _HOST_SHARE) if unified_memory else process)
     if ranks > 1:
         terms.append(profile.communication_bytes.term("communication", 1, 0, f"collective buffers of {ranks} ranks"))
     return tuple(terms)

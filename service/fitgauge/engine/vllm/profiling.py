@@ -7,12 +7,12 @@ second model runner, the default of dense models since 0.25 and of nearly all si
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.activations import HALF, activation_bytes, expert_width
 from fitgauge.engine.architecture import CrossAttention, ModelSpec, Part, Recurrent
-from fitgauge.engine.profile import EngineProfile
+from fitgauge.engine.profile import EngineProfile, SecondRunner
 from fitgauge.engine.quantity import KIB, MIB, Term, certain
 from fitgauge.engine.vllm.encoder import images
 from fitgauge.engine.workload import Workload
 
-_WORKSPACES_KEPT = (0, 14)
+WORKSPACES_KEPT = (0, 14)
 """The first version read whose experts' workspaces outlive the layers. Source: vllm/v1/worker/workspace.py (0.14.1; 0.11.0 has none)."""
 
 _FIRST_ENGINE_UNTIL = (0, 8)
@@ -30,8 +30,8 @@ def profiling_terms(
     widest layer or its sampler) with what the encoder left.
     """
     tensor_parallel, tokens = workload.tensor_parallel, workload.max_batched_tokens
-    sampler = profile.second_logits_copies if runs_second(spec, profile) else profile.logits_copies
-    kept = kept_workspace(spec, workload) if workload.version >= _WORKSPACES_KEPT else 0
+    sampler = profile.second_logits_copies if runs_second(spec, profile.second_runner) else profile.logits_copies
+    kept = kept_workspace(spec, workload) if workload.version >= WORKSPACES_KEPT else 0
     terms = activation_bytes(
         spec,
         profile,
@@ -60,10 +60,10 @@ def profiling_terms(
     return (*terms, certain("encoder", seen.held, "computed", formula + "pixels and outputs", _TEMPORARIES))
 
 
-def runs_second(spec: ModelSpec, profile: EngineProfile) -> bool:
-    """Whether this model runs with the second model runner."""
-    if profile.second_runner != "dense":
-        return profile.second_runner == "all"
+def runs_second(spec: ModelSpec, models: SecondRunner) -> bool:
+    """Whether this model runs with the second model runner, where that is the default of `models`."""
+    if models != "dense":
+        return models == "all"
     if spec.task != "generate":
         return False
     language = [block for block in spec.blocks if block.part is Part.LANGUAGE]

@@ -97,6 +97,7 @@ def _stage(
             layers=len(layers),
             ranks=communicating_ranks(workload),
             graphs=graphs_in_budget(spec, profile) and not workload.enforce_eager,
+            unified_memory=accelerator.unified_memory,
         ),
     )
     layout = kv_layout(
@@ -122,7 +123,7 @@ def communicating_ranks(workload: Workload) -> int:
 
 def graphs_in_budget(spec: ModelSpec, profile: EngineProfile) -> bool:
     """Whether the CUDA graphs are taken off the pool of this model."""
-    return profile.second_graphs_in_budget if runs_second(spec, profile) else profile.graphs_in_budget
+    return profile.second_graphs_in_budget if runs_second(spec, profile.second_runner) else profile.graphs_in_budget
 
 
 def cache_term(layout: KvLayout, workload: Workload) -> Term:

@@ -1,0 +1,107 @@
+"""The same runs under the rules that calculators use: one constant for overhead, every layer full attention.
+
+weights = parameters / t x bytes (of the published format: 2, or 1 in 8 bit, 0.5 in 4 bit)
+KV cache of a token = 2 x layers x KV heads x head size x 2 B / t (every layer as if it attended to everything; MLA by its heads)
+need = weights x 1.2
+pool = card x gpu_memory_utilization - need
+"""
+
+from accuracy.score import Error, Interval, Judged, estimates
+from accuracy.truth import GIB, Run, model
+from fitgauge.engine.architecture import Attention, CompressedAttention, LatentAttention, ModelSpec, Part
+from fitgauge.questions.serving import Checked
+
+OVERHEAD = 1.2
+_BYTES = {"fp8": 1.0, "int8": 1.0, "compressed-tensors": 1.0, "modelopt": 1.0, "awq": 0.5, "gptq": 0.5, "mxfp4": 0.5, "bitsandbytes": 0.5}
+
+
+def spec_of(run: Run) -> ModelSpec:
+    """The architecture of a run's model."""
+    known = model(run.question["model"])
+    assert known is not None
+    return known.spec
+
+
+def weights(run: Run, found: Checked) -> float:
+    """Parameters x bytes over all ranks [bytes]."""
+    work = found.workload
+    bytes_each = _BYTES.get(found.prepared.scheme.name if found.prepared.scheme.form else "", 2.0)
+    return spec_of(run).parameters * bytes_each / (work.tensor_parallel * work.pipeline_parallel)
+
+
+def token_bytes(run: Run, found: Checked) -> float:
+    """KV cache of one token as if every layer were full attention [bytes]."""
+    spec, size = spec_of(run), 0
+    for block in spec.blocks:
+        if block.part is not Part.LANGUAGE:
+            continue
+        for mixer in block.mixers:
+            match mixer:
+                case Attention():
+                    width = mixer.kv_heads * (mixer.head_dim + mixer.value_dim)
+                case LatentAttention():
+                    width = mixer.query_heads * (mixer.nope_dim + mixer.value_dim)
+                case CompressedAttention():
+                    width = mixer.query_heads * 2 * mixer.head_dim
+                case _:
+                    width = 0
+            size += width * len(block.layers)
+    each = 1 if "8" in found.workload.cache_dtype else 2
+    return size * each / (found.workload.tensor_parallel * found.workload.pipeline_parallel)
+
+
+def budget(found: Checked) -> float:
+    """card x gpu_memory_utilization [bytes], of the marketed size."""
+    return found.estimate.accelerator.marketed_bytes * found.workload.gpu_memory_utilization
+
+
+def weight_errors(part: str | None) -> list[Error]:
+    return [
+        Error(run, weights(run, found) / GIB / run.measured["weights_gib"] - 1)
+        for run, found in estimates(part, "weights", gpu=lambda run: run.question.get("gpu", "H200"))
+        if run.engine == "vllm"
+    ]
+
+
+def planner_errors(part: str | None) -> list[Error]:
+    asked = {"gpu": lambda run: run.question.get("gpu", "H200")}
+    return [
+        Error(run, run.measured["kv_gib"] * GIB / (token_bytes(run, found) or 1) / run.measured["kv_tokens"] - 1)
+        for run, found in estimates(part, "planner", **asked)
+    ]
+
+
+def token_errors(part: str | None) -> list[Error]:
+    return [
+        Error(
+            run, max(0.0, budget(found) - OVERHEAD * weights(run, found)) / (token_bytes(run, found) or 1) / run.measured["kv_tokens"] - 1
+        )
+        for run, found in estimates(part, "kv_tokens")
+    ]
+
+
+def activation_errors(part: str | None) -> list[Error]:
+    """The fifth of the weights that they keep for all overhead, against the peak it must hold."""
+    return [
+        Error(run, (OVERHEAD - 1) * weights(run, found) / GIB / run.measured["activation_gib"] - 1)
+        for run, found in estimates(part, "activations")
+    ]
+
+
+def need_errors(part: str | None) -> list[Interval]:
+    intervals = []
+    for run, found in estimates(part, "need"):
+        assert run.total_gpu_gib is not None
+        need = OVERHEAD * weights(run, found)
+        measured = (run.total_gpu_gib * run.question["gpu_memory_utilization"] - run.measured["kv_gib"]) * GIB
+        intervals.append(Interval(run, measured, need, need, need))
+    return intervals
+
+
+def outcomes(part: str | None) -> list[Judged]:
+    judged = []
+    for run, found in estimates(part, "outcome"):
+        cache = found.workload.requests_per_replica * found.workload.context_length * token_bytes(run, found)
+        fits = OVERHEAD * weights(run, found) + cache <= budget(found)
+        judged.append(Judged(run, run.outcome == "served", "fits" if fits else "does_not_fit", float(fits)))
+    return judged

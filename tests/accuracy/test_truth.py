@@ -14,24 +14,6 @@ UNITS = (
     *("gib", "mib", "gb", "bytes", "tokens", "blocks", "cells", "size", "slots", "len", "concurrency", "weight", "layers"),
     *("approx", "estimate", "gpu0", "gpu1"),
 )
-    "gib",
-    "mib",
-    "gb",
-    "bytes",
-    "tokens",
-    "blocks",
-    "cells",
-    "size",
-    "slots",
-    "len",
-    "concurrency",
-    "weight",
-    "layers",
-    "approx",
-    "estimate",
-    "gpu0",
-    "gpu1",
-]
 UNIT = re.compile(rf"_({'|'.join(UNITS)})$|^(per_stage|est_max_len)$")
 
 

@@ -131,6 +131,34 @@ def rank_states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> 
     )
 
 
+def stage_states(layers: Sequence[tuple[Sequence[Parameter], int]], workload: TrainingWorkload) -> RankStates:
+    """The same of a whole stage: units with how many of its layers it has. Alike layers are counted once."""
+    each = [(rank_states(parameters, workload), count) for parameters, count in layers]
+
+    def summed(name: str) -> int:
+        return sum(count * int(getattr(rank, name)) for rank, count in each)
+
+    gradients = max((rank.gradients for rank, _ in each), default=0) if workload.optimizer == "lomo" else summed("gradients")
+    return RankStates(
+        weights=summed("weights"),
+        gradients=gradients,
+        master_weights=summed("master_weights"),
+        optimizer_states=summed("optimizer_states"),
+        step_temporaries=_temporaries(layers, workload),
+        host=summed("host"),
+    )
+
+
+def _temporaries(layers: Sequence[tuple[Sequence[Parameter], int]], workload: TrainingWorkload) -> int:
+    """Of a step over all layers: the sum where all parameters step at once, else the most of neighbours, which two alike layers show."""
+    once = [rank_states(parameters, workload).step_temporaries for parameters, _ in layers]
+    short = [parameter for parameters, count in layers for parameter in (*parameters,) * min(count, 2)]
+    together = rank_states(short, workload).step_temporaries
+    if together == sum(min(count, 2) * size for (_, count), size in zip(layers, once, strict=True)):
+        return sum(count * size for (_, count), size in zip(layers, once, strict=True))
+    return together
+
+
 def gathered_bytes(parameters: Iterable[Parameter], workload: TrainingWorkload, width: int) -> int:
     """Bytes of a unit whose shards were gathered, in numbers of `width` bytes: with the padding of the last shard."""
     return sum(shard(parameter, workload).elements * shard_ranks(parameter, workload) * width for parameter in parameters)

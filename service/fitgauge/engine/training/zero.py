@@ -1,0 +1,59 @@
+"""What data parallelism keeps beside states: buckets, gathered parameters and the copies of a step, by framework."""
+
+import msgspec
+
+from fitgauge.engine.quantity import Bytes
+from fitgauge.engine.training.sharding import RankStates
+from fitgauge.engine.training.workload import TrainingWorkload
+
+BUCKET_ELEMENTS = 500_000_000
+"""DeepSpeed's reduce_bucket_size and allgather_bucket_size. Source: deepspeed/runtime/zero/config.py."""
+LIVE_ELEMENTS = 1_000_000_000
+"""DeepSpeed's stage3_max_live_parameters and stage3_max_reuse_distance. Source: the same."""
+PREFETCH_ELEMENTS = 50_000_000
+"""DeepSpeed's stage3_prefetch_bucket_size. Source: the same."""
+
+
+class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Buffers of gradient reduction and gathered parameters during the passes, and what the step copies [bytes]."""
+
+    buckets: Bytes
+    gathered: Bytes
+    step_copies: int
+
+
+NOTHING = Bytes(low=0, expected=0, high=0)
+
+
+def exchange(workload: TrainingWorkload, rank: RankStates, *, trained: int, held: int, largest: int, width: int) -> Exchange:
+    """What this framework exchanges over data-parallel ranks.
+
+    `trained`, `held`: numbers of trained and of all parameters of the stage, whole; `largest`: of its largest unit; `width`: bytes of a
+    gathered or reduced number.
+    DDP copies every gradient into a bucket (torch/nn/parallel/distributed.py, gradient_as_bucket_view False). ZeRO-1 and 2 gather what a
+    step changed in buckets; ZeRO-2 reduces through one bucket, ZeRO-3 through two, as it overlaps (overlap_comm). A step of ZeRO steps
+    from an fp32 copy of the gradients' shard (stage_1_and_2.py, step; stage3.py, _prepare_fp32_grad_for_sub_group). ZeRO-3 keeps what it
+    will use again within 1e9 numbers, forward and back: half of that around the loss, and never less than a unit and the next prefetch.
+    """
+    over = workload.data_parallel * workload.context_parallel
+    if over == 1 and workload.zero_stage < 3:
+        return Exchange(buckets=NOTHING, gathered=NOTHING, step_copies=_step_copy(workload, rank))
+    if workload.framework != "deepspeed" or workload.zero_stage == 0:
+        copies = trained * width if workload.framework != "megatron" else 0
+        return Exchange(buckets=Bytes(low=0, expected=copies, high=copies), gathered=NOTHING, step_copies=0)
+    bucket = min(BUCKET_ELEMENTS, trained) * width
+    buckets = Bytes(low=bucket // 10, expected=bucket, high=bucket * (2 if workload.zero_stage == 3 else 1))
+    if workload.zero_stage < 3:
+        return Exchange(buckets=buckets, gathered=NOTHING, step_copies=_step_copy(workload, rank))
+    least = min(held, largest + PREFETCH_ELEMENTS)
+    usual = min(held, max(LIVE_ELEMENTS // 2, least))
+    most = min(held, max(LIVE_ELEMENTS, least))
+    gathered = Bytes(low=least * width, expected=usual * width, high=most * width)
+    return Exchange(buckets=buckets, gathered=gathered, step_copies=_step_copy(workload, rank))
+
+
+def _step_copy(workload: TrainingWorkload, rank: RankStates) -> int:
+    """An fp32 gradient for every number the rank steps, where DeepSpeed steps on the device; of ZeRO-3 one sub-group of 1e9."""
+    if workload.framework != "deepspeed" or workload.zero_stage == 0 or workload.offload != "none":
+        return 0
+    return min(rank.master_weights, 4 * LIVE_ELEMENTS) if workload.zero_stage == 3 else rank.master_weights

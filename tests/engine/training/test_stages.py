@@ -1,0 +1,109 @@
+"""One rank of every pipeline stage over a step."""
+
+import pytest
+
+from fitgauge.catalog.models import Snapshot
+from fitgauge.catalog.sizes import nominal_model
+from fitgauge.engine.families import read_config
+from fitgauge.engine.training.activations import activations
+from fitgauge.engine.training.parameters import units
+from fitgauge.engine.training.stages import stages
+from fitgauge.engine.training.states import states
+from fitgauge.engine.training.workload import TrainingWorkload
+
+THIRTEEN = nominal_model("13b", 13 * 10**9).spec
+
+
+def spec(name):
+    row = Snapshot().get(name)
+    return read_config(row.config, row.quantization)
+
+
+def work(**settings):
+    return TrainingWorkload(**{"sequence_length": 2048, **settings})
+
+
+def part(phase, name):
+    return sum(part.size.expected for part in phase.parts if part.name == name)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "mixed_bf16"])
+@pytest.mark.parametrize("implementation", ["foreach", "for_loop", "fused"])
+def test_one_rank_without_parallelism_is_the_sum_of_states_and_passes(precision, implementation):
+    model, workload = spec("Qwen/Qwen3-0.6B"), work(precision=precision, optimizer_implementation=implementation)
+    whole = states([p for unit in units(model, workload) for _ in unit.layers for p in unit.parameters], workload)
+    passes = activations(model, workload)
+    (stage,) = stages(model, workload)
+    totals = {phase.name: phase.total for phase in stage.phases}
+    kept = whole.weights + whole.optimizer_states
+    assert totals["forward"] == kept + passes.forward.total
+    assert totals["backward"] == kept + passes.backward.total
+    assert totals["optimizer_step"] == kept + whole.gradients + whole.step_temporaries
+
+
+def test_1f1b_fills_the_first_stage_most_and_gpipe_every_stage_alike():
+    first, *_, last = stages(THIRTEEN, work(framework="megatron", pipeline_parallel=4, micro_batches=64))
+    assert (first.in_flight, last.in_flight) == (4, 1)
+    assert first.highest.total > last.highest.total
+    gpipe = stages(THIRTEEN, work(framework="megatron", pipeline_parallel=4, micro_batches=64, pipeline_schedule="gpipe"))
+    assert [stage.in_flight for stage in gpipe] == [64] * 4
+
+
+def test_pipeline_stages_have_all_parameters_between_them():
+    model = spec("Qwen/Qwen3-8B")
+    assert sum(stage.parameters for stage in stages(model, work(framework="megatron", pipeline_parallel=4))) == model.parameters
+
+
+def test_the_last_stage_of_a_tied_model_holds_the_embedding_again():
+    model = spec("Qwen/Qwen3-0.6B")
+    both = stages(model, work(framework="deepspeed", pipeline_parallel=2))
+    assert sum(stage.parameters for stage in both) == model.parameters + model.vocabulary_size * model.hidden_size
+
+
+def test_sequence_parallelism_divides_what_tensor_parallelism_leaves_whole():
+    model = spec("Qwen/Qwen3-8B")
+    (plain,) = stages(model, work(framework="megatron", tensor_parallel=4))
+    (divided,) = stages(model, work(framework="megatron", tensor_parallel=4, sequence_parallel=True))
+    assert part(divided.highest, "activations") < part(plain.highest, "activations")
+    assert part(divided.highest, "weights") == part(plain.highest, "weights")
+
+
+def test_context_parallelism_divides_activations_and_no_weights():
+    model = spec("Qwen/Qwen3-8B")
+    (whole,) = stages(model, work(framework="megatron"))
+    (divided,) = stages(model, work(framework="megatron", context_parallel=4))
+    assert part(divided.highest, "activations") < part(whole.highest, "activations") / 3
+    assert part(divided.highest, "weights") == part(whole.highest, "weights")
+
+
+def test_expert_parallelism_divides_the_experts_alone():
+    model = spec("Qwen/Qwen3-30B-A3B")
+    (whole,) = stages(model, work(framework="megatron", data_parallel=8))
+    (divided,) = stages(model, work(framework="megatron", data_parallel=8, expert_parallel=8))
+    assert whole.parameters / 8 < divided.parameters < whole.parameters / 5
+
+
+def test_ddp_copies_every_gradient_into_buckets():
+    model = spec("Qwen/Qwen3-0.6B")
+    (stage,) = stages(model, work(data_parallel=4))
+    step = next(phase for phase in stage.phases if phase.name == "optimizer_step")
+    assert part(step, "communication") == part(step, "gradients") == 4 * model.parameters
+
+
+def test_each_zero_stage_needs_less_than_the_one_before():
+    model = spec("Qwen/Qwen3-8B")
+    totals = [stages(model, work(framework="deepspeed", zero_stage=n, data_parallel=8))[0].highest.total for n in range(4)]
+    assert totals == sorted(totals, reverse=True)
+
+
+def test_zero_3_gathers_no_more_than_there_is():
+    model = spec("Qwen/Qwen3-0.6B")
+    (stage,) = stages(model, work(framework="deepspeed", zero_stage=3, data_parallel=8))
+    assert part(stage.phases[0], "gathered_weights") <= 2 * model.parameters
+
+
+def test_offloading_the_optimizer_moves_it_to_the_host():
+    model = spec("Qwen/Qwen3-8B")
+    (stage,) = stages(model, work(framework="deepspeed", zero_stage=2, data_parallel=8, offload="optimizer"))
+    assert part(stage.highest, "optimizer_states") == 0
+    assert stage.host == pytest.approx(14 * model.parameters / 8, rel=1e-6)

@@ -1,8 +1,8 @@
 """ "Model loading took": everything vLLM holds once a model is loaded, as it logs it.
 
 That line is what torch counts as allocated after loading: parameters, registered buffers, what the allocator rounds up, what a kernel
-repacks and what a module allocates at import. `weights` here holds parameters and registered buffers, which the line counts as one and
-vLLM's own modules register as one; the rest are terms of their own. Source: vllm/v1/worker/gpu_model_runner.py, load_model.
+repacks and what a module allocates at import. `weights` here holds parameters and registered buffers, as the line does, and the padding of
+releases whose logs show it; the rest are terms of their own. Source: vllm/v1/worker/gpu_model_runner.py, load_model.
 """
 
 from fitgauge.engine.accelerator import Accelerator
@@ -20,15 +20,15 @@ _WHOLE_TOWERS = ("mistral3", "pixtral")
 """Model types whose Mistral checkpoint is read by that class."""
 
 _MLA_WORKSPACE = 128 * MIB
-"""Allocated when the attention backends of MLA are imported. Source: v1/attention/backends/mla/cutlass_mla.py, g_sm100_workspace."""
+"""Allocated when the attention backends of MLA are imported."""
+_MLA_SOURCE = "vllm/v1/attention/backends/mla/cutlass_mla.py, g_sm100_workspace; logs of DeepSeek-V2-Lite at 1, 2 and 4 ranks"
 
 _ROW_MULTIPLE = 128
-"""Bytes to which a row of packed MXFP4 is padded on Hopper. Source: logs of gpt-oss-20b (0.11, 13.47 GiB) and -120b (0.14, 64.38 GiB)
-on an H100, which this padding explains to 0.3 %; no line of the source was found that says it."""
+"""Bytes to which a row of packed MXFP4 experts is padded on Hopper, see `_PADDING_SOURCE`."""
 
-
-_SEEN_UNTIL = (0, 17)
-"""From here on no log shows whether rows are still padded."""
+_PADDING_SOURCE = "logs of gpt-oss-20b (0.11, 13.47 GiB) and -120b (0.14, 64.38 GiB) on an H100, explained to 0.3 %; no source line found"
+_PADDING_SEEN_UNTIL = (0, 17)
+"""From here on no log shows whether rows are still padded: parameters, as they are built, are not."""
 
 
 def loaded_terms(
@@ -36,36 +36,27 @@ def loaded_terms(
 ) -> tuple[Term, ...]:
     """`weights`, `fragmentation`, and where there is any `workspace` and `repacking`, of one pipeline stage."""
     here = layers if workload.pipeline_parallel > 1 else None
-    weights = weights_term(laid, workload, layers=layers, first=first, last=last)
-    buffers = buffer_bytes(spec, tensor_parallel=workload.tensor_parallel, expert_parallel=workload.expert_parallel, layers=here)
-    buffers += whole_tower_bytes(spec, workload) if first else 0
+    parameters = weights_term(laid, workload, layers=layers, first=first, last=last)
+    beside = buffer_bytes(spec, tensor_parallel=workload.tensor_parallel, expert_parallel=workload.expert_parallel, layers=here)
+    beside += whole_tower_bytes(spec, workload) if first else 0
+    padding = repacked_bytes(laid, workload, accelerator, layers)
+    seen = workload.version < _PADDING_SEEN_UNTIL
+    beside += padding if seen else 0
     terms = [
         certain(
             "weights",
-            weights.bytes + buffers,
-            weights.basis,
-            f"{weights.formula} + registered buffers (rotary tables, scales) {gib(buffers)}",
-            f"{weights.source}; vllm/model_executor/layers/rotary_embedding",
+            parameters.bytes + beside,
+            "calibrated" if padding and seen else parameters.basis,
+            f"{parameters.formula} + registered buffers (rotary tables, scales) and padded rows {gib(beside)}",
+            f"{parameters.source}; vllm/model_executor/layers/rotary_embedding",
         ),
         allocator_term(laid, workload, layers=layers, first=first, last=last),
     ]
-    if any(isinstance(mixer, LatentAttention) for block in spec.blocks for mixer in block.mixers) and accelerator.vendor == "NVIDIA":
-        terms.append(
-            certain("workspace", _MLA_WORKSPACE, "computed", "128 MiB of MLA's backends", "v1/attention/backends/mla/cutlass_mla.py")
-        )
-    if padding := repacked_bytes(laid, workload, accelerator, layers):
-        formula = f"rows of packed MXFP4 padded to {_ROW_MULTIPLE} B"
-        terms.append(
-            Term(
-                name="repacking",
-                bytes=padding,
-                low=padding * 19 // 20 if workload.version < _SEEN_UNTIL else 0,
-                high=padding * 21 // 20,
-                basis="calibrated",
-                formula=formula,
-                source="posted logs of gpt-oss on an H100 (tests/accuracy/serving.jsonl)",
-            )
-        )
+    if accelerator.vendor == "NVIDIA" and any(isinstance(mixer, LatentAttention) for block in spec.blocks for mixer in block.mixers):
+        terms.append(certain("workspace", _MLA_WORKSPACE, "computed", "128 MiB of MLA's backends", _MLA_SOURCE))
+    if padding and not seen:
+        formula = f"rows of packed MXFP4 padded to {_ROW_MULTIPLE} B, as until 0.16"
+        terms.append(Term(name="repacking", bytes=padding, low=0, high=padding, basis="assumed", formula=formula, source=_PADDING_SOURCE))
     return tuple(terms)
 
 

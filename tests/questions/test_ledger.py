@@ -166,6 +166,24 @@ def test_what_is_missing_is_said_with_the_field_to_send(explain, log, fields, fi
         assert raised.value.field == field
 
 
+def test_the_name_in_a_file_is_told_to_its_owner(explain):
+    log = "print_info: general.name     = Qwen2.5 Coder 7B Instruct\nload_tensors:        CUDA0 model buffer size =  4168.09 MiB"
+    with pytest.raises(InvalidQuestion, match=r"only 'Qwen2\.5 Coder 7B Instruct'"):
+        explain(log, gpu="RTX 3060")
+
+
+def test_a_peak_that_holds_the_graphs_is_compared_with_both(explain):
+    more = (
+        "INFO [gpu_worker.py:855] Free memory on device (78.0/79.19 GiB) on startup. Desired GPU memory utilization is (0.92, 72.85 GiB). "
+        "Actual usage is 15.2 GiB for consumed memory (weights + non-torch), 4.19 GiB for peak activation, and 0.25 GiB for CUDAGraph memory."
+    )
+    answer = explain(vllm(more=more).replace("0.19.0", "0.31.0"), gpu="H100")
+    both, graphs = row(answer, "activations_and_graphs"), row(answer, "cuda_graphs")
+    assert both.estimated > graphs.estimated
+    assert "activations" not in answer.case.scores
+    assert answer.case.settings["graphs_in_activation"] is True
+
+
 def test_flags_that_cannot_be_are_left_out_and_said(explain):
     answer = explain(vllm(config=", tensor_parallel_size=999999, kv_cache_dtype=turbo9"), gpu="H100")
     assert any("tensor_parallel 999999 is out of bounds" in warning for warning in answer.warnings)

@@ -44,6 +44,7 @@ _FLASH = re.compile(r"flash_attn += (?P<flash>\w{1,9})")
 _FORMAT = re.compile(r"file type +(?:=|:) +(?P<format>[\w -]{2,24})|ftype += (?P<old>[\w -]{2,24})")
 _BUILD = re.compile(r"(?:build(?::| =)|version:) +(?P<build>\d{3,6}) \([0-9a-f]{6,12}\)")
 _PATH = re.compile(r"(?:tensors|values) from (?P<path>\S{1,512}) \(version")
+_NAME = re.compile(r"general\.name +(?:str +)?= (?P<name>[\w .()+-]{2,80})")
 _SOURCE = re.compile(r"repo_url str += https://huggingface\.co/(?P<id>[\w.-]{1,96}/[\w.-]{1,96})(?<!\.\.\.)\s*$")
 
 
@@ -55,6 +56,7 @@ def read(lines: list[Line]) -> StartLog:
         engine="llama.cpp",
         version=build["build"] if build else None,
         model=model_of(lines),
+        called=name_of(lines),
         gpu=card(lines),
         gpu_count=devices(readings) or cards(lines),
         flags=found,
@@ -108,6 +110,12 @@ def model_of(lines: list[Line]) -> str | None:
     option = re.search(r"(?:-hf|--hf-repo)[ =](?P<id>[\w./:-]{3,200})", command)
     source = first(lines, "repo_url", _SOURCE)
     return hub_id(path["path"] if path else None) or hub_id(option["id"] if option else None) or hub_id(source["id"] if source else None)
+
+
+def name_of(lines: list[Line]) -> str | None:
+    """`general.name` of the file."""
+    name = first(lines, "general.name", _NAME)
+    return name["name"].strip() if name else None
 
 
 def devices(readings: list[Reading]) -> int | None:

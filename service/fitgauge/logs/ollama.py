@@ -62,6 +62,7 @@ def read(lines: list[Line]) -> StartLog:
         engine="ollama",
         version=version["version"] if version else None,
         model=llamacpp.model_of(loaded),
+        called=llamacpp.name_of(loaded),
         gpu=card(lines),
         gpu_count=llamacpp.devices(readings) or cards(lines),
         flags=found,

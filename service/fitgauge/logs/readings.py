@@ -32,13 +32,15 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 class StartLog(msgspec.Struct, frozen=True, kw_only=True):
     """What one log says.
 
-    model: a Hub ID, None where the log names a path alone; gpu as the log spells it; flags under the names of the contract where it
-    has them, else under the engine's own; remarks: facts that explain memory and are no flag (`draft_model`, `lora`, ...).
+    model: a Hub ID, None where the log names a path alone; called: how a file names its model, to tell its owner. gpu: as the log spells
+    it. flags: under the names of the contract where it has them, else under the engine's own. remarks: facts that explain memory and are
+    no flag (`draft_model`, `lora`, ...).
     """
 
     engine: str | None
     version: str | None = None
     model: str | None = None
+    called: str | None = None
     gpu: str | None = None
     gpu_count: int | None = None
     flags: dict[str, Flag] = {}

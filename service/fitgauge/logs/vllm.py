@@ -3,6 +3,7 @@
 Wording by version, from its sources: v0 worker/worker.py (`the current vLLM instance can use ...`); v1/worker/gpu_model_runner.py
 (`Model loading took`, `Graph capturing finished`, `Estimated CUDA graph memory`); v1/worker/gpu_worker.py (`Available KV cache memory`,
 `Actual usage is`, `CUDA graph pool memory`); v1/core/kv_cache_utils.py and kv_cache_planning.py (`GPU KV cache size`, `is needed, which`).
+Where gpu_worker.py says "consumed memory" (0.28 to 0.33) its "peak activation" holds the estimate for CUDA graphs too.
 """
 
 import re
@@ -34,7 +35,8 @@ _RULES = (
     rule("total consumed", r"total consumed \(from mem_get_info\): (?P<consumed>NUM)GiB"),
     rule("Actual usage is", r"Actual usage is (?P<weights_rounded>NUM) GiB for weight"),
     rule("consumed memory", r"Actual usage is (?P<consumed>NUM) GiB for consumed memory"),
-    rule("peak activation", r"(?P<activations>NUM) GiB for peak activation"),
+    rule("for weight, ", r"GiB for weight, (?P<activations>NUM) GiB for peak activation"),
+    rule("+ non-torch), ", r"\+ non-torch\), (?P<activations_and_graphs>NUM) GiB for peak activation"),
     rule("for non-torch", r"(?P<runtime>NUM) GiB for non-torch memory"),
     rule("for CUDAGraph", r"(?P<cuda_graphs>NUM) GiB for CUDAGraph memory"),
     rule("Free memory on device", r"\((?P<free_at_start>NUM)/(?P<total>NUM) GiB\) on startup"),

@@ -13,7 +13,8 @@ from fitgauge.questions.log_schemas import LogCase, Measurement
 from fitgauge.questions.schemas import FitRequest
 
 _SIZES = {
-    "weights_gib": ("weights", "weights_rounded"), "activation_gib": ("activations",), "non_torch_gib": ("runtime",),
+    "weights_gib": ("weights", "weights_rounded"), "activation_gib": ("activations", "activations_and_graphs"),
+    "non_torch_gib": ("runtime",),
     "consumed_gib": ("consumed",), "graphs_gib": ("cuda_graphs",), "graphs_est_gib": ("cuda_graphs_estimated",), "state_gib": ("state",),
     "kv_needed_gib": ("kv_needed",), "free_at_start_gib": ("free_at_start",), "avail_after_load_gib": ("free_after_weights",),
     "avail_after_pool_gib": ("free_after_pool",), "process_gib": ("process",), "cpu_weights_gib": ("host_weights",),
@@ -47,6 +48,8 @@ def case(log: StartLog, request: FitRequest | None, engine: str) -> LogCase:
         for name, value in log.flags.items()
         if name not in question and (request is None or name not in FitRequest.__struct_fields__ or getattr(request, name) is None)
     }
+    if Measured(log.readings).value("activations_and_graphs") is not None:
+        settings["graphs_in_activation"] = True
     settings |= dict.fromkeys(log.remarks, True)
     total = Measured(log.readings).value("total")
     content = msgspec.json.encode([question, measured, log.outcome, settings], order="deterministic")
@@ -98,7 +101,7 @@ def _scores(
         "weights": exact and "weights_gib" in measured and "draft_model" not in log.remarks,
         "planner": exact and measured.keys() >= {"kv_gib", "kv_tokens"},
         "kv_tokens": exact and "kv_tokens" in measured and log.outcome == "served",
-        "activations": exact and "activation_gib" in measured,
+        "activations": exact and Measured(log.readings).value("activations") is not None,
         "need": exact and total is not None and "kv_gib" in measured and "gpu_memory_utilization" in question,
         "outcome": log.outcome is not None,
     }

@@ -9,6 +9,7 @@ from fitgauge.questions.log_schemas import LedgerRow
 from fitgauge.questions.serving import Checked
 
 _NOTABLE = 0.1 * GIB
+_VISIBLE = 0.03 * GIB
 _EXPLAINED = 0.25
 """A pool whose difference the other terms' differences make up to this share needs no further cause."""
 
@@ -16,6 +17,8 @@ _SHARE = 0.015
 """Difference in gpu_memory_utilization that an estimate can tell."""
 
 _FIXED = ("weights", "activations", "runtime")
+"""What is held beside the pool."""
+
 _ANOTHER_FORMAT = 0.35
 """Weights off by more than this share are stored in another number format, or are another model."""
 
@@ -34,14 +37,14 @@ def causes(log: StartLog, rows: list[LedgerRow], largest: LedgerRow | None, chec
 
 def _weights(log: StartLog, row: LedgerRow, _: dict[str, LedgerRow], measured: Measured, checked: Checked) -> Iterator[str]:
     difference, estimated = row.difference or 0, row.estimated or 0
-    if abs(difference) < _NOTABLE and row.within:
+    if row.within or abs(difference) < _VISIBLE:
         return
     if estimated and abs(difference) > _ANOTHER_FORMAT * estimated:
         named = log.flags.get("quantization") or log.flags.get("file_type") or log.flags.get("dtype")
         seen = f" (the log says {named})" if named else ""
         share = f"{row.measured / estimated:.2f} times the estimate"
         yield f"weights are {share}: another number format{seen}, another model, or other degrees."
-    if difference > 0 and "draft_model" in log.remarks:
+    elif difference > 0 and "draft_model" in log.remarks:
         yield f"weights {gib(difference)} more: a draft model is loaded beside it (speculative decoding)."
     elif difference > 0 and "lora" in log.remarks:
         yield f"weights {gib(difference)} more: slots for LoRA adapters are held."
@@ -64,7 +67,8 @@ def _activations(log: StartLog, row: LedgerRow, _: dict[str, LedgerRow], measure
     if row.within:
         return
     workload = checked.workload
-    for name, taken in (("max_num_seqs", workload.max_num_seqs), ("max_batched_tokens", workload.max_batched_tokens)):
+    names = ("n_parallel", "n_ubatch") if log.engine in ("llama.cpp", "ollama") else ("max_num_seqs", "max_batched_tokens")
+    for name, taken in zip(names, (workload.max_num_seqs, workload.max_batched_tokens), strict=True):
         if name in log.flags:
             yield f"activations: {name} {log.flags[name]} was given."
         else:
@@ -98,15 +102,19 @@ def _pool(log: StartLog, row: LedgerRow, by_name: dict[str, LedgerRow], measured
         parts = ", ".join(f"{other.name} {(other.difference or 0) / GIB:+.2f} GiB" for other in others)
         yield f"{said}: {parts} leave as much {'more' if difference > 0 else 'less'}."
     elif share is not None:
-        hidden = [name for name in _FIXED if name not in by_name]
-        why = f"the log does not show {', '.join(hidden)}: estimated" if hidden else "no term of the log makes it up"
-        yield f"{said} at gpu_memory_utilization {share}: {why}."
+        yield f"{said} at gpu_memory_utilization {share}: {_hidden(by_name)}."
     elif log.engine == "vllm" and "weights" in by_name:
         implied = (row.measured + _fixed(by_name, checked)) / checked.estimate.accelerator.usable.expected
         if 0.05 < implied <= 1 and abs(implied - taken) > _SHARE:
             yield f"{said}: the terms add up to {implied:.2f} of the card, so gpu_memory_utilization was likely given ({taken} was taken)."
-        elif by_name.keys() & {"activations", "runtime"} == set():
-            yield f"{said}: the log does not show activations and runtime, which are estimated."
+        else:
+            yield f"{said}: {_hidden(by_name)}."
+
+
+def _hidden(by_name: dict[str, LedgerRow]) -> str:
+    """What of the rest is not measured."""
+    hidden = [name for name in _FIXED if name not in by_name]
+    return f"the log does not show {' and '.join(hidden)}, so the estimate stands for them" if hidden else "no term of the log makes it up"
 
 
 def _usable(log: StartLog, row: LedgerRow, _: dict[str, LedgerRow], measured: Measured, checked: Checked) -> Iterator[str]:
@@ -123,6 +131,9 @@ def _start(measured: Measured) -> Iterator[str]:
     held, in_use, left = measured.value("total"), measured.value("in_use"), measured.value("free")
     if held and in_use and left is not None and held - in_use - left > 0.5 * GIB:
         yield f"{gib(held - in_use - left)} belong to other processes on that GPU."
+    failed = measured.value("requested")
+    if failed and measured.value("allocated") is None:
+        yield f"one allocation of {gib(failed)} failed."
     unused = measured.value("reserved_unallocated")
     if unused and unused > 0.5 * GIB:
         remedy = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True helps"
@@ -146,6 +157,7 @@ _Explain = Callable[[StartLog, LedgerRow, dict[str, LedgerRow], Measured, Checke
 _CAUSES: dict[str, _Explain] = {
     "weights": _weights,
     "activations": _activations,
+    "activations_and_graphs": _activations,
     "cuda_graphs": _graphs,
     "kv_cache": _pool,
     "usable": _usable,

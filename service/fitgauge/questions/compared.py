@@ -19,6 +19,7 @@ _RUNTIME = ("runtime", "communication")
 _TERMS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("weights", ("weights", "weights_rounded"), _WEIGHTS),
     ("activations", ("activations",), _ACTIVATIONS),
+    ("activations_and_graphs", ("activations_and_graphs",), (*_ACTIVATIONS, "cuda_graphs")),
     ("runtime", ("runtime",), _RUNTIME),
     ("weights_and_runtime", ("consumed",), _WEIGHTS + _RUNTIME),
     ("cuda_graphs", ("cuda_graphs",), ("cuda_graphs",)),

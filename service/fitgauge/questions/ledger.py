@@ -115,7 +115,10 @@ def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], 
     fields: dict[str, Any] = {name: value for name, value in log.flags.items() if name in FitRequest.__struct_fields__}
     fields["model"] = request.model or log.model
     if fields["model"] is None:
-        raise InvalidQuestion("The log names no model of the Hub.", hint='Send it beside the log: "model": "org/name".', field="model")
+        called = f", only {log.called!r}" if log.called else ""
+        raise InvalidQuestion(
+            f"The log names no model of the Hub{called}.", hint='Send it beside the log: "model": "org/name".', field="model"
+        )
     fields["gpu"] = request.gpu or log.gpu
     total = Measured(log.readings).value("total")
     if fields["gpu"] is None and total:
@@ -204,9 +207,9 @@ def _summary(
     if checked is None or model is None:
         return f"{engine} {did} {log.model or 'a model'}: {len(told)} terms were read."
     cards = answers.cards_in_words(checked.estimate.accelerator, checked.count)
-    judged = [row for row in told if row.within is not None]
-    inside = sum(1 for row in judged if row.within)
-    said = f"{engine} {did} {model.id} on {cards}: {inside} of {len(judged)} measured terms lie in the estimate's interval."
+    judged = [row.within for row in told if row.within is not None]
+    said = f"{engine} {did} {model.id} on {cards}"
+    said += f": {judged.count(True)} of {len(judged)} measured terms lie in the estimate's interval." if judged else "."
     if largest and largest.difference:
         more = "more" if largest.difference > 0 else "less"
         said += f" {largest.name} differs most: {gib(largest.measured)} measured, {gib(abs(largest.difference))} {more} than estimated."

@@ -1,0 +1,139 @@
+"""Which layouts a framework can run at all: each refusal names the field and the values that work."""
+
+from collections.abc import Iterable
+
+from fitgauge.engine.architecture import Attention, ModelSpec, Part
+from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.errors import InvalidQuestion
+
+MOST_TENSOR = 8
+"""Tensor parallelism stays within a node (arXiv 2104.04473, section 5.4.1)."""
+
+_EIGHT_BIT = ("adamw_8bit", "paged_adamw_8bit", "lion_8bit")
+
+
+def check(spec: ModelSpec, workload: TrainingWorkload) -> None:
+    """Raises InvalidQuestion for a layout that this model or this framework forbids."""
+    _tensor(spec, workload)
+    _pipeline(spec, workload)
+    _experts(spec, workload)
+    _zero(workload)
+    _replicas(workload)
+    _sequence(workload)
+
+
+def runs(spec: ModelSpec, workload: TrainingWorkload) -> bool:
+    """Whether `check` has nothing against it."""
+    try:
+        check(spec, workload)
+    except InvalidQuestion:
+        return False
+    return True
+
+
+def tensor_widths(spec: ModelSpec, most: int = 64) -> list[int]:
+    """Degrees of tensor parallelism that divide the attention heads, and KV heads or are divided by them."""
+    kv_heads = [m.kv_heads for b in spec.blocks if b.part is Part.LANGUAGE for m in b.mixers if isinstance(m, Attention)]
+    return [
+        width
+        for width in range(1, most + 1)
+        if spec.query_heads % width == 0 and all(heads % width == 0 or width % heads == 0 for heads in kv_heads)
+    ]
+
+
+def experts(spec: ModelSpec) -> int:
+    """Routed experts of a layer, 0 for a dense model."""
+    return max((block.mlp.experts for block in spec.blocks if block.mlp and block.part is Part.LANGUAGE), default=0)
+
+
+def _tensor(spec: ModelSpec, workload: TrainingWorkload) -> None:
+    widths = tensor_widths(spec)
+    if workload.tensor_parallel not in widths:
+        detail = f"tensor_parallel {workload.tensor_parallel} does not divide {spec.query_heads} attention heads and their KV heads."
+        raise InvalidQuestion(detail, hint=f"Send tensor_parallel {_listed(widths)}.", field="tensor_parallel")
+
+
+def _pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
+    """Megatron wants stages alike (megatron/training/arguments.py)."""
+    stages, layers = workload.pipeline_parallel, max(1, spec.layers)
+    if stages == 1:
+        return
+    if stages > layers:
+        raise InvalidQuestion(
+            f"{stages} pipeline stages are more than the {layers} layers.",
+            hint=f"Send pipeline_parallel {layers} or less.",
+            field="pipeline_parallel",
+        )
+    if workload.framework not in ("megatron", "deepspeed"):
+        detail = f"Pipeline parallelism under {workload.framework} is not sized here."
+        raise InvalidQuestion(detail, hint="Send framework megatron or deepspeed, or pipeline_parallel 1.", field="pipeline_parallel")
+    if workload.framework == "megatron" and layers % stages:
+        even = [count for count in range(1, layers + 1) if layers % count == 0]
+        detail = f"Megatron divides its {layers} layers evenly; {stages} stages do not."
+        raise InvalidQuestion(detail, hint=f"Send pipeline_parallel {_listed(even)}.", field="pipeline_parallel")
+    if workload.pipeline_schedule == "interleaved" and layers % (2 * stages):
+        even = [count for count in range(1, layers + 1) if layers % (2 * count) == 0]
+        raise InvalidQuestion(
+            f"The interleaved schedule needs two equal chunks on each of {stages} stages; {layers} layers do not give them.",
+            hint=f"Send pipeline_parallel {_listed(even)}, or pipeline_schedule 1f1b." if even else "Send pipeline_schedule 1f1b.",
+            field="pipeline_schedule",
+        )
+
+
+def _experts(spec: ModelSpec, workload: TrainingWorkload) -> None:
+    degree, count = workload.expert_parallel, experts(spec)
+    if degree == 1:
+        return
+    if not count:
+        raise InvalidQuestion("The model has no experts.", hint="Send expert_parallel 1 or leave it out.", field="expert_parallel")
+    ranks = workload.data_parallel * workload.context_parallel
+    possible = [width for width in range(1, count + 1) if count % width == 0 and ranks % width == 0]
+    if degree not in possible:
+        detail = f"expert_parallel {degree} does not divide {count} experts and {ranks} data x context parallel ranks."
+        raise InvalidQuestion(detail, hint=f"Send expert_parallel {_listed(possible)}.", field="expert_parallel")
+
+
+def _zero(workload: TrainingWorkload) -> None:
+    """DeepSpeed's pipeline engine asserts ZeRO below 2 (deepspeed/runtime/pipe/engine.py); Megatron's distributed optimizer is ZeRO-1;
+    bitsandbytes' 8-bit states cannot be cut as ZeRO-3 cuts them; parameters are offloaded only where they are sharded."""
+    stage = workload.zero_stage
+    if workload.framework == "deepspeed" and workload.pipeline_parallel > 1 and stage > 1:
+        detail = f"DeepSpeed forbids ZeRO-{stage} with pipeline parallelism."
+        raise InvalidQuestion(detail, hint="Send zero_stage 0 or 1, or pipeline_parallel 1.", field="zero_stage")
+    if workload.framework == "megatron" and stage > 1:
+        detail = f"Megatron's distributed optimizer is ZeRO-1; it has no stage {stage}."
+        raise InvalidQuestion(detail, hint="Send zero_stage 0 or 1, or framework deepspeed or fsdp.", field="zero_stage")
+    if workload.framework == "deepspeed" and stage == 3 and workload.optimizer in _EIGHT_BIT:
+        detail = f"{workload.optimizer} does not run under ZeRO-3: its quantized states cannot be cut."
+        raise InvalidQuestion(detail, hint="Send optimizer adamw with offload optimizer, or zero_stage 2.", field="optimizer")
+    if workload.framework == "deepspeed" and stage < 3 and workload.offload in ("parameters", "nvme"):
+        raise InvalidQuestion("Parameters are offloaded by ZeRO-3 alone.", hint="Send zero_stage 3, or offload optimizer.", field="offload")
+
+
+def _replicas(workload: TrainingWorkload) -> None:
+    degree, replicas = workload.data_parallel, workload.data_parallel_replicate
+    if degree % replicas:
+        possible = [count for count in range(1, degree + 1) if degree % count == 0]
+        detail = f"{replicas} replicas do not divide {degree} data-parallel ranks."
+        raise InvalidQuestion(detail, hint=f"Send data_parallel_replicate {_listed(possible)}.", field="data_parallel_replicate")
+    if replicas > 1 and workload.framework != "fsdp":
+        detail = f"Hybrid sharding is FSDP's; {workload.framework} has none here."
+        raise InvalidQuestion(detail, hint="Send framework fsdp, or leave data_parallel_replicate out.", field="data_parallel_replicate")
+
+
+def _sequence(workload: TrainingWorkload) -> None:
+    if workload.sequence_length % workload.context_parallel:
+        raise InvalidQuestion(
+            f"context_parallel {workload.context_parallel} does not divide {workload.sequence_length} tokens.",
+            hint="Send a context_parallel that divides sequence_length.",
+            field="context_parallel",
+        )
+    if workload.sequence_parallel and workload.tensor_parallel == 1:
+        detail = "Sequence parallelism divides what tensor parallelism leaves whole; there is no tensor parallelism."
+        raise InvalidQuestion(detail, hint="Send tensor_parallel above 1, or sequence_parallel false.", field="sequence_parallel")
+
+
+def _listed(values: Iterable[int]) -> str:
+    """'1, 2, 4 or 8'; of many, the first twelve."""
+    *most, last = [str(value) for value in values][:12]
+    return f"{', '.join(most)} or {last}" if most else last

@@ -1,0 +1,61 @@
+"""Layouts that cannot run are refused with the values that work."""
+
+import pytest
+
+from fitgauge.catalog.models import Snapshot
+from fitgauge.engine.families import read_config
+from fitgauge.engine.training.degrees import check, runs, tensor_widths
+from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.errors import InvalidQuestion
+
+
+def spec(name="Qwen/Qwen3-8B"):
+    row = Snapshot().get(name)
+    return read_config(row.config, row.quantization)
+
+
+def work(**settings):
+    return TrainingWorkload(**{"sequence_length": 2048, **settings})
+
+
+@pytest.mark.parametrize(
+    ("settings", "field", "works"),
+    [
+        ({"framework": "megatron", "tensor_parallel": 3}, "tensor_parallel", "1, 2, 4, 8"),
+        ({"framework": "megatron", "pipeline_parallel": 64}, "pipeline_parallel", "36"),
+        ({"framework": "megatron", "pipeline_parallel": 5}, "pipeline_parallel", "1, 2, 3, 4, 6, 9, 12, 18 or 36"),
+        ({"framework": "megatron", "pipeline_parallel": 12, "pipeline_schedule": "interleaved"}, "pipeline_schedule", "1f1b"),
+        ({"framework": "fsdp", "pipeline_parallel": 2}, "pipeline_parallel", "megatron"),
+        ({"framework": "megatron", "expert_parallel": 2}, "expert_parallel", "1"),
+        ({"framework": "megatron", "zero_stage": 3}, "zero_stage", "0 or 1"),
+        ({"framework": "deepspeed", "zero_stage": 3, "pipeline_parallel": 2}, "zero_stage", "0 or 1"),
+        ({"framework": "deepspeed", "zero_stage": 3, "optimizer": "adamw_8bit"}, "optimizer", "adamw"),
+        ({"framework": "deepspeed", "zero_stage": 2, "offload": "parameters"}, "offload", "zero_stage 3"),
+        ({"framework": "fsdp", "data_parallel": 8, "data_parallel_replicate": 3}, "data_parallel_replicate", "1, 2, 4 or 8"),
+        ({"framework": "deepspeed", "data_parallel": 8, "data_parallel_replicate": 2}, "data_parallel_replicate", "fsdp"),
+        ({"framework": "megatron", "context_parallel": 3}, "context_parallel", "divides"),
+        ({"framework": "megatron", "sequence_parallel": True}, "sequence_parallel", "above 1"),
+    ],
+)
+def test_what_cannot_run_is_refused_with_what_can(settings, field, works):
+    with pytest.raises(InvalidQuestion) as refused:
+        check(spec(), work(**settings))
+    assert refused.value.field == field
+    assert works in refused.value.hint
+    assert not runs(spec(), work(**settings))
+
+
+def test_experts_go_only_to_ranks_that_are_there():
+    mixture = spec("Qwen/Qwen3-30B-A3B")
+    assert runs(mixture, work(framework="megatron", data_parallel=8, expert_parallel=8))
+    with pytest.raises(InvalidQuestion, match="does not divide 128 experts and 4"):
+        check(mixture, work(framework="megatron", data_parallel=4, expert_parallel=8))
+
+
+def test_tensor_parallelism_may_outnumber_kv_heads_that_divide_it():
+    assert tensor_widths(spec(), 32) == [1, 2, 4, 8, 16, 32]
+
+
+@pytest.mark.parametrize("framework", ["transformers", "deepspeed", "fsdp", "megatron"])
+def test_one_card_runs_under_every_framework(framework):
+    check(spec(), work(framework=framework))

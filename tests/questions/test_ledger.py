@@ -175,7 +175,8 @@ def test_the_name_in_a_file_is_told_to_its_owner(explain):
 def test_a_peak_that_holds_the_graphs_is_compared_with_both(explain):
     more = (
         "INFO [gpu_worker.py:855] Free memory on device (78.0/79.19 GiB) on startup. Desired GPU memory utilization is (0.92, 72.85 GiB). "
-        "Actual usage is 15.2 GiB for consumed memory (weights + non-torch), 4.19 GiB for peak activation, and 0.25 GiB for CUDAGraph memory."
+        "Actual usage is 15.2 GiB for consumed memory (weights + non-torch), 4.19 GiB for peak activation, "
+        "and 0.25 GiB for CUDAGraph memory."
     )
     answer = explain(vllm(more=more).replace("0.19.0", "0.31.0"), gpu="H100")
     both, graphs = row(answer, "activations_and_graphs"), row(answer, "cuda_graphs")

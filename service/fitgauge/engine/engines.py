@@ -43,5 +43,5 @@ ENGINES: dict[EngineName, Engine] = {
     "ollama": Engine(ollama.estimate, split.laid_out, ollama.default_batch),
     "transformers": Engine(transformers.estimate, weights.laid_out),
     "tgi": Engine(tgi.estimate, vllm_layout.laid_out, tgi.default_batch),
-    "mlx": Engine(mlx.estimate, weights.laid_out, mlx.default_batch),
+    "mlx": Engine(mlx.estimate, mlx.laid_out, mlx.default_batch),
 }

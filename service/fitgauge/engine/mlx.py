@@ -4,15 +4,22 @@ Source: mlx-lm 0.32.2, models/cache.py (KVCache.step, RotatingKVCache, Quantized
 wired_limit warns where the model comes near max_recommended_working_set_size). MLX prints 10^9 bytes as GB.
 """
 
+import re
+
+import msgspec
+
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.activations import activation_bytes
-from fitgauge.engine.architecture import Attention, CompressedAttention, LatentAttention, Mixer, ModelSpec, Recurrent
+from fitgauge.engine.architecture import Attention, CompressedAttention, LatentAttention, Mixer, ModelSpec, Recurrent, Stored
 from fitgauge.engine.cache import compressed_bytes, cross_bytes, held_tokens, state_bytes, token_bytes
 from fitgauge.engine.estimate import Estimate, StageEstimate, stage_estimate
+from fitgauge.engine.laid import laid_out as lay_out
 from fitgauge.engine.paged import cache_dtype, held
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import certain
+from fitgauge.engine.quantization import Format
 from fitgauge.engine.runtime import runtime_bytes
+from fitgauge.engine.schemes import MATRICES, Rule, Scheme
 from fitgauge.engine.weights import Laid, pipeline_stages, weights_term
 from fitgauge.engine.workload import Workload
 
@@ -26,6 +33,18 @@ PREFILL_STEP = 2048
 def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...]) -> tuple[int, int]:
     """(requests, tokens of one prefill pass)."""
     return 1, min(PREFILL_STEP, context_length)
+
+
+def laid_out(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> Laid:
+    """Integers asked for are MLX's own: groups of 64 with a 16-bit scale and bias, embeddings and head included.
+
+    Source: mlx-lm 0.32, utils.py, quantize_model (q_group_size 64); mlx nn/layers/quantized.py.
+    """
+    asked = re.fullmatch(r"int(\d)", scheme.name)
+    if asked:
+        form = Format(name="mlx", bits=int(asked[1]), group=64, scale_bits=16, zero_bits=16)
+        scheme = msgspec.structs.replace(scheme, rules=(Rule(form=form, kinds=MATRICES),))
+    return lay_out(spec, scheme, stored=stored)
 
 
 class SteppedCache:

@@ -35,8 +35,9 @@ def cache_dtype(spec: ModelSpec, asked: str) -> str:
     return spec.dtype if spec.dtype in ("F16", "BF16") else "BF16"
 
 
-def full_token_bytes(mixer: Mixer, dtype: str, tensor_parallel: int) -> int:
-    """Bytes of one token in one layer of a pool that holds every token, whatever its window.
+def full_token_bytes(mixer: Mixer, dtype: str, tensor_parallel: int, *, shared: bool = False) -> int:
+    """Bytes of one token in one layer of a pool that holds every token, whatever its window. shared: layers that read another's cache
+    have memory of their own nevertheless.
 
     Attention: heads_rank x (head_dim + value_dim). MLA: latent + rope on every rank; with a sparse indexer its fp8 key and scale, and
     in fp8 the latent with a scale for 128 numbers and the rope in 16 bit: 656 + 132 bytes for 512 + 64 numbers.
@@ -45,7 +46,7 @@ def full_token_bytes(mixer: Mixer, dtype: str, tensor_parallel: int) -> int:
     """
     match mixer:
         case Attention():
-            if not mixer.causal or mixer.shares_cache:
+            if not mixer.causal or (mixer.shares_cache and not shared):
                 return 0
             size = size_of(rank_heads(mixer.kv_heads, tensor_parallel) * (mixer.head_dim + mixer.value_dim), dtype)
             return size + (_index_bytes(mixer.indexer.dim) if mixer.indexer else 0)

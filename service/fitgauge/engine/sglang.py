@@ -165,7 +165,7 @@ def radix_pool(spec: ModelSpec, workload: Workload, layers: range | None) -> Rad
     split = spec.architecture in WINDOWED
     full = windowed = window = 0
     for mixer, count in held(spec, layers):
-        size, width = count * full_token_bytes(mixer, dtype, tensor_parallel), 0
+        size, width = count * full_token_bytes(mixer, dtype, tensor_parallel, shared=True), 0
         if split and isinstance(mixer, Attention):
             width = mixer.window or mixer.chunk or 0
         if width:

@@ -15,10 +15,13 @@ _COPIES = 4
 _SOURCE = "llama.cpp src/llama-context.cpp, graph_reserve; ggml/src/ggml-alloc.c"
 
 
-def compute_term(spec: ModelSpec, cells: Cells, *, ubatch: int, tokens: int, concurrency: int, cards: int, streamed: int) -> Term:
+def compute_term(
+    spec: ModelSpec, cells: Cells, *, ubatch: int, tokens: int, concurrency: int, cards: int, first: bool, streamed: int
+) -> Term:
     """The term `activations` [bytes]: ubatch x 4 B x live floats + ubatch x 2 B x cells of every mask, on one card.
 
-    tokens: the whole cache. cards: more than one hold inputs and hand over hidden states several times. streamed: bytes of the largest
+    tokens: the whole cache. cards: more than one hold inputs and hand over hidden states several times; all but the first also take
+    them over. streamed: bytes of the largest
     weight that stays in host memory and is copied here for a large batch, twice.
     """
     floats, mixture = live_floats(spec)
@@ -27,8 +30,8 @@ def compute_term(spec: ModelSpec, cells: Cells, *, ubatch: int, tokens: int, con
     inputs = ubatch * _FLOAT * spec.hidden_size
     expected = work + masks + 2 * streamed
     if cards > 1:
-        expected += (_COPIES - 1) * masks + 2 * _COPIES * inputs
-    low, high = (0.6, 1.3) if mixture else (0.85, 1.3)
+        expected += (_COPIES - 1) * masks + (1 if first else 2) * _COPIES * inputs
+    low, high = (0.6, 1.3) if mixture else (0.8, 1.3)
     return Term(
         name="activations",
         bytes=expected,

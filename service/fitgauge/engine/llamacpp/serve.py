@@ -69,6 +69,7 @@ def _card(
             tokens=requests * context,
             concurrency=requests,
             cards=len(ranges),
+            first=first,
             streamed=largest_bytes(laid) if any(offload) else 0,
         ),
         *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),

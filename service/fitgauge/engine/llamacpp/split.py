@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fitgauge.engine.architecture import ModelSpec, Part, Stored
+from fitgauge.engine.architecture import Block, ModelSpec, Part, Stored
 from fitgauge.engine.laid import TOWERS, Laid, Layout, Share, stored_bytes
 from fitgauge.engine.laid import laid_out as lay_out
 from fitgauge.engine.schemes import Scheme
@@ -28,11 +28,17 @@ class Offload(NamedTuple):
 
 def laid_out(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> Laid:
     """The language model; with a GGUF file at hand scaled to the file's size, which is exact. Towers come from a file of their own."""
-    laid = lay_out(spec, scheme, Layout(), stored)
+    onto_cards = msgspec.structs.replace(spec, blocks=tuple(block for block in spec.blocks if not only_looked_up(spec, block)))
+    laid = lay_out(onto_cards, scheme, Layout(), stored)
     shares = tuple(share for share in laid.shares if share.part not in (*TOWERS, Part.PROJECTOR))
     if stored is not None and stored.file_bytes:
         return msgspec.structs.replace(laid, shares=shares, scale=stored.file_bytes / max(1, stored_bytes(spec, scheme)), basis="exact")
     return msgspec.structs.replace(laid, shares=shares)
+
+
+def only_looked_up(spec: ModelSpec, block: Block) -> bool:
+    """Whether a block is a table that is never multiplied with: embeddings of another width than the model (Gemma's per-layer ones)."""
+    return block.part is Part.EMBEDDING and all(tensor.shape[-1] != spec.hidden_size for tensor in block.tensors)
 
 
 def card_bytes(laid: Laid, layers: range, *, first: bool, last: bool, offload: Offload) -> int:

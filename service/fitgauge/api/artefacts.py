@@ -43,13 +43,18 @@ def parameters(operation: Operation) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
+_OF_ARRAYS = ("items", "minItems", "maxItems")
+
+
 def flat(schema: dict[str, Any]) -> dict[str, Any]:
-    """A property with its one type: hosts leave optional arguments out instead of sending null."""
+    """A property with one type, the first: hosts leave optional arguments out instead of sending null, and know no choices."""
     options = [option for option in schema.get("anyOf", ()) if option["type"] != "null"]
     kept = {key: value for key, value in schema.items() if key not in ("anyOf", "default", "examples")}
     merged: dict[str, Any] = {**(options[0] if options else {}), **kept}
     if isinstance(merged["type"], list):
-        (merged["type"],) = [name for name in merged["type"] if name != "null"]
+        merged["type"] = next(name for name in merged["type"] if name != "null")
+    if merged["type"] != "array":
+        merged = {key: value for key, value in merged.items() if key not in _OF_ARRAYS}
     return merged
 
 

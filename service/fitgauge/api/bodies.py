@@ -29,7 +29,7 @@ class BodyReader(Generic[Body]):
         self._decoder = msgspec.json.Decoder(kind)
         self._needed = tuple(example)
         self._example = msgspec.json.format(msgspec.json.encode(example), indent=0).decode()
-        (schema,) = msgspec.json.schema_components([kind])[1].values()
+        schema = msgspec.json.schema_components([kind])[1][kind.__name__]
         self._described = {name: field["description"] for name, field in schema["properties"].items()}
 
     async def read(self, request: Request[Any, Any, Any]) -> bytes:

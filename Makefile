@@ -52,8 +52,9 @@ nightly: .venv/.tools  ## the contract tests with ten times the examples
 openapi: .venv/.service  ## write the committed OpenAPI artefacts anew
 	@$(BIN)/python -m fitgauge.api.artefacts openapi
 
-accuracy: .venv/.tools  ## recompute docs/ACCURACY.md from the posted runs, offline
+accuracy: .venv/.tools  ## recompute docs/ACCURACY.md from the posted runs, offline; TRUTH=file adds runs of your own
 	@PYTHONPATH=tests $(BIN)/python -m accuracy.run
+	@$(if $(TRUTH),PYTHONPATH=tests $(BIN)/python -m accuracy.local "$(TRUTH)")
 
 calibrate: .venv/.tools  ## fit the catalog's coefficients of vLLM to the fit part of the posted runs
 	@PYTHONPATH=tests $(BIN)/python -m accuracy.calibrate

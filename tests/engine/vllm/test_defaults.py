@@ -1,0 +1,37 @@
+"""What vLLM takes where a flag is left out, by card and release, and what it knows no more."""
+
+import pytest
+
+from fitgauge.catalog.lookup import find
+from fitgauge.catalog.models import Snapshot
+from fitgauge.engine.families import read_config
+from fitgauge.engine.vllm.defaults import default_batch, removed
+
+
+@pytest.mark.parametrize(
+    "gpu, version, batch",
+    [
+        ("H100 SXM", (0, 33), (1024, 8192)),
+        ("A100 80GB", (0, 33), (256, 2048)),
+        ("A100 80GB", (0, 8), (1024, 8192)),
+        ("B200", (0, 33), (1024, 16384)),
+        ("B200", (0, 25), (1024, 8192)),
+        ("L4", (0, 33), (256, 2048)),
+        ("H100 SXM", (0, 6), (256, 16384)),
+    ],
+)
+def test_batches_follow_the_card_and_the_release(gpu: str, version: tuple[int, ...], batch: tuple[int, int]) -> None:
+    assert default_batch(find(gpu).accelerator, 16384, version) == batch
+
+
+def test_the_first_engine_cuts_prompts_beyond_32768_tokens_into_chunks() -> None:
+    assert default_batch(find("L4").accelerator, 65536, (0, 6)) == (256, 2048)
+
+
+def test_a_removed_model_names_its_last_release() -> None:
+    row = Snapshot().get("meta-llama/Llama-3.2-11B-Vision-Instruct")
+    assert row is not None
+    spec = read_config(row.config)
+    assert "0.10.2" in (removed(spec, (0, 33)) or "")
+    assert removed(spec, (0, 10, 1)) is None
+    assert removed(spec, (0, 6, 3)) is None

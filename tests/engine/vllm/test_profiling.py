@@ -1,0 +1,112 @@
+"""The profiling pass against what logs print as its peak, and what of it each release and each kind of model has."""
+
+import pytest
+
+from fitgauge.catalog.engines import load_engines
+from fitgauge.catalog.lookup import find
+from fitgauge.catalog.models import Snapshot
+from fitgauge.engine.activations import expert_width
+from fitgauge.engine.architecture import Mlp, ModelSpec
+from fitgauge.engine.families import read_config
+from fitgauge.engine.quantity import GIB, MIB
+from fitgauge.engine.vllm.encoder import images
+from fitgauge.engine.vllm.profiling import kept_workspace, profiling_terms, runs_second, stage_bytes, workspace_bytes
+from fitgauge.engine.workload import Workload
+
+SNAPSHOT = Snapshot()
+H100 = find("H100 SXM").accelerator
+
+
+def spec_of(name: str) -> ModelSpec:
+    row = SNAPSHOT.get(name)
+    assert row is not None
+    return read_config(row.config, row.quantization)
+
+
+def workload(version: tuple[int, ...], **changes: int) -> Workload:
+    given = {"tensor_parallel": 1, "max_batched_tokens": 8192, "max_num_seqs": 1024} | changes
+    return Workload(engine="vllm", version=version, context_length=8192, concurrency=1, cache_dtype="auto", **given)
+
+
+def peak(name: str, version: tuple[int, ...], **changes: int) -> dict[str, float]:
+    profile = load_engines().profile("vllm", version)
+    terms = profiling_terms(spec_of(name), profile, workload(version, **changes), H100, first=True, last=True)
+    return {term.name: term.bytes / GIB for term in terms}
+
+
+@pytest.mark.parametrize(
+    "name, version, ranks, printed",
+    [
+        ("meta-llama/Llama-3.1-8B-Instruct", (0, 11), 1, 4.76),
+        ("Qwen/Qwen3-32B", (0, 11), 2, 5.64),
+        ("meta-llama/Llama-3.1-8B-Instruct", (0, 19), 1, 1.89),
+        ("meta-llama/Llama-3.1-8B-Instruct", (0, 19), 4, 1.89),
+        ("google/gemma-2-9b-it", (0, 19), 1, 3.65),
+        ("codellama/CodeLlama-7b-hf", (0, 19), 1, 0.77),
+        ("deepseek-ai/DeepSeek-V2-Lite-Chat", (0, 19), 1, 1.93),
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", (0, 19), 2, 1.21),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", (0, 19), 4, 3.19),
+        ("mistralai/Mistral-Small-3.1-24B-Instruct-2503", (0, 19), 1, 2.03),
+    ],
+)
+def test_the_peak_is_what_an_h100_printed(name: str, version: tuple[int, ...], ranks: int, printed: float) -> None:
+    assert sum(peak(name, version, tensor_parallel=ranks).values()) == pytest.approx(printed, rel=0.025)
+
+
+def test_the_sampler_rules_where_the_vocabulary_is_large_and_the_layers_where_it_is_small() -> None:
+    assert "logits" in peak("meta-llama/Llama-3.1-8B-Instruct", (0, 19))
+    assert "logits" not in peak("codellama/CodeLlama-7b-hf", (0, 19))
+
+
+def test_the_largest_image_of_a_native_resolution_rules_a_small_batch() -> None:
+    terms = peak("Qwen/Qwen2.5-VL-7B-Instruct", (0, 19), max_batched_tokens=2048, max_num_seqs=8)
+    assert set(terms) == {"encoder"}
+
+
+def test_a_text_model_sees_no_images() -> None:
+    assert images(spec_of("Qwen/Qwen3-8B"), tokens=8192, tensor_parallel=1, sequences=8) is None
+
+
+def test_pixels_and_outputs_of_gemma_3_are_counted_by_its_pooling() -> None:
+    seen = images(spec_of("google/gemma-3-27b-it"), tokens=8192, tensor_parallel=1, sequences=8)
+    assert seen is not None
+    assert seen.held == 8192 * 5376 * 2 + 8192 * 16 * 588 * 2
+
+
+def test_the_first_engine_profiles_an_image_for_every_sequence_of_a_cross_attention_model() -> None:
+    spec = spec_of("meta-llama/Llama-3.2-11B-Vision-Instruct")
+    one = images(spec, tokens=8192, tensor_parallel=1, sequences=1, every_sequence=True)
+    all_of_them = images(spec, tokens=8192, tensor_parallel=1, sequences=256, every_sequence=True)
+    assert one is not None
+    assert all_of_them is not None
+    assert all_of_them.peak == 256 * one.peak > 20 * GIB
+
+
+def test_expert_workspaces_hold_gate_and_up_and_the_output_of_every_visited_expert() -> None:
+    mlp = Mlp(intermediate_size=14336, experts=8, experts_per_token=2)
+    assert expert_width(mlp, 4096, 2) == 2 * (7168 + 14336)
+    assert expert_width(mlp, 4096, 8) == 2 * (4096 + 4096)
+    assert expert_width(Mlp(intermediate_size=14336), 4096, 1) == 0
+
+
+def test_workspaces_outlive_the_layers_of_the_widest_mixture_alone() -> None:
+    work = workload((0, 19), tensor_parallel=2)
+    assert kept_workspace(spec_of("mistralai/Mixtral-8x7B-Instruct-v0.1"), work) == 8192 * 2 * 2 * (7168 + 14336)
+    assert kept_workspace(spec_of("Qwen/Qwen3-8B"), work) == 0
+
+
+@pytest.mark.parametrize(
+    "name, dense, every",
+    [("Qwen/Qwen3-8B", True, True), ("Qwen/Qwen3-30B-A3B", False, True), ("Qwen/Qwen3.5-27B", False, True)],
+)
+def test_the_second_runner_takes_dense_models_first(name: str, dense: bool, every: bool) -> None:
+    spec = spec_of(name)
+    assert (runs_second(spec, "none"), runs_second(spec, "dense"), runs_second(spec, "all")) == (False, dense, every)
+
+
+def test_cublas_keeps_more_from_hopper_on_and_stages_hand_two_tensors_on() -> None:
+    assert workspace_bytes(H100) == 32 * MIB
+    assert workspace_bytes(find("A100 80GB").accelerator) == 8 * MIB + 2**17
+    spec = spec_of("Qwen/Qwen3-8B")
+    assert stage_bytes(spec, workload((0, 19))) == 0
+    assert stage_bytes(spec, workload((0, 19), pipeline_parallel=2)) == 2 * 2 * 8192 * 4096

@@ -1,0 +1,48 @@
+"""What every engine's room must hold to, and the posted figures of TensorRT-LLM, TGI and MLX that are arithmetic."""
+
+from typing import get_args
+
+import pytest
+
+from fitgauge.catalog.engines import load_engines
+from fitgauge.catalog.models import Snapshot
+from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.engines import ENGINES
+from fitgauge.engine.families import read_config
+from fitgauge.engine.paged import flat_pool
+from fitgauge.engine.quantity import GIB
+from fitgauge.engine.tgi import block_tokens, wiggle_room
+from fitgauge.engine.workload import EngineName
+
+_SNAPSHOT = Snapshot()
+
+
+def spec_of(model: str) -> ModelSpec:
+    row = _SNAPSHOT.get(model)
+    assert row is not None, model
+    return read_config(row.config)
+
+
+def test_every_engine_has_a_room_and_a_profile() -> None:
+    assert set(ENGINES) == set(get_args(EngineName))
+    for engine in get_args(EngineName):
+        assert load_engines().profile(engine, None).engine == engine
+
+
+def test_posted_blocks_of_tensorrt_llm() -> None:
+    """0.19, RTX 5090: fp8 cache of Llama-3.1-8B, 0.9 of 17.83 GiB free: 8219 blocks of 32 tokens, 263008 tokens."""
+    spec = spec_of("meta-llama/Llama-3.1-8B-Instruct")
+    pool = flat_pool(spec, dtype="F8_E4M3", tensor_parallel=1, block=32, layers=None, context_length=2048)
+    assert pool.tokens(int(0.9 * 17.83 * GIB)) == pytest.approx(263_008, abs=32 * 3)
+    assert 263_008 * pool.cell / GIB == pytest.approx(16.05, abs=0.01)
+
+
+def test_posted_tokens_of_a_second_engine_on_an_l4() -> None:
+    """Qwen2.5-0.5B: 190656 tokens in 2.18 GiB, 0.25 of 8.73 GiB free."""
+    pool = flat_pool(spec_of("Qwen/Qwen2.5-0.5B"), dtype="F16", tensor_parallel=1, block=32, layers=None, context_length=2048)
+    assert 190_656 * pool.cell / GIB == pytest.approx(2.18, abs=0.01)
+
+
+def test_tgi_keeps_more_wiggle_room_and_smaller_blocks_in_newer_versions() -> None:
+    assert (wiggle_room((2, 4)), wiggle_room((3, 2, 1))) == (0.95, 0.90)
+    assert (block_tokens((2, 0)), block_tokens((3,))) == (16, 1)

@@ -1,0 +1,69 @@
+"""What runs where: every refusal names the reason and something that works."""
+
+from collections.abc import Callable
+
+import pytest
+
+from fitgauge.questions.schemas import FitAnswer
+
+Check = Callable[..., FitAnswer]
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "gpu", "quantization", "said"),
+    [
+        ("transformers", "Qwen/Qwen3-8B", "T4", "fp8", "8.9"),
+        ("sglang", "Qwen/Qwen3-8B", "T4", "fp8", "8.0"),
+        ("tensorrt-llm", "Qwen/Qwen3-8B", "A100 80GB", "fp8", "8.9"),
+        ("tensorrt-llm", "Qwen/Qwen3-8B", "H100", "q4_k_m", "reads no Q4_K_M"),
+        ("tensorrt-llm", "Qwen/Qwen3-8B", "V100", None, "8.0"),
+        ("tensorrt-llm", "Qwen/Qwen3-8B", "MI300X", None, "no kernels"),
+        ("tgi", "openai/gpt-oss-20b", "H100", None, "reads no mxfp4"),
+        ("mlx", "Qwen/Qwen3-8B", "H100", None, "unified memory"),
+        ("vllm", "Qwen/Qwen3-8B", "M3 Max 64GB", None, "Apple silicon"),
+        ("sglang", "Qwen/Qwen3-8B", "M3 Max 64GB", None, "Apple silicon"),
+        ("vllm", "openai/gpt-oss-20b", "T4", None, "8.0"),
+        ("vllm", "Qwen/Qwen3-8B", "P100", None, "7."),
+        ("vllm", "Qwen/Qwen3-8B", "H100", "q4_k_m", "reads no Q4_K_M"),
+        ("llama.cpp", "Qwen/Qwen3-8B", "RTX 4090", "awq", "reads no awq"),
+        ("ollama", "Qwen/Qwen3-8B", "RTX 4090", "nvfp4", "reads no nvfp4"),
+    ],
+)
+def test_what_does_not_run_is_unsupported_with_reason_and_remedy(
+    check_fit: Check, engine: str, model: str, gpu: str, quantization: str | None, said: str
+) -> None:
+    answer = check_fit(model=model, gpu=gpu, engine=engine, quantization=quantization)
+    assert answer.verdict == "unsupported"
+    assert answer.fit_probability is None
+    assert said in answer.summary
+    assert "Send " in answer.summary
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "gpu", "quantization"),
+    [
+        ("vllm", "Qwen/Qwen3-8B", "T4", "fp8"),  # Marlin kernels: capability 7.5 in 0.33
+        ("sglang", "openai/gpt-oss-20b", "H100", None),
+        ("llama.cpp", "openai/gpt-oss-20b", "RTX 4090", None),
+        ("ollama", "Qwen/Qwen3-8B", "MI300X", "q4_k_m"),
+        ("mlx", "Qwen/Qwen3-8B", "M3 Max 64GB", "int4"),
+        ("llama.cpp", "Qwen/Qwen3-8B", "M3 Max 64GB", "q8_0"),
+        ("tensorrt-llm", "Qwen/Qwen3-8B", "H100", "fp8"),
+        ("vllm", "Qwen/Qwen3-8B", "48GB", "awq"),  # a card of which nothing but its size is known
+    ],
+)
+def test_what_runs_is_answered(check_fit: Check, engine: str, model: str, gpu: str, quantization: str | None) -> None:
+    assert check_fit(model=model, gpu=gpu, engine=engine, quantization=quantization).verdict != "unsupported"
+
+
+def test_vllm_read_gguf_and_bitsandbytes_until_0_33(check_fit: Check) -> None:
+    """Source: model_executor/layers/quantization/__init__.py, QUANTIZATION_METHODS of 0.33."""
+    asked = {"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090", "engine": "vllm", "quantization": "nf4"}
+    assert check_fit(**asked, engine_version="0.32.0").verdict == "fits"
+    assert check_fit(**asked, engine_version="0.33.0").verdict == "unsupported"
+
+
+def test_flash_attention_is_missed_on_volta_only_by_engines_that_use_it(check_fit: Check) -> None:
+    asked = {"model": "Qwen/Qwen3-0.6B", "gpu": "V100 32GB"}
+    assert any("FlashAttention" in warning for warning in check_fit(**asked, engine="vllm").warnings)
+    assert not any("FlashAttention" in warning for warning in check_fit(**asked, engine="llama.cpp", quantization="q8_0").warnings)

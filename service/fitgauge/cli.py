@@ -13,6 +13,7 @@ from fitgauge import __version__
 from fitgauge.errors import FitgaugeError
 from fitgauge.questions.log_schemas import LONGEST_LOG, ExplainLogRequest, LogCase
 from fitgauge.questions.schemas import FitAnswer, FitRequest
+from fitgauge.questions.training_schemas import TrainingRequest
 
 if TYPE_CHECKING:
     from fitgauge.questions import Questions
@@ -41,23 +42,27 @@ def serve(host: str | None, port: int | None) -> None:
     run(settings, **changed)
 
 
-def _question_options(command: Callable[..., None]) -> Callable[..., None]:
-    """An option for every optional field of FitRequest, under the contract's own name."""
-    _, schemas = msgspec.json.schema_components([FitRequest])
-    for field, schema in reversed(schemas["FitRequest"]["properties"].items()):
-        kinds = [kind.get("type") for kind in schema.get("anyOf", ())]
-        name, described = "--" + field.replace("_", "-"), schema["description"]
-        if "boolean" in kinds:
-            command = click.option(name, is_flag=True, default=None, help=described)(command)
-        elif kinds and kinds[0] in _TYPES:
-            command = click.option(name, type=_TYPES[kinds[0]], help=described)(command)
-    return command
+def _question_options(request: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """An option for every optional field of a request of the contract, under the contract's own name."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        _, schemas = msgspec.json.schema_components([request])
+        for field, schema in reversed(schemas[request.__name__]["properties"].items()):
+            kinds = [kind.get("type") or ("string" if "enum" in kind else None) for kind in schema.get("anyOf", ())]
+            name, described = "--" + field.replace("_", "-"), schema["description"]
+            if "boolean" in kinds:
+                command = click.option(name, is_flag=True, default=None, help=described)(command)
+            elif kinds and kinds[0] in _TYPES and field != "detail":
+                command = click.option(name, type=_TYPES[kinds[0]], help=described)(command)
+        return command
+
+    return decorate
 
 
 @main.command()
 @click.argument("model")
 @click.argument("gpu")
-@_question_options
+@_question_options(FitRequest)
 @click.option("--json", "as_json", is_flag=True, help="The API's own answer, as JSON.")
 def check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
     """Will MODEL fit on GPU when it is served? Exit code 0 if so, 1 if not, 2 where the question cannot be answered."""
@@ -73,6 +78,28 @@ def check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # noqa:
         from fitgauge.terminal import show_fit
 
         show_fit(answer)
+    sys.exit(_EXIT[answer.verdict])
+
+
+@main.command("train-check")
+@click.argument("model")
+@click.argument("gpu")
+@_question_options(TrainingRequest)
+@click.option("--json", "as_json", is_flag=True, help="The API's own answer, as JSON.")
+def train_check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
+    """Will MODEL fit on GPU when it is trained? Exit code 0 if so, 1 if not, 2 where the question cannot be answered."""
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        request = msgspec.convert({"model": model, "gpu": gpu, "detail": "full", **given}, TrainingRequest)
+    except msgspec.ValidationError as error:
+        raise click.UsageError(str(error)) from None
+    _, answer = _told(lambda: asyncio.run(_asked(lambda questions: questions.check_training_fit(request))))
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2))
+    else:
+        from fitgauge.terminal import show_training
+
+        show_training(answer)
     sys.exit(_EXIT[answer.verdict])
 
 

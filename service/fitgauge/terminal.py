@@ -10,7 +10,8 @@ from rich.text import Text
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.quantity import GIB
 from fitgauge.questions.log_schemas import LogAnswer
-from fitgauge.questions.schemas import FitAnswer
+from fitgauge.questions.schemas import FitAnswer, Limits, TermAnswer
+from fitgauge.questions.training_schemas import TrainingAnswer
 
 _COLOURS = {"fits": "green", "tight": "yellow", "does_not_fit": "red", "unsupported": "red"}
 _BAR = 32
@@ -20,25 +21,51 @@ _LEDGER_BAR = 20
 def show_fit(answer: FitAnswer, console: Console | None = None) -> None:
     """The verdict, a bar for every term against the budget, the limits and what to change."""
     console = console or Console()
-    colour, per_gpu = _COLOURS[answer.verdict], answer.per_gpu
+    _headline(answer, console)
+    per_gpu = answer.per_gpu
+    _picture(answer.terms, per_gpu.required_bytes.expected, per_gpu.budget_bytes, _COLOURS[answer.verdict], console)
+    _limits(answer.limits, console)
+    _advice(answer, console)
+
+
+def show_training(answer: TrainingAnswer, console: Console | None = None) -> None:
+    """The same of a training step, with its phases and what torch.cuda would count."""
+    console = console or Console()
+    _headline(answer, console)
+    per_gpu = answer.per_gpu
+    _picture(answer.terms, per_gpu.required_bytes.expected, per_gpu.usable_bytes, _COLOURS[answer.verdict], console)
+    said = [(phase.name.replace("_", " "), phase.bytes) for phase in answer.phases]
+    said += [("allocated", per_gpu.allocated_bytes.expected), ("reserved", per_gpu.reserved_bytes.expected)]
+    console.print("   ".join(f"{name} [bold]{_gib(size)}[/bold]" for name, size in said), highlight=False)
+    _limits(answer.limits, console)
+    _advice(answer, console)
+
+
+def _headline(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
+    colour = _COLOURS[answer.verdict]
     console.print(Text(answer.verdict.replace("_", " ").upper(), style=f"bold {colour}"), Text(answer.summary), sep="  ")
     console.print()
-    scale = max(per_gpu.budget_bytes, per_gpu.required_bytes.expected) / _BAR
+
+
+def _picture(terms: list[TermAnswer], required: int, available: int, colour: str, console: Console) -> None:
+    """A bar for every term, for their sum and for what there is."""
+    scale = max(available, required) / _BAR
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(justify="left", no_wrap=True)
     table.add_column(justify="left", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(justify="left", style="dim", no_wrap=True)
-    for term in answer.terms:
+    for term in terms:
         spread = f"± {(term.high - term.low) / 2 / GIB:.2f}" if term.high > term.low else ""
         table.add_row(term.name, _bar(term.bytes / scale, colour), f"{term.bytes / GIB:.2f} GiB", f"{term.basis} {spread}")
-    table.add_row(
-        Text("required", style="bold"), _bar(per_gpu.required_bytes.expected / scale, colour), _gib(per_gpu.required_bytes.expected)
-    )
-    table.add_row(Text("budget", style="bold"), _bar(per_gpu.budget_bytes / scale, "blue"), _gib(per_gpu.budget_bytes))
+    table.add_row(Text("required", style="bold"), _bar(required / scale, colour), _gib(required))
+    table.add_row(Text("budget", style="bold"), _bar(available / scale, "blue"), _gib(available))
     console.print(table)
     console.print()
-    _limits(answer, console)
+
+
+def _advice(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
+    """What to change, what to know, how to start it."""
     for suggestion in answer.suggestions:
         console.print(
             f"  [bold]{suggestion.verdict.replace('_', ' ')}[/bold]: {escape(suggestion.change)} ({_gib(suggestion.required_bytes)})"
@@ -86,12 +113,12 @@ def show_gpus(rows: list[Accelerator], console: Console | None = None) -> None:
     console.print(table)
 
 
-def _limits(answer: FitAnswer, console: Console) -> None:
-    limits = answer.limits
+def _limits(limits: Limits, console: Console) -> None:
     said = (
         ("KV cache tokens", limits.kv_cache_tokens),
         ("longest context", limits.max_context_length),
         ("most requests", limits.max_concurrency),
+        ("largest micro-batch", limits.max_micro_batch_size),
         ("fewest GPUs", limits.min_gpu_count),
     )
     console.print("   ".join(f"{name} [bold]{value:,}[/bold]" for name, value in said if value is not None), highlight=False)

@@ -14,12 +14,14 @@ from fitgauge.api.operations import OPERATIONS
 from fitgauge.questions import Questions
 from fitgauge.questions.log_schemas import ExplainLogRequest
 from fitgauge.questions.schemas import FitRequest, Health
+from fitgauge.questions.training_schemas import TrainingRequest
 from fitgauge.questions.utilization_schemas import UtilizationRequest
 
 Anything = Request[Any, Any, Any]
 
 _encode = msgspec.json.Encoder().encode
 _fit = BodyReader(FitRequest, {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"})
+_training = BodyReader(TrainingRequest, {"model": "meta-llama/Llama-3.1-8B", "gpu": "A100 80GB"})
 _log = BodyReader(ExplainLogRequest, {"log": "Model loading took 14.99 GiB", "model": "Qwen/Qwen3-32B", "gpu": "H100"})
 _utilization = BodyReader(UtilizationRequest, {"gpu": "A100 80GB", "achieved_tflops": 100})
 _HEALTHY = msgspec.json.encode(Health(status="ok", version=__version__))
@@ -51,6 +53,16 @@ def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
         asked = _fit.decode(raw)
         model, answer = await questions.check_fit(asked)
         return json_response(questions.remember(raw, asked.model, model, _encode(answer)))
+
+    @served
+    async def check_training_fit(request: Anything) -> Response[bytes]:
+        raw = await _training.read(request)
+        known = questions.recall(b"training:" + raw)
+        if known is not None:
+            return json_response(known)
+        asked = _training.decode(raw)
+        model, answer = await questions.check_training_fit(asked)
+        return json_response(questions.remember(b"training:" + raw, asked.model, model, _encode(answer)))
 
     @served
     async def explain_log(request: Anything) -> Response[bytes]:
@@ -90,4 +102,15 @@ def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
     async def openapi_document() -> Response[bytes]:
         return json_response(openapi)
 
-    return [check_fit, explain_log, explain_utilization, get_model, list_gpus, get_gpu, health_live, health_ready, openapi_document]
+    return [
+        check_fit,
+        check_training_fit,
+        explain_log,
+        explain_utilization,
+        get_model,
+        list_gpus,
+        get_gpu,
+        health_live,
+        health_ready,
+        openapi_document,
+    ]

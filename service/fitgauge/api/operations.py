@@ -5,6 +5,7 @@ from typing import Any
 
 from fitgauge.questions.log_schemas import ExplainLogRequest, LogAnswer
 from fitgauge.questions.schemas import FitAnswer, FitRequest, GpuDetail, GpuList, Health, ModelDetail
+from fitgauge.questions.training_schemas import TrainingAnswer, TrainingRequest
 from fitgauge.questions.utilization_schemas import UtilizationAnswer, UtilizationRequest
 
 
@@ -67,6 +68,24 @@ OPERATIONS: tuple[Operation, ...] = (
         examples=(
             ("one card", {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"}),
             ("four cards, long context", {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090", "gpu_count": 4, "context_length": 32768}),
+        ),
+    ),
+    Operation(
+        id="check_training_fit",
+        method="POST",
+        path="/v1/training-fit",
+        summary="Will this model fit on this GPU when it is trained?",
+        description="Estimates GPU memory for training a model: full, LoRA or QLoRA, under transformers, DeepSpeed, FSDP or Megatron. "
+        "Gives a verdict, what torch.cuda would count, every byte named, the largest micro-batch, and what would make it fit.",
+        request=TrainingRequest,
+        answer=TrainingAnswer,
+        errors=(400, 413, 415, *_MODEL_ERRORS),
+        examples=(
+            ("full fine-tuning", {"model": "meta-llama/Llama-3.1-8B", "gpu": "A100 80GB", "method": "full", "precision": "bf16"}),
+            (
+                "QLoRA on one card",
+                {"model": "meta-llama/Llama-3.1-8B", "gpu": "RTX 4090", "method": "qlora", "lora_rank": 16, "sequence_length": 4096},
+            ),
         ),
     ),
     Operation(

@@ -5,6 +5,7 @@ import asyncio
 from fitgauge.catalog import accelerators
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import find
+from fitgauge.catalog.training import load_training
 from fitgauge.engine.architecture import Model
 from fitgauge.questions.details import gpu_detail, model_detail
 from fitgauge.questions.ledger import Ledger, read
@@ -13,6 +14,8 @@ from fitgauge.questions.models import Models
 from fitgauge.questions.recent import Recent
 from fitgauge.questions.schemas import FitAnswer, FitRequest, GpuDetail, GpuList, ModelDetail
 from fitgauge.questions.serving import Serving
+from fitgauge.questions.training import Training
+from fitgauge.questions.training_schemas import TrainingAnswer, TrainingRequest
 from fitgauge.questions.utilization import explain_utilization
 from fitgauge.questions.utilization_schemas import UtilizationAnswer, UtilizationRequest
 
@@ -25,6 +28,7 @@ class Questions:
         self._engines = engines
         self._serving = Serving(engines)
         self._ledger = Ledger(self._serving)
+        self._training = Training(load_training())
         self._answers: Recent[tuple[str, Model, bytes]] = Recent(4096)
 
     async def check_fit(self, request: FitRequest) -> tuple[Model, FitAnswer]:
@@ -32,6 +36,12 @@ class Questions:
         found = find(request.gpu)
         model = self._models.peek(request.model) or await self._models.resolve(request.model)
         return model, self._serving.answer(request, model, found)
+
+    async def check_training_fit(self, request: TrainingRequest) -> tuple[Model, TrainingAnswer]:
+        """The model that was meant and the answer about training it. Raises the errors of fitgauge.errors."""
+        found = find(request.gpu)
+        model = self._models.peek(request.model) or await self._models.resolve(request.model)
+        return model, self._training.answer(request, model, found)
 
     async def explain_log(self, request: ExplainLogRequest) -> LogAnswer:
         """What a start-up log measured, beside the estimate of the same question. Raises the errors of fitgauge.errors."""

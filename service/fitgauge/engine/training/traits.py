@@ -15,8 +15,9 @@ class Traits:
     """Where a family departs from Llama.
 
     `norm`: rms, shifted_rms (Gemma: in fp32, times 1 + weight) or layer, where the norm has no bias to tell. `slices`: a fused
-    projection is sliced, not split. `rotates_part`: rotated and plain parts of queries and keys are put together again. `parallel`: attention and MLP side by side. `scales_queries`: before the product instead of after.
-    `score_cap`, `logits_cap`: tanh caps. `float_softmax`: softmax in fp32. `only_eager`: transformers has no other attention for it.
+    projection is sliced, not split. `rotates_part`: rotated and plain parts of queries and keys are put together again. `parallel`:
+    attention and MLP side by side. `scales_queries`: before the product instead of after. `score_cap`, `logits_cap`: tanh caps.
+    `float_softmax`: softmax in fp32. `only_eager`: transformers has no other attention for it.
     """
 
     activation: str = "silu"

@@ -1,0 +1,15 @@
+"""What training processes were seen to hold beside their tensors."""
+
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+from fitgauge.engine.training.overheads import TrainingProfile
+
+
+@cache
+def load_training() -> TrainingProfile:
+    """The bundled profile."""
+    raw = files("fitgauge.catalog").joinpath("data/training.json").read_bytes()
+    return msgspec.json.decode(raw, type=TrainingProfile)

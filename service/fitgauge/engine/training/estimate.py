@@ -1,0 +1,99 @@
+"""From the phases of every stage to terms: what is alive at the highest moment, and what allocator, process and collectives add to it."""
+
+import msgspec
+
+from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.quantity import Basis, Bytes, Term, total
+from fitgauge.engine.training.coarse import quoted_bytes
+from fitgauge.engine.training.overheads import TrainingProfile
+from fitgauge.engine.training.stages import Amount, Phase, Stage, stages
+from fitgauge.engine.training.traits import taught
+from fitgauge.engine.training.workload import TrainingWorkload
+
+_STATES = ("weights", "gradients", "master_weights", "optimizer_states")
+SOURCES = {
+    "weights": "the format the framework keeps parameters in (engine/training/workload.py, regime)",
+    "gradients": "one for every trained parameter (engine/training/states.py, gradient_bytes)",
+    "master_weights": "a wider copy of trained weights (ZeRO, arXiv 1910.02054, section 3.1)",
+    "optimizer_states": "engine/training/states.py, optimizer_bytes",
+    "optimizer_temporaries": "engine/training/states.py, step_bytes",
+    "activations": "transformers 5.23 modeling code, played by autograd's rules (engine/training/recipes.py)",
+    "gathered_weights": "parameters gathered from their shards (engine/training/fsdp.py, zero.py)",
+    "communication": "what collectives read and write (engine/training/fsdp.py, zero.py)",
+}
+
+
+class TrainingStage(msgspec.Struct, frozen=True, kw_only=True):
+    """The fullest rank of a pipeline stage. `allocated`, `reserved`: what torch.cuda's two counters would peak at; `required`: the
+    device's own view [bytes]. `terms` are alive at the highest moment and add up to `required`. `phases`: name -> tensors' bytes.
+    `host_bytes`: offloaded."""
+
+    stage: int
+    layers: int
+    phases: dict[str, int]
+    terms: tuple[Term, ...]
+    allocated: Bytes
+    reserved: Bytes
+    required: Bytes
+    host_bytes: int
+
+
+def training_stages(spec: ModelSpec, workload: TrainingWorkload, profile: TrainingProfile) -> tuple[TrainingStage, ...]:
+    """Every stage of the pipeline, the first first."""
+    return tuple(training_stage(spec, workload, profile, stage) for stage in stages(spec, workload))
+
+
+def training_stage(spec: ModelSpec, workload: TrainingWorkload, profile: TrainingProfile, stage: Stage) -> TrainingStage:
+    """One stage with its terms.
+
+    `allocated` is the highest phase. `reserved` adds what the caching allocator holds in vain, `required` the process around it.
+    """
+    phases = [_as_quoted(spec, workload, stage, phase) for phase in stage.phases]
+    highest = max(phases, key=lambda phase: phase.total)
+    known = taught(spec) and (spec.basis == "exact" or spec.model_type == "nominal")
+    basis: Basis = "computed" if known else "assumed"
+    spread = profile.spread if basis == "computed" else profile.spread_assumed
+    terms = tuple(_term(part, basis, spread.low, spread.high) for part in highest.parts)
+    allocated = total(terms)
+    share = profile.fragmentation
+    around = [profile.runtime_bytes.term("runtime", 1, 0, "CUDA context, libraries, their workspaces")]
+    if workload.gpus > 1:
+        around.append(profile.communication_bytes.term("communicators", 1, 0, f"NCCL's own buffers for {workload.gpus} ranks"))
+    held = (*terms, share.term("fragmentation", allocated.expected, 0, f"{share.expected:.3f} x allocated {allocated.expected}"))
+    every = (*held, *around)
+    return TrainingStage(
+        stage=stage.number,
+        layers=stage.layers,
+        phases={phase.name: phase.total for phase in phases},
+        terms=tuple(sorted(every, key=lambda term: -term.bytes)),
+        allocated=allocated,
+        reserved=total(held),
+        required=total(every),
+        host_bytes=stage.host,
+    )
+
+
+def _as_quoted(spec: ModelSpec, workload: TrainingWorkload, stage: Stage, phase: Phase) -> Phase:
+    """The phase with activations by a rule of thumb, where the model is only a size and the framework has one; such a sum counts
+    gradients whole beside them."""
+    quoted = quoted_bytes(spec, workload, stage.layers)
+    if quoted is None or phase.name == "optimizer_step":
+        return phase
+    size = int(quoted[0] * stage.in_flight)
+    others = [part for part in phase.parts if part.name not in ("activations", "gradients")]
+    gradients = [part for each in stage.phases if each.name == "optimizer_step" for part in each.parts if part.name == "gradients"]
+    return Phase(name=phase.name, parts=(*others, *gradients, Amount("activations", Bytes(low=size, expected=size, high=size), quoted[1])))
+
+
+def _term(part: Amount, basis: Basis, low: float, high: float) -> Term:
+    """A part as a term: states are arithmetic, the rest is as uncertain as its recipe."""
+    certain = part.name in _STATES
+    return Term(
+        name=part.name,
+        bytes=part.size.expected,
+        low=part.size.low if certain else int(part.size.low * low),
+        high=part.size.high if certain else int(part.size.high * high),
+        basis="computed" if certain else basis,
+        formula=part.formula or f"{part.size.expected} B",
+        source=SOURCES.get(part.name, "engine/training"),
+    )

@@ -1,0 +1,213 @@
+"""check_training_fit: will this model fit on this GPU when it is trained?"""
+
+from dataclasses import dataclass
+
+from msgspec import UNSET, structs
+
+from fitgauge.catalog.lookup import Found
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.architecture import Model
+from fitgauge.engine.fit import Verdict, fit_probability, verdict
+from fitgauge.engine.quantity import gib
+from fitgauge.engine.training.estimate import TrainingStage, training_stages
+from fitgauge.engine.training.overheads import TrainingProfile
+from fitgauge.engine.training.traits import taught
+from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.errors import InvalidQuestion
+from fitgauge.questions import answers
+from fitgauge.questions.schemas import Launch, Limits, RankAnswer, Suggestion
+from fitgauge.questions.training_launch import launch_command
+from fitgauge.questions.training_schemas import PhaseAnswer, TrainingAnswer, TrainingPerGpu, TrainingRequest
+from fitgauge.questions.training_suggestions import candidates
+from fitgauge.questions.training_workloads import refusal, training_gpus, training_workload
+
+_COUNTS = (1, 2, 4, 8, 16, 32, 64)
+_MOST_SUGGESTIONS = 5
+_MOST_BATCH = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """One training question, estimated."""
+
+    workload: TrainingWorkload
+    stages: tuple[TrainingStage, ...]
+    probability: float
+    verdict: Verdict
+    count: int
+
+    @property
+    def fullest(self) -> TrainingStage:
+        """The stage that needs most."""
+        return max(self.stages, key=lambda stage: stage.required.expected)
+
+
+class Training:
+    """Answers training questions about models that are at hand. Pure arithmetic: no I/O, no await."""
+
+    def __init__(self, profile: TrainingProfile) -> None:
+        self._profile = profile
+
+    def answer(self, request: TrainingRequest, model: Model, found: Found) -> TrainingAnswer:
+        """The TrainingAnswer. Raises InvalidQuestion where the question is impossible, with what to send instead."""
+        accelerator, count = found.accelerator, training_gpus(request, found.count)
+        trained = self.check(request, model, accelerator, count)
+        fullest, workload = trained.fullest, trained.workload
+        refused, full = refusal(workload, accelerator), request.detail == "full"
+        cards = answers.cards_in_words(accelerator, count)
+        return TrainingAnswer(
+            verdict="unsupported" if refused else trained.verdict,
+            summary=f"{model.id} cannot be trained so on {cards}: {refused}" if refused else _summary(model, cards, trained, accelerator),
+            fit_probability=None if refused else round(trained.probability, 4),
+            model=answers.model_answer(model),
+            gpu=answers.gpu_answer(accelerator, count),
+            per_gpu=TrainingPerGpu(
+                usable_bytes=accelerator.usable.expected,
+                required_bytes=fullest.required,
+                allocated_bytes=fullest.allocated,
+                reserved_bytes=fullest.reserved,
+                headroom_bytes=accelerator.usable.expected - fullest.required.expected,
+                rank=fullest.stage,
+                host_bytes=fullest.host_bytes,
+            ),
+            terms=answers.term_answers(fullest.terms, full),
+            phases=[PhaseAnswer(name=name, bytes=size) for name, size in fullest.phases.items()],  # type: ignore[arg-type]
+            limits=Limits(
+                max_micro_batch_size=self._largest(request, model, accelerator, count),
+                min_gpu_count=self._fewest(request, model, accelerator, trained),
+            ),
+            suggestions=[] if refused else self._suggestions(request, model, accelerator, trained),
+            warnings=_warnings(request, model, found, trained),
+            understood_as=understood(workload, accelerator, count, model),
+            launch=Launch(command=launch_command(model, workload)),
+            ranks=_ranks(trained) if full and workload.pipeline_parallel > 1 else UNSET,
+        )
+
+    def check(self, request: TrainingRequest, model: Model, accelerator: Accelerator, count: int) -> Trained:
+        """The estimate behind `answer`. Raises InvalidQuestion where the question is impossible."""
+        workload = training_workload(request, model.spec, count)
+        stages = training_stages(model.spec, workload, self._profile)
+        most = max(stages, key=lambda stage: stage.required.expected)
+        probability = fit_probability(most.required, accelerator.usable)
+        return Trained(workload, stages, probability, verdict(probability), count)
+
+    def _largest(self, request: TrainingRequest, model: Model, accelerator: Accelerator, count: int) -> int:
+        """The most sequences of a micro-batch whose expected need is within the card; 0 where not even one."""
+
+        def fits(batch: int) -> bool:
+            changed = self.check(structs.replace(request, micro_batch_size=batch), model, accelerator, count)
+            return changed.fullest.required.expected <= accelerator.usable.expected
+
+        low, high = 0, 1
+        while high <= _MOST_BATCH and fits(high):
+            low, high = high, high * 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return min(low, _MOST_BATCH)
+
+    def _fewest(self, request: TrainingRequest, model: Model, accelerator: Accelerator, trained: Trained) -> int | None:
+        """The least of 1, 2, 4, ... 64 cards that hold it when data parallelism alone grows; None where none of them does."""
+        for count in sorted({*_COUNTS, trained.count}):
+            grown = structs.replace(request, gpu_count=None, data_parallel=None, data_parallel_replicate=None)
+            try:
+                if self.check(grown, model, accelerator, count).verdict == "fits":
+                    return count
+            except InvalidQuestion:
+                continue
+        return None
+
+    def _suggestions(self, request: TrainingRequest, model: Model, accelerator: Accelerator, trained: Trained) -> list[Suggestion]:
+        """The smallest changes that make it fit, each estimated anew."""
+        if trained.verdict == "fits":
+            return []
+        found: list[Suggestion] = []
+        for change, fields in candidates(trained.workload, trained.count):
+            changed = structs.replace(request, **fields)
+            try:
+                again = self.check(changed, model, accelerator, changed.gpu_count or trained.count)
+            except InvalidQuestion:
+                continue
+            if again.verdict != "does_not_fit" and again.verdict != trained.verdict and refusal(again.workload, accelerator) is None:
+                need = again.fullest.required.expected
+                found.append(Suggestion(change=change, verdict=again.verdict, required_bytes=need, request=dict(fields)))
+            if sum(suggestion.verdict == "fits" for suggestion in found) == _MOST_SUGGESTIONS:
+                break
+        found.sort(key=lambda suggestion: suggestion.verdict != "fits")
+        return found[:_MOST_SUGGESTIONS]
+
+
+def _summary(model: Model, cards: str, trained: Trained, accelerator: Accelerator) -> str:
+    workload, fullest = trained.workload, trained.fullest
+    how = {"full": "full fine-tuning", "lora": "LoRA", "dora": "DoRA", "qlora": "QLoRA"}[workload.method]
+    each = " per GPU" if workload.gpus > 1 else ""
+    need, have = gib(fullest.required.expected), gib(accelerator.usable.expected)
+    asked = f"{how} with {workload.micro_batch_size} x {workload.sequence_length:,} tokens"
+    largest = " and ".join(term.name.replace("_", " ") for term in fullest.terms[:2])
+    highest = max(fullest.phases, key=lambda name: fullest.phases[name]).replace("_", " ")
+    when = "in the optimizer step" if highest == "optimizer step" else f"in the {highest} pass"
+    if trained.verdict == "fits":
+        return f"{model.id} fits on {cards}: {asked} needs {need}{each} of {have}, most of it {when}."
+    if trained.verdict == "tight":
+        return (
+            f"{model.id} on {cards} is tight ({trained.probability:.0%} likely): {asked} needs {need}{each} of {have}; {largest} take most."
+        )
+    return f"{model.id} does not fit on {cards}: {asked} needs {need}{each}, there are {have}; {largest} take most."
+
+
+def _warnings(request: TrainingRequest, model: Model, found: Found, trained: Trained) -> list[str]:
+    workload, spec = trained.workload, model.spec
+    said = [*model.warnings, *spec.notes]
+    if found.note:
+        said.append(found.note)
+    if not taught(spec):
+        said.append(f"No activation recipe for {spec.model_type or 'this architecture'}: Llama's was used on its own tensors.")
+    if request.sequence_length is None:
+        said.append(f"No sequence_length was asked for: {workload.sequence_length} tokens were taken.")
+    if workload.gpus < trained.count:
+        said.append(f"{trained.count - workload.gpus} of {trained.count} GPUs are idle: the degrees make {workload.gpus} ranks.")
+    return said
+
+
+def _ranks(trained: Trained) -> list[RankAnswer]:
+    return [
+        RankAnswer(stage=s.stage, layers=s.layers, required_bytes=s.required, terms=answers.term_answers(s.terms, full=False))
+        for s in trained.stages
+    ]
+
+
+def understood(workload: TrainingWorkload, accelerator: Accelerator, count: int, model: Model) -> dict[str, str | int | float | bool]:
+    """The question with every default filled in, as fields to send."""
+    targets = workload.lora_targets
+    adapted: dict[str, str | int | float | bool] = {}
+    if workload.adapted:
+        adapted = {"lora_rank": workload.lora_rank, "lora_targets": targets if isinstance(targets, str) else ",".join(targets)}
+        if workload.method == "qlora" or workload.quantization:
+            adapted["quantization"] = workload.quantization or "nf4"
+    return {
+        "model": model.id,
+        "gpu": accelerator.name,
+        "gpu_count": count,
+        "method": workload.method,
+        **adapted,
+        "precision": workload.precision,
+        "framework": workload.framework,
+        "optimizer": workload.optimizer,
+        "optimizer_implementation": workload.optimizer_implementation,
+        "loss": workload.loss,
+        "sequence_length": workload.sequence_length,
+        "micro_batch_size": workload.micro_batch_size,
+        "micro_batches": workload.micro_batches,
+        "activation_checkpointing": workload.activation_checkpointing,
+        "attention": workload.attention,
+        "zero_stage": workload.zero_stage,
+        "offload": workload.offload,
+        "tensor_parallel": workload.tensor_parallel,
+        "sequence_parallel": workload.sequence_parallel,
+        "pipeline_parallel": workload.pipeline_parallel,
+        "pipeline_schedule": workload.pipeline_schedule,
+        "context_parallel": workload.context_parallel,
+        "expert_parallel": workload.expert_parallel,
+        "data_parallel": workload.data_parallel,
+        "data_parallel_replicate": workload.data_parallel_replicate,
+    }

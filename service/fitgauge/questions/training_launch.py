@@ -1,0 +1,65 @@
+"""How to start the training that was estimated: a command with its settings."""
+
+import shlex
+
+from fitgauge.engine.architecture import Model
+from fitgauge.engine.training.workload import TrainingWorkload
+
+_TRL_OPTIMIZERS = {
+    "adamw": "adamw_torch", "adamw_8bit": "adamw_bnb_8bit", "paged_adamw": "paged_adamw_32bit", "paged_adamw_8bit": "paged_adamw_8bit",
+    "adafactor": "adafactor", "lion": "lion_32bit", "lion_8bit": "lion_8bit", "sgd": "sgd", "galore_adamw": "galore_adamw", "lomo": "lomo",
+}  # fmt: skip
+
+
+def launch_command(model: Model, workload: TrainingWorkload) -> str:
+    """The command line: Megatron's pretrain_gpt.py under torchrun, else TRL's sft under accelerate."""
+    flags = _megatron(workload) if workload.framework == "megatron" else _trl(model, workload)
+    return shlex.join(str(flag) for flag in flags)
+
+
+def _megatron(workload: TrainingWorkload) -> list[object]:
+    flags: list[object] = ["torchrun", "--nproc-per-node", min(8, workload.gpus), "pretrain_gpt.py"]
+    for flag, degree in (
+        ("--tensor-model-parallel-size", workload.tensor_parallel),
+        ("--pipeline-model-parallel-size", workload.pipeline_parallel),
+        ("--context-parallel-size", workload.context_parallel),
+        ("--expert-model-parallel-size", workload.expert_parallel),
+    ):
+        if degree > 1:
+            flags += [flag, degree]
+    flags += ["--seq-length", workload.sequence_length, "--micro-batch-size", workload.micro_batch_size]
+    flags += ["--global-batch-size", workload.micro_batch_size * workload.micro_batches * workload.data_parallel]
+    if workload.sequence_parallel:
+        flags.append("--sequence-parallel")
+    if workload.zero_stage:
+        flags.append("--use-distributed-optimizer")
+    if workload.activation_checkpointing != "none":
+        flags += ["--recompute-granularity", workload.activation_checkpointing]
+    flags.append({"mixed_fp16": "--fp16", "fp8": "--fp8-format=hybrid"}.get(workload.precision, "--bf16"))
+    return flags
+
+
+def _trl(model: Model, workload: TrainingWorkload) -> list[object]:
+    flags: list[object] = ["accelerate", "launch", "--num_processes", workload.gpus]
+    if workload.framework == "fsdp":
+        flags += ["--use_fsdp", "--fsdp_version", 2, "--fsdp_reshard_after_forward", str(workload.zero_stage == 3).lower()]
+    elif workload.framework == "deepspeed":
+        flags += ["--use_deepspeed", "--zero_stage", workload.zero_stage]
+        if workload.offload != "none":
+            flags += ["--offload_optimizer_device", "cpu"]
+            flags += [] if workload.offload == "optimizer" else ["--offload_param_device", "cpu"]
+    flags += ["-m", "trl.scripts.sft", "--model_name_or_path", model.id, "--max_length", workload.sequence_length]
+    flags += ["--per_device_train_batch_size", workload.micro_batch_size, "--gradient_accumulation_steps", workload.micro_batches]
+    flags += ["--gradient_checkpointing", str(workload.activation_checkpointing != "none").lower()]
+    flags += ["--attn_implementation", "flash_attention_2" if workload.attention == "flash" else workload.attention]
+    flags += ["--optim", _TRL_OPTIMIZERS.get(workload.optimizer, workload.optimizer)]
+    flags += ["--dtype", "float32" if workload.precision in ("mixed_bf16", "mixed_fp16", "fp32") else "bfloat16"]
+    if workload.mixed:
+        flags += ["--fp16" if workload.precision == "mixed_fp16" else "--bf16", "true"]
+    if workload.loss == "fused":
+        flags += ["--use_liger_kernel", "true"]
+    if workload.adapted:
+        flags += ["--use_peft", "--lora_r", workload.lora_rank]
+        flags += [] if workload.method != "qlora" else ["--load_in_4bit"]
+        flags += [] if workload.method != "dora" else ["--use_dora"]
+    return flags

@@ -1,0 +1,144 @@
+"""The contract of training questions: what callers send and what they get."""
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from fitgauge.engine.quantity import Bytes
+from fitgauge.questions.schemas import (
+    Degree,
+    GpuAnswer,
+    Launch,
+    Limits,
+    ModelAnswer,
+    RankAnswer,
+    Suggestion,
+    TermAnswer,
+    Text,
+    Tokens,
+    Verdict,
+)
+
+Switch = Annotated[str, Meta(min_length=1, max_length=60)]
+Targets = Annotated[list[Annotated[str, Meta(min_length=1, max_length=80)]], Meta(min_length=1, max_length=32)]
+
+
+class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Will this model fit on this GPU when it is trained? Only `model` and `gpu` are needed."""
+
+    model: Annotated[
+        Text, Meta(description="Hugging Face Hub ID, a well-known name, or a size such as 7b.", examples=["meta-llama/Llama-3.1-8B"])
+    ]
+    gpu: Annotated[Text, Meta(description="The accelerator as people write it, or a memory size: 80GB.", examples=["A100 80GB"])]
+    gpu_count: Annotated[
+        Annotated[int, Meta(ge=1, le=4096)] | None, Meta(description="How many of them. Default: what the degrees make.", examples=[8])
+    ] = None
+    method: Annotated[Switch | None, Meta(description="full (default), lora, dora or qlora.", examples=["lora"])] = None
+    lora_rank: Annotated[Annotated[int, Meta(ge=1, le=8192)] | None, Meta(description="Rank of the adapters. Default 16.")] = None
+    lora_targets: Annotated[
+        Switch | Targets | None, Meta(description="attention, all_linear (default), or a list of module names such as q_proj.")
+    ] = None
+    quantization: Annotated[Text | None, Meta(description="Of a frozen base: nf4 (qlora's default), nf4_double, fp4, int8, gptq.")] = None
+    precision: Annotated[
+        Switch | None,
+        Meta(
+            description="mixed_bf16 (default; bf16 for lora), mixed_fp16, bf16, fp32, int8 or fp8; mixed is the framework's own.",
+            examples=["bf16"],
+        ),
+    ] = None
+    framework: Annotated[
+        Switch | None, Meta(description="transformers (default; trl, axolotl, unsloth, torchtune), deepspeed, fsdp or megatron.")
+    ] = None
+    optimizer: Annotated[
+        Switch | None,
+        Meta(
+            description="adamw (default), adamw_8bit, paged_adamw, adamw_bf16, adafactor, lion, muon, sgd, sgd_momentum, galore, lomo."
+        ),
+    ] = None
+    optimizer_implementation: Annotated[
+        Literal["foreach", "fused", "for_loop"] | None,
+        Meta(description="How PyTorch steps: foreach (its default on CUDA) holds one more copy of the update."),
+    ] = None
+    loss: Annotated[
+        Literal["full", "chunked", "fused"] | None, Meta(description="full (default): whole logits; chunked; fused with the head (Liger).")
+    ] = None
+    sequence_length: Annotated[Tokens | None, Meta(description="Tokens of one sequence. Default 2048.", examples=[4096])] = None
+    micro_batch_size: Annotated[
+        Annotated[int, Meta(ge=1, le=65_536)] | None, Meta(description="Sequences of one forward pass on one rank. Default 1.")
+    ] = None
+    micro_batches: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None,
+        Meta(description="Forward passes of a step on one rank: gradient accumulation, or what fills a pipeline. Default 1."),
+    ] = None
+    activation_checkpointing: Annotated[
+        Literal["none", "selective", "full"] | None,
+        Meta(description="none (default); selective keeps products; full keeps layers' inputs."),
+    ] = None
+    attention: Annotated[
+        Literal["eager", "sdpa", "flash"] | None, Meta(description="eager keeps its scores; sdpa (default) and flash do not.")
+    ] = None
+    zero_stage: Annotated[
+        Annotated[int, Meta(ge=0, le=3)] | None,
+        Meta(
+            description="What ZeRO divides: 1 states, 2 gradients, 3 parameters. FSDP: 3 frees what it gathered, 2 keeps it."
+        ),
+    ] = None
+    offload: Annotated[
+        Literal["none", "optimizer", "parameters", "cpu", "nvme"] | None, Meta(description="What lives in host memory. Default none.")
+    ] = None
+    tensor_parallel: Annotated[Degree | None, Meta(description="Ranks that share every layer. Default 1.")] = None
+    sequence_parallel: Annotated[
+        bool | None, Meta(description="With tensor parallel, norms and residuals are divided too. Default false.")
+    ] = None
+    pipeline_parallel: Annotated[Degree | None, Meta(description="Stages the layers are spread over. Default 1.")] = None
+    pipeline_schedule: Annotated[
+        Literal["1f1b", "gpipe", "interleaved", "zero_bubble"] | None,
+        Meta(description="Order of micro-batches in a pipeline. Default 1f1b."),
+    ] = None
+    context_parallel: Annotated[Degree | None, Meta(description="Ranks that share every sequence. Default 1.")] = None
+    expert_parallel: Annotated[Degree | None, Meta(description="Ranks the experts are spread over. Default 1.")] = None
+    data_parallel: Annotated[Degree | None, Meta(description="Ranks with data of their own. Default: what the GPUs leave.")] = None
+    data_parallel_replicate: Annotated[
+        Degree | None, Meta(description="Groups of them that each hold a whole set of shards (HSDP). Default 1.")
+    ] = None
+    detail: Annotated[
+        Literal["summary", "full"] | None, Meta(description="summary (default): the answer. full: every formula, source and stage too.")
+    ] = None
+
+
+class TrainingPerGpu(Struct, kw_only=True):
+    """Memory of the fullest GPU [bytes]."""
+
+    usable_bytes: Annotated[int, Meta(description="What a process can really take, not what the box says.")]
+    required_bytes: Annotated[Bytes, Meta(description="The device's own view: PyTorch's, what its allocator holds, and the process.")]
+    allocated_bytes: Annotated[Bytes, Meta(description="What torch.cuda.max_memory_allocated would say.")]
+    reserved_bytes: Annotated[Bytes, Meta(description="What torch.cuda.max_memory_reserved would say.")]
+    headroom_bytes: Annotated[int, Meta(description="usable_bytes less the expected required_bytes; negative where it does not fit.")]
+    rank: int
+    host_bytes: Annotated[int, Meta(description="Host memory of one rank for what is offloaded.")]
+
+
+class PhaseAnswer(Struct, kw_only=True):
+    """One phase of a step: the most its tensors take."""
+
+    name: Literal["forward", "backward", "optimizer_step"]
+    bytes: int
+
+
+class TrainingAnswer(Struct, kw_only=True):
+    """The verdict, the evidence, and what to do instead."""
+
+    verdict: Verdict
+    summary: Annotated[str, Meta(description="One or two sentences a person can act on.")]
+    fit_probability: Annotated[float | None, Meta(description="How likely it fits, 0 to 1; null where unsupported.")]
+    model: ModelAnswer
+    gpu: GpuAnswer
+    per_gpu: TrainingPerGpu
+    terms: list[TermAnswer]
+    phases: list[PhaseAnswer]
+    limits: Limits
+    suggestions: list[Suggestion]
+    warnings: list[str]
+    understood_as: Annotated[dict[str, str | int | float | bool], Meta(description="The question with every default filled in.")]
+    launch: Launch
+    ranks: list[RankAnswer] | UnsetType = UNSET

@@ -1,0 +1,55 @@
+"""The changes worth trying where training does not fit, cheapest first. Each is estimated anew before anybody hears of it."""
+
+from collections.abc import Iterator
+
+from fitgauge.engine.training.workload import TrainingWorkload
+
+Fields = dict[str, str | int | float | bool]
+
+
+def candidates(workload: TrainingWorkload, count: int) -> Iterator[tuple[str, Fields]]:
+    """(what it is in words, the fields to send) in the order in which they cost least."""
+    settings = list(_settings(workload))
+    yield from settings
+    if len(settings) > 1:
+        together: Fields = {}
+        for _, fields in settings:
+            together |= fields
+        yield ", ".join(words for words, _ in settings), together
+    yield from _methods(workload)
+    yield from _more_cards(workload, count)
+
+
+def _settings(workload: TrainingWorkload) -> Iterator[tuple[str, Fields]]:
+    """What costs a little speed and no quality."""
+    if workload.attention == "eager":
+        yield "use SDPA or FlashAttention instead of eager attention", {"attention": "sdpa"}
+    if workload.loss == "full":
+        yield "fuse the loss with the head (Liger)", {"loss": "fused"}
+    if workload.micro_batch_size > 1:
+        yield "take micro-batches of 1 and accumulate gradients", {"micro_batch_size": 1}
+    if workload.activation_checkpointing != "full":
+        yield "checkpoint activations", {"activation_checkpointing": "full"}
+    if workload.optimizer == "adamw" and workload.optimizer_implementation == "foreach" and workload.framework == "transformers":
+        yield "use the fused optimizer", {"optimizer_implementation": "fused"}
+
+
+def _methods(workload: TrainingWorkload) -> Iterator[tuple[str, Fields]]:
+    """What changes the result a little: smaller states, then adapters."""
+    saving: Fields = {"activation_checkpointing": "full", "loss": "fused", "micro_batch_size": 1}
+    if workload.optimizer == "adamw" and workload.framework == "transformers":
+        yield "keep optimizer states in 8 bit, checkpoint activations", {**saving, "optimizer": "adamw_8bit"}
+    if workload.method == "full":
+        yield "train adapters (LoRA) on a bf16 base, checkpoint activations", {**saving, "method": "lora", "precision": "bf16"}
+    if workload.method in ("full", "lora", "dora"):
+        yield "train adapters on a 4-bit base (QLoRA), checkpoint activations", {**saving, "method": "qlora", "precision": "bf16"}
+
+
+def _more_cards(workload: TrainingWorkload, count: int) -> Iterator[tuple[str, Fields]]:
+    """Shards over up to 64 cards."""
+    for more in (2, 4, 8, 16, 32, 64):
+        if more > count and workload.tensor_parallel * workload.pipeline_parallel == 1:
+            yield (
+                f"shard over {more} GPUs with FSDP, checkpoint activations",
+                {"gpu_count": more, "framework": "fsdp", "zero_stage": 3, "activation_checkpointing": "full", "micro_batch_size": 1},
+            )

@@ -1,0 +1,103 @@
+"""From a training request to a TrainingWorkload: every default filled in, every impossible setting refused with those that work."""
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.training.workload import Framework, TrainingWorkload
+from fitgauge.errors import InvalidQuestion
+from fitgauge.questions import training_words as words
+from fitgauge.questions.training_schemas import TrainingRequest
+from fitgauge.questions.workloads import tensor_widths
+
+DEFAULT_SEQUENCE = 2048
+_ZERO: dict[Framework, int] = {"fsdp": 3, "deepspeed": 2, "megatron": 0, "transformers": 0}
+
+
+def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> TrainingWorkload:
+    """The TrainingWorkload a request means on `count` cards. Raises InvalidQuestion where it is impossible."""
+    method, framework = words.method(request.method), words.framework(request.framework)
+    tensor, pipeline, context = request.tensor_parallel or 1, request.pipeline_parallel or 1, request.context_parallel or 1
+    data = request.data_parallel or max(1, count // (tensor * pipeline * context))
+    zero = request.zero_stage if request.zero_stage is not None else _ZERO[framework]
+    workload = TrainingWorkload(
+        method=method,
+        framework=framework,
+        precision=words.precision(request.precision, method),
+        optimizer=words.optimizer(request.optimizer),
+        optimizer_implementation=request.optimizer_implementation or "foreach",
+        loss=request.loss or "full",
+        activation_checkpointing=request.activation_checkpointing or "none",
+        attention=request.attention or "sdpa",
+        sequence_length=request.sequence_length or min(DEFAULT_SEQUENCE, spec.max_context_length or DEFAULT_SEQUENCE),
+        micro_batch_size=request.micro_batch_size or 1,
+        lora_rank=request.lora_rank or 16,
+        lora_targets=words.targets(request.lora_targets),
+        quantization=request.quantization if method != "full" else None,
+        zero_stage=zero,
+        offload=request.offload or "none",
+        tensor_parallel=tensor,
+        sequence_parallel=bool(request.sequence_parallel),
+        pipeline_parallel=pipeline,
+        pipeline_schedule=request.pipeline_schedule or "1f1b",
+        micro_batches=request.micro_batches or 1,
+        context_parallel=context,
+        expert_parallel=request.expert_parallel or 1,
+        data_parallel=data,
+        data_parallel_replicate=request.data_parallel_replicate or 1,
+    )
+    _refuse(workload, spec, count)
+    return workload
+
+
+def _refuse(workload: TrainingWorkload, spec: ModelSpec, count: int) -> None:
+    """Raises InvalidQuestion for degrees that nothing could run, with the values that work."""
+    tensor, pipeline, layers = workload.tensor_parallel, workload.pipeline_parallel, max(1, spec.layers)
+    if tensor not in tensor_widths(spec, tensor):
+        possible = ", ".join(str(width) for width in tensor_widths(spec, 64))
+        detail = f"tensor_parallel {tensor} does not divide {spec.query_heads} attention heads."
+        raise InvalidQuestion(detail, hint=f"Send one of {possible}.", field="tensor_parallel")
+    if pipeline > layers:
+        detail = f"{pipeline} pipeline stages are more than the {layers} layers."
+        raise InvalidQuestion(detail, hint=f"Send a pipeline_parallel of at most {layers}.", field="pipeline_parallel")
+    experts = max((block.mlp.experts for block in spec.blocks if block.mlp), default=0)
+    if workload.expert_parallel > 1 and (not experts or experts % workload.expert_parallel):
+        possible = ", ".join(str(n) for n in range(1, 65) if experts and experts % n == 0) or "1"
+        detail = f"expert_parallel {workload.expert_parallel} does not divide {experts} experts."
+        raise InvalidQuestion(detail, hint=f"Send one of {possible}.", field="expert_parallel")
+    if workload.data_parallel % workload.data_parallel_replicate:
+        detail = f"data_parallel_replicate {workload.data_parallel_replicate} does not divide data_parallel {workload.data_parallel}."
+        raise InvalidQuestion(detail, hint="Send a divisor of data_parallel.", field="data_parallel_replicate")
+    if workload.framework == "deepspeed" and workload.zero_stage >= 2 and pipeline > 1:
+        detail = f"DeepSpeed's pipeline does not run with ZeRO-{workload.zero_stage}."
+        raise InvalidQuestion(detail, hint="Send zero_stage 0 or 1, or pipeline_parallel 1.", field="zero_stage")
+    if workload.zero_stage == 3 and workload.framework == "deepspeed" and "8bit" in workload.optimizer:
+        hint = "Send optimizer adamw, or zero_stage 0 or 1."
+        raise InvalidQuestion("8-bit optimizers do not run on ZeRO-3's flat shards.", hint=hint, field="optimizer")
+    if workload.gpus > count:
+        degrees = f"{tensor} x {pipeline} x {workload.context_parallel} x {workload.data_parallel}"
+        hint = f"Send gpu_count {workload.gpus}, or smaller degrees: tensor x pipeline x context x data parallel is the number of GPUs."
+        raise InvalidQuestion(f"{degrees} parallel ranks need {workload.gpus} GPUs; there are {count}.", hint=hint, field="gpu_count")
+
+
+def training_gpus(request: TrainingRequest, named: int | None) -> int:
+    """How many cards: as asked, else the count in the name ("2x4090"), else what the degrees say."""
+    if request.gpu_count is not None:
+        return request.gpu_count
+    if named is not None and named > 1:
+        return named
+    degrees = (request.tensor_parallel, request.pipeline_parallel, request.context_parallel, request.data_parallel)
+    product = 1
+    for degree in degrees:
+        product *= degree or 1
+    return product
+
+
+def refusal(workload: TrainingWorkload, accelerator: Accelerator) -> str | None:
+    """Why this card cannot run it, and what to use instead; None where it can, or where nobody knows."""
+    formats = accelerator.formats
+    if workload.attention == "flash" and accelerator.flash_attention_2 is False:
+        return f"FlashAttention-2 does not run on {accelerator.name}. Use attention sdpa."
+    if formats is not None and workload.precision in ("mixed_bf16", "bf16") and "bf16" not in formats:
+        return f"{accelerator.name} has no bf16 arithmetic. Use precision mixed_fp16."
+    if formats is not None and workload.precision == "fp8" and "fp8" not in formats:
+        return f"{accelerator.name} has no fp8 arithmetic. Use precision mixed_bf16."
+    return None

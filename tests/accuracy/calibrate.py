@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from accuracy.score import PASS
 from accuracy.truth import GIB, Run, check, model, runs, source_weights
 from fitgauge.engine.activations import HALF, layer_width
 from fitgauge.engine.architecture import Part
@@ -88,7 +89,7 @@ def evidence(versions: Versions, shows: Callable[[Run, Checked], float | None]) 
     """What runs of the fit part show of something, within versions."""
     seen = []
     for run in runs():
-        if run.part != "fit" or run.engine != "vllm" or not {"activations", "need"} & set(run.scores):
+        if run.part != "fit" or run.engine != "vllm" or not {"activations", "need", "kv_tokens"} & set(run.scores):
             continue
         if not within(run, versions) or model(run.question["model"]) is None:
             continue
@@ -156,8 +157,21 @@ def first_runner(run: Run, found: Checked) -> float | None:
 
 
 def second_runner(run: Run, found: Checked) -> float | None:
-    """Copies of the logits that would explain the peak of the second model runner, whose own are fewer: its cause is not known."""
-    return copies_of_logits(run, found) if second(run) else None
+    """Copies of the logits that would explain the peak of the second model runner, whose own are fewer: its cause is not known.
+
+    Where no peak was printed, it is what the printed pool leaves of the budget beside the other terms.
+    """
+    if not second(run) or found.workload.tensor_parallel > 1:
+        return None
+    if run.measured.get("activation_gib") is not None:
+        return copies_of_logits(run, found)
+    if "kv_tokens" not in run.scores:
+        return None
+    estimate = found.estimate
+    pool = run.measured["kv_tokens"] * estimate.fullest.layout.pool_bytes(1, 2**20) / 2**20
+    others = sum(term.bytes for term in estimate.fullest.fixed if term.name not in PASS)
+    extra, _, one = beside(found, run)
+    return float((estimate.budget.expected - pool - others - extra - held(run, found)) / one)
 
 
 def copies_of_hidden(run: Run, found: Checked) -> float | None:

@@ -147,6 +147,21 @@ def test_the_configuration_may_be_wrapped_by_a_terminal():
     assert (log.model, log.flags["context_length"], log.flags["tensor_parallel"]) == ("acme/tiny", 16384, 2)
 
 
+def start(share, *more):
+    return "\n".join([f"non-default args: {{'model': 'acme/tiny', 'gpu_memory_utilization': {share}}}", *more]) + "\n"
+
+
+def test_of_several_starts_the_last_that_measured_counts():
+    failed = start(0.95, "Model loading took 14.0 GiB", "torch.OutOfMemoryError: CUDA out of memory.")
+    served = start(0.8, "Model loading took 15.0 GiB", "Available KV cache memory: 4.0 GiB", "Application startup complete.")
+    begun = start(0.7, "Starting to load model acme/tiny...")
+    log = recognise(failed + served + begun)
+    assert (log.flags["gpu_memory_utilization"], log.outcome) == (0.8, "served")
+    assert Measured(log.readings).value("weights") == 15 * 2**30
+    assert recognise(failed).outcome == "oom"
+    assert recognise(begun) is None
+
+
 def test_two_caches_of_one_device_are_one_pool():
     log = recognise(
         "llama_kv_cache_iswa: creating non-SWA KV cache, size = 4096 cells\nllama_kv_cache:      CUDA0 KV buffer size =   100.00 MiB\n"

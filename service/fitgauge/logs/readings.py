@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -90,6 +91,17 @@ def _reading(name: str, printed: str, scale: int, rank: str, line: int) -> Readi
     decimals = len(plain.partition(".")[2])
     half = 0.5 * 10**-decimals if decimals or scale > 1 else 0.0
     return Reading(name=name, value=float(plain) * scale, resolution=half * scale, rank=rank, line=line)
+
+
+def last_start(lines: list[Line], marker: str, rules: tuple[Rule, ...]) -> list[Line]:
+    """The lines of the last start that got as far as a measurement: a process that is restarted prints `marker` every time."""
+    begins = [index for index, line in enumerate(lines) if marker in line.text]
+    if len(begins) < 2:
+        return lines
+    for begin, end in reversed(list(pairwise([*begins, len(lines)]))):
+        if any(key in line.text and pattern.search(line.text) for line in lines[begin:end] for key, pattern, _ in rules):
+            return lines[begin:end]
+    return lines
 
 
 def has(lines: Iterable[Line], *needles: str) -> bool:

@@ -11,7 +11,7 @@ from msgspec import structs
 from fitgauge.logs.arguments import argument, flags
 from fitgauge.logs.lines import Line
 from fitgauge.logs.names import card, hub_id
-from fitgauge.logs.readings import Flag, Outcome, Reading, StartLog, find_readings, first, has, rule
+from fitgauge.logs.readings import Flag, Outcome, Reading, StartLog, find_readings, first, has, last_start, rule
 
 SIGNATURES = (
     "server_args=", "Load weight begin. avail mem", "Load weight end.", "KV Cache is allocated.", "max_total_num_tokens=",
@@ -47,6 +47,7 @@ _VERSION = re.compile(r"sglang(?:==| version:? | v)(?P<version>\d[\w.+-]{1,40})"
 
 def read(lines: list[Line]) -> StartLog:
     """What SGLang's log says."""
+    lines = last_start(lines, "server_args=", _RULES)
     given = " ".join(line.text for line in lines if "server_args=" in line.text or "launch_server" in line.text)
     found = flags(given, _ARGUMENTS)
     context, chunk = first(lines, "context_len=", _LINE), first(lines, "max_total_num_tokens=", _CHUNK)

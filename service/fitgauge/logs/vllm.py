@@ -11,7 +11,7 @@ import re
 from fitgauge.logs.arguments import argument, flags
 from fitgauge.logs.lines import Line
 from fitgauge.logs.names import card, hub_id
-from fitgauge.logs.readings import Flag, Outcome, Reading, StartLog, find_readings, first, has, rule
+from fitgauge.logs.readings import Flag, Outcome, Reading, StartLog, find_readings, first, has, last_start, rule
 
 SIGNATURES = (
     "Initializing a V", "Initializing an LLM engine", "Model loading took", "Loading model weights took", "GPU KV cache size:",
@@ -95,6 +95,7 @@ _LONGEST_COMMAND = 64 * 1024
 
 def read(lines: list[Line]) -> StartLog:
     """What vLLM's log says."""
+    lines = last_start(lines, "non-default args:", _RULES)
     config = _joined(lines, _ENGINE)
     given = " ".join(line.text for line in lines if any(start in line.text for start in _COMMANDS))[:_LONGEST_COMMAND]
     found = flags(given, _ARGUMENTS) | flags(config, _CONFIG)

@@ -7,6 +7,7 @@ import pytest
 
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.workload import EngineName
+from fitgauge.errors import InvalidQuestion
 from fitgauge.questions.schemas import FitAnswer
 
 Check = Callable[..., FitAnswer]
@@ -48,3 +49,46 @@ def test_host_memory_takes_what_does_not_fit(check_fit: Check) -> None:
     asked = {"model": "Qwen/Qwen3-30B-A3B", "gpu": "RTX 3060 12GB", "engine": "llama.cpp", "quantization": "q4_k_m", "context_length": 8192}
     assert check_fit(**asked).verdict == "does_not_fit"
     assert check_fit(**asked, cpu_offload_gib=9.0).verdict == "fits"
+
+
+def test_what_does_not_fit_whole_is_offered_with_weights_on_the_host(check_fit: Check) -> None:
+    asked = {"model": "Qwen/Qwen3-30B-A3B", "gpu": "RTX 3060 12GB", "engine": "llama.cpp", "quantization": "q4_k_m", "context_length": 8192}
+    offered = [suggestion.request for suggestion in check_fit(**asked).suggestions if "cpu_offload_gib" in suggestion.request]
+    assert offered
+    assert "-ngl" not in check_fit(**asked, **offered[0]).launch.command
+    assert "-ngl all" in check_fit(**asked).launch.command
+
+
+@pytest.mark.parametrize(
+    ("engine", "fields", "flags"),
+    [
+        ("sglang", {"gpu_memory_utilization": 0.8, "max_batched_tokens": 4096}, "--mem-fraction-static 0.8 --chunked-prefill-size 4096"),
+        ("tensorrt-llm", {"gpu_memory_utilization": 0.8}, "--kv_cache_free_gpu_memory_fraction 0.8"),
+        ("llama.cpp", {"quantization": "q4_k_m", "kv_cache_dtype": "q8_0"}, "--cache-type-k q8_0 --cache-type-v q8_0"),
+        ("ollama", {"quantization": "q4_k_m", "kv_cache_dtype": "q8_0"}, "OLLAMA_KV_CACHE_TYPE=q8_0"),
+        ("tgi", {"gpu_memory_utilization": 0.8}, "--cuda-memory-fraction 0.8"),
+    ],
+)
+def test_commands_carry_the_settings(check_fit: Check, engine: str, fields: dict[str, Any], flags: str) -> None:
+    assert flags in check_fit(model="Qwen/Qwen3-8B", gpu="H100 80GB", engine=engine, **fields).launch.command
+
+
+@pytest.mark.parametrize(
+    ("written", "engine"),
+    [
+        ("TensorRT LLM", "tensorrt-llm"),
+        ("trtllm", "tensorrt-llm"),
+        ("llama-server", "llama.cpp"),
+        ("LLaMA.cpp", "llama.cpp"),
+        ("mlx-lm", "mlx"),
+    ],
+)
+def test_engines_are_understood_as_people_write_them(check_fit: Check, written: str, engine: str) -> None:
+    answer = check_fit(model="Qwen/Qwen3-0.6B", gpu="24GB", engine=written)
+    assert answer.understood_as["engine"] == engine
+
+
+def test_a_cache_format_of_another_engine_is_refused_with_those_that_exist(check_fit: Check) -> None:
+    with pytest.raises(InvalidQuestion) as refused:
+        check_fit(model="Qwen/Qwen3-0.6B", gpu="24GB", engine="llama.cpp", kv_cache_dtype="fp8")
+    assert "q8_0" in refused.value.hint

@@ -73,7 +73,10 @@ def _tensorrt_llm(model: Model, request: FitRequest, workload: Workload) -> Flag
 
 
 def _llamacpp(model: Model, request: FitRequest, workload: Workload) -> Flags:
-    flags: Flags = ["llama-server", "-hf", _gguf_name(model, request), "-c", workload.context_length * workload.concurrency, "-ngl", "all"]
+    """Without -ngl llama-server keeps on the host by itself what does not fit (--fit)."""
+    flags: Flags = ["llama-server", "-hf", _gguf_name(model, request), "-c", workload.context_length * workload.concurrency]
+    if not workload.cpu_offload_bytes:
+        flags += ["-ngl", "all"]
     cache = None if workload.cache_dtype == "auto" else workload.cache_dtype.lower()
     parallel = request.max_num_seqs or (workload.concurrency if workload.concurrency > workload.max_num_seqs else None)
     return flags + _given(

@@ -140,7 +140,8 @@ class Serving:
         if checked.verdict == "fits":
             return []
         found = []
-        for change, fields in candidates(model.spec, checked.workload, request, limits, checked.count, _COUNTS):
+        short = checked.estimate.fullest.required.expected - checked.estimate.budget.expected
+        for change, fields in candidates(model.spec, checked.workload, request, limits, checked.count, _COUNTS, short):
             changed = structs.replace(request, **fields)
             count = changed.gpu_count or checked.count
             scheme = self._preparer.prepare(model, changed.quantization, checked.workload.engine).scheme

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from fitgauge.engine.architecture import ModelSpec, Recurrent
 from fitgauge.engine.fit import ServingLimits
-from fitgauge.engine.workload import Workload
+from fitgauge.engine.quantity import GIB
+from fitgauge.engine.workload import GGUF_ENGINES, EngineName, Workload
 from fitgauge.questions.schemas import FitRequest
 
 Fields = dict[str, str | int | float | bool | None]
@@ -17,25 +18,54 @@ _EIGHT_BIT_CACHES = ("F8_E4M3", "F8_E5M2", "I8")
 
 
 def candidates(
-    spec: ModelSpec, workload: Workload, request: FitRequest, limits: ServingLimits, count: int, counts: tuple[int, ...]
+    spec: ModelSpec,
+    workload: Workload,
+    request: FitRequest,
+    limits: ServingLimits,
+    count: int,
+    counts: tuple[int, ...],
+    short_bytes: int = 0,
 ) -> Iterator[Candidate]:
-    """(what it is in words, the fields to send) in the order in which they cost least."""
+    """(what it is in words, the fields to send) in the order in which they cost least. short_bytes: what the fullest GPU lacks."""
     settings = list(_settings(spec, workload))
     yield from settings
     if len(settings) > 1:
         yield _together(*settings)
     yield from _fewer(workload, limits)
     if spec.quantization is None and request.quantization is None:
-        for words, scheme in (("quantize the weights to fp8", "fp8"), ("take a 4-bit checkpoint (AWQ)", "awq")):
+        for words, scheme in _WEIGHTS.get(workload.engine, _USUAL_WEIGHTS):
             weights: Candidate = (words, {"quantization": scheme})
             yield weights
             if settings:
                 yield _together(weights, *settings)
+    yield from _on_the_host(workload, short_bytes)
     yield from _more_cards(count, counts)
+
+
+_USUAL_WEIGHTS = (("quantize the weights to fp8", "fp8"), ("take a 4-bit checkpoint (AWQ)", "awq"))
+_GGUF_WEIGHTS = (("take a Q8_0 file", "q8_0"), ("take a Q4_K_M file", "q4_k_m"))
+_WEIGHTS: dict[EngineName, tuple[tuple[str, str], ...]] = {
+    "llama.cpp": _GGUF_WEIGHTS,
+    "ollama": _GGUF_WEIGHTS,
+    "mlx": (("take an 8-bit checkpoint", "int8"), ("take a 4-bit checkpoint", "int4")),
+}
+
+
+def _on_the_host(workload: Workload, short_bytes: int) -> Iterator[Candidate]:
+    """Weights in host memory, for engines that compute with them there."""
+    if workload.engine not in GGUF_ENGINES or short_bytes <= 0 or workload.cpu_offload_bytes:
+        return
+    for margin in (1.1, 1.5):
+        size = round(short_bytes * margin / GIB + 0.5, 1)
+        yield f"keep {size} GiB of weights per GPU in host memory, which is slower", {"cpu_offload_gib": size}
 
 
 def _settings(spec: ModelSpec, workload: Workload) -> Iterator[Candidate]:
     """What costs a little speed and no quality."""
+    if workload.engine in GGUF_ENGINES and workload.cache_dtype in ("auto", "F16", "BF16", "F32"):
+        yield "keep the KV cache in q8_0", {"kv_cache_dtype": "q8_0"}
+    if workload.engine in ("sglang", "tensorrt-llm") and workload.cache_dtype not in _EIGHT_BIT_CACHES:
+        yield "keep the KV cache in fp8", {"kv_cache_dtype": "fp8"}
     if workload.engine != "vllm":
         return
     fewer = max(_FEWEST_SEQUENCES, workload.requests_per_replica)

@@ -8,6 +8,8 @@ Where gpu_worker.py says "consumed memory" (0.28 to 0.33) its "peak activation" 
 
 import re
 
+from msgspec import structs
+
 from fitgauge.logs.arguments import argument, flags
 from fitgauge.logs.lines import Line
 from fitgauge.logs.names import card, hub_id
@@ -88,6 +90,8 @@ _WORKER = re.compile(
 )
 _TENSOR_RANK = re.compile(r"TP(\d{1,3})")
 _ENTRY = re.compile(r"\b(?:INFO|WARNING|ERROR|DEBUG) \d\d-\d\d ")
+_BLOCKS = (8, 16, 32, 64, 128)
+_ROUNDING = 0.05
 _MOST_CONTINUED = 4
 _COMMANDS = ("non-default args:", "vllm serve ", "vllm bench ", "vllm.entrypoints")
 _LONGEST_COMMAND = 64 * 1024
@@ -113,7 +117,7 @@ def read(lines: list[Line]) -> StartLog:
     if batch:
         found["max_batched_tokens"] = int(batch["tokens"])
     version = _ENGINE.search(config) or first(lines, "version", _BANNER)
-    readings = find_readings(lines, _RULES, rank_of)
+    readings = _with_tokens(find_readings(lines, _RULES, rank_of), found.get("context_length"))
     return StartLog(
         engine="vllm",
         version=version["version"] if version else None,
@@ -170,6 +174,16 @@ def _remarks(lines: list[Line], config: str, given: str) -> tuple[str, ...]:
         "blocks_overridden": "num_gpu_blocks_override" in given,
     }
     return tuple(name for name, true in said.items() if true)
+
+
+def _with_tokens(readings: list[Reading], context_length: Flag | None) -> list[Reading]:
+    """Older versions print blocks and the requests they hold: tokens = blocks x the power of two next to requests x context / blocks."""
+    by_name = {reading.name: reading for reading in readings}
+    blocks, requests = by_name.get("kv_blocks"), by_name.get("max_concurrency")
+    if "kv_tokens" in by_name or not blocks or not requests or not isinstance(context_length, int) or blocks.value < 1:
+        return readings
+    block = next((size for size in _BLOCKS if abs(requests.value * context_length / blocks.value / size - 1) < _ROUNDING), None)
+    return [*readings, structs.replace(blocks, name="kv_tokens", value=blocks.value * block)] if block else readings
 
 
 def _outcome(lines: list[Line], readings: list[Reading]) -> Outcome | None:

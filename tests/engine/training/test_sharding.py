@@ -7,7 +7,7 @@ from fitgauge.catalog.sizes import nominal_model
 from fitgauge.engine.architecture import Kind, Part, Split
 from fitgauge.engine.families import read_config
 from fitgauge.engine.training.parameters import Parameter, units
-from fitgauge.engine.training.sharding import gathered_bytes, rank_states, shard, shard_ranks, stage_units, tensor_slice
+from fitgauge.engine.training.sharding import gathered_bytes, rank_states, shard, shard_ranks, sliced, stage_slices, tensor_slice
 from fitgauge.engine.training.workload import TrainingWorkload
 
 
@@ -124,8 +124,8 @@ def test_fsdp2_keeps_what_pytorchs_tracker_says_between_steps(name, settings, re
 
 def test_stages_together_have_every_layer_once_and_the_ends_at_the_ends():
     model = spec("Qwen/Qwen3-8B")
-    parts = units(model, work())
-    stages = [stage_units(parts, range(i * 9, i * 9 + 9), first=i == 0, last=i == 3) for i in range(4)]
-    assert [sum(count for unit, count in stage if unit.repeated) for stage in stages] == [9] * 4
-    assert [any(unit.part is Part.EMBEDDING for unit, _ in stage) for stage in stages] == [True, False, False, False]
-    assert [any(unit.part is Part.HEAD for unit, _ in stage) for stage in stages] == [False, False, False, True]
+    parts = [sliced(unit, work()) for unit in units(model, work())]
+    stages = [stage_slices(parts, range(i * 9, i * 9 + 9), first=i == 0, last=i == 3) for i in range(4)]
+    assert [sum(count for piece, count in stage if piece.unit.repeated) for stage in stages] == [9] * 4
+    assert [any(piece.unit.part is Part.EMBEDDING for piece, _ in stage) for stage in stages] == [True, False, False, False]
+    assert [any(piece.unit.part is Part.HEAD for piece, _ in stage) for stage in stages] == [False, False, False, True]

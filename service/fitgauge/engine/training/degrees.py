@@ -33,11 +33,12 @@ def runs(spec: ModelSpec, workload: TrainingWorkload) -> bool:
 
 def tensor_widths(spec: ModelSpec, most: int = 64) -> list[int]:
     """Degrees of tensor parallelism that divide the attention heads, and KV heads or are divided by them."""
-    kv_heads = [m.kv_heads for b in spec.blocks if b.part is Part.LANGUAGE for m in b.mixers if isinstance(m, Attention)]
+    query_heads = spec.query_heads
+    kv_heads = {m.kv_heads for b in spec.blocks if b.part is Part.LANGUAGE for m in b.mixers if isinstance(m, Attention)}
     return [
         width
         for width in range(1, most + 1)
-        if spec.query_heads % width == 0 and all(heads % width == 0 or width % heads == 0 for heads in kv_heads)
+        if query_heads % width == 0 and all(heads % width == 0 or width % heads == 0 for heads in kv_heads)
     ]
 
 

@@ -3,6 +3,7 @@
 Dividing gives Parameters again, smaller ones, so that states.py counts a shard as it counts a whole model.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -131,32 +132,53 @@ def rank_states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> 
     )
 
 
-def stage_states(layers: Sequence[tuple[Sequence[Parameter], int]], workload: TrainingWorkload) -> RankStates:
-    """The same of a whole stage: units with how many of its layers it has. Alike layers are counted once."""
-    each = [(rank_states(parameters, workload), count) for parameters, count in layers]
+class Slice(msgspec.Struct, frozen=True, kw_only=True):
+    """A unit as one tensor-parallel rank has it: its `parameters`, what it takes (`states`), numbers in all and trained."""
+
+    unit: Unit
+    parameters: tuple[Parameter, ...]
+    states: RankStates
+    elements: int
+    trained: int
+
+
+def sliced(unit: Unit, workload: TrainingWorkload) -> Slice:
+    """The Slice of one layer of a unit."""
+    parameters = tuple(tensor_slice(parameter, unit.part, workload) for parameter in unit.parameters)
+    return Slice(
+        unit=unit,
+        parameters=parameters,
+        states=rank_states(parameters, workload),
+        elements=sum(parameter.elements for parameter in parameters),
+        trained=sum(parameter.elements for parameter in parameters if parameter.trained),
+    )
+
+
+def stage_states(slices: Sequence[tuple[Slice, int]], workload: TrainingWorkload) -> RankStates:
+    """What a whole stage takes: slices with how many layers of each it has."""
 
     def summed(name: str) -> int:
-        return sum(count * int(getattr(rank, name)) for rank, count in each)
+        return sum(count * int(getattr(piece.states, name)) for piece, count in slices)
 
-    gradients = max((rank.gradients for rank, _ in each), default=0) if workload.optimizer == "lomo" else summed("gradients")
+    lomo = workload.optimizer == "lomo"
     return RankStates(
         weights=summed("weights"),
-        gradients=gradients,
+        gradients=max((piece.states.gradients for piece, _ in slices), default=0) if lomo else summed("gradients"),
         master_weights=summed("master_weights"),
         optimizer_states=summed("optimizer_states"),
-        step_temporaries=_temporaries(layers, workload),
+        step_temporaries=_temporaries(slices, workload),
         host=summed("host"),
     )
 
 
-def _temporaries(layers: Sequence[tuple[Sequence[Parameter], int]], workload: TrainingWorkload) -> int:
+def _temporaries(slices: Sequence[tuple[Slice, int]], workload: TrainingWorkload) -> int:
     """Of a step over all layers: the sum where all parameters step at once, else the most of neighbours, which two alike layers show."""
-    once = [rank_states(parameters, workload).step_temporaries for parameters, _ in layers]
-    short = [parameter for parameters, count in layers for parameter in (*parameters,) * min(count, 2)]
-    together = rank_states(short, workload).step_temporaries
-    if together == sum(min(count, 2) * size for (_, count), size in zip(layers, once, strict=True)):
-        return sum(count * size for (_, count), size in zip(layers, once, strict=True))
-    return together
+    if not any(piece.states.step_temporaries for piece, _ in slices):
+        return 0
+    if states.steps_at_once(workload):
+        return sum(count * piece.states.step_temporaries for piece, count in slices)
+    line = [parameter for piece, count in slices for parameter in piece.parameters * min(count, 2)]
+    return rank_states(line, workload).step_temporaries
 
 
 def gathered_bytes(parameters: Iterable[Parameter], workload: TrainingWorkload, width: int) -> int:
@@ -164,16 +186,17 @@ def gathered_bytes(parameters: Iterable[Parameter], workload: TrainingWorkload, 
     return sum(shard(parameter, workload).elements * shard_ranks(parameter, workload) * width for parameter in parameters)
 
 
-def stage_units(units: Sequence[Unit], layers: range, *, first: bool, last: bool) -> list[tuple[Unit, int]]:
-    """The units of one pipeline stage, each with how many of its layers the stage has.
+def stage_slices(slices: Sequence[Slice], layers: range, *, first: bool, last: bool) -> list[tuple[Slice, int]]:
+    """The slices of one pipeline stage, each with how many of its layers the stage has.
 
     Embeddings, encoders and towers go to the first stage, final norm and head to the last; tied embeddings to both
     (megatron/core/models/gpt/gpt_model.py, share_embeddings_and_output_weights).
     """
     found = []
-    for unit in units:
+    for piece in slices:
+        unit = piece.unit
         if unit.repeated and unit.part is Part.LANGUAGE:
-            count = sum(number in layers for number in unit.layers)
+            count = bisect_left(unit.layers, layers.stop) - bisect_left(unit.layers, layers.start)
         elif unit.part is Part.LANGUAGE:
             embeds = any(parameter.kind is Kind.EMBEDDING for parameter in unit.parameters)
             count = int(first if embeds else last)
@@ -182,5 +205,5 @@ def stage_units(units: Sequence[Unit], layers: range, *, first: bool, last: bool
         else:
             count = len(unit.layers) * int(first)
         if count:
-            found.append((unit, count))
+            found.append((piece, count))
     return found

@@ -1,19 +1,22 @@
 """One rank of every pipeline stage over a step: forward and backward passes and the optimizer's step, each with its parts."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from fitgauge.engine.architecture import Kind, ModelSpec, Part
 from fitgauge.engine.dtypes import BITS
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training import fsdp, zero
 from fitgauge.engine.training.activations import in_order
-from fitgauge.engine.training.parameters import Parameter, Unit, units
+from fitgauge.engine.training.parameters import units
 from fitgauge.engine.training.pipeline import held, pipeline_stages
 from fitgauge.engine.training.segments import Cut, Segment, segments
-from fitgauge.engine.training.sharding import RankStates, divided, stage_states, stage_units, tensor_slice
+from fitgauge.engine.training.sharding import RankStates, Slice, divided, sliced, stage_slices, stage_states
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 
 PhaseName = Literal["forward", "backward", "optimizer_step"]
@@ -55,46 +58,67 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.phases, key=lambda phase: phase.total)
 
 
-def stages(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Stage, ...]:
-    """Every pipeline stage of a run; without pipeline parallelism one."""
+def stages(spec: ModelSpec, workload: TrainingWorkload, *, ends: bool = False) -> tuple[Stage, ...]:
+    """Every pipeline stage of a run; without pipeline parallelism one. `ends`: only the first two and the last, one of which is the
+    fullest."""
     layers = pipeline_stages(max(1, spec.layers), workload.pipeline_parallel)
-    found = units(spec, workload)
     last = len(layers) - 1
-    return tuple(_stage(spec, workload, found, number, span, last) for number, span in enumerate(layers))
+    slices = _slices(_Same(spec), _stateful(workload))
+    numbers = [number for number in range(len(layers)) if not ends or number in (0, 1, last)]
+    return tuple(_stage(spec, workload, slices, number, layers[number], last) for number in numbers)
 
 
-def _stage(spec: ModelSpec, workload: TrainingWorkload, found: Sequence[Unit], number: int, layers: range, last: int) -> Stage:
-    here = stage_units(found, layers, first=number == 0, last=number == last)
-    sliced = [([tensor_slice(p, unit.part, workload) for p in unit.parameters], count) for unit, count in here]
+@dataclass(frozen=True, eq=False)
+class _Same:
+    """A model by identity, so that looking it up does not read it."""
+
+    spec: ModelSpec
+
+    def __hash__(self) -> int:
+        return id(self.spec)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.spec is self.spec
+
+
+def _stateful(workload: TrainingWorkload) -> TrainingWorkload:
+    """The workload without what states do not depend on."""
+    return replace(
+        workload, sequence_length=1, micro_batch_size=1, micro_batches=1, activation_checkpointing="none", pipeline_schedule="1f1b"
+    )
+
+
+@lru_cache(maxsize=512)
+def _slices(same: _Same, workload: TrainingWorkload) -> tuple[Slice, ...]:
+    return tuple(sliced(unit, workload) for unit in units(same.spec, workload))
+
+
+def _stage(spec: ModelSpec, workload: TrainingWorkload, slices: tuple[Slice, ...], number: int, layers: range, last: int) -> Stage:
+    here = stage_slices(slices, layers, first=number == 0, last=number == last)
     if last and number == last and spec.tied_embeddings:
-        shared = [tensor_slice(p, unit.part, workload) for unit in found for p in unit.parameters if _shared(unit, p, spec)]
-        sliced.append((shared, 1))
-    rank = stage_states(sliced, workload)
+        here += _shared(slices, spec, workload)
+    rank = stage_states(here, workload)
     in_flight = held(workload.pipeline_schedule, number, last + 1, workload.micro_batches).most
     if workload.framework == "fsdp":
         phases = _fsdp_phases(spec, workload, rank)
     else:
-        largest = max((sum(p.elements for p in pieces) for pieces, _ in sliced), default=0)
         line = _line(segments(spec, workload), layers if last else None, first=number == 0, last=number == last)
-        phases = _phases(spec, workload, rank, sliced, line, float(in_flight), largest, number)
+        phases = _phases(spec, workload, rank, here, line, float(in_flight), number)
     return Stage(
         number=number,
         layers=len(layers),
-        parameters=_elements(sliced),
+        parameters=sum(count * piece.elements for piece, count in here),
         phases=phases,
         in_flight=float(in_flight),
         host=rank.host,
     )
 
 
-def _elements(sliced: Sequence[tuple[Sequence[Parameter], int]]) -> int:
-    """Numbers of all parameters."""
-    return sum(count * sum(parameter.elements for parameter in parameters) for parameters, count in sliced)
-
-
-def _shared(unit: Unit, parameter: Parameter, spec: ModelSpec) -> bool:
-    """Whether a tied embedding is this parameter: the last stage keeps a copy of it as its head."""
-    return unit.part is Part.EMBEDDING and parameter.kind is Kind.EMBEDDING and parameter.shape[0] == spec.vocabulary_size
+def _shared(slices: Sequence[Slice], spec: ModelSpec, workload: TrainingWorkload) -> list[tuple[Slice, int]]:
+    """A tied embedding again: the last stage keeps a copy of it as its head. A model that is only a size has none."""
+    owners = [piece.unit for piece in slices if piece.unit.part is Part.EMBEDDING]
+    tied = [tuple(p for p in unit.parameters if p.kind is Kind.EMBEDDING and p.shape[0] == spec.vocabulary_size) for unit in owners]
+    return [(sliced(replace(unit, parameters=kept), workload), 1) for unit, kept in zip(owners, tied, strict=True)]
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,10 +168,9 @@ def _phases(
     spec: ModelSpec,
     workload: TrainingWorkload,
     rank: RankStates,
-    sliced: Sequence[tuple[Sequence[Parameter], int]],
+    slices: Sequence[tuple[Slice, int]],
     line: _Line,
     in_flight: float,
-    largest: int,
     number: int,
 ) -> tuple[Phase, ...]:
     """The phases of every framework but FSDP.
@@ -155,7 +178,8 @@ def _phases(
     Main gradients (Megatron) and ZeRO-3's shards are there all the time, other gradients come with the backward pass and stay through all
     passes of a step with more than one micro-batch. A stage but the first holds its input for every micro-batch in flight.
     """
-    form, trained = regime(workload), _elements([([p for p in pieces if p.trained], count) for pieces, count in sliced])
+    form, trained = regime(workload), sum(count * piece.trained for piece, count in slices)
+    every, largest = sum(count * piece.elements for piece, count in slices), max((piece.elements for piece, _ in slices), default=0)
     width = BITS[form.weights] // 8
     standing = (
         workload.framework == "megatron" or (workload.framework == "deepspeed" and workload.zero_stage == 3) or workload.micro_batches > 1
@@ -166,7 +190,7 @@ def _phases(
     received = 0 if number == 0 else workload.tokens // workload.context_parallel * spec.hidden_size * width
     received //= workload.tensor_parallel if workload.sequence_parallel else 1
     others = int((in_flight - 1) * (passes.between - line.constants + received)) + received
-    swapped = zero.exchange(workload, rank, trained=trained, held=_elements(sliced), largest=largest, width=width)
+    swapped = zero.exchange(workload, rank, trained=trained, held=every, largest=largest, width=width)
     kept = _states(rank)
     during = [_amount("gradients", rank.gradients)] if standing else []
     exchanged = [Amount("communication", swapped.buckets, "buckets"), Amount("gathered_weights", swapped.gathered, "parameters in use")]
@@ -185,8 +209,10 @@ def _phase(name: PhaseName, parts: Sequence[Amount]) -> Phase:
 
 
 def _fsdp_phases(spec: ModelSpec, workload: TrainingWorkload, rank: RankStates) -> tuple[Phase, ...]:
-    """The phases of FSDP2, each at its highest moment."""
+    """The phases of FSDP2, each at its highest moment. With more than one micro-batch the gradients' shards stay from one to the next."""
     kept, moments = _states(rank), list(fsdp.moments(fsdp.step_of(spec, workload)))
+    if workload.micro_batches > 1:
+        moments = [replace(moment, shards=rank.gradients) for moment in moments]
     found = [_fsdp_phase("forward", kept, moments), _fsdp_phase("backward", kept, moments)]
     step = [*kept, _amount("gradients", rank.gradients), _amount("optimizer_temporaries", rank.step_temporaries)]
     return (*found, _phase("optimizer_step", step))

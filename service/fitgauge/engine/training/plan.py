@@ -1,0 +1,188 @@
+"""Searches layouts: which degrees, ZeRO stages and checkpointing hold a model on how many cards, and which are worth showing."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.quantity import Bytes
+from fitgauge.engine.training.degrees import MOST_TENSOR, experts, runs, tensor_widths
+from fitgauge.engine.training.pipeline import bubble_share
+from fitgauge.engine.training.workload import Checkpointing, Framework, TrainingWorkload
+from fitgauge.engine.utilization import token_flops
+
+_PER_COUNT = 4
+_CHECKPOINTING: tuple[Checkpointing, ...] = ("none", "selective", "full")
+_LARGEST_MICRO_BATCH = 64
+A100_FLOPS_PER_BYTE = 312e12 / 300e9
+"""What an A100 SXM computes in bf16 while NVLink moves one byte. Source: NVIDIA A100 data sheet."""
+
+
+class Choices(msgspec.Struct, frozen=True, kw_only=True):
+    """What a search may choose from; an empty tuple leaves a field to it. `flops_per_byte`: see `throughput`."""
+
+    frameworks: tuple[Framework, ...]
+    counts: tuple[int, ...]
+    global_batch_size: int
+    checkpointing: tuple[Checkpointing, ...] = ()
+    micro_batch_sizes: tuple[int, ...] = ()
+    tensor: tuple[int, ...] = ()
+    pipeline: tuple[int, ...] = ()
+    context: tuple[int, ...] = ()
+    expert: tuple[int, ...] = ()
+    zero_stages: tuple[int, ...] = ()
+    flops_per_byte: float = A100_FLOPS_PER_BYTE
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A layout that holds the model. `required`: of its fullest card; `throughput`: its speed in that of one card that
+    computes nothing twice and waits for nobody."""
+
+    workload: TrainingWorkload
+    required: Bytes
+    throughput: float
+
+    @property
+    def efficiency(self) -> float:
+        """Throughput of one card: 1 where nothing is computed twice and no card waits."""
+        return self.throughput / self.workload.gpus
+
+
+Need = Callable[[TrainingWorkload], Bytes]
+
+
+def search(spec: ModelSpec, base: TrainingWorkload, choices: Choices, need: Need, usable_bytes: int) -> list[Plan]:
+    """The Pareto set of every number of cards: no other layout on as many is faster and smaller.
+
+    `need`: what the fullest card of a workload takes. Of a layout the least checkpointing that fits is taken, since it is the fastest.
+    """
+    found: list[Plan] = []
+    for count in choices.counts:
+        fitting = [
+            plan
+            for layout in layouts(spec, base, choices, count)
+            if (plan := _lightest(spec, layout, choices, need, usable_bytes)) is not None
+        ]
+        best = sorted(pareto(fitting), key=lambda plan: (-plan.throughput, plan.required.expected))[:_PER_COUNT]
+        found += pareto([_widest(plan, choices, need, usable_bytes) for plan in best])
+    return found
+
+
+def layouts(spec: ModelSpec, base: TrainingWorkload, choices: Choices, count: int) -> Iterator[TrainingWorkload]:
+    """Every layout of `count` cards that the frameworks can run and that keeps the global batch: degrees that divide, ZeRO stages."""
+    for framework in choices.frameworks:
+        for tensor, pipeline, context in _degrees(spec, base, choices, framework, count):
+            data = count // (tensor * pipeline * context)
+            size = choices.micro_batch_sizes[0] if choices.micro_batch_sizes else 1
+            if choices.global_batch_size % (data * size):
+                continue
+            micro_batches = choices.global_batch_size // (data * size)
+            for expert in _experts(spec, choices, framework, data * context):
+                for zero in _zero_stages(choices, framework, data * context, pipeline):
+                    layout = replace(
+                        base,
+                        framework=framework,
+                        tensor_parallel=tensor,
+                        sequence_parallel=framework == "megatron" and tensor > 1,
+                        pipeline_parallel=pipeline,
+                        context_parallel=context,
+                        expert_parallel=expert,
+                        data_parallel=data,
+                        zero_stage=zero,
+                        micro_batch_size=size,
+                        micro_batches=micro_batches,
+                    )
+                    if runs(spec, layout):
+                        yield layout
+
+
+def _degrees(spec: ModelSpec, base: TrainingWorkload, choices: Choices, framework: Framework, count: int) -> Iterator[tuple[int, int, int]]:
+    """(tensor, pipeline, context) parallel degrees whose product divides `count`: tensor within a node, pipelines under Megatron and
+    DeepSpeed, context parallelism for long sequences where none is asked for."""
+    layers = max(1, spec.layers)
+    inner = framework == "megatron"
+    tensors = choices.tensor or (tuple(tensor_widths(spec, MOST_TENSOR)) if inner else (1,))
+    pipelines = choices.pipeline or (tuple(n for n in range(1, min(layers, count) + 1) if layers % n == 0) if inner else (1,))
+    contexts = choices.context or ((1, 2, 4, 8) if inner and base.sequence_length > 16384 else (1,))
+    for tensor in tensors:
+        for pipeline in pipelines:
+            for context in contexts:
+                if count % (tensor * pipeline * context) == 0:
+                    yield tensor, pipeline, context
+
+
+def _experts(spec: ModelSpec, choices: Choices, framework: Framework, ranks: int) -> Sequence[int]:
+    if choices.expert:
+        return choices.expert
+    if framework != "megatron" or not experts(spec):
+        return (1,)
+    return tuple(width for width in (1, 2, 4, 8, 16, 32, 64) if ranks % width == 0 and experts(spec) % width == 0)
+
+
+def _zero_stages(choices: Choices, framework: Framework, ranks: int, pipeline: int) -> Sequence[int]:
+    """ZeRO stages worth trying: none on one rank, ZeRO-1 under Megatron and in pipelines, all that divide something elsewhere."""
+    possible = {"megatron": (1,), "deepspeed": (1, 2, 3), "fsdp": (2, 3), "transformers": (0,)}[framework]
+    if framework == "deepspeed" and pipeline > 1:
+        possible = (1,)
+    if ranks == 1 and framework != "fsdp":
+        possible = (0,)
+    return tuple(stage for stage in possible if stage in choices.zero_stages) if choices.zero_stages else possible
+
+
+def _lightest(spec: ModelSpec, layout: TrainingWorkload, choices: Choices, need: Need, usable_bytes: int) -> Plan | None:
+    """The layout with the least checkpointing that fits, None where not even the most does."""
+    kinds = choices.checkpointing or _CHECKPOINTING
+    most = replace(layout, activation_checkpointing=kinds[-1])
+    if need(most).expected > usable_bytes:
+        return None
+    for kind in kinds:
+        workload = replace(layout, activation_checkpointing=kind)
+        required = need(workload)
+        if required.expected <= usable_bytes:
+            return Plan(workload=workload, required=required, throughput=throughput(spec, workload, choices.flops_per_byte))
+    return None
+
+
+def _widest(plan: Plan, choices: Choices, need: Need, usable_bytes: int) -> Plan:
+    """The plan with the largest micro-batch that fits and keeps the global batch. In a pipeline it stays: fewer micro-batches wait more."""
+    if choices.micro_batch_sizes or plan.workload.pipeline_parallel > 1:
+        return plan
+    size = plan.workload.micro_batch_size * 2
+    while size <= _LARGEST_MICRO_BATCH and choices.global_batch_size % (plan.workload.data_parallel * size) == 0:
+        batches = choices.global_batch_size // (plan.workload.data_parallel * size)
+        wider = replace(plan.workload, micro_batch_size=size, micro_batches=batches)
+        required = need(wider)
+        if required.high > usable_bytes:
+            break
+        plan = Plan(workload=wider, required=required, throughput=plan.throughput)
+        size *= 2
+    return plan
+
+
+def throughput(spec: ModelSpec, workload: TrainingWorkload, flops_per_byte: float = A100_FLOPS_PER_BYTE) -> float:
+    """Cards, less what is computed twice, what tensor parallelism exchanges and what waits in a pipeline.
+
+    Every token costs a layer 8 (t - 1) / t x hidden numbers of 16 bit on the link, which nothing overlaps (arXiv 2104.04473, section
+    3.2); `flops_per_byte`: what a card computes at its peak while its link moves one byte. What data and context parallelism exchange
+    overlaps with computation where the micro-batch is large enough, and is left out.
+    """
+    flops = token_flops(spec, workload.sequence_length, checkpointing=workload.activation_checkpointing, frozen_base=workload.adapted)
+    ways = workload.tensor_parallel
+    moved = 2 * 8 * (ways - 1) / ways * spec.layers * spec.hidden_size
+    waiting = bubble_share(workload.pipeline_schedule, workload.pipeline_parallel, workload.micro_batches)
+    return workload.gpus * flops.model / (flops.hardware + ways * moved * flops_per_byte) / (1 + waiting)
+
+
+def pareto(plans: Sequence[Plan]) -> list[Plan]:
+    """Those that no other plan beats in throughput and memory at once; of two alike the simpler one."""
+    ordered = sorted(plans, key=lambda plan: (-plan.throughput, plan.required.expected, _complexity(plan.workload)))
+    kept: list[Plan] = []
+    for plan in ordered:
+        if not kept or plan.required.expected < kept[-1].required.expected:
+            kept.append(plan)
+    return kept
+
+
+def _complexity(workload: TrainingWorkload) -> tuple[int, int, int]:
+    return workload.tensor_parallel * workload.context_parallel, workload.pipeline_parallel, workload.zero_stage

@@ -1,0 +1,106 @@
+"""The search over layouts."""
+
+import pytest
+
+from fitgauge.catalog.models import Snapshot
+from fitgauge.catalog.sizes import nominal_model
+from fitgauge.engine.families import read_config
+from fitgauge.engine.quantity import Bytes
+from fitgauge.engine.training.degrees import runs
+from fitgauge.engine.training.plan import Choices, Plan, layouts, pareto, search, throughput
+from fitgauge.engine.training.stages import stages
+from fitgauge.engine.training.workload import TrainingWorkload
+
+THIRTEEN = nominal_model("13b", 13 * 10**9).spec
+BASE = TrainingWorkload(sequence_length=4096)
+COUNTS = (1, 2, 4, 8, 16)
+
+
+def spec(name):
+    row = Snapshot().get(name)
+    return read_config(row.config, row.quantization)
+
+
+def chosen(**settings):
+    return Choices(**{"frameworks": ("megatron", "deepspeed", "fsdp"), "counts": COUNTS, "global_batch_size": 64, **settings})
+
+
+def need(model):
+    def most(workload):
+        size = max(stage.highest.total for stage in stages(model, workload, ends=True))
+        return Bytes(low=size, expected=size, high=size)
+
+    return most
+
+
+def plan(required, speed, **settings):
+    workload = TrainingWorkload(sequence_length=1, **settings)
+    return Plan(workload=workload, required=Bytes(low=required, expected=required, high=required), throughput=speed)
+
+
+@pytest.mark.parametrize("model", [THIRTEEN, spec("Qwen/Qwen3-8B"), spec("Qwen/Qwen3-30B-A3B")])
+def test_every_layout_runs_uses_all_cards_and_keeps_the_global_batch(model):
+    found = [layout for count in COUNTS for layout in layouts(model, BASE, chosen(), count)]
+    assert found
+    for layout in found:
+        assert runs(model, layout)
+        assert layout.gpus in COUNTS
+        assert layout.micro_batch_size * layout.micro_batches * layout.data_parallel == 64
+
+
+def test_what_is_asked_for_is_not_searched():
+    found = list(layouts(THIRTEEN, BASE, chosen(frameworks=("megatron",), tensor=(2,), pipeline=(4,), zero_stages=(1,)), 16))
+    assert [(w.tensor_parallel, w.pipeline_parallel, w.data_parallel, w.zero_stage) for w in found] == [(2, 4, 2, 1)]
+
+
+def test_every_plan_fits_and_none_is_beaten_on_as_many_cards():
+    model = spec("Qwen/Qwen3-8B")
+    found = search(model, BASE, chosen(), need(model), 80 * 10**9)
+    assert found
+    assert all(one.required.expected <= 80 * 10**9 for one in found)
+    for one in found:
+        rivals = [two for two in found if two.workload.gpus == one.workload.gpus and two is not one]
+        assert not any(two.throughput > one.throughput and two.required.expected < one.required.expected for two in rivals)
+
+
+def test_a_plan_says_what_every_stage_needs_when_its_fullest_was_searched_by_the_ends():
+    for workload in layouts(THIRTEEN, BASE, chosen(frameworks=("megatron",)), 16):
+        every = max(stage.highest.total for stage in stages(THIRTEEN, workload))
+        assert every == max(stage.highest.total for stage in stages(THIRTEEN, workload, ends=True))
+
+
+def test_less_checkpointing_is_taken_where_it_fits():
+    model = spec("Qwen/Qwen3-8B")
+    roomy = search(model, BASE, chosen(counts=(16,)), need(model), 10**12)
+    assert {one.workload.activation_checkpointing for one in roomy} == {"none"}
+
+
+def test_the_micro_batch_grows_as_long_as_it_fits_and_divides_the_global_batch():
+    model = spec("Qwen/Qwen3-0.6B")
+    (one,) = search(model, BASE, chosen(frameworks=("fsdp",), counts=(2,), zero_stages=(3,)), need(model), 10**12)
+    assert one.workload.micro_batch_size == 32
+
+
+def test_nothing_fits_where_nothing_can():
+    assert search(THIRTEEN, BASE, chosen(counts=(1,)), need(THIRTEEN), 10**9) == []
+
+
+def test_pareto_drops_what_is_slower_and_larger():
+    fast, small, beaten = plan(10, 4.0), plan(5, 3.0), plan(11, 3.5)
+    assert pareto([beaten, small, fast]) == [fast, small]
+
+
+def test_of_two_plans_alike_the_simpler_is_kept():
+    simple, divided = plan(10, 4.0), plan(10, 4.0, tensor_parallel=2)
+    assert pareto([divided, simple]) == [simple]
+
+
+def test_throughput_counts_cards_recomputation_bubbles_and_the_link():
+    one = throughput(THIRTEEN, BASE)
+    assert one == pytest.approx(1)
+    assert throughput(THIRTEEN, TrainingWorkload(sequence_length=4096, data_parallel=8)) == pytest.approx(8)
+    full = TrainingWorkload(sequence_length=4096, activation_checkpointing="full")
+    assert throughput(THIRTEEN, full) == pytest.approx(0.75)
+    waiting = TrainingWorkload(sequence_length=4096, pipeline_parallel=4, micro_batches=12)
+    assert throughput(THIRTEEN, waiting) == pytest.approx(4 / 1.25)
+    assert throughput(THIRTEEN, TrainingWorkload(sequence_length=4096, tensor_parallel=2)) < 2

@@ -35,10 +35,17 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Annotated[int, Meta(ge=1, le=4096)] | None,
         Meta(description="How many of them, 1 to 4096. Default 1, or the count in gpu.", examples=[4]),
     ] = None
-    engine: Annotated[Text | None, Meta(description="Serving engine: vllm (default) or transformers.", examples=["vllm"])] = None
+    engine: Annotated[
+        Text | None,
+        Meta(
+            description="Serving engine: vllm (default), sglang, tensorrt-llm, llama.cpp, ollama, transformers, tgi or mlx.",
+            examples=["vllm"],
+        ),
+    ] = None
     engine_version: Annotated[Text | None, Meta(description="Version of the engine, default the newest known.", examples=["0.33.0"])] = None
     quantization: Annotated[
-        Text | None, Meta(description="Weights as if stored so: fp8, int8, int4, awq, gptq, nf4, nvfp4, bf16. Default: as published.")
+        Text | None,
+        Meta(description="Weights as if stored so: fp8, int8, int4, awq, gptq, nf4, nvfp4, bf16, q4_k_m. Default: as published."),
     ] = None
     context_length: Annotated[
         Tokens | None, Meta(description="Tokens one request may hold. Default 8192, or the model's maximum if smaller.", examples=[32768])
@@ -47,7 +54,11 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Annotated[int, Meta(ge=1, le=1_000_000)] | None, Meta(description="Requests of that length held at once. Default 1.", examples=[8])
     ] = None
     kv_cache_dtype: Annotated[
-        Text | None, Meta(description="Number format of the KV cache: auto (default), fp8 or bf16.", examples=["fp8"])
+        Text | None,
+        Meta(
+            description="Number format of the KV cache: auto (default), fp8 or bf16; for llama.cpp and ollama f16, q8_0 or q4_0.",
+            examples=["fp8"],
+        ),
     ] = None
     tensor_parallel: Annotated[
         Degree | None, Meta(description="Ranks that share every layer. Default: as many of the GPUs as divide the heads.")
@@ -57,13 +68,18 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     expert_parallel: Annotated[Degree | None, Meta(description="Ranks the experts are spread over; 1 (default) is off.")] = None
     gpu_memory_utilization: Annotated[
         Annotated[float, Meta(gt=0, le=1)] | None,
-        Meta(description="Share of the GPU the engine may use. Default: the engine's own.", examples=[0.9]),
+        Meta(
+            description="Share of the GPU the engine may use (mem_fraction_static, free_gpu_memory_fraction). Default: the engine's.",
+            examples=[0.9],
+        ),
     ] = None
     max_batched_tokens: Annotated[
-        Tokens | None, Meta(description="Tokens in one forward pass (max_num_batched_tokens). Default: the engine's.")
+        Tokens | None,
+        Meta(description="Tokens in one forward pass (max_num_batched_tokens, chunked_prefill_size, n_ubatch). Default: the engine's."),
     ] = None
     max_num_seqs: Annotated[
-        Annotated[int, Meta(ge=1, le=1_000_000)] | None, Meta(description="Most requests the engine runs at once. Default: the engine's.")
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None,
+        Meta(description="Most requests the engine runs at once (llama.cpp: n_parallel). Default: the engine's."),
     ] = None
     enforce_eager: Annotated[bool | None, Meta(description="True: no CUDA graphs. Default false.")] = None
     cpu_offload_gib: Annotated[

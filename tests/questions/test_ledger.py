@@ -257,6 +257,11 @@ def test_the_truth_set_reads_a_case(explain):
         assert run.version is None or run.version
 
 
+def test_a_run_of_another_model_is_scored_for_nothing(explain):
+    assert explain(vllm(weights=5.2), gpu="H100").case.scores == []
+    assert explain(vllm(weights=14.0), gpu="H100").case.scores == ["weights"]
+
+
 def test_the_same_run_is_the_same_case(explain):
     assert explain(vllm(), gpu="H100").case == explain("noise\n" + vllm(), gpu="H100").case
     assert explain(vllm(pool=41.0), gpu="H100").case.id != explain(vllm(), gpu="H100").case.id

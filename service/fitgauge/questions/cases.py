@@ -24,8 +24,9 @@ _RELEASE = re.compile(r"\d+(?:\.\d+){1,2}")
 _NUMBERS = ("kv_tokens", "kv_blocks", "max_concurrency")
 
 
-def case(log: StartLog, request: FitRequest | None, engine: str) -> LogCase:
-    """The line for this run. A model that is no public-looking Hub ID is left out, as is all text of the log."""
+def case(log: StartLog, request: FitRequest | None, engine: str, *, doubtful: bool = False) -> LogCase:
+    """The line for this run. A model that is no public-looking Hub ID is left out, as is all text of the log. A run whose model is
+    `doubtful` is kept and scored for nothing."""
     measured = _measured(log, engine)
     if request is not None:
         asked = msgspec.structs.asdict(request)
@@ -59,7 +60,7 @@ def case(log: StartLog, request: FitRequest | None, engine: str) -> LogCase:
         question=question,
         outcome=log.outcome,
         measured=measured,
-        scores=_scores(measured, log, question, exact=exact, total=total),
+        scores=[] if doubtful else _scores(measured, log, question, exact=exact, total=total),
         source=f"local:{digest}",
         build=build,
         total_gpu_gib=round(total / GIB, 4) if total else None,

@@ -23,6 +23,12 @@ _ANOTHER_FORMAT = 0.35
 """Weights off by more than this share are stored in another number format, or are another model."""
 
 
+def in_doubt(rows: list[LedgerRow]) -> bool:
+    """Whether the weights are so far off that another model, or another number format of it, was loaded."""
+    weights = next((row for row in rows if row.name == "weights"), None)
+    return bool(weights and weights.estimated and abs(weights.difference or 0) > _ANOTHER_FORMAT * weights.estimated)
+
+
 def causes(log: StartLog, rows: list[LedgerRow], largest: LedgerRow | None, checked: Checked) -> list[str]:
     """One sentence for every cause the log shows, those of the `largest` difference first."""
     by_name = {row.name: row for row in rows}
@@ -39,7 +45,7 @@ def _weights(log: StartLog, row: LedgerRow, _: dict[str, LedgerRow], measured: M
     difference, estimated = row.difference or 0, row.estimated or 0
     if row.within or abs(difference) < _VISIBLE:
         return
-    if estimated and abs(difference) > _ANOTHER_FORMAT * estimated:
+    if in_doubt([row]):
         named = log.flags.get("quantization") or log.flags.get("file_type") or log.flags.get("dtype")
         seen = f" (the log says {named})" if named else ""
         share = f"{row.measured / estimated:.2f} times the estimate"

@@ -15,7 +15,7 @@ from fitgauge.logs.readings import StartLog
 from fitgauge.logs.recognise import recognise
 from fitgauge.questions import answers, words
 from fitgauge.questions.cases import case
-from fitgauge.questions.causes import causes
+from fitgauge.questions.causes import causes, in_doubt
 from fitgauge.questions.compared import Measured, rows
 from fitgauge.questions.log_schemas import ExplainLogRequest, LedgerRow, LogAnswer, LogReading
 from fitgauge.questions.schemas import FitRequest
@@ -93,7 +93,7 @@ class Ledger:
             largest_difference=largest.name if largest else None,
             causes=why,
             warnings=notes,
-            case=case(log, _named(asked, found), reading.engine),
+            case=case(log, _named(asked, found), reading.engine, doubtful=in_doubt(told)),
             readings=[LogReading(name=r.name, value=r.value, rank=r.rank, line=r.line) for r in log.readings] if full else UNSET,
         )
 

@@ -95,11 +95,17 @@ class Layer:
         return self.tape.add(f"{name}.adapted", y, self.tape.copy(f"{name}.lora_scaled", outer))
 
     def norm(self, name: str, x: Value) -> Value:
-        """A norm in the family's style; see `rms_norm`, `shifted_rms_norm` and `layer_norm`."""
-        parameter = self._tensors[f"{name}.weight"]
-        if f"{name}.bias" in self._tensors or self.traits.norm == "layer":
+        """A norm in the family's style; without a weight a plain LayerNorm in fp32 (OLMo)."""
+        parameter, style = self._tensors.get(f"{name}.weight"), self.traits.norm
+        if parameter is None:
+            wide = self.tape.to(x, FLOAT, f"{name}.float")
+            beside = (f"{name}.statistics", 2 * self.scene.tokens, FLOAT)
+            return self.tape.to(self.tape.operation(name, (wide,), x.elements, FLOAT, saves=(wide,), beside=beside), x.width)
+        if f"{name}.bias" in self._tensors or style == "layer":
             return self.layer_norm(name, x, parameter)
-        return (self.shifted_rms_norm if self.traits.norm == "shifted_rms" else self.rms_norm)(name, x, parameter)
+        if style == "rms":
+            return self.rms_norm(name, x, parameter)
+        return self.wide_norm(name, x, parameter)
 
     def layer_norm(self, name: str, x: Value, parameter: Parameter) -> Value:
         """torch.nn.LayerNorm: saves its input, means and deviations."""
@@ -112,16 +118,19 @@ class Layer:
         normed = self._normalised(name, x, parameter)
         return self.tape.multiply(name, self.weight(parameter), self.tape.to(normed, x.width, f"{name}.narrow"))
 
-    def shifted_rms_norm(self, name: str, x: Value, parameter: Parameter) -> Value:
-        """(normed in fp32 x (1 + weight)).to(x's format), as Gemma's."""
-        normed = self._normalised(name, x, parameter)
-        scale = self.tape.copy(f"{name}.shifted", self.tape.to(self.weight(parameter), FLOAT))
+    def wide_norm(self, name: str, x: Value, parameter: Parameter) -> Value:
+        """(normed in fp32 x weight).to(x's format), as OLMo 2's; the weight plus 1 in Gemma's, the input centred in Cohere's."""
+        normed, scale = self._normalised(name, x, parameter), self.weight(parameter)
+        if self.traits.norm == "shifted_rms":
+            scale = self.tape.copy(f"{name}.shifted", self.tape.to(scale, FLOAT))
         return self.tape.to(self.tape.multiply(f"{name}.scaled", normed, scale), x.width, name)
 
     def _normalised(self, name: str, x: Value, parameter: Parameter) -> Value:
         tape, rows = self.tape, x.elements // parameter.shape[-1]
-        wide = tape.to(x, FLOAT, f"{name}.float")
-        mean = tape.copy(f"{name}.mean", tape.pointwise(f"{name}.square", wide), rows)
+        wide = squared = tape.to(x, FLOAT, f"{name}.float")
+        if self.traits.norm == "centred":  # (x - mean) is computed twice: CohereLayerNorm
+            squared, wide = tape.copy(f"{name}.deviation", wide), tape.copy(f"{name}.centred", wide)
+        mean = tape.copy(f"{name}.mean", tape.pointwise(f"{name}.square", squared), rows)
         return tape.multiply(f"{name}.normed", wide, tape.pointwise(f"{name}.rsqrt", mean, of_output=True))
 
     def dropout(self, name: str, x: Value, *, rate: bool) -> Value:
@@ -197,6 +206,8 @@ class Layer:
         """Scores written out: softmax(q k / sqrt(d) + mask) v, softmax in fp32 (eager_attention_forward)."""
         tape, scene = self.tape, self.scene
         k, v = self._repeated(k, v, heads, mixer)
+        if scene.batch > 1:  # a batched product copies what it cannot view
+            q, k, v = (tape.copy("attention.apart", part) if tape.partial(part) else part for part in (q, k, v))
         count = scene.tokens * scene.keys * heads
         scores = tape.matmul("attention.scores", q, k, count)
         if not self.traits.scales_queries:
@@ -216,7 +227,7 @@ class Layer:
 
         The output has the order of the queries; where these were put together from parts, it is copied for the output projection.
 
-        A sliding window shorter than the sequence gives PyTorch's SDPA a mask, for which keys and values are repeated for every head;
+        A sliding window no longer than the sequence gives PyTorch's SDPA a mask, for which keys and values are repeated for every head;
         FlashAttention itself knows windows (integrations/sdpa_attention.py, use_gqa_in_sdpa).
         """
         tape, scene = self.tape, self.scene
@@ -224,7 +235,7 @@ class Layer:
         saves = [q, k, v]
         beside = ("attention.log_sum", scene.tokens * heads, FLOAT)
         mask = 0
-        if scene.attention == "sdpa" and mixer.window and mixer.window < scene.keys:
+        if scene.attention == "sdpa" and mixer.window and mixer.window <= scene.keys:
             k, v = self._repeated(k, v, heads, mixer)
             saves, mask = [q, k, v], scene.tokens * scene.keys * q.width
         if mask:
@@ -234,11 +245,14 @@ class Layer:
         return tape.copy("attention.output", mixed) if self.traits.rotates_part else mixed
 
     def _repeated(self, k: Value, v: Value, heads: int, mixer: Attention) -> tuple[Value, Value]:
-        """Keys and values once for every query head (repeat_kv)."""
+        """Keys and values once for every query head (repeat_kv): copies, or views of one head that all of them share."""
         if mixer.kv_heads == mixer.query_heads:
             return k, v
-        rows = self.scene.tokens * heads
-        return self.tape.copy("key.repeated", k, rows * mixer.head_dim), self.tape.copy("value.repeated", v, rows * mixer.value_dim)
+        tape, rows = self.tape, self.scene.tokens * heads
+        sizes = (rows * mixer.head_dim, rows * mixer.value_dim)
+        if mixer.kv_heads == 1:
+            return tape.slice("key.expanded", k, sizes[0]), tape.slice("value.expanded", v, sizes[1])
+        return tape.copy("key.repeated", k, sizes[0]), tape.copy("value.repeated", v, sizes[1])
 
     # --- MLP
 
@@ -249,7 +263,13 @@ class Layer:
         if not experts:
             return self.dropout("mlp.dropout", self.mlp(dense, x), rate=self.traits.residual_dropout)
         mixed = self.mixture(experts, x)
-        return self.tape.add("mlp.with_shared", mixed, self.mlp(dense, x)) if dense else mixed
+        if not dense:
+            return mixed
+        shared = self.mlp(dense, x)
+        gate = next((p for p in self.unit.parameters if p.kind is Kind.ROUTER and p.shape[0] == 1), None)
+        if gate is not None:
+            shared = self.tape.multiply("shared.gated", self.tape.pointwise("sigmoid", self.linear(gate, x), of_output=True), shared)
+        return self.tape.add("mlp.with_shared", mixed, shared)
 
     def mlp(self, linears: list[Parameter], x: Value) -> Value:
         """down(act(gate(x)) up(x)), gate and up apart or fused, or down(act(up(x)))."""
@@ -299,6 +319,8 @@ class Layer:
     def layer(self, x: Value, mixer: Attention) -> Value:
         """Attention and MLP around the residual stream: norms before, after or on both sides, one after the other or side by side."""
         tape, names = self.tape, self.norms(inside=False)
+        if self.traits.norm == "bare":
+            names = ["attention_norm", "mlp_norm"]
         if self.traits.parallel or len(names) < 2:
             return self._parallel(x, mixer, names)
         if len(names) >= 4:

@@ -104,7 +104,13 @@ def scene_of(spec: ModelSpec, workload: TrainingWorkload) -> Scene:
 def _play(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
     scene, found = scene_of(spec, workload), units(spec, workload)
     decoder = [unit for unit in found if unit.part in (Part.LANGUAGE, Part.EMBEDDING, Part.HEAD)]
-    layers = tuple(layer_segment(spec, unit, scene, workload) for unit in decoder if unit.repeated)
+    layers = tuple(
+        layer_segment(spec, unit, numbers, scene, workload)
+        for unit in decoder
+        if unit.repeated
+        for numbers in _alike(unit.layers, workload)
+        if numbers
+    )
     embedding = embedding_segment([unit for unit in decoder if unit.part is Part.EMBEDDING], spec, scene, workload)
     ends = [unit for unit in decoder if not unit.repeated and unit.part is not Part.EMBEDDING]
     head = head_segment(ends, decoder, spec, scene, workload)
@@ -120,11 +126,16 @@ def _play(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
 
 
 def constant_bytes(spec: ModelSpec, scene: Scene) -> int:
-    """Cosine and sine tables of the sequence, and the mask that eager attention adds to its scores (batch x 1 x s x s)."""
-    mixer = next((m for block in spec.blocks for m in block.mixers if isinstance(m, Attention)), None)
-    tables = 2 * scene.sequence * mixer.head_dim * scene.table_width if scene.rotary and mixer else 0
-    masked = scene.attention == "eager" or scene.traits.only_eager
-    return tables + (scene.batch * scene.sequence * scene.keys * scene.table_width if masked else 0)
+    """Cosine and sine tables of the sequence, and a mask (batch x 1 x s x s) for every kind of window: eager attention adds one to its
+    scores in the format of the stream, SDPA is given one of booleans where a window is no longer than the sequence."""
+    mixers = [m for block in spec.blocks if block.part is Part.LANGUAGE for m in block.mixers if isinstance(m, Attention)]
+    kinds = {mixer.window for mixer in mixers}
+    eager = scene.attention == "eager" or scene.traits.only_eager
+    masks = len(kinds) * scene.table_width if eager else 0
+    if scene.attention == "sdpa" and not eager:
+        masks = sum(window is not None and window <= scene.keys for window in kinds)
+    tables = 2 * max(1, len(spec.rotary_tables)) * scene.sequence * mixers[0].head_dim if scene.rotary and mixers else 0
+    return tables * scene.table_width + masks * scene.batch * scene.sequence * scene.keys
 
 
 def tape_of(workload: TrainingWorkload) -> Tape:
@@ -144,17 +155,21 @@ def embedding_segment(found: list[Unit], spec: ModelSpec, scene: Scene, workload
     With a frozen base its output gets a gradient only where checkpointing asks for one (enable_input_require_grads).
     """
     tape, width = tape_of(workload), _stream_width(workload)
-    x: Value | None = None
     size = scene.tokens * spec.hidden_size // scene.stream
+    made: list[Value] = []
     for unit in found:
         layer = Layer(tape, unit, scene)
-        for parameter in unit.parameters:
-            if parameter.kind is Kind.EMBEDDING:
-                made = tape.operation(parameter.name, (layer.weight(parameter),), size, width)
-                x = made if x is None else tape.add("embedding.sum", x, made)
-        for name in layer.norms(inside=False) if x is not None else ():
-            x = layer.norm(name, x) if x is not None else None
-    x = x if x is not None else tape.input("embedding", size, width, grad=not workload.adapted)
+        tables = [parameter for parameter in unit.parameters if parameter.kind is Kind.EMBEDDING]
+        made += [tape.operation(table.name, (layer.weight(table),), size, width) for table in tables]
+    x = made[0] if made else tape.input("embedding", size, width, grad=not workload.adapted)
+    if workload.adapted and workload.activation_checkpointing != "none":
+        x = tape.leaf("embedding.leaf", x)
+    for other in made[1:]:
+        x = tape.add("embedding.sum", x, other)
+    for unit in found:
+        layer = Layer(tape, unit, scene)
+        for name in layer.norms(inside=False):
+            x = layer.norm(name, x)
     if scene.traits.scales_embedding:
         x = tape.copy("embedding.scaled", x)
     if scene.traits.embedding_dropout:
@@ -162,16 +177,23 @@ def embedding_segment(found: list[Unit], spec: ModelSpec, scene: Scene, workload
     return _segment("embedding", (), tape, x, x, found, workload, checkpointed="none")
 
 
-def layer_segment(spec: ModelSpec, unit: Unit, scene: Scene, workload: TrainingWorkload) -> Segment:
-    """One kind of layer by its recipe."""
+def _alike(layers: tuple[int, ...], workload: TrainingWorkload) -> tuple[tuple[int, ...], ...]:
+    """Layers whose input gets a gradient, and the first where it does not: of a frozen base, whose embedding gets none."""
+    if not workload.adapted or workload.activation_checkpointing != "none":
+        return (layers,)
+    return tuple(number for number in layers if number == 0), tuple(number for number in layers if number)
+
+
+def layer_segment(spec: ModelSpec, unit: Unit, numbers: tuple[int, ...], scene: Scene, workload: TrainingWorkload) -> Segment:
+    """The layers `numbers` of one kind by their recipe."""
     tape, width = tape_of(workload), _stream_width(workload)
-    grad = not workload.adapted or workload.activation_checkpointing != "none" or 0 not in unit.layers or len(unit.layers) > 1
+    grad = not workload.adapted or workload.activation_checkpointing != "none" or 0 not in numbers
     x = tape.input("hidden", scene.tokens * spec.hidden_size // scene.stream, width, grad=grad)
     drawn = _nominal(unit, workload) if unit.block.tensors and unit.block.tensors[0].shape[1:] == (1,) else unit
     mixer = next((mixer for mixer in unit.block.mixers if isinstance(mixer, Attention)), None)
     layer = Layer(tape, drawn, scene)
     output = layer.layer(x, mixer) if mixer is not None else layer.unknown(x)
-    return _segment(unit.prefix, unit.layers, tape, x, output, [unit], workload, checkpointed=workload.activation_checkpointing)
+    return _segment(unit.prefix, numbers, tape, x, output, [unit], workload, checkpointed=workload.activation_checkpointing)
 
 
 def head_segment(ends: list[Unit], decoder: list[Unit], spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Segment:

@@ -138,6 +138,11 @@ class Tape:
         self.operations.append(Operation(name, tuple(inputs), outputs, kept if grad else (), scratch, back_scratch, passes, product))
         return output
 
+    def leaf(self, name: str, value: Value) -> Value:
+        """The same tensor asking for a gradient from here on; what follows keeps it (Tensor.requires_grad_)."""
+        asking = value._replace(grad=True)
+        return self.operation(name, (asking,), value.elements, value.width, saves=(asking,), passes=True, view=True)
+
     # --- elementary operations
 
     def to(self, value: Value, width: int, name: str = "") -> Value:
@@ -187,7 +192,7 @@ class Tape:
         return self.operation(name, (value,), value.elements, value.width, saves=() if of_output else (value,), saves_output=of_output)
 
     def slice(self, name: str, value: Value, elements: int) -> Value:
-        """A view of a part; its gradient is made as large as the whole."""
+        """A view of a part, or of one thing many times; its gradient is made as large as the whole."""
         return self.operation(name, (value,), elements, value.width, view=True)
 
     def split(self, name: str, value: Value, *parts: int) -> tuple[Value, ...]:
@@ -246,6 +251,10 @@ class Tape:
         """Bytes of casts and other kept tensors that go when the region around the segment ends: with `saving`, those nothing saves."""
         saved = {value.storage for operation in self.operations for value in operation.saved} if saving else set()
         return sum(self._sizes[storage] for storage in set(self._kept) - saved)
+
+    def partial(self, value: Value) -> bool:
+        """Whether a tensor is a view of a part of a larger one."""
+        return value.storage != _UNCOUNTED and self._sizes[value.storage] > value.bytes
 
     def saves(self, value: Value) -> bool:
         """Whether the backward pass reads this tensor."""

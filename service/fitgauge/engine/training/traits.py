@@ -14,14 +14,15 @@ from fitgauge.engine.architecture import ModelSpec
 class Traits:
     """Where a family departs from Llama.
 
-    `norm`: rms, shifted_rms (Gemma: in fp32, times 1 + weight) or layer, where the norm has no bias to tell. `slices`: a fused
-    projection is sliced, not split. `rotates_part`: rotated and plain parts of queries and keys are put together again. `parallel`:
-    attention and MLP side by side. `scales_queries`: before the product instead of after. `score_cap`, `logits_cap`: tanh caps.
-    `float_softmax`: softmax in fp32. `only_eager`: transformers has no other attention for it.
+    `norm`, where it has no bias to tell: rms, wide_rms (times the weight in fp32), shifted_rms (times 1 + weight in fp32), centred (a
+    LayerNorm written out in fp32), layer, bare (without weight). `proven`: its saved tensors were compared with autograd's own.
+    `slices`: a fused projection is sliced, not split. `rotates_part`: rotated and plain parts of queries and keys are put together
+    again. `parallel`: attention and MLP side by side. `scales_queries`: before the product instead of after. `score_cap`,
+    `logits_cap`: tanh caps. `float_softmax`: softmax in fp32. `only_eager`: transformers has no other attention for it.
     """
 
     activation: str = "silu"
-    norm: Literal["rms", "shifted_rms", "layer"] = "rms"
+    norm: Literal["rms", "wide_rms", "shifted_rms", "centred", "layer", "bare"] = "rms"
     slices: bool = False
     rotates_part: bool = False
     parallel: bool = False
@@ -36,6 +37,7 @@ class Traits:
     residual_dropout: bool = False
     attention_dropout: bool = False
     embedding_dropout: bool = False
+    proven: bool = True
 
 
 LLAMA = Traits()
@@ -44,11 +46,13 @@ PLAIN = Traits(activation="gelu", norm="layer")
 
 TRAITS: Mapping[str, Traits] = {
     **dict.fromkeys(
-        ("llama", "mistral", "ministral", "ministral3", "qwen2", "qwen3", "olmo2", "olmo3", "qwen3_moe", "qwen2_moe", "mixtral",
-         "olmoe", "smollm3", "seed_oss", "exaone4", "internlm3", "ernie4_5", "helium", "hunyuan_v1_dense", "nominal"),
+        ("llama", "mistral", "ministral", "ministral3", "qwen2", "qwen3", "qwen3_moe", "qwen2_moe", "mixtral",
+         "olmoe", "smollm3", "exaone4", "internlm3", "ernie4_5", "hunyuan_v1_dense", "nominal"),
         LLAMA,
     ),
+    **dict.fromkeys(("olmo2", "olmo3", "helium"), Traits(norm="wide_rms")),
     "phi3": Traits(slices=True, rotates_part=True),
+    "seed_oss": Traits(residual_dropout=True, attention_dropout=True, proven=False),
     "glm": Traits(rotates_part=True),
     "glm4": Traits(rotates_part=True),
     "granite": Traits(scales_residual=True, scales_embedding=True, scales_logits=True),
@@ -56,24 +60,24 @@ TRAITS: Mapping[str, Traits] = {
     "gemma": GEMMA,
     "gemma2": replace(GEMMA, score_cap=True, logits_cap=True),
     "gemma3_text": GEMMA,
-    "olmo": Traits(norm="layer"),
+    "olmo": Traits(norm="bare"),
     "stablelm": Traits(norm="layer", rotates_part=True),
-    "cohere": Traits(norm="layer", parallel=True, scales_logits=True),
-    "cohere2": Traits(norm="layer", parallel=True, scales_logits=True),
+    "cohere": Traits(norm="centred", parallel=True, scales_logits=True),
+    "cohere2": Traits(norm="centred", parallel=True, scales_logits=True),
     "nemotron": Traits(activation="relu_squared", norm="layer", rotates_part=True),
     "starcoder2": PLAIN,
     "phi": replace(PLAIN, activation="gelu_new", parallel=True, rotates_part=True),
     "gpt_neox": replace(PLAIN, parallel=True, rotates_part=True),
-    "falcon": replace(PLAIN, parallel=True),
+    "falcon": replace(PLAIN, parallel=True, proven=False),
     "mpt": PLAIN,
-    "gptj": replace(PLAIN, activation="gelu_new", parallel=True, rotates_part=True),
+    "gptj": replace(PLAIN, activation="gelu_new", parallel=True, rotates_part=True, proven=False),
     "opt": Traits(activation="relu", norm="layer", scales_queries=True, residual_dropout=True),
     "bloom": Traits(activation="bloom_gelu", norm="layer", only_eager=True),
     "gpt2": Traits(
         activation="gelu_new", norm="layer", float_softmax=False, residual_dropout=True, attention_dropout=True, embedding_dropout=True
     ),
     "gpt_bigcode": Traits(
-        activation="gelu", norm="layer", residual_dropout=True, attention_dropout=True, embedding_dropout=True
+        activation="gelu", norm="layer", residual_dropout=True, attention_dropout=True, embedding_dropout=True, proven=False
     ),
 }  # fmt: skip
 
@@ -85,4 +89,4 @@ def traits_of(spec: ModelSpec) -> Traits:
 
 def taught(spec: ModelSpec) -> bool:
     """Whether the family's activations were derived from its modelling code."""
-    return spec.model_type in TRAITS
+    return spec.model_type in TRAITS and TRAITS[spec.model_type].proven

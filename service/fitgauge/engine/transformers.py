@@ -5,8 +5,8 @@ generation/utils.py (logits of the last position only, in float32).
 """
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.activations import activation_bytes
-from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.activations import HALF, activation_bytes, attention_width, mlp_width
+from fitgauge.engine.architecture import Attention, ModelSpec, Part
 from fitgauge.engine.cache import cache_bytes
 from fitgauge.engine.estimate import Estimate, StageEstimate, stage_estimate
 from fitgauge.engine.profile import EngineProfile
@@ -14,6 +14,8 @@ from fitgauge.engine.quantity import certain
 from fitgauge.engine.runtime import runtime_bytes
 from fitgauge.engine.weights import Laid, pipeline_stages, weights_term
 from fitgauge.engine.workload import Workload
+
+_MASKS = "transformers/masking_utils.py, sdpa_mask"
 
 
 class LazyCache:
@@ -70,6 +72,29 @@ def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accel
     )
 
 
+def mask_bytes(spec: ModelSpec, *, requests: int, length: int, tensor_parallel: int) -> int:
+    """What SDPA's mask adds to the layers' peak of a prompt of b requests x L tokens, where a window or chunk is shorter than it [bytes].
+
+    = b L^2 + max(0, 2 b L^2 - 2 b L x (widest MLP - widest attention)): one byte a pair is kept, and attention makes a 16-bit copy of it
+    while the MLP's products are not there yet. Full attention alone makes no mask. Source: transformers 5.23, masking_utils.py
+    (_ignore_causal_mask_sdpa; a sliding mask measured: kept 1.0 b L^2, 3.0 while built); PyTorch, aten/src/ATen/native/transformers/
+    attention.cpp, convert_boolean_attn_mask.
+    """
+    windows = [
+        mixer.window or mixer.chunk
+        for block in spec.blocks
+        for mixer in block.mixers
+        if isinstance(mixer, Attention) and mixer.causal and (mixer.window or mixer.chunk)
+    ]
+    if not any(window is not None and length >= window for window in windows):
+        return 0
+    pairs = requests * length * length
+    language = [block for block in spec.blocks if block.part is Part.LANGUAGE]
+    mlp = max((mlp_width(block.mlp, spec.hidden_size, tensor_parallel) for block in language if block.mlp), default=0)
+    attention = max((attention_width(mixer, tensor_parallel) for block in language for mixer in block.mixers), default=0)
+    return pairs + max(0, 2 * pairs - HALF * requests * length * max(0, mlp - attention))
+
+
 def _stage(
     number: int, stages: tuple[range, ...], spec: ModelSpec, laid: Laid, workload: Workload, profile: EngineProfile
 ) -> StageEstimate:
@@ -77,6 +102,9 @@ def _stage(
     first, last = number == 0, number == len(stages) - 1
     prompt = requests * workload.context_length
     cache = LazyCache(spec, workload, layers)
+    mask = 0
+    if not workload.eager_attention:
+        mask = mask_bytes(spec, requests=requests, length=workload.context_length, tensor_parallel=workload.tensor_parallel)
     fixed = (
         weights_term(laid, workload, layers=layers, first=first, last=last),
         *activation_bytes(
@@ -88,6 +116,7 @@ def _stage(
             samples=last,
             eager_length=workload.context_length if workload.eager_attention else 0,
         ),
+        *((certain("attention_mask", mask, "computed", "a mask of every pair of tokens, for sliding windows", _MASKS),) if mask else ()),
         *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
     )
     formula = f"{requests} requests x {workload.context_length} tokens, {cache.dtype}"

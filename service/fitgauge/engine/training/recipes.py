@@ -231,15 +231,13 @@ class Layer:
         FlashAttention itself knows windows (integrations/sdpa_attention.py, use_gqa_in_sdpa).
         """
         tape, scene = self.tape, self.scene
-        q, k, v = (tape.cast(value, "attention") for value in (q, k, v))
-        saves = [q, k, v]
         beside = ("attention.log_sum", scene.tokens * heads, FLOAT)
-        mask = 0
-        if scene.attention == "sdpa" and mixer.window and mixer.window <= scene.keys:
+        masked = scene.attention == "sdpa" and mixer.window is not None and mixer.window <= scene.keys
+        if masked:
             k, v = self._repeated(k, v, heads, mixer)
-            saves, mask = [q, k, v], scene.tokens * scene.keys * q.width
-        if mask:
-            beside = ("attention.mask_and_log_sum", (mask + beside[1] * FLOAT) // q.width, q.width)
+        q, k, v = saves = tuple(tape.cast(value, "attention") for value in (q, k, v))
+        if masked:
+            beside = ("attention.mask_and_log_sum", scene.tokens * (scene.keys + heads * FLOAT // q.width), q.width)
         size = scene.tokens * heads * mixer.value_dim
         mixed = tape.operation("attention", (q, k, v), size, q.width, saves=saves, saves_output=True, beside=beside, product=True)
         return tape.copy("attention.output", mixed) if self.traits.rotates_part else mixed

@@ -253,8 +253,8 @@ class Tape:
         return sum(self._sizes[storage] for storage in set(self._kept) - saved)
 
     def partial(self, value: Value) -> bool:
-        """Whether a tensor is a view of a part of a larger one."""
-        return value.storage != _UNCOUNTED and self._sizes[value.storage] > value.bytes
+        """Whether a tensor is a view of a part of another, or of another many times."""
+        return value.storage != _UNCOUNTED and self._sizes[value.storage] != value.bytes
 
     def saves(self, value: Value) -> bool:
         """Whether the backward pass reads this tensor."""

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.architecture import ModelSpec, Stored
 from fitgauge.engine.families import read_config
@@ -185,3 +186,17 @@ def test_every_layer_is_on_one_card(layers: int, cards: int, start: int) -> None
     ranges = layer_split(layers, cards, start)
     assert len(ranges) == cards
     assert [number for held in ranges for number in held] == list(range(start, layers))
+
+
+@pytest.mark.parametrize(
+    ("model", "version", "posted"),
+    [
+        ("Qwen/Qwen3-Coder-30B-A3B-Instruct", (7342,), 300.75),  # b7342: 512 x (vocabulary + hidden) x 4 B
+        ("Qwen/Qwen2.5-7B-Instruct", (7342,), 304.0),  # 4096 tokens, Vulkan
+    ],
+)
+def test_older_builds_hold_logits_of_the_whole_micro_batch(model: str, version: tuple[int, ...], posted: float) -> None:
+    spec, profile = spec_of(model), load_engines().profile("llama.cpp", version)
+    cells = Cells(spec, range(spec.layers), "F16", Windows(4, 0, 512), 4096)
+    term = compute_term(spec, cells, ubatch=512, tokens=4096, concurrency=1, cards=1, first=True, streamed=0, logits=profile.logits_copies)
+    assert term.bytes / MIB == pytest.approx(posted, abs=0.01)

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fitgauge.catalog.accelerators import load
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.accelerator import custom
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.families import read_config
 from fitgauge.engine.quantity import GIB
-from fitgauge.engine.sglang import RadixPool, default_batch, mem_fraction_static, prefill_graphs, radix_pool, vision_factor
+from fitgauge.engine.sglang import RadixPool, default_batch, mem_fraction_static, prefill_graphs, radix_pool, settled, vision_factor
 from fitgauge.engine.workload import Workload
 
 _SNAPSHOT = Snapshot()
@@ -49,6 +50,7 @@ def pool_of(model: str, **fields: Any) -> RadixPool:
         ("nvidia/Kimi-K2.6-NVFP4", 209_413, 13.71, {}),
         ("deepseek-ai/DeepSeek-V3.2", 256_000, 18.68, {}),  # 576 x 2 + 132 bytes a layer
         ("zai-org/GLM-5", 3_262_823, 186.77, {"tensor_parallel": 8, "cache_dtype": "F8_E4M3"}),  # 656 + 132 bytes a layer
+        ("deepseek-ai/DeepSeek-V3.2", 975_424, 43.67, {"tensor_parallel": 8, "cache_dtype": "F8_E4M3"}),  # 8 x B200
         ("google/gemma-4-E4B-it", 997_846, 79.94, {}),  # 0.8 tokens of window each, pools for layers that share too
         ("nvidia/Qwen3.6-27B-NVFP4", 1_048_576, 16.00, {"tensor_parallel": 4}),
         ("nvidia/Qwen3.6-27B-NVFP4", 228_520, 6.98, {"cache_dtype": "F8_E4M3"}),
@@ -88,6 +90,12 @@ def test_the_automatic_share_is_sglangs() -> None:
     assert default_batch(card, 8192, (0, 5, 23)) == (256, 8192)
     assert prefill_graphs(8192) == 8 + 14 + 8 + 8 + 12 + 8
     assert mem_fraction_static(spec_of("Qwen/Qwen3-32B"), workload(), card) == 0.83
+
+
+def test_sparse_attention_is_cached_in_fp8_on_blackwell_alone() -> None:
+    spec, catalog = spec_of("deepseek-ai/DeepSeek-V3.2"), load()
+    formats = [settled(workload(), spec, catalog.get(card)).cache_dtype for card in ("b200-192gb", "h200-sxm-141gb")]
+    assert formats == ["F8_E4M3", "auto"]
 
 
 def test_a_vision_tower_lowers_the_share() -> None:

@@ -57,10 +57,18 @@ def total_mib(accelerator: Accelerator) -> float:
 
 
 def settled(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> Workload:
-    """The workload with `mem_fraction_static` filled in where it was left out."""
-    if workload.gpu_memory_utilization:
-        return workload
-    return msgspec.structs.replace(workload, gpu_memory_utilization=mem_fraction_static(spec, workload, accelerator))
+    """The workload with `mem_fraction_static` and the cache's format filled in where they were left out.
+
+    Sparse MLA (DeepSeek V3.2, GLM-5) has an fp8 cache on Blackwell by itself. Source: srt/arg_groups/overrides.py, 0.5.23.
+    """
+    capability = accelerator.compute_capability
+    sparse = any(isinstance(mixer, LatentAttention) and mixer.indexer for mixer, _ in held(spec, None))
+    narrow = workload.cache_dtype == "auto" and sparse and capability is not None and capability >= (10, 0)
+    return msgspec.structs.replace(
+        workload,
+        cache_dtype="F8_E4M3" if narrow else workload.cache_dtype,
+        gpu_memory_utilization=workload.gpu_memory_utilization or mem_fraction_static(spec, workload, accelerator),
+    )
 
 
 def mem_fraction_static(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> float:

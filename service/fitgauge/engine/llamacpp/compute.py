@@ -6,6 +6,7 @@ live tensors below are those that llama.cpp itself reports for 22 architectures 
 
 from fitgauge.engine.architecture import Attention, Block, CompressedAttention, LatentAttention, Mixer, ModelSpec, Part
 from fitgauge.engine.llamacpp.cells import Cells, padded
+from fitgauge.engine.profile import Coefficient
 from fitgauge.engine.quantity import MIB, Term
 
 _FLOAT, _HALF = 4, 2
@@ -16,13 +17,23 @@ _SOURCE = "llama.cpp src/llama-context.cpp, graph_reserve; ggml/src/ggml-alloc.c
 
 
 def compute_term(
-    spec: ModelSpec, cells: Cells, *, ubatch: int, tokens: int, concurrency: int, cards: int, first: bool, streamed: int
+    spec: ModelSpec,
+    cells: Cells,
+    *,
+    ubatch: int,
+    tokens: int,
+    concurrency: int,
+    cards: int,
+    first: bool,
+    streamed: int,
+    logits: Coefficient | None = None,
 ) -> Term:
     """The term `activations` [bytes]: ubatch x 4 B x live floats + ubatch x 2 B x cells of every mask, on one card.
 
     tokens: the whole cache. cards: more than one hold inputs and hand over hidden states several times; all but the first also take
     them over. streamed: bytes of the largest
-    weight that stays in host memory and is copied here for a large batch, twice.
+    weight that stays in host memory and is copied here for a large batch, twice. logits: rows of logits for every token of the micro-batch
+    where the head is: older builds hold them all, newer ones a row for every sequence.
     """
     floats, mixture = live_floats(spec)
     work = ubatch * _FLOAT * floats
@@ -31,11 +42,15 @@ def compute_term(
     expected = work + masks + 2 * streamed
     if cards > 1:
         expected += (_COPIES - 1) * masks + (1 if first else 2) * _COPIES * inputs
+    outputs = ubatch * _FLOAT * (spec.vocabulary_size + spec.hidden_size)
+    least = 0
+    if logits is not None:
+        expected, least = max(expected, int(logits.expected * outputs)), int(logits.low * outputs)
     low, high = (0.6, 1.3) if mixture else (0.8, 1.3)
     return Term(
         name="activations",
         bytes=expected,
-        low=int(work * low + masks),
+        low=max(int(work * low + masks), least),
         high=int(expected * high) + 64 * MIB,
         basis="computed",
         formula=f"{ubatch} tokens x {floats} floats + masks {masks / MIB:.0f} MiB"

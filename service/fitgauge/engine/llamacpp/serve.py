@@ -71,6 +71,7 @@ def _card(
             cards=len(ranges),
             first=first,
             streamed=largest_bytes(laid) if any(offload) else 0,
+            logits=profile.logits_copies if last else None,
         ),
         *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
     )

@@ -210,7 +210,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What a model is made of.
 
     `basis` is `exact` where a reader was taught this architecture, `assumed` where the config was read by its usual names.
-    `quantization` is the config's own `quantization_config` (or hf_quant_config.json), as published, else None.
+    `image_prefix`: the tokens of an image also attend to those after them. `quantization`: the config's own
+    `quantization_config` (or hf_quant_config.json), as published, else None.
     """
 
     model_type: str
@@ -224,6 +225,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     blocks: tuple[Block, ...]
     rotary_tables: tuple[RotaryTable, ...] = ()
     quantization: dict[str, object] | None = None
+    image_prefix: bool = False
     basis: Basis = "exact"
     notes: tuple[str, ...] = ()
 

@@ -110,7 +110,7 @@ def share_bytes(share: Share, layout: Layout, ranks: Ranks) -> int:
             pieces = round_up(pieces, share.multiple)
         return copies * pieces * share.piece_bytes
     out, inputs = share.out, share.inputs
-    if ways > 1 and share.split is not Split.NONE:
+    if (ways > 1 or share.multiple > 1) and share.split is not Split.NONE:
         if share.split is Split.ROW:
             inputs = _cut(inputs, share, ways)
         else:

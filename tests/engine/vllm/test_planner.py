@@ -303,9 +303,10 @@ def test_encoders_and_layers_that_read_anothers_cache_keep_nothing():
     assert (plan.groups, plan.kv_tokens, plan.error) == ((), 0, None)
 
 
-def test_cross_attention_is_held_once_a_request():
+def test_cross_attention_is_held_once_a_request_for_as_many_tokens_as_a_batch():
+    """vLLM's CrossAttentionSpec: the encoder's budget is max_num_batched_tokens, whatever the source holds."""
     layout = _layout(_model((4, _attention()), (4, CrossAttention(query_heads=64, kv_heads=8, head_dim=128, source_tokens=1500))))
-    assert layout.request_blocks(160) == 10 + 94
+    assert layout.request_blocks(160) == 10 + 2048 // 16
 
 
 def test_bytes_per_token_is_the_growth_of_a_long_request():

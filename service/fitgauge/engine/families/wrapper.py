@@ -79,6 +79,10 @@ class Wrapper:
     rotary: bool = False
 
 
+IMAGE_PREFIX = frozenset({"gemma3", "paligemma"})
+"""Model types whose images attend to all of themselves. Source: vLLM, transformers_utils/model_arch_config_convertor.py."""
+
+
 def read_wrapped(config: Config, wrapper: Wrapper) -> ModelSpec:
     """The ModelSpec of a multimodal model. Raises MalformedModel where a size is missing or absurd."""
     text = text_section(config, wrapper)
@@ -95,6 +99,7 @@ def read_wrapped(config: Config, wrapper: Wrapper) -> ModelSpec:
         architecture=architecture_name(config),
         blocks=blocks,
         rotary_tables=(*spec.rotary_tables, *(tower_table(blocks) if wrapper.rotary else ())),
+        image_prefix=config.text("model_type") in IMAGE_PREFIX or text.text("use_bidirectional_attention") == "vision",
         basis="exact" if reader else "assumed",
         notes=spec.notes if reader else (*spec.notes, "The language model's family is not known here: it was read by its usual names."),
     )

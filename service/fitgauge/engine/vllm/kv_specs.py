@@ -56,6 +56,7 @@ class Deployment(NamedTuple):
 
     `cache_format`: resolved (fitgauge.engine.vllm.kv_formats). `block`: tokens of a block of attention. `state_page`: the bytes
     that a recurrent layer's page is padded to, 0 for none. `states`: state blocks a request holds in each recurrent layer.
+    `encoder_tokens`: max_num_encoder_input_tokens, which is max_num_batched_tokens (config/scheduler.py); 0 for the source's own.
     """
 
     cache_format: str
@@ -65,6 +66,7 @@ class Deployment(NamedTuple):
     state_page: int
     states: int
     max_model_len: int
+    encoder_tokens: int = 0
 
 
 def mixer_specs(mixer: Mixer, on: Deployment) -> tuple[KvSpec, ...]:
@@ -112,10 +114,10 @@ def state_spec(mixer: Recurrent, on: Deployment) -> KvSpec:
 
 
 def cross_spec(mixer: CrossAttention, on: Deployment) -> KvSpec:
-    """Keys and values of the source sequence. Source: CrossAttentionSpec."""
+    """Keys and values of the source sequence, for which as many tokens are kept as a batch has. Source: CrossAttentionSpec."""
     heads = rank_heads(mixer.kv_heads, on.tensor_parallel)
     page = on.block * heads * 2 * mixer.head_dim * element_bytes(on.cache_format, on.model_dtype)
-    return KvSpec(Kind.CROSS, on.block, page, mixer.source_tokens, (heads, mixer.head_dim))
+    return KvSpec(Kind.CROSS, on.block, page, on.encoder_tokens or mixer.source_tokens, (heads, mixer.head_dim))
 
 
 V4_ROW_BYTES = 584
@@ -152,7 +154,9 @@ def aligned(size: int, alignment: int) -> int:
     return -(-size // alignment) * alignment
 
 
-def attention_block(mixers: Sequence[Mixer], cache_format: str, compute_capability: tuple[int, int] | None) -> int:
+def attention_block(
+    mixers: Sequence[Mixer], cache_format: str, compute_capability: tuple[int, int] | None, *, image_prefix: bool = False
+) -> int:
     """Tokens of a block that every attention kernel of the model takes: 16 where it may.
 
     Source: `platforms/interface.py` (update_block_size_for_backend), `platforms/cuda.py` (_get_backend_priorities) and the
@@ -169,6 +173,8 @@ def attention_block(mixers: Sequence[Mixer], cache_format: str, compute_capabili
         return 128  # MiniMax-M3: a page is one sparse block
     if major == 9 and cache_format in ("fp8", "fp8_e4m3") and any(mixer.head_dim == 512 for mixer in attentions):
         return 64  # FlashAttention 4 on Hopper reads fp8 in tiles of 64
+    if major == 10 and image_prefix and all(mixer.head_dim in (256, 512) for mixer in attentions if mixer.causal):
+        return 64  # Triton for images and FlashInfer for text: v1/attention/backends/triton_flashinfer.py
     return DEFAULT_BLOCK
 
 

@@ -213,6 +213,7 @@ def kv_layout(
     """
     kept = [(mixer, block.layers) for block in spec.blocks if block.mixers and block.part in CACHED_PARTS for mixer in block.mixers]
     on = deployment(spec, [mixer for mixer, _ in kept], tensor_parallel, cache_dtype, max_model_len, compute_capability, version)
+    on = on._replace(encoder_tokens=max_batched_tokens)
     members = [(one, numbers) for mixer, numbers in kept for one in mixer_specs(mixer, on)]
     packed = any(isinstance(mixer, CompressedAttention) for mixer, _ in kept)
     groups = tuple(kv_group(group) for group in on_stage(grouped(members, packed=packed), layers))
@@ -241,7 +242,7 @@ def deployment(
 ) -> Deployment:
     """Format, block size and state pages that the model's layers share. A hybrid's block grows until a page holds a state."""
     cache_format, dtype = resolved_format(spec, cache_dtype, compute_capability), served_dtype(spec.dtype)
-    block = attention_block(mixers, cache_format, compute_capability)
+    block = attention_block(mixers, cache_format, compute_capability, image_prefix=spec.image_prefix)
     recurrent = [mixer for mixer in mixers if isinstance(mixer, Recurrent)]
     if not recurrent:
         return Deployment(cache_format, dtype, tensor_parallel, block, 0, 0, max_model_len)

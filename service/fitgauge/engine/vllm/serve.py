@@ -10,6 +10,7 @@ from fitgauge.engine.estimate import Estimate, StageEstimate, stage_estimate
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import Bytes, Term, certain
 from fitgauge.engine.runtime import runtime_bytes
+from fitgauge.engine.vllm.cards import on_card
 from fitgauge.engine.vllm.layout import check_parallel
 from fitgauge.engine.vllm.loading import loaded_terms
 from fitgauge.engine.vllm.planner import KvLayout, kv_layout
@@ -61,6 +62,7 @@ def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accel
         expert_parallel=workload.expert_parallel,
         data_parallel=workload.data_parallel,
     )
+    laid = on_card(laid, spec, accelerator.compute_capability)
     stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
     return Estimate(
         accelerator=accelerator,

@@ -9,14 +9,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from fitgauge.engine.architecture import Block, ModelSpec, Part, Stored
+from fitgauge.engine.architecture import Block, Kind, ModelSpec, Part, Stored
 from fitgauge.engine.laid import TOWERS, Laid, Layout, Share, stored_bytes
 from fitgauge.engine.laid import laid_out as lay_out
-from fitgauge.engine.schemes import Scheme
+from fitgauge.engine.quantization import gguf_block
+from fitgauge.engine.schemes import Rule, Scheme
 from fitgauge.engine.weights import Ranks, share_bytes
 
 _WHOLE = Ranks(1, 1, 1, 1)
 _HALF = 2
+
+EXPERTS_AS_TRAINED = Rule(form=gguf_block("MXFP4"), kinds=(Kind.EXPERT,))
+"""GGUF files of models trained in MXFP4 keep their experts so, whatever the file is called. Source: llama.cpp conversion/gpt_oss.py, which repacks the published blocks."""
 
 
 class Offload(NamedTuple):
@@ -28,6 +32,8 @@ class Offload(NamedTuple):
 
 def laid_out(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> Laid:
     """The language model; with a GGUF file at hand scaled to the file's size, which is exact. Towers come from a file of their own."""
+    if (spec.quantization or {}).get("quant_method") == "mxfp4" and scheme.rules:
+        scheme = msgspec.structs.replace(scheme, rules=(EXPERTS_AS_TRAINED, *scheme.rules))
     onto_cards = msgspec.structs.replace(spec, blocks=tuple(block for block in spec.blocks if not only_looked_up(spec, block)))
     laid = lay_out(onto_cards, scheme, Layout(), stored)
     shares = tuple(share for share in laid.shares if share.part not in (*TOWERS, Part.PROJECTOR))

@@ -13,6 +13,7 @@ from fitgauge.api.bodies import BodyReader, integer_query, only_query
 from fitgauge.api.operations import OPERATIONS
 from fitgauge.questions import Questions
 from fitgauge.questions.log_schemas import ExplainLogRequest
+from fitgauge.questions.plan_schemas import TrainingPlanRequest
 from fitgauge.questions.schemas import FitRequest, Health
 from fitgauge.questions.training_schemas import TrainingRequest
 from fitgauge.questions.utilization_schemas import UtilizationRequest
@@ -23,6 +24,7 @@ _encode = msgspec.json.Encoder().encode
 _fit = BodyReader(FitRequest, {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"})
 _training = BodyReader(TrainingRequest, {"model": "meta-llama/Llama-3.1-8B", "gpu": "A100 80GB"})
 _log = BodyReader(ExplainLogRequest, {"log": "Model loading took 14.99 GiB", "model": "Qwen/Qwen3-32B", "gpu": "H100"})
+_plan = BodyReader(TrainingPlanRequest, {"model": "meta-llama/Llama-3.1-8B", "gpu": "H100"})
 _utilization = BodyReader(UtilizationRequest, {"gpu": "A100 80GB", "achieved_tflops": 100})
 _HEALTHY = msgspec.json.encode(Health(status="ok", version=__version__))
 
@@ -65,6 +67,16 @@ def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
         return json_response(questions.remember(b"training:" + raw, asked.model, model, _encode(answer)))
 
     @served
+    async def plan_training(request: Anything) -> Response[bytes]:
+        raw = await _plan.read(request)
+        known = questions.recall(b"plan:" + raw)
+        if known is not None:
+            return json_response(known)
+        asked = _plan.decode(raw)
+        model, answer = await questions.plan_training(asked)
+        return json_response(questions.remember(b"plan:" + raw, asked.model, model, _encode(answer)))
+
+    @served
     async def explain_log(request: Anything) -> Response[bytes]:
         asked = _log.decode(await _log.read(request))
         return json_response(_encode(await questions.explain_log(asked)))
@@ -105,6 +117,7 @@ def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
     return [
         check_fit,
         check_training_fit,
+        plan_training,
         explain_log,
         explain_utilization,
         get_model,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fitgauge.questions.log_schemas import ExplainLogRequest, LogAnswer
+from fitgauge.questions.plan_schemas import TrainingPlanAnswer, TrainingPlanRequest
 from fitgauge.questions.schemas import FitAnswer, FitRequest, GpuDetail, GpuList, Health, ModelDetail
 from fitgauge.questions.training_schemas import TrainingAnswer, TrainingRequest
 from fitgauge.questions.utilization_schemas import UtilizationAnswer, UtilizationRequest
@@ -100,6 +101,21 @@ OPERATIONS: tuple[Operation, ...] = (
         errors=(400, 413, 415, *_MODEL_ERRORS),
         examples=(("vLLM on one H100", {"log": _LOG, "gpu": "H100"}),),
         body_bytes=2 * 1024 * 1024,
+    ),
+    Operation(
+        id="plan_training",
+        method="POST",
+        path="/v1/training-plan",
+        summary="Which layouts train this model, on how many GPUs?",
+        description="Searches framework, ZeRO stage, tensor, pipeline, context, expert and data parallelism, micro-batch and checkpointing "
+        "for the fewest GPUs, the cheapest or the fastest; every plan has each stage's bytes and a launch snippet. What is sent is kept.",
+        request=TrainingPlanRequest,
+        answer=TrainingPlanAnswer,
+        errors=(400, 413, 415, *_MODEL_ERRORS),
+        examples=(
+            ("13b under Megatron", {"model": "13b", "framework": "megatron", "gpu": "80GB", "sequence_length": 4096}),
+            ("fastest of 16", {"model": "Qwen/Qwen3-8B", "gpu": "H100", "gpu_count": 16, "objective": "fastest"}),
+        ),
     ),
     Operation(
         id="explain_utilization",

@@ -11,6 +11,8 @@ from fitgauge.questions.details import gpu_detail, model_detail
 from fitgauge.questions.ledger import Ledger, read
 from fitgauge.questions.log_schemas import ExplainLogRequest, LogAnswer
 from fitgauge.questions.models import Models
+from fitgauge.questions.plan import Planner
+from fitgauge.questions.plan_schemas import TrainingPlanAnswer, TrainingPlanRequest
 from fitgauge.questions.recent import Recent
 from fitgauge.questions.schemas import FitAnswer, FitRequest, GpuDetail, GpuList, ModelDetail
 from fitgauge.questions.serving import Serving
@@ -29,6 +31,7 @@ class Questions:
         self._serving = Serving(engines)
         self._ledger = Ledger(self._serving)
         self._training = Training(load_training())
+        self._planner = Planner(load_training())
         self._answers: Recent[tuple[str, Model, bytes]] = Recent(4096)
 
     async def check_fit(self, request: FitRequest) -> tuple[Model, FitAnswer]:
@@ -42,6 +45,12 @@ class Questions:
         found = find(request.gpu)
         model = self._models.peek(request.model) or await self._models.resolve(request.model)
         return model, self._training.answer(request, model, found)
+
+    async def plan_training(self, request: TrainingPlanRequest) -> tuple[Model, TrainingPlanAnswer]:
+        """The model that was meant and the layouts that train it. Raises the errors of fitgauge.errors."""
+        found = find(request.gpu)
+        model = self._models.peek(request.model) or await self._models.resolve(request.model)
+        return model, self._planner.answer(request, model, found)
 
     async def explain_log(self, request: ExplainLogRequest) -> LogAnswer:
         """What a start-up log measured, beside the estimate of the same question. Raises the errors of fitgauge.errors."""

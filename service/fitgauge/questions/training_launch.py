@@ -18,7 +18,8 @@ def launch_command(model: Model, workload: TrainingWorkload) -> str:
 
 
 def _megatron(workload: TrainingWorkload) -> list[object]:
-    flags: list[object] = ["torchrun", "--nproc-per-node", min(8, workload.gpus), "pretrain_gpt.py"]
+    flags: list[object] = ["torchrun", "--nproc-per-node", min(8, workload.gpus)]
+    flags += ["--nnodes", -(-workload.gpus // 8), "pretrain_gpt.py"] if workload.gpus > 8 else ["pretrain_gpt.py"]
     for flag, degree in (
         ("--tensor-model-parallel-size", workload.tensor_parallel),
         ("--pipeline-model-parallel-size", workload.pipeline_parallel),
@@ -35,6 +36,8 @@ def _megatron(workload: TrainingWorkload) -> list[object]:
         flags.append("--use-distributed-optimizer")
     if workload.activation_checkpointing != "none":
         flags += ["--recompute-granularity", workload.activation_checkpointing]
+    if workload.activation_checkpointing == "full":
+        flags += ["--recompute-method", "uniform", "--recompute-num-layers", 1]
     flags.append({"mixed_fp16": "--fp16", "fp8": "--fp8-format=hybrid"}.get(workload.precision, "--bf16"))
     return flags
 

@@ -15,6 +15,8 @@ from fitgauge.engine.utilization import token_flops
 _PER_COUNT = 4
 _CHECKPOINTING: tuple[Checkpointing, ...] = ("none", "selective", "full")
 _LARGEST_MICRO_BATCH = 64
+LONG_SEQUENCE = 16_384
+"""Tokens from which on context parallelism is tried where it is not asked for."""
 A100_FLOPS_PER_BYTE = 312e12 / 300e9
 """What an A100 SXM computes in bf16 while NVLink moves one byte. Source: NVIDIA A100 data sheet."""
 
@@ -79,7 +81,7 @@ def layouts(spec: ModelSpec, base: TrainingWorkload, choices: Choices, count: in
                 continue
             micro_batches = choices.global_batch_size // (data * size)
             for expert in _experts(spec, choices, framework, data * context):
-                for zero in _zero_stages(choices, framework, data * context, pipeline):
+                for zero in _zero_stages(choices, framework, data * context):
                     layout = replace(
                         base,
                         framework=framework,
@@ -98,13 +100,17 @@ def layouts(spec: ModelSpec, base: TrainingWorkload, choices: Choices, count: in
 
 
 def _degrees(spec: ModelSpec, base: TrainingWorkload, choices: Choices, framework: Framework, count: int) -> Iterator[tuple[int, int, int]]:
-    """(tensor, pipeline, context) parallel degrees whose product divides `count`: tensor within a node, pipelines under Megatron and
-    DeepSpeed, context parallelism for long sequences where none is asked for."""
+    """(tensor, pipeline, context) parallel degrees whose product divides `count`: under Megatron tensor within a node, stages alike,
+    context for long sequences; the others' trainers start data parallelism alone."""
     layers = max(1, spec.layers)
-    inner = framework == "megatron"
-    tensors = choices.tensor or (tuple(tensor_widths(spec, MOST_TENSOR)) if inner else (1,))
-    pipelines = choices.pipeline or (tuple(n for n in range(1, min(layers, count) + 1) if layers % n == 0) if inner else (1,))
-    contexts = choices.context or ((1, 2, 4, 8) if inner and base.sequence_length > 16384 else (1,))
+    if framework == "megatron":
+        tensors = choices.tensor or tuple(tensor_widths(spec, MOST_TENSOR))
+        pipelines = choices.pipeline or tuple(n for n in range(1, min(layers, count) + 1) if layers % n == 0)
+        contexts = choices.context or ((1, 2, 4, 8) if base.sequence_length > LONG_SEQUENCE else (1,))
+    else:
+        tensors, pipelines, contexts = (
+            tuple(n for n in asked or (1,) if n == 1) for asked in (choices.tensor, choices.pipeline, choices.context)
+        )
     for tensor in tensors:
         for pipeline in pipelines:
             for context in contexts:
@@ -120,14 +126,12 @@ def _experts(spec: ModelSpec, choices: Choices, framework: Framework, ranks: int
     return tuple(width for width in (1, 2, 4, 8, 16, 32, 64) if ranks % width == 0 and experts(spec) % width == 0)
 
 
-def _zero_stages(choices: Choices, framework: Framework, ranks: int, pipeline: int) -> Sequence[int]:
-    """ZeRO stages worth trying: none on one rank, ZeRO-1 under Megatron and in pipelines, all that divide something elsewhere."""
+def _zero_stages(choices: Choices, framework: Framework, ranks: int) -> Sequence[int]:
+    """ZeRO stages worth trying: none on one rank, ZeRO-1 under Megatron, all that divide something elsewhere."""
     possible = {"megatron": (1,), "deepspeed": (1, 2, 3), "fsdp": (2, 3), "transformers": (0,)}[framework]
-    if framework == "deepspeed" and pipeline > 1:
-        possible = (1,)
     if ranks == 1 and framework != "fsdp":
         possible = (0,)
-    return tuple(stage for stage in possible if stage in choices.zero_stages) if choices.zero_stages else possible
+    return choices.zero_stages or possible
 
 
 def _lightest(spec: ModelSpec, layout: TrainingWorkload, choices: Choices, need: Need, usable_bytes: int) -> Plan | None:

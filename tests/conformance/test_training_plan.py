@@ -1,0 +1,183 @@
+"""The Megatron example and the search over layouts, as answers of the API. GB = 10^9 bytes; a card of "80GB" is all usable."""
+
+import json
+
+import pytest
+
+GB = 10**9
+MEGATRON = {"model": "13b", "framework": "megatron", "method": "full", "optimizer": "adamw", "gpu": "80GB", "sequence_length": 4096}
+STATES = ("weights", "gradients", "master_weights", "optimizer_states")
+
+
+@pytest.fixture
+def train(service):
+    """POST /v1/training-fit with these fields, and the answer."""
+
+    def ask(**question):
+        response = service.post("/v1/training-fit", json={"detail": "full", **question})
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    return ask
+
+
+@pytest.fixture
+def plan(service):
+    """POST /v1/training-plan with these fields, and the answer."""
+
+    def ask(**question):
+        response = service.post("/v1/training-plan", json=question)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    return ask
+
+
+def tensors(terms):
+    """GB of states and activations of one rank: what the example counts."""
+    return sum(term["bytes"] for term in terms if term["name"] in (*STATES, "activations")) / GB
+
+
+def stages(answer):
+    return [tensors(rank["terms"]) for rank in answer["ranks"]]
+
+
+def rounded_up(activations):
+    """The example counts the 33.55 GB of one micro-batch as 34."""
+    return pytest.approx(activations, abs=0.46)
+
+
+def test_four_stages_of_1f1b_hold_four_three_two_and_one_micro_batches_and_do_not_fit(train):
+    answer = train(**MEGATRON, micro_batches=1024, gpu_count=4, pipeline_parallel=4)
+    assert stages(answer) == [rounded_up(size) for size in (92.5, 84, 75.5, 67)]
+    assert answer["verdict"] == "does_not_fit"
+
+
+def test_one_micro_batch_in_flight_takes_67_gb_on_every_stage(train):
+    answer = train(**MEGATRON, micro_batches=1, gpu_count=4, pipeline_parallel=4)
+    assert stages(answer) == [rounded_up(67)] * 4
+
+
+def test_four_stages_with_zero_1_over_two_fit_on_eight_cards(train):
+    answer = train(**MEGATRON, micro_batches=1024, gpu_count=8, pipeline_parallel=4, data_parallel=2, zero_stage=1)
+    assert stages(answer) == [rounded_up(size) for size in (73, 64.5, 56, 47.5)]
+    assert answer["verdict"] in ("fits", "tight")
+
+
+def test_eight_stages_fit_with_63_25_gb_on_the_first(train):
+    answer = train(**MEGATRON, micro_batches=1024, gpu_count=8, pipeline_parallel=8)
+    assert stages(answer)[0] == rounded_up(63.25)
+    assert answer["verdict"] in ("fits", "tight")
+
+
+@pytest.mark.parametrize("ranks", [1, 8, 64, 512])
+def test_zero_1_alone_never_fits_however_many_ranks(train, ranks):
+    answer = train(**MEGATRON, gpu_count=ranks, data_parallel=ranks, zero_stage=1)
+    assert tensors(answer["terms"]) == rounded_up(13 * (6 + 12 / ranks) + 34)
+    assert answer["verdict"] == "does_not_fit"
+
+
+def test_eight_cards_are_the_fewest_for_1f1b_and_both_layouts_are_listed(plan):
+    asked = {"tensor_parallel": 1, "activation_checkpointing": "none", "pipeline_schedule": "1f1b", "global_batch_size": 1024}
+    answer = plan(model="13b", framework="megatron", gpu="80GB", sequence_length=4096, **asked)
+    assert answer["min_gpu_count"] == 8
+    layouts = [
+        (one["settings"]["pipeline_parallel"], one["settings"]["data_parallel"], one["settings"]["zero_stage"])
+        for one in answer["plans"]
+        if one["gpu_count"] == 8
+    ]
+    assert sorted(layouts) == [(4, 2, 1), (8, 1, 0)]
+
+
+def test_the_search_without_conditions_lists_plans_on_eight_cards(plan):
+    answer = plan(model="13b", framework="megatron", gpu="80GB", sequence_length=4096)
+    assert 8 in [one["gpu_count"] for one in answer["plans"]]
+
+
+@pytest.mark.parametrize("framework", ["megatron", "fsdp", "deepspeed"])
+def test_the_settings_of_a_plan_are_a_question_whose_answer_agrees(plan, service, framework):
+    for one in plan(model="Qwen/Qwen3-8B", gpu="H100", framework=framework, max_gpu_count=16)["plans"]:
+        again = service.post("/v1/training-fit", json=one["settings"]).json()
+        assert again["per_gpu"]["required_bytes"] == one["required_bytes"]
+
+
+def test_every_plan_keeps_the_global_batch(plan):
+    answer = plan(model="Qwen/Qwen3-8B", gpu="H100", global_batch_size=96, max_gpu_count=32)
+    assert answer["plans"]
+    for one in answer["plans"]:
+        settings = one["settings"]
+        assert settings["micro_batch_size"] * settings["micro_batches"] * settings["data_parallel"] == 96
+
+
+def test_a_deepspeed_plan_carries_its_settings_in_the_file_its_command_reads(plan):
+    one = plan(model="Qwen/Qwen3-8B", gpu="H100", framework="deepspeed", gpu_count=8, zero_stage=3, offload="optimizer")["plans"][0]
+    assert "--deepspeed_config_file ds_config.json" in one["launch"]["command"]
+    config = json.loads(one["launch"]["files"]["ds_config.json"])
+    assert config["train_batch_size"] == 128
+    assert config["zero_optimization"]["stage"] == 3
+    assert config["zero_optimization"]["offload_optimizer"]["device"] == "cpu"
+    assert config["train_micro_batch_size_per_gpu"] == one["settings"]["micro_batch_size"]
+    assert one["host_bytes"] > 0
+
+
+def test_an_fsdp_plan_carries_its_settings_in_the_file_its_command_reads(plan):
+    one = plan(model="Qwen/Qwen3-8B", gpu="H100", framework="fsdp", gpu_count=8, zero_stage=2)["plans"][0]
+    assert "--config_file fsdp.yaml" in one["launch"]["command"]
+    assert "fsdp_reshard_after_forward: false" in one["launch"]["files"]["fsdp.yaml"]
+    assert "num_processes: 8" in one["launch"]["files"]["fsdp.yaml"]
+
+
+def test_a_megatron_plan_carries_its_degrees_as_flags(plan):
+    asked = {"tensor_parallel": 2, "pipeline_parallel": 4, "gpu_count": 16, "activation_checkpointing": "full"}
+    command = plan(model="Qwen/Qwen3-8B", gpu="H100", framework="megatron", **asked)["plans"][0]["launch"]["command"]
+    for flags in (
+        "--tensor-model-parallel-size 2",
+        "--pipeline-model-parallel-size 4",
+        "--nnodes 2",
+        "--global-batch-size 128",
+        "--use-distributed-optimizer",
+        "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+    ):
+        assert flags in command
+
+
+def test_an_objective_decides_what_comes_first(plan):
+    fastest = plan(model="Qwen/Qwen3-8B", gpu="H100", objective="fastest", max_gpu_count=32)["plans"]
+    fewest = plan(model="Qwen/Qwen3-8B", gpu="H100", max_gpu_count=32)["plans"]
+    cheapest = plan(model="Qwen/Qwen3-8B", gpu="H100", objective="cheapest", max_gpu_count=32, price_per_gpu_hour=2)["plans"]
+    assert fastest[0]["relative_throughput"] == max(one["relative_throughput"] for one in fastest)
+    assert fewest[0]["gpu_count"] == min(one["gpu_count"] for one in fewest)
+    assert cheapest[0]["cost_per_gpu_hour_of_work"] == min(one["cost_per_gpu_hour_of_work"] for one in cheapest)
+
+
+def test_a_checkpoint_to_resume_from_is_fourteen_bytes_a_parameter_in_mixed_precision(plan):
+    answer = plan(model="13b", framework="megatron", gpu="80GB", sequence_length=4096)
+    for one in answer["plans"]:
+        assert one["checkpoint_bytes"] == pytest.approx(14 * 13 * GB, rel=0.001)
+
+
+def test_where_nothing_fits_the_answer_says_what_to_try(plan):
+    answer = plan(model="70b", gpu="24GB", max_gpu_count=2)
+    assert (answer["plans"], answer["min_gpu_count"]) == ([], None)
+    assert "qlora" in answer["summary"]
+
+
+@pytest.mark.parametrize(
+    ("question", "field"),
+    [
+        ({"framework": "megatron", "tensor_parallel": 3, "gpu_count": 12}, "tensor_parallel"),
+        ({"framework": "megatron", "pipeline_parallel": 64, "gpu_count": 64}, "pipeline_parallel"),
+        ({"framework": "megatron", "expert_parallel": 2}, "expert_parallel"),
+        ({"framework": "megatron", "zero_stage": 3}, "zero_stage"),
+        ({"framework": "fsdp", "tensor_parallel": 2}, "framework"),
+        ({"gpu_count": 12, "tensor_parallel": 8, "framework": "megatron"}, "gpu_count"),
+        ({"gpu_count": 7, "global_batch_size": 64, "framework": "fsdp"}, "global_batch_size"),
+        ({"gpu_count": 32, "max_gpu_count": 16}, "max_gpu_count"),
+        ({"gpu": "T4", "precision": "mixed_bf16"}, "precision"),
+    ],
+)
+def test_what_cannot_run_is_refused_with_what_can(service, question, field):
+    response = service.post("/v1/training-plan", json={"model": "Qwen/Qwen3-8B", "gpu": "H100", **question})
+    assert response.status_code == 422, response.text
+    assert response.json()["field"] == field
+    assert response.json()["hint"]

@@ -99,7 +99,7 @@ class Layer:
         parameter, style = self._tensors.get(f"{name}.weight"), self.traits.norm
         if parameter is None:
             wide = self.tape.to(x, FLOAT, f"{name}.float")
-            beside = (f"{name}.statistics", 2 * self.scene.tokens, FLOAT)
+            beside = [(f"{name}.statistics", 2 * self.scene.tokens, FLOAT)]
             return self.tape.to(self.tape.operation(name, (wide,), x.elements, FLOAT, saves=(wide,), beside=beside), x.width)
         if f"{name}.bias" in self._tensors or style == "layer":
             return self.layer_norm(name, x, parameter)
@@ -110,7 +110,7 @@ class Layer:
     def layer_norm(self, name: str, x: Value, parameter: Parameter) -> Value:
         """torch.nn.LayerNorm: saves its input, means and deviations."""
         rows = x.elements // parameter.elements
-        beside = (f"{name}.statistics", 2 * rows, x.width)
+        beside = [(f"{name}.statistics", 2 * rows, x.width)]
         return self.tape.operation(name, (x, self.weight(parameter)), x.elements, x.width, saves=(x,), beside=beside)
 
     def rms_norm(self, name: str, x: Value, parameter: Parameter) -> Value:
@@ -137,7 +137,7 @@ class Layer:
         """Dropout with a rate above 0: its noise is saved, in the format of its input (CUDA's fused kernel keeps a byte a number)."""
         if not rate:
             return x
-        return self.tape.operation(name, (x,), x.elements, x.width, beside=(f"{name}.noise", x.elements, x.width))
+        return self.tape.operation(name, (x,), x.elements, x.width, beside=[(f"{name}.noise", x.elements, x.width)])
 
     def activation(self, x: Value) -> Value:
         """The activation function of the family."""
@@ -177,7 +177,7 @@ class Layer:
         if len(inside) >= 2:
             q, k = self.norm(inside[0], q), self.norm(inside[1], k)
         if scene.rotary:
-            q, k = self.rotate("query", q), self.rotate("key", k)
+            q, k = self.rotated(q, k, mixer)
         mixed = (
             self.eager(q, k, v, heads, mixer)
             if scene.attention == "eager" or self.traits.only_eager
@@ -194,10 +194,18 @@ class Layer:
             return tuple(self.tape.slice(f"qkv.{name}", y, size) for name, size in zip(("query", "key", "value"), sizes, strict=True))
         return self.tape.split("qkv.split", y, *sizes)
 
-    def rotate(self, name: str, x: Value) -> Value:
-        """x cos + rotate_half(x) sin; tables keep the format of the hidden states, so the sum may be wider than x."""
+    def rotated(self, q: Value, k: Value, mixer: Attention) -> tuple[Value, Value]:
+        """Queries and keys rotated by tables that all layers share, or that every layer interleaves anew (GLM, Helium, ERNIE)."""
         tape, width = self.tape, self.scene.table_width
         cos, sin = tape.constant("cos", 1, width), tape.constant("sin", 1, width)
+        if self.traits.interleaves:
+            size = self.scene.sequence * mixer.head_dim // (2 if self.traits.rotates_part else 1)
+            cos, sin = tape.copy("cos.interleaved", cos, size), tape.copy("sin.interleaved", sin, size)
+        return self.rotate("query", q, cos, sin), self.rotate("key", k, cos, sin)
+
+    def rotate(self, name: str, x: Value, cos: Value, sin: Value) -> Value:
+        """x cos + rotate_half(x) sin; tables keep the format of the hidden states, so the sum may be wider than x."""
+        tape = self.tape
         half = tape.copy(f"{name}.rotate_half", x)
         rotated = tape.add(f"{name}.rotated", tape.multiply(f"{name}.cos", x, cos), tape.multiply(f"{name}.sin", half, sin))
         return tape.copy(f"{name}.joined", rotated) if self.traits.rotates_part else rotated
@@ -231,13 +239,13 @@ class Layer:
         FlashAttention itself knows windows (integrations/sdpa_attention.py, use_gqa_in_sdpa).
         """
         tape, scene = self.tape, self.scene
-        beside = ("attention.log_sum", scene.tokens * heads, FLOAT)
         masked = scene.attention == "sdpa" and mixer.window is not None and mixer.window <= scene.keys
         if masked:
             k, v = self._repeated(k, v, heads, mixer)
         q, k, v = saves = tuple(tape.cast(value, "attention") for value in (q, k, v))
-        if masked:
-            beside = ("attention.mask_and_log_sum", scene.tokens * (scene.keys + heads * FLOAT // q.width), q.width)
+        beside = [("attention.log_sum", scene.tokens * heads, FLOAT)]
+        if masked:  # booleans become numbers to add, anew in every layer
+            beside.append(("attention.mask", scene.tokens * scene.keys, q.width))
         size = scene.tokens * heads * mixer.value_dim
         mixed = tape.operation("attention", (q, k, v), size, q.width, saves=saves, saves_output=True, beside=beside, product=True)
         return tape.copy("attention.output", mixed) if self.traits.rotates_part else mixed
@@ -299,7 +307,8 @@ class Layer:
             weights = tape.to(chosen, x.width, "router.weights")
         down = experts[-1]
         inner = down.shape[1]
-        sorted_tokens = tape.copy("experts.tokens", tape.to(x, self.weight(down).width), picks * scene.hidden)
+        wide, indices = tape.to(x, self.weight(down).width), [("experts.indices", picks, 8)] * 4
+        sorted_tokens = tape.operation("experts.tokens", (wide,), picks * scene.hidden, wide.width, beside=indices)
         gate_up = self._grouped("experts.gate_up", sorted_tokens, experts[:-1], picks * 2 * inner)
         gate, up = tape.split("experts.chunk", gate_up, picks * inner, picks * inner)
         product = tape.multiply("experts.product", self.activation(gate), up)

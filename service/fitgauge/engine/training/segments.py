@@ -173,7 +173,7 @@ def embedding_segment(found: list[Unit], spec: ModelSpec, scene: Scene, workload
     if scene.traits.scales_embedding:
         x = tape.copy("embedding.scaled", x)
     if scene.traits.embedding_dropout:
-        x = tape.operation("embedding.dropout", (x,), size, width, beside=("embedding.noise", size, width))
+        x = tape.operation("embedding.dropout", (x,), size, width, beside=[("embedding.noise", size, width)])
     return _segment("embedding", (), tape, x, x, found, workload, checkpointed="none")
 
 
@@ -229,7 +229,7 @@ def loss_of(
         rows = 1 << max(0, -(-tokens // pieces) - 1).bit_length()
         scratch = rows * vocabulary * (x.width + FLOAT)
         made = tokens * hidden + (weight.elements if weight.grad else 0)
-        return 0, tape.operation("loss", (x, weight), 1, FLOAT, scratch=scratch, beside=("loss.gradients", made, weight.width))
+        return 0, tape.operation("loss", (x, weight), 1, FLOAT, scratch=scratch, beside=[("loss.gradients", made, weight.width)])
     logits = tape.matmul("logits", x, weight, tokens * vocabulary)
     if traits.logits_cap:
         logits = tape.copy("logits.uncapped", tape.pointwise("logits.tanh", tape.copy("logits.capped", logits), of_output=True))

@@ -121,20 +121,20 @@ class Tape:
         back_scratch: int = 0,
         passes: bool = False,
         view: bool = False,
-        beside: tuple[str, int, int] | None = None,
+        beside: Iterable[tuple[str, int, int]] = (),
         product: bool = False,
     ) -> Value:
         """Records an operation and gives its output, which gets a gradient if any input does.
 
-        `view`: it shares the first input's storage. `beside`: (name, elements, width) of a second output that only its backward reads.
+        `view`: it shares the first input's storage. `beside`: (name, elements, width) of further outputs that only its backward reads.
         """
         grad = any(value.grad for value in inputs)
         output = self._value(name, elements, width, grad, inputs[0].storage if view else None)
         outputs: tuple[Value, ...] = (output,)
         kept = (*saves, *((output,) if saves_output else ()))
-        if beside is not None:
-            second = self._value(beside[0], beside[1], beside[2], False)
-            outputs, kept = (output, second), (*kept, second)
+        for other in beside:
+            second = self._value(*other, False)
+            outputs, kept = (*outputs, second), (*kept, second)
         self.operations.append(Operation(name, tuple(inputs), outputs, kept if grad else (), scratch, back_scratch, passes, product))
         return output
 

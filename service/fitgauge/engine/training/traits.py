@@ -17,14 +17,16 @@ class Traits:
     `norm`, where it has no bias to tell: rms, wide_rms (times the weight in fp32), shifted_rms (times 1 + weight in fp32), centred (a
     LayerNorm written out in fp32), layer, bare (without weight). `proven`: its saved tensors were compared with autograd's own.
     `slices`: a fused projection is sliced, not split. `rotates_part`: rotated and plain parts of queries and keys are put together
-    again. `parallel`: attention and MLP side by side. `scales_queries`: before the product instead of after. `score_cap`,
-    `logits_cap`: tanh caps. `float_softmax`: softmax in fp32. `only_eager`: transformers has no other attention for it.
+    again, `interleaves`: by tables made anew in every layer. `parallel`: attention and MLP side by side. `scales_queries`: before the
+    product instead of after. `score_cap`, `logits_cap`: tanh caps. `float_softmax`: softmax in fp32. `only_eager`: transformers has no
+    other attention for it.
     """
 
     activation: str = "silu"
     norm: Literal["rms", "wide_rms", "shifted_rms", "centred", "layer", "bare"] = "rms"
     slices: bool = False
     rotates_part: bool = False
+    interleaves: bool = False
     parallel: bool = False
     scales_queries: bool = False
     scales_residual: bool = False
@@ -47,14 +49,16 @@ PLAIN = Traits(activation="gelu", norm="layer")
 TRAITS: Mapping[str, Traits] = {
     **dict.fromkeys(
         ("llama", "mistral", "ministral", "ministral3", "qwen2", "qwen3", "qwen3_moe", "qwen2_moe", "mixtral",
-         "olmoe", "smollm3", "exaone4", "internlm3", "ernie4_5", "hunyuan_v1_dense", "nominal"),
+         "olmoe", "smollm3", "exaone4", "internlm3", "hunyuan_v1_dense", "nominal"),
         LLAMA,
     ),
-    **dict.fromkeys(("olmo2", "olmo3", "helium"), Traits(norm="wide_rms")),
+    **dict.fromkeys(("olmo2", "olmo3"), Traits(norm="wide_rms")),
+    "helium": Traits(norm="wide_rms", interleaves=True),
+    "ernie4_5": Traits(interleaves=True, proven=False),
     "phi3": Traits(slices=True, rotates_part=True),
     "seed_oss": Traits(residual_dropout=True, attention_dropout=True, proven=False),
-    "glm": Traits(rotates_part=True),
-    "glm4": Traits(rotates_part=True),
+    "glm": Traits(rotates_part=True, interleaves=True),
+    "glm4": Traits(rotates_part=True, interleaves=True),
     "granite": Traits(scales_residual=True, scales_embedding=True, scales_logits=True),
     "granitemoe": Traits(scales_residual=True, scales_embedding=True, scales_logits=True),
     "gemma": GEMMA,

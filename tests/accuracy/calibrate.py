@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from accuracy.score import PASS
 from accuracy.truth import GIB, Run, check, model, runs, source_weights
 from fitgauge.engine.activations import HALF, layer_width
 from fitgauge.engine.architecture import Part
@@ -156,24 +155,6 @@ def first_runner(run: Run, found: Checked) -> float | None:
     return None if second(run) or not sampler_rules(run, found) else copies_of_logits(run, found)
 
 
-def second_runner(run: Run, found: Checked) -> float | None:
-    """Copies of the logits that would explain the peak of the second model runner, whose own are fewer: its cause is not known.
-
-    Where no peak was printed, it is what the printed pool leaves of the budget beside the other terms.
-    """
-    if not second(run) or found.workload.tensor_parallel > 1:
-        return None
-    if run.measured.get("activation_gib") is not None:
-        return copies_of_logits(run, found)
-    if "kv_tokens" not in run.scores:
-        return None
-    estimate = found.estimate
-    pool = run.measured["kv_tokens"] * estimate.fullest.layout.pool_bytes(1, 2**20) / 2**20
-    others = sum(term.bytes for term in estimate.fullest.fixed if term.name not in PASS)
-    extra, _, one = beside(found, run)
-    return float((estimate.budget.expected - pool - others - extra - held(run, found)) / one)
-
-
 def copies_of_hidden(run: Run, found: Checked) -> float | None:
     """(activation peak - widest product - what is held beside) / one copy of the hidden states, where the layers ruled."""
     measured = run.measured.get("activation_gib")
@@ -253,7 +234,7 @@ SAMPLERS = {
     ),
 }
 LOGITS_ONLY = derived(
-    0.5, 0.5, 7.0, "v1/worker/gpu/model_runner.py, _dummy_sampler_run (0.25 to 0.31): logits in 16 bits; logs show up to 7 copies"
+    0.5, 0.5, 1.6, "v1/worker/gpu/model_runner.py, _dummy_sampler_run (0.25, 0.28): logits in 16 bits, in float32 where processed"
 )
 LOGITS_WARM = derived(
     1.5, 2.6, 3.1, "v1/worker/gpu/model_runner.py, _dummy_sampler_run (0.33): 16 bits, float32 copy, scores of log-probabilities"
@@ -291,11 +272,9 @@ def vllm_profiles() -> list[dict[str, Any]]:
     return rows
 
 
-def second_logits(second: str) -> dict[str, Any] | None:
+def second_logits(models: SecondRunner) -> dict[str, Any] | None:
     """The second runner's copies, of releases before and after its warm-up pass."""
-    if second == "none":
-        return None
-    return LOGITS_WARM if second == "all" else coefficient(evidence(((0, 25), (0, 31)), second_runner), LOGITS_ONLY)
+    return {"none": None, "dense": LOGITS_ONLY, "all": LOGITS_WARM}[models]
 
 
 def graph_line(seen: list[Seen]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -49,7 +49,6 @@ CAUSES = {
     "v171": "release not printed: an error message of the first engine, judged as the newest release",
     "v229": "a desktop held 2.6 GiB of the card, which the question cannot say",
     "v230": "9.0 of 11.6 GiB were free at start, which the question cannot say",
-    "v256": "1.10 GiB of pool left, 1.75 needed; the expected pool is smaller still, its interval reaches 1.75",
     "v241": "the printed peak (1.44 GiB) holds the estimate of CUDA graphs, a term of its own here",
     "v119": "release not printed: its peak is that of the sampler until 0.16 (9.5 copies of the logits)",
     "v146": "release not printed; a bench command, whose defaults are not the server's",
@@ -62,6 +61,11 @@ CAUSES = {
     "v049": "served in float32, activations and cache too, which the question cannot say",
     "v120": "unified memory: 2.2 GiB beside the weights, not explained",
     "e20": "67.7 of 77.6 GiB are weights: 1 GiB of libraries is a tenth of what is left",
+    "f197": "3.9 GiB beside the weights on one card; two cards of the same campaign show 1.7; not explained",
+    "f195": "0.5 GiB beyond the layers for two cards without NVLink, where logs of Hopper show 1.8",
+    "f032": "release not printed: an old one that profiled the whole prompt",
+    "f099": "how many cards the replica has is not printed",
+    "f146": "release not printed: log of May 2025",
     "v105": "67.7 of 75.2 GiB are weights: 0.3 GiB is 6 % of the pool",
 }
 """What is known of runs that come out worst."""

@@ -12,7 +12,7 @@ from fitgauge.questions.schemas import FitRequest
 FIELDS = {field.name for field in msgspec.structs.fields(FitRequest)}
 UNITS = (
     *("gib", "mib", "gb", "bytes", "tokens", "blocks", "cells", "size", "slots", "len", "concurrency", "weight", "layers"),
-    *("approx", "estimate", "gpu0", "gpu1"),
+    *("approx", "estimate", "printed", "split", r"gpu\d+"),
 )
 UNIT = re.compile(rf"_({'|'.join(UNITS)})$|^(per_stage|est_max_len)$")
 

@@ -18,6 +18,8 @@ from fitgauge.engine.vllm.defaults import default_batch, removed
         ("B200", (0, 25), (1024, 8192)),
         ("L4", (0, 33), (256, 2048)),
         ("H100 SXM", (0, 6), (256, 16384)),
+        ("V100 32GB", (0, 8, 5), (256, 16384)),
+        ("V100 32GB", (0, 11), (256, 2048)),
     ],
 )
 def test_batches_follow_the_card_and_the_release(gpu: str, version: tuple[int, ...], batch: tuple[int, int]) -> None:

@@ -13,6 +13,8 @@ NEWEST = (0, 33)
 SECOND_ENGINE = (0, 8)
 """The first version whose V1 engine is the default."""
 
+_SECOND_ENGINE_ALONE = (0, 11)
+
 _GB10 = (12, 1)
 
 _LARGE_TIER = (0, 28)
@@ -24,11 +26,20 @@ _A100_SMALL = (0, 9)
 
 def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...] = NEWEST) -> tuple[int, int]:
     """(max_num_seqs, max_num_batched_tokens) of the OpenAI server on this card, the latter no more than its requests can fill."""
-    if version < SECOND_ENGINE:
+    if first_engine(accelerator, version):
         return 256, _first_engine_tokens(context_length)
     sequences, tokens = _tier(accelerator, version)
     tokens = min(tokens, sequences * context_length)
     return min(sequences, tokens), tokens
+
+
+def first_engine(accelerator: Accelerator, version: tuple[int, ...]) -> bool:
+    """Whether the first engine serves: in every release before 0.8, and until 0.11 on cards before Ampere.
+
+    Source: vllm/engine/arg_utils.py (0.8.5), _is_v1_supported_oracle; 0.11 has the second engine alone.
+    """
+    capability = accelerator.compute_capability
+    return version < SECOND_ENGINE or (version < _SECOND_ENGINE_ALONE and capability is not None and capability < (8, 0))
 
 
 def _first_engine_tokens(context_length: int) -> int:

@@ -15,6 +15,13 @@ from fitgauge.engine.workload import Workload
 WORKSPACES_KEPT = (0, 14)
 """The first version read whose experts' workspaces outlive the layers. Source: vllm/v1/worker/workspace.py (0.14.1; 0.11.0 has none)."""
 
+_SECOND_PASS = 8192
+"""Tokens of the second model runner's pass before 0.31, at the least, whatever max_num_batched_tokens.
+
+Source: posted logs of 0.26 to 0.28 whose default is 2048 tokens (Qwen2.5-0.5B 0.25 GiB, Qwen2.5-7B-AWQ 1.04 GiB, Qwen3-14B-FP8): the
+peaks are those of the layers at 8192. No line of vLLM's source was found that says so."""
+_SECOND_PASS_UNTIL = (0, 31)
+
 _FIRST_ENGINE_UNTIL = (0, 8)
 """Before it the first engine ran, which profiled the largest image once for every sequence."""
 
@@ -30,12 +37,14 @@ def profiling_terms(
     widest layer or its sampler) with what the encoder left.
     """
     tensor_parallel, tokens = workload.tensor_parallel, workload.max_batched_tokens
-    sampler = profile.second_logits_copies if runs_second(spec, profile.second_runner) else profile.logits_copies
+    second = runs_second(spec, profile.second_runner)
+    sampler = profile.second_logits_copies if second else profile.logits_copies
+    seen_tokens = max(tokens, _SECOND_PASS) if second and workload.version < _SECOND_PASS_UNTIL else tokens
     kept = kept_workspace(spec, workload) if workload.version >= WORKSPACES_KEPT else 0
     terms = activation_bytes(
         spec,
         profile,
-        tokens=tokens,
+        tokens=seen_tokens,
         sequences=min(workload.max_num_seqs, tokens),
         tensor_parallel=tensor_parallel,
         samples=last and spec.task != "encode",

@@ -2,14 +2,15 @@
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.training.degrees import check
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import training_words as words
 from fitgauge.questions.training_schemas import TrainingRequest
-from fitgauge.questions.workloads import tensor_widths
 
 DEFAULT_SEQUENCE = 2048
-_ZERO: dict[Framework, int] = {"fsdp": 3, "deepspeed": 2, "megatron": 0, "transformers": 0}
+_ZERO: dict[Framework, int] = {"fsdp": 3, "deepspeed": 2, "megatron": 1, "transformers": 0}
+"""The usual stage where nothing is said. Megatron's distributed optimizer is what NeMo and ms-swift turn on."""
 
 
 def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> TrainingWorkload:
@@ -17,7 +18,10 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
     method, framework = words.method(request.method), words.framework(request.framework)
     tensor, pipeline, context = request.tensor_parallel or 1, request.pipeline_parallel or 1, request.context_parallel or 1
     data = request.data_parallel or max(1, count // (tensor * pipeline * context))
-    zero = request.zero_stage if request.zero_stage is not None else _ZERO[framework]
+    usual = 0 if data * context == 1 and framework == "megatron" else _ZERO[framework]
+    if framework == "deepspeed" and pipeline > 1:
+        usual = 1
+    zero = request.zero_stage if request.zero_stage is not None else usual
     workload = TrainingWorkload(
         method=method,
         framework=framework,
@@ -50,30 +54,9 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
 
 def _refuse(workload: TrainingWorkload, spec: ModelSpec, count: int) -> None:
     """Raises InvalidQuestion for degrees that nothing could run, with the values that work."""
-    tensor, pipeline, layers = workload.tensor_parallel, workload.pipeline_parallel, max(1, spec.layers)
-    if tensor not in tensor_widths(spec, tensor):
-        possible = ", ".join(str(width) for width in tensor_widths(spec, 64))
-        detail = f"tensor_parallel {tensor} does not divide {spec.query_heads} attention heads."
-        raise InvalidQuestion(detail, hint=f"Send one of {possible}.", field="tensor_parallel")
-    if pipeline > layers:
-        detail = f"{pipeline} pipeline stages are more than the {layers} layers."
-        raise InvalidQuestion(detail, hint=f"Send a pipeline_parallel of at most {layers}.", field="pipeline_parallel")
-    experts = max((block.mlp.experts for block in spec.blocks if block.mlp), default=0)
-    if workload.expert_parallel > 1 and (not experts or experts % workload.expert_parallel):
-        possible = ", ".join(str(n) for n in range(1, 65) if experts and experts % n == 0) or "1"
-        detail = f"expert_parallel {workload.expert_parallel} does not divide {experts} experts."
-        raise InvalidQuestion(detail, hint=f"Send one of {possible}.", field="expert_parallel")
-    if workload.data_parallel % workload.data_parallel_replicate:
-        detail = f"data_parallel_replicate {workload.data_parallel_replicate} does not divide data_parallel {workload.data_parallel}."
-        raise InvalidQuestion(detail, hint="Send a divisor of data_parallel.", field="data_parallel_replicate")
-    if workload.framework == "deepspeed" and workload.zero_stage >= 2 and pipeline > 1:
-        detail = f"DeepSpeed's pipeline does not run with ZeRO-{workload.zero_stage}."
-        raise InvalidQuestion(detail, hint="Send zero_stage 0 or 1, or pipeline_parallel 1.", field="zero_stage")
-    if workload.zero_stage == 3 and workload.framework == "deepspeed" and "8bit" in workload.optimizer:
-        hint = "Send optimizer adamw, or zero_stage 0 or 1."
-        raise InvalidQuestion("8-bit optimizers do not run on ZeRO-3's flat shards.", hint=hint, field="optimizer")
+    check(spec, workload)
     if workload.gpus > count:
-        degrees = f"{tensor} x {pipeline} x {workload.context_parallel} x {workload.data_parallel}"
+        degrees = f"{workload.tensor_parallel} x {workload.pipeline_parallel} x {workload.context_parallel} x {workload.data_parallel}"
         hint = f"Send gpu_count {workload.gpus}, or smaller degrees: tensor x pipeline x context x data parallel is the number of GPUs."
         raise InvalidQuestion(f"{degrees} parallel ranks need {workload.gpus} GPUs; there are {count}.", hint=hint, field="gpu_count")
 

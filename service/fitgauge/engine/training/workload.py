@@ -99,12 +99,13 @@ def regime(workload: TrainingWorkload) -> Regime:
     transformers: fp32 weights under torch.autocast (Trainer's bf16/fp16; a 16-bit base stays so under QLoRA). deepspeed: 16-bit
     weights and gradients, fp32 masters and states (ZeRO, arXiv 1910.02054, section 3.1: 2 + 2 + 12). megatron: 16-bit weights,
     fp32 main_grad, masters and states (2 + 4 + 12; megatron/core/distributed/param_and_grad_buffer.py). fsdp: fp32 shards gathered in
-    16 bit (torch.distributed.fsdp MixedPrecisionPolicy). bf16, fp32: everything in that format. int8: everything in one byte.
+    16 bit (torch.distributed.fsdp MixedPrecisionPolicy). bf16, fp32: everything in that format; DeepSpeed's bf16 keeps fp32 masters and
+    states all the same (deepspeed/runtime/bf16_optimizer.py, zero/stage3.py). int8: everything in one byte.
     """
     half = "F16" if workload.precision == "mixed_fp16" else "BF16"
     if workload.precision == "int8":
         return Regime(weights="I8", gradients="I8", masters=None, states="I8", compute="I8", adapters="I8")
-    if workload.precision in ("bf16", "fp32"):
+    if workload.precision == "fp32" or (workload.precision == "bf16" and workload.framework != "deepspeed"):
         form = "BF16" if workload.precision == "bf16" else "F32"
         return Regime(weights=form, gradients=form, masters=None, states=form, compute=form, adapters=form)
     if workload.framework == "deepspeed":

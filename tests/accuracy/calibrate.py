@@ -213,15 +213,15 @@ class Group(NamedTuple):
 
 
 SORTED, TRITON = ((0, 4), (0, 17)), ((0, 17), (9, 9))
+DENSE_SECOND = "vllm 0.25.0, 0.28.0 config/vllm.py, use_v2_model_runner"
 GROUPS = (
     Group((0, 4), "0.7.3", 0.9, SORTED, SORTED, False, "none", False, "vllm 0.6.6 worker/worker.py, determine_num_available_blocks"),
     Group((0, 8), "0.16.0", 0.9, SORTED, ((0, 8), (0, 17)), False, "none", False, "vllm 0.8.5, 0.11.0, 0.14.1 v1/worker/gpu_worker.py"),
     Group((0, 17), "0.19.1", 0.9, TRITON, ((0, 17), (0, 25)), False, "none", False, "vllm 0.17.0, 0.19.0 v1/worker/gpu_worker.py"),
     Group((0, 20), "0.20.2", 0.92, TRITON, ((0, 17), (0, 25)), False, "none", False, "vllm 0.20.0, 0.20.2 config/cache.py"),
     Group((0, 21), "0.24.0", 0.92, TRITON, ((0, 17), (0, 25)), True, "none", False, "vllm 0.25.0 v1/worker/gpu_worker.py"),
-    Group(
-        (0, 25), "0.30.0", 0.92, TRITON, ((0, 17), (9, 9)), True, "dense", False, "vllm 0.25.0, 0.28.0 config/vllm.py, use_v2_model_runner"
-    ),
+    Group((0, 25), "0.28.0", 0.92, TRITON, ((0, 17), (9, 9)), True, "dense", False, DENSE_SECOND),
+    Group((0, 29), "0.30.0", 0.92, TRITON, ((0, 17), (9, 9)), True, "dense", True, DENSE_SECOND + "; a log of 0.29 takes the graphs off"),
     Group((0, 31), "0.33.0", 0.92, TRITON, ((0, 17), (9, 9)), True, "all", True, "vllm 0.31.0, 0.33.0 v1/worker/gpu/model_runner.py"),
 )
 

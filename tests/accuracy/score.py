@@ -103,8 +103,12 @@ def uniform(found: Checked) -> bool:
 
 
 def kv_tokens(part: str | None) -> list[Error]:
-    """Tokens of the cache from nothing but the question."""
-    return [Error(run, tokens(found) / run.measured["kv_tokens"] - 1) for run, found in estimates(part, "kv_tokens")]
+    """Tokens of the cache from nothing but the question; of vLLM's, those that `planner` may score."""
+    return [
+        Error(run, tokens(found) / run.measured["kv_tokens"] - 1)
+        for run, found in estimates(part, "kv_tokens")
+        if run.engine != "vllm" or run.version or uniform(found)
+    ]
 
 
 def tokens(found: Checked) -> int:

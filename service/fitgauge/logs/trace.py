@@ -1,0 +1,215 @@
+"""Reads a PyTorch profiler's trace (Chrome trace format, plain or gzip) as it comes in, within bounds of its own.
+
+Only the kernels and copies of a GPU are kept, as numbers: when they ran, how long, and of what sort. Source of the format:
+torch.profiler's export_chrome_trace (kineto, output_json.cpp): `traceEvents` with `cat`, `ts` and `dur` in microseconds, `args.device`.
+"""
+
+import codecs
+import json
+import re
+import zlib
+from array import array
+from collections import Counter
+
+import msgspec
+
+from fitgauge.errors import InvalidQuestion
+
+MOST_BYTES = 1024 * 1024 * 1024
+"""of JSON, after unpacking"""
+MOST_RATIO = 200
+"""of JSON over what was sent; profiler traces pack about 10 to 30 times"""
+MOST_KERNELS = 2_000_000
+LONGEST_EVENT = 256 * 1024
+_GRACE = 4 * 1024 * 1024
+"""bytes before the ratio counts"""
+
+_OTHER, _TENSOR_CORE, _COMMUNICATION = 0, 1, 2
+
+_TENSOR_CORE_NAMES = re.compile(
+    "h884|s884|h1688|s1688|hmma|i8816|16816|xmma|c1688|gmma|wgmma|tensorop|nvjet|cutlass.*_tn_|flash_fwd|flash_bwd|fmha|mma_", re.IGNORECASE
+)
+"""Names of kernels that use tensor cores. Source: pytorch/kineto, tb_plugin/torch_tb_profiler/profiler/tensor_core.py; cuBLAS's nvjet
+and FlashAttention's kernels beside them."""
+_COMMUNICATION_NAMES = re.compile("nccl|rccl|mscclpp|all_?gather|reduce_?scatter|all_?reduce", re.IGNORECASE)
+_COLLECTIVES = ("AllGather", "ReduceScatter", "AllReduce", "SendRecv", "Broadcast")
+_EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
+_DEVICES = re.compile(r'"name"\s*:\s*"([^"]{1,120})"')
+
+
+class TraceReading(msgspec.Struct, frozen=True, kw_only=True):
+    """What a trace says of its GPUs. Shares are of the time from the first kernel to the last, of all GPUs together.
+
+    `busy`: some kernel or copy runs; `tensor_core`: of the time of all kernels; `communication`: a collective runs; `exposed`: a
+    collective runs and nothing else. `collectives`: microseconds by kind; `kernels`: microseconds of the longest, by name.
+    """
+
+    device: str | None
+    gpus: int
+    kernels_seen: int
+    seconds: float
+    busy: float
+    tensor_core: float
+    communication: float
+    exposed: float
+    collectives: dict[str, float]
+    kernels: list[tuple[str, float]]
+
+
+class TraceReader:
+    """Takes a trace piece by piece: `feed` bytes as they come, then `finish`. Both raise InvalidQuestion for what is no such trace."""
+
+    def __init__(self) -> None:
+        self._text = codecs.getincrementaldecoder("utf-8")("replace")
+        self._unpack: zlib._Decompress | None = None
+        self._first = b""
+        self._sent = self._unpacked = 0
+        self._buffer = ""
+        self._state = "before"
+        self._device: str | None = None
+        self._decode = json.JSONDecoder().raw_decode
+        self._starts: dict[int, array[float]] = {}
+        self._lengths: dict[int, array[float]] = {}
+        self._sorts: dict[int, array[int]] = {}
+        self._count = 0
+        self._by_name: Counter[str] = Counter()
+        self._collectives: Counter[str] = Counter()
+
+    def feed(self, chunk: bytes) -> None:
+        """The next bytes."""
+        self._sent += len(chunk)
+        if len(self._first) < 2:
+            self._first += chunk
+            if len(self._first) < 2:
+                return
+            chunk = self._first
+            if chunk[:2] == b"\x1f\x8b":
+                self._unpack = zlib.decompressobj(wbits=31)
+        if self._unpack is None:
+            self._take(chunk)
+            return
+        try:
+            while chunk:
+                piece = self._unpack.decompress(chunk, LONGEST_EVENT)
+                chunk = self._unpack.unconsumed_tail
+                self._take(piece)
+        except zlib.error as error:
+            raise _no_trace(f"It is not gzip: {error}.") from None
+
+    def finish(self) -> TraceReading:
+        """What all of it says."""
+        if self._state != "after":
+            raise _no_trace('It ends before the list "traceEvents" does.')
+        if not self._count:
+            raise InvalidQuestion(
+                "The trace has no GPU kernels.", hint="Record it with ProfilerActivity.CUDA, and send the rank's own file.", field=None
+            )
+        return self._reading()
+
+    def _take(self, piece: bytes) -> None:
+        self._unpacked += len(piece)
+        if self._unpacked > MOST_BYTES:
+            raise InvalidQuestion("The trace is larger than 1 GiB of JSON.", hint="Profile fewer steps: one or two are enough.")
+        if self._unpacked > max(_GRACE, MOST_RATIO * self._sent):
+            raise InvalidQuestion("The trace unpacks beyond what profilers write.", hint="Send the profiler's own file.")
+        if self._state == "after":
+            return
+        self._buffer += self._text.decode(piece)
+        if self._state == "before":
+            self._find_events()
+        if self._state == "inside":
+            self._read_events()
+
+    def _find_events(self) -> None:
+        if self._device is None and (named := _DEVICES.search(self._buffer)):
+            self._device = named[1]
+        found = _EVENTS.search(self._buffer)
+        if found:
+            self._buffer, self._state = self._buffer[found.end() :], "inside"
+        elif len(self._buffer) > LONGEST_EVENT:
+            raise _no_trace('Its first 256 KiB have no list "traceEvents".')
+
+    def _read_events(self) -> None:
+        """Every whole event of the buffer; what is left over waits for more."""
+        buffer, position = self._buffer, 0
+        while True:
+            while position < len(buffer) and buffer[position] in " \t\r\n,":
+                position += 1
+            if position == len(buffer):
+                break
+            if buffer[position] == "]":
+                self._state, position = "after", len(buffer)
+                break
+            try:
+                event, position = self._decode(buffer, position)
+            except (json.JSONDecodeError, RecursionError):
+                if len(buffer) - position > LONGEST_EVENT:
+                    raise _no_trace("One of its events is no JSON, or longer than 256 KiB.") from None
+                break
+            if isinstance(event, dict):
+                self._event(event)
+        self._buffer = buffer[position:]
+
+    def _event(self, event: dict[str, object]) -> None:
+        category = event.get("cat")
+        if category not in ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"):
+            return
+        start, length, name, args = event.get("ts"), event.get("dur"), str(event.get("name", ""))[:200], event.get("args")
+        if not isinstance(start, int | float) or not isinstance(length, int | float) or not 0 <= length < 1e12 or not 0 <= start < 1e18:
+            return
+        device = args.get("device") if isinstance(args, dict) else None
+        number = device if isinstance(device, int) and 0 <= device < 1024 else 0
+        sort = _OTHER
+        if category in ("kernel", "Kernel"):
+            sort = _COMMUNICATION if _COMMUNICATION_NAMES.search(name) else _TENSOR_CORE if _TENSOR_CORE_NAMES.search(name) else _OTHER
+            if sort == _COMMUNICATION:
+                self._collectives[next((kind for kind in _COLLECTIVES if kind.lower() in name.lower().replace("_", "")), "other")] += length
+            if name in self._by_name or len(self._by_name) < 10_000:
+                self._by_name[name] += length
+        self._count += 1
+        if self._count > MOST_KERNELS:
+            raise InvalidQuestion(f"The trace has more than {MOST_KERNELS} kernels.", hint="Profile fewer steps: one or two are enough.")
+        self._starts.setdefault(number, array("d")).append(start)
+        self._lengths.setdefault(number, array("d")).append(length)
+        self._sorts.setdefault(number, array("b")).append(sort if category in ("kernel", "Kernel") else -1)
+
+    def _reading(self) -> TraceReading:
+        span = busy = communicating = computing = kernels = tensor = 0.0
+        for device, starts in self._starts.items():
+            lengths, sorts = self._lengths[device], self._sorts[device]
+            order = sorted(range(len(starts)), key=starts.__getitem__)
+            spans = [(starts[i], starts[i] + lengths[i], sorts[i]) for i in order]
+            span += max(end for _, end, _ in spans) - spans[0][0]
+            busy += covered([(begin, end) for begin, end, _ in spans])
+            communicating += covered([(begin, end) for begin, end, sort in spans if sort == _COMMUNICATION])
+            computing += covered([(begin, end) for begin, end, sort in spans if sort != _COMMUNICATION])
+            kernels += sum(end - begin for begin, end, sort in spans if sort >= 0)
+            tensor += sum(end - begin for begin, end, sort in spans if sort == _TENSOR_CORE)
+        whole = span or 1.0
+        return TraceReading(
+            device=self._device,
+            gpus=len(self._starts),
+            kernels_seen=self._count,
+            seconds=span / len(self._starts) / 1e6,
+            busy=busy / whole,
+            tensor_core=tensor / (kernels or 1.0),
+            communication=communicating / whole,
+            exposed=(busy - computing) / whole,
+            collectives=dict(self._collectives),
+            kernels=self._by_name.most_common(10),
+        )
+
+
+def covered(spans: list[tuple[float, float]]) -> float:
+    """The time that at least one of these spans, sorted by their beginnings, covers."""
+    total, until = 0.0, float("-inf")
+    for begin, end in spans:
+        if end > until:
+            total += end - max(begin, until)
+            until = end
+    return total
+
+
+def _no_trace(why: str) -> InvalidQuestion:
+    hint = "Send the file that torch.profiler's export_chrome_trace wrote (.json or .json.gz)."
+    return InvalidQuestion(f"This is no trace of the PyTorch profiler. {why}", hint=hint)

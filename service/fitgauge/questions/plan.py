@@ -47,7 +47,7 @@ class Planner:
 
         def need(workload: TrainingWorkload) -> Bytes:
             every = (training_stage(model.spec, workload, self._profile, stage) for stage in stages(model.spec, workload, ends=True))
-            return max((stage.required for stage in every), key=lambda required: required.expected)
+            return max((stage.need for stage in every), key=lambda need: need.expected)
 
         _possible(base, model, choices)
         objective = request.objective or "fewest_gpus"

@@ -39,7 +39,7 @@ class Trained:
     @property
     def fullest(self) -> TrainingStage:
         """The stage that needs most."""
-        return max(self.stages, key=lambda stage: stage.required.expected)
+        return max(self.stages, key=lambda stage: stage.need.expected)
 
 
 class Training:
@@ -66,7 +66,7 @@ class Training:
                 required_bytes=fullest.required,
                 allocated_bytes=fullest.allocated,
                 reserved_bytes=fullest.reserved,
-                headroom_bytes=accelerator.usable.expected - fullest.required.expected,
+                headroom_bytes=accelerator.usable.expected - fullest.need.expected,
                 rank=fullest.stage,
                 host_bytes=fullest.host_bytes,
             ),
@@ -86,9 +86,9 @@ class Training:
     def check(self, request: TrainingRequest, model: Model, accelerator: Accelerator, count: int) -> Trained:
         """The estimate behind `answer`. Raises InvalidQuestion where the question is impossible."""
         workload = training_workload(request, model.spec, count)
-        stages = training_stages(model.spec, workload, self._profile)
-        most = max(stages, key=lambda stage: stage.required.expected)
-        probability = fit_probability(most.required, accelerator.usable)
+        stages = training_stages(model.spec, workload, self._profile, accelerator.usable.expected)
+        most = max(stages, key=lambda stage: stage.need.expected)
+        probability = fit_probability(most.need, accelerator.usable)
         return Trained(workload, stages, probability, verdict(probability), count)
 
     def _largest(self, request: TrainingRequest, model: Model, accelerator: Accelerator, count: int) -> int:
@@ -96,7 +96,7 @@ class Training:
 
         def fits(batch: int) -> bool:
             changed = self.check(structs.replace(request, micro_batch_size=batch), model, accelerator, count)
-            return changed.fullest.required.expected <= accelerator.usable.expected
+            return changed.fullest.need.expected <= accelerator.usable.expected
 
         low, high = 0, 1
         while high <= _MOST_BATCH and fits(high):
@@ -129,7 +129,7 @@ class Training:
             except InvalidQuestion:
                 continue
             if again.verdict != "does_not_fit" and again.verdict != trained.verdict and refusal(again.workload, accelerator) is None:
-                need = again.fullest.required.expected
+                need = again.fullest.need.expected
                 found.append(Suggestion(change=change, verdict=again.verdict, required_bytes=need, request=dict(fields)))
             if sum(suggestion.verdict == "fits" for suggestion in found) == _MOST_SUGGESTIONS:
                 break
@@ -141,7 +141,7 @@ def _summary(model: Model, cards: str, trained: Trained, accelerator: Accelerato
     workload, fullest = trained.workload, trained.fullest
     how = {"full": "full fine-tuning", "lora": "LoRA", "dora": "DoRA", "qlora": "QLoRA"}[workload.method]
     each = " per GPU" if workload.gpus > 1 else ""
-    need, have = gib(fullest.required.expected), gib(accelerator.usable.expected)
+    need, have = gib(fullest.need.expected), gib(accelerator.usable.expected)
     asked = f"{how} with {workload.micro_batch_size} x {workload.sequence_length:,} tokens"
     largest = " and ".join(term.name.replace("_", " ") for term in fullest.terms[:2])
     highest = max(fullest.phases, key=lambda name: fullest.phases[name]).replace("_", " ")

@@ -51,9 +51,7 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     optimizer: Annotated[
         Switch | None,
-        Meta(
-            description="adamw (default), adamw_8bit, paged_adamw, adamw_bf16, adafactor, lion, muon, sgd, sgd_momentum, galore, lomo."
-        ),
+        Meta(description="adamw (default), adamw_8bit, paged_adamw, adamw_bf16, adafactor, lion, muon, sgd, sgd_momentum, galore, lomo."),
     ] = None
     optimizer_implementation: Annotated[
         Literal["foreach", "fused", "for_loop"] | None,
@@ -79,9 +77,7 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     zero_stage: Annotated[
         Annotated[int, Meta(ge=0, le=3)] | None,
-        Meta(
-            description="What ZeRO divides: 1 states, 2 gradients, 3 parameters. FSDP: 3 frees what it gathered, 2 keeps it."
-        ),
+        Meta(description="What ZeRO divides: 1 states, 2 gradients, 3 parameters. FSDP: 3 frees what it gathered, 2 keeps it."),
     ] = None
     offload: Annotated[
         Literal["none", "optimizer", "parameters", "cpu", "nvme"] | None, Meta(description="What lives in host memory. Default none.")
@@ -113,7 +109,9 @@ class TrainingPerGpu(Struct, kw_only=True):
     required_bytes: Annotated[Bytes, Meta(description="The device's own view: PyTorch's, what its allocator holds, and the process.")]
     allocated_bytes: Annotated[Bytes, Meta(description="What torch.cuda.max_memory_allocated would say.")]
     reserved_bytes: Annotated[Bytes, Meta(description="What torch.cuda.max_memory_reserved would say.")]
-    headroom_bytes: Annotated[int, Meta(description="usable_bytes less the expected required_bytes; negative where it does not fit.")]
+    headroom_bytes: Annotated[
+        int, Meta(description="usable_bytes less what it needs at the least (fragmentation given back); negative where it does not fit.")
+    ]
     rank: int
     host_bytes: Annotated[int, Meta(description="Host memory of one rank for what is offloaded.")]
 

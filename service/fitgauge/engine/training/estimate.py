@@ -3,6 +3,7 @@
 import msgspec
 
 from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.profile import Coefficient
 from fitgauge.engine.quantity import Basis, Bytes, Term, total
 from fitgauge.engine.training.coarse import quoted_bytes
 from fitgauge.engine.training.overheads import TrainingProfile
@@ -25,8 +26,8 @@ SOURCES = {
 
 class TrainingStage(msgspec.Struct, frozen=True, kw_only=True):
     """The fullest rank of a pipeline stage. `allocated`, `reserved`: what torch.cuda's two counters would peak at; `required`: the
-    device's own view [bytes]. `terms` are alive at the highest moment and add up to `required`. `phases`: name -> tensors' bytes.
-    `host_bytes`: offloaded."""
+    device's own view; `need`: the least it could run in [bytes]. `terms` are alive at the highest moment and add up to `required`.
+    `phases`: name -> tensors' bytes. `host_bytes`: offloaded."""
 
     stage: int
     layers: int
@@ -35,18 +36,25 @@ class TrainingStage(msgspec.Struct, frozen=True, kw_only=True):
     allocated: Bytes
     reserved: Bytes
     required: Bytes
+    need: Bytes
     host_bytes: int
 
 
-def training_stages(spec: ModelSpec, workload: TrainingWorkload, profile: TrainingProfile) -> tuple[TrainingStage, ...]:
-    """Every stage of the pipeline, the first first."""
-    return tuple(training_stage(spec, workload, profile, stage) for stage in stages(spec, workload))
+def training_stages(
+    spec: ModelSpec, workload: TrainingWorkload, profile: TrainingProfile, usable_bytes: int | None = None
+) -> tuple[TrainingStage, ...]:
+    """Every stage of the pipeline, the first first. `usable_bytes`: of the card, None for one without end."""
+    return tuple(training_stage(spec, workload, profile, stage, usable_bytes) for stage in stages(spec, workload))
 
 
-def training_stage(spec: ModelSpec, workload: TrainingWorkload, profile: TrainingProfile, stage: Stage) -> TrainingStage:
+def training_stage(
+    spec: ModelSpec, workload: TrainingWorkload, profile: TrainingProfile, stage: Stage, usable_bytes: int | None = None
+) -> TrainingStage:
     """One stage with its terms.
 
-    `allocated` is the highest phase. `reserved` adds what the caching allocator holds in vain, `required` the process around it.
+    `allocated` is the highest phase. `reserved` adds what the caching allocator holds in vain, `required` the process around it. The
+    allocator gives back what it can before it fails (c10/cuda/CUDACachingAllocator.cpp, release_cached_blocks), so `need` has only what
+    it cannot, and what it holds beyond that ends where the card does.
     """
     phases = [_as_quoted(spec, workload, stage, phase) for phase in stage.phases]
     highest = max(phases, key=lambda phase: phase.total)
@@ -55,11 +63,14 @@ def training_stage(spec: ModelSpec, workload: TrainingWorkload, profile: Trainin
     spread = profile.spread if basis == "computed" else profile.spread_assumed
     terms = tuple(_term(part, basis, spread.low, spread.high) for part in highest.parts)
     allocated = total(terms)
-    share = profile.fragmentation
     around = [profile.runtime_bytes.term("runtime", 1, 0, "CUDA context, libraries, their workspaces")]
     if workload.gpus > 1:
         around.append(profile.communication_bytes.term("communicators", 1, 0, f"NCCL's own buffers for {workload.gpus} ranks"))
-    held = (*terms, share.term("fragmentation", allocated.expected, 0, f"{share.expected:.3f} x allocated {allocated.expected}"))
+    share = profile.fragmentation if workload.gpus == 1 else profile.fragmentation_of_many
+    least = _fragmentation(profile.fragmentation_least, allocated)
+    need = total((*terms, least, *around))
+    room = None if usable_bytes is None else usable_bytes - allocated.expected - sum(term.bytes for term in around)
+    held = (*terms, _within(_fragmentation(share, allocated), least, room))
     every = (*held, *around)
     return TrainingStage(
         stage=stage.number,
@@ -69,8 +80,21 @@ def training_stage(spec: ModelSpec, workload: TrainingWorkload, profile: Trainin
         allocated=allocated,
         reserved=total(held),
         required=total(every),
+        need=need,
         host_bytes=stage.host,
     )
+
+
+def _fragmentation(share: Coefficient, allocated: Bytes) -> Term:
+    return share.term("fragmentation", allocated.expected, 0, f"{share.expected:g} x allocated {allocated.expected}")
+
+
+def _within(usual: Term, least: Term, room: int | None) -> Term:
+    """What the allocator holds in vain, where only `room` bytes are left for it: no more than these, but never less than it must."""
+    if room is None or usual.high <= room:
+        return usual
+    high, expected = min(usual.high, max(room, least.high)), min(usual.bytes, max(room, least.bytes))
+    return msgspec.structs.replace(usual, bytes=expected, low=min(usual.low, expected), high=max(high, expected))
 
 
 def _as_quoted(spec: ModelSpec, workload: TrainingWorkload, stage: Stage, phase: Phase) -> Phase:

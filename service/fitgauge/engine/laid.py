@@ -15,7 +15,7 @@ from fitgauge.engine.schemes import Scheme, is_nominal
 
 TOWERS = (Part.VISION, Part.AUDIO)
 
-Place = Literal["layers", "first", "last", "tied"]
+Place = Literal["layers", "first", "last", "tied", "every"]
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +26,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     that fits. `whole_groups`: an expert's group of weights that tensor parallelism cuts short has no scale. `experts_over_data`:
     without expert parallelism, experts are divided over tensor x data parallel ranks. `wide_dtype`: what a model published in F32
     is loaded in. `fused`: names that become one tensor, alternatives in a regular expression.
+    `embedded_everywhere`: model types whose embedding every pipeline stage holds.
     """
 
     vocabulary_multiple: int = 1
@@ -35,6 +36,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     experts_over_data: bool = False
     wide_dtype: str = "F32"
     fused: tuple[str, ...] = ()
+    embedded_everywhere: frozenset[str] = frozenset()
 
 
 class Share(msgspec.Struct, frozen=True, gc=False):
@@ -108,7 +110,7 @@ def laid_out(spec: ModelSpec, scheme: Scheme, layout: Layout = Layout(), stored:
     for block in spec.blocks:
         if block.part is Part.MTP:
             continue
-        place = _place(spec, block)
+        place = _place(spec, block, layout)
         for tensor, form, layers in formats(spec, block, scheme):
             share = _share(
                 tensor,
@@ -189,7 +191,9 @@ def _routed(tensor: Tensor) -> bool:
     return tensor.kind is Kind.EXPERT or tensor.count > 1
 
 
-def _place(spec: ModelSpec, block: Block) -> Place:
+def _place(spec: ModelSpec, block: Block, layout: Layout) -> Place:
+    if block.part is Part.EMBEDDING and spec.model_type in layout.embedded_everywhere:
+        return "every"
     if block.part is Part.LANGUAGE:
         if "{}" in block.prefix:
             return "layers"

@@ -9,6 +9,7 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.quantization import GGUF_BLOCKS, GGUF_FILE_BITS
 from fitgauge.engine.schemes import Scheme
+from fitgauge.engine.vllm import cards
 from fitgauge.engine.vllm import defaults as vllm
 from fitgauge.engine.workload import GGUF_ENGINES, EngineName, Workload
 
@@ -69,6 +70,8 @@ def refusal(workload: Workload, scheme: Scheme, accelerator: Accelerator, spec: 
     engine, version = workload.engine, workload.version
     if engine == "vllm" and (removed := vllm.removed(spec, version)):
         return removed
+    if engine == "vllm" and (reason := cards.refusal(spec, workload.cache_dtype, accelerator.compute_capability)):
+        return reason
     return _vendor(engine, accelerator) or _format(engine, version, scheme, accelerator) or _kernels(engine, accelerator)
 
 

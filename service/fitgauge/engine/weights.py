@@ -11,7 +11,7 @@ from fitgauge.engine.architecture import Part, Split
 from fitgauge.engine.laid import TOWERS, Laid, Layout, Share, divided, laid_out, round_up, stored_bytes, summary_bytes
 from fitgauge.engine.quantity import Basis, Term, certain, gib
 from fitgauge.engine.quantization import Format, tensor_bytes
-from fitgauge.engine.workload import Workload
+from fitgauge.engine.workload import HOST_WEIGHTS, Workload
 
 __all__ = [
     "TOWERS", "Laid", "Layout", "RankWeights", "Ranks", "Share", "allocator_bytes", "allocator_term", "divided", "laid_out",
@@ -95,7 +95,7 @@ def _held(share: Share, layers: range | None, *, first: bool, last: bool) -> int
     """How many layers of `share` a stage holds."""
     if share.place == "layers":
         return len(share.layers) if layers is None else _within(share.layers, layers)
-    here = first if share.place == "first" else last if share.place == "last" else first or last
+    here = first if share.place == "first" else last if share.place == "last" else share.place == "every" or first or last
     return len(share.layers) if here else 0
 
 
@@ -153,24 +153,30 @@ def pipeline_stages(layers: int, pipeline_parallel: int) -> tuple[range, ...]:
 
 
 def weights_term(laid: Laid, workload: Workload, *, layers: range, first: bool, last: bool) -> Term:
-    """The term `weights`: parameters on the fullest rank of one pipeline stage."""
-    whole = workload.pipeline_parallel == 1
-    rank = rank_weights(
-        laid,
-        tensor_parallel=workload.tensor_parallel,
-        expert_parallel=workload.expert_parallel,
-        data_parallel=workload.data_parallel,
-        layers=None if whole else layers,
-        first=first,
-        last=last,
-    )
-    degrees = f"tensor parallel {workload.tensor_parallel}"
+    """The term `weights`: parameters on the fullest rank of one pipeline stage, less what HOST_WEIGHTS keep of its layers on the host.
+
+    Of the layers, parameter by parameter, until cpu_offload_bytes are reached; embeddings, head and towers stay. What a step copies
+    back is not counted: vLLM reads host memory in place. Source: vllm/model_executor/offloader/uva.py, _maybe_offload_to_cpu; sglang
+    srt/utils/offloader.py.
+    """
+    degrees = {
+        "tensor_parallel": workload.tensor_parallel,
+        "expert_parallel": workload.expert_parallel,
+        "data_parallel": workload.data_parallel,
+    }
+    rank = rank_weights(laid, **degrees, layers=None if workload.pipeline_parallel == 1 else layers, first=first, last=last)
+    told = f"tensor parallel {workload.tensor_parallel}"
     if workload.pipeline_parallel > 1:
-        degrees += f", layers {layers.start} to {layers.stop - 1}"
+        told += f", layers {layers.start} to {layers.stop - 1}"
     if workload.expert_parallel > 1:
-        degrees += f", expert parallel {workload.expert_parallel}"
-    formula = f"{laid.scheme.name} weights, {degrees}: " + " + ".join(f"{part} {gib(size)}" for part, size in rank.by_part.items())
-    return certain("weights", rank.bytes, rank.basis, formula, "every tensor of the architecture, laid out as the engine does")
+        told += f", expert parallel {workload.expert_parallel}"
+    formula = f"{laid.scheme.name} weights, {told}: " + " + ".join(f"{part} {gib(size)}" for part, size in rank.by_part.items())
+    size = rank.bytes
+    if workload.cpu_offload_bytes and workload.engine in HOST_WEIGHTS:
+        on_host = min(workload.cpu_offload_bytes, rank_weights(laid, **degrees, layers=layers, first=False, last=False).bytes)
+        size -= on_host
+        formula += f", less {gib(on_host)} of the layers in host memory"
+    return certain("weights", size, rank.basis, formula, "every tensor of the architecture, laid out as the engine does")
 
 
 def allocator_term(laid: Laid, workload: Workload, *, layers: range, first: bool, last: bool) -> Term:

@@ -155,7 +155,12 @@ def aligned(size: int, alignment: int) -> int:
 
 
 def attention_block(
-    mixers: Sequence[Mixer], cache_format: str, compute_capability: tuple[int, int] | None, *, image_prefix: bool = False
+    mixers: Sequence[Mixer],
+    cache_format: str,
+    compute_capability: tuple[int, int] | None,
+    *,
+    image_prefix: bool = False,
+    version: tuple[int, ...] = (0, 33),
 ) -> int:
     """Tokens of a block that every attention kernel of the model takes: 16 where it may.
 
@@ -167,7 +172,7 @@ def attention_block(
     if any(mixer.indexer for mixer in latents):
         return 64 if major else DEFAULT_BLOCK  # DEEPSEEK_V32_INDEXER takes 64 alone on CUDA
     if latents:
-        return latent_block(latents[0].nope_dim, cache_format, major)
+        return latent_block(latents[0].nope_dim, cache_format, major, version)
     attentions = [mixer for mixer in mixers if isinstance(mixer, Attention)]
     if any(mixer.indexer for mixer in attentions):
         return 128  # MiniMax-M3: a page is one sparse block
@@ -178,8 +183,14 @@ def attention_block(
     return DEFAULT_BLOCK
 
 
-def latent_block(nope_dim: int, cache_format: str, major: int) -> int:
+FLASH_ATTENTION_LATENTS = (0, 19)
+"""Of the releases read, the first that reads MLA with FlashAttention on Hopper; 0.11.0 takes FlashMLA, with blocks of 64, for all."""
+
+
+def latent_block(nope_dim: int, cache_format: str, major: int, version: tuple[int, ...] = (0, 33)) -> int:
     """The block of the MLA kernel that wins: FlashInfer 32 or CUTLASS 128 on 10.x, FlashMLA 64 for fp8 on 9.x, else 16."""
+    if major == 9 and version < FLASH_ATTENTION_LATENTS:
+        return 64
     if major == 10:
         return 32 if nope_dim in (64, 128, 192) else 128
     return 64 if major == 9 and cache_format.startswith("fp8") else DEFAULT_BLOCK

@@ -13,6 +13,7 @@ from fitgauge.engine.dtypes import BITS
 from fitgauge.engine.laid import TOWERS, Laid, Layout, Share, divided
 from fitgauge.engine.laid import laid_out as lay_out
 from fitgauge.engine.schemes import Rule, Scheme, is_nominal, named
+from fitgauge.engine.vllm.classes import OWN_CLASSES, own_class, position_bytes, table_factor
 from fitgauge.errors import InvalidQuestion
 
 VLLM = Layout(
@@ -22,10 +23,12 @@ VLLM = Layout(
     whole_groups=True,
     experts_over_data=True,
     wide_dtype="BF16",
+    embedded_everywhere=frozenset({"gemma2", "gemma3", "gemma3_text", "qwen3_next", "qwen3_5", "qwen3_5_moe"}),
     fused=("q_proj|k_proj|v_proj", "gate_proj|up_proj|w1|w3", "q_a_proj|kv_a_proj_with_mqa"),
 )
 """DEFAULT_VOCAB_PADDING_SIZE; mxfp4_round_up_hidden_size_and_intermediate_size for Hopper's Triton kernels; refine_fp8_moe_block_shape;
-FusedMoEParallelConfig.make; ModelConfig's dtype `auto` casts float32 to bfloat16."""
+FusedMoEParallelConfig.make; models/{gemma2,gemma3,qwen3_next,qwen3_5}.py, embed_tokens; ModelConfig's dtype
+`auto` casts float32 to bfloat16."""
 
 
 KEPT = named(("indexer.wk", "indexer.weights_proj", "routed_expert_down_proj", "routed_expert_up_proj", "re:_res_proj$"))
@@ -53,7 +56,9 @@ def laid_out(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> L
 
 
 def registered(spec: ModelSpec) -> ModelSpec:
-    """`spec` with tensors divided as vLLM's class for it does."""
+    """`spec` with the tensors that vLLM's class for it makes, divided as it does."""
+    if spec.model_type in OWN_CLASSES:
+        return own_class(spec)
     if spec.model_type not in UNPLANNED | TRANSFORMERS_TOWERS:
         return spec
     return msgspec.structs.replace(spec, blocks=tuple(_whole(block, spec.model_type) for block in spec.blocks))
@@ -71,7 +76,14 @@ def _whole(block: Block, model_type: str) -> Block:
     return msgspec.structs.replace(block, tensors=tensors)
 
 
-def buffer_bytes(spec: ModelSpec, *, tensor_parallel: int = 1, expert_parallel: int = 1, layers: range | None = None) -> int:
+def buffer_bytes(
+    spec: ModelSpec,
+    *,
+    tensor_parallel: int = 1,
+    expert_parallel: int = 1,
+    layers: range | None = None,
+    version: tuple[int, ...] = (0, 33),
+) -> int:
     """Bytes of registered buffers on one rank: rotary tables, four fp32 scales a layer of attention, and with expert parallelism
     each layer's map of experts (int32).
 
@@ -79,7 +91,10 @@ def buffer_bytes(spec: ModelSpec, *, tensor_parallel: int = 1, expert_parallel: 
     fused_moe/routed_experts.py update_expert_map_info.
     """
     width = BITS["BF16" if spec.dtype == "F32" else spec.dtype] // 8
-    size = sum(table.positions * table.dim * (BITS[table.dtype] // 8 if table.dtype else width) for table in spec.rotary_tables)
+    size = position_bytes(spec) + sum(
+        table_factor(spec, table, version) * table.positions * table.dim * (BITS[table.dtype] // 8 if table.dtype else width)
+        for table in spec.rotary_tables
+    )
     if spec.model_type in MASKED:
         size += spec.max_context_length**2
     for block in spec.blocks:
@@ -92,13 +107,29 @@ def buffer_bytes(spec: ModelSpec, *, tensor_parallel: int = 1, expert_parallel: 
     return size
 
 
-def check_parallel(spec: ModelSpec, laid: Laid, *, tensor_parallel: int, expert_parallel: int = 1, data_parallel: int = 1) -> None:
+BLOCKS_REFINED = (0, 20)
+"""The first version taken to repeat the scales of experts whose blocks tensor parallelism cuts: 0.19.0 refuses Qwen3-30B-A3B-FP8 over
+eight ranks, 0.33.0 runs it; the releases between were not read."""
+
+
+def check_parallel(
+    spec: ModelSpec,
+    laid: Laid,
+    *,
+    tensor_parallel: int,
+    expert_parallel: int = 1,
+    data_parallel: int = 1,
+    version: tuple[int, ...] = (0, 33),
+) -> None:
     """Raises InvalidQuestion where vLLM refuses to build the model so, with the tensor parallel degrees that work."""
-    reason = refusal(spec, laid, tensor_parallel, expert_parallel, data_parallel)
+    refines = version >= BLOCKS_REFINED
+    reason = refusal(spec, laid, tensor_parallel, expert_parallel, data_parallel, refines=refines)
     if reason is None:
         return
     works = [
-        ways for ways in range(1, 65) if refusal(spec, laid, ways, expert_parallel if expert_parallel == 1 else ways, data_parallel) is None
+        ways
+        for ways in range(1, 65)
+        if refusal(spec, laid, ways, expert_parallel if expert_parallel == 1 else ways, data_parallel, refines=refines) is None
     ]
     raise InvalidQuestion(
         f"vLLM refuses tensor_parallel {tensor_parallel}: {reason}.",
@@ -107,7 +138,9 @@ def check_parallel(spec: ModelSpec, laid: Laid, *, tensor_parallel: int, expert_
     )
 
 
-def refusal(spec: ModelSpec, laid: Laid, tensor_parallel: int, expert_parallel: int, data_parallel: int) -> str | None:
+def refusal(
+    spec: ModelSpec, laid: Laid, tensor_parallel: int, expert_parallel: int, data_parallel: int, *, refines: bool = True
+) -> str | None:
     """Why vLLM would refuse at construction, None where it would not.
 
     Source: config/model.py verify_with_parallel_config (heads), distributed/utils.py divide, linear.py, quantization/utils/fp8_utils.py
@@ -126,7 +159,7 @@ def refusal(spec: ModelSpec, laid: Laid, tensor_parallel: int, expert_parallel: 
         ways = expert_ways if share.experts else tensor_parallel
         if ways == 1 or share.split is Split.NONE or share.part in (*TOWERS, Part.PROJECTOR):
             continue
-        if reason := _indivisible(share, ways):
+        if reason := _indivisible(share, ways, refines=refines):
             return reason
     return None
 
@@ -137,7 +170,7 @@ def mamba_groups(spec: ModelSpec) -> int:
     return max((state.heads for state in states if state.name == "conv_groups"), default=1)
 
 
-def _indivisible(share: Share, ways: int) -> str | None:
+def _indivisible(share: Share, ways: int, *, refines: bool) -> str | None:
     """Why one kind of tensor cannot be divided over `ways` ranks."""
     pieces, form = share.pieces, share.form
     if share.split is Split.KV:
@@ -151,7 +184,7 @@ def _indivisible(share: Share, ways: int) -> str | None:
     cut = divided(pieces, ways) * (size // pieces or 1)
     if block < 2 or cut % block == 0:
         return None
-    if share.experts:
+    if share.experts and refines:
         hidden = share.out if share.split is Split.ROW else share.inputs
         if form.rows < 2 or gcd(form.rows, form.group, cut, hidden) >= 32:
             return None

@@ -242,7 +242,7 @@ def deployment(
 ) -> Deployment:
     """Format, block size and state pages that the model's layers share. A hybrid's block grows until a page holds a state."""
     cache_format, dtype = resolved_format(spec, cache_dtype, compute_capability), served_dtype(spec.dtype)
-    block = attention_block(mixers, cache_format, compute_capability, image_prefix=spec.image_prefix)
+    block = attention_block(mixers, cache_format, compute_capability, image_prefix=spec.image_prefix, version=version)
     recurrent = [mixer for mixer in mixers if isinstance(mixer, Recurrent)]
     if not recurrent:
         return Deployment(cache_format, dtype, tensor_parallel, block, 0, 0, max_model_len)

@@ -61,6 +61,7 @@ def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accel
         tensor_parallel=workload.tensor_parallel,
         expert_parallel=workload.expert_parallel,
         data_parallel=workload.data_parallel,
+        version=workload.version,
     )
     laid = on_card(laid, spec, accelerator.compute_capability)
     stages = pipeline_stages(spec.layers, workload.pipeline_parallel)

@@ -69,12 +69,12 @@ class Planner:
 
     def _plan(self, request: TrainingPlanRequest, model: Model, accelerator: Accelerator, plan: Plan) -> PlanAnswer:
         workload, usable = plan.workload, accelerator.usable
-        every = training_stages(model.spec, workload, self._profile)
+        every = training_stages(model.spec, workload, self._profile, usable.expected)
         price = request.price_per_gpu_hour
         return PlanAnswer(
             gpu_count=workload.gpus,
             verdict="fits" if verdict(fit_probability(plan.required, usable)) == "fits" else "tight",
-            required_bytes=plan.required,
+            required_bytes=max(every, key=lambda stage: stage.need.expected).required,
             headroom_bytes=usable.expected - plan.required.expected,
             host_bytes=sum(stage.host_bytes for stage in every) * workload.gpus // len(every),
             checkpoint_bytes=_checkpoint_bytes(every, workload),

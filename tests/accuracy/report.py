@@ -38,11 +38,13 @@ BARS = (
 )
 
 WHY = {
-    (
-        "outcome",
-        "balanced",
-    ): "what is served is judged rightly; of what failed, those listed under Outcomes are not: memory that others held at "
-    "start and processes that outgrew their budget, which no question shows, releases that were not printed, workspaces that are not derived.",
+    ("outcome", "balanced"): "; ".join(
+        (
+            "what served is judged rightly, of what failed the runs listed under Outcomes are not",
+            "others held memory at start, or a process outgrew its budget, which no question shows",
+            "releases were not printed; workspaces are not derived.",
+        )
+    ),
     ("outcome", "broken_promises"): "the same runs, listed under Outcomes with their causes.",
 }
 """What is said of a bar that is not reached."""

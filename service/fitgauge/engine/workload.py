@@ -13,6 +13,10 @@ GGUF_ENGINES: frozenset[EngineName] = frozenset({"llama.cpp", "ollama"})
 """Engines that read GGUF files and ggml types."""
 
 
+HOST_WEIGHTS: frozenset[EngineName] = frozenset({"vllm", "sglang"})
+"""Engines that keep a number of bytes of every rank's layers in host memory and read them from there."""
+
+
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """A serving question in numbers.
 

@@ -54,9 +54,14 @@ def serving_limits(
         return ServingLimits(kv_cache_tokens=0, max_context_length=max_context_length, max_concurrency=None)
     return ServingLimits(
         kv_cache_tokens=min(stage.layout.tokens(pool) for stage in keeping),
-        max_concurrency=data_parallel * min(stage.layout.requests(pool, context_length) for stage in keeping),
+        max_concurrency=data_parallel * min(_most_requests(stage, pool, context_length) for stage in keeping),
         max_context_length=min(longest_context(stage, pool, concurrency, max_context_length) for stage in keeping),
     )
+
+
+def _most_requests(stage: StageEstimate, pool: int, context_length: int) -> int:
+    """Requests of `context_length` tokens in `pool` bytes; 0 where the engine needs more than that to start at all."""
+    return stage.layout.requests(pool, context_length) if stage.layout.pool_bytes(1, context_length) <= pool else 0
 
 
 def longest_context(stage: StageEstimate, pool: int, concurrency: int, ceiling: int) -> int:

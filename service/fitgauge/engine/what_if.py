@@ -44,13 +44,18 @@ def known() -> tuple[str, ...]:
     return (*PLAIN, *FORMATS, *(name.lower() for name in q.GGUF_FILE_BITS))
 
 
+def canonical(name: str) -> str:
+    """A quantization's name in small letters, with case, spaces, dots, dashes and aliases out of the way."""
+    key = re.sub(r"[\s.\-/]+", "_", name.strip().lower()).removeprefix("gguf_").removesuffix("_gguf")
+    return ALIASES.get(key, key)
+
+
 def what_if(name: str, spec: ModelSpec) -> Scheme:
     """The scheme `spec` would have in the quantization `name`; case, spaces, dots and dashes do not matter.
 
     Raises InvalidQuestion for a name that means nothing here, with near matches.
     """
-    key = re.sub(r"[\s.\-/]+", "_", name.strip().lower()).removeprefix("gguf_").removesuffix("_gguf")
-    key = ALIASES.get(key, key)
+    key = canonical(name)
     if key in PLAIN:
         return Scheme(name=key, dtype=PLAIN[key])
     if key in FORMATS:

@@ -50,6 +50,11 @@ class Hub:
         self._pool: ThreadPoolExecutor | None = None
         self._client: Client | None = None
 
+    @property
+    def offline(self) -> bool:
+        """Whether the Hub must not be asked."""
+        return self._settings.offline
+
     async def start(self) -> None:
         """Opens the session with the Hub; sends nothing."""
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="fitgauge-hub")

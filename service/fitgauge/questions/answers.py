@@ -70,23 +70,25 @@ def summary(
     """One or two sentences a person can act on."""
     fullest, each = estimate.fullest, " per GPU" if workload.gpus > 1 else ""
     need, have = gib(fullest.required.expected), gib(estimate.budget.expected)
-    asked = f"{_count(workload.concurrency, 'request')} of {workload.context_length:,} tokens"
+    asked = f"{_count(workload.concurrency, 'request')} of {_count(workload.context_length, 'token')}"
+    asked += " needs" if workload.concurrency == 1 else " need"
     if verdict == "fits":
-        longest = f"The longest context that fits is {limits.max_context_length:,} tokens."
-        return f"{model.id} fits on {cards}: {asked} need {need}{each} of {have}. {longest}"
+        longest = f"The longest context that fits is {_count(limits.max_context_length, 'token')}."
+        return f"{model.id} fits on {cards}: {asked} {need}{each} of {have}. {longest}"
     deciding = " and ".join(_words(term) for term in deciding_terms(fullest))
     if verdict == "tight":
-        return f"{model.id} on {cards} is tight ({probability:.0%} likely): {asked} need {need}{each} of {have}; {deciding} decide."
-    return f"{model.id} does not fit on {cards}: {asked} need {need}{each}, the engine may use {have}. {_obstacle(estimate)}"
+        return f"{model.id} on {cards} is tight ({probability:.0%} likely): {asked} {need}{each} of {have}; {deciding} decide."
+    return f"{model.id} does not fit on {cards}: {asked} {need}{each}, the engine may use {have}. {_obstacle(estimate)}"
 
 
 def _obstacle(estimate: Estimate) -> str:
     """What is in the way: one term that is too large by itself, else how much is missing and what takes most."""
     first, second = estimate.fullest.terms[:2]
     if first.bytes > estimate.budget.expected:
-        return f"{_words(first).capitalize()} alone {'take' if first.name.endswith('s') else 'takes'} {gib(first.bytes)}."
+        words = _words(first)
+        return f"{words[0].upper()}{words[1:]} alone {'take' if first.name.endswith('s') else 'takes'} {gib(first.bytes)}."
     missing = gib(estimate.fullest.required.expected - estimate.budget.expected)
-    return f"{missing} are missing; {_words(first)} ({gib(first.bytes)}) and {_words(second)} ({gib(second.bytes)}) take most."
+    return f"{missing} is missing; {_words(first)} ({gib(first.bytes)}) and {_words(second)} ({gib(second.bytes)}) take most."
 
 
 def deciding_terms(stage: StageEstimate) -> list[Term]:

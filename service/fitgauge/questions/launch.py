@@ -3,11 +3,17 @@
 import shlex
 
 from fitgauge.engine.architecture import Model
-from fitgauge.engine.workload import Workload
+from fitgauge.engine.what_if import PLAIN, canonical
+from fitgauge.engine.workload import EngineName, Workload
 from fitgauge.questions.schemas import FitRequest
 
-_ONLINE = {"fp8": "fp8", "nf4": "bitsandbytes", "bnb": "bitsandbytes", "bitsandbytes": "bitsandbytes", "int8": "bitsandbytes"}
-"""What vLLM and SGLang quantize while they load; other formats need a checkpoint that holds them."""
+_ONLINE: dict[EngineName, dict[str, str]] = {
+    "vllm": {"fp8": "fp8", "nf4": "bitsandbytes"},
+    "sglang": {"fp8": "fp8", "nf4": "bitsandbytes"},
+    "tgi": {"fp8": "fp8", "int8": "bitsandbytes", "nf4": "bitsandbytes-nf4", "fp4": "bitsandbytes-fp4"},
+    "transformers": {"int8": "load_in_8bit=True", "nf4": "load_in_4bit=True, bnb_4bit_quant_type='nf4'", "fp4": "load_in_4bit=True"},
+}
+"""What an engine quantizes while it loads, and how it is told; other formats need a checkpoint that holds them."""
 
 _CACHE_FLAGS = {"F8_E4M3": "fp8", "F8_E5M2": "fp8_e5m2"}
 _SGLANG_CACHE_FLAGS = {"F8_E4M3": "fp8_e4m3", "F8_E5M2": "fp8_e5m2"}
@@ -32,7 +38,7 @@ def _vllm(model: Model, request: FitRequest, workload: Workload) -> Flags:
     if workload.expert_parallel > 1:
         flags.append("--enable-expert-parallel")
     flags += _given(
-        ("--quantization", _online(request)),
+        ("--quantization", _online(request, workload.engine)),
         ("--kv-cache-dtype", _CACHE_FLAGS.get(workload.cache_dtype)),
         ("--gpu-memory-utilization", request.gpu_memory_utilization),
         ("--max-num-seqs", request.max_num_seqs),
@@ -50,7 +56,7 @@ def _sglang(model: Model, request: FitRequest, workload: Workload) -> Flags:
         ("--pp", _degree(workload.pipeline_parallel)),
         ("--dp", _degree(workload.data_parallel)),
         ("--ep", _degree(workload.expert_parallel)),
-        ("--quantization", _online(request)),
+        ("--quantization", _online(request, workload.engine)),
         ("--kv-cache-dtype", _SGLANG_CACHE_FLAGS.get(workload.cache_dtype)),
         ("--mem-fraction-static", request.gpu_memory_utilization),
         ("--max-running-requests", request.max_num_seqs),
@@ -97,7 +103,10 @@ def _ollama(model: Model, request: FitRequest, workload: Workload) -> Flags:
 
 
 def _transformers(model: Model, request: FitRequest, workload: Workload) -> Flags:
-    load = f"from transformers import AutoModelForCausalLM as M; M.from_pretrained({model.id!r}, dtype='auto', device_map='auto')"
+    imported, config, asked = "AutoModelForCausalLM as M", "", _online(request, workload.engine)
+    if asked:
+        imported, config = f"{imported}, BitsAndBytesConfig as B", f", quantization_config=B({asked})"
+    load = f"from transformers import {imported}; M.from_pretrained({model.id!r}, dtype='auto', device_map='auto'{config})"
     return ["python", "-c", load]
 
 
@@ -105,7 +114,7 @@ def _tgi(model: Model, request: FitRequest, workload: Workload) -> Flags:
     flags: Flags = ["text-generation-launcher", "--model-id", model.id, "--max-total-tokens", workload.context_length]
     return flags + _given(
         ("--num-shard", _degree(workload.tensor_parallel)),
-        ("--quantize", _online(request)),
+        ("--quantize", _online(request, workload.engine)),
         ("--kv-cache-dtype", {"F8_E4M3": "fp8_e4m3fn", "F8_E5M2": "fp8_e5m2"}.get(workload.cache_dtype)),
         ("--cuda-memory-fraction", request.gpu_memory_utilization),
         ("--max-batch-prefill-tokens", request.max_batched_tokens),
@@ -131,8 +140,14 @@ def _degree(ranks: int) -> int | None:
     return ranks if ranks > 1 else None
 
 
-def _online(request: FitRequest) -> str | None:
-    return _ONLINE.get((request.quantization or "").strip().lower())
+def _online(request: FitRequest, engine: EngineName) -> str | None:
+    return _ONLINE.get(engine, {}).get(canonical(request.quantization)) if request.quantization else None
+
+
+def loads_asked_format(request: FitRequest, engine: EngineName) -> bool:
+    """Whether the command loads the weights in the format asked for, and not as they are published."""
+    asked = request.quantization
+    return asked is None or canonical(asked) in PLAIN or _online(request, engine) is not None
 
 
 def _gguf_name(model: Model, request: FitRequest) -> str:

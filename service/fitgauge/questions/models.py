@@ -65,7 +65,8 @@ class Models:
         except GatedModel as error:
             return self._second_best(reference, "The Hub shows this repository only with a token that was granted access", error)
         except HubError as error:
-            return self._second_best(reference, "The Hub gave no answer", error)
+            why = "The Hub was not asked (HF_HUB_OFFLINE)" if self._hub.offline else "The Hub gave no answer"
+            return self._second_best(reference, why, error)
 
     def _reference(self, text: str) -> Reference:
         """The repository that is meant: a Hub ID as it stands, else the one of the snapshot that these words name."""

@@ -12,14 +12,16 @@ from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.estimate import Estimate
 from fitgauge.engine.fit import ServingLimits, Verdict, fit_probability, serving_limits, verdict
 from fitgauge.engine.profile import EngineProfile
-from fitgauge.engine.support import flash_attention_note, refusal
+from fitgauge.engine.support import refusal
 from fitgauge.engine.workload import Workload
 from fitgauge.errors import InvalidQuestion
+from fitgauge.hub.reference import Reference, parse_reference
 from fitgauge.questions import answers, words
 from fitgauge.questions.launch import launch_command
+from fitgauge.questions.notes import WITHOUT_EFFECT, notes
 from fitgauge.questions.prepared import Prepared, Preparer
 from fitgauge.questions.schemas import FitAnswer, FitRequest, Launch, Limits, Suggestion
-from fitgauge.questions.suggestions import candidates
+from fitgauge.questions.suggestions import candidates, needless
 from fitgauge.questions.workloads import gpu_count, serving_workload
 
 _COUNTS = (1, 2, 4, 8, 16, 32, 64)
@@ -47,6 +49,7 @@ class Serving:
 
     def answer(self, request: FitRequest, model: Model, found: Found) -> FitAnswer:
         """The FitAnswer. Raises InvalidQuestion where the question is impossible, with what to send instead."""
+        request = structs.replace(request, quantization=words.quantization(request.quantization))
         engine = words.engine(request.engine)
         profile = self._engines.profile(engine, words.version(request.engine_version) if request.engine_version else None)
         count = gpu_count(request, found.count)
@@ -71,9 +74,14 @@ class Serving:
             gpu=answers.gpu_answer(found.accelerator, count),
             per_gpu=answers.per_gpu(estimate),
             terms=answers.term_answers(estimate.fullest.terms, full),
-            limits=self._limits(limits, request, model, found.accelerator, profile, checked),
+            limits=self._limits(limits, None if refused else self._fewest(request, model, found.accelerator, profile, checked)),
             suggestions=self._suggestions(request, model, found.accelerator, profile, checked, limits),
-            warnings=self._warnings(request, model, found, profile, checked),
+            warnings=[
+                *model.warnings,
+                *spec.notes,
+                *checked.prepared.scheme.warnings,
+                *notes(request, model, found, workload, count),
+            ],
             understood_as=understood(workload, found.accelerator, count, model, request),
             launch=Launch(command=launch_command(model, request, workload)),
             ranks=answers.rank_answers(estimate) if full and workload.pipeline_parallel > 1 else UNSET,
@@ -81,6 +89,7 @@ class Serving:
 
     def check(self, request: FitRequest, model: Model, found: Found) -> Checked:
         """The estimate behind `answer`. Raises InvalidQuestion where the question is impossible."""
+        request = structs.replace(request, quantization=words.quantization(request.quantization))
         version = words.version(request.engine_version) if request.engine_version else None
         profile = self._engines.profile(words.engine(request.engine), version)
         return self._check(request, model, found.accelerator, gpu_count(request, found.count), profile)
@@ -104,14 +113,12 @@ class Serving:
         except InvalidQuestion:
             return None
 
-    def _limits(
-        self, limits: ServingLimits, request: FitRequest, model: Model, accelerator: Accelerator, profile: EngineProfile, checked: Checked
-    ) -> Limits:
+    def _limits(self, limits: ServingLimits, fewest: int | None) -> Limits:
         return Limits(
             kv_cache_tokens=limits.kv_cache_tokens,
             max_context_length=limits.max_context_length,
             max_concurrency=limits.max_concurrency,
-            min_gpu_count=self._fewest(request, model, accelerator, profile, checked),
+            min_gpu_count=fewest,
         )
 
     def _fewest(self, request: FitRequest, model: Model, accelerator: Accelerator, profile: EngineProfile, checked: Checked) -> int | None:
@@ -139,9 +146,11 @@ class Serving:
         """The smallest changes that make it fit, each estimated anew."""
         if checked.verdict == "fits":
             return []
-        found = []
+        found: list[Suggestion] = []
         short = checked.estimate.fullest.required.expected - checked.estimate.budget.expected
         for change, fields in candidates(model.spec, checked.workload, request, limits, checked.count, _COUNTS, short):
+            if any(needless(fields, suggestion) for suggestion in found):
+                continue
             changed = structs.replace(request, **fields)
             count = changed.gpu_count or checked.count
             scheme = self._preparer.prepare(model, changed.quantization, checked.workload.engine).scheme
@@ -160,32 +169,13 @@ class Serving:
         found.sort(key=lambda suggestion: suggestion.verdict != "fits")
         return found[:_MOST_SUGGESTIONS]
 
-    def _warnings(self, request: FitRequest, model: Model, found: Found, profile: EngineProfile, checked: Checked) -> list[str]:
-        workload, spec = checked.workload, model.spec
-        said = [*model.warnings, *spec.notes, *checked.prepared.scheme.warnings]
-        if found.note:
-            said.append(found.note)
-        if request.context_length is None:
-            most = f"the model's maximum is {spec.max_context_length}"
-            said.append(f"No context_length was asked for: {workload.context_length} tokens were taken; {most}.")
-        elif spec.max_context_length and workload.context_length > spec.max_context_length:
-            said.append(f"context_length {workload.context_length} is beyond the model's maximum of {spec.max_context_length}.")
-        if workload.gpus < checked.count:
-            said.append(f"{checked.count - workload.gpus} of {checked.count} GPUs are idle: the degrees make {workload.gpus} ranks.")
-        if workload.engine == "vllm" and workload.requests_per_replica > workload.max_num_seqs:
-            said.append(f"vLLM runs at most max_num_seqs = {workload.max_num_seqs} requests at once; more wait.")
-        note = flash_attention_note(workload.engine, found.accelerator)
-        if note:
-            said.append(note)
-        return said
-
 
 def understood(
     workload: Workload, accelerator: Accelerator, count: int, model: Model, request: FitRequest
 ) -> dict[str, str | int | float | bool]:
     """The question with every default filled in, as fields to send."""
     filled: dict[str, str | int | float | bool] = {
-        "model": model.id,
+        "model": named(model, request.model),
         "gpu": accelerator.name,
         "gpu_count": count,
         "engine": workload.engine,
@@ -199,11 +189,24 @@ def understood(
         "data_parallel": workload.data_parallel,
         "expert_parallel": workload.expert_parallel,
     }
-    if workload.engine != "transformers":
-        filled |= {
-            "gpu_memory_utilization": workload.gpu_memory_utilization,
-            "max_batched_tokens": workload.max_batched_tokens,
-            "max_num_seqs": workload.max_num_seqs,
-            "enforce_eager": workload.enforce_eager,
-        }
-    return filled
+    filled |= {
+        "gpu_memory_utilization": workload.gpu_memory_utilization,
+        "max_batched_tokens": workload.max_batched_tokens,
+        "max_num_seqs": workload.max_num_seqs,
+        "enforce_eager": workload.enforce_eager,
+    }
+    if request.cpu_offload_gib:
+        filled["cpu_offload_gib"] = request.cpu_offload_gib
+    if request.kv_cache_memory_gib:
+        filled["kv_cache_memory_gib"] = request.kv_cache_memory_gib
+    without_effect = WITHOUT_EFFECT.get(workload.engine, ())
+    return {name: value for name, value in filled.items() if name not in without_effect}
+
+
+def named(model: Model, text: str) -> str:
+    """The model's id, with the revision and the file that `text` asks for."""
+    try:
+        asked = parse_reference(text)
+    except InvalidQuestion:
+        return model.id
+    return str(Reference(model.id, asked.revision, asked.file))

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from fitgauge.engine.architecture import ModelSpec, Recurrent
 from fitgauge.engine.fit import ServingLimits
 from fitgauge.engine.quantity import GIB
-from fitgauge.engine.workload import GGUF_ENGINES, EngineName, Workload
-from fitgauge.questions.schemas import FitRequest
+from fitgauge.engine.workload import GGUF_ENGINES, HOST_WEIGHTS, EngineName, Workload
+from fitgauge.questions.schemas import FitRequest, Suggestion
 
 Fields = dict[str, str | int | float | bool | None]
 Candidate = tuple[str, Fields]
@@ -38,10 +38,20 @@ def candidates(
             yield weights
             if settings:
                 yield _together(weights, *settings)
-    yield from _on_the_host(workload, short_bytes)
+    yield from _slower(workload, short_bytes)
     yield from _more_cards(count, counts)
 
 
+def needless(fields: Fields, found: Suggestion) -> bool:
+    """Whether a change asks for more than one that was found to fit: the same and others, more cards, or more on the host."""
+    sent = {name: value for name, value in fields.items() if value is not None}
+    if found.verdict != "fits":
+        return False
+    more = sent.keys() == found.request.keys() and len(sent) == 1 and not sent.keys().isdisjoint(_AMOUNTS)
+    return more or found.request.items() <= sent.items()
+
+
+_AMOUNTS = ("gpu_count", "cpu_offload_gib")
 _USUAL_WEIGHTS = (("quantize the weights to fp8", "fp8"), ("take a 4-bit checkpoint (AWQ)", "awq"))
 _GGUF_WEIGHTS = (("take a Q8_0 file", "q8_0"), ("take a Q4_K_M file", "q4_k_m"))
 _WEIGHTS: dict[EngineName, tuple[tuple[str, str], ...]] = {
@@ -51,19 +61,24 @@ _WEIGHTS: dict[EngineName, tuple[tuple[str, str], ...]] = {
 }
 
 
-def _on_the_host(workload: Workload, short_bytes: int) -> Iterator[Candidate]:
-    """Weights in host memory, for engines that compute with them there."""
-    if workload.engine not in GGUF_ENGINES or short_bytes <= 0 or workload.cpu_offload_bytes:
+def _slower(workload: Workload, short_bytes: int) -> Iterator[Candidate]:
+    """What costs speed: no CUDA graphs, weights in host memory."""
+    if workload.engine == "vllm" and not workload.enforce_eager:
+        yield "capture no CUDA graphs (enforce_eager), which is slower", {"enforce_eager": True}
+    if workload.engine not in GGUF_ENGINES | HOST_WEIGHTS or short_bytes <= 0 or workload.cpu_offload_bytes:
         return
+    slower = "slower" if workload.engine in GGUF_ENGINES else "far slower"
     for margin in (1.1, 1.5):
         size = round(short_bytes * margin / GIB + 0.5, 1)
-        yield f"keep {size} GiB of weights per GPU in host memory, which is slower", {"cpu_offload_gib": size}
+        yield f"keep {size} GiB of weights per GPU in host memory, which is {slower}", {"cpu_offload_gib": size}
 
 
 def _settings(spec: ModelSpec, workload: Workload) -> Iterator[Candidate]:
     """What costs a little speed and no quality."""
     if workload.engine in GGUF_ENGINES and workload.cache_dtype in ("auto", "F16", "BF16", "F32"):
         yield "keep the KV cache in q8_0", {"kv_cache_dtype": "q8_0"}
+    if workload.engine in ("sglang", "tensorrt-llm", "tgi"):
+        yield from _share(workload)
     if workload.engine in ("sglang", "tensorrt-llm") and workload.cache_dtype not in _EIGHT_BIT_CACHES:
         yield "keep the KV cache in fp8", {"kv_cache_dtype": "fp8"}
     if workload.engine != "vllm":
@@ -72,16 +87,21 @@ def _settings(spec: ModelSpec, workload: Workload) -> Iterator[Candidate]:
     if fewer < workload.max_num_seqs:
         why = f": each of {workload.max_num_seqs} takes a state block" if keeps_states(spec) else f" instead of {workload.max_num_seqs}"
         yield f"start with max_num_seqs {fewer}{why}", {"max_num_seqs": fewer}
-    if workload.cache_pool_bytes is None and workload.gpu_memory_utilization < _HIGHEST_UTILIZATION:
-        yield f"raise gpu_memory_utilization to {_HIGHEST_UTILIZATION}", {"gpu_memory_utilization": _HIGHEST_UTILIZATION}
+    yield from _share(workload)
     if workload.cache_dtype not in _EIGHT_BIT_CACHES:
         yield "keep the KV cache in fp8", {"kv_cache_dtype": "fp8"}
+
+
+def _share(workload: Workload) -> Iterator[Candidate]:
+    if workload.cache_pool_bytes is None and workload.gpu_memory_utilization < _HIGHEST_UTILIZATION:
+        yield f"raise gpu_memory_utilization to {_HIGHEST_UTILIZATION}", {"gpu_memory_utilization": _HIGHEST_UTILIZATION}
 
 
 def _fewer(workload: Workload, limits: ServingLimits) -> Iterator[Candidate]:
     """Asking for less."""
     if limits.max_concurrency and limits.max_concurrency < workload.concurrency:
-        yield f"hold {limits.max_concurrency} requests at once instead of {workload.concurrency}", {"concurrency": limits.max_concurrency}
+        requests = "1 request" if limits.max_concurrency == 1 else f"{limits.max_concurrency} requests"
+        yield f"hold {requests} at once instead of {workload.concurrency}", {"concurrency": limits.max_concurrency}
     shorter = limits.max_context_length // 256 * 256
     if _SHORTEST <= shorter < workload.context_length:
         yield f"hold {shorter:,} tokens a request instead of {workload.context_length:,}", {"context_length": shorter}

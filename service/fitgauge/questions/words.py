@@ -28,6 +28,7 @@ _GGML_ALIASES = {
     "q5": "Q5_0",
     "int8": "Q8_0",
 }
+_AS_PUBLISHED = ("aspublished", "published", "auto", "default")
 _CACHE_DTYPES = {"fp8": "F8_E4M3", "fp8_e4m3": "F8_E4M3", "fp8_e5m2": "F8_E5M2", "int8": "I8"}
 
 
@@ -41,6 +42,11 @@ def engine(text: str | None) -> EngineName:
     known = f"Send {', '.join(sorted(set(_ENGINES.values())))}."
     near = tuple(name for name, _, _ in process.extract(word, list(_ENGINES), limit=2, score_cutoff=60))
     raise InvalidQuestion(f"{text.strip()!r} is no engine that is known here.", hint=known, matches=near, field="engine")
+
+
+def quantization(text: str | None) -> str | None:
+    """The number format of the weights that is asked for, as it was written; None where it is the published one."""
+    return None if text is None or re.sub(r"[^a-z]", "", text.lower()) in _AS_PUBLISHED else text
 
 
 def version(text: str) -> tuple[int, ...]:

@@ -1,0 +1,48 @@
+"""Warnings of a serving answer: what was assumed, what the engine will do besides, and what of the question changed nothing."""
+
+from collections.abc import Iterator
+
+from fitgauge.catalog.lookup import Found
+from fitgauge.engine.architecture import Model
+from fitgauge.engine.support import flash_attention_note
+from fitgauge.engine.workload import GGUF_ENGINES, EngineName, Workload
+from fitgauge.questions.launch import loads_asked_format
+from fitgauge.questions.schemas import FitRequest
+
+WITHOUT_EFFECT: dict[EngineName, tuple[str, ...]] = {
+    "tensorrt-llm": ("cpu_offload_gib",),
+    "tgi": ("max_num_seqs", "enforce_eager", "cpu_offload_gib"),
+    "llama.cpp": ("gpu_memory_utilization", "enforce_eager"),
+    "ollama": ("gpu_memory_utilization", "enforce_eager"),
+    "transformers": (
+        "gpu_memory_utilization", "max_batched_tokens", "max_num_seqs", "enforce_eager", "cpu_offload_gib", "kv_cache_memory_gib",
+    ),
+    "mlx": ("gpu_memory_utilization", "max_num_seqs", "enforce_eager", "cpu_offload_gib"),
+}  # fmt: skip
+"""Fields that an engine's estimate does not depend on: mostly, that it has no such setting."""
+
+
+def notes(request: FitRequest, model: Model, found: Found, workload: Workload, count: int) -> Iterator[str]:
+    """What a reader must know beside what model, spec and scheme say of themselves."""
+    spec, engine = model.spec, workload.engine
+    if found.note:
+        yield found.note
+    if request.context_length is None:
+        most = f"the model's maximum is {spec.max_context_length}"
+        yield f"No context_length was asked for: {workload.context_length} tokens were taken; {most}."
+    elif spec.max_context_length and workload.context_length > spec.max_context_length:
+        yield f"context_length {workload.context_length} is beyond the model's maximum of {spec.max_context_length}."
+    if workload.gpus < count:
+        yield f"{count - workload.gpus} of {count} GPUs are idle: the degrees make {workload.gpus} ranks."
+    if engine == "vllm" and workload.requests_per_replica > workload.max_num_seqs:
+        yield f"vLLM runs at most max_num_seqs = {workload.max_num_seqs} requests at once; more wait."
+    unused = [name for name in WITHOUT_EFFECT.get(engine, ()) if getattr(request, name)]
+    if unused:
+        yield f"{', '.join(unused)} changed nothing: the estimate for {engine} does not depend on {'it' if len(unused) == 1 else 'them'}."
+    note = flash_attention_note(engine, found.accelerator)
+    if note:
+        yield note
+    if engine in GGUF_ENGINES and not (model.stored and model.stored.file_name):
+        yield f"{engine} loads GGUF files: put a repository that holds {model.id} as GGUF in the command."
+    elif not loads_asked_format(request, engine):
+        yield f"{model.id} is not stored in {request.quantization}: put a checkpoint that is in the command."

@@ -1,5 +1,8 @@
 """The worked examples of utilization, as answers of the API."""
 
+import gzip
+import json
+
 import pytest
 
 
@@ -61,3 +64,41 @@ def test_what_nobody_can_look_up_is_refused_with_what_to_send(utilization, quest
     assert response.status_code == 422
     assert response.json()["field"] == field
     assert response.json()["hint"]
+
+
+def trace(*events):
+    kernels = [
+        {"ph": "X", "cat": "kernel", "name": name, "ts": start, "dur": length, "args": {"device": 0}} for name, start, length in events
+    ]
+    return json.dumps({"deviceProperties": [{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}], "traceEvents": kernels}).encode()
+
+
+GATHERING = trace(("sm80_xmma_gemm_bf16", 0, 30), ("ncclDevKernel_AllGather_RING_LL", 20, 70), ("elementwise_kernel", 95, 5))
+
+
+@pytest.mark.parametrize(
+    ("media", "data"), [("application/gzip", gzip.compress(GATHERING)), ("application/octet-stream", GATHERING)], ids=["gzip", "plain"]
+)
+def test_an_uploaded_trace_says_where_the_time_goes_and_what_to_change(service, media, data):
+    response = service.post("/v1/utilization", content=data, headers={"Content-Type": media})
+    assert response.status_code == 200, response.text
+    answer = response.json()
+    shares = answer["trace"]
+    assert shares["communication_share"] == pytest.approx(0.7)
+    assert shares["exposed_communication_share"] == pytest.approx(0.6)
+    assert shares["idle_share"] == pytest.approx(0.05)
+    assert shares["tensor_core_share"] == pytest.approx(30 / 105)
+    assert answer["gpu"]["name"].startswith("A100")
+    assert "ZeRO-2" in answer["advice"][0]
+
+
+@pytest.mark.parametrize("data", [b"", b"nothing of the kind", b"\x1f\x8bgarbage", gzip.compress(b"{}"), trace()])
+def test_what_is_no_trace_is_refused_with_what_to_send(service, data):
+    response = service.post("/v1/utilization", content=data, headers={"Content-Type": "application/gzip"})
+    assert response.status_code == 422
+    assert response.json()["hint"]
+
+
+def test_a_question_may_not_be_as_large_as_a_trace(service):
+    response = service.post("/v1/utilization", content=b" " * 100_000, headers={"Content-Type": "application/json"})
+    assert response.status_code == 413

@@ -1,7 +1,7 @@
 """Reads what a stranger sends, strictly: its type, its JSON, its bounds."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
@@ -32,17 +32,19 @@ class BodyReader(Generic[Body]):
         schema = msgspec.json.schema_components([kind])[1][kind.__name__]
         self._described = {name: field["description"] for name, field in schema["properties"].items()}
 
-    async def read(self, request: Request[Any, Any, Any]) -> bytes:
+    async def read(self, request: Request[Any, Any, Any], most: int | None = None) -> bytes:
         """The raw body. Raises Refusal 415 unless it is declared application/json; a body beyond the limit is a 413 of the framework.
 
-        `curl -d '{...}'` declares a form: an object under that name is taken for the JSON it is.
+        `curl -d '{...}'` declares a form: an object under that name is taken for the JSON it is. `most`: bytes of a question where the
+        operation takes larger files too.
         """
-        try:
-            raw = await request.body()
-        except InternalServerException:  # how the framework says that the caller hung up
-            raise Refusal(400, "incomplete-body", "The body ended before it was complete.", "Send all of it.") from None
-        declared = request.headers.get("content-type", "")
-        kind = declared.partition(";")[0].strip().lower()
+        pieces, size = [], 0
+        async for chunk in chunks(request):
+            pieces.append(chunk)
+            size += len(chunk)
+            if most is not None and size > most:
+                raise Refusal(413, "body-too-large", f"A question is at most {most} bytes.", "Send less, or a file as application/gzip.")
+        raw, declared, kind = b"".join(pieces), request.headers.get("content-type", ""), media_type(request)
         if kind != "application/json" and not (kind == _FORM and raw.lstrip().startswith(b"{")):
             named = f"Content-Type {declared[:80]!r} is not understood." if declared else "The request has no Content-Type."
             raise Refusal(415, "unsupported-media-type", named, "Send Content-Type: application/json.")
@@ -83,6 +85,20 @@ class BodyReader(Generic[Body]):
         else:
             hint = _unquoted(field, message, sent) or self._described.get(field, f"Send an object such as {self._example}.")
         return Refusal(422, "invalid-request", detail, hint, field=field, matches=matches)
+
+
+def media_type(request: Request[Any, Any, Any]) -> str:
+    """What the body is declared to be, without parameters."""
+    return str(request.headers.get("content-type", "")).partition(";")[0].strip().lower()
+
+
+async def chunks(request: Request[Any, Any, Any]) -> AsyncIterator[bytes]:
+    """The body as it comes in. Raises Refusal 400 where the caller hung up; a body beyond the limit is a 413 of the framework."""
+    try:
+        async for chunk in request.stream():
+            yield chunk
+    except InternalServerException:  # how the framework says that the caller hung up
+        raise Refusal(400, "incomplete-body", "The body ended before it was complete.", "Send all of it.") from None
 
 
 def _with_whole_numbers(raw: bytes) -> object:

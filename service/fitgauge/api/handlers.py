@@ -9,8 +9,8 @@ from litestar import HttpMethod, MediaType, Request, Response, get, route
 from litestar.handlers import HTTPRouteHandler
 
 from fitgauge import __version__
-from fitgauge.api.bodies import BodyReader, integer_query, only_query
-from fitgauge.api.operations import OPERATIONS
+from fitgauge.api.bodies import BodyReader, chunks, integer_query, media_type, only_query
+from fitgauge.api.operations import OPERATIONS, UPLOADS
 from fitgauge.questions import Questions
 from fitgauge.questions.log_schemas import ExplainLogRequest
 from fitgauge.questions.plan_schemas import TrainingPlanRequest
@@ -19,6 +19,9 @@ from fitgauge.questions.training_schemas import TrainingRequest
 from fitgauge.questions.utilization_schemas import UtilizationRequest
 
 Anything = Request[Any, Any, Any]
+
+LARGEST_QUESTION = 64 * 1024
+"""bytes of a question where the operation takes files that are larger"""
 
 _encode = msgspec.json.Encoder().encode
 _fit = BodyReader(FitRequest, {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"})
@@ -83,7 +86,9 @@ def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
 
     @served
     async def explain_utilization(request: Anything) -> Response[bytes]:
-        asked = _utilization.decode(await _utilization.read(request))
+        if media_type(request) in UPLOADS:
+            return json_response(_encode(await questions.explain_trace(chunks(request))))
+        asked = _utilization.decode(await _utilization.read(request, most=LARGEST_QUESTION))
         return json_response(_encode(await questions.explain_utilization(asked)))
 
     @served

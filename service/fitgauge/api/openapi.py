@@ -72,7 +72,8 @@ def _operation(operation: Operation) -> dict[str, Any]:
     if operation.request:
         body: dict[str, Any] = {"schema": _reference(operation.request)}
         body["examples"] = {name: {"value": value} for name, value in operation.examples}
-        described["requestBody"] = {"required": True, "content": {"application/json": body}}
+        files = {media: {"schema": {"type": "string", "format": "binary"}} for media in operation.uploads}
+        described["requestBody"] = {"required": True, "content": {"application/json": body, **files}}
     answers: dict[str, Any] = {
         "200": {"description": "The answer.", "content": {"application/json": {"schema": _reference(operation.answer)}}}
     }

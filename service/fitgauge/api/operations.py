@@ -25,7 +25,7 @@ class Parameter:
 @dataclass(frozen=True)
 class Operation:
     """One method on one path. `errors`: the statuses it can answer beside those that every operation can. `body_bytes`: the largest body
-    it takes, where that is not the service's."""
+    it takes, where that is not the service's. `uploads`: media types of files it takes in the place of a question."""
 
     id: str
     method: str
@@ -39,7 +39,10 @@ class Operation:
     examples: tuple[tuple[str, dict[str, Any]], ...] = ()
     tool: bool = True
     body_bytes: int | None = None
+    uploads: tuple[str, ...] = ()
 
+
+UPLOADS = ("application/gzip", "application/octet-stream")
 
 _MODEL_ERRORS = (403, 404, 422, 503)
 
@@ -122,8 +125,11 @@ OPERATIONS: tuple[Operation, ...] = (
         method="POST",
         path="/v1/utilization",
         summary="How much of its GPUs does a training run use?",
-        description="Model FLOPs, MFU and HFU from achieved TFLOPS or from a throughput, a comparison with a published throughput, time "
-        "and cost of a token budget, and whether ZeRO is bound by communication.",
+        description="MFU and HFU from achieved TFLOPS or a throughput, time and cost of a token budget, whether ZeRO is bound by "
+        "communication. Or upload a PyTorch profiler trace (.json.gz as application/gzip, .json as application/octet-stream) for "
+        "tensor-core, communication and idle shares.",
+        body_bytes=64 * 1024 * 1024,
+        uploads=UPLOADS,
         request=UtilizationRequest,
         answer=UtilizationAnswer,
         errors=(400, 413, 415, *_MODEL_ERRORS),

@@ -9,7 +9,6 @@ import json
 import re
 import zlib
 from array import array
-from collections import Counter
 
 import msgspec
 
@@ -72,8 +71,8 @@ class TraceReader:
         self._lengths: dict[int, array[float]] = {}
         self._sorts: dict[int, array[int]] = {}
         self._count = 0
-        self._by_name: Counter[str] = Counter()
-        self._collectives: Counter[str] = Counter()
+        self._by_name: dict[str, float] = {}
+        self._collectives: dict[str, float] = {}
 
     def feed(self, chunk: bytes) -> None:
         """The next bytes."""
@@ -163,9 +162,10 @@ class TraceReader:
         if category in ("kernel", "Kernel"):
             sort = _COMMUNICATION if _COMMUNICATION_NAMES.search(name) else _TENSOR_CORE if _TENSOR_CORE_NAMES.search(name) else _OTHER
             if sort == _COMMUNICATION:
-                self._collectives[next((kind for kind in _COLLECTIVES if kind.lower() in name.lower().replace("_", "")), "other")] += length
+                kind = next((kind for kind in _COLLECTIVES if kind.lower() in name.lower().replace("_", "")), "other")
+                self._collectives[kind] = self._collectives.get(kind, 0.0) + length
             if name in self._by_name or len(self._by_name) < 10_000:
-                self._by_name[name] += length
+                self._by_name[name] = self._by_name.get(name, 0.0) + length
         self._count += 1
         if self._count > MOST_KERNELS:
             raise InvalidQuestion(f"The trace has more than {MOST_KERNELS} kernels.", hint="Profile fewer steps: one or two are enough.")
@@ -195,8 +195,8 @@ class TraceReader:
             tensor_core=tensor / (kernels or 1.0),
             communication=communicating / whole,
             exposed=(busy - computing) / whole,
-            collectives=dict(self._collectives),
-            kernels=self._by_name.most_common(10),
+            collectives=self._collectives,
+            kernels=sorted(self._by_name.items(), key=lambda one: -one[1])[:10],
         )
 
 

@@ -1,12 +1,15 @@
 """Questions: the one door to every answer, for the API, the terminal and whoever else asks."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator
 
 from fitgauge.catalog import accelerators
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import find
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.architecture import Model
+from fitgauge.logs.trace import TraceReader
 from fitgauge.questions.details import gpu_detail, model_detail
 from fitgauge.questions.ledger import Ledger, read
 from fitgauge.questions.log_schemas import ExplainLogRequest, LogAnswer
@@ -14,8 +17,11 @@ from fitgauge.questions.models import Models
 from fitgauge.questions.plan import Planner
 from fitgauge.questions.plan_schemas import TrainingPlanAnswer, TrainingPlanRequest
 from fitgauge.questions.recent import Recent
+from fitgauge.questions.recommend import Recommender
+from fitgauge.questions.recommend_schemas import RecommendAnswer, RecommendRequest
 from fitgauge.questions.schemas import FitAnswer, FitRequest, GpuDetail, GpuList, ModelDetail
 from fitgauge.questions.serving import Serving
+from fitgauge.questions.trace import explain_trace
 from fitgauge.questions.training import Training
 from fitgauge.questions.training_schemas import TrainingAnswer, TrainingRequest
 from fitgauge.questions.utilization import explain_utilization
@@ -31,6 +37,8 @@ class Questions:
         self._serving = Serving(engines)
         self._ledger = Ledger(self._serving)
         self._training = Training(load_training())
+        self._recommender = Recommender(engines, accelerators.load().all())
+        self._long = ThreadPoolExecutor(1, "long-questions")
         self._planner = Planner(load_training())
         self._answers: Recent[tuple[str, Model, bytes]] = Recent(4096)
 
@@ -52,6 +60,14 @@ class Questions:
         model = self._models.peek(request.model) or await self._models.resolve(request.model)
         return model, self._planner.answer(request, model, found)
 
+    async def recommend_gpus(self, request: RecommendRequest) -> RecommendAnswer:
+        """What to serve a model on. Raises the errors of fitgauge.errors.
+
+        Questions that take longer than a few milliseconds share one thread beside the event loop: arithmetic gains nothing from more.
+        """
+        model = self._models.peek(request.model) or await self._models.resolve(request.model)
+        return await asyncio.get_running_loop().run_in_executor(self._long, self._recommender.answer, request, model)
+
     async def explain_log(self, request: ExplainLogRequest) -> LogAnswer:
         """What a start-up log measured, beside the estimate of the same question. Raises the errors of fitgauge.errors."""
         reading = await asyncio.to_thread(read, request, self._engines)
@@ -68,6 +84,13 @@ class Questions:
         if request.model is not None:
             model = self._models.peek(request.model) or await self._models.resolve(request.model)
         return explain_utilization(request, model, found)
+
+    async def explain_trace(self, chunks: AsyncIterator[bytes]) -> UtilizationAnswer:
+        """Where the GPUs' time goes in a profiler's trace, read as it comes in. Raises InvalidQuestion for what is no trace."""
+        reader = TraceReader()
+        async for chunk in chunks:
+            await asyncio.to_thread(reader.feed, chunk)
+        return explain_trace(await asyncio.to_thread(reader.finish))
 
     def recall(self, raw: bytes) -> bytes | None:
         """The encoded answer to these very bytes, where the model they name is still the same Model; else None."""

@@ -65,6 +65,7 @@ def explain_utilization(request: UtilizationRequest, model: Model | None, found:
         flops=_flops_answer(request, model, facts) if model and facts.flops else None,
         budget=budget,
         communication=_communication_answer(request, exchange, facts.gpus) if exchange else None,
+        trace=None,
         advice=_advice(request, accelerator, facts, exchange, published),
         warnings=[*(model.warnings if model else ()), *(model.spec.notes if model else ()), *_warnings(found, facts)],
         understood_as=_understood(request, model, accelerator, facts),

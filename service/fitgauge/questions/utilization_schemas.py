@@ -93,13 +93,34 @@ class CommunicationAnswer(Struct, kw_only=True):
     source: str
 
 
+class CollectiveAnswer(Struct, kw_only=True):
+    """Time of one kind of kernel or collective, all GPUs together."""
+
+    name: str
+    seconds: float
+
+
+class TraceAnswer(Struct, kw_only=True):
+    """What an uploaded profiler trace says. Shares are of the time from the first kernel to the last."""
+
+    gpus: Annotated[int, Meta(description="GPUs whose kernels the trace holds.")]
+    kernels: Annotated[int, Meta(description="Kernels and copies read.")]
+    seconds: Annotated[float, Meta(description="From the first kernel to the last, of one GPU.")]
+    tensor_core_share: Annotated[float, Meta(description="Kernels on tensor cores, of the time of all kernels, 0 to 1.")]
+    communication_share: Annotated[float, Meta(description="A collective runs, 0 to 1.")]
+    exposed_communication_share: Annotated[float, Meta(description="A collective runs and nothing else does, 0 to 1.")]
+    idle_share: Annotated[float, Meta(description="Nothing runs, 0 to 1.")]
+    collectives: list[CollectiveAnswer]
+    longest_kernels: list[CollectiveAnswer]
+
+
 class UtilizationAnswer(Struct, kw_only=True):
     """The shares, what they were made of, and what to change."""
 
     summary: Annotated[str, Meta(description="One or two sentences a person can act on.")]
-    gpu: GpuAnswer
+    gpu: Annotated[GpuAnswer | None, Meta(description="null for a trace that names no known GPU.")]
     model: ModelAnswer | None
-    precision: str
+    precision: Annotated[str | None, Meta(description="null for a trace.")]
     peak_tflops: Annotated[float | None, Meta(description="Dense, of one GPU; null where it is not known and was not needed.")]
     achieved_tflops: Annotated[float | None, Meta(description="Of one GPU, model operations alone.")]
     mfu: Annotated[float | None, Meta(description="Model FLOPs utilization, 0 to 1.")]
@@ -109,6 +130,7 @@ class UtilizationAnswer(Struct, kw_only=True):
     flops: FlopsAnswer | None
     budget: BudgetAnswer | None
     communication: CommunicationAnswer | None
+    trace: Annotated[TraceAnswer | None, Meta(description="Of an uploaded trace; else null.")]
     advice: Annotated[list[str], Meta(description="What to change, the likeliest first.")]
     warnings: list[str]
     understood_as: Annotated[dict[str, str | int | float | bool], Meta(description="The question with every default filled in.")]

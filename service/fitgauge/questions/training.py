@@ -15,6 +15,7 @@ from fitgauge.engine.training.traits import taught
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import answers
+from fitgauge.questions import training_words as words
 from fitgauge.questions.schemas import Launch, Limits, RankAnswer, Suggestion
 from fitgauge.questions.training_launch import launch_command
 from fitgauge.questions.training_schemas import PhaseAnswer, TrainingAnswer, TrainingPerGpu, TrainingRequest
@@ -84,8 +85,18 @@ class Training:
         )
 
     def check(self, request: TrainingRequest, model: Model, accelerator: Accelerator, count: int) -> Trained:
-        """The estimate behind `answer`. Raises InvalidQuestion where the question is impossible."""
+        """The estimate behind `answer`. Raises InvalidQuestion where the question is impossible.
+
+        Several cards under transformers hold a copy each (DDP), or, where that does not fit and nothing was said about it, shards (FSDP).
+        """
         workload = training_workload(request, model.spec, count)
+        trained = self._estimated(workload, model, accelerator, count)
+        left_open = request.zero_stage is None and request.data_parallel is None and workload.framework == "transformers"
+        if trained.verdict != "does_not_fit" or not left_open or workload.data_parallel == 1 or workload.data_parallel != workload.gpus:
+            return trained
+        return self._estimated(structs.replace(workload, framework="fsdp", zero_stage=3), model, accelerator, count)
+
+    def _estimated(self, workload: TrainingWorkload, model: Model, accelerator: Accelerator, count: int) -> Trained:
         stages = training_stages(model.spec, workload, self._profile, accelerator.usable.expected)
         most = max(stages, key=lambda stage: stage.need.expected)
         probability = fit_probability(most.need, accelerator.usable)
@@ -162,6 +173,8 @@ def _warnings(request: TrainingRequest, model: Model, found: Found, trained: Tra
         said.append(found.note)
     if not taught(spec):
         said.append(f"No activation recipe for {spec.model_type or 'this architecture'}: Llama's was used on its own tensors.")
+    if workload.framework != words.framework(request.framework):
+        said.append("A copy on every card (DDP) does not fit: parameters are sharded with FSDP.")
     if request.sequence_length is None:
         said.append(f"No sequence_length was asked for: {workload.sequence_length} tokens were taken.")
     if workload.gpus < trained.count:

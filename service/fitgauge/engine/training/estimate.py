@@ -66,7 +66,7 @@ def training_stage(
     around = [profile.runtime_bytes.term("runtime", 1, 0, "CUDA context, libraries, their workspaces")]
     if workload.gpus > 1:
         around.append(profile.communication_bytes.term("communicators", 1, 0, f"NCCL's own buffers for {workload.gpus} ranks"))
-    share = profile.fragmentation if workload.gpus == 1 else profile.fragmentation_of_many
+    share = profile.fragmentation[workload.framework]
     least = _fragmentation(profile.fragmentation_least, allocated)
     need = total((*terms, least, *around))
     room = None if usable_bytes is None else usable_bytes - allocated.expected - sum(term.bytes for term in around)
@@ -110,14 +110,15 @@ def _as_quoted(spec: ModelSpec, workload: TrainingWorkload, stage: Stage, phase:
 
 
 def _term(part: Amount, basis: Basis, low: float, high: float) -> Term:
-    """A part as a term: states are arithmetic, the rest is as uncertain as its recipe."""
-    certain = part.name in _STATES
+    """A part as a term: states are arithmetic, a quoted rule is what it is, the rest is as uncertain as its recipe."""
+    state, quoted = part.name in _STATES, part.name == "activations" and bool(part.formula)
+    certain = state or quoted
     return Term(
         name=part.name,
         bytes=part.size.expected,
         low=part.size.low if certain else int(part.size.low * low),
         high=part.size.high if certain else int(part.size.high * high),
-        basis="computed" if certain else basis,
+        basis="computed" if state else "assumed" if quoted else basis,
         formula=part.formula or f"{part.size.expected} B",
         source=SOURCES.get(part.name, "engine/training"),
     )

@@ -3,21 +3,20 @@
 import msgspec
 
 from fitgauge.engine.profile import Coefficient
+from fitgauge.engine.training.workload import Framework
 
 
 class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     """Calibrated on published runs.
 
     `runtime_bytes`: CUDA context, libraries and their workspaces. `fragmentation`: what the caching allocator reserves beyond what is
-    allocated at its peak where memory is plenty, as a share of it, on one rank; `fragmentation_of_many` on several, whose collectives
-    keep blocks on their own streams; `fragmentation_least`: what cannot be given back where memory is short.
-    `communication_bytes`: buffers of collectives on two ranks or more. `spread`: relative error of what is counted for families with a
-    recipe, `spread_assumed` for those without.
+    allocated at its peak where memory is plenty, as a share of it, by framework; `fragmentation_least`: what cannot be given back
+    where memory is short. `communication_bytes`: buffers of collectives on two ranks or more. `spread`: of what real runs print over
+    what is counted, of all but states, for families with a recipe; `spread_assumed` for those without.
     """
 
     runtime_bytes: Coefficient
-    fragmentation: Coefficient
-    fragmentation_of_many: Coefficient
+    fragmentation: dict[Framework, Coefficient]
     fragmentation_least: Coefficient
     communication_bytes: Coefficient
     spread: Coefficient

@@ -220,9 +220,10 @@ def loss_of(
 ) -> tuple[int, Value]:
     """(bytes of logits that stay, the loss) of a full, chunked or fused loss.
 
-    full: logits, their fp32 copy, log-softmax, which is saved. chunked: the logits stay whole, fp32 one eighth at a time. fused: a few
-    rows at a time; gradients of hidden states and head are made in the forward pass (Liger-Kernel, fused_linear_cross_entropy.py:
-    rows of next_power_of_2(tokens / ceil(vocabulary / hidden)) a piece).
+    full: logits, their fp32 copy, log-softmax, which is saved; Megatron's is computed in place, its softmax becoming the gradient, and
+    the caller sees no logits (megatron/core/tensor_parallel/cross_entropy.py). chunked: the logits stay whole, fp32 one eighth at a
+    time. fused: a few rows at a time; gradients of hidden states and head are made in the forward pass (Liger-Kernel,
+    fused_linear_cross_entropy.py: rows of next_power_of_2(tokens / ceil(vocabulary / hidden)) a piece).
     """
     if workload.loss == "fused":
         pieces = max(1, -(-vocabulary // hidden))
@@ -238,6 +239,8 @@ def loss_of(
     if workload.loss == "chunked":
         piece = logits.elements // _CHUNKS * FLOAT
         return 0, tape.operation("loss", (logits,), 1, FLOAT, saves=(logits,), scratch=2 * piece, back_scratch=2 * piece)
+    if workload.framework == "megatron":
+        return 0, tape.operation("loss", (tape.to(logits, FLOAT, "logits.float"),), 1, FLOAT)
     tape.keep(logits)
     softmax = tape.pointwise("logits.log_softmax", tape.to(logits, FLOAT, "logits.float"), of_output=True)
     return logits.bytes, tape.operation("loss", (softmax,), 1, FLOAT, saves=(softmax,))

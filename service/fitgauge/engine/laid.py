@@ -1,9 +1,9 @@
 """A model's parameters by how an engine divides them: the slow part, done once for a model in a scheme under an engine's Layout."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from math import gcd
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -63,12 +63,17 @@ Where = tuple[Part, Place, tuple[int, ...], Split, int, int]
 """The first fields of a Share: tensors that agree in them are divided alike."""
 
 
+Derived = TypeVar("Derived")
+
+MOST_REMEMBERED = 256
+
+
 class Laid(msgspec.Struct, frozen=True, kw_only=True):
     """A model's parameters by how they are divided, in one scheme, under one engine's Layout.
 
     `shares`: for sums, unquantized tensors that are divided alike as one. `tensors`: what the engine allocates, each of the shares
     that are fused into it. `scale`: the repository over the table. `tower_heads`: of the vision and audio towers, which every rank
-    holds whole where tensor parallelism does not divide them.
+    holds whole where tensor parallelism does not divide them. `remembered`: what was derived from it before, see `once`.
     """
 
     shares: tuple[Share, ...]
@@ -78,6 +83,16 @@ class Laid(msgspec.Struct, frozen=True, kw_only=True):
     basis: Basis
     scale: float = 1.0
     tower_heads: int = 0
+    remembered: dict[Hashable, Any] = msgspec.field(default_factory=dict)
+
+    def once(self, key: Hashable, derive: Callable[[], Derived]) -> Derived:
+        """What `derive` gives, derived once for every `key`: the same arguments give the same bytes, so remembering changes nothing."""
+        known: Derived | None = self.remembered.get(key)
+        if known is None:
+            if len(self.remembered) >= MOST_REMEMBERED:
+                self.remembered.clear()
+            known = self.remembered[key] = derive()
+        return known
 
 
 def divided(size: int, ways: int) -> int:

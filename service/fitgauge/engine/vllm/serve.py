@@ -55,6 +55,30 @@ class PagedCache:
 
 def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
     """The Estimate of every pipeline stage. Raises InvalidQuestion where vLLM refuses the parallelism."""
+    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
+    deployed = (
+        accelerator.vendor,
+        accelerator.compute_capability,
+        workload.version,
+        workload.tensor_parallel,
+        workload.pipeline_parallel,
+        workload.data_parallel,
+        workload.expert_parallel,
+        workload.cpu_offload_bytes,
+    )
+    loaded = laid.once(deployed, lambda: _loaded(stages, spec, laid, workload, accelerator))
+    return Estimate(
+        accelerator=accelerator,
+        stages=tuple(_stage(number, stages, spec, loaded[number], workload, accelerator, profile) for number in range(len(stages))),
+        budget=budget_bytes(accelerator, workload),
+        given_pool_bytes=workload.cache_pool_bytes,
+    )
+
+
+def _loaded(
+    stages: tuple[range, ...], spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator
+) -> tuple[tuple[Term, ...], ...]:
+    """What every stage holds once the model is loaded, before anything is asked of it. Raises InvalidQuestion where vLLM refuses."""
     check_parallel(
         spec,
         laid,
@@ -63,13 +87,10 @@ def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accel
         data_parallel=workload.data_parallel,
         version=workload.version,
     )
-    laid = on_card(laid, spec, accelerator.compute_capability)
-    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
-    return Estimate(
-        accelerator=accelerator,
-        stages=tuple(_stage(number, stages, spec, laid, workload, accelerator, profile) for number in range(len(stages))),
-        budget=budget_bytes(accelerator, workload),
-        given_pool_bytes=workload.cache_pool_bytes,
+    here, final = on_card(laid, spec, accelerator.compute_capability), len(stages) - 1
+    return tuple(
+        loaded_terms(spec, here, workload, accelerator, layers=layers, first=number == 0, last=number == final)
+        for number, layers in enumerate(stages)
     )
 
 
@@ -84,7 +105,7 @@ def _stage(
     number: int,
     stages: tuple[range, ...],
     spec: ModelSpec,
-    laid: Laid,
+    loaded: tuple[Term, ...],
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
@@ -93,7 +114,7 @@ def _stage(
     first, last = number == 0, number == len(stages) - 1
     here = layers if len(stages) > 1 else None
     fixed = (
-        *loaded_terms(spec, laid, workload, accelerator, layers=layers, first=first, last=last),
+        *loaded,
         *profiling_terms(spec, profile, workload, accelerator, first=first, last=last),
         *runtime_bytes(
             profile,

@@ -12,6 +12,7 @@ import msgspec
 from fitgauge import __version__
 from fitgauge.errors import FitgaugeError
 from fitgauge.questions.log_schemas import LONGEST_LOG, ExplainLogRequest, LogCase
+from fitgauge.questions.recommend_schemas import RecommendRequest
 from fitgauge.questions.schemas import FitAnswer, FitRequest
 from fitgauge.questions.training_schemas import TrainingRequest
 
@@ -101,6 +102,30 @@ def train_check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  #
 
         show_training(answer)
     sys.exit(_EXIT[answer.verdict])
+
+
+@main.command()
+@click.argument("model")
+@_question_options(RecommendRequest)
+@click.option("--json", "as_json", is_flag=True, help="The API's own answer, as JSON.")
+def recommend(model: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
+    """What should MODEL be served on? Exit code 0, or 2 where the question cannot be answered."""
+    request = _converted({"model": model, **options}, RecommendRequest)
+    answer = _told(lambda: asyncio.run(_asked(lambda questions: questions.recommend_gpus(request))))
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2))
+    else:
+        from fitgauge.terminal import show_recommendations
+
+        show_recommendations(answer)
+
+
+def _converted(given: dict[str, Any], kind: type[_Answer]) -> _Answer:
+    """The request of the contract; options left out are left out."""
+    try:
+        return msgspec.convert({name: value for name, value in given.items() if value is not None}, kind)
+    except msgspec.ValidationError as error:
+        raise click.UsageError(str(error)) from None
 
 
 @main.command("explain-log")

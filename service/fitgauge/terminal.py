@@ -10,6 +10,7 @@ from rich.text import Text
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.quantity import GIB
 from fitgauge.questions.log_schemas import LogAnswer
+from fitgauge.questions.recommend_schemas import RecommendAnswer
 from fitgauge.questions.schemas import FitAnswer, Limits, TermAnswer
 from fitgauge.questions.training_schemas import TrainingAnswer
 
@@ -98,6 +99,37 @@ def show_ledger(answer: LogAnswer, console: Console | None = None) -> None:
     console.print(table)
     for cause in answer.causes:
         console.print(f"  {escape(cause)}", soft_wrap=True, highlight=False)
+    for warning in answer.warnings:
+        console.print(f"[dim]- {escape(warning)}[/dim]", soft_wrap=True)
+
+
+def show_recommendations(answer: RecommendAnswer, console: Console | None = None) -> None:
+    """One line for every option: what the fullest GPU needs as a bar against its budget, and how fast it may decode."""
+    console = console or Console()
+    console.print(Text(answer.summary), soft_wrap=True)
+    console.print()
+    table = Table(box=None, pad_edge=False)
+    columns = (
+        ("GPUs", "left"),
+        ("engine", "left"),
+        ("weights", "left"),
+        ("needs of budget", "left"),
+        ("GiB", "right"),
+        ("tokens/s", "right"),
+    )
+    for name, justify in columns:
+        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for item in answer.items:
+        need = item.required_bytes.expected
+        bar = _bar(_LEDGER_BAR * min(1.0, need / item.budget_bytes), _COLOURS[item.verdict])
+        speed = f"{item.decode.tokens_per_second.expected:,.0f}" if item.decode else "?"
+        sizes = f"{need / GIB:.1f} of {item.budget_bytes / GIB:.1f}"
+        table.add_row(f"{item.gpu.count} x {item.gpu.name}", item.engine, item.quantization, bar, sizes, speed)
+    console.print(table)
+    if answer.total > len(answer.items):
+        console.print(f"{len(answer.items)} of {answer.total}")
+    if answer.items:
+        console.print(f"\n{escape(answer.items[0].launch.command)}", soft_wrap=True, highlight=False)
     for warning in answer.warnings:
         console.print(f"[dim]- {escape(warning)}[/dim]", soft_wrap=True)
 

@@ -14,6 +14,7 @@ from fitgauge.api.operations import OPERATIONS, UPLOADS
 from fitgauge.questions import Questions
 from fitgauge.questions.log_schemas import ExplainLogRequest
 from fitgauge.questions.plan_schemas import TrainingPlanRequest
+from fitgauge.questions.recommend_schemas import RecommendRequest
 from fitgauge.questions.schemas import FitRequest, Health
 from fitgauge.questions.training_schemas import TrainingRequest
 from fitgauge.questions.utilization_schemas import UtilizationRequest
@@ -26,6 +27,7 @@ LARGEST_QUESTION = 64 * 1024
 _encode = msgspec.json.Encoder().encode
 _fit = BodyReader(FitRequest, {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"})
 _training = BodyReader(TrainingRequest, {"model": "meta-llama/Llama-3.1-8B", "gpu": "A100 80GB"})
+_recommend = BodyReader(RecommendRequest, {"model": "Qwen/Qwen3-32B"})
 _log = BodyReader(ExplainLogRequest, {"log": "Model loading took 14.99 GiB", "model": "Qwen/Qwen3-32B", "gpu": "H100"})
 _plan = BodyReader(TrainingPlanRequest, {"model": "meta-llama/Llama-3.1-8B", "gpu": "H100"})
 _utilization = BodyReader(UtilizationRequest, {"gpu": "A100 80GB", "achieved_tflops": 100})
@@ -80,6 +82,11 @@ def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
         return json_response(questions.remember(b"plan:" + raw, asked.model, model, _encode(answer)))
 
     @served
+    async def recommend_gpus(request: Anything) -> Response[bytes]:
+        asked = _recommend.decode(await _recommend.read(request))
+        return json_response(_encode(await questions.recommend_gpus(asked)))
+
+    @served
     async def explain_log(request: Anything) -> Response[bytes]:
         asked = _log.decode(await _log.read(request))
         return json_response(_encode(await questions.explain_log(asked)))
@@ -123,6 +130,7 @@ def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
         check_fit,
         check_training_fit,
         plan_training,
+        recommend_gpus,
         explain_log,
         explain_utilization,
         get_model,

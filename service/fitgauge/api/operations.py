@@ -5,6 +5,7 @@ from typing import Any
 
 from fitgauge.questions.log_schemas import ExplainLogRequest, LogAnswer
 from fitgauge.questions.plan_schemas import TrainingPlanAnswer, TrainingPlanRequest
+from fitgauge.questions.recommend_schemas import RecommendAnswer, RecommendRequest
 from fitgauge.questions.schemas import FitAnswer, FitRequest, GpuDetail, GpuList, Health, ModelDetail
 from fitgauge.questions.training_schemas import TrainingAnswer, TrainingRequest
 from fitgauge.questions.utilization_schemas import UtilizationAnswer, UtilizationRequest
@@ -90,6 +91,21 @@ OPERATIONS: tuple[Operation, ...] = (
                 "QLoRA on one card",
                 {"model": "meta-llama/Llama-3.1-8B", "gpu": "RTX 4090", "method": "qlora", "lora_rank": 16, "sequence_length": 4096},
             ),
+        ),
+    ),
+    Operation(
+        id="recommend_gpus",
+        method="POST",
+        path="/v1/recommend",
+        summary="Which GPUs should this model be served on?",
+        description="Searches every card of the catalog in counts of 1 to 16 and the usual formats for what fits, and answers with those "
+        "that nothing beats in cards, memory, decoding speed and bits a weight, best first. Only model is needed.",
+        request=RecommendRequest,
+        answer=RecommendAnswer,
+        errors=(400, 413, 415, *_MODEL_ERRORS),
+        examples=(
+            ("any card", {"model": "Qwen/Qwen3-32B", "context_length": 32768, "concurrency": 16}),
+            ("cards at hand", {"model": "70b", "gpus": "4x L40S, 2x RTX 4090", "objective": "most_headroom"}),
         ),
     ),
     Operation(

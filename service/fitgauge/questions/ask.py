@@ -1,8 +1,8 @@
 """Questions: the one door to every answer, for the API, the terminal and whoever else asks."""
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 
 from fitgauge.catalog import accelerators
 from fitgauge.catalog.engines import Engines

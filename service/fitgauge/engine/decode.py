@@ -1,0 +1,61 @@
+"""How fast tokens come out at most: a decoding step reads the weights and the cache once, and memory bandwidth sets the pace."""
+
+import msgspec
+
+from fitgauge.engine.architecture import ModelSpec, Part
+from fitgauge.engine.cache import cache_bytes
+from fitgauge.engine.dtypes import BITS
+from fitgauge.engine.weights import Laid, ranks, share_bytes
+
+EFFICIENCY = (0.4, 0.65, 0.85)
+"""Share of a card's bandwidth that decoding really gets: low, expected, high. Assumed: no measurement stands behind it.
+
+60 to 85 % is the rule of thumb for tuned CUDA stacks (open-source-ai.tech, glossary, model bandwidth utilization, which calls it one);
+the lower end leaves room for tensor parallelism over PCIe and for portable runtimes.
+"""
+
+
+class DecodeSpeed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Tokens a second of all requests together, as an interval; each request gets its share."""
+
+    low: float
+    expected: float
+    high: float
+
+
+def step_bytes(spec: ModelSpec, laid: Laid, *, concurrency: int, context_length: int, cache_dtype: str, tensor_parallel: int = 1) -> int:
+    """Bytes one rank reads for one token of every request, through all pipeline stages.
+
+    = weights + cache of `concurrency` requests of `context_length` tokens. Weights are those of the decoder and the head (the embedding
+    where it is tied to it; a look-up else reads one row). Of E routed experts, B tokens that visit k each read
+    E x (1 - (1 - k/E)^B) where routing is even. `cache_dtype`: `auto` is the model's own. Sparse attention reads less than is counted.
+    """
+    layout, ways = laid.layout, ranks(laid, tensor_parallel, 1, 1)
+    parts = (Part.LANGUAGE, Part.HEAD, Part.EMBEDDING) if spec.tied_embeddings else (Part.LANGUAGE, Part.HEAD)
+    visited = _visited_share(spec, concurrency)
+    weights = 0.0
+    for share in laid.shares:
+        if share.part in parts:
+            size = len(share.layers) * share_bytes(share, layout, ways)
+            weights += size * visited if share.experts else size
+    dtype = cache_dtype if cache_dtype in BITS else spec.dtype
+    cache = cache_bytes(spec, context_length, concurrency, dtype=dtype, tensor_parallel=tensor_parallel)
+    return int(weights * laid.scale) + cache
+
+
+def _visited_share(spec: ModelSpec, tokens: int) -> float:
+    """Share of the routed experts that `tokens` tokens visit in a layer: 1 - (1 - k/E)^tokens; 1 without experts."""
+    sizes = {(mlp.experts_per_token, mlp.experts) for block in spec.blocks if (mlp := block.mlp) is not None and mlp.experts}
+    return max((1.0 - (1.0 - min(1.0, visited / experts)) ** tokens for visited, experts in sizes), default=1.0)
+
+
+def decode_speed(read_bytes: int, concurrency: int, bandwidth_gbps: float | None) -> DecodeSpeed | None:
+    """Tokens a second = concurrency x bandwidth x efficiency / bytes of a step; None where the bandwidth is unknown.
+
+    A ceiling by memory alone: arithmetic, communication and scheduling are left out but for what the efficiency holds of them.
+    Source: Pope et al. 2022 (arXiv 2211.05102), section 2.1.
+    """
+    if bandwidth_gbps is None or read_bytes <= 0:
+        return None
+    low, expected, high = (round(concurrency * bandwidth_gbps * 1e9 * share / read_bytes, 2) for share in EFFICIENCY)
+    return DecodeSpeed(low=low, expected=expected, high=high)

@@ -1,0 +1,99 @@
+"""The contract of recommendations: what to serve a model on."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from fitgauge.engine.decode import DecodeSpeed
+from fitgauge.engine.quantity import Basis, Bytes
+from fitgauge.questions.schemas import GpuAnswer, Launch, ModelAnswer, Text, Tokens, Verdict
+
+Names = Annotated[str, Meta(min_length=1, max_length=2000)] | Annotated[list[Text], Meta(min_length=1, max_length=100)]
+"""Several names: a list, or one text with commas between them."""
+
+Fields = dict[str, str | int | float | bool]
+
+
+class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What should this model be served on? Only `model` is needed; the other fields are the workload, constraints and the order."""
+
+    model: Annotated[
+        Text,
+        Meta(description="Hugging Face Hub ID, a well-known name, or a size such as 7b.", examples=["meta-llama/Llama-3.3-70B-Instruct"]),
+    ]
+    context_length: Annotated[
+        Tokens | None, Meta(description="Tokens one request may hold. Default 8192, or the model's maximum if smaller.", examples=[32768])
+    ] = None
+    concurrency: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None, Meta(description="Requests of that length held at once. Default 1.", examples=[16])
+    ] = None
+    engine: Annotated[
+        Text | None, Meta(description="Serving engine. Default: the first of vllm, mlx and llama.cpp that runs a format on a card.")
+    ] = None
+    quantization: Annotated[
+        Text | None,
+        Meta(description="Weights as if stored so, such as fp8 or awq. Default: as published, and the usual formats of the engine."),
+    ] = None
+    kv_cache_dtype: Annotated[Text | None, Meta(description="Number format of the KV cache: auto (default), fp8, bf16.")] = None
+    vendors: Annotated[
+        Names | None, Meta(description="Only cards of these makers, with commas between them.", examples=["NVIDIA, AMD"])
+    ] = None
+    gpus: Annotated[
+        Names | None,
+        Meta(description="Only these GPUs, with commas between them; 2x L40S: at most two of them.", examples=["2x L40S, RTX 4090"]),
+    ] = None
+    max_gpu_count: Annotated[
+        Annotated[int, Meta(ge=1, le=16)] | None, Meta(description="Most GPUs of one deployment, such as those of a node. Default 16.")
+    ] = None
+    no_quantization: Annotated[bool | None, Meta(description="True: only as published. Default false.")] = None
+    min_weight_bits: Annotated[
+        Annotated[float, Meta(ge=1, le=64)] | None,
+        Meta(
+            description="Least bits of a weight, a coarse measure of quality: 16 for bf16, 8 for fp8, 4 for awq. Default: none.",
+            examples=[8],
+        ),
+    ] = None
+    objective: Annotated[
+        Text | None,
+        Meta(description="Order of the answers: fewest_cards (default), smallest (least memory in all), fastest or most_headroom."),
+    ] = None
+    limit: Annotated[Annotated[int, Meta(ge=1, le=1000)] | None, Meta(description="Options of a page. Default 20.")] = None
+    offset: Annotated[Annotated[int, Meta(ge=0, le=1_000_000)] | None, Meta(description="Options to skip. Default 0.")] = None
+
+
+class DecodeAnswer(Struct, kw_only=True):
+    """An upper bound on generation by memory bandwidth: requests x bandwidth x efficiency / bytes read for a token of each."""
+
+    tokens_per_second: Annotated[DecodeSpeed, Meta(description="Of all requests together, every context full.")]
+    per_request: Annotated[float, Meta(description="Expected tokens a second of one request.")]
+    basis: Basis
+
+
+class Recommendation(Struct, kw_only=True):
+    """One deployment that fits, and that no other beats in cards, memory, speed and bits at once."""
+
+    gpu: GpuAnswer
+    engine: str
+    quantization: str
+    weight_bits: Annotated[float, Meta(description="Of most weights, without scales. Says nothing of how a format was calibrated.")]
+    verdict: Verdict
+    fit_probability: float
+    required_bytes: Annotated[Bytes, Meta(description="Of the fullest GPU.")]
+    budget_bytes: Annotated[int, Meta(description="What the engine may use of one GPU.")]
+    headroom_bytes: Annotated[int, Meta(description="budget_bytes less what is required, per GPU.")]
+    total_usable_bytes: Annotated[int, Meta(description="Usable memory of all its GPUs.")]
+    decode: Annotated[DecodeAnswer | None, Meta(description="Null where the bandwidth is unknown or the model generates nothing.")]
+    request: Annotated[Fields, Meta(description="The question to send to POST /v1/fit for every byte of it.")]
+    launch: Launch
+
+
+class RecommendAnswer(Struct, kw_only=True):
+    """The Pareto set of what fits: nothing that fits beats one of these in cards, memory, speed and bits at once."""
+
+    summary: str
+    model: ModelAnswer
+    objective: Literal["fewest_cards", "smallest", "fastest", "most_headroom"]
+    items: list[Recommendation]
+    total: int
+    warnings: list[str]
+    understood_as: Annotated[Fields, Meta(description="The question with its defaults filled in.")]

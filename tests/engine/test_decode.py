@@ -1,0 +1,50 @@
+"""The roofline of decoding, on numbers a reader can check."""
+
+import pytest
+
+from fitgauge.catalog.models import Snapshot
+from fitgauge.engine import weights
+from fitgauge.engine.decode import decode_speed, step_bytes
+from fitgauge.engine.families import read_config
+from fitgauge.engine.schemes import Scheme
+
+
+def laid(name):
+    row = Snapshot().get(name)
+    spec = read_config(row.config, row.quantization)
+    return spec, weights.laid_out(spec, Scheme(name="unquantized"))
+
+
+def read(name, **workload):
+    spec, shares = laid(name)
+    return step_bytes(spec, shares, cache_dtype="auto", **{"concurrency": 1, "context_length": 1, **workload})
+
+
+def test_one_request_reads_every_weight_but_the_embedding():
+    """Llama 3.1 8B: 8,030,261,248 parameters less an embedding of 128,256 x 4,096, and 131,072 bytes of cache for a token."""
+    assert read("meta-llama/Llama-3.1-8B-Instruct") == 2 * (8_030_261_248 - 128_256 * 4096) + 131_072
+
+
+def test_a_tied_embedding_is_read_as_the_head():
+    spec, _ = laid("google/gemma-2-9b-it")
+    assert read("google/gemma-2-9b-it") > 2 * spec.parameters
+
+
+def test_a_mixture_reads_the_experts_a_token_visits_and_more_of_them_for_more_requests():
+    one, many = read("Qwen/Qwen3-30B-A3B"), read("Qwen/Qwen3-30B-A3B", concurrency=10_000)
+    assert one == pytest.approx(2 * 3.03e9, rel=0.02)  # 3.3e9 active parameters less the embedding of 0.31e9
+    assert many > 2 * 29e9
+
+
+def test_the_cache_is_read_once_for_every_request():
+    cache = read("meta-llama/Llama-3.1-8B-Instruct", concurrency=4, context_length=1000) - read("meta-llama/Llama-3.1-8B-Instruct")
+    assert cache == 131_072 * 3999
+
+
+def test_tokens_a_second_are_requests_times_bandwidth_over_bytes():
+    speed = decode_speed(10**10, 4, 1000.0)
+    assert (speed.low, speed.expected, speed.high) == (160.0, 260.0, 340.0)
+
+
+def test_an_unknown_bandwidth_gives_no_speed():
+    assert decode_speed(10**10, 4, None) is None

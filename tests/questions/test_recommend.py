@@ -1,0 +1,233 @@
+"""recommend_gpus: the Pareto set, held against brute force; the order; constraints that leave nothing."""
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fitgauge.catalog import accelerators
+from fitgauge.catalog.engines import load_engines
+from fitgauge.catalog.models import Snapshot
+from fitgauge.engine.accelerator import Accelerator, Source
+from fitgauge.engine.architecture import Model
+from fitgauge.engine.families import read_config
+from fitgauge.engine.quantity import GB, Bytes
+from fitgauge.errors import InvalidQuestion
+from fitgauge.questions.choices import plans
+from fitgauge.questions.fitting import Fitting
+from fitgauge.questions.prepared import Preparer
+from fitgauge.questions.recommend import Recommender
+from fitgauge.questions.recommend_schemas import RecommendRequest
+from fitgauge.questions.schemas import FitRequest
+from fitgauge.questions.search import most_cards
+
+ENGINES = load_engines()
+MODELS = ("Qwen/Qwen3-32B", "google/gemma-2-9b-it", "openai/gpt-oss-20b", "Qwen/Qwen3-30B-A3B", "ibm-granite/granite-4.0-h-tiny")
+
+
+def model(name):
+    row = Snapshot().get(name)
+    return Model(id=row.id, source="snapshot", spec=read_config(row.config, row.quantization))
+
+
+KNOWN = {name: model(name) for name in MODELS if Snapshot().get(name)}
+
+
+def card(number, size, bandwidth, capability):
+    usable = size * GB
+    return Accelerator(
+        id=f"card-{number}",
+        name=f"Card {number}",
+        vendor="NVIDIA" if capability else "AMD",
+        marketed_bytes=usable,
+        usable=Bytes(low=int(usable * 0.99), expected=usable, high=usable),
+        usable_basis="assumed",
+        sources=(Source(of="usable", text="made up"),),
+        bandwidth_gbps=bandwidth,
+        compute_capability=capability,
+    )
+
+
+CARDS = st.lists(
+    st.tuples(
+        st.sampled_from([8, 12, 24, 24, 48, 80, 81, 141, 192]),
+        st.sampled_from([None, 300.0, 900.0, 900.0, 2000.0]),
+        st.sampled_from([None, (6, 1), (7, 5), (8, 6), (9, 0), (10, 0)]),
+    ),
+    min_size=1,
+    max_size=4,
+).map(lambda rows: [card(number, *row) for number, row in enumerate(rows)])
+
+
+def vector(item):
+    """(cards, memory, tokens a second, bits), each the larger the better."""
+    speed = item.decode.tokens_per_second.expected if item.decode else -1.0
+    return (-item.gpu.count, -item.total_usable_bytes, speed, item.weight_bits)
+
+
+def beats(one, other):
+    return one != other and all(a >= b for a, b in zip(one, other, strict=True))
+
+
+def everything_that_fits(request, asked, cards):
+    """(card, count, engine, format) of all that fits, each asked by itself, without any shortcut."""
+    found = set()
+    offered = plans(request, asked, Fitting(asked, ENGINES, Preparer()))
+    for accelerator in cards:
+        for number, plan in enumerate(offered):
+            question = FitRequest(
+                model=asked.id,
+                gpu="any",
+                context_length=request.context_length,
+                concurrency=request.concurrency,
+                quantization=plan.quantization,
+            )
+            fitting = Fitting(asked, ENGINES, Preparer())
+            earlier = [other for other in offered[:number] if other.quantization == plan.quantization]
+            if any(fitting.refused(question, other.engine, accelerator) is None for other in earlier):
+                continue
+            if fitting.refused(question, plan.engine, accelerator) is not None:
+                continue
+            for count in range(1, most_cards(accelerator, request.max_gpu_count) + 1):
+                fresh = Fitting(asked, ENGINES, Preparer()).fitted(question, plan.engine, accelerator, count)
+                if fresh is not None and fresh.workload.gpus == count and fresh.verdict == "fits":
+                    found.add((accelerator.id, count, plan.engine, plan.quantization or "as published"))
+    return found
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    cards=CARDS,
+    name=st.sampled_from(sorted(KNOWN)),
+    context=st.sampled_from([1024, 8192, 32768]),
+    concurrency=st.sampled_from([1, 16, 64]),
+    engine=st.sampled_from([None, "vllm", "sglang", "llama.cpp"]),
+)
+def test_no_option_is_beaten_and_none_that_fits_is_missing(cards, name, context, concurrency, engine):
+    request = RecommendRequest(
+        model=name, context_length=context, concurrency=concurrency, engine=engine, max_gpu_count=3, limit=1000, quantization=None
+    )
+    fitting = everything_that_fits(request, KNOWN[name], cards)
+    try:
+        answer = Recommender(ENGINES, cards).answer(request, KNOWN[name])
+    except InvalidQuestion:
+        assert not fitting
+        return
+    vectors = {(item.gpu.id, item.gpu.count, item.engine, item.quantization): vector(item) for item in answer.items}
+    assert len(vectors) == len(answer.items) == answer.total
+    assert vectors.keys() <= fitting
+    assert not any(beats(one, other) for one in vectors.values() for other in vectors.values())
+    speeds = Recommender(ENGINES, cards)
+    for missing in fitting - vectors.keys():
+        alone = next(c for c in cards if c.id == missing[0])
+        assert any(beats(known, own) for known in vectors.values() for own in [vector_of(speeds, request, KNOWN[name], alone, missing)])
+
+
+def vector_of(recommender, request, asked, accelerator, key):
+    """The criteria of one combination, from its own numbers."""
+    from fitgauge.engine.decode import decode_speed, step_bytes
+    from fitgauge.questions import words
+    from fitgauge.questions.workloads import degrees
+
+    _, count, engine, quantization = key
+    quantization = None if quantization == "as published" else quantization
+    fitting = Fitting(asked, ENGINES, Preparer())
+    plan = next(p for p in plans(request, asked, fitting) if (p.engine, p.quantization) == (engine, quantization))
+    tensor, _, _ = degrees(FitRequest(model="x", gpu="x"), asked.spec, count, engine)
+    read = step_bytes(
+        asked.spec,
+        fitting.prepared(quantization, engine).laid,
+        concurrency=request.concurrency,
+        context_length=request.context_length,
+        cache_dtype=words.cache_dtype(None, engine),
+        tensor_parallel=tensor,
+    )
+    speed = decode_speed(read, request.concurrency, accelerator.bandwidth_gbps)
+    return (-count, -count * accelerator.usable.expected, speed.expected if speed else -1.0, plan.bits)
+
+
+@pytest.fixture(scope="module")
+def recommend():
+    recommender = Recommender(ENGINES, accelerators.load().all())
+    asked = KNOWN["Qwen/Qwen3-32B"]
+    return lambda **fields: recommender.answer(RecommendRequest(model=asked.id, **{"context_length": 8192, **fields}), asked)
+
+
+def test_every_option_gives_the_same_bytes_when_it_is_asked_by_itself(recommend, check_fit):
+    for item in recommend(limit=1000, concurrency=8).items[::7]:
+        again = check_fit(**item.request)
+        assert again.verdict == item.verdict
+        assert again.gpu == item.gpu
+        assert again.per_gpu.required_bytes == item.required_bytes
+        assert again.per_gpu.headroom_bytes == item.headroom_bytes
+        assert again.launch == item.launch
+
+
+@pytest.mark.parametrize(
+    "objective,best",
+    [
+        ("fewest cards", lambda item: item.gpu.count),
+        ("smallest", lambda item: item.total_usable_bytes),
+        ("Fastest", lambda item: -item.decode.tokens_per_second.expected if item.decode else 0),
+        ("most-headroom", lambda item: -item.headroom_bytes),
+    ],
+)
+def test_the_objective_orders_the_answers(recommend, objective, best):
+    items = recommend(objective=objective, limit=1000).items
+    assert [best(item) for item in items] == sorted(map(best, items))
+
+
+def test_pages_follow_each_other(recommend):
+    whole = recommend(limit=1000)
+    assert [*recommend(limit=3).items, *recommend(limit=997, offset=3).items] == whole.items
+    assert whole.total == len(whole.items)
+
+
+def test_a_question_asked_twice_gets_the_same_bytes(recommend):
+    assert recommend(concurrency=3) == recommend(concurrency=3)
+
+
+def test_only_the_gpus_at_hand_are_used_and_no_more_than_there_are(recommend):
+    items = recommend(gpus="2x L40S, RTX 4090", limit=1000).items
+    assert {item.gpu.name for item in items} <= {"L40S", "RTX 4090"}
+    assert max(item.gpu.count for item in items if item.gpu.name == "L40S") <= 2
+
+
+def test_a_list_of_names_is_the_same_as_a_text_with_commas(recommend):
+    assert recommend(vendors=["AMD", "Intel"]).items == recommend(vendors="amd, intel").items
+
+
+def test_slices_laptops_and_machines_with_one_gpu_are_used_alone(recommend):
+    for item in recommend(limit=1000, max_gpu_count=4).items:
+        if item.gpu.id.startswith("mig-") or "Laptop" in item.gpu.name or item.gpu.name.startswith("Apple"):
+            assert item.gpu.count == 1
+
+
+def test_a_card_of_unknown_bandwidth_has_no_speed(recommend):
+    assert all(item.decode is None for item in recommend(gpus="80GB").items)
+
+
+@pytest.mark.parametrize(
+    "fields,field,said",
+    [
+        ({"gpus": "RTX 4090", "vendors": "AMD"}, "vendors", "exclude each other"),
+        ({"quantization": "awq", "no_quantization": True}, "no_quantization", "exclude each other"),
+        ({"min_weight_bits": 20}, "min_weight_bits", "16 bits"),
+        ({"gpus": "RTX 4090", "max_gpu_count": 1, "no_quantization": True}, "max_gpu_count", "empties the set"),
+        ({"gpus": "RTX 4060 Laptop"}, "gpus", "empties the set"),
+        ({"vendors": "Nvidea"}, "vendors", "makes no accelerator"),
+        ({"objective": "cheapest"}, "objective", "no objective"),
+        ({"concurrency": 1_000_000}, "context_length", "workload"),
+    ],
+)
+def test_what_leaves_nothing_is_named(recommend, fields, field, said):
+    with pytest.raises(InvalidQuestion, match=said) as caught:
+        recommend(**fields)
+    assert caught.value.field == field
+    assert caught.value.hint
+
+
+def test_a_quantized_repository_is_offered_as_it_is(questions):
+    answer = asyncio.run(questions.recommend_gpus(RecommendRequest(model="openai/gpt-oss-20b", limit=1000)))
+    assert {item.quantization for item in answer.items} == {"as published"}

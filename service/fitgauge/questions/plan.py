@@ -206,9 +206,10 @@ def _summary(model: Model, accelerator: Accelerator, choices: Choices, least: in
         )
         return f"No layout of {model.id} fits on {tried}: try lora or qlora, offload, more or larger GPUs, or a shorter sequence_length."
     first = listed[0]
+    need = gib(accelerator.usable.expected - first.headroom_bytes)
     return (
         f"{least} x {accelerator.name} are the fewest of the tried counts that train {model.id}. First plan: {_layout(first.settings)} on "
-        f"{first.gpu_count}, {gib(first.required_bytes.expected)} on the fullest GPU, efficiency {first.efficiency:.0%}."
+        f"{first.gpu_count}, at least {need} on the fullest GPU, efficiency {first.efficiency:.0%}."
     )
 
 

@@ -1,6 +1,7 @@
 """Searches layouts: which degrees, ZeRO stages and checkpointing hold a model on how many cards, and which are worth showing."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 
 import msgspec
 from msgspec.structs import replace
@@ -137,15 +138,16 @@ def _zero_stages(choices: Choices, framework: Framework, ranks: int) -> Sequence
 def _lightest(spec: ModelSpec, layout: TrainingWorkload, choices: Choices, need: Need, usable_bytes: int) -> Plan | None:
     """The layout with the least checkpointing that fits, None where not even the most does."""
     kinds = choices.checkpointing or _CHECKPOINTING
-    most = replace(layout, activation_checkpointing=kinds[-1])
-    if need(most).expected > usable_bytes:
+
+    @cache
+    def required(kind: Checkpointing) -> Bytes:
+        return need(replace(layout, activation_checkpointing=kind))
+
+    if all(required(kind).expected > usable_bytes for kind in (kinds[0], kinds[-1])):
         return None
-    for kind in kinds:
-        workload = replace(layout, activation_checkpointing=kind)
-        required = need(workload)
-        if required.expected <= usable_bytes:
-            return Plan(workload=workload, required=required, throughput=throughput(spec, workload, choices.flops_per_byte))
-    return None
+    kind = next(kind for kind in kinds if required(kind).expected <= usable_bytes)
+    workload = replace(layout, activation_checkpointing=kind)
+    return Plan(workload=workload, required=required(kind), throughput=throughput(spec, workload, choices.flops_per_byte))
 
 
 def _widest(plan: Plan, choices: Choices, need: Need, usable_bytes: int) -> Plan:

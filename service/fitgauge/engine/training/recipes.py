@@ -6,7 +6,7 @@ A recipe is made of a layer's own tensors: which norms, which projections, apart
 
 from dataclasses import dataclass
 
-from fitgauge.engine.architecture import Attention, Kind, Split
+from fitgauge.engine.architecture import Attention, Kind, LatentAttention, Split
 from fitgauge.engine.dtypes import BITS
 from fitgauge.engine.training.parameters import Parameter, Unit
 from fitgauge.engine.training.tape import FLOAT, Tape, Value
@@ -75,7 +75,7 @@ class Layer:
             if parameter.kind is Kind.LINEAR
             and not parameter.adapter
             and len(parameter.shape) == 2
-            and ("att" in parameter.name) == attention
+            and ("att" in parameter.name.lower()) == attention
         ]
 
     # --- modules
@@ -173,7 +173,7 @@ class Layer:
             )
         if self.traits.scales_queries:
             q = tape.copy("query.scaled", q)
-        inside = [name for name in self.norms(inside=True) if "att" in name]
+        inside = [name for name in self.norms(inside=True) if "att" in name.lower()]
         if len(inside) >= 2:
             q, k = self.norm(inside[0], q), self.norm(inside[1], k)
         if scene.rotary:
@@ -260,6 +260,23 @@ class Layer:
             return tape.slice("key.expanded", k, sizes[0]), tape.slice("value.expanded", v, sizes[1])
         return tape.copy("key.repeated", k, sizes[0]), tape.copy("value.repeated", v, sizes[1])
 
+    def latent_attention(self, x: Value) -> Value:
+        """Multi-head latent attention: its linears one after the other, then attention over expanded heads."""
+        tape, scene, mixer = self.tape, self.scene, self.unit.block.mixers[0]
+        if not isinstance(mixer, LatentAttention):
+            return x
+        *inward, out = self.linears(attention=True)
+        for parameter in inward:
+            self.linear(parameter, self._sized(x, scene.tokens * parameter.shape[1]))
+        heads = max(1, mixer.query_heads // scene.heads)
+        sizes = [scene.tokens * heads * width for width in (*[mixer.nope_dim + mixer.rope_dim] * 2, mixer.value_dim)]
+        parts = [tape.cast(tape.copy("expanded", x, size), "attention") for size in sizes]
+        mixed = tape.operation("attention", parts, sizes[2], parts[0].width, saves=parts, saves_output=True, product=True)
+        return self.linear(out, mixed)
+
+    def _sized(self, x: Value, elements: int) -> Value:
+        return x if x.elements == elements else self.tape.copy("reshaped", x, elements)
+
     # --- MLP
 
     def feed_forward(self, x: Value) -> Value:
@@ -323,26 +340,39 @@ class Layer:
 
     # --- the layer
 
-    def layer(self, x: Value, mixer: Attention) -> Value:
+    def play(self, x: Value) -> Value:
+        """The layer by its recipe, or as `unknown` where its tensors are not those of attention and an MLP."""
+        mixers = self.unit.block.mixers
+        usual = len(mixers) == 1 and isinstance(mixers[0], Attention) and len(self.linears(attention=True)) in (2, 4)
+        latent = len(mixers) == 1 and isinstance(mixers[0], LatentAttention) and bool(self.linears(attention=True))
+        fed = len(self.linears(attention=False)) in (2, 3) or any(p.kind is Kind.EXPERT for p in self.unit.parameters)
+        return self.layer(x) if (usual or latent) and fed else self.unknown(x)
+
+    def mix(self, x: Value) -> Value:
+        """The layer's attention, of either kind."""
+        mixer = self.unit.block.mixers[0]
+        return self.attention(x, mixer) if isinstance(mixer, Attention) else self.latent_attention(x)
+
+    def layer(self, x: Value) -> Value:
         """Attention and MLP around the residual stream: norms before, after or on both sides, one after the other or side by side."""
         tape, names = self.tape, self.norms(inside=False)
         if self.traits.norm == "bare":
             names = ["attention_norm", "mlp_norm"]
         if self.traits.parallel or len(names) < 2:
-            return self._parallel(x, mixer, names)
+            return self._parallel(x, names)
         if len(names) >= 4:
             before, after, before_mlp, after_mlp = names[:4]
         elif names[0].startswith("post"):
             before, after, before_mlp, after_mlp = "", names[0], "", names[1]
         else:
             before, after, before_mlp, after_mlp = names[0], "", names[1], ""
-        x = tape.add("attention.residual", x, self._branch(self.attention(self._normed(before, x), mixer), after))
+        x = tape.add("attention.residual", x, self._branch(self.mix(self._normed(before, x)), after))
         return tape.add("mlp.residual", x, self._branch(self.feed_forward(self._normed(before_mlp, x)), after_mlp))
 
-    def _parallel(self, x: Value, mixer: Attention, names: list[str]) -> Value:
+    def _parallel(self, x: Value, names: list[str]) -> Value:
         first = self._normed(names[0] if names else "", x)
         second = self.norm(names[1], x) if len(names) > 1 else first
-        mixed, fed = self.attention(first, mixer), self.feed_forward(second)
+        mixed, fed = self.mix(first), self.feed_forward(second)
         return self.tape.add("residual", self.tape.add("branches", mixed, fed), x)
 
     def _normed(self, name: str, x: Value) -> Value:
@@ -356,9 +386,5 @@ class Layer:
         """A layer of a kind that has no recipe: every linear saves its input, one after the other, each followed by one activation."""
         y = x
         for parameter in (*self.linears(attention=True), *self.linears(attention=False)):
-            inputs = self.scene.tokens * parameter.shape[1]
-            y = self.linear(
-                parameter, self.tape.pointwise("activation", y if y.elements == inputs else self.tape.copy("reshaped", y, inputs))
-            )
-        back = y if y.elements == x.elements else self.tape.copy("reshaped", y, x.elements)
-        return self.tape.add("residual", x, back)
+            y = self.linear(parameter, self.tape.pointwise("activation", self._sized(y, self.scene.tokens * parameter.shape[1])))
+        return self.tape.add("residual", x, self._sized(y, x.elements))

@@ -190,9 +190,7 @@ def layer_segment(spec: ModelSpec, unit: Unit, numbers: tuple[int, ...], scene: 
     grad = not workload.adapted or workload.activation_checkpointing != "none" or 0 not in numbers
     x = tape.input("hidden", scene.tokens * spec.hidden_size // scene.stream, width, grad=grad)
     drawn = _nominal(unit, workload) if unit.block.tensors and unit.block.tensors[0].shape[1:] == (1,) else unit
-    mixer = next((mixer for mixer in unit.block.mixers if isinstance(mixer, Attention)), None)
-    layer = Layer(tape, drawn, scene)
-    output = layer.layer(x, mixer) if mixer is not None else layer.unknown(x)
+    output = Layer(tape, drawn, scene).play(x)
     return _segment(unit.prefix, numbers, tape, x, output, [unit], workload, checkpointed=workload.activation_checkpointing)
 
 

@@ -87,7 +87,7 @@ def shard(parameter: Parameter, workload: TrainingWorkload) -> Parameter:
     buffer evenly: deepspeed/runtime/zero/stage_1_and_2.py; megatron/core/optimizer/distrib_optimizer.py.
     """
     ranks = shard_ranks(parameter, workload)
-    if ranks == 1:
+    if ranks == 1 or not parameter.shape:
         return parameter
     if workload.framework == "fsdp":
         if parameter.count > 1:

@@ -12,6 +12,7 @@ import msgspec
 from fitgauge import __version__
 from fitgauge.errors import FitgaugeError
 from fitgauge.questions.log_schemas import LONGEST_LOG, ExplainLogRequest, LogCase
+from fitgauge.questions.models_for_gpu_schemas import ModelsForGpuRequest
 from fitgauge.questions.recommend_schemas import RecommendRequest
 from fitgauge.questions.schemas import FitAnswer, FitRequest
 from fitgauge.questions.training_schemas import TrainingRequest
@@ -118,6 +119,22 @@ def recommend(model: str, as_json: bool, **options: Any) -> None:  # noqa: ANN40
         from fitgauge.terminal import show_recommendations
 
         show_recommendations(answer)
+
+
+@main.command("models-for")
+@click.argument("gpu")
+@_question_options(ModelsForGpuRequest)
+@click.option("--json", "as_json", is_flag=True, help="The API's own answer, as JSON.")
+def models_for(gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
+    """Which models run on GPU? Exit code 0, or 2 where the question cannot be answered."""
+    request = _converted({"gpu": gpu, **options}, ModelsForGpuRequest)
+    answer = _told(lambda: asyncio.run(_asked(lambda questions: questions.list_models_that_fit(request))))
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2))
+    else:
+        from fitgauge.terminal import show_models_for_gpu
+
+        show_models_for_gpu(answer)
 
 
 def _converted(given: dict[str, Any], kind: type[_Answer]) -> _Answer:

@@ -8,8 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.quantity import GIB
+from fitgauge.engine.quantity import GIB, Bytes
 from fitgauge.questions.log_schemas import LogAnswer
+from fitgauge.questions.models_for_gpu_schemas import ModelsForGpuAnswer
 from fitgauge.questions.recommend_schemas import RecommendAnswer
 from fitgauge.questions.schemas import FitAnswer, Limits, TermAnswer
 from fitgauge.questions.training_schemas import TrainingAnswer
@@ -17,6 +18,7 @@ from fitgauge.questions.training_schemas import TrainingAnswer
 _COLOURS = {"fits": "green", "tight": "yellow", "does_not_fit": "red", "unsupported": "red"}
 _BAR = 32
 _LEDGER_BAR = 20
+_NEED_BAR = 16
 
 
 def show_fit(answer: FitAnswer, console: Console | None = None) -> None:
@@ -103,6 +105,32 @@ def show_ledger(answer: LogAnswer, console: Console | None = None) -> None:
         console.print(f"[dim]- {escape(warning)}[/dim]", soft_wrap=True)
 
 
+def show_models_for_gpu(answer: ModelsForGpuAnswer, console: Console | None = None) -> None:
+    """One line for every model that fits, its need as a bar against the budget."""
+    console = console or Console()
+    console.print(f"{answer.total} models and formats fit on {answer.gpu.count} x {escape(answer.gpu.name)}, the largest first", highlight=False)
+    console.print()
+    table = Table(box=None, pad_edge=False)
+    columns = ("model", "left"), ("parameters", "right"), ("weights", "left"), ("needs of budget", "left"), ("GiB", "right")
+    for name, justify in columns:
+        table.add_column(name, justify=justify, no_wrap=name != "model", overflow="fold")  # type: ignore[arg-type]
+    for item in answer.items:
+        table.add_row(
+            item.model, f"{item.parameters / 1e9:.2f}e9", item.quantization, *_need(item.required_bytes, item.budget_bytes, item.verdict)
+        )
+    console.print(table)
+    if answer.total > len(answer.items):
+        console.print(f"{len(answer.items)} of {answer.total}")
+    for warning in answer.warnings:
+        console.print(f"[dim]- {escape(warning)}[/dim]", soft_wrap=True)
+
+
+def _need(required: Bytes, budget: int, verdict: str) -> tuple[Text, str]:
+    """A bar of what is needed against a budget, and both in GiB."""
+    bar = _bar(_NEED_BAR * min(1.0, required.expected / max(1, budget)), _COLOURS[verdict])
+    return bar, f"{required.expected / GIB:.1f} of {budget / GIB:.1f}"
+
+
 def show_recommendations(answer: RecommendAnswer, console: Console | None = None) -> None:
     """One line for every option: what the fullest GPU needs as a bar against its budget, and how fast it may decode."""
     console = console or Console()
@@ -120,11 +148,9 @@ def show_recommendations(answer: RecommendAnswer, console: Console | None = None
     for name, justify in columns:
         table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     for item in answer.items:
-        need = item.required_bytes.expected
-        bar = _bar(_LEDGER_BAR * min(1.0, need / item.budget_bytes), _COLOURS[item.verdict])
         speed = f"{item.decode.tokens_per_second.expected:,.0f}" if item.decode else "?"
-        sizes = f"{need / GIB:.1f} of {item.budget_bytes / GIB:.1f}"
-        table.add_row(f"{item.gpu.count} x {item.gpu.name}", item.engine, item.quantization, bar, sizes, speed)
+        need = _need(item.required_bytes, item.budget_bytes, item.verdict)
+        table.add_row(f"{item.gpu.count} x {item.gpu.name}", item.engine, item.quantization, *need, speed)
     console.print(table)
     if answer.total > len(answer.items):
         console.print(f"{len(answer.items)} of {answer.total}")

@@ -13,6 +13,7 @@ from fitgauge.api.bodies import BodyReader, chunks, integer_query, media_type, o
 from fitgauge.api.operations import OPERATIONS, UPLOADS
 from fitgauge.questions import Questions
 from fitgauge.questions.log_schemas import ExplainLogRequest
+from fitgauge.questions.models_for_gpu_schemas import ModelsForGpuRequest
 from fitgauge.questions.plan_schemas import TrainingPlanRequest
 from fitgauge.questions.recommend_schemas import RecommendRequest
 from fitgauge.questions.schemas import FitRequest, Health
@@ -27,6 +28,7 @@ LARGEST_QUESTION = 64 * 1024
 _encode = msgspec.json.Encoder().encode
 _fit = BodyReader(FitRequest, {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"})
 _training = BodyReader(TrainingRequest, {"model": "meta-llama/Llama-3.1-8B", "gpu": "A100 80GB"})
+_models_for_gpu = BodyReader(ModelsForGpuRequest, {"gpu": "RTX 3090"})
 _recommend = BodyReader(RecommendRequest, {"model": "Qwen/Qwen3-32B"})
 _log = BodyReader(ExplainLogRequest, {"log": "Model loading took 14.99 GiB", "model": "Qwen/Qwen3-32B", "gpu": "H100"})
 _plan = BodyReader(TrainingPlanRequest, {"model": "meta-llama/Llama-3.1-8B", "gpu": "H100"})
@@ -87,6 +89,11 @@ def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
         return json_response(_encode(await questions.recommend_gpus(asked)))
 
     @served
+    async def list_models_that_fit(request: Anything) -> Response[bytes]:
+        asked = _models_for_gpu.decode(await _models_for_gpu.read(request))
+        return json_response(_encode(await questions.list_models_that_fit(asked)))
+
+    @served
     async def explain_log(request: Anything) -> Response[bytes]:
         asked = _log.decode(await _log.read(request))
         return json_response(_encode(await questions.explain_log(asked)))
@@ -131,6 +138,7 @@ def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
         check_training_fit,
         plan_training,
         recommend_gpus,
+        list_models_that_fit,
         explain_log,
         explain_utilization,
         get_model,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fitgauge.questions.log_schemas import ExplainLogRequest, LogAnswer
+from fitgauge.questions.models_for_gpu_schemas import ModelsForGpuAnswer, ModelsForGpuRequest
 from fitgauge.questions.plan_schemas import TrainingPlanAnswer, TrainingPlanRequest
 from fitgauge.questions.recommend_schemas import RecommendAnswer, RecommendRequest
 from fitgauge.questions.schemas import FitAnswer, FitRequest, GpuDetail, GpuList, Health, ModelDetail
@@ -106,6 +107,21 @@ OPERATIONS: tuple[Operation, ...] = (
         examples=(
             ("any card", {"model": "Qwen/Qwen3-32B", "context_length": 32768, "concurrency": 16}),
             ("cards at hand", {"model": "70b", "gpus": "4x L40S, 2x RTX 4090", "objective": "most_headroom"}),
+        ),
+    ),
+    Operation(
+        id="list_models_that_fit",
+        method="POST",
+        path="/v1/models-for-gpu",
+        summary="Which models run on this GPU?",
+        description="Holds every bundled model, as published or in formats of your choice, against a card and a workload, and lists those "
+        "that fit or are tight, the largest first, in pages. Only gpu is needed.",
+        request=ModelsForGpuRequest,
+        answer=ModelsForGpuAnswer,
+        errors=(400, 404, 413, 415, 422),
+        examples=(
+            ("one card", {"gpu": "RTX 3090", "task": "generate"}),
+            ("in 4 bits too", {"gpu": "RTX 3090", "quantizations": "as published, awq", "search": "qwen3", "context_length": 16384}),
         ),
     ),
     Operation(

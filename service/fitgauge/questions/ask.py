@@ -14,6 +14,8 @@ from fitgauge.questions.details import gpu_detail, model_detail
 from fitgauge.questions.ledger import Ledger, read
 from fitgauge.questions.log_schemas import ExplainLogRequest, LogAnswer
 from fitgauge.questions.models import Models
+from fitgauge.questions.models_for_gpu import ModelsForGpu
+from fitgauge.questions.models_for_gpu_schemas import ModelsForGpuAnswer, ModelsForGpuRequest
 from fitgauge.questions.plan import Planner
 from fitgauge.questions.plan_schemas import TrainingPlanAnswer, TrainingPlanRequest
 from fitgauge.questions.recent import Recent
@@ -38,6 +40,7 @@ class Questions:
         self._ledger = Ledger(self._serving)
         self._training = Training(load_training())
         self._recommender = Recommender(engines, accelerators.load().all())
+        self._models_for_gpu = ModelsForGpu(engines, models.snapshot)
         self._long = ThreadPoolExecutor(1, "long-questions")
         self._planner = Planner(load_training())
         self._answers: Recent[tuple[str, Model, bytes]] = Recent(4096)
@@ -67,6 +70,11 @@ class Questions:
         """
         model = self._models.peek(request.model) or await self._models.resolve(request.model)
         return await asyncio.get_running_loop().run_in_executor(self._long, self._recommender.answer, request, model)
+
+    async def list_models_that_fit(self, request: ModelsForGpuRequest) -> ModelsForGpuAnswer:
+        """Which bundled models run on a card. Raises the errors of fitgauge.errors."""
+        found = find(request.gpu)
+        return await asyncio.get_running_loop().run_in_executor(self._long, self._models_for_gpu.answer, request, found)
 
     async def explain_log(self, request: ExplainLogRequest) -> LogAnswer:
         """What a start-up log measured, beside the estimate of the same question. Raises the errors of fitgauge.errors."""

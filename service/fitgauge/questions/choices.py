@@ -56,7 +56,7 @@ def cards(request: RecommendRequest, catalog: Sequence[Accelerator]) -> list[Own
 def plans(request: RecommendRequest, model: Model, fitting: Fitting) -> list[Plan]:
     """The engines and formats that the constraints leave. Raises InvalidQuestion where they leave none, or for a name unknown."""
     engines = (words.engine(request.engine),) if request.engine else _PREFERRED
-    published = _published(model)
+    published = is_quantized(model)
     if request.quantization is not None and request.no_quantization and _lossy(request, model, fitting, engines[0]):
         said = f"quantization {request.quantization} and no_quantization exclude each other."
         raise InvalidQuestion(said, hint="Leave one of them out.", field="no_quantization")
@@ -81,7 +81,7 @@ def _formats(request: RecommendRequest, engine: EngineName, published: bool) -> 
     return (None,) if published or request.no_quantization else (None, *_FORMATS[engine])
 
 
-def _published(model: Model) -> bool:
+def is_quantized(model: Model) -> bool:
     """Whether the repository itself is quantized: other formats of it would be no better than that."""
     return model.spec.quantization is not None or bool(model.stored and model.stored.file_name)
 

@@ -33,6 +33,11 @@ class Models:
         self._sizes: Recent[Model] = Recent(256)
         self._references: Recent[Reference] = Recent(4096)
 
+    @property
+    def snapshot(self) -> Snapshot:
+        """The bundled models."""
+        return self._snapshot
+
     def peek(self, text: str) -> Model | None:
         """The Model of a size, or of a name the Hub answered lately; None where somebody has to be asked. No I/O."""
         known = self._sizes.get(text)

@@ -148,7 +148,9 @@ def _summary(model: Model, front: Sequence[Option], objective: Objective) -> str
         "most_headroom": "The most headroom",
     }
     said = f"{words[objective]} for {model.id}: {cards} with {best.plan.engine}, {_stored(best)}, needing {needs}{each} of {has}."
-    return f"{said} {len(front)} options beat each other in cards, memory, speed or bits a weight." if len(front) > 1 else said
+    return (
+        f"{said} Of {len(front)} options none beats another in cards, memory, speed and bits a weight at once." if len(front) > 1 else said
+    )
 
 
 def _warnings(request: RecommendRequest, model: Model, front: Sequence[Option]) -> list[str]:

@@ -1,0 +1,56 @@
+"""list_models_that_fit: each row is what check_fit would say, and none is missing."""
+
+import asyncio
+
+import pytest
+
+from fitgauge.catalog.models import Snapshot
+from fitgauge.errors import InvalidQuestion
+from fitgauge.questions.models_for_gpu_schemas import ModelsForGpuRequest
+
+
+@pytest.fixture(scope="module")
+def models_for(questions):
+    return lambda **fields: asyncio.run(questions.list_models_that_fit(ModelsForGpuRequest(**fields)))
+
+
+def test_a_row_says_what_check_fit_says_and_what_is_left_out_does_not_fit(models_for, check_fit):
+    listed = {row.model: row for row in models_for(gpu="RTX 3090", search="qwen3", task="generate", limit=1000).items}
+    assert len(listed) > 5
+    for name in (name for name in Snapshot().ids() if "qwen3-" in name.lower()):
+        alone = check_fit(model=name, gpu="RTX 3090")
+        if alone.verdict in ("fits", "tight"):
+            assert listed[name].required_bytes == alone.per_gpu.required_bytes
+            assert listed[name].verdict == alone.verdict
+            assert listed[name].parameters == alone.model.parameters
+        else:
+            assert name not in listed
+
+
+def test_the_largest_come_first_and_pages_follow_each_other(models_for):
+    whole = models_for(gpu="RTX 3090", limit=1000)
+    sizes = [row.parameters for row in whole.items]
+    assert sizes == sorted(sizes, reverse=True)
+    assert whole.total == len(sizes)
+    assert [*models_for(gpu="RTX 3090", limit=10).items, *models_for(gpu="RTX 3090", offset=10, limit=1000).items] == whole.items
+
+
+def test_narrower_formats_let_larger_models_in_but_never_those_published_in_one(models_for):
+    rows = models_for(gpu="24GB", quantizations="as published, awq", limit=1000).items
+    assert "awq" in {row.quantization for row in rows if row.model == "01-ai/Yi-1.5-34B-Chat"}
+    assert {row.quantization for row in rows if row.model == "openai/gpt-oss-20b"} == {"as published"}
+
+
+def test_models_that_cannot_hold_the_context_are_left_out(models_for):
+    names = {row.model for row in models_for(gpu="H100", context_length=32768, limit=1000).items}
+    assert not any("gemma-2-" in name for name in names)
+
+
+def test_tasks_are_told_apart(models_for):
+    assert {row.task for row in models_for(gpu="RTX 3090", task="encode", limit=1000).items} == {"encode"}
+
+
+@pytest.mark.parametrize("fields", [{"engine": "vlm"}, {"quantizations": "q9"}, {"quantizations": ",".join(map(str, range(20)))}])
+def test_unknown_words_are_refused(models_for, fields):
+    with pytest.raises(InvalidQuestion):
+        models_for(gpu="RTX 3090", **fields)

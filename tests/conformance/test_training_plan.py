@@ -181,3 +181,9 @@ def test_what_cannot_run_is_refused_with_what_can(service, question, field):
     assert response.status_code == 422, response.text
     assert response.json()["field"] == field
     assert response.json()["hint"]
+
+
+def test_the_command_of_zero_plus_plus_carries_its_partition(train):
+    answer = train(model="Qwen/Qwen3-8B", gpu="H100", gpu_count=16, framework="deepspeed", zero_stage=3, zero_hpz_partition_size=8)
+    assert '"zero_hpz_partition_size":8' in answer["launch"]["command"].replace(" ", "")
+    assert "--deepspeed_config_file ds_config.json" in answer["launch"]["command"]

@@ -223,4 +223,5 @@ def understood(workload: TrainingWorkload, accelerator: Accelerator, count: int,
         "expert_parallel": workload.expert_parallel,
         "data_parallel": workload.data_parallel,
         "data_parallel_replicate": workload.data_parallel_replicate,
+        "zero_hpz_partition_size": workload.zero_hpz_partition_size,
     }

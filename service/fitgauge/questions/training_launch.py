@@ -4,6 +4,7 @@ import shlex
 
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.questions.launch_files import deepspeed_config
 
 _TRL_OPTIMIZERS = {
     "adamw": "adamw_torch", "adamw_8bit": "adamw_bnb_8bit", "paged_adamw": "paged_adamw_32bit", "paged_adamw_8bit": "paged_adamw_8bit",
@@ -14,7 +15,10 @@ _TRL_OPTIMIZERS = {
 def launch_command(model: Model, workload: TrainingWorkload) -> str:
     """The command line: Megatron's pretrain_gpt.py under torchrun, else TRL's sft under accelerate."""
     flags = _megatron(workload) if workload.framework == "megatron" else _trl(model, workload)
-    return shlex.join(str(flag) for flag in flags)
+    command = shlex.join(str(flag) for flag in flags)
+    if workload.zero_hpz_partition_size == 1:
+        return command
+    return f"echo {shlex.quote(deepspeed_config(workload))} > ds_config.json && {command}"
 
 
 def _megatron(workload: TrainingWorkload) -> list[object]:
@@ -47,8 +51,10 @@ def _trl(model: Model, workload: TrainingWorkload) -> list[object]:
     if workload.framework == "fsdp":
         flags += ["--use_fsdp", "--fsdp_version", 2, "--fsdp_reshard_after_forward", str(workload.zero_stage == 3).lower()]
     elif workload.framework == "deepspeed":
-        flags += ["--use_deepspeed", "--zero_stage", workload.zero_stage]
-        if workload.offload != "none":
+        flags += ["--use_deepspeed"]
+        hpz = workload.zero_hpz_partition_size > 1  # accelerate has no flag for it
+        flags += ["--deepspeed_config_file", "ds_config.json"] if hpz else ["--zero_stage", workload.zero_stage]
+        if not hpz and workload.offload != "none":
             flags += ["--offload_optimizer_device", "cpu"]
             flags += [] if workload.offload == "optimizer" else ["--offload_param_device", "cpu"]
     flags += ["-m", "trl.scripts.sft", "--model_name_or_path", model.id, "--max_length", workload.sequence_length]

@@ -97,6 +97,9 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     data_parallel_replicate: Annotated[
         Degree | None, Meta(description="Groups of them that each hold a whole set of shards (HSDP). Default 1.")
     ] = None
+    zero_hpz_partition_size: Annotated[
+        Degree | None, Meta(description="ZeRO++: ranks over which ZeRO-3 cuts a second copy of the weights. Default 1: none.")
+    ] = None
     detail: Annotated[
         Literal["summary", "full"] | None, Meta(description="summary (default): the answer. full: every formula, source and stage too.")
     ] = None

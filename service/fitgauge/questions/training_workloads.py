@@ -47,6 +47,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         expert_parallel=request.expert_parallel or 1,
         data_parallel=data,
         data_parallel_replicate=request.data_parallel_replicate or 1,
+        zero_hpz_partition_size=request.zero_hpz_partition_size or 1,
     )
     _refuse(workload, spec, count)
     return workload

@@ -33,6 +33,12 @@ def work(**settings):
         ({"framework": "deepspeed", "zero_stage": 2, "offload": "parameters"}, "offload", "zero_stage 3"),
         ({"framework": "fsdp", "data_parallel": 8, "data_parallel_replicate": 3}, "data_parallel_replicate", "1, 2, 4 or 8"),
         ({"framework": "deepspeed", "data_parallel": 8, "data_parallel_replicate": 2}, "data_parallel_replicate", "fsdp"),
+        ({"framework": "fsdp", "data_parallel": 8, "zero_hpz_partition_size": 8}, "zero_hpz_partition_size", "deepspeed"),
+        (
+            {"framework": "deepspeed", "zero_stage": 3, "data_parallel": 8, "zero_hpz_partition_size": 3},
+            "zero_hpz_partition_size",
+            "1, 2, 4 or 8",
+        ),
         ({"framework": "megatron", "context_parallel": 3}, "context_parallel", "divides"),
         ({"framework": "megatron", "sequence_parallel": True}, "sequence_parallel", "above 1"),
     ],

@@ -107,3 +107,18 @@ def test_offloading_the_optimizer_moves_it_to_the_host():
     (stage,) = stages(model, work(framework="deepspeed", zero_stage=2, data_parallel=8, offload="optimizer"))
     assert part(stage.highest, "optimizer_states") == 0
     assert stage.host == pytest.approx(14 * model.parameters / 8, rel=1e-6)
+
+
+def test_zero_plus_plus_keeps_a_second_copy_of_the_weights_within_a_node():
+    model = spec("Qwen/Qwen3-8B")
+    one, two = (
+        stages(model, work(framework="deepspeed", zero_stage=3, data_parallel=16, zero_hpz_partition_size=size))[0] for size in (1, 8)
+    )
+    more = part(two.highest, "gathered_weights") - part(one.highest, "gathered_weights")
+    assert more == 2 * model.parameters // 8
+
+
+@pytest.mark.parametrize("framework", ["transformers", "deepspeed", "fsdp", "megatron"])
+def test_every_part_says_how_it_was_counted(framework):
+    for stage in stages(spec("Qwen/Qwen3-8B"), work(framework=framework, data_parallel=4, zero_stage=1)):
+        assert all(part.formula for phase in stage.phases for part in phase.parts)

@@ -19,6 +19,7 @@ def check(spec: ModelSpec, workload: TrainingWorkload) -> None:
     _experts(spec, workload)
     _zero(workload)
     _replicas(workload)
+    _secondary(workload)
     _sequence(workload)
 
 
@@ -120,6 +121,20 @@ def _replicas(workload: TrainingWorkload) -> None:
     if replicas > 1 and workload.framework != "fsdp":
         detail = f"Hybrid sharding is FSDP's; {workload.framework} has none here."
         raise InvalidQuestion(detail, hint="Send framework fsdp, or leave data_parallel_replicate out.", field="data_parallel_replicate")
+
+
+def _secondary(workload: TrainingWorkload) -> None:
+    """ZeRO++'s second copy belongs to ZeRO-3 (deepspeed/runtime/zero/config.py, zero_hpz_partition_size)."""
+    size = workload.zero_hpz_partition_size
+    if size == 1:
+        return
+    if workload.framework != "deepspeed" or workload.zero_stage != 3:
+        detail = "zero_hpz_partition_size belongs to ZeRO-3 under DeepSpeed."
+        raise InvalidQuestion(detail, hint="Send framework deepspeed and zero_stage 3, or leave it out.", field="zero_hpz_partition_size")
+    if workload.data_parallel % size:
+        possible = [count for count in range(1, workload.data_parallel + 1) if workload.data_parallel % count == 0]
+        detail = f"zero_hpz_partition_size {size} does not divide {workload.data_parallel} data-parallel ranks."
+        raise InvalidQuestion(detail, hint=f"Send {_listed(possible)}.", field="zero_hpz_partition_size")
 
 
 def _sequence(workload: TrainingWorkload) -> None:

@@ -1,6 +1,6 @@
 """One rank of every pipeline stage over a step: forward and backward passes and the optimizer's step, each with its parts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -16,7 +16,7 @@ from fitgauge.engine.training.activations import in_order
 from fitgauge.engine.training.parameters import units
 from fitgauge.engine.training.pipeline import held, pipeline_stages
 from fitgauge.engine.training.segments import Cut, Segment, segments
-from fitgauge.engine.training.sharding import RankStates, Slice, divided, sliced, stage_slices, stage_states
+from fitgauge.engine.training.sharding import Held, RankStates, Slice, divided, sliced, stage_slices, stage_states
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 
 PhaseName = Literal["forward", "backward", "optimizer_step"]
@@ -99,11 +99,12 @@ def _stage(spec: ModelSpec, workload: TrainingWorkload, slices: tuple[Slice, ...
         here += _shared(slices, spec, workload)
     rank = stage_states(here, workload)
     in_flight = held(workload.pipeline_schedule, number, last + 1, workload.micro_batches).most
+    said = _formulas(workload, sum(count * piece.elements for piece, count in here), sum(count * piece.trained for piece, count in here))
     if workload.framework == "fsdp":
-        phases = _fsdp_phases(spec, workload, rank)
+        phases = _fsdp_phases(spec, workload, rank, said)
     else:
         line = _line(segments(spec, workload), layers if last else None, first=number == 0, last=number == last)
-        phases = _phases(spec, workload, rank, here, line, float(in_flight), number)
+        phases = _phases(spec, workload, rank, here, line, float(in_flight), number, said)
     return Stage(
         number=number,
         layers=len(layers),
@@ -172,6 +173,7 @@ def _phases(
     line: _Line,
     in_flight: float,
     number: int,
+    said: Mapping[str, str],
 ) -> tuple[Phase, ...]:
     """The phases of every framework but FSDP.
 
@@ -191,16 +193,23 @@ def _phases(
     received //= workload.tensor_parallel if workload.sequence_parallel else 1
     others = int((in_flight - 1) * (passes.between - line.constants + received)) + received
     swapped = zero.exchange(workload, rank, trained=trained, held=every, largest=largest, width=width)
-    kept = _states(rank)
-    during = [_amount("gradients", rank.gradients)] if standing else []
-    exchanged = [Amount("communication", swapped.buckets, "buckets"), Amount("gathered_weights", swapped.gathered, "parameters in use")]
-    own = [_amount("gradients", passes.gradients)]
-    stepping = _amount("optimizer_temporaries", rank.step_temporaries + swapped.step_copies)
-    back = _amount("activations", others + passes.backward - passes.gradients)
+    kept = _states(rank, said)
+    gradients = _amount("gradients", rank.gradients, said["gradients"])
+    exchanged = [
+        Amount("communication", swapped.buckets, "gradients on their way to other ranks: buckets of the framework's default size"),
+        Amount("gathered_weights", swapped.gathered, "parameters gathered for use, as many as the framework keeps at once"),
+    ]
+    flight = f"{in_flight:g} micro-batches in flight, {passes.between} B of each between its passes; the highest moment of one: "
+    forward = _amount("activations", others + passes.forward, f"{flight}{passes.forward} B")
+    back = _amount("activations", others + passes.backward - passes.gradients, f"{flight}{passes.backward - passes.gradients} B")
+    stepping = "square roots, updates and fp32 copies of gradients that the step makes"
     return (
-        _phase("forward", [*kept, *during, exchanged[1], _amount("activations", others + passes.forward)]),
-        _phase("backward", [*kept, *during, *own, *exchanged, back]),
-        _phase("optimizer_step", [*kept, _amount("gradients", rank.gradients), exchanged[0], stepping]),
+        _phase("forward", [*kept, *([gradients] if standing else []), exchanged[1], forward]),
+        _phase("backward", [*kept, gradients if standing else _amount("gradients", passes.gradients, said["gradients"]), *exchanged, back]),
+        _phase(
+            "optimizer_step",
+            [*kept, gradients, exchanged[0], _amount("optimizer_temporaries", rank.step_temporaries + swapped.step_copies, stepping)],
+        ),
     )
 
 
@@ -208,34 +217,49 @@ def _phase(name: PhaseName, parts: Sequence[Amount]) -> Phase:
     return Phase(name=name, parts=tuple(part for part in parts if part.size.high))
 
 
-def _fsdp_phases(spec: ModelSpec, workload: TrainingWorkload, rank: RankStates) -> tuple[Phase, ...]:
+def _fsdp_phases(spec: ModelSpec, workload: TrainingWorkload, rank: RankStates, said: Mapping[str, str]) -> tuple[Phase, ...]:
     """The phases of FSDP2, each at its highest moment. With more than one micro-batch the gradients' shards stay from one to the next."""
-    kept, moments = _states(rank), list(fsdp.moments(fsdp.step_of(spec, workload)))
+    kept, moments = _states(rank, said), list(fsdp.moments(fsdp.step_of(spec, workload)))
     if workload.micro_batches > 1:
         moments = [replace(moment, shards=rank.gradients) for moment in moments]
-    found = [_fsdp_phase("forward", kept, moments), _fsdp_phase("backward", kept, moments)]
-    step = [*kept, _amount("gradients", rank.gradients), _amount("optimizer_temporaries", rank.step_temporaries)]
-    return (*found, _phase("optimizer_step", step))
+    found = [_fsdp_phase("forward", kept, moments, said), _fsdp_phase("backward", kept, moments, said)]
+    stepping = _amount("optimizer_temporaries", rank.step_temporaries, "square roots and updates that the step makes of the shards")
+    return (*found, _phase("optimizer_step", [*kept, _amount("gradients", rank.gradients, said["gradients"]), stepping]))
 
 
-def _fsdp_phase(name: PhaseName, kept: Sequence[Amount], moments: Sequence[fsdp.Moment]) -> Phase:
+def _fsdp_phase(name: PhaseName, kept: Sequence[Amount], moments: Sequence[fsdp.Moment], said: Mapping[str, str]) -> Phase:
     top = max((moment for moment in moments if moment.phase == name), key=lambda moment: moment.total)
     parts = (
-        _amount("gradients", top.shards),
-        _amount("gathered_weights", top.gathered),
-        _amount("communication", top.buffers),
-        _amount("activations", top.activations),
+        _amount("gradients", top.shards, said["gradients"]),
+        _amount("gathered_weights", top.gathered, "the root's parameters and those of the unit at work (all units where they are kept)"),
+        _amount("communication", top.buffers, "inputs and outputs of all-gathers and reduce-scatters under way"),
+        _amount("activations", top.activations, "what autograd holds, with gradients of gathered parameters"),
     )
     return _phase(name, [*kept, *parts])
 
 
-def _states(rank: RankStates) -> list[Amount]:
+def _states(rank: RankStates, said: Mapping[str, str]) -> list[Amount]:
     return [
-        _amount("weights", rank.weights),
-        _amount("master_weights", rank.master_weights),
-        _amount("optimizer_states", rank.optimizer_states),
+        _amount("weights", rank.weights, said["weights"]),
+        _amount("master_weights", rank.master_weights, said["master_weights"]),
+        _amount("optimizer_states", rank.optimizer_states, said["optimizer_states"]),
     ]
 
 
-def _amount(name: str, size: int) -> Amount:
-    return Amount(name, Bytes(low=size, expected=size, high=size), "")
+def _formulas(workload: TrainingWorkload, elements: int, trained: int) -> dict[str, str]:
+    """How each state is counted: numbers, format, and over how many ranks."""
+    form, ranks = regime(workload), workload.data_parallel // workload.data_parallel_replicate * workload.context_parallel
+
+    def over(of: Held) -> str:
+        return f" over {ranks} ranks" if ranks > 1 and divided(of, workload) else ""
+
+    return {
+        "weights": f"{elements} parameters in {form.weights}{over('weights')}",
+        "gradients": f"up to {trained} trained parameters in {form.gradients}{over('gradients')}",
+        "master_weights": f"{trained} trained parameters in {form.masters}{over('states')}",
+        "optimizer_states": f"{workload.optimizer} of {trained} trained parameters{over('states')}",
+    }
+
+
+def _amount(name: str, size: int, formula: str) -> Amount:
+    return Amount(name, Bytes(low=size, expected=size, high=size), formula)

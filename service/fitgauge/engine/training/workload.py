@@ -26,7 +26,8 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     `sequence_length`: tokens of one sequence; `micro_batch_size`: sequences of one forward pass on one rank. `lora_rank`,
     `lora_targets`: of adapters (a tuple holds names of modules); `quantization`: of a frozen base, by its name in `what_if`.
     `zero_stage`: 0-3; for FSDP 3 = parameters freed after the forward pass, 2 = kept. Degrees: tensor x pipeline x context x data
-    parallel is the number of GPUs; `data_parallel_replicate`: groups that each hold a whole set of shards. `micro_batches`: of one
+    parallel is the number of GPUs; `data_parallel_replicate`: groups that each hold a whole set of shards; `zero_hpz_partition_size`: ranks
+    over which ZeRO++ cuts a second copy of the weights, 1 = off. `micro_batches`: of one
     step of a pipeline, per data-parallel rank.
     """
 
@@ -54,6 +55,7 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     expert_parallel: int = 1
     data_parallel: int = 1
     data_parallel_replicate: int = 1
+    zero_hpz_partition_size: int = 1
 
     @property
     def gpus(self) -> int:

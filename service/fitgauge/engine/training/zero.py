@@ -34,6 +34,7 @@ def exchange(workload: TrainingWorkload, rank: RankStates, *, trained: int, held
     step changed in buckets; ZeRO-2 reduces through one bucket, ZeRO-3 through two, as it overlaps (overlap_comm). A step of ZeRO steps
     from an fp32 copy of the gradients' shard (stage_1_and_2.py, step; stage3.py, _prepare_fp32_grad_for_sub_group). ZeRO-3 keeps what it
     will use again within 1e9 numbers, forward and back: half of that around the loss, and never less than a unit and the next prefetch.
+    ZeRO++ (hpZ) keeps a second copy of the 16-bit weights cut over the ranks of a node (arXiv 2306.10209, section 3.2).
     """
     over = workload.data_parallel * workload.context_parallel
     if over == 1 and workload.zero_stage < 3:
@@ -48,7 +49,8 @@ def exchange(workload: TrainingWorkload, rank: RankStates, *, trained: int, held
     least = min(held, largest + PREFETCH_ELEMENTS)
     usual = min(held, max(LIVE_ELEMENTS // 2, least))
     most = min(held, max(LIVE_ELEMENTS, least))
-    gathered = Bytes(low=least * width, expected=usual * width, high=most * width)
+    second = held * width // workload.zero_hpz_partition_size if workload.zero_hpz_partition_size > 1 else 0
+    gathered = Bytes(low=least * width + second, expected=usual * width + second, high=most * width + second)
     return Exchange(buckets=buckets, gathered=gathered, step_copies=_step_copy(workload, rank))
 
 

@@ -72,7 +72,30 @@ def refusal(workload: Workload, scheme: Scheme, accelerator: Accelerator, spec: 
         return removed
     if engine == "vllm" and (reason := cards.refusal(spec, workload.cache_dtype, accelerator.compute_capability)):
         return reason
+    if engine == "vllm" and (unknown := _architecture(spec, version)):
+        return unknown
     return _vendor(engine, accelerator) or _format(engine, version, scheme, accelerator) or _kernels(engine, accelerator)
+
+
+def _architecture(spec: ModelSpec, version: tuple[int, ...]) -> str | None:
+    if spec.task != "encoder_decoder" or spec.architecture in _ENCODER_DECODERS:
+        return None
+    if spec.architecture in _PLUGIN and version <= _ENCODER_DECODERS_UNTIL:
+        return None
+    plugin = ", or install vLLM's bart-plugin" if spec.architecture in _PLUGIN else ""
+    return f"vllm has no {spec.architecture}. Send engine transformers{plugin}."
+
+
+_ENCODER_DECODERS = frozenset({
+    "WhisperForConditionalGeneration", "CohereAsrForConditionalGeneration", "NemotronParseForConditionalGeneration",
+    "FireRedASR2ForConditionalGeneration",
+})  # fmt: skip
+_PLUGIN = frozenset({"BartModel", "BartForConditionalGeneration", "Florence2ForConditionalGeneration", "MBartForConditionalGeneration"})
+_ENCODER_DECODERS_UNTIL = (0, 10, 2)
+"""Encoder-decoders that vLLM runs, those that need a plugin, and the last version that had them itself (with the V0 engine).
+
+Source: vllm 0.33, model_executor/models/registry.py (Encoder-decoder, _OOT_SUPPORTED_MODELS).
+"""
 
 
 def family(scheme: Scheme) -> str | None:
@@ -159,7 +182,6 @@ def flash_attention_note(engine: EngineName, accelerator: Accelerator) -> str | 
     capability = accelerator.compute_capability
     if capability is None or capability >= (8, 0) or engine in GGUF_ENGINES or engine == "mlx":
         return None
-    return (
-        f"FlashAttention 2 is unsupported on {accelerator.name} (compute capability {_dotted(capability)}, it needs 8.0): "
-        "vLLM takes its Triton attention there; with transformers use attn_implementation='sdpa'."
-    )
+    instead = {"vllm": "vLLM takes its Triton attention there", "transformers": "use attn_implementation='sdpa'"}
+    said = instead.get(engine, "another attention backend is needed")
+    return f"FlashAttention 2 is unsupported on {accelerator.name} (compute capability {_dotted(capability)}, it needs 8.0): {said}."

@@ -17,6 +17,10 @@ HOST_WEIGHTS: frozenset[EngineName] = frozenset({"vllm", "sglang"})
 """Engines that keep a number of bytes of every rank's layers in host memory and read them from there."""
 
 
+GROWING: frozenset[EngineName] = frozenset({"transformers"})
+"""Engines whose activations are those of all tokens held, as they read every prompt in one pass."""
+
+
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """A serving question in numbers.
 

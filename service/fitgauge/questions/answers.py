@@ -84,6 +84,8 @@ def summary(
 def _obstacle(estimate: Estimate) -> str:
     """What is in the way: one term that is too large by itself, else how much is missing and what takes most."""
     first, second = estimate.fullest.terms[:2]
+    if estimate.fullest.required.expected <= estimate.budget.expected:
+        return f"The KV cache that was given, {gib(estimate.pool_bytes)}, does not hold them."
     if first.bytes > estimate.budget.expected:
         words = _words(first)
         return f"{words[0].upper()}{words[1:]} alone {'take' if first.name.endswith('s') else 'takes'} {gib(first.bytes)}."

@@ -2,7 +2,9 @@
 
 import shlex
 
-from fitgauge.engine.architecture import Model
+from msgspec import structs
+
+from fitgauge.engine.architecture import Model, Part
 from fitgauge.engine.what_if import PLAIN, canonical
 from fitgauge.engine.workload import EngineName, Workload
 from fitgauge.questions.schemas import FitRequest
@@ -23,6 +25,8 @@ Flags = list[object]
 
 def launch_command(model: Model, request: FitRequest, workload: Workload) -> str:
     """The command line of the engine asked for."""
+    if model.source == "size":
+        model = structs.replace(model, id="MODEL")
     return shlex.join(str(flag) for flag in _COMMANDS[workload.engine](model, request, workload))
 
 
@@ -103,11 +107,21 @@ def _ollama(model: Model, request: FitRequest, workload: Workload) -> Flags:
 
 
 def _transformers(model: Model, request: FitRequest, workload: Workload) -> Flags:
-    imported, config, asked = "AutoModelForCausalLM as M", "", _online(request, workload.engine)
+    imported, config, asked = f"{_auto_class(model)} as M", "", _online(request, workload.engine)
     if asked:
         imported, config = f"{imported}, BitsAndBytesConfig as B", f", quantization_config=B({asked})"
     load = f"from transformers import {imported}; M.from_pretrained({model.id!r}, dtype='auto', device_map='auto'{config})"
     return ["python", "-c", load]
+
+
+def _auto_class(model: Model) -> str:
+    """The class of transformers that loads the whole model. Source: transformers 5.23, models/auto/modeling_auto.py."""
+    if model.spec.task == "encode":
+        return "AutoModel"
+    if model.spec.task == "encoder_decoder":
+        return "AutoModelForSpeechSeq2Seq" if model.spec.model_type == "whisper" else "AutoModelForSeq2SeqLM"
+    seeing = any(block.part is Part.VISION for block in model.spec.blocks)
+    return "AutoModelForImageTextToText" if seeing else "AutoModelForCausalLM"
 
 
 def _tgi(model: Model, request: FitRequest, workload: Workload) -> Flags:

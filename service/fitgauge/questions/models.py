@@ -9,7 +9,7 @@ from fitgauge.catalog.models import Snapshot
 from fitgauge.catalog.sizes import nominal_model, parse_size
 from fitgauge.engine.architecture import Model, Stored
 from fitgauge.engine.families import read_config
-from fitgauge.errors import GatedModel, HubError, InvalidQuestion, UnknownModel
+from fitgauge.errors import FitgaugeError, GatedModel, HubError, InvalidQuestion, UnknownModel
 from fitgauge.hub import Hub
 from fitgauge.hub.reference import Reference, parse_reference
 from fitgauge.questions.recent import Recent
@@ -83,7 +83,7 @@ class Models:
         self._references.put(text, reference)
         return reference
 
-    def _second_best(self, reference: Reference, why: str, error: Exception) -> Model:
+    def _second_best(self, reference: Reference, why: str, error: FitgaugeError) -> Model:
         """The snapshot's Model, marked so; raises `error`, with near matches for an unknown name, where there is none."""
         model = self._from_snapshot(reference.repo_id)
         if model is not None and reference.file is None:
@@ -94,7 +94,7 @@ class Models:
                 known = msgspec.structs.replace(model, warnings=(warning, *model.warnings)), 0.0
             self._instead.put(reference, (known[0], self._monotonic() + SECOND_BEST_SECONDS))
             return known[0]
-        if isinstance(error, UnknownModel) and not error.matches:
+        if isinstance(error, UnknownModel | HubError) and not error.matches:
             error.matches = self._snapshot.near(reference.repo_id)[:5]
         raise error
 

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 
 from fitgauge.catalog.lookup import Found
 from fitgauge.engine.architecture import Model
+from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.support import flash_attention_note
 from fitgauge.engine.workload import GGUF_ENGINES, EngineName, Workload
 from fitgauge.questions.launch import loads_asked_format
 from fitgauge.questions.schemas import FitRequest
+from fitgauge.questions.words import version
 
 WITHOUT_EFFECT: dict[EngineName, tuple[str, ...]] = {
     "tensorrt-llm": ("cpu_offload_gib",),
@@ -22,7 +24,7 @@ WITHOUT_EFFECT: dict[EngineName, tuple[str, ...]] = {
 """Fields that an engine's estimate does not depend on: mostly, that it has no such setting."""
 
 
-def notes(request: FitRequest, model: Model, found: Found, workload: Workload, count: int) -> Iterator[str]:
+def notes(request: FitRequest, model: Model, found: Found, workload: Workload, count: int, profile: EngineProfile) -> Iterator[str]:
     """What a reader must know beside what model, spec and scheme say of themselves."""
     spec, engine = model.spec, workload.engine
     if found.note:
@@ -36,13 +38,18 @@ def notes(request: FitRequest, model: Model, found: Found, workload: Workload, c
         yield f"{count - workload.gpus} of {count} GPUs are idle: the degrees make {workload.gpus} ranks."
     if engine == "vllm" and workload.requests_per_replica > workload.max_num_seqs:
         yield f"vLLM runs at most max_num_seqs = {workload.max_num_seqs} requests at once; more wait."
+    if request.engine_version and workload.version > version(profile.newest):
+        yield f"engine_version {request.engine_version} is newer than what is known of {engine}: {profile.newest} was taken."
     unused = [name for name in WITHOUT_EFFECT.get(engine, ()) if getattr(request, name)]
     if unused:
         yield f"{', '.join(unused)} changed nothing: the estimate for {engine} does not depend on {'it' if len(unused) == 1 else 'them'}."
     note = flash_attention_note(engine, found.accelerator)
     if note:
         yield note
+    if model.source == "size":
+        return
     if engine in GGUF_ENGINES and not (model.stored and model.stored.file_name):
-        yield f"{engine} loads GGUF files: put a repository that holds {model.id} as GGUF in the command."
+        put = "pull one of" if engine == "ollama" else "put a repository in the command that holds"
+        yield f"{engine} loads GGUF files: {put} {model.id}."
     elif not loads_asked_format(request, engine):
         yield f"{model.id} is not stored in {request.quantization}: put a checkpoint that is in the command."

@@ -10,10 +10,10 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.estimate import Estimate
-from fitgauge.engine.fit import ServingLimits, Verdict, fit_probability, serving_limits, verdict
+from fitgauge.engine.fit import ServingLimits, Verdict, fit_probability, most, serving_limits, verdict
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.support import refusal
-from fitgauge.engine.workload import Workload
+from fitgauge.engine.workload import GROWING, Workload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.hub.reference import Reference, parse_reference
 from fitgauge.questions import answers, words
@@ -21,8 +21,8 @@ from fitgauge.questions.launch import launch_command
 from fitgauge.questions.notes import WITHOUT_EFFECT, notes
 from fitgauge.questions.prepared import Prepared, Preparer
 from fitgauge.questions.schemas import FitAnswer, FitRequest, Launch, Limits, Suggestion
-from fitgauge.questions.suggestions import candidates, needless
-from fitgauge.questions.workloads import gpu_count, serving_workload
+from fitgauge.questions.suggestions import Fields, alternatives, candidates, needless, outdone
+from fitgauge.questions.workloads import NODE, gpu_count, serving_workload, tensor_widths
 
 _COUNTS = (1, 2, 4, 8, 16, 32, 64)
 _MOST_SUGGESTIONS = 5
@@ -62,6 +62,8 @@ class Serving:
             data_parallel=workload.data_parallel,
             max_context_length=spec.max_context_length or workload.context_length,
         )
+        if workload.engine in GROWING:
+            limits = self._reached(limits, request, model, found.accelerator, count, profile)
         refused = refusal(workload, checked.prepared.scheme, found.accelerator, spec)
         cards = answers.cards_in_words(found.accelerator, count)
         said = answers.summary(model, cards, workload, estimate, checked.verdict, checked.probability, limits)
@@ -75,12 +77,16 @@ class Serving:
             per_gpu=answers.per_gpu(estimate),
             terms=answers.term_answers(estimate.fullest.terms, full),
             limits=self._limits(limits, None if refused else self._fewest(request, model, found.accelerator, profile, checked)),
-            suggestions=self._suggestions(request, model, found.accelerator, profile, checked, limits),
+            suggestions=(
+                self._instead(request, model, found.accelerator, count)
+                if refused
+                else self._suggestions(request, model, found.accelerator, profile, checked, limits)
+            ),
             warnings=[
                 *model.warnings,
                 *spec.notes,
                 *checked.prepared.scheme.warnings,
-                *notes(request, model, found, workload, count),
+                *notes(request, model, found, workload, count, profile),
             ],
             understood_as=understood(workload, found.accelerator, count, model, request),
             launch=Launch(command=launch_command(model, request, workload)),
@@ -95,6 +101,21 @@ class Serving:
         return self._check(request, model, found.accelerator, gpu_count(request, found.count), profile)
 
     def _check(self, request: FitRequest, model: Model, accelerator: Accelerator, count: int, profile: EngineProfile) -> Checked:
+        """The estimate at the degrees asked for; those left out are the widest that the engine accepts."""
+        try:
+            return self._estimated(request, model, accelerator, count, profile)
+        except InvalidQuestion as refused:
+            if request.tensor_parallel is not None or refused.field != "tensor_parallel":
+                raise
+            for width in reversed(tensor_widths(model.spec, min(count, NODE))):
+                narrower = structs.replace(request, tensor_parallel=width)
+                try:
+                    return self._estimated(narrower, model, accelerator, count, profile)
+                except InvalidQuestion:
+                    continue
+            raise
+
+    def _estimated(self, request: FitRequest, model: Model, accelerator: Accelerator, count: int, profile: EngineProfile) -> Checked:
         workload = serving_workload(request, model.spec, accelerator, count, profile)
         prepared = self._preparer.prepare(model, request.quantization, workload.engine)
         estimate = ENGINES[workload.engine].estimate(model.spec, prepared.laid, workload, accelerator, profile)
@@ -120,6 +141,22 @@ class Serving:
             max_concurrency=limits.max_concurrency,
             min_gpu_count=fewest,
         )
+
+    def _reached(
+        self, limits: ServingLimits, request: FitRequest, model: Model, accelerator: Accelerator, count: int, profile: EngineProfile
+    ) -> ServingLimits:
+        """The limits of an engine whose activations grow with what is held: found by estimating anew, at most what `limits` say."""
+
+        def fits(name: str, value: int) -> bool:
+            tried = self._possible(structs.replace(request, **{name: value}), model, accelerator, count, profile)
+            return tried is not None and tried.estimate.fullest.required.expected <= tried.estimate.budget.expected
+
+        longest = most(limits.max_context_length, lambda length: fits("context_length", length))
+        if limits.max_concurrency is None:
+            return structs.replace(limits, max_context_length=longest)
+        requests = most(limits.max_concurrency, lambda number: fits("concurrency", number))
+        tokens = limits.kv_cache_tokens * requests // max(1, limits.max_concurrency)
+        return structs.replace(limits, max_context_length=longest, max_concurrency=requests, kv_cache_tokens=tokens)
 
     def _fewest(self, request: FitRequest, model: Model, accelerator: Accelerator, profile: EngineProfile, checked: Checked) -> int | None:
         """The least of 1, 2, 4, ... 64 cards, or those asked for, that hold it, however they are split."""
@@ -160,14 +197,35 @@ class Serving:
             if again is None:
                 continue
             if again.verdict != "does_not_fit" and again.verdict != checked.verdict:
-                sent = {name: value for name, value in fields.items() if value is not None}
+                sent = _to_send(fields, request, again.workload)
                 found.append(
                     Suggestion(change=change, verdict=again.verdict, required_bytes=again.estimate.fullest.required.expected, request=sent)
                 )
             if sum(suggestion.verdict == "fits" for suggestion in found) == _MOST_SUGGESTIONS:
                 break
+        found = [suggestion for suggestion in found if not outdone(suggestion, found)]
         found.sort(key=lambda suggestion: suggestion.verdict != "fits")
         return found[:_MOST_SUGGESTIONS]
+
+    def _instead(self, request: FitRequest, model: Model, accelerator: Accelerator, count: int) -> list[Suggestion]:
+        """Formats and engines that run on this card where what was asked for does not."""
+        found: list[Suggestion] = []
+        for change, fields in alternatives(request, model.spec):
+            changed = structs.replace(request, **fields)
+            version = words.version(changed.engine_version) if changed.engine_version else None
+            again = self._possible(changed, model, accelerator, count, self._engines.profile(words.engine(changed.engine), version))
+            if again is None or again.verdict == "does_not_fit":
+                continue
+            if refusal(again.workload, again.prepared.scheme, accelerator, model.spec) is None:
+                needed = again.estimate.fullest.required.expected
+                found.append(Suggestion(change=change, verdict=again.verdict, required_bytes=needed, request=dict(fields)))
+        return found[:_MOST_SUGGESTIONS]
+
+
+def _to_send(fields: Fields, request: FitRequest, workload: Workload) -> dict[str, str | int | float | bool]:
+    """The fields of a change: degrees that are set free are sent as they turned out where the question had set them."""
+    freed = {name: getattr(workload, name) for name, value in fields.items() if value is None and getattr(request, name) is not None}
+    return {name: value for name, value in fields.items() if value is not None} | freed
 
 
 def understood(

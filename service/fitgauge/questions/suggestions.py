@@ -1,6 +1,6 @@
 """The changes worth trying where a model does not fit, smallest first. Each is estimated anew before anybody hears of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from fitgauge.engine.architecture import ModelSpec, Recurrent
 from fitgauge.engine.fit import ServingLimits
@@ -13,7 +13,9 @@ Candidate = tuple[str, Fields]
 
 _SHORTEST = 1024
 _FEWEST_SEQUENCES = 16
-_HIGHEST_UTILIZATION = 0.95
+_HIGHEST_UTILIZATION: dict[EngineName, float] = {"sglang": 0.9}
+"""SGLang's share leaves out activations and graphs, vLLM's holds them."""
+
 _EIGHT_BIT_CACHES = ("F8_E4M3", "F8_E5M2", "I8")
 
 
@@ -42,21 +44,45 @@ def candidates(
     yield from _more_cards(count, counts)
 
 
+def alternatives(request: FitRequest, spec: ModelSpec) -> Iterator[tuple[str, dict[str, str]]]:
+    """(what it is in words, the fields to send): other formats of the weights, then other engines."""
+    if request.quantization is not None or spec.quantization is not None:
+        for words, scheme in (("take an AWQ checkpoint", "awq"), ("take a GPTQ checkpoint", "gptq"), ("take 16-bit weights", "fp16")):
+            yield words, {"quantization": scheme}
+    if request.engine_version is not None:
+        return
+    for engine in ("vllm", "sglang", "transformers", "mlx"):
+        yield f"serve it with {engine}", {"engine": engine}
+    for scheme in ("q8_0", "q4_k_m"):
+        yield f"serve a {scheme.upper()} file with llama.cpp", {"engine": "llama.cpp", "quantization": scheme}
+
+
 def needless(fields: Fields, found: Suggestion) -> bool:
-    """Whether a change asks for more than one that was found to fit: the same and others, more cards, or more on the host."""
-    sent = {name: value for name, value in fields.items() if value is not None}
+    """Whether a change asks for more than one that was found to fit: the same and others, or more of the same."""
     if found.verdict != "fits":
         return False
-    more = sent.keys() == found.request.keys() and len(sent) == 1 and not sent.keys().isdisjoint(_AMOUNTS)
-    return more or found.request.items() <= sent.items()
+    sent = {name: value for name, value in fields.items() if value is not None}
+    return _same_amount(sent.keys(), found) or found.request.items() <= sent.items()
 
 
-_AMOUNTS = ("gpu_count", "cpu_offload_gib")
+def outdone(suggestion: Suggestion, others: list[Suggestion]) -> bool:
+    """Whether one that is tight changes only the amount of something that another changes so that it fits."""
+    return suggestion.verdict != "fits" and any(
+        other.verdict == "fits" and _same_amount(suggestion.request.keys(), other) for other in others
+    )
+
+
+def _same_amount(names: Set[str], found: Suggestion) -> bool:
+    return len(names) == 1 and names == found.request.keys() and names <= _AMOUNTS
+
+
+_AMOUNTS = {"gpu_count", "cpu_offload_gib", "concurrency", "context_length"}
 _USUAL_WEIGHTS = (("quantize the weights to fp8", "fp8"), ("take a 4-bit checkpoint (AWQ)", "awq"))
 _GGUF_WEIGHTS = (("take a Q8_0 file", "q8_0"), ("take a Q4_K_M file", "q4_k_m"))
 _WEIGHTS: dict[EngineName, tuple[tuple[str, str], ...]] = {
     "llama.cpp": _GGUF_WEIGHTS,
     "ollama": _GGUF_WEIGHTS,
+    "transformers": (("load in 8 bit (bitsandbytes)", "int8"), ("load in 4 bit (bitsandbytes)", "nf4")),
     "mlx": (("take an 8-bit checkpoint", "int8"), ("take a 4-bit checkpoint", "int4")),
 }
 
@@ -93,18 +119,22 @@ def _settings(spec: ModelSpec, workload: Workload) -> Iterator[Candidate]:
 
 
 def _share(workload: Workload) -> Iterator[Candidate]:
-    if workload.cache_pool_bytes is None and workload.gpu_memory_utilization < _HIGHEST_UTILIZATION:
-        yield f"raise gpu_memory_utilization to {_HIGHEST_UTILIZATION}", {"gpu_memory_utilization": _HIGHEST_UTILIZATION}
+    highest = _HIGHEST_UTILIZATION.get(workload.engine, 0.95)
+    if workload.cache_pool_bytes is None and workload.gpu_memory_utilization < highest:
+        yield f"raise gpu_memory_utilization to {highest}", {"gpu_memory_utilization": highest}
 
 
 def _fewer(workload: Workload, limits: ServingLimits) -> Iterator[Candidate]:
-    """Asking for less."""
-    if limits.max_concurrency and limits.max_concurrency < workload.concurrency:
-        requests = "1 request" if limits.max_concurrency == 1 else f"{limits.max_concurrency} requests"
-        yield f"hold {requests} at once instead of {workload.concurrency}", {"concurrency": limits.max_concurrency}
-    shorter = limits.max_context_length // 256 * 256
-    if _SHORTEST <= shorter < workload.context_length:
-        yield f"hold {shorter:,} tokens a request instead of {workload.context_length:,}", {"context_length": shorter}
+    """Asking for less: as much as is expected to fit, and less for certainty."""
+    for share in (1.0, 0.9, 0.75):
+        requests = int((limits.max_concurrency or 0) * share)
+        if 0 < requests < workload.concurrency:
+            words = "1 request" if requests == 1 else f"{requests:,} requests"
+            yield f"hold {words} at once instead of {workload.concurrency:,}", {"concurrency": requests}
+    for share in (1.0, 0.9, 0.75):
+        shorter = int(limits.max_context_length * share) // 256 * 256
+        if _SHORTEST <= shorter < workload.context_length:
+            yield f"hold {shorter:,} tokens a request instead of {workload.context_length:,}", {"context_length": shorter}
 
 
 def _more_cards(count: int, counts: tuple[int, ...]) -> Iterator[Candidate]:

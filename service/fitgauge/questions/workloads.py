@@ -11,7 +11,8 @@ from fitgauge.questions import words
 from fitgauge.questions.schemas import FitRequest
 
 DEFAULT_CONTEXT = 8192
-_NODE = 8
+NODE = 8
+"""Cards of a node, and the widest tensor parallelism that is taken where none is asked for."""
 
 
 def serving_workload(request: FitRequest, spec: ModelSpec, accelerator: Accelerator, count: int, profile: EngineProfile) -> Workload:
@@ -55,7 +56,7 @@ def degrees(request: FitRequest, spec: ModelSpec, count: int, engine: EngineName
         tensor, pipeline = 1, tensor * (pipeline or 1) if tensor else pipeline
     if tensor is None:
         free = max(1, count // ((pipeline or 1) * data))
-        tensor = max(width for width in tensor_widths(spec, min(free, _NODE)) if free % width == 0)
+        tensor = max(width for width in tensor_widths(spec, min(free, NODE)) if free % width == 0)
     elif tensor not in tensor_widths(spec, tensor):
         possible = ", ".join(str(width) for width in tensor_widths(spec, 64))
         hint = f"Send a tensor_parallel that divides the {spec.query_heads} attention heads: {possible}."

@@ -1,0 +1,98 @@
+"""Limits and suggestions hold when they are asked for."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fitgauge.questions.schemas import FitAnswer
+
+Check = Callable[..., FitAnswer]
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+def test_the_widest_tensor_parallelism_the_engine_accepts_is_taken(check_fit: Check) -> None:
+    """Phi-4 has 40 heads and 10 KV heads: vLLM refuses 8 and 4 ranks."""
+    understood = check_fit(model="microsoft/phi-4", gpu="8x T4").understood_as
+    assert (understood["tensor_parallel"], understood["pipeline_parallel"]) == (2, 4)
+
+
+@pytest.mark.parametrize("fields", [{"gpu": "RTX 4090"}, {"gpu": "A100 80GB", "concurrency": 8}])
+def test_limits_of_transformers_count_the_activations_they_bring(check_fit: Check, fields: dict[str, Any]) -> None:
+    asked = {"model": LLAMA, "engine": "transformers", **fields}
+    limits = check_fit(**asked).limits
+    assert limits.max_context_length
+    assert limits.max_concurrency
+    for change in ({"context_length": limits.max_context_length}, {"concurrency": limits.max_concurrency}):
+        assert check_fit(**{**asked, **change}).per_gpu.headroom_bytes >= 0
+        assert check_fit(**{**asked, **{name: value + 1 for name, value in change.items()}}).per_gpu.headroom_bytes < 0
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"model": "Qwen/Qwen3-235B-A22B", "gpu": "8x H100", "data_parallel": 8, "expert_parallel": 8, "concurrency": 64},
+        {"model": LLAMA, "gpu": "RTX 4090", "context_length": 32768, "concurrency": 8},
+        {"model": LLAMA, "gpu": "H100", "context_length": 1024, "concurrency": 2000, "max_num_seqs": 2048},
+        {"model": "openai/gpt-oss-20b", "gpu": "T4"},
+        {"model": LLAMA, "gpu": "M3 Max 64GB", "engine": "vllm"},
+        {"model": "google/flan-t5-xxl", "gpu": "A100 80GB"},
+    ],
+)
+def test_every_suggestion_can_be_sent_and_gives_what_it_promises(check_fit: Check, asked: dict[str, Any]) -> None:
+    suggestions = check_fit(**asked).suggestions
+    assert any(suggestion.verdict == "fits" for suggestion in suggestions)
+    for suggestion in suggestions:
+        again = check_fit(**{**asked, **suggestion.request})
+        assert (again.verdict, again.per_gpu.required_bytes.expected) == (suggestion.verdict, suggestion.required_bytes)
+
+
+def test_asking_for_less_is_offered_where_it_surely_fits(check_fit: Check) -> None:
+    suggestions = check_fit(model=LLAMA, gpu="H100", context_length=1024, concurrency=2000).suggestions
+    fewer = next(suggestion for suggestion in suggestions if "concurrency" in suggestion.request)
+    assert fewer.verdict == "fits"
+
+
+def test_a_pool_that_was_given_too_small_is_what_the_summary_names(check_fit: Check) -> None:
+    assert "0.10 GiB, does not hold" in check_fit(model=LLAMA, gpu="H100", kv_cache_memory_gib=0.1).summary
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "said"),
+    [
+        ("google/flan-t5-xxl", "A100", "T5ForConditionalGeneration"),
+        ("facebook/bart-large-cnn", "T4", "bart-plugin"),
+        ("deepseek-ai/DeepSeek-V3.2", "8x A100 80GB", "sparse latent attention"),
+    ],
+)
+def test_what_vllm_has_no_model_or_kernel_for_is_unsupported(check_fit: Check, model: str, gpu: str, said: str) -> None:
+    answer = check_fit(model=model, gpu=gpu)
+    assert answer.verdict == "unsupported"
+    assert said in answer.summary
+
+
+@pytest.mark.parametrize("model", ["openai/whisper-large-v3", "deepseek-ai/DeepSeek-V3.2", "deepseek-ai/DeepSeek-V3"])
+def test_what_vllm_runs_is_not_refused(check_fit: Check, model: str) -> None:
+    assert check_fit(model=model, gpu="8x H200").verdict == "fits"
+
+
+@pytest.mark.parametrize(
+    ("model", "named"),
+    [
+        ("openai/whisper-large-v3", "AutoModelForSpeechSeq2Seq"),
+        ("google/flan-t5-base", "AutoModelForSeq2SeqLM"),
+        ("BAAI/bge-m3", "AutoModel "),
+        ("Qwen/Qwen2.5-VL-7B-Instruct", "AutoModelForImageTextToText"),
+        ("gpt2", "AutoModelForCausalLM"),
+    ],
+)
+def test_transformers_loads_a_model_with_the_class_of_its_task(check_fit: Check, model: str, named: str) -> None:
+    assert named in check_fit(model=model, gpu="H100", engine="transformers").launch.command
+
+
+def test_a_size_is_no_name_to_launch(check_fit: Check) -> None:
+    assert check_fit(model="7b", gpu="H100").launch.command.startswith("vllm serve MODEL ")
+
+
+def test_a_version_from_the_future_is_answered_with_a_warning(check_fit: Check) -> None:
+    assert any("newer than what is known" in warning for warning in check_fit(model=LLAMA, gpu="H100", engine_version="99.0").warnings)

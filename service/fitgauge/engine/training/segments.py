@@ -6,8 +6,9 @@ import msgspec
 
 from fitgauge.engine.architecture import Attention, Block, Kind, ModelSpec, Part, Split
 from fitgauge.engine.dtypes import BITS, size_of
+from fitgauge.engine.training.modules import Modules, Scene
 from fitgauge.engine.training.parameters import Parameter, Unit, nominal_linears, units
-from fitgauge.engine.training.recipes import Layer, Scene
+from fitgauge.engine.training.recipes import Layer
 from fitgauge.engine.training.states import gradient_dtype
 from fitgauge.engine.training.tape import FLOAT, Pass, Saved, Tape, Value
 from fitgauge.engine.training.traits import Traits, traits_of
@@ -158,7 +159,7 @@ def embedding_segment(found: list[Unit], spec: ModelSpec, scene: Scene, workload
     size = scene.tokens * spec.hidden_size // scene.stream
     made: list[Value] = []
     for unit in found:
-        layer = Layer(tape, unit, scene)
+        layer = Modules(tape, unit, scene)
         tables = [parameter for parameter in unit.parameters if parameter.kind is Kind.EMBEDDING]
         made += [tape.operation(table.name, (layer.weight(table),), size, width) for table in tables]
     x = made[0] if made else tape.input("embedding", size, width, grad=not workload.adapted)
@@ -167,7 +168,7 @@ def embedding_segment(found: list[Unit], spec: ModelSpec, scene: Scene, workload
     for other in made[1:]:
         x = tape.add("embedding.sum", x, other)
     for unit in found:
-        layer = Layer(tape, unit, scene)
+        layer = Modules(tape, unit, scene)
         for name in layer.norms(inside=False):
             x = layer.norm(name, x)
     if scene.traits.scales_embedding:
@@ -199,7 +200,7 @@ def head_segment(ends: list[Unit], decoder: list[Unit], spec: ModelSpec, scene: 
     tape, width = tape_of(workload), _stream_width(workload)
     x = start = tape.input("hidden", scene.tokens * spec.hidden_size // scene.stream, width, grad=True)
     for unit in ends:
-        layer = Layer(tape, unit, scene)
+        layer = Modules(tape, unit, scene)
         for name in layer.norms(inside=False) or layer.norms(inside=True):
             x = layer.norm(name, x)
     kinds = (Kind.EMBEDDING,) if spec.tied_embeddings else (Kind.HEAD,)
@@ -208,7 +209,7 @@ def head_segment(ends: list[Unit], decoder: list[Unit], spec: ModelSpec, scene: 
     if found is None:
         weight = tape.parameter("head", vocabulary * spec.hidden_size, width, trained=not workload.adapted)
     else:
-        weight = Layer(tape, found[0], scene).weight(found[1])
+        weight = Modules(tape, found[0], scene).weight(found[1])
     logits, loss = loss_of(tape, x, weight, scene.tokens, vocabulary, spec.hidden_size, scene.traits, workload)
     return _segment("head", (), tape, start, loss, ends, workload, checkpointed="none", logits=logits)
 

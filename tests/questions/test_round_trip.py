@@ -26,7 +26,7 @@ def card(engine: EngineName) -> str:
 def test_understood_as_sent_back_gives_the_same_answer(check_fit: Check, engine: EngineName, fields: dict[str, Any]) -> None:
     first = check_fit(model="google/gemma-2-9b-it", gpu=card(engine), engine=engine, **fields)
     again = check_fit(**first.understood_as)
-    assert (again.verdict, again.per_gpu, again.limits) == (first.verdict, first.per_gpu, first.limits)
+    assert (again.verdict, again.per_gpu, again.limits, again.launch) == (first.verdict, first.per_gpu, first.limits, first.launch)
     assert again.understood_as == first.understood_as
 
 

@@ -89,7 +89,9 @@ class Serving:
                 *notes(request, model, found, workload, count, profile),
             ],
             understood_as=understood(workload, found.accelerator, count, model, request),
-            launch=Launch(command=launch_command(model, request, workload)),
+            launch=Launch(
+                command=launch_command(model, self._beyond_defaults(request, model, found.accelerator, checked, profile), workload)
+            ),
             ranks=answers.rank_answers(estimate) if full and workload.pipeline_parallel > 1 else UNSET,
         )
 
@@ -206,6 +208,18 @@ class Serving:
         found = [suggestion for suggestion in found if not outdone(suggestion, found)]
         found.sort(key=lambda suggestion: suggestion.verdict != "fits")
         return found[:_MOST_SUGGESTIONS]
+
+    def _beyond_defaults(
+        self, request: FitRequest, model: Model, accelerator: Accelerator, checked: Checked, profile: EngineProfile
+    ) -> FitRequest:
+        """The request without settings that only repeat what the engine takes by itself."""
+        for name in ("gpu_memory_utilization", "max_num_seqs", "max_batched_tokens"):
+            if getattr(request, name) is not None:
+                without = structs.replace(request, **{name: None}, tensor_parallel=checked.workload.tensor_parallel)
+                default = serving_workload(without, model.spec, accelerator, checked.count, profile)
+                if getattr(default, name) == getattr(checked.workload, name):
+                    request = structs.replace(request, **{name: None})
+        return request
 
     def _instead(self, request: FitRequest, model: Model, accelerator: Accelerator, count: int) -> list[Suggestion]:
         """Formats and engines that run on this card where what was asked for does not."""

@@ -11,6 +11,7 @@ import msgspec
 
 from fitgauge import __version__
 from fitgauge.errors import FitgaugeError
+from fitgauge.questions.compare_schemas import CompareAnswer, CompareRequest
 from fitgauge.questions.log_schemas import LONGEST_LOG, ExplainLogRequest, LogCase
 from fitgauge.questions.models_for_gpu_schemas import ModelsForGpuRequest
 from fitgauge.questions.recommend_schemas import RecommendRequest
@@ -52,13 +53,22 @@ def _question_options(request: type) -> Callable[[Callable[..., None]], Callable
         for field, schema in reversed(schemas[request.__name__]["properties"].items()):
             kinds = [kind.get("type") or ("string" if "enum" in kind else None) for kind in schema.get("anyOf", ())]
             name, described = "--" + field.replace("_", "-"), schema["description"]
-            if "boolean" in kinds:
+            if field in schemas[request.__name__]["required"]:
+                continue
+            if kinds[:2] == ["integer", "array"]:
+                command = click.option(name, type=_integers, help=described)(command)
+            elif "boolean" in kinds:
                 command = click.option(name, is_flag=True, default=None, help=described)(command)
             elif kinds and kinds[0] in _TYPES and field != "detail":
                 command = click.option(name, type=_TYPES[kinds[0]], help=described)(command)
         return command
 
     return decorate
+
+
+def _integers(text: str) -> list[int]:
+    """Whole numbers with commas between them; click tells of the ValueError."""
+    return [int(part) for part in text.split(",")]
 
 
 @main.command()
@@ -135,6 +145,29 @@ def models_for(gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401
         from fitgauge.terminal import show_models_for_gpu
 
         show_models_for_gpu(answer)
+
+
+@main.command()
+@click.argument("models")
+@click.argument("gpus")
+@_question_options(CompareRequest)
+@click.option("--json", "as_json", is_flag=True, help="One row a line, as JSON.")
+def compare(models: str, gpus: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
+    """Which of MODELS fit on which of GPUS? Both with commas between them. Exit code 0, or 2 where the question cannot be answered."""
+    request = _converted({"models": models, "gpus": gpus, **options}, CompareRequest)
+    answer = _told(lambda: asyncio.run(_asked(lambda questions: _whole(questions, request))))
+    if as_json:
+        click.echo(msgspec.json.Encoder().encode_lines(answer.items), nl=False)
+    else:
+        from fitgauge.terminal import show_comparison
+
+        show_comparison(answer)
+
+
+async def _whole(questions: "Questions", request: CompareRequest) -> CompareAnswer:
+    """The whole table, however large."""
+    comparison = await questions.compare_fit(request)
+    return CompareAnswer(items=[row async for some in questions.rows(comparison) for row in some], total=comparison.total)
 
 
 def _converted(given: dict[str, Any], kind: type[_Answer]) -> _Answer:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.quantity import GIB, Bytes
+from fitgauge.questions.compare_schemas import CompareAnswer
 from fitgauge.questions.log_schemas import LogAnswer
 from fitgauge.questions.models_for_gpu_schemas import ModelsForGpuAnswer
 from fitgauge.questions.recommend_schemas import RecommendAnswer
@@ -108,7 +109,9 @@ def show_ledger(answer: LogAnswer, console: Console | None = None) -> None:
 def show_models_for_gpu(answer: ModelsForGpuAnswer, console: Console | None = None) -> None:
     """One line for every model that fits, its need as a bar against the budget."""
     console = console or Console()
-    console.print(f"{answer.total} models and formats fit on {answer.gpu.count} x {escape(answer.gpu.name)}, the largest first", highlight=False)
+    console.print(
+        f"{answer.total} models and formats fit on {answer.gpu.count} x {escape(answer.gpu.name)}, the largest first", highlight=False
+    )
     console.print()
     table = Table(box=None, pad_edge=False)
     columns = ("model", "left"), ("parameters", "right"), ("weights", "left"), ("needs of budget", "left"), ("GiB", "right")
@@ -123,6 +126,24 @@ def show_models_for_gpu(answer: ModelsForGpuAnswer, console: Console | None = No
         console.print(f"{len(answer.items)} of {answer.total}")
     for warning in answer.warnings:
         console.print(f"[dim]- {escape(warning)}[/dim]", soft_wrap=True)
+
+
+def show_comparison(answer: CompareAnswer, console: Console | None = None) -> None:
+    """One line for every cell; what is the same in all of them is left out."""
+    console = console or Console()
+    table = Table(box=None, pad_edge=False)
+    settings = ("engine", "quantization", "context_length", "concurrency")
+    differing = [name for name in settings if len({getattr(row, name) for row in answer.items}) > 1]
+    table.add_column("model", overflow="fold")
+    for name in ("GPUs", *(name.replace("_", " ") for name in differing), "verdict", "needs of budget", "GiB"):
+        table.add_column(name, no_wrap=True)
+    for row in answer.items:
+        verdict = Text(row.verdict.replace("_", " "), style=_COLOURS[row.verdict])
+        need = _need(row.required_bytes, row.budget_bytes or 0, row.verdict) if row.required_bytes else ("", "")
+        table.add_row(row.model, f"{row.gpu_count} x {row.gpu}", *(str(getattr(row, name)) for name in differing), verdict, *need)
+    console.print(table)
+    for note in dict.fromkeys(f"{row.model} on {row.gpu}: {row.note}" for row in answer.items if row.note):
+        console.print(f"[dim]- {escape(note)}[/dim]", soft_wrap=True)
 
 
 def _need(required: Bytes, budget: int, verdict: str) -> tuple[Text, str]:

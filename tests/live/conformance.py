@@ -1,5 +1,6 @@
 """Holds a response to the OpenAPI document: its status, media type, headers and body are those that the document promises."""
 
+import json
 import re
 from functools import cache
 
@@ -9,6 +10,7 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 from fitgauge.api.openapi import document
+from fitgauge.api.operations import NDJSON
 
 UNDOCUMENTED = ("/metrics", "/schema/openapi.json")
 PROBLEM = {"$ref": "urn:document#/components/schemas/Problem"}
@@ -49,13 +51,14 @@ def conform(response: httpx.Response) -> None:
         assert media_type == "application/problem+json"
     else:
         promised = operation["responses"][str(status)]
-        ((promised_type, content),) = promised["content"].items()
-        assert media_type == promised_type
+        assert media_type in promised["content"]
+        content = promised["content"][media_type]
         schema, headers = content["schema"]["$ref"].rpartition("/")[2], promised.get("headers", {})
     for name, header in headers.items():
         assert name in response.headers or not header.get("required")
     if response.request.method != "HEAD":
-        validator(schema).validate(response.json())
+        for body in map(json.loads, response.text.splitlines()) if media_type == NDJSON else [response.json()]:
+            validator(schema).validate(body)
         if schema == "Problem":
             problem = response.json()
             assert problem["status"] == status

@@ -90,7 +90,7 @@ def everything_that_fits(request, asked, cards):
             if fitting.refused(question, plan.engine, accelerator) is not None:
                 continue
             for count in range(1, most_cards(accelerator, request.max_gpu_count) + 1):
-                fresh = Fitting(asked, ENGINES, Preparer()).fitted(question, plan.engine, accelerator, count)
+                fresh = Fitting(asked, ENGINES, Preparer()).possible(question, plan.engine, accelerator, count)
                 if fresh is not None and fresh.workload.gpus == count and fresh.verdict == "fits":
                     found.add((accelerator.id, count, plan.engine, plan.quantization or "as published"))
     return found

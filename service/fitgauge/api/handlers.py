@@ -7,11 +7,13 @@ from typing import Any
 import msgspec
 from litestar import HttpMethod, MediaType, Request, Response, get, route
 from litestar.handlers import HTTPRouteHandler
+from litestar.response import Stream
 
 from fitgauge import __version__
 from fitgauge.api.bodies import BodyReader, chunks, integer_query, media_type, only_query
-from fitgauge.api.operations import OPERATIONS, UPLOADS
+from fitgauge.api.operations import NDJSON, OPERATIONS, UPLOADS
 from fitgauge.questions import Questions
+from fitgauge.questions.compare_schemas import MOST_AT_ONCE, CompareAnswer, CompareRequest
 from fitgauge.questions.log_schemas import ExplainLogRequest
 from fitgauge.questions.models_for_gpu_schemas import ModelsForGpuRequest
 from fitgauge.questions.plan_schemas import TrainingPlanRequest
@@ -26,8 +28,10 @@ LARGEST_QUESTION = 64 * 1024
 """bytes of a question where the operation takes files that are larger"""
 
 _encode = msgspec.json.Encoder().encode
+_lines = msgspec.json.Encoder().encode_lines
 _fit = BodyReader(FitRequest, {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"})
 _training = BodyReader(TrainingRequest, {"model": "meta-llama/Llama-3.1-8B", "gpu": "A100 80GB"})
+_compare = BodyReader(CompareRequest, {"models": "Qwen/Qwen3-32B", "gpus": "RTX 4090, H100"})
 _models_for_gpu = BodyReader(ModelsForGpuRequest, {"gpu": "RTX 3090"})
 _recommend = BodyReader(RecommendRequest, {"model": "Qwen/Qwen3-32B"})
 _log = BodyReader(ExplainLogRequest, {"log": "Model loading took 14.99 GiB", "model": "Qwen/Qwen3-32B", "gpu": "H100"})
@@ -41,7 +45,7 @@ def json_response(body: bytes) -> Response[bytes]:
     return Response(body, media_type=MediaType.JSON, status_code=200)
 
 
-def served(answer: Callable[..., Awaitable[Response[bytes]]]) -> HTTPRouteHandler:
+def served(answer: Callable[..., Awaitable[Response[Any]]]) -> HTTPRouteHandler:
     """The handler of the operation that is called like the function."""
     operation = next(operation for operation in OPERATIONS if operation.id == answer.__name__)
     path, method = re.sub(r"{(\w+)}", r"{\1:str}", operation.path), HttpMethod(operation.method)
@@ -94,6 +98,16 @@ def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
         return json_response(_encode(await questions.list_models_that_fit(asked)))
 
     @served
+    async def compare_fit(request: Anything) -> Response[Any]:
+        asked = _compare.decode(await _compare.read(request))
+        comparison = await questions.compare_fit(asked)
+        if comparison.total <= MOST_AT_ONCE:
+            items = [row async for some in questions.rows(comparison) for row in some]
+            return json_response(_encode(CompareAnswer(items=items, total=comparison.total)))
+        lines = (_lines(some) async for some in questions.rows(comparison))
+        return Stream(lines, media_type=NDJSON, status_code=200)
+
+    @served
     async def explain_log(request: Anything) -> Response[bytes]:
         asked = _log.decode(await _log.read(request))
         return json_response(_encode(await questions.explain_log(asked)))
@@ -139,6 +153,7 @@ def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
         plan_training,
         recommend_gpus,
         list_models_that_fit,
+        compare_fit,
         explain_log,
         explain_utilization,
         get_model,

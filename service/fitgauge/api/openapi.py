@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from fitgauge import __version__
-from fitgauge.api.operations import OPERATIONS, Operation
+from fitgauge.api.operations import NDJSON, OPERATIONS, Operation
 from fitgauge.api.problems import PROBLEM_JSON
 from fitgauge.questions.schemas import Problem
 
@@ -77,6 +77,8 @@ def _operation(operation: Operation) -> dict[str, Any]:
     answers: dict[str, Any] = {
         "200": {"description": "The answer.", "content": {"application/json": {"schema": _reference(operation.answer)}}}
     }
+    if operation.row:
+        answers["200"]["content"][NDJSON] = {"schema": _reference(operation.row)}
     for status in sorted({*operation.errors, *_ALWAYS}):
         answers[str(status)] = {"description": _REASONS[status], "content": {PROBLEM_JSON: {"schema": _reference(Problem)}}}
         if status in _HEADERS:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from fitgauge.questions.compare_schemas import CompareAnswer, CompareRequest, CompareRow
 from fitgauge.questions.log_schemas import ExplainLogRequest, LogAnswer
 from fitgauge.questions.models_for_gpu_schemas import ModelsForGpuAnswer, ModelsForGpuRequest
 from fitgauge.questions.plan_schemas import TrainingPlanAnswer, TrainingPlanRequest
@@ -27,7 +28,8 @@ class Parameter:
 @dataclass(frozen=True)
 class Operation:
     """One method on one path. `errors`: the statuses it can answer beside those that every operation can. `body_bytes`: the largest body
-    it takes, where that is not the service's. `uploads`: media types of files it takes in the place of a question."""
+    it takes, where that is not the service's. `uploads`: media types of files it takes in the place of a question.
+    `row`: what a line of NDJSON holds, where a large answer comes so."""
 
     id: str
     method: str
@@ -42,7 +44,10 @@ class Operation:
     tool: bool = True
     body_bytes: int | None = None
     uploads: tuple[str, ...] = ()
+    row: type | None = None
 
+
+NDJSON = "application/x-ndjson"
 
 UPLOADS = ("application/gzip", "application/octet-stream")
 
@@ -122,6 +127,22 @@ OPERATIONS: tuple[Operation, ...] = (
         examples=(
             ("one card", {"gpu": "RTX 3090", "task": "generate"}),
             ("in 4 bits too", {"gpu": "RTX 3090", "quantizations": "as published, awq", "search": "qwen3", "context_length": 16384}),
+        ),
+    ),
+    Operation(
+        id="compare_fit",
+        method="POST",
+        path="/v1/compare",
+        summary="Which of these models fit on which of these GPUs?",
+        description="A table of models, GPUs, engines, formats, contexts and concurrencies with a verdict and the bytes of every cell. "
+        "Up to 1,000 cells come as JSON, up to 10,000 as NDJSON (application/x-ndjson), row by row.",
+        request=CompareRequest,
+        answer=CompareAnswer,
+        row=CompareRow,
+        errors=(400, 413, 415, *_MODEL_ERRORS),
+        examples=(
+            ("models on one machine", {"models": "Qwen/Qwen3-32B, Qwen/Qwen3-8B, 70b", "gpus": "2x L40S", "context_lengths": 32768}),
+            ("formats on two cards", {"models": "Qwen/Qwen3-32B", "gpus": "RTX 4090, H100", "quantizations": "as published, fp8, awq"}),
         ),
     ),
     Operation(

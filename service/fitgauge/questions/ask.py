@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 from fitgauge.catalog import accelerators
 from fitgauge.catalog.engines import Engines
@@ -10,6 +11,9 @@ from fitgauge.catalog.lookup import find
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.architecture import Model
 from fitgauge.logs.trace import TraceReader
+from fitgauge.questions.choices import listed
+from fitgauge.questions.compare import Comparer, Comparison, cells
+from fitgauge.questions.compare_schemas import CompareRequest, CompareRow
 from fitgauge.questions.details import gpu_detail, model_detail
 from fitgauge.questions.ledger import Ledger, read
 from fitgauge.questions.log_schemas import ExplainLogRequest, LogAnswer
@@ -29,6 +33,9 @@ from fitgauge.questions.training_schemas import TrainingAnswer, TrainingRequest
 from fitgauge.questions.utilization import explain_utilization
 from fitgauge.questions.utilization_schemas import UtilizationAnswer, UtilizationRequest
 
+_ROWS = 100
+"""Rows of a comparison made in one go: some ten milliseconds."""
+
 
 class Questions:
     """Resolves what a question names and answers it."""
@@ -40,6 +47,7 @@ class Questions:
         self._ledger = Ledger(self._serving)
         self._training = Training(load_training())
         self._recommender = Recommender(engines, accelerators.load().all())
+        self._comparer = Comparer(engines)
         self._models_for_gpu = ModelsForGpu(engines, models.snapshot)
         self._long = ThreadPoolExecutor(1, "long-questions")
         self._planner = Planner(load_training())
@@ -75,6 +83,21 @@ class Questions:
         """Which bundled models run on a card. Raises the errors of fitgauge.errors."""
         found = find(request.gpu)
         return await asyncio.get_running_loop().run_in_executor(self._long, self._models_for_gpu.answer, request, found)
+
+    async def compare_fit(self, request: CompareRequest) -> Comparison:
+        """The table that is meant, to be filled by `rows`. Raises the errors of fitgauge.errors."""
+        gpus = [find(text) for text in listed(request.gpus)]
+        names = listed(request.models)
+        cells(len(names), len(gpus), 1)
+        known = {name: self._models.peek(name) for name in names}
+        unknown = [name for name, model in known.items() if model is None]
+        found = dict(zip(unknown, await asyncio.gather(*map(self._models.resolve, unknown)), strict=True))
+        return self._comparer.compare(request, [known[name] or found[name] for name in names], gpus)
+
+    async def rows(self, comparison: Comparison) -> AsyncIterator[list[CompareRow]]:
+        """The rows of a table as they are made, a few at a time, so that other long questions get their turn."""
+        while some := await asyncio.get_running_loop().run_in_executor(self._long, list, islice(comparison.rows, _ROWS)):
+            yield some
 
     async def explain_log(self, request: ExplainLogRequest) -> LogAnswer:
         """What a start-up log measured, beside the estimate of the same question. Raises the errors of fitgauge.errors."""

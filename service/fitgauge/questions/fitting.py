@@ -58,14 +58,18 @@ class Fitting:
         workload = serving_workload(request, self._model.spec, accelerator, 1, self.profile(engine))
         return refusal(workload, self.prepared(request.quantization, engine).scheme, accelerator, self._model.spec)
 
-    def fitted(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Fitted | None:
-        """The question on `count` cards; None where the engine cannot be laid out over them."""
-        profile, spec = self.profile(engine), self._model.spec
+    def possible(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Fitted | None:
+        """The question on `count` cards; None where it is impossible."""
         try:
-            workload = serving_workload(request, spec, accelerator, count, profile)
-            estimate = self._estimate(request.quantization, workload, accelerator, profile)
+            return self.fitted(request, engine, accelerator, count)
         except InvalidQuestion:
             return None
+
+    def fitted(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Fitted:
+        """The question on `count` cards. Raises InvalidQuestion where the engine cannot be laid out over them."""
+        profile = self.profile(engine)
+        workload = serving_workload(request, self._model.spec, accelerator, count, profile)
+        estimate = self._estimate(request.quantization, workload, accelerator, profile)
         budget = budget_bytes(accelerator, workload) if engine == "vllm" else accelerator.usable
         required = estimate.fullest.required
         return Fitted(workload, required, budget, fit_probability(required, budget))

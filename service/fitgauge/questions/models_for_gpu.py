@@ -80,7 +80,7 @@ class ModelsForGpu:
                 kv_cache_dtype=request.kv_cache_dtype,
             )
             if fitting.refused(question, engine, found.accelerator) is None:
-                fitted = fitting.fitted(question, engine, found.accelerator, count)
+                fitted = fitting.possible(question, engine, found.accelerator, count)
                 if fitted is not None and fitted.verdict != "does_not_fit":
                     yield _row(model, quantization, fitted)
 

@@ -149,7 +149,7 @@ class Search:
                     continue
                 if self._chosen_plan(plan.quantization, card.accelerator) != plan:
                     continue
-                fitted = self._fitting.fitted(request, plan.engine, card.accelerator, count)
+                fitted = self._fitting.possible(request, plan.engine, card.accelerator, count)
                 if fitted is not None and fitted.verdict == "fits":
                     alike.append(Option(card.accelerator, count, plan, speed, fitted, mark))
             found += alike

@@ -187,3 +187,25 @@ def test_the_command_of_zero_plus_plus_carries_its_partition(train):
     answer = train(model="Qwen/Qwen3-8B", gpu="H100", gpu_count=16, framework="deepspeed", zero_stage=3, zero_hpz_partition_size=8)
     assert '"zero_hpz_partition_size":8' in answer["launch"]["command"].replace(" ", "")
     assert "--deepspeed_config_file ds_config.json" in answer["launch"]["command"]
+
+
+def test_any_method_lists_full_lora_and_qlora_each_with_fewer_cards_than_the_one_before(plan):
+    answer = plan(model="meta-llama/Llama-2-70b-hf", gpu="H100", method="any", limit=12)
+    least = {}
+    for one in answer["plans"]:
+        method = one["settings"]["method"]
+        least[method] = min(one["gpu_count"], least.get(method, 10**6))
+    assert list(least) == ["full", "lora", "qlora"]
+    assert least["full"] > least["lora"] > least["qlora"]
+    assert len(answer["plans"]) <= 12
+    assert answer["min_gpu_count"] == least["qlora"]
+
+
+@pytest.mark.parametrize(
+    "question", [{}, {"framework": "fsdp", "gpu_count": 8}, {"method": "any", "limit": 6}, {"method": "qlora", "lora_rank": 8}]
+)
+def test_what_was_understood_is_a_question_with_the_same_plans(plan, question):
+    first = plan(model="Qwen/Qwen3-8B", gpu="H100", **question)
+    again = plan(**first["understood_as"])
+    assert again["plans"] == first["plans"]
+    assert again["understood_as"] == first["understood_as"]

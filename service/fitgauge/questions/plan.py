@@ -1,5 +1,7 @@
 """plan_training: which layouts train this model, on how many GPUs?"""
 
+from dataclasses import dataclass
+
 from msgspec import structs
 
 from fitgauge.catalog.lookup import Found
@@ -30,6 +32,19 @@ DEFAULT_LIMIT = 16
 _SEARCHED: tuple[Framework, ...] = ("megatron", "fsdp", "deepspeed")
 
 
+_METHODS = ("full", "lora", "qlora")
+_ANY = ("any", "all")
+
+
+@dataclass(frozen=True, slots=True)
+class _Searched:
+    """The plans of one method, and what they had to choose from."""
+
+    base: TrainingWorkload
+    choices: Choices
+    plans: list[Plan]
+
+
 class Planner:
     """Answers plan_training about models that are at hand. Pure arithmetic: no I/O, no await."""
 
@@ -38,34 +53,41 @@ class Planner:
 
     def answer(self, request: TrainingPlanRequest, model: Model, found: Found) -> TrainingPlanAnswer:
         """The TrainingPlanAnswer. Raises InvalidQuestion where nothing of what is asked for can run, with what to send instead."""
+        accelerator, objective = found.accelerator, request.objective or "fewest_gpus"
+        methods = _METHODS if (request.method or "").strip().lower() in _ANY else (request.method,)
+        searched = [self._search(structs.replace(request, method=method), model, found) for method in methods]
+        each = max(1, (request.limit or DEFAULT_LIMIT) // len(methods))
+        listed = [self._plan(request, model, accelerator, plan) for one in searched for plan in one.plans[:each]]
+        choices, plans = searched[0].choices, [plan for one in searched for plan in one.plans]
+        return TrainingPlanAnswer(
+            summary=" ".join(_summary(model, accelerator, one, many=len(methods) > 1) for one in searched),
+            model=answers.model_answer(model),
+            gpu=answers.gpu_answer(accelerator, listed[0].gpu_count if listed else choices.counts[-1]),
+            objective=objective,
+            global_batch_size=choices.global_batch_size,
+            min_gpu_count=min((plan.workload.gpus for plan in plans), default=None),
+            plans=listed,
+            total=len(plans),
+            warnings=[*model.warnings, *model.spec.notes, *([found.note] if found.note else [])],
+            understood_as=_understood(searched, request, model, accelerator),
+        )
+
+    def _search(self, request: TrainingPlanRequest, model: Model, found: Found) -> _Searched:
+        """The plans of one method, the one asked for first. Raises InvalidQuestion where no layout of it can run."""
         accelerator, choices = found.accelerator, _choices(request, model, found)
         base = _base(request, model, choices)
         refused = refusal(base, accelerator)
         if refused is not None:
             raise InvalidQuestion(refused, hint=refused.partition(". ")[2] or refused, field="precision")
-        usable = accelerator.usable.expected
 
         def need(workload: TrainingWorkload) -> Bytes:
             every = (training_stage(model.spec, workload, self._profile, stage) for stage in stages(model.spec, workload, ends=True))
             return max((stage.need for stage in every), key=lambda need: need.expected)
 
         _possible(base, model, choices)
-        objective = request.objective or "fewest_gpus"
-        plans = sorted(search(model.spec, base, choices, need, usable), key=lambda plan: _order(plan, objective, accelerator))
-        listed = [self._plan(request, model, accelerator, plan) for plan in plans[: request.limit or DEFAULT_LIMIT]]
-        least = min((plan.workload.gpus for plan in plans), default=None)
-        return TrainingPlanAnswer(
-            summary=_summary(model, accelerator, choices, least, listed),
-            model=answers.model_answer(model),
-            gpu=answers.gpu_answer(accelerator, listed[0].gpu_count if listed else choices.counts[-1]),
-            objective=objective,
-            global_batch_size=choices.global_batch_size,
-            min_gpu_count=least,
-            plans=listed,
-            total=len(plans),
-            warnings=[*model.warnings, *model.spec.notes, *([found.note] if found.note else [])],
-            understood_as=_understood(base, request, model, accelerator, choices),
-        )
+        plans = search(model.spec, base, choices, need, accelerator.usable.expected)
+        plans.sort(key=lambda plan: _order(plan, request.objective or "fewest_gpus", accelerator))
+        return _Searched(base, choices, plans)
 
     def _plan(self, request: TrainingPlanRequest, model: Model, accelerator: Accelerator, plan: Plan) -> PlanAnswer:
         workload, usable = plan.workload, accelerator.usable
@@ -199,35 +221,52 @@ def _shards(name: str, workload: TrainingWorkload) -> int:
     return workload.data_parallel // workload.data_parallel_replicate * workload.context_parallel
 
 
-def _summary(model: Model, accelerator: Accelerator, choices: Choices, least: int | None, listed: list[PlanAnswer]) -> str:
-    if least is None:
-        tried = (
-            f"up to {choices.counts[-1]} x {accelerator.name}" if len(choices.counts) > 1 else f"{choices.counts[0]} x {accelerator.name}"
-        )
-        return f"No layout of {model.id} fits on {tried}: try lora or qlora, offload, more or larger GPUs, or a shorter sequence_length."
-    first = listed[0]
-    need = gib(accelerator.usable.expected - first.headroom_bytes)
+def _summary(model: Model, accelerator: Accelerator, searched: _Searched, *, many: bool) -> str:
+    """What one method comes to; with its name where there are `many`."""
+    counts, method = searched.choices.counts, f"{searched.base.method}: " if many else ""
+    if not searched.plans:
+        tried = f"up to {counts[-1]} x {accelerator.name}" if len(counts) > 1 else f"{counts[0]} x {accelerator.name}"
+        remedy = "" if many else ": try lora or qlora, offload, more or larger GPUs, or a shorter sequence_length"
+        return f"{method}No layout of {model.id} fits on {tried}{remedy}."
+    first, least = searched.plans[0], min(plan.workload.gpus for plan in searched.plans)
     return (
-        f"{least} x {accelerator.name} are the fewest of the tried counts that train {model.id}. First plan: {_layout(first.settings)} on "
-        f"{first.gpu_count}, at least {need} on the fullest GPU, efficiency {first.efficiency:.0%}."
+        f"{method}{least} x {accelerator.name} are the fewest of the tried counts that train {model.id}. First plan: "
+        f"{_layout(first.workload)} on {first.workload.gpus}, at least {gib(first.required.expected)} on the fullest GPU, "
+        f"efficiency {first.efficiency:.0%}."
     )
 
 
-def _layout(settings: dict[str, str | int | float | bool]) -> str:
+def _layout(workload: TrainingWorkload) -> str:
     """'megatron, tensor 2 x pipeline 4 x data 2, ZeRO-1, selective checkpointing'."""
-    named = (("tensor", "tensor_parallel"), ("pipeline", "pipeline_parallel"), ("context", "context_parallel"), ("data", "data_parallel"))
-    degrees = " x ".join(f"{word} {settings[field]}" for word, field in named if settings[field] != 1) or "one rank"
-    zero = f", ZeRO-{settings['zero_stage']}" if settings["zero_stage"] else ""
-    return f"{settings['framework']}, {degrees}{zero}, {settings['activation_checkpointing']} checkpointing"
+    named = (
+        ("tensor", workload.tensor_parallel),
+        ("pipeline", workload.pipeline_parallel),
+        ("context", workload.context_parallel),
+        ("data", workload.data_parallel),
+    )
+    degrees = " x ".join(f"{word} {degree}" for word, degree in named if degree != 1) or "one rank"
+    zero = f", ZeRO-{workload.zero_stage}" if workload.zero_stage else ""
+    checkpointing = workload.activation_checkpointing.replace("none", "no")
+    return f"{workload.framework}, {degrees}{zero}, {checkpointing} checkpointing"
 
 
 def _understood(
-    base: TrainingWorkload, request: TrainingPlanRequest, model: Model, accelerator: Accelerator, choices: Choices
+    searched: list[_Searched], request: TrainingPlanRequest, model: Model, accelerator: Accelerator
 ) -> dict[str, str | int | float | bool]:
-    kept = ("method", "precision", "optimizer", "loss", "sequence_length", "attention", "offload", "pipeline_schedule")
+    """What every plan keeps and between what was searched, as fields to send."""
+    kept = ("optimizer", "loss", "sequence_length", "attention", "offload", "pipeline_schedule")
+    base, choices = searched[0].base, searched[0].choices
     filled: dict[str, str | int | float | bool] = {"model": model.id, "gpu": accelerator.name}
+    filled["method"] = base.method if len(searched) == 1 else "any"
+    if len({one.base.precision for one in searched}) == 1:
+        filled["precision"] = base.precision
+    if request.framework is not None:
+        filled["framework"] = choices.frameworks[0]
     filled |= {name: getattr(base, name) for name in kept}
-    filled |= {"framework": ",".join(choices.frameworks), "gpu_counts": ",".join(str(count) for count in choices.counts)}
+    filled["max_gpu_count" if len(choices.counts) > 1 else "gpu_count"] = choices.counts[-1]
     filled |= {"global_batch_size": choices.global_batch_size, "objective": request.objective or "fewest_gpus"}
-    fixed = ("micro_batch_size", "activation_checkpointing", "zero_stage", "tensor_parallel", "pipeline_parallel", "context_parallel")
-    return filled | {name: value for name in (*fixed, "expert_parallel") if (value := getattr(request, name)) is not None}
+    asked = (
+        *("micro_batch_size", "activation_checkpointing", "zero_stage", "tensor_parallel", "pipeline_parallel", "context_parallel"),
+        *("expert_parallel", "lora_rank", "quantization", "price_per_gpu_hour", "limit"),
+    )
+    return filled | {name: value for name in asked if (value := getattr(request, name)) is not None}

@@ -31,7 +31,9 @@ class TrainingPlanRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
         Meta(description="Sequences of one optimizer step, kept by every plan. Default 128.", examples=[1024]),
     ] = None
-    method: Annotated[Switch | None, Meta(description="full (default), lora, dora or qlora.")] = None
+    method: Annotated[
+        Switch | None, Meta(description="full (default), lora, dora or qlora; any: full, lora and qlora, each with its plans.")
+    ] = None
     lora_rank: Annotated[Annotated[int, Meta(ge=1, le=8192)] | None, Meta(description="Rank of the adapters. Default 16.")] = None
     lora_targets: Annotated[
         Switch | Targets | None, Meta(description="attention, all_linear (default), or a list of module names such as q_proj.")
@@ -102,7 +104,7 @@ class PlanAnswer(Struct, kw_only=True):
 
 
 class TrainingPlanAnswer(Struct, kw_only=True):
-    """The plans that no other beats on as many GPUs, the one asked for first."""
+    """The plans that no other of its method beats on as many GPUs, the one asked for first."""
 
     summary: Annotated[str, Meta(description="One or two sentences a person can act on.")]
     model: ModelAnswer

@@ -96,3 +96,9 @@ def test_a_size_is_no_name_to_launch(check_fit: Check) -> None:
 
 def test_a_version_from_the_future_is_answered_with_a_warning(check_fit: Check) -> None:
     assert any("newer than what is known" in warning for warning in check_fit(model=LLAMA, gpu="H100", engine_version="99.0").warnings)
+
+
+def test_fused_columns_may_be_cut_through_a_block_of_fp8(check_fit: Check) -> None:
+    """MiMo-V2-Flash has keys of 192 features: vLLM lets query, key and value, which are one layer, cut its blocks of 128."""
+    answer = check_fit(model="XiaomiMiMo/MiMo-V2-Flash", gpu="8x H100", tensor_parallel=8)
+    assert answer.verdict == "fits"

@@ -159,9 +159,19 @@ def refusal(
         ways = expert_ways if share.experts else tensor_parallel
         if ways == 1 or share.split is Split.NONE or share.part in (*TOWERS, Part.PROJECTOR):
             continue
-        if reason := _indivisible(share, ways, refines=refines):
+        if reason := _indivisible(share, ways, refines=refines, fused=_fused_blocks(laid, share)):
             return reason
     return None
+
+
+def _fused_blocks(laid: Laid, share: Share) -> bool:
+    """Whether `share`, quantized in square blocks, is one of several columns in one layer, whose blocks a rank may cut.
+
+    Source: vllm 0.33 model_executor/layers/linear.py, ColumnParallelLinear._maybe_allow_fp8_block_shape_mismatch.
+    """
+    if share.experts or share.split is Split.ROW or share.form is None or share.form.rows < 2:
+        return False
+    return any(len(tensor) > 1 and share in tensor for tensor in laid.tensors)
 
 
 def mamba_groups(spec: ModelSpec) -> int:
@@ -170,7 +180,7 @@ def mamba_groups(spec: ModelSpec) -> int:
     return max((state.heads for state in states if state.name == "conv_groups"), default=1)
 
 
-def _indivisible(share: Share, ways: int, *, refines: bool) -> str | None:
+def _indivisible(share: Share, ways: int, *, refines: bool, fused: bool) -> str | None:
     """Why one kind of tensor cannot be divided over `ways` ranks."""
     pieces, form = share.pieces, share.form
     if share.split is Split.KV:
@@ -178,7 +188,7 @@ def _indivisible(share: Share, ways: int, *, refines: bool) -> str | None:
             return f"its {pieces} KV heads are neither a multiple nor a divisor of {ways}"
     elif pieces % ways:
         return f"a width of {pieces} cannot be divided by {ways}"
-    if form is None or form.flat or share.multiple > 1:
+    if form is None or form.flat or fused or share.multiple > 1:
         return None
     size, block = (share.inputs, form.group) if share.split is Split.ROW else (share.out, form.rows)
     cut = divided(pieces, ways) * (size // pieces or 1)

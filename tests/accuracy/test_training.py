@@ -6,6 +6,7 @@ from statistics import median
 
 import pytest
 
+from fitgauge.catalog.models import Snapshot
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.families import read_config
 from fitgauge.engine.training.activations import activations
@@ -19,11 +20,14 @@ ROWS = [json.loads(line) for line in HERE.joinpath("training.jsonl").read_text()
 SPECS = {name: read_config(config) for name, config in json.loads(HERE.joinpath("training_models.json").read_text()).items()}
 
 
+OWN = [json.loads(line) for line in HERE.joinpath("training_own.jsonl").read_text().splitlines()]
+
+
 def workload(row):
     return TrainingWorkload(
         method=row["method"],
         precision={"bf16": "bf16", "amp": "mixed_bf16"}[row["regime"]],
-        optimizer={"adamw": "adamw", "sgd": "sgd_momentum"}[row["optimizer"]],
+        optimizer={"sgd": "sgd_momentum"}.get(row["optimizer"], row["optimizer"]),
         optimizer_implementation="for_loop",
         sequence_length=row["seq"],
         micro_batch_size=row["batch"],
@@ -68,3 +72,15 @@ def test_a_training_step_is_within_two_permille_in_nineteen_cases_of_twenty():
         assert sum(term.bytes for term in stage.terms) == pytest.approx(stage.required.expected, abs=len(stage.terms))
     assert median(errors) <= 0.0001
     assert sorted(errors)[int(0.95 * len(errors))] <= 0.002
+
+
+def test_families_and_settings_of_our_own_measuring_are_met_as_well():
+    profile, errors, snapshot = load_training(), {}, Snapshot()
+    for row in OWN:
+        entry = snapshot.get(row["model"])
+        assert entry is not None, row["model"]
+        spec = read_config(entry.config, entry.quantization)
+        (stage,) = training_stages(spec, workload(row), profile)
+        errors[name_of(row)] = abs(stage.allocated.expected / row["bytes"]["steady_peak"] - 1)
+    assert median(errors.values()) <= 0.0005
+    assert sorted(errors.values())[int(0.95 * len(errors))] <= 0.01

@@ -61,7 +61,8 @@ def training_stage(
     known = taught(spec) and (spec.basis == "exact" or spec.model_type == "nominal")
     basis: Basis = "computed" if known else "assumed"
     spread = profile.spread if basis == "computed" else profile.spread_assumed
-    terms = tuple(_term(part, basis, spread.low, spread.high) for part in highest.parts)
+    quoted = quoted_bytes(spec, workload, stage.layers) is not None
+    terms = tuple(_term(part, basis, spread.low, spread.high, quoted=quoted) for part in highest.parts)
     allocated = total(terms)
     around = [profile.runtime_bytes.term("runtime", 1, 0, "CUDA context, libraries, their workspaces")]
     if workload.gpus > 1:
@@ -109,9 +110,9 @@ def _as_quoted(spec: ModelSpec, workload: TrainingWorkload, stage: Stage, phase:
     return Phase(name=phase.name, parts=(*others, *gradients, Amount("activations", Bytes(low=size, expected=size, high=size), quoted[1])))
 
 
-def _term(part: Amount, basis: Basis, low: float, high: float) -> Term:
+def _term(part: Amount, basis: Basis, low: float, high: float, *, quoted: bool) -> Term:
     """A part as a term: states are arithmetic, a quoted rule is what it is, the rest is as uncertain as its recipe."""
-    state, quoted = part.name in _STATES, part.name == "activations" and bool(part.formula)
+    state = part.name in _STATES
     certain = state or quoted
     return Term(
         name=part.name,

@@ -69,7 +69,7 @@ class Questions:
         """The model that was meant and the layouts that train it. Raises the errors of fitgauge.errors."""
         found = find(request.gpu)
         model = self._models.peek(request.model) or await self._models.resolve(request.model)
-        return model, self._planner.answer(request, model, found)
+        return model, await asyncio.to_thread(self._planner.answer, request, model, found)
 
     async def recommend_gpus(self, request: RecommendRequest) -> RecommendAnswer:
         """What to serve a model on. Raises the errors of fitgauge.errors.

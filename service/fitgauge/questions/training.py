@@ -11,7 +11,7 @@ from fitgauge.engine.fit import Verdict, fit_probability, verdict
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.training.estimate import TrainingStage, training_stages
 from fitgauge.engine.training.overheads import TrainingProfile
-from fitgauge.engine.training.traits import taught
+from fitgauge.engine.training.traits import taught, traits_of
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import answers
@@ -173,6 +173,12 @@ def _warnings(request: TrainingRequest, model: Model, found: Found, trained: Tra
         said.append(found.note)
     if not taught(spec):
         said.append(f"No activation recipe for {spec.model_type or 'this architecture'}: Llama's was used on its own tensors.")
+    if workload.attention != "eager" and traits_of(spec).eager(workload.attention):
+        said.append(
+            f"transformers has no {workload.attention} attention for {spec.model_type}: it runs eagerly, with its scores in memory."
+        )
+    if workload.precision == "fp8":
+        said.append("fp8 is counted as mixed_bf16: the fp8 copies of weights that Transformer Engine keeps are not in the sum.")
     if workload.framework != words.framework(request.framework):
         said.append("A copy on every card (DDP) does not fit: parameters are sharded with FSDP.")
     if request.sequence_length is None:

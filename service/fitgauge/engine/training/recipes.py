@@ -35,11 +35,7 @@ class Layer(Modules):
             q, k = self.norm(inside[0], q), self.norm(inside[1], k)
         if scene.rotary:
             q, k = self.rotated(q, k, mixer)
-        mixed = (
-            self.eager(q, k, v, heads, mixer)
-            if scene.attention == "eager" or self.traits.only_eager
-            else self.fused_attention(q, k, v, heads, mixer)
-        )
+        mixed = self.eager(q, k, v, heads, mixer) if self.traits.eager(scene.attention) else self.fused_attention(q, k, v, heads, mixer)
         return self.dropout("attention.dropout", self.linear(out, mixed), rate=self.traits.residual_dropout)
 
     def _apart(self, inward: list[Parameter], x: Value, sizes: list[int]) -> list[tuple[Parameter, Value, int]]:
@@ -138,7 +134,7 @@ class Layer(Modules):
             head_dim=mixer.nope_dim + mixer.rope_dim,
             value_dim=mixer.value_dim,
         )
-        eager = self.scene.attention == "eager"
+        eager = self.traits.eager(self.scene.attention)
         return self.linear(out, self.eager(q, k, v, heads, plain) if eager else self.fused_attention(q, k, v, heads, plain))
 
     def _ending(self, *modules: str) -> Parameter | None:

@@ -131,7 +131,7 @@ def constant_bytes(spec: ModelSpec, scene: Scene) -> int:
     scores in the format of the stream, SDPA is given one of booleans where a window is no longer than the sequence."""
     mixers = [m for block in spec.blocks if block.part is Part.LANGUAGE for m in block.mixers if isinstance(m, Attention)]
     kinds = {mixer.window for mixer in mixers}
-    eager = scene.attention == "eager" or scene.traits.only_eager
+    eager = scene.traits.eager(scene.attention)
     masks = len(kinds) * scene.table_width if eager else 0
     if scene.attention == "sdpa" and not eager:
         masks = sum(window is not None and window <= scene.keys for window in kinds)

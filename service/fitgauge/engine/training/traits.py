@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.training.workload import AttentionKernel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,8 +19,8 @@ class Traits:
     LayerNorm written out in fp32), layer, bare (without weight). `proven`: its saved tensors were compared with autograd's own.
     `slices`: a fused projection is sliced, not split. `rotates_part`: rotated and plain parts of queries and keys are put together
     again, `interleaves`: by tables made anew in every layer. `parallel`: attention and MLP side by side. `scales_queries`: before the
-    product instead of after. `score_cap`, `logits_cap`: tanh caps. `float_softmax`: softmax in fp32. `only_eager`: transformers has no
-    other attention for it.
+    product instead of after. `score_cap`, `logits_cap`: tanh caps. `float_softmax`: softmax in fp32. `lacks`: kinds of attention that
+    transformers has not for it and runs eagerly instead.
     """
 
     activation: str = "silu"
@@ -35,11 +36,15 @@ class Traits:
     score_cap: bool = False
     logits_cap: bool = False
     float_softmax: bool = True
-    only_eager: bool = False
+    lacks: tuple[str, ...] = ()
     residual_dropout: bool = False
     attention_dropout: bool = False
     embedding_dropout: bool = False
     proven: bool = True
+
+    def eager(self, attention: AttentionKernel) -> bool:
+        """Whether scores are written out when this attention is asked for."""
+        return attention == "eager" or attention in self.lacks
 
 
 LLAMA = Traits()
@@ -56,13 +61,14 @@ TRAITS: Mapping[str, Traits] = {
     "helium": Traits(norm="wide_rms", interleaves=True),
     "ernie4_5": Traits(interleaves=True, proven=False),
     "phi3": Traits(slices=True, rotates_part=True),
+    "gpt_oss": Traits(lacks=("sdpa",), proven=False),
     "seed_oss": Traits(residual_dropout=True, attention_dropout=True, proven=False),
     "glm": Traits(rotates_part=True, interleaves=True),
     "glm4": Traits(rotates_part=True, interleaves=True),
     "granite": Traits(scales_residual=True, scales_embedding=True, scales_logits=True),
     "granitemoe": Traits(scales_residual=True, scales_embedding=True, scales_logits=True),
     "gemma": GEMMA,
-    "gemma2": replace(GEMMA, score_cap=True, logits_cap=True),
+    "gemma2": replace(GEMMA, score_cap=True, logits_cap=True, lacks=("sdpa",)),
     "gemma3_text": GEMMA,
     "olmo": Traits(norm="bare"),
     "stablelm": Traits(norm="layer", rotates_part=True),
@@ -73,10 +79,10 @@ TRAITS: Mapping[str, Traits] = {
     "phi": replace(PLAIN, activation="gelu_new", parallel=True, rotates_part=True),
     "gpt_neox": replace(PLAIN, parallel=True, rotates_part=True),
     "falcon": replace(PLAIN, parallel=True, proven=False),
-    "mpt": PLAIN,
-    "gptj": replace(PLAIN, activation="gelu_new", parallel=True, rotates_part=True, proven=False),
+    "mpt": replace(PLAIN, lacks=("sdpa", "flash"), proven=False),
+    "gptj": replace(PLAIN, activation="gelu_new", parallel=True, rotates_part=True, proven=False, lacks=("sdpa",)),
     "opt": Traits(activation="relu", norm="layer", scales_queries=True, residual_dropout=True),
-    "bloom": Traits(activation="bloom_gelu", norm="layer", only_eager=True),
+    "bloom": Traits(activation="bloom_gelu", norm="layer", lacks=("sdpa", "flash")),
     "gpt2": Traits(
         activation="gelu_new", norm="layer", float_softmax=False, residual_dropout=True, attention_dropout=True, embedding_dropout=True
     ),

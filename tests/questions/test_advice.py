@@ -102,3 +102,15 @@ def test_fused_columns_may_be_cut_through_a_block_of_fp8(check_fit: Check) -> No
     """MiMo-V2-Flash has keys of 192 features: vLLM lets query, key and value, which are one layer, cut its blocks of 128."""
     answer = check_fit(model="XiaomiMiMo/MiMo-V2-Flash", gpu="8x H100", tensor_parallel=8)
     assert answer.verdict == "fits"
+
+
+def test_two_counts_that_differ_are_told(check_fit: Check) -> None:
+    said = "gpu names 2 cards and gpu_count 4"
+    assert any(said in warning for warning in check_fit(model=LLAMA, gpu="2x4090", gpu_count=4).warnings)
+    assert not any(said in warning for warning in check_fit(model=LLAMA, gpu="4x4090", gpu_count=4).warnings)
+
+
+@pytest.mark.parametrize(("written", "same"), [("4-bit", "int4"), ("8 bit", "int8"), ("null", None)])
+def test_quantizations_are_understood_as_people_write_them(check_fit: Check, written: str, same: str | None) -> None:
+    asked = {"model": LLAMA, "gpu": "RTX 4090"}
+    assert check_fit(**asked, quantization=written).per_gpu == check_fit(**asked, quantization=same).per_gpu

@@ -32,6 +32,7 @@ ALIASES: dict[str, str] = {
     "gptq_4bit": "gptq", "gptq_marlin": "gptq", "gptq_8bit": "gptq_int8", "bnb": "nf4", "bitsandbytes": "nf4", "bnb_4bit": "nf4",
     "bitsandbytes_4bit": "nf4", "bnb_nf4": "nf4", "qlora": "nf4", "load_in_4bit": "nf4", "nf4_dq": "nf4_double", "bnb_fp4": "fp4",
     "fp4_nvidia": "nvfp4", "w4a4": "nvfp4", "none": "bf16", "unquantized": "bf16", "3bit": "int3", "2bit": "int2",
+    "4_bit": "int4", "8_bit": "int8",
 }  # fmt: skip
 """Other names people type."""
 

@@ -29,6 +29,8 @@ def notes(request: FitRequest, model: Model, found: Found, workload: Workload, c
     spec, engine = model.spec, workload.engine
     if found.note:
         yield found.note
+    if request.gpu_count is not None and found.count not in (1, request.gpu_count):
+        yield f"gpu names {found.count} cards and gpu_count {request.gpu_count}: {request.gpu_count} were taken."
     if request.context_length is None:
         most = f"the model's maximum is {spec.max_context_length}"
         yield f"No context_length was asked for: {workload.context_length} tokens were taken; {most}."

@@ -11,6 +11,7 @@ from fitgauge.errors import InvalidQuestion
 _ENGINES: dict[str, EngineName] = {
     "vllm": "vllm", "sglang": "sglang", "sgl": "sglang", "srt": "sglang", "tensorrtllm": "tensorrt-llm", "trtllm": "tensorrt-llm",
     "tensorrt": "tensorrt-llm", "trt": "tensorrt-llm", "nim": "tensorrt-llm", "llamacpp": "llama.cpp", "llama": "llama.cpp",
+    "lmstudio": "llama.cpp", "koboldcpp": "llama.cpp",
     "llamaserver": "llama.cpp", "llamacpppython": "llama.cpp", "ggml": "llama.cpp", "gguf": "llama.cpp", "ollama": "ollama", "tgi": "tgi",
     "textgenerationinference": "tgi", "mlx": "mlx", "mlxlm": "mlx",
     "transformers": "transformers", "hf": "transformers", "huggingface": "transformers", "hftransformers": "transformers",
@@ -28,7 +29,7 @@ _GGML_ALIASES = {
     "q5": "Q5_0",
     "int8": "Q8_0",
 }
-_AS_PUBLISHED = ("aspublished", "published", "auto", "default")
+_AS_PUBLISHED = ("aspublished", "published", "auto", "default", "null")
 _CACHE_DTYPES = {"fp8": "F8_E4M3", "fp8_e4m3": "F8_E4M3", "fp8_e5m2": "F8_E5M2", "int8": "I8"}
 
 

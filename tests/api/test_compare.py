@@ -33,6 +33,19 @@ def test_rows_come_as_they_are_made(url):
     assert b"".join(pieces).count(b"\n") == 2500
 
 
+def test_whole_numbers_in_a_list_may_be_written_with_a_point(http):
+    body = b'{"models": "7b", "gpus": "RTX 4090", "context_lengths": [4096.0, 8192]}'
+    answer = http.post("/v1/compare", content=body, headers={"content-type": "application/json"})
+    assert [row["context_length"] for row in answer.json()["items"]] == [4096, 8192]
+
+
+def test_a_number_in_a_list_that_is_none_is_told_by_its_field(http):
+    answer = ask(http, concurrencies=[1, "many"])
+    assert answer.status_code == 422
+    assert answer.json()["field"] == "concurrencies"
+    assert "number" in answer.json()["hint"]
+
+
 def test_one_model_that_nobody_knows_is_told_with_its_name(http):
     answer = ask(http, models="7b, acme/nowhere")
     assert answer.status_code == 404

@@ -1,5 +1,7 @@
 """Loaded by schemathesis (SCHEMATHESIS_HOOKS): checks of our own."""
 
+import json
+
 import hypothesis
 import schemathesis
 
@@ -8,6 +10,12 @@ import schemathesis
 hypothesis.target = lambda *_, **__: None
 
 IMPOSSIBLE = {f"urn:fitgauge:problem:{slug}" for slug in ("impossible-question", "model-without-weights", "malformed-model")}
+
+
+@schemathesis.deserializer("application/x-ndjson")
+def last_line(ctx, response):
+    """The row that the schema of a line is held against; tests/live/conformance.py holds every line."""
+    return json.loads(response.content.splitlines()[-1])
 
 
 @schemathesis.check

@@ -72,7 +72,7 @@ class BodyReader(Generic[Body]):
         """The 422 for a message of msgspec, with the field, what to send for it, and names that a misspelt one may mean."""
         named, at = _NAMED.search(message), _AT_FIELD.search(message)
         found = named or at
-        field = found["field"][:80] if found else None
+        field = found["field"].partition("[")[0][:80] if found else None
         detail = _AT_FIELD.sub("", message).replace("Object", "The question")[:200] + "."
         matches: tuple[str, ...] = ()
         if field is None:
@@ -113,7 +113,11 @@ def _with_whole_numbers(raw: bytes) -> object:
         raise Refusal(400, "malformed-json", f"The body is not JSON: {str(error)[:160]}.", "Send a flat object.") from None
     if not isinstance(sent, dict):
         return sent
-    return {name: int(value) if isinstance(value, float) and value.is_integer() else value for name, value in sent.items()}
+    return {name: [*map(_whole, value)] if isinstance(value, list) else _whole(value) for name, value in sent.items()}
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _too_deep() -> Refusal:

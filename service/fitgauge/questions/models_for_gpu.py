@@ -18,6 +18,8 @@ from fitgauge.questions.schemas import FitRequest
 
 _PAGE = 50
 AS_PUBLISHED = "as published"
+_KEPT = 2048
+"""Models laid out in a format: all that are bundled in four formats, some 20 MiB."""
 
 
 class ModelsForGpu:
@@ -26,7 +28,7 @@ class ModelsForGpu:
     def __init__(self, engines: Engines, snapshot: Snapshot) -> None:
         self._engines = engines
         self._snapshot = snapshot
-        self._preparer = Preparer()
+        self._preparer = Preparer(_KEPT)
 
     def answer(self, request: ModelsForGpuRequest, found: Found) -> ModelsForGpuAnswer:
         """A page of those that fit, the largest first. Raises InvalidQuestion for a format, an engine or a cache format unknown."""

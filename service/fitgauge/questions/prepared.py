@@ -33,8 +33,9 @@ def scheme_of(model: Model, quantization: str | None) -> Scheme:
 class Preparer:
     """Lays weights out once for every (model, quantization, engine) asked about lately."""
 
-    def __init__(self) -> None:
-        self._recent: Recent[tuple[Model, Prepared]] = Recent(512)
+    def __init__(self, size: int = 512) -> None:
+        """size: how many of them are kept."""
+        self._recent: Recent[tuple[Model, Prepared]] = Recent(size)
 
     def prepare(self, model: Model, quantization: str | None, engine: EngineName) -> Prepared:
         """The weights of `model` on `engine`. Raises InvalidQuestion for an unknown format."""

@@ -1,8 +1,9 @@
 """Every way to serve a model on the cards at hand, and of those that fit the ones that nothing beats."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from msgspec import structs
@@ -135,7 +136,7 @@ class Search:
         prepared = self._fitting.prepared(plan.quantization, plan.engine)
         read = self._step_bytes(request, prepared, plan, tensor)
         found: list[Option] = []
-        fastest = -1.0
+        fastest, known = -1.0, _Known(front, plan.bits)
         large_enough = self._cards[bisect_left(self._usable, self._least_usable(plan, prepared, count)) :]
         for usable, cards in groupby(large_enough, key=lambda card: card.accelerator.usable.expected):
             alike = []
@@ -145,7 +146,7 @@ class Search:
                     continue
                 speed = decode_speed(read, self._request.concurrency or 1, bandwidth) if read else None
                 mark = criteria(count, usable * count, speed, plan.bits)
-                if any(dominates(option.criteria, mark) for option in front):
+                if known.dominate(mark):
                     continue
                 if self._chosen_plan(plan.quantization, card.accelerator) != plan:
                     continue
@@ -182,6 +183,22 @@ class Search:
             cache_dtype=words.cache_dtype(request.kv_cache_dtype, plan.engine),
             tensor_parallel=tensor_parallel,
         )
+
+
+class _Known:
+    """What is known to fit with as many bits or more and no more cards: whether it dominates, by bisection."""
+
+    def __init__(self, options: Sequence[Option], bits: float) -> None:
+        self._marks = sorted((option.criteria for option in options if option.plan.bits >= bits), key=itemgetter(1))
+        self._sizes = [mark[1] for mark in self._marks]
+        self._best = list(accumulate((mark[2] for mark in self._marks), min))
+
+    def dominate(self, mark: Criteria) -> bool:
+        """Whether one of them dominates `mark`, of more or as many cards."""
+        smaller = bisect_right(self._sizes, mark[1])
+        if not smaller or self._best[smaller - 1] > mark[2]:
+            return False
+        return self._best[smaller - 1] < mark[2] or any(dominates(other, mark) for other in self._marks[:smaller])
 
 
 def _by_size(card: Owned) -> tuple[int, str]:

@@ -7,7 +7,7 @@ MODEL ?= Qwen/Qwen3-32B
 GPU ?= RTX 4090
 EXAMPLES ?= 2000
 
-.PHONY: help setup serve ask test lint types unit contract nightly openapi accuracy calibrate bench helm clean
+.PHONY: help setup serve ask test lint types unit contract nightly openapi accuracy calibrate bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,7 +44,7 @@ unit: .venv/.tools
 	@$(BIN)/pytest -n 2 --ignore tests/contract
 
 contract: .venv/.tools
-	@FITGAUGE_EXAMPLES=$(EXAMPLES) $(BIN)/pytest tests/contract
+	@FITGAUGE_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n 2 tests/contract
 
 nightly: .venv/.tools  ## the contract tests with ten times the examples
 	@$(MAKE) contract EXAMPLES=20000

@@ -5,8 +5,9 @@ import pytest
 from fitgauge.catalog.models import Snapshot
 from fitgauge.catalog.sizes import nominal_model
 from fitgauge.engine.families import read_config
-from fitgauge.engine.training.activations import activations
+from fitgauge.engine.training.activations import activations, in_order
 from fitgauge.engine.training.parameters import units
+from fitgauge.engine.training.segments import segments
 from fitgauge.engine.training.stages import stages
 from fitgauge.engine.training.states import states
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -122,3 +123,26 @@ def test_zero_plus_plus_keeps_a_second_copy_of_the_weights_within_a_node():
 def test_every_part_says_how_it_was_counted(framework):
     for stage in stages(spec("Qwen/Qwen3-8B"), work(framework=framework, data_parallel=4, zero_stage=1)):
         assert all(part.formula for phase in stage.phases for part in phase.parts)
+
+
+@pytest.mark.parametrize("framework", ["megatron", "deepspeed", "fsdp"])
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", "Qwen/Qwen3-30B-A3B"])
+def test_when_every_gradient_has_left_nothing_is_left_of_the_passes(name, framework):
+    """A pass that lets go of more than it made would hide what later layers need."""
+    model = spec(name)
+    settings = {"framework": framework, "tensor_parallel": 2, "expert_parallel": 2 if "A3B" in name else 1, "data_parallel": 2}
+    cut = segments(model, work(**settings))
+    live = cut.constants
+    for segment in (cut.embedding, *in_order(cut), cut.head):
+        live += segment.forward.end - segment.casts
+    live -= cut.head.logits
+    for segment in (cut.head, *reversed(in_order(cut)), cut.embedding):
+        live += segment.backward.end - segment.released
+    assert abs(live - cut.constants) < 1024
+
+
+def test_tensor_parallel_fsdp_gathers_its_own_slices_alone():
+    model = spec("Qwen/Qwen3-8B")
+    one, four = (stages(model, work(framework="fsdp", zero_stage=3, data_parallel=8, tensor_parallel=ways))[0] for ways in (1, 4))
+    whole, sliced = (part(stage.phases[0], "gathered_weights") for stage in (one, four))
+    assert whole / 4 < sliced < whole / 3.9

@@ -15,7 +15,7 @@ from fitgauge.engine.dtypes import BITS
 from fitgauge.engine.training.activations import in_order
 from fitgauge.engine.training.parameters import Parameter, Unit, units
 from fitgauge.engine.training.segments import segments
-from fitgauge.engine.training.sharding import gathered_bytes, shard
+from fitgauge.engine.training.sharding import gathered_bytes, shard, tensor_slice
 from fitgauge.engine.training.tape import Pass
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 
@@ -135,8 +135,9 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
     cut = segments(spec, computed(workload))
     found = units(spec, workload)
     layers = sorted((number, kind) for kind, unit in enumerate(found) if _layer(unit) for number in unit.layers)
-    groups = [group_of(unit.parameters, workload) if _layer(unit) else None for unit in found]
-    root = group_of([parameter for unit in found if not _layer(unit) for parameter in unit.parameters], workload)
+    pieces = [[tensor_slice(parameter, unit.part, workload) for parameter in unit.parameters] for unit in found]
+    groups = [group_of(piece, workload) if _layer(unit) else None for unit, piece in zip(found, pieces, strict=True)]
+    root = group_of([parameter for unit, piece in zip(found, pieces, strict=True) if not _layer(unit) for parameter in piece], workload)
     first, last = cut.embedding, cut.head
     ended = Pass(peak=last.forward.peak, end=last.forward.end - last.logits)
     summed = Pass(peak=first.backward.peak + cut.tied_bytes, end=first.backward.end - cut.tied_bytes)
@@ -144,7 +145,7 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
         root=root,
         groups=[group for _, kind in layers if (group := groups[kind]) is not None],
         first=Segment(forward=first.forward, backward=summed, gradients=first.gradients),
-        layers=[Segment(forward=s.forward, backward=s.backward, gradients=s.gradients) for s in in_order(cut)],
+        layers=[Segment(forward=s.forward, backward=s.backward, gradients=s.released) for s in in_order(cut)],
         last=Segment(forward=ended, backward=last.backward, gradients=last.gradients),
         reshard=workload.zero_stage == 3,
         constants=cut.constants,

@@ -32,6 +32,7 @@ class Scene:
     compute_width: int
     heads: int = 1
     stream: int = 1
+    experts: int = 1
 
     @property
     def tokens(self) -> int:
@@ -54,6 +55,8 @@ class Modules:
     def weight(self, parameter: Parameter) -> Value:
         """A parameter as a leaf of the tape, as this rank holds it."""
         divided = self.scene.heads if parameter.split is not Split.NONE else 1
+        if parameter.count > 1 or parameter.kind is Kind.EXPERT:
+            divided *= self.scene.experts
         width = max(1, BITS[parameter.dtype] // 8) if parameter.form is None else self.scene.compute_width
         return self.tape.parameter(self.unit.prefix + parameter.name, parameter.elements // divided, width, trained=parameter.trained)
 

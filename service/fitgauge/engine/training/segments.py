@@ -23,7 +23,8 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
     `layers`: numbers of the layers it stands for, empty for embedding and head. `forward`, `backward`: with what the checkpointing
     makes of them. `casts`: what autocast keeps until the forward pass has ended and nothing saves. `logits`: what the caller holds
-    through the backward pass. `gradients`: of its trained parameters. `saved`: the tensors that autograd keeps (of a checkpointed
+    through the backward pass. `gradients`: of its trained parameters, whole; `released`: as this rank makes them, in the format
+    of its weights. `saved`: the tensors that autograd keeps (of a checkpointed
     layer, those its recomputation makes).
     """
 
@@ -34,6 +35,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     casts: int
     logits: int
     gradients: int
+    released: int
     saved: tuple[Saved, ...]
 
 
@@ -99,6 +101,7 @@ def scene_of(spec: ModelSpec, workload: TrainingWorkload) -> Scene:
         compute_width=BITS[form.compute] // 8,
         heads=workload.tensor_parallel,
         stream=workload.tensor_parallel if workload.sequence_parallel else 1,
+        experts=workload.expert_parallel,
     )
 
 
@@ -278,6 +281,7 @@ def _segment(
         casts=casts,
         logits=logits,
         gradients=gradients,
+        released=tape.gradient_bytes(),
         saved=tuple(tape.saved()),
     )
 

@@ -159,8 +159,9 @@ def _play(line: _Line, *, stays: float) -> _Passes:
         peak = live + segment.backward.peak + shared
         if peak > backward:
             backward, at = peak, done
-        kept = segment.gradients if stays == 1 else int(stays * segment.gradients)
-        live += segment.backward.end - shared - (segment.gradients - kept)
+        kept = segment.gradients if stays == 1 else int(stays * segment.released)
+        gone = shared if stays == 1 else int(stays * shared) + segment.released - kept
+        live += segment.backward.end - gone
         done += kept
     return _Passes(forward=forward, between=between, backward=backward, gradients=at)
 
@@ -186,7 +187,7 @@ def _phases(
     standing = (
         workload.framework == "megatron" or (workload.framework == "deepspeed" and workload.zero_stage == 3) or workload.micro_batches > 1
     )
-    made = sum(segment.gradients for segment in line.segments) or 1
+    made = sum(segment.released for segment in line.segments) - line.tied or 1
     sharded = workload.framework == "deepspeed" and divided("gradients", workload)
     passes = _play(line, stays=0 if standing else rank.gradients / made if sharded else 1)
     received = 0 if number == 0 else workload.tokens // workload.context_parallel * spec.hidden_size * width

@@ -265,6 +265,10 @@ class Tape:
         products = {operation.outputs[0].storage for operation in self.operations if operation.product}
         return sum(self._sizes[storage] for storage in products)
 
+    def gradient_bytes(self) -> int:
+        """Bytes of the gradients that the backward pass leaves in parameters, as this rank holds them."""
+        return sum(leaf.bytes for leaf in self._leaves.values() if leaf.grad)
+
     def backward(self, output: Value, *, seed: int | None = None) -> Pass:
         """The backward pass: what is saved and the gradient of `output` are there before it; gradients of inputs and parameters after it.
 

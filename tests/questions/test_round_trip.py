@@ -13,7 +13,7 @@ from fitgauge.questions.schemas import FitAnswer
 Check = Callable[..., FitAnswer]
 SETTINGS: dict[str, Any] = {
     "gpu_memory_utilization": 0.5, "max_batched_tokens": 1000, "max_num_seqs": 9, "enforce_eager": True, "cpu_offload_gib": 2.0,
-    "kv_cache_memory_gib": 4.0,
+    "kv_cache_memory_gib": 4.0, "lora_slots": 2,
 }  # fmt: skip
 
 

@@ -50,6 +50,10 @@ def _vllm(model: Model, request: FitRequest, workload: Workload) -> Flags:
         ("--cpu-offload-gb", request.cpu_offload_gib or None),
         ("--kv-cache-memory-bytes", workload.cache_pool_bytes),
     )
+    if workload.lora_slots:
+        flags += ["--enable-lora", "--max-loras", workload.lora_slots, "--max-lora-rank", workload.lora_rank]
+    if workload.speculative_tokens:
+        flags += ["--speculative-config", f'{{"method": "mtp", "num_speculative_tokens": {workload.speculative_tokens}}}']
     return [*flags, "--enforce-eager"] if workload.enforce_eager else flags
 
 

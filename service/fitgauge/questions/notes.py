@@ -11,17 +11,20 @@ from fitgauge.questions.launch import loads_asked_format
 from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.words import version
 
+_VLLM_ONLY = ("lora_slots", "lora_rank", "speculative_tokens")
 WITHOUT_EFFECT: dict[EngineName, tuple[str, ...]] = {
-    "tensorrt-llm": ("cpu_offload_gib",),
-    "tgi": ("max_num_seqs", "enforce_eager", "cpu_offload_gib"),
-    "llama.cpp": ("gpu_memory_utilization", "enforce_eager"),
-    "ollama": ("gpu_memory_utilization", "enforce_eager"),
+    "sglang": _VLLM_ONLY,
+    "tensorrt-llm": ("cpu_offload_gib", *_VLLM_ONLY),
+    "tgi": ("max_num_seqs", "enforce_eager", "cpu_offload_gib", *_VLLM_ONLY),
+    "llama.cpp": ("gpu_memory_utilization", "enforce_eager", *_VLLM_ONLY),
+    "ollama": ("gpu_memory_utilization", "enforce_eager", *_VLLM_ONLY),
     "transformers": (
         "gpu_memory_utilization", "max_batched_tokens", "max_num_seqs", "enforce_eager", "cpu_offload_gib", "kv_cache_memory_gib",
+        *_VLLM_ONLY,
     ),
-    "mlx": ("gpu_memory_utilization", "max_num_seqs", "enforce_eager", "cpu_offload_gib"),
+    "mlx": ("gpu_memory_utilization", "max_num_seqs", "enforce_eager", "cpu_offload_gib", *_VLLM_ONLY),
 }  # fmt: skip
-"""Fields that an engine's estimate does not depend on: mostly, that it has no such setting."""
+"""Fields that an engine's estimate does not depend on: mostly, that it has no such setting; LoRA slots and drafts are sized for vLLM."""
 
 
 def notes(request: FitRequest, model: Model, found: Found, workload: Workload, count: int, profile: EngineProfile) -> Iterator[str]:
@@ -42,6 +45,8 @@ def notes(request: FitRequest, model: Model, found: Found, workload: Workload, c
         yield f"vLLM runs at most max_num_seqs = {workload.max_num_seqs} requests at once; more wait."
     if request.engine_version and workload.version > version(profile.newest):
         yield f"engine_version {request.engine_version} is newer than what is known of {engine}: {profile.newest} was taken."
+    if engine == "vllm" and request.lora_rank and not request.lora_slots:
+        yield "lora_rank changed nothing: no lora_slots were asked for."
     unused = [name for name in WITHOUT_EFFECT.get(engine, ()) if getattr(request, name)]
     if unused:
         yield f"{', '.join(unused)} changed nothing: the estimate for {engine} does not depend on {'it' if len(unused) == 1 else 'them'}."

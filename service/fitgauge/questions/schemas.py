@@ -86,6 +86,18 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Annotated[float, Meta(ge=0, le=65_536)] | None, Meta(description="GiB of weights per GPU kept in host memory. Default 0.")
     ] = None
     kv_cache_memory_gib: Annotated[Gib | None, Meta(description="GiB of KV cache per GPU, given outright instead of what is left.")] = None
+    lora_slots: Annotated[
+        Annotated[int, Meta(ge=0, le=4096)] | None,
+        Meta(description="vllm: LoRA adapters held on the GPU at once (max_loras). Default 0: none.", examples=[4]),
+    ] = None
+    lora_rank: Annotated[
+        Annotated[int, Meta(ge=1, le=512)] | None,
+        Meta(description="vllm: largest rank of these adapters (max_lora_rank): 1, 8, 16, 32, 64, 128, 256, 320 or 512. Default 16."),
+    ] = None
+    speculative_tokens: Annotated[
+        Annotated[int, Meta(ge=0, le=64)] | None,
+        Meta(description="vllm: tokens the model's own MTP head drafts a step (num_speculative_tokens). Default 0: off.", examples=[1]),
+    ] = None
     detail: Annotated[
         Literal["summary", "full"] | None,
         Meta(description="summary (default): the answer. full: every formula, source and pipeline stage too."),

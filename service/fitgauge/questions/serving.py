@@ -271,6 +271,10 @@ def understood(
         filled["cpu_offload_gib"] = request.cpu_offload_gib
     if request.kv_cache_memory_gib:
         filled["kv_cache_memory_gib"] = request.kv_cache_memory_gib
+    if workload.lora_slots:
+        filled |= {"lora_slots": workload.lora_slots, "lora_rank": workload.lora_rank}
+    if workload.speculative_tokens:
+        filled["speculative_tokens"] = workload.speculative_tokens
     without_effect = WITHOUT_EFFECT.get(workload.engine, ())
     return {name: value for name, value in filled.items() if name not in without_effect}
 

@@ -11,6 +11,8 @@ from fitgauge.questions import words
 from fitgauge.questions.schemas import FitRequest
 
 DEFAULT_CONTEXT = 8192
+DEFAULT_LORA_RANK = 16
+"""vLLM's own. Source: config/lora.py, max_lora_rank."""
 NODE = 8
 """Cards of a node, and the widest tensor parallelism that is taken where none is asked for."""
 
@@ -43,6 +45,9 @@ def serving_workload(request: FitRequest, spec: ModelSpec, accelerator: Accelera
         enforce_eager=bool(request.enforce_eager),
         cpu_offload_bytes=int((request.cpu_offload_gib or 0) * GIB),
         cache_pool_bytes=int(request.kv_cache_memory_gib * GIB) if request.kv_cache_memory_gib else None,
+        lora_slots=request.lora_slots or 0,
+        lora_rank=request.lora_rank or DEFAULT_LORA_RANK,
+        speculative_tokens=request.speculative_tokens or 0,
     )
     return ENGINES[name].settled(workload, spec, accelerator)
 

@@ -141,9 +141,9 @@ _SHARED_DEFAULTS = {
 NEXT_DEFAULTS = _SHARED_DEFAULTS | {
     "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 48, "num_attention_heads": 16,
     "num_key_value_heads": 2, "decoder_sparse_step": 1, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512,
-    "num_experts_per_tok": 10, "num_experts": 512,
+    "num_experts_per_tok": 10, "num_experts": 512, "num_nextn_predict_layers": 1,
 }  # fmt: skip
-"""transformers 5.23, Qwen3NextConfig."""
+"""transformers 5.23, Qwen3NextConfig; its prediction head, which no config counts: vLLM 0.33, models/qwen3_next_mtp.py."""
 
 QWEN3_5_DEFAULTS = _SHARED_DEFAULTS | {
     "vocab_size": 248320, "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 32, "num_attention_heads": 16,

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from fitgauge.engine.architecture import Attention, CompressedAttention, LatentAttention, Mixer, ModelSpec, Recurrent
 from fitgauge.engine.cache import CACHED_PARTS, rank_heads, state_bytes
 from fitgauge.engine.quantity import GIB
+from fitgauge.engine.vllm.draft import drafted_mixers, lengthened
 from fitgauge.engine.vllm.kv_formats import attention_token_bytes, latent_token_bytes, resolved_format, served_dtype
 from fitgauge.engine.vllm.kv_groups import Layers, Members, grouped, on_stage
 from fitgauge.engine.vllm.kv_specs import (
@@ -204,16 +205,25 @@ def kv_layout(
     compute_capability: tuple[int, int] | None = None,
     version: tuple[int, ...] = (0, 33),
     pipeline_parallel: int = 1,
+    speculative_tokens: int = 0,
 ) -> KvLayout:
     """The KV cache of a model as vLLM lays it out on one rank.
 
     `cache_dtype`: as `--kv-cache-dtype`, or a canonical number format. `layers`: those of a pipeline stage, None for all.
     `max_num_seqs`: 0 where no CUDA graphs are captured. `compute_capability`: of the card, None without CUDA. `version`: vLLM's.
-    Raises InvalidQuestion for a dtype that vLLM has not.
+    `speculative_tokens`: drafted a step by the model's own heads, whose layers then keep a cache too, numbered on from the last; a
+    recurrent layer holds a state more for each of them (MambaSpec, num_speculative_blocks). Raises InvalidQuestion for a dtype that
+    vLLM has not.
     """
-    kept = [(mixer, block.layers) for block in spec.blocks if block.mixers and block.part in CACHED_PARTS for mixer in block.mixers]
+    kept: list[tuple[Mixer, Layers]] = [
+        (lengthened(mixer, block, speculative_tokens), block.layers)
+        for block in spec.blocks
+        if block.mixers and block.part in CACHED_PARTS
+        for mixer in block.mixers
+    ]
+    kept += drafted_mixers(spec) if speculative_tokens else []
     on = deployment(spec, [mixer for mixer, _ in kept], tensor_parallel, cache_dtype, max_model_len, compute_capability, version)
-    on = on._replace(encoder_tokens=max_batched_tokens)
+    on = on._replace(encoder_tokens=max_batched_tokens, states=on.states + speculative_tokens)
     members = [(one, numbers) for mixer, numbers in kept for one in mixer_specs(mixer, on)]
     packed = any(isinstance(mixer, CompressedAttention) for mixer, _ in kept)
     groups = tuple(kv_group(group) for group in on_stage(grouped(members, packed=packed), layers))

@@ -11,8 +11,10 @@ from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import Bytes, Term, certain
 from fitgauge.engine.runtime import runtime_bytes
 from fitgauge.engine.vllm.cards import on_card
+from fitgauge.engine.vllm.draft import check_draft, draft_term, drafted_layers
 from fitgauge.engine.vllm.layout import check_parallel
 from fitgauge.engine.vllm.loading import loaded_terms
+from fitgauge.engine.vllm.lora import check_lora, lora_term
 from fitgauge.engine.vllm.planner import KvLayout, kv_layout
 from fitgauge.engine.vllm.profiling import profiling_terms, runs_second
 from fitgauge.engine.weights import Laid, pipeline_stages
@@ -65,6 +67,9 @@ def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accel
         workload.data_parallel,
         workload.expert_parallel,
         workload.cpu_offload_bytes,
+        workload.lora_slots,
+        workload.lora_rank,
+        workload.speculative_tokens > 0,
     )
     loaded = laid.once(deployed, lambda: _loaded(stages, spec, laid, workload, accelerator))
     return Estimate(
@@ -87,11 +92,29 @@ def _loaded(
         data_parallel=workload.data_parallel,
         version=workload.version,
     )
+    check_lora(spec, workload)
+    check_draft(spec, workload)
     here, final = on_card(laid, spec, accelerator.compute_capability), len(stages) - 1
     return tuple(
-        loaded_terms(spec, here, workload, accelerator, layers=layers, first=number == 0, last=number == final)
+        (
+            *loaded_terms(spec, here, workload, accelerator, layers=layers, first=number == 0, last=number == final),
+            *asked_terms(spec, laid, workload, accelerator, layers=layers, first=number == 0, last=number == final),
+        )
         for number, layers in enumerate(stages)
     )
+
+
+def asked_terms(
+    spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, *, layers: range, first: bool, last: bool
+) -> tuple[Term, ...]:
+    """`draft_weights` and `lora_slots` of one pipeline stage, where they are asked for."""
+    terms: list[Term] = []
+    if workload.speculative_tokens and last:
+        terms.append(draft_term(spec, laid.scheme, workload, accelerator.compute_capability))
+    if workload.lora_slots:
+        here = layers if workload.pipeline_parallel > 1 else None
+        terms.append(lora_term(spec, workload, layers=here, first=first, last=last))
+    return tuple(terms)
 
 
 def budget_bytes(accelerator: Accelerator, workload: Workload) -> Bytes:
@@ -112,7 +135,8 @@ def _stage(
 ) -> StageEstimate:
     layers, tensor_parallel = stages[number], workload.tensor_parallel
     first, last = number == 0, number == len(stages) - 1
-    here = layers if len(stages) > 1 else None
+    drafted = last and workload.speculative_tokens > 0
+    here = range(layers.start, layers.stop + (drafted_layers(spec) if drafted else 0)) if len(stages) > 1 else None
     fixed = (
         *loaded,
         *profiling_terms(spec, profile, workload, accelerator, first=first, last=last),
@@ -122,6 +146,7 @@ def _stage(
             ranks=communicating_ranks(workload),
             graphs=graphs_in_budget(spec, profile) and not workload.enforce_eager,
             unified_memory=accelerator.unified_memory,
+            symmetric=shares_memory(accelerator),
         ),
     )
     layout = kv_layout(
@@ -135,6 +160,7 @@ def _stage(
         compute_capability=accelerator.compute_capability,
         version=workload.version,
         pipeline_parallel=workload.pipeline_parallel,
+        speculative_tokens=workload.speculative_tokens,
     )
     cache = PagedCache(layout)
     return stage_estimate(stage=number, layers=len(layers), fixed=fixed, cache=(cache_term(layout, workload),), layout=cache)
@@ -143,6 +169,16 @@ def _stage(
 def communicating_ranks(workload: Workload) -> int:
     """Ranks that reduce together in every layer; pipeline stages only hand tensors on, which needs no buffers worth a term."""
     return max(workload.tensor_parallel, workload.expert_parallel)
+
+
+def shares_memory(accelerator: Accelerator) -> bool:
+    """Whether ranks may map each other's memory as one (symmetric memory), which NVLink's switches alone offer; unknown cards may.
+
+    Source: vllm/distributed/device_communicators/all_reduce_utils.py, SYMM_MEM_ALL_REDUCE_MAX_SIZES (capabilities 9.0 and 10.x alone),
+    symm_mem.py (off without multicast), flashinfer_all_reduce.py. NCCL opens its channels, each with buffers, by the links it finds.
+    """
+    capability = accelerator.compute_capability
+    return capability is None or (accelerator.nvlink is not False and not accelerator.unified_memory and capability[0] in (9, 10))
 
 
 def graphs_in_budget(spec: ModelSpec, profile: EngineProfile) -> bool:

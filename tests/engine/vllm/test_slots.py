@@ -1,0 +1,119 @@
+"""Drafts and LoRA slots as terms of their own, held to vLLM's own answers."""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.families import read_config
+from fitgauge.engine.published import published
+from fitgauge.engine.quantity import GIB
+from fitgauge.engine.schemes import Scheme
+from fitgauge.engine.vllm.draft import draft_term
+from fitgauge.engine.vllm.layout import laid_out
+from fitgauge.engine.vllm.lora import RANKS, check_lora, lora_term
+from fitgauge.engine.vllm.planner import kv_layout
+from fitgauge.engine.workload import Workload
+from fitgauge.errors import InvalidQuestion
+
+DATA = Path(__file__).parent / "data" / "oracle_more.jsonl"
+SNAPSHOT = Path(__file__).parents[3] / "service" / "fitgauge" / "catalog" / "data" / "models.jsonl"
+ROWS: list[dict[str, Any]] = [json.loads(line) for line in DATA.read_text().splitlines()]
+DRAFTED = [row for row in ROWS if "draft" in row]
+ADAPTED = [row for row in ROWS if "lora_bytes" in row]
+
+
+@cache
+def _configs() -> dict[str, dict[str, Any]]:
+    asked = {row["model"] for row in (*DRAFTED, *ADAPTED)}
+    rows = map(json.loads, SNAPSHOT.read_text().splitlines())
+    return {row["id"]: row["config"] for row in rows if row["id"] in asked}
+
+
+@cache
+def _spec(model: str) -> ModelSpec:
+    return read_config(_configs()[model])
+
+
+def _work(row: dict[str, Any], **changes: Any) -> Workload:
+    asked = {
+        "engine": "vllm",
+        "version": (0, 33),
+        "context_length": row["context_length"],
+        "concurrency": 1,
+        "cache_dtype": "auto",
+        "tensor_parallel": row["tensor_parallel"],
+        "max_batched_tokens": row["batched"],
+        "max_num_seqs": 256,
+        "lora_slots": row.get("max_loras", 0),
+        "lora_rank": row.get("max_lora_rank", 16),
+        "speculative_tokens": row.get("speculative", {}).get("num_speculative_tokens", 0),
+    }
+    return Workload(**asked | changes)
+
+
+def _plan(row: dict[str, Any], speculative_tokens: int, stage: range | None = None) -> Any:
+    return kv_layout(
+        _spec(row["model"]),
+        tensor_parallel=row["tensor_parallel"],
+        cache_dtype="auto",
+        max_model_len=row["context_length"],
+        max_batched_tokens=row["batched"],
+        max_num_seqs=0,
+        layers=stage,
+        compute_capability=tuple(row["capability"]),
+        speculative_tokens=speculative_tokens,
+    )
+
+
+def _name(row: dict[str, Any]) -> str:
+    return f"{row['model']} tp{row['tensor_parallel']} {row.get('max_loras', '')}x{row.get('max_lora_rank', '')}"
+
+
+@pytest.mark.parametrize("row", DRAFTED, ids=_name)
+def test_a_draft_adds_the_bytes_that_vllm_loads_for_it(row):
+    spec = _spec(row["model"])
+    scheme = laid_out(spec, published(spec) or Scheme(name="as published")).scheme
+    assert draft_term(spec, scheme, _work(row), tuple(row["capability"])).bytes == pytest.approx(sum(row["draft"]), rel=1e-4)
+
+
+@pytest.mark.parametrize("row", DRAFTED, ids=_name)
+def test_a_draft_takes_the_blocks_that_vllm_gives_it(row):
+    pool = int(row["pool_gib"] * GIB)
+    with_draft, without = (_plan(row, drafted).plan(pool) for drafted in (1, 0))
+    assert with_draft.num_blocks == row["blocks"]
+    assert with_draft.kv_tokens == pytest.approx(row["tokens"], rel=1e-3)
+    assert with_draft.kv_tokens < without.kv_tokens
+    assert [group.layers for group in with_draft.groups] == [layers for layers, _, _ in row["groups"]]
+
+
+def test_the_last_stage_alone_keeps_the_layers_of_a_draft():
+    row = next(row for row in DRAFTED if row["model"] == "deepseek-ai/DeepSeek-V3")
+    layers = _spec(row["model"]).layers
+    stages = (range(30), range(30, layers + 1))
+    assert [sum(group.layers for group in _plan(row, 1, stage).groups) for stage in stages] == [30, layers - 30 + 1]
+
+
+@pytest.mark.parametrize("row", ADAPTED, ids=_name)
+def test_lora_slots_take_the_bytes_that_vllm_allocates(row):
+    term = lora_term(_spec(row["model"]), _work(row), layers=None, first=True, last=True)
+    assert (term.name, term.bytes) == ("lora_slots", row["lora_bytes"])
+
+
+def test_slots_of_the_stages_add_up_to_those_of_the_whole():
+    row = ADAPTED[0]
+    spec, work = _spec(row["model"]), _work(row)
+    half = spec.layers // 2
+    first = lora_term(spec, work, layers=range(half), first=True, last=False).bytes
+    last = lora_term(spec, work, layers=range(half, spec.layers), first=False, last=True).bytes
+    assert first + last == row["lora_bytes"]
+
+
+def test_a_rank_that_vllm_does_not_know_is_refused_with_those_it_knows():
+    with pytest.raises(InvalidQuestion) as refused:
+        check_lora(_spec(ADAPTED[0]["model"]), _work(ADAPTED[0], lora_rank=24))
+    assert refused.value.field == "lora_rank"
+    assert all(str(rank) in refused.value.hint for rank in RANKS)

@@ -117,6 +117,13 @@ def engine_microseconds():
     return engine.microseconds()
 
 
+def search_lines():
+    """One recommendation, and cells of a comparison a second."""
+    from bench import search
+
+    return search.lines()
+
+
 async def measure(service, echo):
     """(echo, the same question again, a new question every time) in answers a second, taken in turns."""
     await rate(service, "/v1/fit")
@@ -140,7 +147,7 @@ def main():
     print(f"warm fit, always a new question {new:8.0f} answers/s   {new / echoed:.2f}")
     print(f"start to ready                  {statistics.median(starts):8.2f} s           (at most 1.0)")
     print(f"resident, ready and after load  {before:8.0f} MiB, {after:.0f} MiB (at most 120)")
-    for line in engine_microseconds():
+    for line in (*engine_microseconds(), *search_lines()):
         print(line)
 
 

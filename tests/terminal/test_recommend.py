@@ -1,0 +1,62 @@
+"""fitgauge recommend, models-for and compare: tables with bars, or the API's own answers."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from fitgauge.cli import main
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    monkeypatch.setenv("COLUMNS", "140")
+    return lambda *arguments: CliRunner().invoke(main, arguments)
+
+
+def test_recommend_tells_the_best_the_others_and_how_to_start_it(run):
+    result = run("recommend", "Qwen/Qwen3-32B", "--context-length", "8192", "--gpus", "2x L40S, RTX 4090", "--engine", "vllm")
+    assert result.exit_code == 0, result.output
+    assert "The fewest cards for Qwen/Qwen3-32B" in result.output
+    assert "2 x L40S" in result.output
+    assert "█" in result.output
+    assert "vllm serve Qwen/Qwen3-32B" in result.output
+
+
+def test_recommend_gives_the_apis_own_answer(run):
+    answer = json.loads(run("recommend", "7b", "--gpus", "RTX 4090", "--limit", "1000", "--json").output)
+    assert answer["total"] == len(answer["items"])
+    assert answer["items"][0]["request"]["gpu"] == "RTX 4090"
+
+
+def test_what_leaves_nothing_is_told_with_what_to_send(run):
+    result = run("recommend", "70b", "--gpus", "RTX 4090", "--vendors", "AMD")
+    assert result.exit_code == 2
+    assert "exclude each other" in result.output
+
+
+def test_models_for_lists_what_runs(run):
+    result = run("models-for", "RTX 3090", "--search", "qwen3-8b")
+    assert result.exit_code == 0, result.output
+    assert "Qwen/Qwen3-8B" in result.output
+    assert "█" in result.output
+
+
+def test_compare_has_a_line_a_cell_and_names_only_what_differs(run):
+    result = run("compare", "7b, 70b", "2x L40S", "--context-lengths", "4096,65536")
+    assert result.exit_code == 0, result.output
+    lines = [line for line in result.output.splitlines() if "2 x L40S" in line]
+    assert len(lines) == 4
+    assert "context length" in result.output
+    assert "engine" not in result.output
+
+
+def test_compare_gives_one_row_a_line(run):
+    rows = [json.loads(line) for line in run("compare", "7b", "RTX 4090, H100", "--json").output.splitlines()]
+    assert [row["gpu"] for row in rows] == ["RTX 4090", "H100 SXM"]
+
+
+def test_numbers_that_are_none_are_refused(run):
+    assert run("compare", "7b", "H100", "--context-lengths", "4096,many").exit_code == 2

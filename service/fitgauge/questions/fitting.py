@@ -18,8 +18,8 @@ from fitgauge.questions.prepared import Prepared, Preparer
 from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.workloads import serving_workload
 
-_BY_TRAITS: frozenset[EngineName] = frozenset({"vllm", "llama.cpp", "ollama", "mlx"})
-"""Engines whose estimate depends on the kind of card and the workload alone; what others hold depends on the size of the card too."""
+_BY_WORKLOAD: frozenset[EngineName] = frozenset({"llama.cpp", "ollama", "mlx"})
+"""Engines that hold the same on every card; vLLM's terms depend on the kind of card, those of the others on its size too."""
 
 
 class Fitted(NamedTuple):
@@ -76,13 +76,19 @@ class Fitting:
 
     def _estimate(self, quantization: str | None, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
         """The engine's own, or one it made for a card that it treats alike."""
-        key: object = accelerator.id
-        if workload.engine in _BY_TRAITS:
-            key = (accelerator.compute_capability, accelerator.vendor, accelerator.gfx, accelerator.unified_memory)
-        key = (quantization, workload, key)
+        key = (quantization, workload, _alike(workload.engine, accelerator))
         kept = self._kept.get(key)
         if kept is None:
             laid = self._preparer.prepare(self._model, quantization, workload.engine).laid
             kept = ENGINES[workload.engine].estimate(self._model.spec, laid, workload, accelerator, profile)
             self._kept[key] = kept
         return kept
+
+
+def _alike(engine: EngineName, accelerator: Accelerator) -> object:
+    """What cards have in common that an engine treats alike."""
+    if engine in _BY_WORKLOAD:
+        return None
+    if engine == "vllm":
+        return accelerator.compute_capability, accelerator.vendor, accelerator.gfx, accelerator.unified_memory, accelerator.nvlink
+    return accelerator.id

@@ -1,0 +1,32 @@
+"""One estimate for cards alike is the estimate that each of them gets by itself."""
+
+import pytest
+
+from fitgauge.catalog import accelerators
+from fitgauge.catalog.engines import load_engines
+from fitgauge.catalog.lookup import Found
+from fitgauge.catalog.models import Snapshot
+from fitgauge.engine.architecture import Model
+from fitgauge.engine.engines import ENGINES
+from fitgauge.engine.families import read_config
+from fitgauge.questions.fitting import Fitting
+from fitgauge.questions.prepared import Preparer
+from fitgauge.questions.schemas import FitRequest
+from fitgauge.questions.serving import Serving
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", ["openai/gpt-oss-20b", "deepseek-ai/DeepSeek-V2-Lite"])
+def test_every_card_of_the_catalog_gets_the_numbers_of_check_fit(engine, name):
+    row = Snapshot().get(name)
+    model = Model(id=row.id, source="snapshot", spec=read_config(row.config, row.quantization))
+    engines = load_engines()
+    fitting, serving = Fitting(model, engines, Preparer()), Serving(engines)
+    for accelerator in accelerators.load().all():
+        for count in (1, 2):
+            request = FitRequest(model=name, gpu=accelerator.name, gpu_count=count, engine=engine, concurrency=4)
+            shared = fitting.fitted(request, engine, accelerator, count)
+            alone = serving.check(request, model, Found(accelerator, count, ""))
+            assert shared.required == alone.estimate.fullest.required, accelerator.name
+            assert shared.budget == alone.estimate.budget, accelerator.name
+            assert (shared.probability, shared.verdict) == (alone.probability, alone.verdict), accelerator.name

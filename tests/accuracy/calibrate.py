@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from accuracy.truth import GIB, Run, check, model, runs, source_weights
+from fitgauge.catalog.lookup import find
 from fitgauge.engine.activations import HALF, layer_width
 from fitgauge.engine.architecture import Part
 from fitgauge.engine.profile import SecondRunner
 from fitgauge.engine.vllm.encoder import images
 from fitgauge.engine.vllm.profiling import WORKSPACES_KEPT, kept_workspace, runs_second, stage_bytes, workspace_bytes
+from fitgauge.engine.vllm.serve import shares_memory
 from fitgauge.errors import FitgaugeError
 from fitgauge.questions.serving import Checked
 
@@ -172,14 +174,38 @@ def process(run: Run, found: Checked) -> float | None:
     return non_torch(run)
 
 
-def collectives(baseline: float) -> Callable[[Run, Checked], float | None]:
-    """What ranks hold more than one alone [bytes]."""
+def collectives(baseline: float, symmetric: bool) -> Callable[[Run, Checked], float | None]:
+    """What ranks hold more than one alone [bytes]; `symmetric`: where cards share symmetric memory alone."""
 
     def shows(run: Run, found: Checked) -> float | None:
-        size = non_torch(run) if found.workload.tensor_parallel > 1 else None
+        several = found.workload.tensor_parallel > 1 and (not symmetric or shares_memory(found.estimate.accelerator))
+        size = non_torch(run) if several else None
         return None if size is None else max(0.0, size - baseline)
 
     return shows
+
+
+def plain_collectives(baseline: float) -> dict[str, Any]:
+    """What ranks hold more than one alone where cards share no symmetric memory [bytes], of every release.
+
+    NCCL's buffers do not depend on vLLM's release, so logs that print none tell too; all count, as the few differ by cards and ranks.
+    """
+    seen = []
+    for run in runs():
+        card = run.question.get("gpu")
+        if run.part != "fit" or run.engine != "vllm" or (run.question.get("tensor_parallel") or 1) < 2 or card is None:
+            continue
+        accelerator = find(card).accelerator
+        size = non_torch(run)
+        if size is not None and accelerator.vendor == "NVIDIA" and not shares_memory(accelerator):
+            seen.append(Seen(run, max(0.0, size - baseline)))
+    return whole(interval(seen))
+
+
+def interval(seen: list[Seen]) -> dict[str, Any]:
+    """Median and 5 to 95 % quantiles of all that runs show."""
+    low, middle, high = (round(quantile(seen, share), 4) for share in (0.05, 0.5, 0.95))
+    return {"low": low, "expected": middle, "high": high, "runs": len(seen), "source": LOGS}
 
 
 def non_torch(run: Run) -> float | None:
@@ -213,6 +239,8 @@ class Group(NamedTuple):
 
 
 SORTED, TRITON = ((0, 4), (0, 17)), ((0, 17), (9, 9))
+SYMMETRIC = (0, 17)
+"""From this profile on, what ranks hold differs by cards: symmetric memory is the default (symm_mem.py of 0.19; logs of 0.11 show none)."""
 DENSE_SECOND = "vllm 0.25.0, 0.28.0 config/vllm.py, use_v2_model_runner"
 GROUPS = (
     Group((0, 4), "0.7.3", 0.9, SORTED, SORTED, False, "none", False, "vllm 0.6.6 worker/worker.py, determine_num_available_blocks"),
@@ -245,11 +273,12 @@ COPIES = derived(3, 4, 7, "residual, normalised input, attention's output and ML
 def vllm_profiles() -> list[dict[str, Any]]:
     """The rows of vLLM, calibrated."""
     hidden = coefficient(evidence(((0, 8), (9, 9)), copies_of_hidden), COPIES)
+    plain = plain_collectives(coefficient(evidence(((0, 4), (9, 9)), process), NOTHING)["expected"])
     once, each = graph_line(evidence(((0, 19), (9, 9)), graphs))
     rows = []
     for group in GROUPS:
         runtime = coefficient(evidence(group.process, process), derived(5e7, 2.7e8, 5e8, "CUDA libraries of the process"))
-        ranks = evidence(group.process, collectives(runtime["expected"]))
+        ranks = evidence(group.process, collectives(runtime["expected"], group.since >= SYMMETRIC))
         rows.append(
             {
                 "engine": "vllm",
@@ -267,6 +296,7 @@ def vllm_profiles() -> list[dict[str, Any]]:
                 "second_runner": group.second,
                 "second_logits_copies": second_logits(group.second),
                 "second_graphs_in_budget": group.second_graphs,
+                "plain_communication_bytes": plain if group.since >= SYMMETRIC else None,
             }
         )
     return rows

@@ -45,8 +45,10 @@ class EngineProfile(msgspec.Struct, frozen=True, kw_only=True):
     alive at the sampler's peak. `hidden_copies`: 16-bit copies of (tokens, hidden) alive at a layer's peak, beside its
     widest product. `graph_bytes`, `graph_layer_bytes`: CUDA graphs, once and for every layer. `graphs_in_budget`: whether they
     are taken off the cache's share. `runtime_bytes`: what the process holds beside tensors. `communication_bytes`: what it holds more
-    with two ranks or more. `second_runner`: which models vLLM runs with its second model runner ("dense": those without experts or
-    states); its sampler holds `second_logits_copies`, and `second_graphs_in_budget` says of it what `graphs_in_budget` says of the first.
+    with two ranks or more; `plain_communication_bytes`: where cards share no symmetric memory, if that was told apart. `context_share`:
+    of the card's memory, what CUDA takes before the engine looks at what is free. `second_runner`: which models vLLM runs with its second
+    model runner ("dense": those without experts or states); its sampler holds `second_logits_copies`, and `second_graphs_in_budget`
+    says of it what `graphs_in_budget` says of the first.
     """
 
     engine: EngineName
@@ -64,3 +66,5 @@ class EngineProfile(msgspec.Struct, frozen=True, kw_only=True):
     second_runner: SecondRunner = "none"
     second_logits_copies: Coefficient | None = None
     second_graphs_in_budget: bool = False
+    plain_communication_bytes: Coefficient | None = None
+    context_share: Coefficient | None = None

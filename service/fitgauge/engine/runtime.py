@@ -11,10 +11,12 @@ _HOST_SHARE = 4 * GIB
 Assumed: no log says how much; it widens the interval only."""
 
 
-def runtime_bytes(profile: EngineProfile, *, layers: int, ranks: int, graphs: bool, unified_memory: bool = False) -> tuple[Term, ...]:
+def runtime_bytes(
+    profile: EngineProfile, *, layers: int, ranks: int, graphs: bool, unified_memory: bool = False, symmetric: bool = True
+) -> tuple[Term, ...]:
     """`cuda_graphs` (where captured), `runtime`, and `communication` with two ranks or more, as the profile was calibrated.
 
-    layers: on this stage.
+    layers: on this stage. symmetric: whether the cards may share symmetric memory.
     """
     terms = []
     if graphs:
@@ -22,7 +24,8 @@ def runtime_bytes(profile: EngineProfile, *, layers: int, ranks: int, graphs: bo
     process = profile.runtime_bytes.term("runtime", 1, 0, "libraries and workspace of the process, beside PyTorch's tensors")
     terms.append(msgspec.structs.replace(process, high=process.high + _HOST_SHARE) if unified_memory else process)
     if ranks > 1:
-        terms.append(profile.communication_bytes.term("communication", 1, 0, f"collective buffers of {ranks} ranks"))
+        buffers = profile.communication_bytes if symmetric else profile.plain_communication_bytes or profile.communication_bytes
+        terms.append(buffers.term("communication", 1, 0, f"collective buffers of {ranks} ranks"))
     return tuple(terms)
 
 

@@ -204,6 +204,23 @@ def test_slices_laptops_and_machines_with_one_gpu_are_used_alone(recommend):
             assert item.gpu.count == 1
 
 
+def test_a_card_that_is_only_a_size_can_be_asked_about_by_itself(recommend, check_fit):
+    item = recommend(gpus="2x 80GB").items[0]
+    assert check_fit(**item.request).per_gpu.required_bytes == item.required_bytes
+
+
+def test_understood_as_can_be_sent_back(recommend):
+    first = recommend(gpus="2x L40S, RTX 4090", vendors="nvidia", concurrency=2, min_weight_bits=4.5, objective="Smallest")
+    known = {name: value for name, value in first.understood_as.items() if name != "model"}
+    assert recommend(**known) == first
+
+
+@pytest.mark.parametrize("fields", [{"engine": "mlx", "vendors": "NVIDIA"}, {"engine": "tensorrt-llm", "vendors": "AMD"}])
+def test_an_engine_that_runs_on_none_of_the_cards_is_told_from_one_that_is_too_small(recommend, fields):
+    with pytest.raises(InvalidQuestion, match="vendors empties the set"):
+        recommend(**fields)
+
+
 def test_a_card_of_unknown_bandwidth_has_no_speed(recommend):
     assert all(item.decode is None for item in recommend(gpus="80GB").items)
 

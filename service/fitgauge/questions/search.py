@@ -117,10 +117,6 @@ class Search:
                 front += self._on(count, plan, front)
         return pareto(front)
 
-    def runs(self) -> bool:
-        """Whether any of the plans runs on any of the cards, be it large enough or not."""
-        return any(self._chosen_plan(plan.quantization, card.accelerator) for card in self._cards for plan in self._plans)
-
     def _on(self, count: int, plan: Plan, front: list[Option]) -> list[Option]:
         """Options of one plan on `count` cards: all but those dominated by one of `front` or by a smaller card.
 

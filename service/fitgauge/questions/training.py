@@ -140,8 +140,8 @@ class Training:
             except InvalidQuestion:
                 continue
             if again.verdict != "does_not_fit" and again.verdict != trained.verdict and refusal(again.workload, accelerator) is None:
-                need = again.fullest.need.expected
-                found.append(Suggestion(change=change, verdict=again.verdict, required_bytes=need, request=dict(fields)))
+                required = again.fullest.required.expected
+                found.append(Suggestion(change=change, verdict=again.verdict, required_bytes=required, request=dict(fields)))
             if sum(suggestion.verdict == "fits" for suggestion in found) == _MOST_SUGGESTIONS:
                 break
         found.sort(key=lambda suggestion: suggestion.verdict != "fits")
@@ -158,7 +158,8 @@ def _summary(model: Model, cards: str, trained: Trained, accelerator: Accelerato
     highest = max(fullest.phases, key=lambda name: fullest.phases[name]).replace("_", " ")
     when = "in the optimizer step" if highest == "optimizer step" else f"in the {highest} pass"
     if trained.verdict == "fits":
-        return f"{model.id} fits on {cards}: {asked} needs {need}{each} of {have}, most of it {when}."
+        shown = f"the device will show {gib(fullest.required.expected)}, with what PyTorch's allocator keeps"
+        return f"{model.id} fits on {cards}: {asked} needs {need}{each} of {have}, most of it {when}; {shown}."
     if trained.verdict == "tight":
         return (
             f"{model.id} on {cards} is tight ({trained.probability:.0%} likely): {asked} needs {need}{each} of {have}; {largest} take most."

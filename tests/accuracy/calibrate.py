@@ -6,6 +6,7 @@ with no runs. Run: python -m accuracy.calibrate (or `make calibrate`), then `mak
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -202,6 +203,17 @@ def plain_collectives(baseline: float) -> dict[str, Any]:
     return whole(interval(seen))
 
 
+def context_share() -> dict[str, Any]:
+    """What is taken of a card before vLLM looks at what is free, as a share of the card, of every release, where it drives no display."""
+    seen = [
+        Seen(run, 1 - run.measured["free_at_start_gib"] / run.total_gpu_gib)
+        for run in runs()
+        if run.part == "fit" and run.engine == "vllm" and run.total_gpu_gib and run.measured.get("free_at_start_gib")
+        if not re.search("laptop|wsl|desktop", f"{run.question.get('gpu')} {run.note}", re.IGNORECASE)
+    ]
+    return interval(seen)
+
+
 def interval(seen: list[Seen]) -> dict[str, Any]:
     """Median and 5 to 95 % quantiles of all that runs show."""
     low, middle, high = (round(quantile(seen, share), 4) for share in (0.05, 0.5, 0.95))
@@ -274,6 +286,7 @@ def vllm_profiles() -> list[dict[str, Any]]:
     """The rows of vLLM, calibrated."""
     hidden = coefficient(evidence(((0, 8), (9, 9)), copies_of_hidden), COPIES)
     plain = plain_collectives(coefficient(evidence(((0, 4), (9, 9)), process), NOTHING)["expected"])
+    context = context_share()
     once, each = graph_line(evidence(((0, 19), (9, 9)), graphs))
     rows = []
     for group in GROUPS:
@@ -287,8 +300,8 @@ def vllm_profiles() -> list[dict[str, Any]]:
                 "gpu_memory_utilization": group.utilization,
                 "logits_copies": coefficient(evidence(group.sampler, first_runner), SAMPLERS[group.sampler]),
                 "hidden_copies": hidden,
-                "graph_bytes": once if group.graphs_in_budget or group.second_graphs else NOTHING,
-                "graph_layer_bytes": each if group.graphs_in_budget or group.second_graphs else NOTHING,
+                "graph_bytes": once,
+                "graph_layer_bytes": each,
                 "graphs_in_budget": group.graphs_in_budget,
                 "runtime_bytes": whole(runtime),
                 "communication_bytes": whole(coefficient(ranks, derived(1e8, 4e8, 2.3e9, "NCCL and custom all-reduce buffers"))),
@@ -296,6 +309,7 @@ def vllm_profiles() -> list[dict[str, Any]]:
                 "second_runner": group.second,
                 "second_logits_copies": second_logits(group.second),
                 "second_graphs_in_budget": group.second_graphs,
+                "context_share": context,
                 "plain_communication_bytes": plain if group.since >= SYMMETRIC else None,
             }
         )

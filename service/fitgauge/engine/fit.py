@@ -38,6 +38,16 @@ def fit_probability(required: Bytes, budget: Bytes) -> float:
     return 0.5 * (1 + erf(gap / (spread / _Z90) / sqrt(2)))
 
 
+def starting_probability(required: Bytes, budget: Bytes, outside: Bytes, usable: Bytes) -> float:
+    """The chance that an engine which claims its whole budget starts: what requests need is within it, what lies outside is beside it.
+
+    required: of the budget; outside: held beyond it; usable: of the card, whose spread the budget's is a share of. All in bytes.
+    The weaker of the two conditions decides, as both rest on the same card.
+    """
+    spare = Bytes(low=usable.low - budget.low, expected=usable.expected - budget.expected, high=usable.high - budget.high)
+    return min(fit_probability(required, budget), fit_probability(outside, spare))
+
+
 def verdict(probability: float) -> Verdict:
     """`tight` where the 90 % interval straddles the capacity, that is where the chance is neither above 95 % nor below 5 %."""
     if probability >= 0.95:

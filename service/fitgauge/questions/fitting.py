@@ -11,7 +11,7 @@ from fitgauge.engine.fit import Verdict, fit_probability, verdict
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.support import refusal
-from fitgauge.engine.vllm.serve import budget_bytes
+from fitgauge.engine.vllm.serve import budget_bytes, starts
 from fitgauge.engine.workload import EngineName, Workload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions.prepared import Prepared, Preparer
@@ -72,6 +72,8 @@ class Fitting:
         estimate = self._estimate(request.quantization, workload, accelerator, profile)
         budget = budget_bytes(accelerator, workload) if engine == "vllm" else accelerator.usable
         required = estimate.fullest.required
+        if engine == "vllm":
+            return Fitted(workload, required, budget, starts(estimate, self._model.spec, profile, workload, accelerator))
         return Fitted(workload, required, budget, fit_probability(required, budget))
 
     def _estimate(self, quantization: str | None, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:

@@ -3,9 +3,14 @@
 from collections.abc import Iterator
 
 from fitgauge.catalog.lookup import Found
-from fitgauge.engine.architecture import Model
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.architecture import Model, ModelSpec
+from fitgauge.engine.estimate import Estimate
+from fitgauge.engine.fit import fit_probability, verdict
 from fitgauge.engine.profile import EngineProfile
+from fitgauge.engine.quantity import gib, total
 from fitgauge.engine.support import flash_attention_note
+from fitgauge.engine.vllm.serve import outside_terms
 from fitgauge.engine.workload import GGUF_ENGINES, EngineName, Workload
 from fitgauge.questions.launch import loads_asked_format
 from fitgauge.questions.schemas import FitRequest
@@ -60,3 +65,17 @@ def notes(request: FitRequest, model: Model, found: Found, workload: Workload, c
         yield f"{engine} loads GGUF files: {put} {model.id}."
     elif not loads_asked_format(request, engine):
         yield f"{model.id} is not stored in {request.quantization}: put a checkpoint that is in the command."
+
+
+def outgrown(
+    spec: ModelSpec, profile: EngineProfile, workload: Workload, estimate: Estimate, accelerator: Accelerator, chance: float
+) -> Iterator[str]:
+    """Where what lies outside vLLM's budget makes the verdict, not what requests need of it. chance: of both."""
+    if workload.engine != "vllm" or verdict(chance) == verdict(fit_probability(estimate.fullest.required, estimate.budget)):
+        return
+    outside = total(outside_terms(spec, profile, workload, accelerator, layers=estimate.fullest.layers)).expected
+    left = accelerator.usable.expected - estimate.budget.expected
+    yield (
+        f"gpu_memory_utilization {workload.gpu_memory_utilization:g} leaves {gib(left)} of the card, and vLLM holds some {gib(outside)} "
+        "outside its share (CUDA's context, CUDA graphs): a lower share makes room."
+    )

@@ -13,12 +13,13 @@ from fitgauge.engine.estimate import Estimate
 from fitgauge.engine.fit import ServingLimits, Verdict, fit_probability, most, serving_limits, verdict
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.support import refusal
+from fitgauge.engine.vllm.serve import starts
 from fitgauge.engine.workload import GROWING, Workload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.hub.reference import Reference, parse_reference
 from fitgauge.questions import answers, words
 from fitgauge.questions.launch import launch_command
-from fitgauge.questions.notes import WITHOUT_EFFECT, notes
+from fitgauge.questions.notes import WITHOUT_EFFECT, notes, outgrown
 from fitgauge.questions.prepared import Prepared, Preparer
 from fitgauge.questions.schemas import FitAnswer, FitRequest, Launch, Limits, Suggestion
 from fitgauge.questions.suggestions import Fields, alternatives, candidates, needless, outdone
@@ -87,6 +88,7 @@ class Serving:
                 *spec.notes,
                 *checked.prepared.scheme.warnings,
                 *notes(request, model, found, workload, count, profile),
+                *outgrown(spec, profile, workload, estimate, found.accelerator, checked.probability),
             ],
             understood_as=understood(workload, found.accelerator, count, model, request),
             launch=Launch(
@@ -121,7 +123,11 @@ class Serving:
         workload = serving_workload(request, model.spec, accelerator, count, profile)
         prepared = self._preparer.prepare(model, request.quantization, workload.engine)
         estimate = ENGINES[workload.engine].estimate(model.spec, prepared.laid, workload, accelerator, profile)
-        probability = fit_probability(estimate.fullest.required, estimate.budget)
+        probability = (
+            starts(estimate, model.spec, profile, workload, accelerator)
+            if workload.engine == "vllm"
+            else fit_probability(estimate.fullest.required, estimate.budget)
+        )
         given = estimate.given_pool_bytes
         if given is not None and any(
             s.layout.pool_bytes(workload.requests_per_replica, workload.context_length) > given for s in estimate.stages

@@ -4,12 +4,15 @@ Source: vllm/v1/worker/gpu_worker.py, determine_available_memory: pool = total x
 - peak of the profiling pass (- CUDA graphs, from 0.21).
 """
 
+from msgspec import structs
+
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.estimate import Estimate, StageEstimate, stage_estimate
+from fitgauge.engine.fit import fit_probability, starting_probability
 from fitgauge.engine.profile import EngineProfile
-from fitgauge.engine.quantity import Bytes, Term, certain
-from fitgauge.engine.runtime import runtime_bytes
+from fitgauge.engine.quantity import Bytes, Term, certain, total
+from fitgauge.engine.runtime import graph_term, runtime_bytes
 from fitgauge.engine.vllm.cards import on_card
 from fitgauge.engine.vllm.draft import check_draft, draft_term, drafted_layers
 from fitgauge.engine.vllm.layout import check_parallel
@@ -78,6 +81,35 @@ def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accel
         budget=budget_bytes(accelerator, workload),
         given_pool_bytes=workload.cache_pool_bytes,
     )
+
+
+def starts(estimate: Estimate, spec: ModelSpec, profile: EngineProfile, workload: Workload, accelerator: Accelerator) -> float:
+    """The chance that vLLM starts on `accelerator`: its budget holds what the fullest stage requires, the card what lies outside it.
+
+    A pool given outright is no share of the card: then what is required alone decides. Source: v1/worker/utils.py, request_memory.
+    """
+    required, budget = estimate.fullest.required, budget_bytes(accelerator, workload)
+    if workload.cache_pool_bytes is not None:
+        return fit_probability(required, budget)
+    outside = total(outside_terms(spec, profile, workload, accelerator, layers=estimate.fullest.layers))
+    return starting_probability(required, budget, outside, accelerator.usable)
+
+
+def outside_terms(
+    spec: ModelSpec, profile: EngineProfile, workload: Workload, accelerator: Accelerator, *, layers: int
+) -> tuple[Term, ...]:
+    """What is held beyond total x gpu_memory_utilization: CUDA's context, taken before vLLM looks at what is free, and the CUDA graphs
+    of releases that do not take them off the pool, from nothing (few sizes to capture) to what the profile says.
+
+    Source: v1/worker/gpu_worker.py, init_device (the snapshot) and determine_available_memory (what is taken off).
+    """
+    terms = []
+    if profile.context_share is not None:
+        size = accelerator.usable.expected
+        terms.append(profile.context_share.term("context", size, 0, f"{profile.context_share.expected:.4f} of the card's {size} B"))
+    if not graphs_in_budget(spec, profile) and not workload.enforce_eager:
+        terms.append(structs.replace(graph_term(profile, layers), low=0))
+    return tuple(terms)
 
 
 def _loaded(

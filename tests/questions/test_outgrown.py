@@ -1,0 +1,27 @@
+"""What vLLM holds outside its budget, and what ranks hold on cards of one kind and another."""
+
+import pytest
+
+SMALL = "Qwen/Qwen3-0.6B"
+
+
+def communication(answer) -> int:
+    return next(term.bytes for term in answer.terms if term.name == "communication")
+
+
+@pytest.mark.parametrize("utilization, verdict", [(0.9, "fits"), (1.0, "does_not_fit")])
+def test_a_share_that_leaves_no_room_for_the_process_is_told(check_fit, utilization, verdict):
+    answer = check_fit(model=SMALL, gpu="RTX 4090", context_length=2048, gpu_memory_utilization=utilization)
+    assert answer.verdict == verdict
+    assert any("a lower share makes room" in warning for warning in answer.warnings) == (verdict != "fits")
+
+
+def test_graphs_that_are_not_taken_off_the_pool_need_room_beside_it(check_fit):
+    asked = {"model": SMALL, "gpu": "RTX 4090", "context_length": 2048, "engine_version": "0.19.0", "gpu_memory_utilization": 0.97}
+    assert check_fit(**asked).fit_probability < check_fit(**asked, enforce_eager=True).fit_probability
+
+
+def test_cards_without_symmetric_memory_hold_less_for_collectives(check_fit):
+    asked = {"model": "Qwen/Qwen3-32B", "gpu_count": 2, "tensor_parallel": 2, "context_length": 2048}
+    assert communication(check_fit(**asked, gpu="H100")) > 10 * communication(check_fit(**asked, gpu="RTX 4090"))
+    assert communication(check_fit(**asked, gpu="H100 PCIe")) == communication(check_fit(**asked, gpu="RTX 4090"))

@@ -209,6 +209,13 @@ def test_a_card_that_is_only_a_size_can_be_asked_about_by_itself(recommend, chec
     assert check_fit(**item.request).per_gpu.required_bytes == item.required_bytes
 
 
+def test_a_least_speed_leaves_out_what_is_slower_or_unknown(recommend):
+    every, fast = recommend(limit=1000), recommend(min_tokens_per_second=100, limit=1000)
+    speeds = [item.decode.tokens_per_second.expected for item in fast.items]
+    assert min(speeds) >= 100
+    assert {vector(item) for item in every.items if item.decode and vector(item)[2] >= 100} == set(map(vector, fast.items))
+
+
 def test_understood_as_can_be_sent_back(recommend):
     first = recommend(gpus="2x L40S, RTX 4090", vendors="nvidia", concurrency=2, min_weight_bits=4.5, objective="Smallest")
     known = {name: value for name, value in first.understood_as.items() if name != "model"}
@@ -233,6 +240,7 @@ def test_a_card_of_unknown_bandwidth_has_no_speed(recommend):
         ({"min_weight_bits": 20}, "min_weight_bits", "16 bits"),
         ({"gpus": "RTX 4090", "max_gpu_count": 1, "no_quantization": True}, "max_gpu_count", "empties the set"),
         ({"gpus": "RTX 4060 Laptop"}, "gpus", "empties the set"),
+        ({"gpus": "RTX 4090", "min_tokens_per_second": 1e6}, "min_tokens_per_second", "empties the set"),
         ({"vendors": "Nvidea"}, "vendors", "makes no accelerator"),
         ({"objective": "cheapest"}, "objective", "no objective"),
         ({"concurrency": 1_000_000}, "context_length", "workload"),

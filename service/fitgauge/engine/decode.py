@@ -28,7 +28,8 @@ def step_bytes(spec: ModelSpec, laid: Laid, *, concurrency: int, context_length:
 
     = weights + cache of `concurrency` requests of `context_length` tokens. Weights are those of the decoder and the head (the embedding
     where it is tied to it; a look-up else reads one row). Of E routed experts, B tokens that visit k each read
-    E x (1 - (1 - k/E)^B) where routing is even. `cache_dtype`: `auto` is the model's own. Sparse attention reads less than is counted.
+    E x (1 - (1 - k/E)^B) where routing is even. `cache_dtype`: `auto`, and
+    ggml's blocks, count as the model's own. Sparse attention reads less than is counted.
     """
     layout, ways = laid.layout, ranks(laid, tensor_parallel, 1, 1)
     parts = (Part.LANGUAGE, Part.HEAD, Part.EMBEDDING) if spec.tied_embeddings else (Part.LANGUAGE, Part.HEAD)

@@ -29,7 +29,7 @@ _ORDERS: dict[Objective, Callable[[Option], tuple[float, ...]]] = {
     "fastest": lambda option: (option.criteria[2], *option.criteria),
     "most_headroom": lambda option: (option.fitted.required.expected - option.fitted.budget.expected, *option.criteria),
 }
-_CONSTRAINTS = ("max_gpu_count", "no_quantization", "min_weight_bits", "quantization", "gpus", "vendors", "engine")
+_CONSTRAINTS = ("max_gpu_count", "min_tokens_per_second", "no_quantization", "min_weight_bits", "quantization", "gpus", "vendors", "engine")
 """Constraints in the order in which they are given up to see which of them leaves nothing."""
 
 
@@ -63,7 +63,7 @@ class Recommender:
     def front(self, request: RecommendRequest, model: Model, fitting: Fitting) -> list[Option]:
         """The options that nothing beats. Raises InvalidQuestion where constraints contradict each other."""
         cards, plans = choices.cards(request, self._catalog), choices.plans(request, model, fitting)
-        return Search(model, _question(request, model), fitting, cards, plans).front()
+        return Search(model, _question(request, model), fitting, cards, plans, request.min_tokens_per_second or 0.0).front()
 
     def _nothing(self, request: RecommendRequest, model: Model, fitting: Fitting) -> InvalidQuestion:
         """Which constraint leaves nothing: the first without which something fits; else what the workload asks too much of."""
@@ -176,7 +176,8 @@ def _understood(request: RecommendRequest, model: Model, option: Option, objecti
         "objective": objective,
         "max_gpu_count": request.max_gpu_count or 16,
     }
-    told = {name: getattr(request, name) for name in ("engine", "quantization", "kv_cache_dtype", "no_quantization", "min_weight_bits")}
+    names = ("engine", "quantization", "kv_cache_dtype", "no_quantization", "min_weight_bits", "min_tokens_per_second")
+    told = {name: getattr(request, name) for name in names}
     told |= {"vendors": ", ".join(choices.listed(request.vendors)) or None, "gpus": ", ".join(choices.listed(request.gpus)) or None}
     return filled | {name: value for name, value in told.items() if value is not None}
 

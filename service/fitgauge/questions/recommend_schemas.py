@@ -53,6 +53,10 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
             examples=[8],
         ),
     ] = None
+    min_tokens_per_second: Annotated[
+        Annotated[float, Meta(gt=0, le=1e9)] | None,
+        Meta(description="Least expected decoding speed of all requests together; cards of unknown bandwidth are left out. Default: none."),
+    ] = None
     objective: Annotated[
         Text | None,
         Meta(description="Order of the answers: fewest_cards (default), smallest (least memory in all), fastest or most_headroom."),

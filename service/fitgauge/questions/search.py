@@ -96,15 +96,21 @@ def weight_bits(spec: ModelSpec, prepared: Prepared) -> float:
 
 
 class Search:
-    """The options of one question about `model`. `plans`: in the order in which their engines are preferred for a card."""
+    """The options of one question about `model`.
 
-    def __init__(self, model: Model, request: FitRequest, fitting: Fitting, cards: Sequence[Owned], plans: Sequence[Plan]) -> None:
+    `plans`: in the order in which their engines are preferred for a card. `slowest`: tokens a second below which none is wanted.
+    """
+
+    def __init__(
+        self, model: Model, request: FitRequest, fitting: Fitting, cards: Sequence[Owned], plans: Sequence[Plan], slowest: float = 0.0
+    ) -> None:
         self._spec = model.spec
         self._request = request
         self._fitting = fitting
         self._cards = sorted(cards, key=_by_size)
         self._usable = [card.accelerator.usable.expected for card in self._cards]
         self._plans = plans
+        self._slowest = slowest
         self._cache_floor = cache_floor(model.spec, request)
         self._chosen: dict[object, Plan | None] = {}
 
@@ -142,7 +148,7 @@ class Search:
                     continue
                 speed = decode_speed(read, self._request.concurrency or 1, bandwidth) if read else None
                 mark = criteria(count, usable * count, speed, plan.bits)
-                if known.dominate(mark):
+                if known.dominate(mark) or (self._slowest and (speed is None or speed.expected < self._slowest)):
                     continue
                 if self._chosen_plan(plan.quantization, card.accelerator) != plan:
                     continue

@@ -14,7 +14,7 @@ from fitgauge.engine.quantity import GIB
 from fitgauge.engine.schemes import Scheme
 from fitgauge.engine.vllm.draft import draft_term
 from fitgauge.engine.vllm.layout import laid_out
-from fitgauge.engine.vllm.lora import RANKS, check_lora, lora_term
+from fitgauge.engine.vllm.lora import RANKS, check_lora, lora_features, lora_term, recurrent_features
 from fitgauge.engine.vllm.planner import kv_layout
 from fitgauge.engine.workload import Workload
 from fitgauge.errors import InvalidQuestion
@@ -117,3 +117,24 @@ def test_a_rank_that_vllm_does_not_know_is_refused_with_those_it_knows():
         check_lora(_spec(ADAPTED[0]["model"]), _work(ADAPTED[0], lora_rank=24))
     assert refused.value.field == "lora_rank"
     assert all(str(rank) in refused.value.hint for rank in RANKS)
+
+
+def test_a_gated_delta_layer_adapts_its_convolution_and_three_parts_of_its_projection():
+    """10,240 channels of kernel 4, and two more A's of 5,120 inputs than in_proj_qkv has weights."""
+    blocks = [block for block in _spec("Qwen/Qwen3.5-27B").blocks if recurrent_features(block, 1)]
+    assert sum(len(block.layers) for block in blocks) == 48
+    assert {recurrent_features(block, 1) for block in blocks} == {10_240 + 4 + 2 * 5_120}
+    assert {recurrent_features(block, 2) for block in blocks} == {5_120 + 4 + 2 * 5_120}
+
+
+def test_a_mixture_has_adapters_of_every_expert():
+    """Qwen3-30B-A3B: 128 experts in 48 layers, each with A and B of gate, up and down."""
+    spec = read_config(
+        next(row["config"] for row in map(json.loads, SNAPSHOT.read_text().splitlines()) if row["id"] == "Qwen/Qwen3-30B-A3B")
+    )
+    hidden, width, layers, experts = 2048, 768, 48, 128
+    attention = 3 * hidden + 4096 + 2 * 512 + 4096 + hidden
+    expected = layers * (experts * 3 * (hidden + width) + attention + hidden + experts) + 2 * (spec.vocabulary_size + hidden)
+    assert lora_features(spec) == expected
+    divided = lora_features(spec, tensor_parallel=4, expert_parallel=4)
+    assert divided < lora_features(spec, tensor_parallel=4) < expected

@@ -29,9 +29,9 @@ def heads(spec: ModelSpec) -> tuple[Block, ...]:
 
 
 def check_draft(spec: ModelSpec, workload: Workload) -> None:
-    """Raises InvalidQuestion where tokens are to be speculated and the model has no heads for it."""
+    """Raises InvalidQuestion where tokens are to be speculated and the config counts no heads for it."""
     if workload.speculative_tokens and not heads(spec):
-        said = f"{spec.architecture} has no multi-token prediction head that could draft tokens."
+        said = f"{spec.architecture}, as this config describes it, has no multi-token prediction head to draft tokens with."
         raise InvalidQuestion(said, hint="Send speculative_tokens 0, or leave it out.", field="speculative_tokens")
 
 

@@ -3,7 +3,7 @@
 Source throughout: vLLM 0.33.0, lora/layers/*.py (create_lora_weights) and lora/model_manager.py, without `--fully-sharded-loras`.
 """
 
-from fitgauge.engine.architecture import Kind, ModelSpec, Part, Recurrent, Split, Tensor
+from fitgauge.engine.architecture import Block, Kind, ModelSpec, Part, Recurrent, Split, Tensor
 from fitgauge.engine.dtypes import BITS
 from fitgauge.engine.laid import divided, matrix, round_up
 from fitgauge.engine.quantity import Term, certain
@@ -45,6 +45,9 @@ EXPERTS_JOINED = frozenset({
 })  # fmt: skip
 """Architectures whose experts have one A for gate and up. Source: `is_3d_moe_weight`; lora/layers/fused_moe.py, FusedMoE3DWithLoRA."""
 
+SLICES = {"gated_delta": ("in_proj_qkv.weight", 3), "mamba2": ("in_proj.weight", 5), "short_conv": ("in_proj.weight", 3)}
+"""Parts of a recurrent layer's projection that have an A each, by the name of its weight."""
+
 WITHOUT = frozenset({
     "BloomForCausalLM", "Cohere2VisionForConditionalGeneration", "DbrxForCausalLM", "DeepseekV32ForCausalLM", "DeepseekV4ForCausalLM",
     "FalconForCausalLM", "FalconMambaForCausalLM", "GPT2LMHeadModel", "GPTJForCausalLM", "Gemma3nForCausalLM",
@@ -73,7 +76,7 @@ def check_lora(spec: ModelSpec, workload: Workload) -> None:
 
 
 def lora_term(spec: ModelSpec, workload: Workload, *, layers: range | None, first: bool, last: bool) -> Term:
-    """The term `lora_slots` of one pipeline stage. `assumed` where recurrent layers have projections that vLLM joins in its own way."""
+    """The term `lora_slots` of one pipeline stage. `assumed` with recurrent layers: read in the source, held to no run."""
     features = lora_features(spec, workload.tensor_parallel, workload.expert_parallel, layers=layers, first=first, last=last)
     width = BITS[served_dtype(spec.dtype)] // 8
     size = workload.lora_slots * workload.lora_rank * width * features
@@ -106,10 +109,30 @@ def lora_features(
         plain = block.mlp is not None and not block.mlp.gated
         tensors = [tensor for tensor in block.tensors if tensor.kind in ADAPTED and not (plain and tensor.kind is Kind.ROUTER)]
         joined = spec.architecture in EXPERTS_JOINED
-        total += count * sum(_features(tensor, tensor_parallel, expert_parallel, joined=joined) for tensor in tensors)
+        one = sum(_features(tensor, tensor_parallel, expert_parallel, joined=joined) for tensor in tensors)
+        total += count * (one + recurrent_features(block, tensor_parallel))
     ends = spec.vocabulary_size + spec.hidden_size
     total += ends if first and spec.architecture in EMBEDDING | EMBEDDING_AND_HEAD else 0
     return total + (ends if last and spec.architecture in EMBEDDING_AND_HEAD else 0)
+
+
+def recurrent_features(block: Block, tensor_parallel: int) -> int:
+    """What a recurrent layer has beyond its linears: its convolution is a linear of kernel inputs to vLLM, with adapters too, and a
+    projection of several parts has an A for each. Nothing for any other layer.
+
+    Source: layers/mamba/{mamba_mixer,mamba_mixer2,short_conv}.py and gdn/qwen_gdn_linear_attn.py;
+    MergedColumnParallelLinearVariableSliceWithLoRA.
+    """
+    kind = next((mixer.kind for mixer in block.mixers if isinstance(mixer, Recurrent)), None)
+    if kind is None:
+        return 0
+    total = 0
+    for tensor in block.tensors:
+        if tensor.kind is Kind.CONV and len(tensor.shape) > 1:
+            total += tensor.shape[-1] + divided(tensor.shape[0], tensor_parallel)
+    name, slices = SLICES.get(kind, ("", 0))
+    parts = [tensor for tensor in block.tensors if name and tensor.name.endswith(name) and len(tensor.shape) == 2]
+    return total + (slices - len(parts)) * matrix(parts[0])[1] if parts else total
 
 
 def _features(tensor: Tensor, tensor_parallel: int, expert_parallel: int, *, joined: bool) -> int:

@@ -20,7 +20,9 @@ _WHOLE = Ranks(1, 1, 1, 1)
 _HALF = 2
 
 EXPERTS_AS_TRAINED = Rule(form=gguf_block("MXFP4"), kinds=(Kind.EXPERT,))
-"""GGUF files of models trained in MXFP4 keep their experts so, whatever the file is called. Source: llama.cpp conversion/gpt_oss.py, which repacks the published blocks."""
+"""GGUF files of models trained in MXFP4 keep their experts so, whatever the file is called.
+
+Source: llama.cpp conversion/gpt_oss.py, which repacks the published blocks."""
 
 
 class Offload(NamedTuple):

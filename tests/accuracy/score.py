@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from statistics import median
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from accuracy.truth import GIB, Run, Scored, answer, check, runs
 from fitgauge.engine.estimate import StageEstimate
@@ -153,6 +153,20 @@ def outcomes(part: str | None) -> list[Judged]:
     return judged
 
 
+Untold = Literal["release not printed", "memory held by others at start", "a setting that the question has no word for"]
+
+
+def untold(run: Run) -> Untold | None:
+    """What decides a run that its question does not say, by what its source says of it, whatever came out of it."""
+    if run.version is None:
+        return "release not printed"
+    free, note = run.measured.get("free_at_start_gib"), run.note or ""
+    asked = (run.total_gpu_gib or 0) * run.question.get("gpu_memory_utilization", 0.9)
+    if (free is not None and free < asked) or "already used" in note:
+        return "memory held by others at start"
+    return "a setting that the question has no word for" if "VLLM_USE_V1" in note else None
+
+
 def quantile(values: list[float], share: float) -> float:
     """The value at a share of the ordered values; 0 of none."""
     ordered = sorted(values)
@@ -188,6 +202,13 @@ def balanced(judged: list[Judged]) -> dict[str, float]:
         "balanced": round((share(True) + share(False)) / 2, 1),
         "broken_promises": sum(not one.served and one.verdict == "fits" and one.probability >= 0.9 for one in judged),
     }
+
+
+def told(judged: list[Judged]) -> list[tuple[str, dict[str, float]]]:
+    """The balanced figures of all, without the runs of each kind of `untold`, and without any of them."""
+    rows = [("all", balanced(judged))]
+    rows += [(f"without: {kind}", balanced([one for one in judged if untold(one.run) != kind])) for kind in get_args(Untold)]
+    return [*rows, ("without any of these", balanced([one for one in judged if untold(one.run) is None]))]
 
 
 def covering(intervals: list[Interval]) -> dict[str, float]:

@@ -41,3 +41,13 @@ def test_the_estimate_beats_the_rules_that_calculators_use() -> None:
     assert score.spread(score.weights(None))["median"] < score.spread(peers.weight_errors(None))["median"] / 5
     assert score.covering(score.needs(None))["median"] < score.covering(peers.need_errors(None))["median"] / 5
     assert score.balanced(score.outcomes(None))["balanced"] > score.balanced(peers.outcomes(None))["balanced"]
+
+
+def test_nothing_that_the_question_tells_is_promised_and_fails() -> None:
+    """In the check part: runs of a printed release, on a card that others left free, without settings the question has no word for."""
+    assert dict(score.told(score.outcomes("check")))["without any of these"]["broken_promises"] == 0
+
+
+def test_what_is_untold_is_judged_by_the_source_and_not_by_what_came_out() -> None:
+    kinds = {(score.untold(run), run.outcome) for run in truth.runs() if "outcome" in run.scores}
+    assert {outcome for kind, outcome in kinds if kind == "release not printed"} >= {"served", "oom", "kv_too_small"}

@@ -25,3 +25,9 @@ def test_cards_without_symmetric_memory_hold_less_for_collectives(check_fit):
     asked = {"model": "Qwen/Qwen3-32B", "gpu_count": 2, "tensor_parallel": 2, "context_length": 2048}
     assert communication(check_fit(**asked, gpu="H100")) > 10 * communication(check_fit(**asked, gpu="RTX 4090"))
     assert communication(check_fit(**asked, gpu="H100 PCIe")) == communication(check_fit(**asked, gpu="RTX 4090"))
+
+
+def test_collectives_that_open_late_need_room_beside_a_high_share(check_fit):
+    asked = {"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090", "context_length": 2048, "gpu_memory_utilization": 0.97, "enforce_eager": True}
+    one, two = check_fit(**asked), check_fit(**asked, gpu_count=2, tensor_parallel=2)
+    assert (one.verdict, two.verdict) == ("fits", "tight")

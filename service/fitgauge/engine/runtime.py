@@ -24,9 +24,14 @@ def runtime_bytes(
     process = profile.runtime_bytes.term("runtime", 1, 0, "libraries and workspace of the process, beside PyTorch's tensors")
     terms.append(msgspec.structs.replace(process, high=process.high + _HOST_SHARE) if unified_memory else process)
     if ranks > 1:
-        buffers = profile.communication_bytes if symmetric else profile.plain_communication_bytes or profile.communication_bytes
-        terms.append(buffers.term("communication", 1, 0, f"collective buffers of {ranks} ranks"))
+        terms.append(communication_term(profile, ranks=ranks, symmetric=symmetric))
     return tuple(terms)
+
+
+def communication_term(profile: EngineProfile, *, ranks: int, symmetric: bool) -> Term:
+    """What collectives of `ranks` ranks hold [bytes], by whether their cards may share symmetric memory."""
+    buffers = profile.communication_bytes if symmetric else profile.plain_communication_bytes or profile.communication_bytes
+    return buffers.term("communication", 1, 0, f"collective buffers of {ranks} ranks")
 
 
 def graph_term(profile: EngineProfile, layers: int) -> Term:

@@ -12,7 +12,7 @@ from fitgauge.engine.estimate import Estimate, StageEstimate, stage_estimate
 from fitgauge.engine.fit import fit_probability, starting_probability
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import Bytes, Term, certain, total
-from fitgauge.engine.runtime import graph_term, runtime_bytes
+from fitgauge.engine.runtime import communication_term, graph_term, runtime_bytes
 from fitgauge.engine.vllm.cards import on_card
 from fitgauge.engine.vllm.draft import check_draft, draft_term, drafted_layers
 from fitgauge.engine.vllm.layout import check_parallel
@@ -98,8 +98,9 @@ def starts(estimate: Estimate, spec: ModelSpec, profile: EngineProfile, workload
 def outside_terms(
     spec: ModelSpec, profile: EngineProfile, workload: Workload, accelerator: Accelerator, *, layers: int
 ) -> tuple[Term, ...]:
-    """What is held beyond total x gpu_memory_utilization: CUDA's context, taken before vLLM looks at what is free, and the CUDA graphs
-    of releases that do not take them off the pool, from nothing (few sizes to capture) to what the profile says.
+    """What is held beyond total x gpu_memory_utilization: CUDA's context, taken before vLLM looks at what is free; the CUDA graphs of
+    releases that do not take them off the pool, from nothing (few sizes to capture) to what the profile says; and what NCCL opens
+    after the pass beyond what the pass saw, as it connects each algorithm at first use (NCCL_RUNTIME_CONNECT, 2.22 and newer).
 
     Source: v1/worker/gpu_worker.py, init_device (the snapshot) and determine_available_memory (what is taken off).
     """
@@ -109,6 +110,10 @@ def outside_terms(
         terms.append(profile.context_share.term("context", size, 0, f"{profile.context_share.expected:.4f} of the card's {size} B"))
     if not graphs_in_budget(spec, profile) and not workload.enforce_eager:
         terms.append(structs.replace(graph_term(profile, layers), low=0))
+    ranks = communicating_ranks(workload)
+    if ranks > 1:
+        seen = communication_term(profile, ranks=ranks, symmetric=shares_memory(accelerator))
+        terms.append(structs.replace(seen, low=0, bytes=0, high=seen.high - seen.bytes))
     return tuple(terms)
 
 

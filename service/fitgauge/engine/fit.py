@@ -1,13 +1,12 @@
 """An Estimate against an accelerator: how likely it fits, the verdict, and how far it goes."""
 
-from collections.abc import Callable
 from math import erf, sqrt
 from typing import Literal
 
 import msgspec
 
 from fitgauge.engine.estimate import Estimate, StageEstimate
-from fitgauge.engine.quantity import Bytes
+from fitgauge.engine.quantity import Bytes, most
 
 Verdict = Literal["fits", "tight", "does_not_fit"]
 
@@ -78,20 +77,6 @@ def _most_requests(stage: StageEstimate, pool: int, context_length: int) -> int:
 def longest_context(stage: StageEstimate, pool: int, concurrency: int, ceiling: int) -> int:
     """The most tokens, up to `ceiling`, that each of `concurrency` requests can hold in `pool` bytes; 0 where not even one."""
     return most(ceiling, lambda length: stage.layout.pool_bytes(concurrency, length) <= pool)
-
-
-def most(ceiling: int, holds: Callable[[int], bool]) -> int:
-    """The largest number up to `ceiling` that `holds`, which holds of every number below one it holds of; 0 where not even 1 does."""
-    if holds(ceiling):
-        return ceiling
-    low, high = 0, ceiling
-    while high - low > 1:
-        middle = (low + high) // 2
-        if holds(middle):
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def _hypotenuse(one: float, other: float) -> float:

@@ -1,6 +1,7 @@
 """Bytes that are known exactly or within an interval, and the terms an estimate is the sum of."""
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 import msgspec
@@ -50,6 +51,13 @@ def total(terms: Iterable[Term]) -> Bytes:
         above += float(term.high - term.bytes) ** 2
     middle = int(expected)
     return Bytes(low=int(middle - below**0.5), expected=middle, high=int(middle + above**0.5))
+
+
+def most(ceiling: int, holds: Callable[[int], bool]) -> int:
+    """The largest number up to `ceiling` that `holds`, which holds of every number below one it holds of; 0 where not even 1 does."""
+    if holds(ceiling):
+        return ceiling
+    return bisect_left(range(1, ceiling), True, key=lambda number: not holds(number))
 
 
 def gib(size: float) -> str:

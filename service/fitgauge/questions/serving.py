@@ -10,8 +10,9 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.estimate import Estimate
-from fitgauge.engine.fit import ServingLimits, Verdict, fit_probability, most, serving_limits, verdict
+from fitgauge.engine.fit import ServingLimits, Verdict, fit_probability, serving_limits, verdict
 from fitgauge.engine.profile import EngineProfile
+from fitgauge.engine.quantity import most
 from fitgauge.engine.support import refusal
 from fitgauge.engine.vllm.serve import starts
 from fitgauge.engine.workload import GROWING, Workload

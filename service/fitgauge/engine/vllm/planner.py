@@ -4,13 +4,13 @@ Symbols: L tokens of a request, F tokens in flight (scheduled, not yet settled),
 Source throughout: vLLM 0.33.0, `v1/core/kv_cache_planning.py`, `v1/core/kv_cache_utils.py`, `v1/kv_cache_interface.py`.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from fitgauge.engine.architecture import Attention, CompressedAttention, LatentAttention, Mixer, ModelSpec, Recurrent
 from fitgauge.engine.cache import CACHED_PARTS, rank_heads, state_bytes
-from fitgauge.engine.quantity import GIB
+from fitgauge.engine.quantity import GIB, most
 from fitgauge.engine.vllm.draft import drafted_mixers, lengthened
 from fitgauge.engine.vllm.kv_formats import attention_token_bytes, latent_token_bytes, resolved_format, served_dtype
 from fitgauge.engine.vllm.kv_groups import Layers, Members, grouped, on_stage
@@ -157,15 +157,15 @@ class KvLayout:
         held = max(concurrency * self.request_blocks(min(context_length, self.max_model_len)), self.blocks_per_request)
         return max(held + 1, self.max_state_requests) * self.block_bytes
 
-    def max_context_length(self, pool_bytes: int, concurrency: int = 1, most: int | None = None) -> int:
+    def max_context_length(self, pool_bytes: int, concurrency: int = 1, ceiling: int | None = None) -> int:
         """The longest context [tokens] of which `concurrency` requests fit at once, the null block left out; 0 where not one token does.
 
-        Up to `most`, which is max_model_len as in vLLM's own estimate unless given. LONGEST where a rank keeps no cache.
+        Up to `ceiling`, which is max_model_len as in vLLM's own estimate unless given. LONGEST where a rank keeps no cache.
         """
         if not self.block_bytes:
             return LONGEST
         usable = (max(pool_bytes, 0) // self.block_bytes - 1) // max(concurrency, 1)
-        return last(lambda tokens: self.request_blocks(tokens) <= usable, most or self.max_model_len)
+        return most(ceiling or self.max_model_len, lambda tokens: self.request_blocks(tokens) <= usable)
 
     def max_concurrent(self, pool_bytes: int, context_length: int) -> int:
         """Requests of `context_length` tokens that the pool holds at once, the null block left out."""
@@ -177,20 +177,6 @@ class KvLayout:
     def bytes_per_token(self) -> float:
         """Bytes of the pool that one more token of a long request takes: block_bytes / b of every group that keeps all tokens."""
         return sum(self.block_bytes / group.block * times for group, times in self.counted if group.kind == Kind.FULL)
-
-
-def last(holds: Callable[[int], bool], most: int) -> int:
-    """The largest n of 0..most for which `holds(n)`, where it holds up to some n and not beyond; 0 where it never does."""
-    if holds(most):
-        return most
-    low, high = 0, most
-    while high - low > 1:
-        middle = (low + high) // 2
-        if holds(middle):
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def kv_layout(

@@ -248,7 +248,8 @@ def unknown_models() -> str:
 PREFACE = """\
 Written by `make accuracy` from `tests/accuracy/serving.jsonl`; every figure is recomputed offline, from a fresh clone, in seconds.
 {runs} runs that people posted: {fit} to fit, {check} to check, split by a hash of their source (every log file of a campaign is one).
-Calibration (`tests/accuracy/calibrate.py`) sees the fit part alone; the headline is the check part, to which nothing was fitted."""
+Calibration (`tests/accuracy/calibrate.py`) sees the fit part alone; the headline is the check part,
+to which nothing was fitted. One inference had seen two of its runs (v257, v258): that the second model runner profiles 8,192 tokens."""
 
 MEANING = """\
 *Weights* is what vLLM's line "Model loading took" counts: parameters, registered buffers, what PyTorch's allocator rounds up, what is

@@ -143,7 +143,7 @@ def test_every_count_is_what_the_readers_compute(model_id):
 
 @pytest.mark.parametrize("model_id", PUBLISHED)
 def test_counts_equal_published_ones(model_id):
-    """The counts are those that the Hub shows, to the last parameter."""
+    """The counts are those that the Hub shows, to the last parameter; quoted from memory, so a difference may be the quotation's."""
     row = SNAPSHOT.get(model_id)
     assert row is not None
     assert row.parameters == PUBLISHED[model_id]

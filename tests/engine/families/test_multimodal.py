@@ -81,7 +81,10 @@ def test_shared_caches_are_marked():
     ids=["E4B", "E2B"],
 )
 def test_gemma_3n_is_what_its_repositories_store(text, stored, sharing):
-    """google/gemma-3n-E4B-it and E2B-it as their safetensors count, less the keys and values that sharing layers store in vain."""
+    """google/gemma-3n-E4B-it and E2B-it as their safetensors count, less the keys and values that sharing layers store in vain.
+
+    The counts are quoted from memory.
+    """
     unused = sharing * (2 * 512 * 2048 + 256)
     assert read_config({"model_type": "gemma3n", "text_config": text}).parameters == stored - unused
 
@@ -107,7 +110,7 @@ def test_a_head_tied_by_the_wrapper_alone_is_loaded_and_not_counted():
 
 
 def test_opengvlabs_own_format_is_read():
-    """InternVL3-8B: 7,944,373,760 parameters as its repository's safetensors count."""
+    """InternVL3-8B: 7,944,373,760 parameters as its repository's safetensors count (quoted from memory)."""
     vision = {"hidden_size": 1024, "image_size": 448, "intermediate_size": 4096, "num_attention_heads": 16, "num_hidden_layers": 24,
               "qkv_bias": True, "qk_normalization": False, "norm_type": "layer_norm"}  # fmt: skip
     text = {"model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,

@@ -1,0 +1,163 @@
+"""Where accelerators are rented: data/instances.jsonl, one instance type of a cloud a line, with a source and, where priced, a date.
+
+Prices are dated facts, not quotes: the lowest and the highest on-demand price over the regions that the source lists.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from itertools import groupby
+from types import MappingProxyType
+from typing import NamedTuple
+
+import msgspec
+
+_DATA = files("fitgauge.catalog") / "data"
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
+    """One instance type of a cloud: `count` accelerators of one kind in one machine. What the source does not state is None.
+
+    `cloud`: in lower case ("aws"); `instance`: the cloud's own name ("p5.48xlarge"). `memory_gib`: the host's [GiB].
+    `usd_per_hour_low`, `usd_per_hour_high`: the whole machine on demand in its cheapest and dearest region [USD an hour], as of the
+    date `as_of` (YYYY-MM-DD) over `regions` regions.
+    """
+
+    cloud: str
+    instance: str
+    accelerator_id: str
+    count: int
+    source: str
+    vcpus: int | None = None
+    memory_gib: float | None = None
+    usd_per_hour_low: float | None = None
+    usd_per_hour_high: float | None = None
+    as_of: str | None = None
+    regions: int | None = None
+
+
+class Rental(NamedTuple):
+    """So many machines of one offer as hold the accelerators asked for; a machine is paid whole."""
+
+    offer: Offer
+    nodes: int
+
+    @property
+    def count(self) -> int:
+        """Accelerators in all its machines: what was asked for, or more."""
+        return self.offer.count * self.nodes
+
+    @property
+    def usd_per_hour_low(self) -> float | None:
+        """All its machines in the cheapest region [USD an hour]."""
+        return None if self.offer.usd_per_hour_low is None else self.offer.usd_per_hour_low * self.nodes
+
+    @property
+    def usd_per_hour_high(self) -> float | None:
+        """All its machines in the dearest region [USD an hour]."""
+        return None if self.offer.usd_per_hour_high is None else self.offer.usd_per_hour_high * self.nodes
+
+
+class PriceRange(NamedTuple):
+    """What `count` accelerators cost on demand [USD an hour]: the cheapest rental of every cloud, over clouds and regions.
+
+    `as_of`: the oldest date among them (YYYY-MM-DD); `clouds`: those with a price, the cheapest first.
+    """
+
+    count: int
+    usd_per_hour_low: float
+    usd_per_hour_high: float
+    as_of: str
+    clouds: tuple[str, ...]
+
+    @property
+    def usd_per_gpu_hour_low(self) -> float:
+        """The lowest price over the accelerators asked for [USD an hour each]."""
+        return self.usd_per_hour_low / self.count
+
+    @property
+    def usd_per_gpu_hour_high(self) -> float:
+        """The highest price over the accelerators asked for [USD an hour each]."""
+        return self.usd_per_hour_high / self.count
+
+
+class Offers:
+    """Offers of clouds, found by accelerator or by name. Never changes."""
+
+    __slots__ = ("_by_accelerator", "_by_name", "_rows")
+
+    def __init__(self, rows: Iterable[Offer]) -> None:
+        self._rows = tuple(rows)
+        ordered = sorted(self._rows, key=lambda row: (row.accelerator_id, row.cloud, row.count, _price(row), row.instance))
+        self._by_accelerator: Mapping[str, tuple[tuple[Offer, ...], ...]] = MappingProxyType(
+            {
+                accelerator_id: tuple(tuple(of_cloud) for _, of_cloud in groupby(of_one, key=lambda row: row.cloud))
+                for accelerator_id, of_one in groupby(ordered, key=lambda row: row.accelerator_id)
+            }
+        )
+        self._by_name: Mapping[str, tuple[Offer, ...]] = MappingProxyType(
+            {
+                name: tuple(named)
+                for name, named in groupby(sorted(self._rows, key=lambda row: row.instance.lower()), key=lambda row: row.instance.lower())
+            }
+        )
+
+    def all(self) -> tuple[Offer, ...]:
+        """Every offer, in the order of the file."""
+        return self._rows
+
+    def clouds(self) -> tuple[str, ...]:
+        """Every cloud, in the order of its name."""
+        return tuple(sorted({row.cloud for row in self._rows}))
+
+    def of(self, accelerator_id: str, clouds: Collection[str] | None = None) -> tuple[Offer, ...]:
+        """Offers of an accelerator, by cloud, then by count, then the cheapest first; only those of `clouds`, where given."""
+        return tuple(row for of_cloud in self._of_clouds(accelerator_id, clouds) for row in of_cloud)
+
+    def named(self, instance: str) -> tuple[Offer, ...]:
+        """Offers of this instance name in any case: one for each cloud that uses the name."""
+        return self._by_name.get(instance.lower(), ())
+
+    def rentals(self, accelerator_id: str, count: int, clouds: Collection[str] | None = None) -> tuple[Rental, ...]:
+        """How each cloud rents `count` accelerators out, the cheapest cloud first, clouds without a price last.
+
+        Of a cloud: its smallest machine that holds them all, the cheapest where several are of a size; where none does, so many of
+        its largest machine as hold them.
+        """
+        rentals = []
+        for of_cloud in self._of_clouds(accelerator_id, clouds):
+            largest = of_cloud[-1].count
+            size = next((row.count for row in of_cloud if row.count >= count), largest)
+            offer = next(row for row in of_cloud if row.count == size)
+            rentals.append(Rental(offer, -(-count // size)))
+        return tuple(sorted(rentals, key=lambda rental: (_price(rental), rental.offer.cloud)))
+
+    def price(self, accelerator_id: str, count: int, clouds: Collection[str] | None = None) -> PriceRange | None:
+        """What `count` accelerators cost over these clouds, None where no price is known."""
+        priced = [rental for rental in self.rentals(accelerator_id, count, clouds) if rental.usd_per_hour_low is not None]
+        if not priced:
+            return None
+        return PriceRange(
+            count=count,
+            usd_per_hour_low=_price(priced[0]),
+            usd_per_hour_high=max(rental.usd_per_hour_high or 0.0 for rental in priced),
+            as_of=min(rental.offer.as_of or "" for rental in priced),
+            clouds=tuple(rental.offer.cloud for rental in priced),
+        )
+
+    def _of_clouds(self, accelerator_id: str, clouds: Collection[str] | None) -> tuple[tuple[Offer, ...], ...]:
+        """Offers of an accelerator, one tuple for each cloud."""
+        each = self._by_accelerator.get(accelerator_id, ())
+        return each if clouds is None else tuple(of_cloud for of_cloud in each if of_cloud[0].cloud in clouds)
+
+
+def _price(of: Offer | Rental) -> float:
+    """The lowest price, with what has none behind all that have one."""
+    return float("inf") if of.usd_per_hour_low is None else of.usd_per_hour_low
+
+
+@cache
+def load() -> Offers:
+    """The offers, read once; unknown fields, missing ones and wrong types are refused."""
+    decoder = msgspec.json.Decoder(Offer)
+    return Offers(map(decoder.decode, (_DATA / "instances.jsonl").read_bytes().splitlines()))

@@ -18,7 +18,7 @@ from fitgauge.questions.launch import launch_command
 from fitgauge.questions.prepared import Preparer
 from fitgauge.questions.recommend_schemas import DecodeAnswer, Fields, RecommendAnswer, Recommendation, RecommendRequest
 from fitgauge.questions.schemas import FitRequest, Launch
-from fitgauge.questions.search import Option, Search, identity
+from fitgauge.questions.search import Option, Search, Wanted, identity
 
 Objective = Literal["fewest_cards", "smallest", "fastest", "most_headroom"]
 
@@ -63,7 +63,7 @@ class Recommender:
     def front(self, request: RecommendRequest, model: Model, fitting: Fitting) -> list[Option]:
         """The options that nothing beats. Raises InvalidQuestion where constraints contradict each other."""
         cards, plans = choices.cards(request, self._catalog), choices.plans(request, model, fitting)
-        return Search(model, _question(request, model), fitting, cards, plans, request.min_tokens_per_second or 0.0).front()
+        return Search(model, _question(request, model), fitting, cards, plans, Wanted(slowest=request.min_tokens_per_second or 0.0)).front()
 
     def _nothing(self, request: RecommendRequest, model: Model, fitting: Fitting) -> InvalidQuestion:
         """Which constraint leaves nothing: the first without which something fits; else what the workload asks too much of."""

@@ -1,8 +1,9 @@
 """Every way to serve a model on the cards at hand, and of those that fit the ones that nothing beats."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
-from itertools import accumulate, groupby
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from math import inf
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -40,7 +41,24 @@ class Plan(NamedTuple):
     bits: float
 
 
-Criteria = tuple[int, int, float, float]
+Criteria = tuple[int, int, float, float, float]
+
+
+def unpriced(accelerator: Accelerator, count: int) -> float | None:
+    """What nobody is told the price of."""
+    return None
+
+
+class Wanted(NamedTuple):
+    """What an option must be besides fitting.
+
+    `slowest`: tokens a second below which none is wanted. `cost`: what so many cards cost an hour [USD], None where that is unknown;
+    never less for more of them. `passes`: whether the deployment is allowed, asked before it is estimated; None allows all.
+    """
+
+    slowest: float = 0.0
+    cost: Callable[[Accelerator, int], float | None] = unpriced
+    passes: Callable[[Accelerator, int, Plan], bool] | None = None
 
 
 class Option(NamedTuple):
@@ -54,14 +72,15 @@ class Option(NamedTuple):
     criteria: Criteria
 
 
-def criteria(count: int, total_bytes: int, speed: DecodeSpeed | None, bits: float) -> Criteria:
-    """(cards, usable memory of all, -tokens a second, -bits of a weight): the smaller the better; an unknown speed is worse than any."""
-    return count, total_bytes, -speed.expected if speed else 1.0, -bits
+def criteria(count: int, total_bytes: int, speed: DecodeSpeed | None, bits: float, cost: float | None = None) -> Criteria:
+    """(cards, usable memory of all, -tokens a second, -bits of a weight, cost an hour): the smaller the better; what is unknown is
+    worse than any."""
+    return count, total_bytes, -speed.expected if speed else 1.0, -bits, inf if cost is None else cost
 
 
 def dominates(one: Criteria, other: Criteria) -> bool:
     """Whether `one` is nowhere worse than `other` and somewhere better."""
-    return one[0] <= other[0] and one[1] <= other[1] and one[2] <= other[2] and one[3] <= other[3] and one != other
+    return one[0] <= other[0] and one[1] <= other[1] and one[2] <= other[2] and one[3] <= other[3] and one[4] <= other[4] and one != other
 
 
 def pareto(options: Iterable[Option]) -> list[Option]:
@@ -96,13 +115,10 @@ def weight_bits(spec: ModelSpec, prepared: Prepared) -> float:
 
 
 class Search:
-    """The options of one question about `model`.
-
-    `plans`: in the order in which their engines are preferred for a card. `slowest`: tokens a second below which none is wanted.
-    """
+    """The options of one question about `model`. `plans`: in the order in which their engines are preferred for a card."""
 
     def __init__(
-        self, model: Model, request: FitRequest, fitting: Fitting, cards: Sequence[Owned], plans: Sequence[Plan], slowest: float = 0.0
+        self, model: Model, request: FitRequest, fitting: Fitting, cards: Sequence[Owned], plans: Sequence[Plan], wanted: Wanted = Wanted()
     ) -> None:
         self._spec = model.spec
         self._request = request
@@ -110,7 +126,7 @@ class Search:
         self._cards = sorted(cards, key=_by_size)
         self._usable = [card.accelerator.usable.expected for card in self._cards]
         self._plans = plans
-        self._slowest = slowest
+        self._wanted = wanted
         self._cache_floor = cache_floor(model.spec, request)
         self._chosen: dict[object, Plan | None] = {}
 
@@ -126,7 +142,7 @@ class Search:
     def _on(self, count: int, plan: Plan, front: list[Option]) -> list[Option]:
         """Options of one plan on `count` cards: all but those dominated by one of `front` or by a smaller card.
 
-        Cards come in the order of their memory, so one that is no faster than a smaller one that fits is dominated by it.
+        Cards come in the order of their memory, so one that is neither faster nor cheaper than a smaller one that fits is dominated by it.
         """
         request = structs.replace(self._request, gpu_count=count, quantization=plan.quantization, engine=plan.engine)
         try:
@@ -138,26 +154,36 @@ class Search:
         prepared = self._fitting.prepared(plan.quantization, plan.engine)
         read = self._step_bytes(request, prepared, plan, tensor)
         found: list[Option] = []
-        fastest, known = -1.0, _Known(front, plan.bits)
+        known = _Known(front, plan.bits)
         large_enough = self._cards[bisect_left(self._usable, self._least_usable(plan, prepared, count)) :]
         for usable, cards in groupby(large_enough, key=lambda card: card.accelerator.usable.expected):
             alike = []
             for card in cards:
-                bandwidth = card.accelerator.bandwidth_gbps
-                if card.most < count or (bandwidth or 0.0) <= fastest:
+                accelerator = card.accelerator
+                if card.most < count:
                     continue
-                speed = decode_speed(read, self._request.concurrency or 1, bandwidth) if read else None
-                mark = criteria(count, usable * count, speed, plan.bits)
-                if known.dominate(mark) or (self._slowest and (speed is None or speed.expected < self._slowest)):
+                speed = decode_speed(read, self._request.concurrency or 1, accelerator.bandwidth_gbps) if read else None
+                mark = criteria(count, usable * count, speed, plan.bits, self._wanted.cost(accelerator, count))
+                if (
+                    known.dominate(mark)
+                    or any(dominates(other.criteria, mark) for other in found)
+                    or not self._is_wanted(card, count, plan, speed)
+                ):
                     continue
-                if self._chosen_plan(plan.quantization, card.accelerator) != plan:
+                if self._chosen_plan(plan.quantization, accelerator) != plan:
                     continue
-                fitted = self._fitting.possible(request, plan.engine, card.accelerator, count)
+                fitted = self._fitting.possible(request, plan.engine, accelerator, count)
                 if fitted is not None and fitted.verdict == "fits":
-                    alike.append(Option(card.accelerator, count, plan, speed, fitted, mark))
+                    alike.append(Option(accelerator, count, plan, speed, fitted, mark))
             found += alike
-            fastest = max([fastest, *(option.accelerator.bandwidth_gbps or 0.0 for option in alike)])
         return found
+
+    def _is_wanted(self, card: Owned, count: int, plan: Plan, speed: DecodeSpeed | None) -> bool:
+        """Whether the deployment, if it fits, is one of those asked for."""
+        wanted = self._wanted
+        if wanted.slowest and (speed is None or speed.expected < wanted.slowest):
+            return False
+        return wanted.passes is None or wanted.passes(card.accelerator, count, plan)
 
     def _chosen_plan(self, quantization: str | None, accelerator: Accelerator) -> Plan | None:
         """The plan of the first engine that runs this format on such a card."""
@@ -188,19 +214,15 @@ class Search:
 
 
 class _Known:
-    """What is known to fit with as many bits or more and no more cards: whether it dominates, by bisection."""
+    """What is known to fit with as many bits or more and no more cards: whether it dominates, among those with no more memory."""
 
     def __init__(self, options: Sequence[Option], bits: float) -> None:
         self._marks = sorted((option.criteria for option in options if option.plan.bits >= bits), key=itemgetter(1))
         self._sizes = [mark[1] for mark in self._marks]
-        self._best = list(accumulate((mark[2] for mark in self._marks), min))
 
     def dominate(self, mark: Criteria) -> bool:
         """Whether one of them dominates `mark`, of more or as many cards."""
-        smaller = bisect_right(self._sizes, mark[1])
-        if not smaller or self._best[smaller - 1] > mark[2]:
-            return False
-        return self._best[smaller - 1] < mark[2] or any(dominates(other, mark) for other in self._marks[:smaller])
+        return any(dominates(other, mark) for other in self._marks[: bisect_right(self._sizes, mark[1])])
 
 
 def _by_size(card: Owned) -> tuple[int, str]:

@@ -209,11 +209,17 @@ def head_segment(ends: list[Unit], decoder: list[Unit], spec: ModelSpec, scene: 
     kinds = (Kind.EMBEDDING,) if spec.tied_embeddings else (Kind.HEAD,)
     found = next(((unit, p) for unit in decoder for p in unit.parameters if p.kind in kinds), None)
     vocabulary = -(-spec.vocabulary_size // scene.heads)
+    if workload.loss == "none":
+        return _segment("head", (), tape, start, x, ends, workload, checkpointed="none")
+    tokens = scene.tokens
+    if workload.logits_tokens is not None and workload.logits_tokens < workload.sequence_length:
+        tokens = scene.batch * -(-workload.logits_tokens // workload.context_parallel)
+        x = tape.copy("hidden.kept", x, tokens * spec.hidden_size)
     if found is None:
         weight = tape.parameter("head", vocabulary * spec.hidden_size, width, trained=not workload.adapted)
     else:
         weight = Modules(tape, found[0], scene).weight(found[1])
-    logits, loss = loss_of(tape, x, weight, scene.tokens, vocabulary, spec.hidden_size, scene.traits, workload)
+    logits, loss = loss_of(tape, x, weight, tokens, vocabulary, spec.hidden_size, scene.traits, workload)
     return _segment("head", (), tape, start, loss, ends, workload, checkpointed="none", logits=logits)
 
 
@@ -225,7 +231,7 @@ def loss_of(
     full: logits, their fp32 copy, log-softmax, which is saved; Megatron's is computed in place, its softmax becoming the gradient, and
     the caller sees no logits (megatron/core/tensor_parallel/cross_entropy.py). chunked: the logits stay whole, fp32 one eighth at a
     time. fused: a few rows at a time; gradients of hidden states and head are made in the forward pass (Liger-Kernel,
-    fused_linear_cross_entropy.py: rows of next_power_of_2(tokens / ceil(vocabulary / hidden)) a piece).
+    fused_linear_cross_entropy.py: rows of next_power_of_2(tokens / ceil(vocabulary / hidden)) a piece). log_probs: see `_log_probs`.
     """
     if workload.loss == "fused":
         pieces = max(1, -(-vocabulary // hidden))
@@ -238,6 +244,8 @@ def loss_of(
         logits = tape.copy("logits.uncapped", tape.pointwise("logits.tanh", tape.copy("logits.capped", logits), of_output=True))
     if traits.scales_logits:
         logits = tape.copy("logits.scaled", logits)
+    if workload.loss in ("log_probs", "log_probs_in_place"):
+        return 0, _log_probs(tape, logits, workload)
     if workload.loss == "chunked":
         piece = logits.elements // _CHUNKS * FLOAT
         return 0, tape.operation("loss", (logits,), 1, FLOAT, saves=(logits,), scratch=2 * piece, back_scratch=2 * piece)
@@ -246,6 +254,24 @@ def loss_of(
     tape.keep(logits)
     softmax = tape.pointwise("logits.log_softmax", tape.to(logits, FLOAT, "logits.float"), of_output=True)
     return logits.bytes, tape.operation("loss", (softmax,), 1, FLOAT, saves=(softmax,))
+
+
+def _log_probs(tape: Tape, logits: Value, workload: TrainingWorkload) -> Value:
+    """The log-probabilities of the tokens that were sampled.
+
+    TRL takes them row by row (trl/trainer/utils.py, selective_log_softmax): of fp32 logits, which Accelerate's mixed precision makes of
+    a model's output, the logits are saved; of 16-bit ones their log-softmax. The entropy that is logged copies them once
+    (entropy_from_logits). Going back, rows are stacked and then put into whole tensors, slice by slice: two more copies. Measured on
+    these functions under FakeTensorMode: 2 logits forward, 4 back. In place: verl's kernel writes the gradient over the logits
+    (verl/utils/torch_functional.py, logprobs_from_logits_flash_attn).
+    """
+    if workload.loss == "log_probs_in_place":
+        return tape.operation("loss", (logits,), 1, FLOAT)
+    if workload.mixed and workload.framework in ("transformers", "fsdp"):
+        logits = tape.to(logits, FLOAT, "logits.float")
+        return tape.operation("loss", (logits,), 1, FLOAT, saves=(logits,), scratch=logits.bytes, back_scratch=2 * logits.bytes)
+    made = [("logits.log_softmax", logits.elements, logits.width)]
+    return tape.operation("loss", (logits,), 1, FLOAT, beside=made, scratch=logits.bytes, back_scratch=2 * logits.bytes)
 
 
 def _segment(

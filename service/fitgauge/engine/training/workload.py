@@ -12,7 +12,8 @@ Optimizer = Literal[
     "sgd", "sgd_momentum", "galore_adamw", "lomo",
 ]  # fmt: skip
 Implementation = Literal["foreach", "fused", "for_loop"]
-Loss = Literal["full", "chunked", "fused"]
+Loss = Literal["full", "chunked", "fused", "log_probs", "log_probs_in_place", "none"]
+"""log_probs: of the tokens that were sampled, as preference and RL training take them (in place: verl's kernel); none: a score head."""
 Checkpointing = Literal["none", "selective", "full"]
 AttentionKernel = Literal["eager", "sdpa", "flash"]
 Offload = Literal["none", "optimizer", "parameters", "cpu", "nvme"]
@@ -28,7 +29,7 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     `zero_stage`: 0-3; for FSDP 3 = parameters freed after the forward pass, 2 = kept. Degrees: tensor x pipeline x context x data
     parallel is the number of GPUs; `data_parallel_replicate`: groups that each hold a whole set of shards; `zero_hpz_partition_size`: ranks
     over which ZeRO++ cuts a second copy of the weights, 1 = off. `micro_batches`: of one
-    step of a pipeline, per data-parallel rank.
+    step of a pipeline, per data-parallel rank. `logits_tokens`: of every sequence, whose logits are made; None for all.
     """
 
     method: Method = "full"
@@ -56,6 +57,7 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     data_parallel: int = 1
     data_parallel_replicate: int = 1
     zero_hpz_partition_size: int = 1
+    logits_tokens: int | None = None
 
     @property
     def gpus(self) -> int:

@@ -16,6 +16,7 @@ from fitgauge.api.handlers import handlers
 from fitgauge.api.observe import Observer
 from fitgauge.api.openapi import document
 from fitgauge.api.problems import Refusal, on_defect, on_fitgauge_error, on_http_error, on_refusal
+from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.models import Snapshot
 from fitgauge.errors import FitgaugeError
@@ -32,7 +33,7 @@ def create_hub(settings: Settings) -> Hub:
 
 def create_questions(hub: Hub) -> Questions:
     """Questions over a Hub, the bundled snapshot and the catalog."""
-    return Questions(Models(hub, Snapshot()), load_engines())
+    return Questions(Models(hub, Snapshot()), load_engines(), bundled())
 
 
 def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:

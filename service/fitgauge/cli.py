@@ -216,11 +216,11 @@ def _append(truth: Path, case: LogCase) -> None:
 @click.argument("search", required=False)
 def gpus(search: str | None) -> None:
     """List the accelerators that are known; SEARCH narrows them down."""
-    from fitgauge.catalog.accelerators import load
+    from fitgauge.catalog.catalog import bundled
     from fitgauge.terminal import show_gpus
 
     words = (search or "").lower().split()
-    show_gpus([row for row in load().all() if all(word in f"{row.vendor} {row.name}".lower() for word in words)])
+    show_gpus([row for row in bundled().all() if all(word in f"{row.vendor} {row.name}".lower() for word in words)])
 
 
 async def _check_fit(request: FitRequest) -> FitAnswer:

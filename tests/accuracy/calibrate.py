@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from accuracy.truth import GIB, Run, check, model, runs, source_weights
-from fitgauge.catalog.lookup import find
+from fitgauge.catalog.catalog import bundled
 from fitgauge.engine.activations import HALF, layer_width
 from fitgauge.engine.architecture import Part
 from fitgauge.engine.profile import SecondRunner
@@ -196,7 +196,7 @@ def plain_collectives(baseline: float) -> dict[str, Any]:
         card = run.question.get("gpu")
         if run.part != "fit" or run.engine != "vllm" or (run.question.get("tensor_parallel") or 1) < 2 or card is None:
             continue
-        accelerator = find(card).accelerator
+        accelerator = bundled().find(card).accelerator
         size = non_torch(run)
         if size is not None and accelerator.vendor == "NVIDIA" and not shares_memory(accelerator):
             seen.append(Seen(run, max(0.0, size - baseline)))

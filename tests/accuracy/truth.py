@@ -16,8 +16,8 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.lookup import find
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.architecture import Model, Stored
 from fitgauge.engine.families import read_config
@@ -127,7 +127,7 @@ def _ask(run: Run, changes: dict[str, Any], how: Callable[..., _Answer]) -> _Ans
     if known is None:
         return None
     request = msgspec.convert({**run.question, **changes, "detail": "full"}, FitRequest)
-    return how(request, known, find(request.gpu))
+    return how(request, known, bundled().find(request.gpu))
 
 
 def estimated(part: str | None, scored: Scored) -> Iterator[tuple[Run, Checked]]:

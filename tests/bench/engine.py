@@ -3,8 +3,8 @@
 import statistics
 import time
 
+from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.lookup import find
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.engines import ENGINES
@@ -39,7 +39,7 @@ def best_microseconds(call, times=TIMES):
 
 def microseconds():
     """Lines to print: each model's read, lay-out and estimate, and the median estimate."""
-    snapshot, profile, card = Snapshot(), load_engines().profile("vllm", None), find("H100 SXM").accelerator
+    snapshot, profile, card = Snapshot(), load_engines().profile("vllm", None), bundled().find("H100 SXM").accelerator
     estimates = []
     for name in MODELS:
         row = snapshot.get(name)

@@ -2,9 +2,8 @@
 
 import time
 
-from fitgauge.catalog import accelerators
+from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.lookup import find
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.families import read_config
@@ -32,7 +31,7 @@ def best_seconds(call):
 def lines():
     """Lines to print."""
     snapshot, engines = Snapshot(), load_engines()
-    recommender, comparer = Recommender(engines, accelerators.load().all()), Comparer(engines)
+    recommender, comparer = Recommender(engines, bundled()), Comparer(engines)
     models = []
     for name in MODELS:
         row = snapshot.get(name)
@@ -44,5 +43,5 @@ def lines():
     table = CompareRequest(
         models=list(MODELS), gpus=list(GPUS), context_lengths=[*range(1024, 11264, 1024)], concurrencies=[1, 2, 4, 8, 16]
     )
-    took = best_seconds(lambda: list(comparer.compare(table, models, [find(name) for name in GPUS]).rows))
+    took = best_seconds(lambda: list(comparer.compare(table, models, [bundled().find(name) for name in GPUS]).rows))
     yield f"compare, 1,000 cells            {1000 / took:8.0f} cells/s    (aim 20,000)"

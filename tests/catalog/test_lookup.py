@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fitgauge.catalog.accelerators import load
-from fitgauge.catalog.lookup import find
+from fitgauge.catalog.catalog import bundled
 from fitgauge.errors import FitgaugeError, InvalidQuestion, UnknownAccelerator
+
+find = bundled().find
 
 SPELLINGS = [
     line.split("\t")

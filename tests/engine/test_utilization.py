@@ -2,7 +2,7 @@
 
 import pytest
 
-from fitgauge.catalog.lookup import find
+from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.models import Snapshot
 from fitgauge.catalog.sizes import nominal_model
 from fitgauge.engine.architecture import Attention, LatentAttention, Recurrent
@@ -25,7 +25,7 @@ def spec(name):
 
 
 def test_a_hundred_of_the_a100s_312_tflops_is_an_mfu_of_32_05_percent():
-    assert utilization(100, peak_tflops(find("A100 80GB").accelerator, "fp16")) == pytest.approx(0.3205, abs=5e-5)
+    assert utilization(100, peak_tflops(bundled().find("A100 80GB").accelerator, "fp16")) == pytest.approx(0.3205, abs=5e-5)
 
 
 def test_the_six_n_rule_holds_for_a_size_without_context():
@@ -87,7 +87,7 @@ def test_a_token_budget_takes_its_operations_over_what_the_gpus_deliver():
 
 
 def test_bf16_has_no_peak_on_hardware_that_does_not_multiply_it():
-    assert peak_tflops(find("V100 32GB").accelerator, "bf16") is None
+    assert peak_tflops(bundled().find("V100 32GB").accelerator, "bf16") is None
 
 
 def test_zero_3_moves_three_halves_of_what_data_parallelism_does():

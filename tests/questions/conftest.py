@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.models import Snapshot
 from fitgauge.hub import Hub, HubSettings
@@ -16,7 +17,7 @@ from fitgauge.questions.schemas import FitAnswer, FitRequest
 @pytest.fixture(scope="session")
 def questions() -> Questions:
     """Every answer, offline."""
-    return Questions(Models(Hub(HubSettings(offline=True, cache_dir=None, token=False)), Snapshot()), load_engines())
+    return Questions(Models(Hub(HubSettings(offline=True, cache_dir=None, token=False)), Snapshot()), load_engines(), bundled())
 
 
 @pytest.fixture(scope="session")

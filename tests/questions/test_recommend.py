@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fitgauge.catalog import accelerators
+from fitgauge.catalog.accelerators import Accelerators
+from fitgauge.catalog.catalog import Catalog, bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.accelerator import Accelerator, Source
@@ -60,6 +61,11 @@ CARDS = st.lists(
 ).map(lambda rows: [card(number, *row) for number, row in enumerate(rows)])
 
 
+def catalog_of(cards):
+    """A catalog of these cards alone."""
+    return Catalog(Accelerators({card.id: card for card in cards}, ()))
+
+
 def vector(item):
     """(cards, memory, tokens a second, bits), each the larger the better."""
     speed = item.decode.tokens_per_second.expected if item.decode else -1.0
@@ -110,7 +116,7 @@ def test_no_option_is_beaten_and_none_that_fits_is_missing(cards, name, context,
     )
     fitting = everything_that_fits(request, KNOWN[name], cards)
     try:
-        answer = Recommender(ENGINES, cards).answer(request, KNOWN[name])
+        answer = Recommender(ENGINES, catalog_of(cards)).answer(request, KNOWN[name])
     except InvalidQuestion:
         assert not fitting
         return
@@ -118,7 +124,7 @@ def test_no_option_is_beaten_and_none_that_fits_is_missing(cards, name, context,
     assert len(vectors) == len(answer.items) == answer.total
     assert vectors.keys() <= fitting
     assert not any(beats(one, other) for one in vectors.values() for other in vectors.values())
-    speeds = Recommender(ENGINES, cards)
+    speeds = Recommender(ENGINES, catalog_of(cards))
     for missing in fitting - vectors.keys():
         alone = next(c for c in cards if c.id == missing[0])
         assert any(beats(known, own) for known in vectors.values() for own in [vector_of(speeds, request, KNOWN[name], alone, missing)])
@@ -149,7 +155,7 @@ def vector_of(recommender, request, asked, accelerator, key):
 
 @pytest.fixture(scope="module")
 def recommend():
-    recommender = Recommender(ENGINES, accelerators.load().all())
+    recommender = Recommender(ENGINES, bundled())
     asked = KNOWN["Qwen/Qwen3-32B"]
     return lambda **fields: recommender.answer(RecommendRequest(model=asked.id, **{"context_length": 8192, **fields}), asked)
 

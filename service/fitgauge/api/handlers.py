@@ -63,9 +63,9 @@ def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
         known = questions.recall(raw)
         if known is not None:
             return json_response(known)
-        asked = _fit.decode(raw)
+        asked, catalog = _fit.decode(raw), questions.catalog
         model, answer = await questions.check_fit(asked)
-        return json_response(questions.remember(raw, asked.model, model, _encode(answer)))
+        return json_response(questions.remember(raw, catalog, asked.model, model, _encode(answer)))
 
     @served
     async def check_training_fit(request: Anything) -> Response[bytes]:
@@ -73,9 +73,9 @@ def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
         known = questions.recall(b"training:" + raw)
         if known is not None:
             return json_response(known)
-        asked = _training.decode(raw)
+        asked, catalog = _training.decode(raw), questions.catalog
         model, answer = await questions.check_training_fit(asked)
-        return json_response(questions.remember(b"training:" + raw, asked.model, model, _encode(answer)))
+        return json_response(questions.remember(b"training:" + raw, catalog, asked.model, model, _encode(answer)))
 
     @served
     async def plan_training(request: Anything) -> Response[bytes]:
@@ -83,9 +83,9 @@ def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
         known = questions.recall(b"plan:" + raw)
         if known is not None:
             return json_response(known)
-        asked = _plan.decode(raw)
+        asked, catalog = _plan.decode(raw), questions.catalog
         model, answer = await questions.plan_training(asked)
-        return json_response(questions.remember(b"plan:" + raw, asked.model, model, _encode(answer)))
+        return json_response(questions.remember(b"plan:" + raw, catalog, asked.model, model, _encode(answer)))
 
     @served
     async def recommend_gpus(request: Anything) -> Response[bytes]:

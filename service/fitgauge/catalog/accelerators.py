@@ -25,7 +25,7 @@ class Pattern(NamedTuple):
     accelerator: Accelerator
 
 
-class Catalog(NamedTuple):
+class Accelerators(NamedTuple):
     """Accelerators by id, in the order of their ids, and `patterns`, the commoner reading first."""
 
     by_id: Mapping[str, Accelerator]
@@ -46,11 +46,13 @@ class Catalog(NamedTuple):
 
 
 @cache
-def load() -> Catalog:
-    """The catalog, read once; unknown fields, missing ones and wrong types are refused."""
+def load() -> Accelerators:
+    """Those that are bundled, read once; unknown fields, missing ones and wrong types are refused."""
     decoder = msgspec.json.Decoder(Accelerator)
     by_id = {row.id: row for row in map(decoder.decode, (_DATA / "accelerators.jsonl").read_bytes().splitlines())}
-    return Catalog(by_id=MappingProxyType(by_id), patterns=tuple(_patterns((_DATA / "accelerator_names.tsv").read_text("utf-8"), by_id)))
+    return Accelerators(
+        by_id=MappingProxyType(by_id), patterns=tuple(_patterns((_DATA / "accelerator_names.tsv").read_text("utf-8"), by_id))
+    )
 
 
 def _patterns(table: str, by_id: Mapping[str, Accelerator]) -> Iterator[Pattern]:

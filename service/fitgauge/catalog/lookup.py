@@ -1,14 +1,14 @@
-"""The accelerator that people mean: text in, one row of the catalog and a count out."""
+"""The accelerator that people mean: text in, one row of a catalog and a count out."""
 
 import re
-from collections.abc import Iterator
-from functools import cache, lru_cache
+from collections.abc import Iterator, Mapping
+from functools import cached_property, lru_cache
 
 import msgspec
 from rapidfuzz import fuzz, process
 from rapidfuzz.distance import OSA
 
-from fitgauge.catalog.accelerators import load
+from fitgauge.catalog.accelerators import Accelerators
 from fitgauge.catalog.spelling import FILLERS, VENDORS, Size, Spelling, clean, counts, read
 from fitgauge.engine.accelerator import Accelerator, custom
 from fitgauge.engine.quantity import GB, GIB
@@ -40,35 +40,88 @@ class Found(msgspec.Struct, frozen=True):
     note: str | None = None
 
 
-def find(text: str) -> Found:
-    """The accelerator and the count that `text` means: "2x4090", "a100 80g sxm", "NVIDIA-H100-80GB-HBM3", "24GB".
+class Lookup:
+    """Finds rows of one catalog."""
 
-    Raises UnknownAccelerator with near matches where nothing is meant for certain, InvalidQuestion where the text is no name or the
-    count is not within 1 and 4096.
-    """
-    return _find(clean(text))
+    def __init__(self, accelerators: Accelerators, names: Mapping[str, tuple[str, int]]) -> None:
+        """names: clean texts that mean so many cards of an id, whatever else they might mean."""
+        self._accelerators = accelerators
+        self._names = names
+        self._known = lru_cache(maxsize=4096)(self._find)
 
+    def find(self, text: str) -> Found:
+        """The accelerator and the count that `text` means: "2x4090", "a100 80g sxm", "NVIDIA-H100-80GB-HBM3", "24GB".
 
-@lru_cache(maxsize=4096)
-def _find(text: str) -> Found:
-    """`find` for a clean text."""
-    for reading, told in _readings(text):
-        for count, name in counts(reading, _vocabulary()):
-            singular = _PLURAL.sub("", name)
-            if rows := next(filter(None, map(_rows, (name, singular) if count == 1 else (singular, name))), None):
-                return _found(rows[0], count, " ".join(filter(None, (told, _note(name, rows)))) or None)
-    near = process.extract(text, {row.id: row.name.lower() for row in load().all()}, scorer=fuzz.QRatio, limit=5, score_cutoff=50)
-    names = tuple(load().get(accelerator_id).name for _, _, accelerator_id in near)
-    raise UnknownAccelerator(f"No accelerator of the catalog is meant by {text!r}.", hint=_HINT, matches=names, field="gpu")
+        Raises UnknownAccelerator with near matches where nothing is meant for certain, InvalidQuestion where the text is no name or
+        the count is not within 1 and 4096.
+        """
+        return self._known(clean(text))
 
+    def _find(self, text: str) -> Found:
+        """`find` for a clean text."""
+        for reading, told in self._readings(text):
+            for count, name in counts(reading, self._vocabulary):
+                singular = _PLURAL.sub("", name)
+                for form in (name, singular) if count == 1 else (singular, name):
+                    rows, each = self._meant(form)
+                    if rows:
+                        return _found(rows[0], count * each, " ".join(filter(None, (told, _note(name, rows)))) or None)
+        ids = {row.id: row.name.lower() for row in self._accelerators.all()}
+        near = process.extract(text, ids, scorer=fuzz.QRatio, limit=5, score_cutoff=50)
+        names = tuple(self._accelerators.get(accelerator_id).name for _, _, accelerator_id in near)
+        raise UnknownAccelerator(f"No accelerator of the catalog is meant by {text!r}.", hint=_HINT, matches=names, field="gpu")
 
-def _readings(text: str) -> Iterator[tuple[str, str | None]]:
-    """Ways to read a clean text, the plainest first, each with what must be told of it."""
-    yield text, None
-    if (plain := _REMARK.sub("", text)) != text:
-        yield plain, "What stands in brackets was not read."
-    if (mended := _mend(text)) != text:
-        yield mended, f"Read as {mended!r}."
+    def _readings(self, text: str) -> Iterator[tuple[str, str | None]]:
+        """Ways to read a clean text, the plainest first, each with what must be told of it."""
+        yield text, None
+        if (plain := _REMARK.sub("", text)) != text:
+            yield plain, "What stands in brackets was not read."
+        if (mended := self._mend(text)) != text:
+            yield mended, f"Read as {mended!r}."
+
+    def _meant(self, name: str) -> tuple[list[Accelerator], int]:
+        """The rows a text without a count may mean, the likeliest first, and how many cards it is a name of."""
+        if name in self._exact:
+            accelerator, count = self._exact[name]
+            return [accelerator], count
+        return self._rows(name), 1
+
+    def _rows(self, name: str) -> list[Accelerator]:
+        """The rows that are meant by pattern, else a card of the size alone."""
+        spelling = read(name, self._vocabulary)
+        if not spelling.words:
+            return _custom(spelling)
+        rows: dict[str, tuple[float, Accelerator]] = {}
+        for needed, allowed, row in self._accelerators.patterns:
+            if needed <= spelling.words | _sizes_as_words(spelling) and spelling.words <= allowed:
+                distance = _size_distance(row, [size for size in spelling.sizes if f"{size.gigabytes:g}gb" not in allowed])
+                if distance <= _SIZE_TOLERANCE and spelling.vendors <= {row.vendor}:
+                    rows[row.id] = min(rows.get(row.id, (distance, row)), (distance, row), key=lambda entry: entry[0])
+        nearest = min((distance for distance, _ in rows.values()), default=0.0)
+        return [row for distance, row in rows.values() if distance == nearest]
+
+    def _mend(self, text: str) -> str:
+        """`text` with its typos in words of letters put right; names with digits are never touched."""
+        known = [word for word in self._vocabulary | VENDORS.keys() | FILLERS if word.isalpha() and len(word) >= 4]
+        words = []
+        for word in text.split():
+            best = None
+            if word.isalpha() and len(word) >= 4 and word not in known:
+                best = process.extractOne(word, known, scorer=OSA.normalized_similarity, score_cutoff=_TYPO_SIMILARITY)
+            words.append(best[0] if best else word)
+        return " ".join(words)
+
+    @cached_property
+    def _exact(self) -> dict[str, tuple[Accelerator, int]]:
+        """Every given name, id and row's name, in lower case, with its row and how many of it are meant."""
+        rows = self._accelerators.all()
+        ours = {row.name.lower(): (row, 1) for row in rows} | {row.id: (row, 1) for row in rows}
+        return ours | {name: (self._accelerators.get(accelerator_id), count) for name, (accelerator_id, count) in self._names.items()}
+
+    @cached_property
+    def _vocabulary(self) -> frozenset[str]:
+        """Every word that patterns know."""
+        return frozenset().union(*(pattern.allowed for pattern in self._accelerators.patterns))
 
 
 def _found(accelerator: Accelerator, count: float, note: str | None) -> Found:
@@ -78,23 +131,6 @@ def _found(accelerator: Accelerator, count: float, note: str | None) -> Found:
     size = f"{accelerator.marketed_bytes / GB:g}"
     named = accelerator.name if f"{size}GB" in accelerator.name or accelerator.vendor == "custom" else f"{accelerator.name} ({size} GB)"
     return Found(accelerator, int(count), f"{int(count)} x {named}", note)
-
-
-def _rows(name: str) -> list[Accelerator]:
-    """The rows a text without a count may mean, the likeliest first: by id or name, else by pattern, else a card of the size alone."""
-    if exact := _exact().get(name):
-        return [exact]
-    spelling = read(name, _vocabulary())
-    if not spelling.words:
-        return _custom(spelling)
-    rows: dict[str, tuple[float, Accelerator]] = {}
-    for needed, allowed, row in load().patterns:
-        if needed <= spelling.words | _sizes_as_words(spelling) and spelling.words <= allowed:
-            distance = _size_distance(row, [size for size in spelling.sizes if f"{size.gigabytes:g}gb" not in allowed])
-            if distance <= _SIZE_TOLERANCE and spelling.vendors <= {row.vendor}:
-                rows[row.id] = min(rows.get(row.id, (distance, row)), (distance, row), key=lambda entry: entry[0])
-    nearest = min((distance for distance, _ in rows.values()), default=0.0)
-    return [row for distance, row in rows.values() if distance == nearest]
 
 
 def _custom(spelling: Spelling) -> list[Accelerator]:
@@ -132,28 +168,3 @@ def _note(name: str, rows: list[Accelerator]) -> str | None:
     if name.startswith(("dgx ", "hgx ", "nvidia dgx ")) and first.node_size:
         notes.append(f"One accelerator is counted; the machine of this name holds {first.node_size}.")
     return " ".join(notes) or None
-
-
-def _mend(text: str) -> str:
-    """`text` with its typos in words of letters put right; names with digits are never touched."""
-    known = [word for word in _vocabulary() | VENDORS.keys() | FILLERS if word.isalpha() and len(word) >= 4]
-    words = []
-    for word in text.split():
-        best = None
-        if word.isalpha() and len(word) >= 4 and word not in known:
-            best = process.extractOne(word, known, scorer=OSA.normalized_similarity, score_cutoff=_TYPO_SIMILARITY)
-        words.append(best[0] if best else word)
-    return " ".join(words)
-
-
-@cache
-def _exact() -> dict[str, Accelerator]:
-    """Every id and every name in lower case, with its row."""
-    rows = load().all()
-    return {row.name.lower(): row for row in rows} | {row.id: row for row in rows}
-
-
-@cache
-def _vocabulary() -> frozenset[str]:
-    """Every word that patterns know."""
-    return frozenset().union(*(pattern.allowed for pattern in load().patterns))

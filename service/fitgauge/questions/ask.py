@@ -5,9 +5,8 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
-from fitgauge.catalog import accelerators
+from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.engines import Engines
-from fitgauge.catalog.lookup import find
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.architecture import Model
 from fitgauge.logs.trace import TraceReader
@@ -40,34 +39,44 @@ _ROWS = 100
 class Questions:
     """Resolves what a question names and answers it."""
 
-    def __init__(self, models: Models, engines: Engines) -> None:
+    def __init__(self, models: Models, engines: Engines, catalog: Catalog) -> None:
         self._models = models
         self._engines = engines
         self._serving = Serving(engines)
         self._ledger = Ledger(self._serving)
         self._training = Training(load_training())
-        self._recommender = Recommender(engines, accelerators.load().all())
         self._comparer = Comparer(engines)
         self._models_for_gpu = ModelsForGpu(engines, models.snapshot)
         self._long = ThreadPoolExecutor(1, "long-questions")
         self._planner = Planner(load_training())
-        self._answers: Recent[tuple[str, Model, bytes]] = Recent(4096)
+        self._answers: Recent[tuple[Catalog, str, Model, bytes]] = Recent(4096)
+        self.use(catalog)
+
+    def use(self, catalog: Catalog) -> None:
+        """From now on answers are given from this catalog; questions under way keep the one they began with."""
+        self._catalog = catalog
+        self._recommender = Recommender(self._engines, catalog)
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog that is in force."""
+        return self._catalog
 
     async def check_fit(self, request: FitRequest) -> tuple[Model, FitAnswer]:
         """The model that was meant and the answer about it. Raises the errors of fitgauge.errors."""
-        found = find(request.gpu)
+        found = self._catalog.find(request.gpu)
         model = self._models.peek(request.model) or await self._models.resolve(request.model)
         return model, self._serving.answer(request, model, found)
 
     async def check_training_fit(self, request: TrainingRequest) -> tuple[Model, TrainingAnswer]:
         """The model that was meant and the answer about training it. Raises the errors of fitgauge.errors."""
-        found = find(request.gpu)
+        found = self._catalog.find(request.gpu)
         model = self._models.peek(request.model) or await self._models.resolve(request.model)
         return model, self._training.answer(request, model, found)
 
     async def plan_training(self, request: TrainingPlanRequest) -> tuple[Model, TrainingPlanAnswer]:
         """The model that was meant and the layouts that train it. Raises the errors of fitgauge.errors."""
-        found = find(request.gpu)
+        found = self._catalog.find(request.gpu)
         model = self._models.peek(request.model) or await self._models.resolve(request.model)
         return model, await asyncio.to_thread(self._planner.answer, request, model, found)
 
@@ -81,12 +90,12 @@ class Questions:
 
     async def list_models_that_fit(self, request: ModelsForGpuRequest) -> ModelsForGpuAnswer:
         """Which bundled models run on a card. Raises the errors of fitgauge.errors."""
-        found = find(request.gpu)
+        found = self._catalog.find(request.gpu)
         return await asyncio.get_running_loop().run_in_executor(self._long, self._models_for_gpu.answer, request, found)
 
     async def compare_fit(self, request: CompareRequest) -> Comparison:
         """The table that is meant, to be filled by `rows`. Raises the errors of fitgauge.errors."""
-        gpus = [find(text) for text in listed(request.gpus)]
+        gpus = [self._catalog.find(text) for text in listed(request.gpus)]
         names = listed(request.models)
         cells(len(names), len(gpus), 1)
         known = {name: self._models.peek(name) for name in names}
@@ -105,13 +114,13 @@ class Questions:
         asked, full = reading.asked, request.detail == "full"
         if asked is None:
             return self._ledger.answer(reading, None, None, full=full)
-        found = find(asked.gpu)
+        found = self._catalog.find(asked.gpu)
         model = self._models.peek(asked.model) or await self._models.resolve(asked.model)
         return self._ledger.answer(reading, model, found, full=full)
 
     async def explain_utilization(self, request: UtilizationRequest) -> UtilizationAnswer:
         """How much of its GPUs a training run uses. Raises the errors of fitgauge.errors."""
-        found, model = find(request.gpu), None
+        found, model = self._catalog.find(request.gpu), None
         if request.model is not None:
             model = self._models.peek(request.model) or await self._models.resolve(request.model)
         return explain_utilization(request, model, found)
@@ -121,19 +130,19 @@ class Questions:
         reader = TraceReader()
         async for chunk in chunks:
             await asyncio.to_thread(reader.feed, chunk)
-        return explain_trace(await asyncio.to_thread(reader.finish))
+        return explain_trace(await asyncio.to_thread(reader.finish), self._catalog)
 
     def recall(self, raw: bytes) -> bytes | None:
-        """The encoded answer to these very bytes, where the model they name is still the same Model; else None."""
+        """The encoded answer to these very bytes, where the catalog and the model they name are still the same; else None."""
         kept = self._answers.get(raw)
         if kept is None:
             return None
-        text, model, answer = kept
-        return answer if self._models.peek(text) is model else None
+        catalog, text, model, answer = kept
+        return answer if catalog is self._catalog and self._models.peek(text) is model else None
 
-    def remember(self, raw: bytes, text: str, model: Model, answer: bytes) -> bytes:
-        """Keeps an encoded answer for `recall`, and gives it back."""
-        self._answers.put(raw, (text, model, answer))
+    def remember(self, raw: bytes, catalog: Catalog, text: str, model: Model, answer: bytes) -> bytes:
+        """Keeps an encoded answer for `recall`, and gives it back. catalog: the one in force when it was asked for."""
+        self._answers.put(raw, (catalog, text, model, answer))
         return answer
 
     async def get_model(self, name: str) -> ModelDetail:
@@ -142,9 +151,9 @@ class Questions:
 
     def list_gpus(self, limit: int, offset: int) -> GpuList:
         """A page of the catalog."""
-        rows = accelerators.load().all()
+        rows = self._catalog.all()
         return GpuList(items=[gpu_detail(row) for row in rows[offset : offset + limit]], total=len(rows))
 
     def get_gpu(self, text: str) -> GpuDetail:
         """One accelerator, by id or by what people call it. Raises UnknownAccelerator."""
-        return gpu_detail(find(text).accelerator)
+        return gpu_detail(self._catalog.find(text).accelerator)

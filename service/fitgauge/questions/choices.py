@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from fitgauge.catalog.lookup import find
+from fitgauge.catalog.catalog import Catalog
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.workload import EngineName
@@ -34,17 +34,17 @@ def listed(sent: str | Sequence[str] | None) -> list[str]:
     return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
 
-def cards(request: RecommendRequest, catalog: Sequence[Accelerator]) -> list[Owned]:
+def cards(request: RecommendRequest, catalog: Catalog) -> list[Owned]:
     """The cards that the constraints leave. Raises InvalidQuestion where they leave none, UnknownAccelerator for a name that means none."""
     most = request.max_gpu_count or MOST_CARDS
-    owned = [find(text) for text in listed(request.gpus)]
+    owned = [catalog.find(text) for text in listed(request.gpus)]
     if owned:
         allowed = [
             Owned(found.accelerator, min(most, found.count) if found.count > 1 else most_cards(found.accelerator, most)) for found in owned
         ]
     else:
-        allowed = [Owned(accelerator, most_cards(accelerator, most)) for accelerator in catalog]
-    wanted = _vendors(listed(request.vendors), catalog)
+        allowed = [Owned(accelerator, most_cards(accelerator, most)) for accelerator in catalog.all()]
+    wanted = _vendors(listed(request.vendors), catalog.all())
     left = [card for card in allowed if not wanted or card.accelerator.vendor.lower() in wanted]
     if not left:
         makers = sorted({card.accelerator.vendor for card in allowed})

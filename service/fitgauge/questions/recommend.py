@@ -6,8 +6,8 @@ from typing import Literal
 
 from msgspec import structs
 
+from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.engines import Engines
-from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.decode import EFFICIENCY
 from fitgauge.engine.quantity import gib
@@ -36,7 +36,7 @@ _CONSTRAINTS = ("max_gpu_count", "min_tokens_per_second", "no_quantization", "mi
 class Recommender:
     """Searches the cards of a catalog for one model. Arithmetic alone; tens of milliseconds, so not for an event loop."""
 
-    def __init__(self, engines: Engines, catalog: Sequence[Accelerator]) -> None:
+    def __init__(self, engines: Engines, catalog: Catalog) -> None:
         self._engines = engines
         self._catalog = catalog
         self._preparer = Preparer()

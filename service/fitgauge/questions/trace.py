@@ -1,6 +1,6 @@
 """explain_utilization of an uploaded profiler trace: where the time of the GPUs goes, and what to change."""
 
-from fitgauge.catalog.lookup import find
+from fitgauge.catalog.catalog import Catalog
 from fitgauge.errors import FitgaugeError
 from fitgauge.logs.trace import TraceReading
 from fitgauge.questions import answers
@@ -12,9 +12,9 @@ MUCH_IDLE = 0.2
 FEW_TENSOR_CORES = 0.4
 
 
-def explain_trace(reading: TraceReading) -> UtilizationAnswer:
+def explain_trace(reading: TraceReading, catalog: Catalog) -> UtilizationAnswer:
     """The UtilizationAnswer of a trace. It holds no FLOPs: nothing in a trace counts them."""
-    gpu, idle = _gpu(reading), 1 - reading.busy
+    gpu, idle = _gpu(reading, catalog), 1 - reading.busy
     understood: dict[str, str | int | float | bool] = {"gpu_count": reading.gpus}
     if reading.device:
         understood["gpu"] = reading.device
@@ -52,12 +52,12 @@ def explain_trace(reading: TraceReading) -> UtilizationAnswer:
     )
 
 
-def _gpu(reading: TraceReading) -> GpuAnswer | None:
+def _gpu(reading: TraceReading, catalog: Catalog) -> GpuAnswer | None:
     """The accelerator that the trace names, where the catalog knows it."""
     if not reading.device:
         return None
     try:
-        return answers.gpu_answer(find(reading.device).accelerator, reading.gpus)
+        return answers.gpu_answer(catalog.find(reading.device).accelerator, reading.gpus)
     except FitgaugeError:
         return None
 

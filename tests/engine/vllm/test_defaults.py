@@ -2,7 +2,7 @@
 
 import pytest
 
-from fitgauge.catalog.lookup import find
+from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.families import read_config
 from fitgauge.engine.vllm.defaults import default_batch, removed
@@ -23,11 +23,11 @@ from fitgauge.engine.vllm.defaults import default_batch, removed
     ],
 )
 def test_batches_follow_the_card_and_the_release(gpu: str, version: tuple[int, ...], batch: tuple[int, int]) -> None:
-    assert default_batch(find(gpu).accelerator, 16384, version) == batch
+    assert default_batch(bundled().find(gpu).accelerator, 16384, version) == batch
 
 
 def test_the_first_engine_cuts_prompts_beyond_32768_tokens_into_chunks() -> None:
-    assert default_batch(find("L4").accelerator, 65536, (0, 6)) == (256, 2048)
+    assert default_batch(bundled().find("L4").accelerator, 65536, (0, 6)) == (256, 2048)
 
 
 def test_a_removed_model_names_its_last_release() -> None:

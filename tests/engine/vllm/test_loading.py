@@ -2,7 +2,7 @@
 
 import pytest
 
-from fitgauge.catalog.lookup import find
+from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.families import read_config
 from fitgauge.engine.published import published
@@ -24,7 +24,7 @@ def loaded(name: str, version: tuple[int, ...], ranks: int = 1, gpu: str = "H100
         engine="vllm", version=version, context_length=8192, concurrency=1, cache_dtype="auto", tensor_parallel=ranks,
         max_batched_tokens=8192, max_num_seqs=1024,
     )  # fmt: skip
-    terms = loaded_terms(spec, laid, work, find(gpu).accelerator, layers=range(spec.layers), first=True, last=True)
+    terms = loaded_terms(spec, laid, work, bundled().find(gpu).accelerator, layers=range(spec.layers), first=True, last=True)
     return {term.name: term for term in terms}
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.lookup import find
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.activations import expert_width
 from fitgauge.engine.architecture import Mlp, ModelSpec
@@ -14,7 +14,7 @@ from fitgauge.engine.vllm.profiling import kept_workspace, profiling_terms, runs
 from fitgauge.engine.workload import Workload
 
 SNAPSHOT = Snapshot()
-H100 = find("H100 SXM").accelerator
+H100 = bundled().find("H100 SXM").accelerator
 
 
 def spec_of(name: str) -> ModelSpec:
@@ -106,7 +106,7 @@ def test_the_second_runner_takes_dense_models_first(name: str, dense: bool, ever
 
 def test_cublas_keeps_more_from_hopper_on_and_stages_hand_two_tensors_on() -> None:
     assert workspace_bytes(H100) == 32 * MIB
-    assert workspace_bytes(find("A100 80GB").accelerator) == 8 * MIB + 2**17
+    assert workspace_bytes(bundled().find("A100 80GB").accelerator) == 8 * MIB + 2**17
     spec = spec_of("Qwen/Qwen3-8B")
     assert stage_bytes(spec, workload((0, 19))) == 0
     assert stage_bytes(spec, workload((0, 19), pipeline_parallel=2)) == 2 * 2 * 8192 * 4096

@@ -1,0 +1,277 @@
+"""Rebuilds the rows of service/fitgauge/catalog/data/instances.jsonl that follow from public repositories.
+
+    python tools/instances.py CHECKOUTS
+
+CHECKOUTS holds git clones named as in `READERS`. Rows of the clouds read are replaced; all others were taken in by hand and stay.
+A clone that is not there leaves its cloud's rows as they are.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fitgauge.catalog.accelerators import load
+from fitgauge.catalog.instances import Offer
+
+DATA = Path(__file__).parent.parent / "service/fitgauge/catalog/data/instances.jsonl"
+
+AWS_CARDS = {
+    ("a100", 40): "a100-40gb-sxm", ("a100", 80): "a100-80gb-sxm", ("a10g", 22): "a10g-24gb", ("b200", 179): "b200-192gb",
+    ("b300", 269): "b300-288gb", ("h100", 80): "h100-sxm-80gb", ("h200", 141): "h200-sxm-141gb", ("l4", 22): "l4-24gb",
+    ("l40s", 45): "l40s-48gb", ("rtx-pro-server-6000", 96): "rtx-pro-6000-blackwell-server-96gb", ("t4", 16): "t4-16gb",
+    ("t4g", 16): "t4g-16gb", ("v100", 32): "v100-32gb", ("inferentia2", 0): "inferentia-2-32gb", ("trainium", 0): "trainium-1-32gb",
+    ("trainium2", 0): "trainium-2-96gb",
+}  # fmt: skip
+"""The label of a card and its memory [GiB]; slices of an L4 have less and are left out."""
+
+AZURE_CARDS = {
+    r"NC\d+s_v3|NC\d+rs_v3": "v100-16gb", r"ND40rs_v2": "v100-32gb", r"NC\d+as_T4_v3": "t4-16gb", r"NC\d+ads_A10_v4": "a10-24gb",
+    r"NV(36|72)adm?s_A10_v5": "a10-24gb", r"NC\d+ads_A100_v4": "a100-80gb-pcie", r"ND96asr_v4": "a100-40gb-sxm",
+    r"ND96amsr_A100_v4": "a100-80gb-sxm", r"NCC?\d+adi?s_H100_v5": "h100-nvl-94gb", r"ND96isr_H100_v5": "h100-sxm-80gb",
+    r"ND96isr_H200_v5": "h200-sxm-141gb", r"ND96isr_MI300X_v5": "mi300x-192gb",
+}  # fmt: skip
+
+GCP_CARDS = {
+    "a100": "a100-40gb-sxm", "a100-80gb": "a100-80gb-sxm", "h100-80gb": "h100-sxm-80gb", "h100-80gb-mega": "h100-sxm-80gb",
+    "l4": "l4-24gb", "rtx6000": "rtx-pro-6000-blackwell-server-96gb",
+}  # fmt: skip
+
+TPU_SLICES = {
+    "TPU v5e": ("tpu-v5e-16gb", {"v5litepod-1": 1, "v5litepod-4": 4, "v5litepod-8": 8}),
+    "TPU v6e": ("tpu-v6e-trillium-32gb", {"v6e-1": 1, "v6e-4": 4, "v6e-8": 8}),
+    "TPU v5p": ("tpu-v5p-95gb", {"v5p-8": 4}),
+    "TPU v4 pod": ("tpu-v4-32gb", {"v4-8": 4}),
+}
+"""Slices of one host, with their chips; v4 and v5p count two cores a chip in their names."""
+
+OCI_CARDS = {
+    "GPU2": "p100-16gb", "GPU3": "v100-16gb", "GPU4": "a100-40gb-sxm", "GPU.A10": "a10-24gb", "GPU.A100-v2": "a100-80gb-sxm",
+    "GPU.L40S": "l40s-48gb", "GPU.H100": "h100-sxm-80gb", "GPU.H200": "h200-sxm-141gb", "GPU.B200": "b200-192gb",
+    "GPU.GB200": "gb200-192gb", "GPU.MI300X": "mi300x-192gb", "GPU.MI355X": "mi355x-288gb",
+}  # fmt: skip
+
+COREWEAVE_CARDS = {
+    "b200-8x": "b200-192gb", "gd-1xgh200": "gh200-96gb", "gd-8xa100-i128": "a100-80gb-sxm", "gd-8xh100ib-i128": "h100-sxm-80gb",
+    "gd-8xh200ib-i128": "h200-sxm-141gb", "gd-8xl40-i128": "l40-48gb", "gd-8xl40s-i128": "l40s-48gb",
+    "rtxp6000-8x": "rtx-pro-6000-blackwell-server-96gb",
+}  # fmt: skip
+
+ALIBABA_CARDS = {
+    r"gn5-": "p100-16gb", r"gn5i-": "p4-8gb", r"(ebm)?gn6i[.-]": "t4-16gb", r"(ebm)?gn6v[.-]": "v100-16gb", r"gn6e-": "v100-32gb",
+    r"gn7i-": "a10-24gb", r"ebmgn7ix\.": "a10-24gb", r"gn7e-": "a100-80gb-sxm", r"ebmgn7ex?\.": "a100-80gb-sxm",
+}  # fmt: skip
+"""Families with whole cards; vgn and sgn rent out slices."""
+
+
+class Clone:
+    """A git clone: its files, and the name of its newest commit."""
+
+    def __init__(self, folder: Path, owner: str) -> None:
+        self._folder, self._owner = folder, owner
+
+    def text(self, path: str) -> str:
+        """The file at `path`, as committed last."""
+        return self._git("show", f"HEAD:{path}")
+
+    def source(self, *paths: str) -> str:
+        """How a row names the files at `paths`."""
+        return f"{self._owner}/{self._folder.name}@{self._git('log', '-1', '--format=%h', '--abbrev=10').strip()}:{', '.join(paths)}"
+
+    def day(self, path: str) -> str:
+        """The day the file at `path` was committed."""
+        return self._git("log", "-1", "--format=%cs", "--", path).strip()
+
+    def _git(self, *arguments: str) -> str:
+        return subprocess.run(("git", "-C", str(self._folder), *arguments), check=True, capture_output=True, text=True).stdout
+
+
+def _range(prices: list[float], day: str) -> dict[str, Any]:
+    """The fields of a price over regions; a price of nothing is none."""
+    known = [price for price in prices if price > 0]
+    if not known:
+        return {}
+    low, high = (float(f"{price:.6g}") for price in (min(known), max(known)))
+    return {"usd_per_hour_low": low, "usd_per_hour_high": high, "as_of": day, "regions": len(known)}
+
+
+def _go_types(text: str) -> dict[str, dict[str, int]]:
+    """Instance types of the cluster autoscaler's tables: vCPUs, memory and accelerators by name."""
+    entries = re.findall(r'"([^"]+)": \{([^}]*)\}', text)
+    return {name: {key: int(value) for key, value in re.findall(r"(VCPU|MemoryMb|MemoryKi|GPU): +(\d+)", body)} for name, body in entries}
+
+
+def aws(karpenter: Clone, autoscaler: Clone) -> Iterator[Offer]:
+    """Specifications and labels of cards from Karpenter's documentation, prices of us-east-1 from its table."""
+    types, prices = "website/content/en/docs/reference/instance-types.md", "pkg/providers/pricing/zz_generated.pricing_aws.go"
+    specifications = "cluster-autoscaler/cloudprovider/aws/ec2_instance_types.go"
+    table = karpenter.text(prices)
+    day = re.search(r"generated at ([\d-]{10})", table)[1]  # type: ignore[index]
+    cost = {name: float(price) for name, price in re.findall(r'"([\w.-]+)": ([\d.]+)', table)}
+    for block in karpenter.text(types).split("### `")[1:]:
+        labels = dict(re.findall(r"\|karpenter\.k8s\.aws/instance-([\w-]+)\|([^|]+)\|", block))
+        card = labels.get("gpu-name") or labels.get("accelerator-name", "")
+        accelerator = AWS_CARDS.get((card, int(labels.get("gpu-memory", 0)) // 1024))
+        if accelerator:
+            name = block[: block.index("`")]
+            yield Offer(
+                cloud="aws",
+                instance=name,
+                accelerator_id=accelerator,
+                count=int(labels.get("gpu-count") or labels["accelerator-count"]),
+                vcpus=int(labels["cpu"]),
+                memory_gib=int(labels["memory"]) / 1024,
+                source=karpenter.source(types, prices),
+                **_range([cost.get(name, 0)], day),
+            )
+    for name, spec in _go_types(autoscaler.text(specifications)).items():
+        if name.startswith("p3."):
+            yield Offer(
+                cloud="aws",
+                instance=name,
+                accelerator_id="v100-16gb",
+                count=spec["GPU"],
+                vcpus=spec["VCPU"],
+                memory_gib=spec["MemoryMb"] / 1024,
+                source=f"{autoscaler.source(specifications)}; {karpenter.source(prices)}",
+                **_range([cost.get(name, 0)], day),
+            )
+
+
+def azure(karpenter: Clone, autoscaler: Clone) -> Iterator[Offer]:
+    """Prices of every region from Karpenter's table, specifications from the cluster autoscaler's."""
+    path, specifications = "pkg/providers/pricing/zz_generated.pricing.go", "cluster-autoscaler/cloudprovider/azure/azure_instance_types.go"
+    table = karpenter.text(path)
+    day = re.search(r"generated at ([\d-]{10})", table)[1]  # type: ignore[index]
+    cost = defaultdict(list)
+    for name, price in re.findall(r'"(Standard_N\w+)":\s*([\d.]+)', table):
+        cost[name].append(float(price))
+    for name, spec in _go_types(autoscaler.text(specifications)).items():
+        card = next((card for pattern, card in AZURE_CARDS.items() if re.fullmatch(f"Standard_({pattern})", name)), None)
+        if card and spec["GPU"]:
+            yield Offer(
+                cloud="azure",
+                instance=name,
+                accelerator_id=card,
+                count=spec["GPU"],
+                vcpus=spec["VCPU"],
+                memory_gib=spec["MemoryMb"] / 1024,
+                source=f"{autoscaler.source(specifications)}; {karpenter.source(path)}",
+                **_range(cost[name], day),
+            )
+
+
+def gcp(karpenter: Clone, calculator: Clone, gpuhunt: Clone) -> Iterator[Offer]:
+    """Prices of every region from Karpenter's table, specifications from a cost calculator; TPU slices by the chip."""
+    path = "pkg/providers/pricing/initial-prices.json"
+    regions = json.loads(karpenter.text(path))["prices"].values()
+    machines = re.findall(r"(?m)^    ((?:a\d|g\d)\w*-[\w-]+):\n((?:      .*\n)+)", calculator.text("build/gcp.yml"))
+    for name, body in machines:
+        spec = dict(re.findall(r"      ([\w-]+): ([\d.]+)", body))
+        card = next((key for key in GCP_CARDS if key in spec), None)
+        if card and float(spec[card]) >= 1:
+            yield Offer(
+                cloud="gcp",
+                instance=name,
+                accelerator_id=GCP_CARDS[card],
+                count=int(spec[card]),
+                vcpus=int(spec["cpu"]),
+                memory_gib=float(spec["ram"]),
+                source=f"{calculator.source('build/gcp.yml')}; {karpenter.source(path)}",
+                **_range([region["on_demand"].get(name, 0) for region in regions], karpenter.day(path)),
+            )
+    path = "src/gpuhunt/resources/tpu_pricing.json"
+    for version, prices in json.loads(gpuhunt.text(path)).items():
+        accelerator, slices = TPU_SLICES.get(version, ("", {}))
+        for name, chips in slices.items():
+            yield Offer(
+                cloud="gcp",
+                instance=name,
+                accelerator_id=accelerator,
+                count=chips,
+                source=gpuhunt.source(path),
+                **_range([price["On Demand (USD)"] * chips for price in prices.values()], gpuhunt.day(path)),
+            )
+
+
+def oci(karpenter: Clone) -> Iterator[Offer]:
+    """One price in every region, by the accelerator."""
+    path = "chart/config/oci-shape-meta.json"
+    for row in json.loads(karpenter.text(path))["prices"]:
+        shape = re.fullmatch(r"((?:VM|BM)\.(GPU[\w.-]*)\.(\d+))(?: .*)?", row["shapeName"])
+        if shape and (card := OCI_CARDS.get(shape[2])):
+            price = _range([row["ocpuUnitPrice"] * int(shape[3])], karpenter.day(path)) | {"regions": None}
+            yield Offer(cloud="oci", instance=shape[1], accelerator_id=card, count=int(shape[3]), source=karpenter.source(path), **price)
+
+
+def coreweave(autoscaler: Clone) -> Iterator[Offer]:
+    """Specifications; no price is public there."""
+    path = "cluster-autoscaler/cloudprovider/coreweave/coreweave_instance_types.go"
+    for name, spec in _go_types(autoscaler.text(path)).items():
+        if name in COREWEAVE_CARDS:
+            yield Offer(
+                cloud="coreweave",
+                instance=name,
+                accelerator_id=COREWEAVE_CARDS[name],
+                count=spec["GPU"],
+                vcpus=spec["VCPU"],
+                memory_gib=round(spec["MemoryKi"] / 2**20, 1),
+                source=autoscaler.source(path),
+            )
+
+
+def alibaba(priceserver: Clone) -> Iterator[Offer]:
+    """Specifications; the list prices there are in yuan, so none is given in dollars."""
+    path = "pkg/client/builtin-data/alibabacloud_price.json"
+    seen: set[str] = set()
+    for region in json.loads(priceserver.text(path)).values():
+        for name, spec in region["instanceTypePrices"].items():
+            card = next((card for pattern, card in ALIBABA_CARDS.items() if re.match(rf"ecs\.{pattern}", name)), None)
+            if card and spec["gpu"] and name not in seen:
+                seen.add(name)
+                yield Offer(
+                    cloud="alibaba",
+                    instance=name,
+                    accelerator_id=card,
+                    count=spec["gpu"],
+                    vcpus=spec["vcpu"],
+                    memory_gib=spec["memory"],
+                    source=priceserver.source(path),
+                )
+
+
+READERS: dict[str, tuple[Callable[..., Iterator[Offer]], tuple[str, ...]]] = {
+    "aws": (aws, ("aws/karpenter-provider-aws", "kubernetes/autoscaler")),
+    "azure": (azure, ("Azure/karpenter-provider-azure", "kubernetes/autoscaler")),
+    "gcp": (
+        gcp,
+        ("cloudpilot-ai/karpenter-provider-gcp", "Cyclenerd/google-cloud-pricing-cost-calculator", "dstackai/gpuhunt"),
+    ),
+    "oci": (oci, ("oracle/karpenter-provider-oci",)),
+    "coreweave": (coreweave, ("kubernetes/autoscaler",)),
+    "alibaba": (alibaba, ("cloudpilot-ai/priceserver",)),
+}
+
+
+def main(checkouts: Path) -> None:
+    """Writes the file anew, ordered by cloud, accelerator, count and name."""
+    rows = [msgspec.json.decode(line, type=Offer) for line in DATA.read_bytes().splitlines()]
+    for cloud, (reader, repositories) in READERS.items():
+        clones = [Clone(checkouts / name, owner) for owner, name in (repository.split("/") for repository in repositories)]
+        if all((checkouts / repository.split("/")[1]).exists() for repository in repositories):
+            rows = [row for row in rows if row.cloud != cloud] + list(reader(*clones))
+    rows.sort(key=lambda row: (row.cloud, row.accelerator_id, row.count, row.instance))
+    for row in rows:
+        load().get(row.accelerator_id)
+    kept = ({key: value for key, value in msgspec.to_builtins(row).items() if value is not None} for row in rows)
+    DATA.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -4,20 +4,31 @@ from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 
-from fitgauge.catalog.accelerators import Accelerators, load
+from fitgauge.catalog import accelerators, instances
+from fitgauge.catalog.accelerators import Accelerators
+from fitgauge.catalog.instances import Offers
 from fitgauge.catalog.lookup import Found, Lookup
 from fitgauge.engine.accelerator import Accelerator
 
-_NONE: Mapping[str, tuple[str, int]] = MappingProxyType({})
+Names = Mapping[str, tuple[Accelerator, int]]
+"""Clean texts (see spelling.clean) that mean so many cards."""
+
+Quotas = Mapping[str, int]
+"""How many cards of an id may be used."""
+
+_NO_OFFERS = Offers(())
+_NO_NAMES: Names = MappingProxyType({})
+_NO_QUOTAS: Quotas = MappingProxyType({})
 
 
 class Catalog:
-    """Accelerators, and how people call them. Nothing in it ever changes."""
+    """Accelerators, how people call them, where they are rented, and how many may be used. Nothing in it ever changes."""
 
-    def __init__(self, accelerators: Accelerators, names: Mapping[str, tuple[str, int]] = _NONE) -> None:
-        """names: clean texts (see spelling.clean) that mean so many cards of an id."""
-        self._accelerators = accelerators
-        self._lookup = Lookup(accelerators, names)
+    def __init__(self, rows: Accelerators, offers: Offers = _NO_OFFERS, names: Names = _NO_NAMES, quotas: Quotas = _NO_QUOTAS) -> None:
+        self.offers = offers
+        self._rows = rows
+        self._quotas = quotas
+        self._lookup = Lookup(rows, names)
 
     def find(self, text: str) -> Found:
         """The accelerator and the count that `text` means. See Lookup.find, also for what it raises."""
@@ -25,10 +36,14 @@ class Catalog:
 
     def all(self) -> tuple[Accelerator, ...]:
         """Every accelerator, ordered by id."""
-        return self._accelerators.all()
+        return self._rows.all()
+
+    def quota(self, accelerator: Accelerator) -> int | None:
+        """How many of these may be used at once, None where nobody limits them."""
+        return self._quotas.get(accelerator.id)
 
 
 @cache
 def bundled() -> Catalog:
     """Ours, without a company's own."""
-    return Catalog(load())
+    return Catalog(accelerators.load(), instances.load())

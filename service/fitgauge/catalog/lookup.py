@@ -43,8 +43,8 @@ class Found(msgspec.Struct, frozen=True):
 class Lookup:
     """Finds rows of one catalog."""
 
-    def __init__(self, accelerators: Accelerators, names: Mapping[str, tuple[str, int]]) -> None:
-        """names: clean texts that mean so many cards of an id, whatever else they might mean."""
+    def __init__(self, accelerators: Accelerators, names: Mapping[str, tuple[Accelerator, int]]) -> None:
+        """names: clean texts that mean so many cards, whatever else they might mean."""
         self._accelerators = accelerators
         self._names = names
         self._known = lru_cache(maxsize=4096)(self._find)
@@ -115,8 +115,7 @@ class Lookup:
     def _exact(self) -> dict[str, tuple[Accelerator, int]]:
         """Every given name, id and row's name, in lower case, with its row and how many of it are meant."""
         rows = self._accelerators.all()
-        ours = {row.name.lower(): (row, 1) for row in rows} | {row.id: (row, 1) for row in rows}
-        return ours | {name: (self._accelerators.get(accelerator_id), count) for name, (accelerator_id, count) in self._names.items()}
+        return {row.name.lower(): (row, 1) for row in rows} | {row.id: (row, 1) for row in rows} | dict(self._names)
 
     @cached_property
     def _vocabulary(self) -> frozenset[str]:

@@ -1,5 +1,7 @@
 """From the phases of every stage to terms: what is alive at the highest moment, and what allocator, process and collectives add to it."""
 
+from collections.abc import Mapping, Sequence
+
 import msgspec
 
 from fitgauge.engine.architecture import ModelSpec
@@ -7,7 +9,7 @@ from fitgauge.engine.profile import Coefficient
 from fitgauge.engine.quantity import Basis, Bytes, Term, total
 from fitgauge.engine.training.coarse import quoted_bytes
 from fitgauge.engine.training.overheads import TrainingProfile
-from fitgauge.engine.training.stages import Amount, Phase, Stage, stages
+from fitgauge.engine.training.stages import Amount, Phase, PhaseName, Stage, stages
 from fitgauge.engine.training.traits import taught
 from fitgauge.engine.training.workload import TrainingWorkload
 
@@ -21,23 +23,26 @@ SOURCES = {
     "activations": "transformers 5.23 modeling code, played by autograd's rules (engine/training/recipes.py)",
     "gathered_weights": "parameters gathered from their shards (engine/training/fsdp.py, zero.py)",
     "communication": "what collectives read and write (engine/training/fsdp.py, zero.py)",
+    "inference_activations": "a pass under no_grad (engine/training/algorithms/passes.py)",
 }
 
 
 class TrainingStage(msgspec.Struct, frozen=True, kw_only=True):
     """The fullest rank of a pipeline stage. `allocated`, `reserved`: what torch.cuda's two counters would peak at; `required`: the
     device's own view; `need`: the least it could run in [bytes]. `terms` are alive at the highest moment and add up to `required`.
-    `phases`: name -> tensors' bytes. `host_bytes`: offloaded."""
+    `phases`: name -> tensors' bytes, with those of an engine beside them; `phase_terms`: of what each is the sum, where models take turns.
+    `host_bytes`: offloaded."""
 
     stage: int
     layers: int
-    phases: dict[str, int]
+    phases: dict[PhaseName, int]
     terms: tuple[Term, ...]
     allocated: Bytes
     reserved: Bytes
     required: Bytes
     need: Bytes
     host_bytes: int
+    phase_terms: dict[PhaseName, tuple[Term, ...]] = {}
 
 
 def training_stages(
@@ -48,23 +53,35 @@ def training_stages(
 
 
 def training_stage(
-    spec: ModelSpec, workload: TrainingWorkload, profile: TrainingProfile, stage: Stage, usable_bytes: int | None = None
+    spec: ModelSpec,
+    workload: TrainingWorkload,
+    profile: TrainingProfile,
+    stage: Stage,
+    usable_bytes: int | None = None,
+    *,
+    beside: Mapping[PhaseName, Sequence[Term]] | None = None,
 ) -> TrainingStage:
-    """One stage with its terms.
+    """One stage with its terms. `beside`: what an engine that PyTorch's allocator does not serve holds on the card, by phase.
 
     `allocated` is the highest phase. `reserved` adds what the caching allocator holds in vain, `required` the process around it. The
     allocator gives back what it can before it fails (c10/cuda/CUDACachingAllocator.cpp, release_cached_blocks), so `need` has only what
     it cannot, and what it holds beyond that ends where the card does.
     """
     phases = [_as_quoted(spec, workload, stage, phase) for phase in stage.phases]
-    highest = max(phases, key=lambda phase: phase.total)
+    other = {} if beside is None else beside
+    sizes = {phase.name: phase.total + sum(term.bytes for term in other.get(phase.name, ())) for phase in phases}
+    highest = max(phases, key=lambda phase: sizes[phase.name])
     known = taught(spec) and (spec.basis == "exact" or spec.model_type == "nominal")
     basis: Basis = "computed" if known else "assumed"
     spread = profile.spread if basis == "computed" else profile.spread_assumed
     quoted = quoted_bytes(spec, workload, stage.layers) is not None
-    terms = tuple(_term(part, basis, spread.low, spread.high, quoted=quoted) for part in highest.parts)
+
+    def termed(phase: Phase) -> tuple[Term, ...]:
+        return tuple(_term(part, basis, spread.low, spread.high, quoted=quoted) for part in phase.parts)
+
+    terms = termed(highest)
     allocated = total(terms)
-    around = [profile.runtime_bytes.term("runtime", 1, 0, "CUDA context, libraries, their workspaces")]
+    around = [*other.get(highest.name, ()), profile.runtime_bytes.term("runtime", 1, 0, "CUDA context, libraries, their workspaces")]
     if workload.gpus > 1:
         around.append(profile.communication_bytes.term("communicators", 1, 0, f"NCCL's own buffers for {workload.gpus} ranks"))
     share = profile.fragmentation[workload.framework]
@@ -76,13 +93,14 @@ def training_stage(
     return TrainingStage(
         stage=stage.number,
         layers=stage.layers,
-        phases={phase.name: phase.total for phase in phases},
+        phases=sizes,
         terms=tuple(sorted(every, key=lambda term: -term.bytes)),
         allocated=allocated,
         reserved=total(held),
         required=total(every),
         need=need,
         host_bytes=stage.host,
+        phase_terms={} if beside is None else {phase.name: (*termed(phase), *other.get(phase.name, ())) for phase in phases},
     )
 
 
@@ -102,7 +120,7 @@ def _as_quoted(spec: ModelSpec, workload: TrainingWorkload, stage: Stage, phase:
     """The phase with activations by a rule of thumb, where the model is only a size and the framework has one; such a sum counts
     gradients whole beside them."""
     quoted = quoted_bytes(spec, workload, stage.layers)
-    if quoted is None or phase.name == "optimizer_step":
+    if quoted is None or phase.name not in ("forward", "backward"):
         return phase
     size = int(quoted[0] * stage.in_flight)
     others = [part for part in phase.parts if part.name not in ("activations", "gradients")]
@@ -112,7 +130,7 @@ def _as_quoted(spec: ModelSpec, workload: TrainingWorkload, stage: Stage, phase:
 
 def _term(part: Amount, basis: Basis, low: float, high: float, *, quoted: bool) -> Term:
     """A part as a term: states are arithmetic, a quoted rule is what it is, the rest is as uncertain as its recipe."""
-    state = part.name in _STATES
+    state = part.name.endswith(_STATES)
     certain = state or quoted
     return Term(
         name=part.name,
@@ -121,5 +139,11 @@ def _term(part: Amount, basis: Basis, low: float, high: float, *, quoted: bool) 
         high=part.size.high if certain else int(part.size.high * high),
         basis="computed" if state else "assumed" if quoted else basis,
         formula=part.formula or f"{part.size.expected} B",
-        source=SOURCES.get(part.name, "engine/training"),
+        source=SOURCES.get(part.name) or _source_of_role(part.name),
     )
+
+
+def _source_of_role(name: str) -> str:
+    """Where the bytes of a model beside the policy are counted: as the policy's own of that name."""
+    role, _, rest = name.partition("_")
+    return f"the {role}'s: {SOURCES[rest]}" if rest in SOURCES else "engine/training/algorithms/phases.py"

@@ -19,7 +19,7 @@ from fitgauge.engine.training.segments import Cut, Segment, segments
 from fitgauge.engine.training.sharding import Held, RankStates, Slice, divided, sliced, stage_slices, stage_states
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 
-PhaseName = Literal["forward", "backward", "optimizer_step"]
+PhaseName = Literal["rollout", "log_probs", "forward", "backward", "optimizer_step", "critic_update"]
 
 
 class Amount(msgspec.Struct, frozen=True, gc=False):

@@ -1,0 +1,41 @@
+"""A forward pass that nothing is learnt from: log-probabilities, values and rewards."""
+
+from fitgauge.engine.architecture import ModelSpec, Part
+from fitgauge.engine.dtypes import BITS
+from fitgauge.engine.training.parameters import units
+from fitgauge.engine.training.segments import segments
+from fitgauge.engine.training.sharding import divided, tensor_slice
+from fitgauge.engine.training.workload import TrainingWorkload, regime
+
+
+def inference_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
+    """The highest moment of a pass under no_grad [bytes beside weights]: the widest segment, whose input is all that is left of the one
+    before it, and of a model cut over ranks the two units that are whole at that moment (the one at work and the next).
+
+    `workload` checkpoints everything, so that a layer keeps nothing but its input; of one layer that is the same pass.
+    """
+    cut = segments(spec, workload)
+    widest = max(segment.forward.peak for segment in (cut.embedding, *cut.layers, cut.head))
+    stream = workload.tokens // workload.context_parallel * spec.hidden_size * BITS[regime(workload).compute] // 8
+    return cut.constants + stream + widest + (gathered_bytes(spec, workload) if divided("weights", workload) else 0)
+
+
+def gathered_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
+    """Two of the largest units in the format of products [bytes]: FSDP gathers the next while one is at work; ZeRO-3 and offloading too."""
+    width = BITS[regime(workload).compute]
+    sizes = [
+        sum(tensor_slice(parameter, unit.part, workload).elements for parameter in unit.parameters)
+        for unit in units(spec, workload)
+        if unit.part is not Part.MTP
+    ]
+    return 2 * max(sizes, default=0) * width // 8
+
+
+def whole_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
+    """All weights of a rank in the format of products [bytes]: what DeepSpeed's generation gathers (trl, ds3_gather_for_generation)."""
+    numbers = sum(
+        len(unit.layers) * tensor_slice(parameter, unit.part, workload).elements
+        for unit in units(spec, workload)
+        for parameter in unit.parameters
+    )
+    return numbers * BITS[regime(workload).compute] // 8

@@ -1,0 +1,185 @@
+"""The phases of a step of preference or RL training: whose states, whose passes and how much of the rollout engine share the card in each.
+
+The models share a card one after another, so a card must hold the worst phase, not the sum of all.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.cache import cache_bytes
+from fitgauge.engine.estimate import Estimate
+from fitgauge.engine.quantity import Bytes, Term
+from fitgauge.engine.training.activations import played
+from fitgauge.engine.training.algorithms import rollout as engine
+from fitgauge.engine.training.algorithms.passes import gathered_bytes, inference_bytes, whole_bytes
+from fitgauge.engine.training.algorithms.roles import critic_workload, frozen_workload, headless, policy_workload
+from fitgauge.engine.training.algorithms.setup import Setup
+from fitgauge.engine.training.estimate import TrainingStage, training_stage
+from fitgauge.engine.training.overheads import TrainingProfile
+from fitgauge.engine.training.segments import segments
+from fitgauge.engine.training.stages import Amount, Phase, PhaseName, Stage, stages
+from fitgauge.engine.training.workload import TrainingWorkload
+
+_SHARED = ("weights", "gradients", "master_weights", "optimizer_states")
+_UPDATED = ("master_weights", "optimizer_states")
+_LEARNING: tuple[PhaseName, ...] = ("log_probs", "forward", "backward", "optimizer_step", "critic_update")
+
+
+def algorithm_stages(
+    spec: ModelSpec,
+    workload: TrainingWorkload,
+    setup: Setup,
+    profile: TrainingProfile,
+    usable_bytes: int | None = None,
+    *,
+    rollout: Estimate | None = None,
+    reward: ModelSpec | None = None,
+    critic: ModelSpec | None = None,
+) -> tuple[TrainingStage, ...]:
+    """Every pipeline stage of the algorithm. `rollout`: the serving estimate of the engine on these cards; `reward`, `critic`: models of
+    their own, None for the policy's architecture. A model of its own needs a policy without pipeline parallelism."""
+    policy = policy_workload(workload, setup)
+    trained = headless(spec) if setup.algorithm == "reward" else spec
+    cast = _Cast(spec, workload, setup, headless(reward or spec), headless(critic or spec))
+    beside = _beside(setup, rollout)
+    found = []
+    for stage in stages(trained, policy):
+        whole = replace(stage, phases=tuple(cast.phases(stage)), host=stage.host + cast.host(stage, rollout))
+        found.append(training_stage(trained, policy, profile, whole, usable_bytes, beside=beside))
+    return tuple(found)
+
+
+def _beside(setup: Setup, estimate: Estimate | None) -> dict[PhaseName, tuple[Term, ...]]:
+    """What the rollout engine holds in each phase."""
+    if estimate is None or setup.rollout is None:
+        return {}
+    resting = engine.asleep(estimate, setup, setup.rollout)
+    held: dict[PhaseName, tuple[Term, ...]] = dict.fromkeys(_LEARNING, resting)
+    held["rollout"] = engine.awake(estimate, setup)
+    return held
+
+
+class _Cast:
+    """The models beside the policy, and the phases they take part in."""
+
+    def __init__(self, spec: ModelSpec, workload: TrainingWorkload, setup: Setup, reward: ModelSpec, critic: ModelSpec) -> None:
+        self.spec, self.setup, self.policy = spec, setup, policy_workload(workload, setup)
+        self.reference = frozen_workload(workload, setup, reference=True)
+        self.judge = frozen_workload(workload, setup, reference=False)
+        self.reward, self.critic = reward, critic
+        self.references = stages(spec, self.reference) if setup.reference in ("resident", "offloaded") else ()
+        self.rewards = stages(reward, self.judge) if setup.rewarded else ()
+        self.critics = stages(critic, critic_workload(workload, setup)) if setup.criticized else ()
+
+    def phases(self, stage: Stage) -> Iterable[Phase]:
+        """The phases of one stage in their order."""
+        resident = self._resident(stage.number)
+        critic = self._critic_states(stage.number)
+        joint = self.setup.trainer == "trl"
+        if self.setup.sampled:
+            yield Phase(name="rollout", parts=(*self._resting(stage), *resident, *critic, *self._generation()))
+        if self.setup.sampled or self.references or self.setup.reference == "adapter":
+            yield Phase(name="log_probs", parts=(*self._before_inference(stage), *resident, *critic, self._inference()))
+        for phase in stage.phases:
+            together = self._critic(phase.name, stage.number) if joint else () if self.setup.rests != "nothing" else critic
+            yield Phase(name=phase.name, parts=(*phase.parts, *resident, *together))
+        if self.critics and not joint:
+            own = _prefixed("critic", self.critics[stage.number].highest.parts)
+            yield Phase(name="critic_update", parts=(*self._resting(stage), *resident, *own))
+
+    def host(self, stage: Stage, rollout: Estimate | None) -> int:
+        """Bytes in host memory: offloaded frozen models, resting states, a rollout engine asleep at level 1."""
+        size = 0
+        if self.setup.reference == "offloaded" and self.references:
+            size += _size(self.references[stage.number], ("weights",))
+        if self.rewards and self._reward_offloaded:
+            size += _size(self.rewards[stage.number], ("weights",))
+        if self.setup.rests != "nothing":
+            size += _size(stage, _UPDATED) + (_size(stage, ("weights",)) if self.setup.rests == "all" else 0)
+        if rollout is not None and self.setup.rollout is not None:
+            size += engine.host_bytes(rollout, self.setup.rollout)
+        return size
+
+    @property
+    def _reward_offloaded(self) -> bool:
+        """verl keeps frozen models in host memory (verl/workers/fsdp_workers.py, CPUOffload); elsewhere as the reference is kept."""
+        return self.setup.reference == "offloaded"
+
+    def _resident(self, number: int) -> list[Amount]:
+        """Frozen weights that stay on the card."""
+        found = []
+        if self.references and self.setup.reference == "resident":
+            found.append(_whole("reference_weights", _size(self.references[number], ("weights",)), "the reference, laid out as the policy"))
+        if self.rewards and not self._reward_offloaded:
+            found.append(_whole("reward_weights", _size(self.rewards[number], ("weights",)), "the reward model, frozen"))
+        return found
+
+    def _critic_states(self, number: int) -> list[Amount]:
+        """What a critic keeps on the card while another model is at work."""
+        if not self.critics:
+            return []
+        return list(_prefixed("critic", self._resting(self.critics[number])))
+
+    def _critic(self, phase: str, number: int) -> Iterable[Amount]:
+        """A critic that is trained in the same pass (trl/experimental/ppo/ppo_trainer.py, PolicyAndValueWrapper)."""
+        return _prefixed("critic", next((p.parts for s in self.critics[number:] for p in s.phases if p.name == phase), ()))
+
+    def _resting(self, stage: Stage) -> list[Amount]:
+        """A model that is trained, while it is not: its states, with gradients where they have a buffer that stays (Megatron's main
+        gradients, ZeRO-3's partitions), without those that rest in host memory."""
+        gone = {"nothing": (), "optimizer": _UPDATED, "all": _SHARED}[self.setup.rests]
+        buffered = self.policy.framework == "megatron" or (self.policy.framework == "deepspeed" and self.policy.zero_stage == 3)
+        standing = ("weights", *_UPDATED, *(("gradients",) if buffered else ()))
+        return [part for part in stage.phases[0].parts if part.name in standing and part.name not in gone]
+
+    def _before_inference(self, stage: Stage) -> list[Amount]:
+        """The policy while log-probabilities are computed: its weights; DPO's reference runs while the policy's activations are kept
+        (trl/trainer/dpo_trainer.py, _compute_loss), that of sampled completions before any are made."""
+        forward = next(phase for phase in stage.phases if phase.name == "forward")
+        if self.setup.sampled:
+            weights = [part for part in forward.parts if part.name == "weights"]
+            return weights + [part for part in self._resting(stage) if part.name != "weights"]
+        if self.policy.pipeline_parallel > 1:
+            return list(forward.parts)
+        between = played(segments(self.spec, self.policy)).after_forward
+        kept = _whole("activations", between, "what the policy's forward pass saved for its backward pass")
+        return [*(part for part in forward.parts if part.name != "activations"), kept]
+
+    def _inference(self) -> Amount:
+        """The highest moment of any model's pass under no_grad."""
+        passes = [inference_bytes(self.spec, self.reference)]
+        if self.rewards:
+            passes.append(inference_bytes(self.reward, self.judge))
+        if self.critics:
+            passes.append(inference_bytes(self.critic, self.judge))
+        offloaded = self.setup.reference == "offloaded" and self.policy.zero_stage < 3 and self.policy.framework != "fsdp"
+        size = max(passes) + (gathered_bytes(self.spec, self.reference) if offloaded else 0)
+        return _whole("inference_activations", size, "a pass under no_grad: the widest layer or the logits, and units gathered for it")
+
+    def _generation(self) -> list[Amount]:
+        """What sampling with the training library itself takes: the cache, and under ZeRO-3 the whole model."""
+        given = self.setup.rollout
+        if given is None or given.engine != "transformers":
+            return []
+        sequences = self.policy.micro_batch_size * self.policy.micro_batches
+        tokens = self.setup.prompt_length + self.setup.completion_length
+        size = cache_bytes(self.spec, tokens, sequences, dtype="BF16", tensor_parallel=self.policy.tensor_parallel)
+        found = [_whole("rollout_kv_cache", size, f"{sequences} sequences of {tokens} tokens in transformers' own cache")]
+        if self.policy.framework == "deepspeed" and self.policy.zero_stage == 3:
+            said = "the whole model, gathered for generation (ds3_gather_for_generation)"
+            found.append(_whole("rollout_weights", whole_bytes(self.spec, self.policy), said))
+        return found
+
+
+def _size(stage: Stage, names: Sequence[str]) -> int:
+    return sum(part.size.expected for part in stage.phases[0].parts if part.name in names)
+
+
+def _prefixed(role: str, parts: Iterable[Amount]) -> Iterable[Amount]:
+    return [Amount(f"{role}_{part.name}", part.size, part.formula) for part in parts]
+
+
+def _whole(name: str, size: int, formula: str) -> Amount:
+    return Amount(name, Bytes(low=size, expected=size, high=size), formula)

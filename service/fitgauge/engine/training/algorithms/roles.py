@@ -1,0 +1,77 @@
+"""The models of an algorithm: how each is trained or held, as workloads that the training room already knows."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from msgspec.structs import replace
+
+from fitgauge.engine.architecture import ModelSpec, Part
+from fitgauge.engine.training.algorithms.setup import Setup
+from fitgauge.engine.training.workload import Loss, TrainingWorkload
+
+
+def policy_workload(workload: TrainingWorkload, setup: Setup) -> TrainingWorkload:
+    """The step of the policy, or of a reward model: pairs double the batch, the loss is that of the algorithm.
+
+    GRPO and RLOO make logits of completions alone (trl/trainer/grpo_trainer.py, logits_to_keep); verl makes all.
+    Under verl parameters and optimizer are on the card whenever they are at work (verl/workers/fsdp_workers.py, load_fsdp_model_to_gpu).
+    """
+    count = 2 if setup.paired else 1
+    kept = setup.completion_length + 1 if setup.trainer == "trl" and setup.algorithm in ("grpo", "rloo") else None
+    return replace(
+        workload,
+        micro_batch_size=count * workload.micro_batch_size,
+        loss=_loss(workload, setup),
+        logits_tokens=kept,
+        offload="none" if setup.trainer == "verl" else workload.offload,
+    )
+
+
+def critic_workload(workload: TrainingWorkload, setup: Setup) -> TrainingWorkload:
+    """The step of the critic: the same settings, a head of one number in the place of the vocabulary's."""
+    return replace(policy_workload(workload, setup), loss="none", logits_tokens=None)
+
+
+def frozen_workload(workload: TrainingWorkload, setup: Setup, *, reference: bool) -> TrainingWorkload:
+    """How a frozen model is laid out: the policy's degrees and format, nothing of it trained.
+
+    TRL shards it where the policy's parameters are sharded, else keeps it whole (trl/models/utils.py, prepare_deepspeed: ZeRO-3, else
+    stage 0; prepare_fsdp); it is loaded as the policy is (a quantized base too). OpenRLHF does the same (get_ds_eval_config).
+    """
+    stage = workload.zero_stage if workload.zero_stage == 3 or workload.framework in ("fsdp", "megatron") else 0
+    loss: Loss = "log_probs" if reference else "none"
+    return replace(policy_workload(workload, setup), zero_stage=stage, activation_checkpointing="full", micro_batches=1, loss=loss)
+
+
+def _loss(workload: TrainingWorkload, setup: Setup) -> Loss:
+    if setup.algorithm == "reward":
+        return "none"
+    if workload.loss != "full" or setup.algorithm == "sft" or workload.framework == "megatron":
+        return workload.loss
+    return "log_probs_in_place" if setup.trainer == "verl" else "log_probs"
+
+
+@dataclass(frozen=True, eq=False)
+class _Same:
+    """A model by identity, so that looking it up does not read it."""
+
+    spec: ModelSpec
+
+    def __hash__(self) -> int:
+        return id(self.spec)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.spec is self.spec
+
+
+def headless(spec: ModelSpec) -> ModelSpec:
+    """The model as reward model or critic: without the head of the vocabulary; its own, of one number a token, is not counted.
+
+    Source: transformers modeling_layers.py, GenericForSequenceClassification (`score`: hidden x num_labels).
+    """
+    return _headless(_Same(spec))
+
+
+@lru_cache(maxsize=128)
+def _headless(same: _Same) -> ModelSpec:
+    return replace(same.spec, blocks=tuple(block for block in same.spec.blocks if block.part is not Part.HEAD))

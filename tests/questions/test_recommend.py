@@ -133,6 +133,8 @@ def test_no_option_is_beaten_and_none_that_fits_is_missing(cards, name, context,
 def vector_of(recommender, request, asked, accelerator, key):
     """The criteria of one combination, from its own numbers."""
     from fitgauge.engine.decode import decode_speed, step_bytes
+    from fitgauge.engine.prefill import peak
+    from fitgauge.engine.utilization import token_flops
     from fitgauge.questions import words
     from fitgauge.questions.workloads import degrees
 
@@ -149,7 +151,9 @@ def vector_of(recommender, request, asked, accelerator, key):
         cache_dtype=words.cache_dtype(None, engine),
         tensor_parallel=tensor,
     )
-    speed = decode_speed(read, request.concurrency, accelerator.bandwidth_gbps)
+    fastest = peak(fitting.prepared(quantization, engine).scheme, accelerator)
+    multiplying = token_flops(asked.spec, request.context_length).forward / (tensor * fastest * 1e12) if fastest else 0.0
+    speed = decode_speed(read, request.concurrency, accelerator.bandwidth_gbps, multiplying)
     return (-count, -count * accelerator.usable.expected, speed.expected if speed else -1.0, plan.bits)
 
 

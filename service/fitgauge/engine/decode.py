@@ -1,10 +1,11 @@
-"""How fast tokens come out at most: a decoding step reads the weights and the cache once, and memory bandwidth sets the pace."""
+"""How fast tokens come out at most: a step reads weights and cache once, and multiplies for every request; the slower sets the pace."""
 
 import msgspec
 
 from fitgauge.engine.architecture import ModelSpec, Part
 from fitgauge.engine.cache import cache_bytes
 from fitgauge.engine.dtypes import BITS
+from fitgauge.engine.prefill import COMPUTE_EFFICIENCY
 from fitgauge.engine.weights import Laid, ranks, share_bytes
 
 EFFICIENCY = (0.4, 0.65, 0.85)
@@ -50,13 +51,18 @@ def _visited_share(spec: ModelSpec, tokens: int) -> float:
     return max((1.0 - (1.0 - min(1.0, visited / experts)) ** tokens for visited, experts in sizes), default=1.0)
 
 
-def decode_speed(read_bytes: int, concurrency: int, bandwidth_gbps: float | None) -> DecodeSpeed | None:
-    """Tokens a second = concurrency x bandwidth x efficiency / bytes of a step; None where the bandwidth is unknown.
+def decode_speed(read_bytes: int, concurrency: int, bandwidth_gbps: float | None, multiplying: float = 0.0) -> DecodeSpeed | None:
+    """Tokens a second = concurrency / max(bytes of a step / (bandwidth x efficiency), concurrency x multiplying / efficiency); None where
+    the bandwidth is unknown.
 
-    A ceiling by memory alone: arithmetic, communication and scheduling are left out but for what the efficiency holds of them.
-    Source: Pope et al. 2022 (arXiv 2211.05102), section 2.1.
+    `multiplying`: seconds of one token at the peak of the cards that share it, 0 where the peak is unknown. A ceiling: communication and
+    scheduling are left out but for what the efficiencies hold of them. Source: Pope et al. 2022 (arXiv 2211.05102), section 2.1.
     """
     if bandwidth_gbps is None or read_bytes <= 0:
         return None
-    low, expected, high = (round(concurrency * bandwidth_gbps * 1e9 * share / read_bytes, 2) for share in EFFICIENCY)
+    reading, multiplied = read_bytes / (bandwidth_gbps * 1e9), concurrency * multiplying
+    low, expected, high = (
+        round(concurrency / max(reading / read, multiplied / computed), 2)
+        for read, computed in zip(EFFICIENCY, COMPUTE_EFFICIENCY, strict=True)
+    )
     return DecodeSpeed(low=low, expected=expected, high=high)

@@ -15,6 +15,8 @@ from fitgauge.engine.architecture import Attention, Model, ModelSpec, Part
 from fitgauge.engine.cache import CACHED_PARTS, request_bytes
 from fitgauge.engine.decode import DecodeSpeed, decode_speed, step_bytes
 from fitgauge.engine.dtypes import BITS
+from fitgauge.engine.prefill import peak
+from fitgauge.engine.utilization import token_flops
 from fitgauge.engine.workload import EngineName
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import words
@@ -128,6 +130,7 @@ class Search:
         self._plans = plans
         self._wanted = wanted
         self._cache_floor = cache_floor(model.spec, request)
+        self._flops = token_flops(model.spec, context_length(model.spec, request)).forward
         self._chosen: dict[object, Plan | None] = {}
 
     def front(self) -> list[Option]:
@@ -162,7 +165,9 @@ class Search:
                 accelerator = card.accelerator
                 if card.most < count:
                     continue
-                speed = decode_speed(read, self._request.concurrency or 1, accelerator.bandwidth_gbps) if read else None
+                fastest = peak(prepared.scheme, accelerator)
+                multiplying = self._flops / (tensor * fastest * 1e12) if fastest else 0.0
+                speed = decode_speed(read, self._request.concurrency or 1, accelerator.bandwidth_gbps, multiplying) if read else None
                 mark = criteria(count, usable * count, speed, plan.bits, self._wanted.cost(accelerator, count))
                 if (
                     known.dominate(mark)
@@ -207,7 +212,7 @@ class Search:
             self._spec,
             prepared.laid,
             concurrency=request.concurrency or 1,
-            context_length=request.context_length or min(DEFAULT_CONTEXT, self._spec.max_context_length or DEFAULT_CONTEXT),
+            context_length=context_length(self._spec, request),
             cache_dtype=words.cache_dtype(request.kv_cache_dtype, plan.engine),
             tensor_parallel=tensor_parallel,
         )
@@ -229,6 +234,11 @@ def _by_size(card: Owned) -> tuple[int, str]:
     return card.accelerator.usable.expected, card.accelerator.id
 
 
+def context_length(spec: ModelSpec, request: FitRequest) -> int:
+    """Tokens of one request: as asked, else the usual default within the model's own limit."""
+    return request.context_length or min(DEFAULT_CONTEXT, spec.max_context_length or DEFAULT_CONTEXT)
+
+
 def cache_floor(spec: ModelSpec, request: FitRequest) -> int:
     """Bytes of cache that no engine does without, over all ranks: ordinary attention alone, in the narrowest format it may take.
 
@@ -236,9 +246,8 @@ def cache_floor(spec: ModelSpec, request: FitRequest) -> int:
     """
     asked = (request.kv_cache_dtype or "auto").strip().lower()
     narrow = "F4" if asked not in ("auto", "fp8", "bf16", "fp16") else "F16" if asked != "fp8" and spec.quantization is None else "F8_E4M3"
-    context = request.context_length or min(DEFAULT_CONTEXT, spec.max_context_length or DEFAULT_CONTEXT)
     one = sum(
-        len(block.layers) * request_bytes(mixer, context, narrow, 1, narrow)
+        len(block.layers) * request_bytes(mixer, context_length(spec, request), narrow, 1, narrow)
         for block in spec.blocks
         if block.part in CACHED_PARTS
         for mixer in block.mixers

@@ -1,0 +1,71 @@
+"""What quantization costs in quality, as published: data/quality.jsonl, one measurement a line, with its source."""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from statistics import median
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from fitgauge.engine.what_if import canonical
+from fitgauge.engine.workload import EngineName
+
+Measure = Literal["benchmarks", "perplexity"]
+
+
+class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
+    """One model in one format beside the same model as trained.
+
+    `quantization`: canonical (see what_if). `measure`: a score, of which more is better, or a perplexity, of which less is. `measured`: what
+    on. `unquantized`, `quantized`: as the source prints them, None where it prints the share alone. `recovered_percent`: quantized over
+    unquantized for scores, unquantized over quantized for perplexities.
+    """
+
+    quantization: str
+    model: str
+    measure: Measure
+    measured: str
+    recovered_percent: float
+    source: str
+    unquantized: float | None = None
+    quantized: float | None = None
+
+
+class Recovery(NamedTuple):
+    """What was measured of a format, over models and benchmarks [percent of the unquantized model]."""
+
+    low: float
+    expected: float
+    high: float
+    measurements: tuple[Measurement, ...]
+
+
+_SPOKEN_FOR = {"fp8_channel": "fp8", "fp8_block": "fp8", "int4": "gptq", "nf4_double": "nf4"}
+"""Formats that a measurement of a like one stands for: other scales, the same bits."""
+
+_OTHERWISE_MADE: frozenset[EngineName] = frozenset({"mlx"})
+"""Engines whose formats are made by other quantizers than those that were measured."""
+
+
+def recovery(quantization: str, engine: EngineName) -> Recovery | None:
+    """What is recovered in this format, None where no published measurement is known here. Of those there are: least, median, most."""
+    if engine in _OTHERWISE_MADE:
+        return None
+    name = canonical(quantization)
+    return load().get(_SPOKEN_FOR.get(name, name))
+
+
+@cache
+def load() -> Mapping[str, Recovery]:
+    """The measurements by format, read once; unknown fields, missing ones and wrong types are refused."""
+    raw = files("fitgauge.catalog").joinpath("data/quality.jsonl").read_bytes()
+    rows = list(map(msgspec.json.Decoder(Measurement).decode, raw.splitlines()))
+    return MappingProxyType({name: _summed(row for row in rows if row.quantization == name) for name in {row.quantization for row in rows}})
+
+
+def _summed(rows: Iterable[Measurement]) -> Recovery:
+    measurements = tuple(rows)
+    shares = [row.recovered_percent for row in measurements]
+    return Recovery(min(shares), round(median(shares), 2), max(shares), measurements)

@@ -28,7 +28,7 @@ class Catalog:
         self.offers = offers
         self._rows = rows
         self._quotas = quotas
-        self._lookup = Lookup(rows, names)
+        self._lookup = Lookup(rows, offers, names)
 
     def find(self, text: str) -> Found:
         """The accelerator and the count that `text` means. See Lookup.find, also for what it raises."""

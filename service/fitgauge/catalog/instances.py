@@ -3,16 +3,30 @@
 Prices are dated facts, not quotes: the lowest and the highest on-demand price over the regions that the source lists.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
 from types import MappingProxyType
-from typing import NamedTuple
 
 import msgspec
 
 _DATA = files("fitgauge.catalog") / "data"
+
+_CLOUDS = {
+    "amazon": "aws", "ec2": "aws", "sagemaker": "aws", "microsoft": "azure", "google": "gcp", "gce": "gcp", "oracle": "oci",
+    "aliyun": "alibaba", "lambdalabs": "lambda",
+}  # fmt: skip
+"""What clouds are called beside their own names."""
+
+_FILLERS = frozenset(
+    {"a", "an", "cloud", "instance", "instances", "labs", "machine", "machines", "node", "nodes", "server", "tpu", "vm", "vms"}
+)
+
+_SEPARATORS = re.compile(r"[\s._-]+")
+_LEFT_OUT = re.compile(r"^(?:standard_|ecs\.|ml\.)")
+"""What clouds write before some names, and people leave out or add."""
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
@@ -36,7 +50,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_
     regions: int | None = None
 
 
-class Rental(NamedTuple):
+class Rental(msgspec.Struct, frozen=True, gc=False):
     """So many machines of one offer as hold the accelerators asked for; a machine is paid whole."""
 
     offer: Offer
@@ -58,7 +72,7 @@ class Rental(NamedTuple):
         return None if self.offer.usd_per_hour_high is None else self.offer.usd_per_hour_high * self.nodes
 
 
-class PriceRange(NamedTuple):
+class PriceRange(msgspec.Struct, frozen=True, gc=False):
     """What `count` accelerators cost on demand [USD an hour]: the cheapest rental of every cloud, over clouds and regions.
 
     `as_of`: the oldest date among them (YYYY-MM-DD); `clouds`: those with a price, the cheapest first.
@@ -84,7 +98,7 @@ class PriceRange(NamedTuple):
 class Offers:
     """Offers of clouds, found by accelerator or by name. Never changes."""
 
-    __slots__ = ("_by_accelerator", "_by_name", "_rows")
+    __slots__ = ("_by_accelerator", "_by_name", "_clouds", "_rows")
 
     def __init__(self, rows: Iterable[Offer]) -> None:
         self._rows = tuple(rows)
@@ -95,12 +109,11 @@ class Offers:
                 for accelerator_id, of_one in groupby(ordered, key=lambda row: row.accelerator_id)
             }
         )
-        self._by_name: Mapping[str, tuple[Offer, ...]] = MappingProxyType(
-            {
-                name: tuple(named)
-                for name, named in groupby(sorted(self._rows, key=lambda row: row.instance.lower()), key=lambda row: row.instance.lower())
-            }
-        )
+        by_name: dict[str, list[Offer]] = {}
+        for row in self._rows:
+            by_name.setdefault(_key(row.instance), []).append(row)
+        self._by_name: Mapping[str, tuple[Offer, ...]] = MappingProxyType({key: tuple(named) for key, named in by_name.items()})
+        self._clouds = frozenset(row.cloud for row in self._rows)
 
     def all(self) -> tuple[Offer, ...]:
         """Every offer, in the order of the file."""
@@ -108,15 +121,22 @@ class Offers:
 
     def clouds(self) -> tuple[str, ...]:
         """Every cloud, in the order of its name."""
-        return tuple(sorted({row.cloud for row in self._rows}))
+        return tuple(sorted(self._clouds))
 
     def of(self, accelerator_id: str, clouds: Collection[str] | None = None) -> tuple[Offer, ...]:
         """Offers of an accelerator, by cloud, then by count, then the cheapest first; only those of `clouds`, where given."""
         return tuple(row for of_cloud in self._of_clouds(accelerator_id, clouds) for row in of_cloud)
 
-    def named(self, instance: str) -> tuple[Offer, ...]:
-        """Offers of this instance name in any case: one for each cloud that uses the name."""
-        return self._by_name.get(instance.lower(), ())
+    def named(self, text: str) -> tuple[Offer, ...]:
+        """Offers that `text` names: "p5.48xlarge", "aws p4d.24xlarge", "ND96isr_H100_v5"; one for each cloud that uses the name."""
+        clouds, rest = set(), []
+        for word in text.lower().split():
+            cloud = _CLOUDS.get(word, word)
+            if cloud in self._clouds:
+                clouds.add(cloud)
+            elif word not in _FILLERS:
+                rest.append(word)
+        return tuple(row for row in self._by_name.get(_key(" ".join(rest)), ()) if not clouds or row.cloud in clouds)
 
     def rentals(self, accelerator_id: str, count: int, clouds: Collection[str] | None = None) -> tuple[Rental, ...]:
         """How each cloud rents `count` accelerators out, the cheapest cloud first, clouds without a price last.
@@ -149,6 +169,12 @@ class Offers:
         """Offers of an accelerator, one tuple for each cloud."""
         each = self._by_accelerator.get(accelerator_id, ())
         return each if clouds is None else tuple(of_cloud for of_cloud in each if of_cloud[0].cloud in clouds)
+
+
+def _key(name: str) -> str:
+    """A name without what people write in many ways: case, separators, the cloud's own prefix, xl for xlarge, v5e for v5litepod."""
+    bare = _SEPARATORS.sub("", _LEFT_OUT.sub("", name.lower()))
+    return re.sub(r"(?<=\d)xl$", "xlarge", bare.replace("v5litepod", "v5e"))
 
 
 def _price(of: Offer | Rental) -> float:

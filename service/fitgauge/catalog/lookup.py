@@ -9,6 +9,7 @@ from rapidfuzz import fuzz, process
 from rapidfuzz.distance import OSA
 
 from fitgauge.catalog.accelerators import Accelerators
+from fitgauge.catalog.instances import Offer, Offers
 from fitgauge.catalog.spelling import FILLERS, VENDORS, Size, Spelling, clean, counts, read
 from fitgauge.engine.accelerator import Accelerator, custom
 from fitgauge.engine.quantity import GB, GIB
@@ -28,7 +29,7 @@ _PLURAL = re.compile(r"(?<=\d{4})s\b")
 _REMARK = re.compile(r"\s*\((?![^()]*\d\s*[gmt]i?b)[^()]*\)$")
 """A remark at the end that names no size: "L4 24GB (g6.xlarge)"."""
 
-_HINT = 'Send a name such as "RTX 4090", "A100 80GB" or "2x L40S", or a memory size such as "24GB". GET /v1/gpus lists all.'
+_HINT = 'Send a name such as "RTX 4090", "2x L40S" or "p5.48xlarge", or a memory size such as "24GB". GET /v1/gpus lists all accelerators.'
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -43,14 +44,15 @@ class Found(msgspec.Struct, frozen=True):
 class Lookup:
     """Finds rows of one catalog."""
 
-    def __init__(self, accelerators: Accelerators, names: Mapping[str, tuple[Accelerator, int]]) -> None:
+    def __init__(self, accelerators: Accelerators, offers: Offers, names: Mapping[str, tuple[Accelerator, int]]) -> None:
         """names: clean texts that mean so many cards, whatever else they might mean."""
         self._accelerators = accelerators
+        self._offers = offers
         self._names = names
         self._known = lru_cache(maxsize=4096)(self._find)
 
     def find(self, text: str) -> Found:
-        """The accelerator and the count that `text` means: "2x4090", "a100 80g sxm", "NVIDIA-H100-80GB-HBM3", "24GB".
+        """The accelerator and the count that `text` means: "2x4090", "NVIDIA-H100-80GB-HBM3", "aws p5.48xlarge", "24GB".
 
         Raises UnknownAccelerator with near matches where nothing is meant for certain, InvalidQuestion where the text is no name or
         the count is not within 1 and 4096.
@@ -61,15 +63,20 @@ class Lookup:
         """`find` for a clean text."""
         for reading, told in self._readings(text):
             for count, name in counts(reading, self._vocabulary):
+                if machine := self._machine(name):
+                    offer, accelerator = machine
+                    held = f"{offer.instance} of {offer.cloud} holds {offer.count} x {accelerator.name}."
+                    return _found(accelerator, count * offer.count, " ".join(filter(None, (told, held))))
                 singular = _PLURAL.sub("", name)
                 for form in (name, singular) if count == 1 else (singular, name):
                     rows, each = self._meant(form)
                     if rows:
                         return _found(rows[0], count * each, " ".join(filter(None, (told, _note(name, rows)))) or None)
-        ids = {row.id: row.name.lower() for row in self._accelerators.all()}
-        near = process.extract(text, ids, scorer=fuzz.QRatio, limit=5, score_cutoff=50)
-        names = tuple(self._accelerators.get(accelerator_id).name for _, _, accelerator_id in near)
-        raise UnknownAccelerator(f"No accelerator of the catalog is meant by {text!r}.", hint=_HINT, matches=names, field="gpu")
+        names = {row.name: row.name.lower() for row in self._accelerators.all()} | {
+            offer.instance: offer.instance.lower() for offer in self._offers.all()
+        }
+        near = tuple(name for _, _, name in process.extract(text, names, scorer=fuzz.QRatio, limit=5, score_cutoff=50))
+        raise UnknownAccelerator(f"No accelerator of the catalog is meant by {text!r}.", hint=_HINT, matches=near, field="gpu")
 
     def _readings(self, text: str) -> Iterator[tuple[str, str | None]]:
         """Ways to read a clean text, the plainest first, each with what must be told of it."""
@@ -78,6 +85,13 @@ class Lookup:
             yield plain, "What stands in brackets was not read."
         if (mended := self._mend(text)) != text:
             yield mended, f"Read as {mended!r}."
+
+    def _machine(self, name: str) -> tuple[Offer, Accelerator] | None:
+        """The cloud's machine that a text without a count names, with the accelerator in it."""
+        if name in self._exact:
+            return None
+        known = self._accelerators.by_id
+        return next(((offer, known[offer.accelerator_id]) for offer in self._offers.named(name) if offer.accelerator_id in known), None)
 
     def _meant(self, name: str) -> tuple[list[Accelerator], int]:
         """The rows a text without a count may mean, the likeliest first, and how many cards it is a name of."""

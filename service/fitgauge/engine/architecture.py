@@ -4,6 +4,7 @@ A model is a list of blocks. A block is a run of layers made alike: their tensor
 request (`mixers`) and their MLP. Nothing here depends on an engine, a dtype choice or a GPU.
 """
 
+from bisect import bisect_left
 from enum import StrEnum
 from typing import Literal
 
@@ -182,8 +183,13 @@ class Part(StrEnum):
     """multi-token prediction heads: in the checkpoint, loaded only for speculative decoding"""
 
 
+def count_within(numbers: tuple[int, ...], layers: range | None) -> int:
+    """How many of these ascending numbers are in `layers`, a run of layers; all where it is None."""
+    return len(numbers) if layers is None else bisect_left(numbers, layers.stop) - bisect_left(numbers, layers.start)
+
+
 class Block(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of layers made alike. `prefix`: their tensors' names begin so, `{}` is the layer's number out of `layers`."""
+    """A run of layers made alike. `prefix`: their tensors' names begin so, `{}` is the layer's number out of `layers`, which ascend."""
 
     part: Part
     prefix: str

@@ -4,7 +4,6 @@ Symbols: tp tensor-parallel ranks [1], L tokens of a request, w window [tokens],
 bytes on one tensor-parallel rank. Engines that page their cache round these up (fitgauge.engine.vllm).
 """
 
-from collections.abc import Collection
 from functools import singledispatch
 
 from fitgauge.engine.architecture import (
@@ -16,6 +15,7 @@ from fitgauge.engine.architecture import (
     ModelSpec,
     Part,
     Recurrent,
+    count_within,
 )
 from fitgauge.engine.dtypes import size_of
 
@@ -125,16 +125,16 @@ def cache_bytes(
     *,
     dtype: str,
     tensor_parallel: int = 1,
-    layers: Collection[int] | None = None,
+    layers: range | None = None,
 ) -> int:
     """KV cache and states of `concurrency` requests of `context_length` tokens in an engine without paging, on one rank.
 
-    = concurrency x sum over layers of `request_bytes`. `layers`: numbers of a pipeline stage, None for all. Leaves out what an
+    = concurrency x sum over layers of `request_bytes`. `layers`: those of a pipeline stage, None for all. Leaves out what an
     allocator rounds up and the copy that concatenating makes. Source: transformers `cache_utils.DynamicCache`, which grows lazily.
     """
     one = 0
     for block in spec.blocks:
         if block.mixers and block.part in CACHED_PARTS:
-            count = len(block.layers) if layers is None else sum(number in layers for number in block.layers)
+            count = count_within(block.layers, layers)
             one += count * sum(request_bytes(mixer, context_length, dtype, tensor_parallel, spec.dtype) for mixer in block.mixers)
     return concurrency * one

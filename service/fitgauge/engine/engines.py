@@ -1,17 +1,19 @@
 """One room per engine: which function estimates for which, how each lays weights out, and what it takes where a flag is left out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 from fitgauge.engine import mlx, sglang, tensorrt_llm, tgi, transformers, weights
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.estimate import Estimate
+from fitgauge.engine.estimate import Beside, Estimate
 from fitgauge.engine.llamacpp import ollama, split
 from fitgauge.engine.llamacpp import serve as llamacpp
 from fitgauge.engine.profile import EngineProfile
+from fitgauge.engine.quantity import Term
 from fitgauge.engine.vllm import layout as vllm_layout
 from fitgauge.engine.vllm import serve as vllm
+from fitgauge.engine.vllm.cards import card_kind
 from fitgauge.engine.vllm.defaults import default_batch
 from fitgauge.engine.weights import Laid
 from fitgauge.engine.workload import EngineName, Workload
@@ -22,8 +24,28 @@ def as_asked(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> W
     return workload
 
 
+def by_itself(accelerator: Accelerator) -> Hashable:
+    """Every card is a kind of its own: its memory decides what is held on it."""
+    return accelerator.id
+
+
+def any_card(accelerator: Accelerator) -> Hashable:
+    """All cards are of one kind."""
+    return None
+
+
+class Halves(NamedTuple):
+    """An estimate in two: what the weights take (`loaded`), and what comes `beside` them whatever their number format.
+
+    Of a workload that keeps no weights on the host. `estimate.stage_estimates` of both is the estimate's.
+    """
+
+    loaded: Callable[[ModelSpec, Laid, Workload, Accelerator], tuple[tuple[Term, ...], ...]]
+    beside: Callable[[ModelSpec, Workload, Accelerator, EngineProfile], tuple[Beside, ...]]
+
+
 class Engine(NamedTuple):
-    """What every room offers.
+    """What every room offers. `kind`: cards of one kind hold the same under the same workload; `halves`: where an estimate comes in two.
 
     `estimate`; `lay_out`, which prepares a model's weights in a scheme for it; `batch`, its own (max_num_seqs, max_batched_tokens) on a
     card for a context and a version; `settled`, which fills in what it works out from model and card.
@@ -33,15 +55,29 @@ class Engine(NamedTuple):
     lay_out: Callable[..., Laid]
     batch: Callable[[Accelerator, int, tuple[int, ...]], tuple[int, int]] = default_batch
     settled: Callable[[Workload, ModelSpec, Accelerator], Workload] = as_asked
+    kind: Callable[[Accelerator], Hashable] = by_itself
+    halves: Halves | None = None
 
 
 ENGINES: dict[EngineName, Engine] = {
-    "vllm": Engine(vllm.estimate, vllm_layout.laid_out),
+    "vllm": Engine(vllm.estimate, vllm_layout.laid_out, kind=card_kind, halves=Halves(vllm.loaded_stages, vllm.beside_stages)),
     "sglang": Engine(sglang.estimate, vllm_layout.laid_out, sglang.default_batch, sglang.settled),
     "tensorrt-llm": Engine(tensorrt_llm.estimate, vllm_layout.laid_out, tensorrt_llm.default_batch),
-    "llama.cpp": Engine(llamacpp.estimate, split.laid_out, llamacpp.default_batch),
-    "ollama": Engine(ollama.estimate, split.laid_out, ollama.default_batch),
+    "llama.cpp": Engine(
+        llamacpp.estimate,
+        split.laid_out,
+        llamacpp.default_batch,
+        kind=any_card,
+        halves=Halves(llamacpp.loaded_cards, llamacpp.beside_cards),
+    ),
+    "ollama": Engine(
+        ollama.estimate,
+        split.laid_out,
+        ollama.default_batch,
+        kind=any_card,
+        halves=Halves(llamacpp.loaded_cards, ollama.beside_cards),
+    ),
     "transformers": Engine(transformers.estimate, weights.laid_out),
     "tgi": Engine(tgi.estimate, vllm_layout.laid_out, tgi.default_batch),
-    "mlx": Engine(mlx.estimate, mlx.laid_out, mlx.default_batch),
+    "mlx": Engine(mlx.estimate, mlx.laid_out, mlx.default_batch, kind=any_card),
 }

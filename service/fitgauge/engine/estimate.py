@@ -1,6 +1,7 @@
 """Adds the terms up, for every pipeline stage: the Estimate."""
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -48,6 +49,28 @@ class StageEstimate(msgspec.Struct, frozen=True, kw_only=True):
     def terms(self) -> tuple[Term, ...]:
         """All terms, largest first."""
         return tuple(sorted((*self.fixed, *self.cache), key=lambda term: -term.bytes))
+
+
+class Beside(NamedTuple):
+    """What one rank of a pipeline stage holds beside the loaded weights, the same in every number format of them."""
+
+    layers: int
+    fixed: tuple[Term, ...]
+    cache: tuple[Term, ...]
+    layout: CacheLayout
+
+    @property
+    def expected_bytes(self) -> int:
+        """Expected bytes of all of it."""
+        return sum(term.bytes for term in self.fixed) + sum(term.bytes for term in self.cache)
+
+
+def stage_estimates(loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside]) -> tuple[StageEstimate, ...]:
+    """Every stage: what is loaded, and what it holds beside that."""
+    return tuple(
+        stage_estimate(stage=number, layers=rest.layers, fixed=(*terms, *rest.fixed), cache=rest.cache, layout=rest.layout)
+        for number, (terms, rest) in enumerate(zip(loaded, beside, strict=True))
+    )
 
 
 def stage_estimate(*, stage: int, layers: int, fixed: tuple[Term, ...], cache: tuple[Term, ...], layout: CacheLayout) -> StageEstimate:

@@ -10,6 +10,7 @@ from fitgauge.engine.architecture import (
     Mixer,
     ModelSpec,
     Recurrent,
+    count_within,
 )
 from fitgauge.engine.cache import CACHED_PARTS, cross_bytes, rank_heads, state_bytes
 from fitgauge.engine.dtypes import size_of
@@ -23,7 +24,7 @@ def held(spec: ModelSpec, layers: range | None) -> list[tuple[Mixer, int]]:
     found = []
     for block in spec.blocks:
         if block.part in CACHED_PARTS:
-            count = len(block.layers) if layers is None else sum(number in layers for number in block.layers)
+            count = count_within(block.layers, layers)
             found += [(mixer, count) for mixer in block.mixers if count]
     return found
 

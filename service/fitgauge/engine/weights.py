@@ -1,13 +1,12 @@
 """Bytes of parameters on one rank, under tensor, pipeline, data and expert parallelism: microseconds, once a model is laid out."""
 
-from bisect import bisect_left
 from math import gcd
 from typing import NamedTuple
 
 import msgspec
 
 from fitgauge.engine.allocator import rounding_bytes
-from fitgauge.engine.architecture import Part, Split
+from fitgauge.engine.architecture import Part, Split, count_within
 from fitgauge.engine.laid import TOWERS, Laid, Layout, Share, divided, laid_out, round_up, stored_bytes, summary_bytes
 from fitgauge.engine.quantity import Basis, Term, certain, gib
 from fitgauge.engine.quantization import Format, tensor_bytes
@@ -94,7 +93,7 @@ def allocator_bytes(
 def _held(share: Share, layers: range | None, *, first: bool, last: bool) -> int:
     """How many layers of `share` a stage holds."""
     if share.place == "layers":
-        return len(share.layers) if layers is None else _within(share.layers, layers)
+        return count_within(share.layers, layers)
     here = first if share.place == "first" else last if share.place == "last" else share.place == "every" or first or last
     return len(share.layers) if here else 0
 
@@ -133,10 +132,6 @@ def refined(form: Format, width: int, hidden: int) -> Format:
         return form
     size = gcd(form.rows, block, width, hidden)
     return msgspec.structs.replace(form, rows=size, group=size)
-
-
-def _within(numbers: tuple[int, ...], layers: range) -> int:
-    return bisect_left(numbers, layers.stop) - bisect_left(numbers, layers.start)
 
 
 def pipeline_stages(layers: int, pipeline_parallel: int) -> tuple[range, ...]:

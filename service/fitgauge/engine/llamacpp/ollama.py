@@ -6,9 +6,9 @@ memory for sliding layers), llm/server.go (a minimum is left free on every card)
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.estimate import Estimate
+from fitgauge.engine.estimate import Beside, Estimate
 from fitgauge.engine.llamacpp.cells import Windows
-from fitgauge.engine.llamacpp.serve import UBATCH, split_estimate
+from fitgauge.engine.llamacpp.serve import UBATCH, split_beside, split_estimate
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.weights import Laid
 from fitgauge.engine.workload import Workload
@@ -28,6 +28,14 @@ def default_batch(accelerator: Accelerator, context_length: int, version: tuple[
 
 def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
     """The Estimate of every card."""
+    return split_estimate(spec, laid, workload, accelerator, profile, _windows(spec, workload))
+
+
+def beside_cards(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[Beside, ...]:
+    """What every card holds beside its weights, none of which stay on the host."""
+    return split_beside(spec, workload, profile, _windows(spec, workload))
+
+
+def _windows(spec: ModelSpec, workload: Workload) -> Windows:
     memory = REMEMBERED if spec.model_type in REMEMBERING else 0
-    windows = Windows(sequences=workload.max_num_seqs, memory=memory, ubatch=workload.max_batched_tokens, capped=False)
-    return split_estimate(spec, laid, workload, accelerator, profile, windows)
+    return Windows(sequences=workload.max_num_seqs, memory=memory, ubatch=workload.max_batched_tokens, capped=False)

@@ -2,7 +2,7 @@
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.estimate import Estimate, StageEstimate, stage_estimate
+from fitgauge.engine.estimate import Beside, Estimate, stage_estimates
 from fitgauge.engine.llamacpp.cells import Cells, Windows
 from fitgauge.engine.llamacpp.compute import compute_term
 from fitgauge.engine.llamacpp.split import Offload, card_bytes, largest_bytes, layer_split, offloaded, projector_bytes
@@ -26,8 +26,11 @@ def default_batch(accelerator: Accelerator, context_length: int, version: tuple[
 
 def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
     """The Estimate of every card."""
-    windows = Windows(sequences=workload.max_num_seqs, memory=0, ubatch=workload.max_batched_tokens)
-    return split_estimate(spec, laid, workload, accelerator, profile, windows)
+    return split_estimate(spec, laid, workload, accelerator, profile, _windows(workload))
+
+
+def _windows(workload: Workload) -> Windows:
+    return Windows(sequences=workload.max_num_seqs, memory=0, ubatch=workload.max_batched_tokens)
 
 
 def split_estimate(
@@ -38,44 +41,62 @@ def split_estimate(
     wanted = workload.cpu_offload_bytes * cards
     offload = offloaded(laid, spec.layers, wanted) if wanted else Offload(0, 0)
     ranges = layer_split(spec.layers, cards, offload.layers)
+    streamed = largest_bytes(laid) if any(offload) else 0
     return Estimate(
         accelerator=accelerator,
-        stages=tuple(_card(number, ranges, spec, laid, workload, profile, windows, offload) for number in range(cards)),
+        stages=stage_estimates(_loaded(laid, ranges, offload), _beside(spec, ranges, workload, profile, windows, streamed)),
         budget=accelerator.usable,
         given_pool_bytes=workload.cache_pool_bytes,
     )
 
 
-def _card(
-    number: int,
-    ranges: tuple[range, ...],
-    spec: ModelSpec,
-    laid: Laid,
-    workload: Workload,
-    profile: EngineProfile,
-    windows: Windows,
-    offload: Offload,
-) -> StageEstimate:
-    layers, first, last = ranges[number], number == 0, number == len(ranges) - 1
-    requests, context = workload.requests_per_replica, workload.context_length
-    cells = Cells(spec, layers, cache_format(workload), windows, context)
-    fixed = (
-        weights_term(laid, layers, first=first, last=last, offload=offload),
-        *(projector_terms(spec) if first else ()),
-        compute_term(
-            spec,
-            cells,
-            ubatch=workload.max_batched_tokens,
-            tokens=requests * context,
-            concurrency=requests,
-            cards=len(ranges),
-            first=first,
-            streamed=largest_bytes(laid) if any(offload) else 0,
-            logits=profile.logits_copies if last else None,
-        ),
-        *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
+def loaded_cards(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
+    """What every card holds of the weights, none of which stay on the host."""
+    return _loaded(laid, layer_split(spec.layers, workload.pipeline_parallel), Offload(0, 0))
+
+
+def _loaded(laid: Laid, ranges: tuple[range, ...], offload: Offload) -> tuple[tuple[Term, ...], ...]:
+    final = len(ranges) - 1
+    return tuple(
+        (weights_term(laid, layers, first=number == 0, last=number == final, offload=offload),) for number, layers in enumerate(ranges)
     )
-    return stage_estimate(stage=number, layers=len(layers), fixed=fixed, cache=cache_terms(cells, workload), layout=cells)
+
+
+def beside_cards(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[Beside, ...]:
+    """What every card holds beside its weights, none of which stay on the host."""
+    return split_beside(spec, workload, profile, _windows(workload))
+
+
+def split_beside(spec: ModelSpec, workload: Workload, profile: EngineProfile, windows: Windows) -> tuple[Beside, ...]:
+    """The same with `windows` as the engine sizes them."""
+    return _beside(spec, layer_split(spec.layers, workload.pipeline_parallel), workload, profile, windows, 0)
+
+
+def _beside(
+    spec: ModelSpec, ranges: tuple[range, ...], workload: Workload, profile: EngineProfile, windows: Windows, streamed: int
+) -> tuple[Beside, ...]:
+    requests, context, final = workload.requests_per_replica, workload.context_length, len(ranges) - 1
+    projector = projector_terms(spec)
+    found = []
+    for number, layers in enumerate(ranges):
+        cells = Cells(spec, layers, cache_format(workload), windows, context)
+        fixed = (
+            *(projector if number == 0 else ()),
+            compute_term(
+                spec,
+                cells,
+                ubatch=workload.max_batched_tokens,
+                tokens=requests * context,
+                concurrency=requests,
+                cards=len(ranges),
+                first=number == 0,
+                streamed=streamed,
+                logits=profile.logits_copies if number == final else None,
+            ),
+            *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
+        )
+        found.append(Beside(layers=len(layers), fixed=fixed, cache=cache_terms(cells, workload), layout=cells))
+    return tuple(found)
 
 
 def cache_format(workload: Workload) -> str:

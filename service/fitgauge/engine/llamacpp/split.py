@@ -4,7 +4,7 @@ Source: src/llama-model.cpp, load_tensors (dev_input, get_layer_buft_list, tenso
 twice, as output on the card (TENSOR_DUPLICATED). `--n-cpu-moe N` keeps the experts of the first N layers on the host.
 """
 
-from bisect import bisect_left
+from itertools import accumulate
 from typing import NamedTuple
 
 import msgspec
@@ -49,18 +49,40 @@ def only_looked_up(spec: ModelSpec, block: Block) -> bool:
     return block.part is Part.EMBEDDING and all(tensor.shape[-1] != spec.hidden_size for tensor in block.tensors)
 
 
+class Heaped(NamedTuple):
+    """Bytes of weights, whole: `plain` and `experts` of all layers before each number, the `encoder`, and the `output` after them."""
+
+    plain: tuple[int, ...]
+    experts: tuple[int, ...]
+    encoder: int
+    output: int
+
+
+def heaped(laid: Laid) -> Heaped:
+    """The weights summed up layer by layer, so that those of a run of layers are a difference."""
+    numbers = max((share.layers[-1] + 1 for share in laid.shares if share.place == "layers" and share.layers), default=0)
+    plain, experts = [0] * numbers, [0] * numbers
+    encoder = output = 0
+    for share in laid.shares:
+        size = _whole(share, laid)
+        if share.place == "layers":
+            each = experts if share.experts else plain
+            for number in share.layers:
+                each[number] += size
+        elif share.place != "first":
+            output += len(share.layers) * size
+        elif share.part is Part.ENCODER:
+            encoder += len(share.layers) * size
+    return Heaped(tuple(accumulate(plain, initial=0)), tuple(accumulate(experts, initial=0)), encoder, output)
+
+
 def card_bytes(laid: Laid, layers: range, *, first: bool, last: bool, offload: Offload) -> int:
     """Bytes of weights on a card that holds `layers`: no token embeddings, the output on the last."""
-    total = 0
-    for share in laid.shares:
-        if share.place == "layers":
-            low = max(layers.start, offload.experts) if share.experts else layers.start
-            count = bisect_left(share.layers, layers.stop) - bisect_left(share.layers, low)
-        elif share.place == "first":
-            count = len(share.layers) if first and share.part is Part.ENCODER else 0
-        else:
-            count = len(share.layers) if last else 0
-        total += max(0, count) * share_bytes(share, laid.layout, _WHOLE)
+    heap = laid.once(Heaped, lambda: heaped(laid))
+    stop = min(layers.stop, len(heap.plain) - 1)
+    total = heap.plain[stop] - heap.plain[min(layers.start, stop)]
+    total += heap.experts[stop] - heap.experts[min(max(layers.start, offload.experts), stop)]
+    total += (heap.encoder if first else 0) + (heap.output if last else 0)
     return int(total * laid.scale)
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Attention, LatentAttention, ModelSpec, Split
 from fitgauge.engine.laid import Laid, Share, round_up
 from fitgauge.engine.vllm.kv_formats import cuda_major, resolved_format
@@ -106,6 +107,36 @@ def _routers(spec: ModelSpec) -> list[Share]:
         for tensor in block.tensors
         if tensor.name.endswith("gate.weight") and block.mlp is not None and block.mlp.experts
     ]
+
+
+class CardKind(NamedTuple):
+    """What vLLM's terms depend on of a card, but for its memory: cards of one kind hold the same bytes.
+
+    `generation`: the first number of the compute capability, where all before Hopper count as one; 0 without CUDA. `symmetric`: see
+    `shares_memory`. Of two kinds some models hold the same; of one kind no model holds anything else.
+    """
+
+    cuda: bool
+    generation: int
+    symmetric: bool
+    unified_memory: bool
+
+
+def card_kind(accelerator: Accelerator) -> CardKind:
+    """The CardKind of an accelerator."""
+    major = cuda_major(accelerator.compute_capability)
+    generation = max(major, HOPPER - 1) if major else 0
+    return CardKind(accelerator.vendor == "NVIDIA", generation, shares_memory(accelerator), accelerator.unified_memory)
+
+
+def shares_memory(accelerator: Accelerator) -> bool:
+    """Whether ranks may map each other's memory as one (symmetric memory), which NVLink's switches alone offer; unknown cards may.
+
+    Source: vllm/distributed/device_communicators/all_reduce_utils.py, SYMM_MEM_ALL_REDUCE_MAX_SIZES (capabilities 9.0 and 10.x alone),
+    symm_mem.py (off without multicast), flashinfer_all_reduce.py. NCCL opens its channels, each with buffers, by the links it finds.
+    """
+    capability = accelerator.compute_capability
+    return capability is None or (accelerator.nvlink is not False and not accelerator.unified_memory and capability[0] in (9, 10))
 
 
 def refusal(spec: ModelSpec, cache_dtype: str, compute_capability: tuple[int, int] | None) -> str | None:

@@ -1,6 +1,7 @@
 """Layers into groups that share one pool of blocks, as vLLM 0.33.0 does it (`v1/core/kv_cache_planning.py`, get_kv_cache_groups)."""
 
-from collections.abc import Collection, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 
 from fitgauge.engine.vllm.kv_specs import Kind, KvSpec
 from fitgauge.errors import InvalidQuestion
@@ -134,8 +135,10 @@ def least_padding(counts: Sequence[int], least: int) -> int:
     return min(range(least, max(max(counts), least) + 1), key=lambda d: (sum(-count % d for count in counts), -d))
 
 
-def on_stage(groups: tuple[Members, ...], layers: Collection[int] | None) -> tuple[Members, ...]:
+def on_stage(groups: tuple[Members, ...], layers: range | None) -> tuple[Members, ...]:
     """The groups with only the layers of a pipeline stage. Groups stay, even empty ones. Source: _project_kv_cache_groups_to_worker."""
     if layers is None:
         return groups
-    return tuple(tuple((spec, tuple(number for number in own if number in layers)) for spec, own in group) for group in groups)
+    return tuple(
+        tuple((spec, own[bisect_left(own, layers.start) : bisect_left(own, layers.stop)]) for spec, own in group) for group in groups
+    )

@@ -8,7 +8,18 @@ from math import gcd
 
 import msgspec
 
-from fitgauge.engine.architecture import Attention, Block, CompressedAttention, LatentAttention, ModelSpec, Part, Recurrent, Split, Stored
+from fitgauge.engine.architecture import (
+    Attention,
+    Block,
+    CompressedAttention,
+    LatentAttention,
+    ModelSpec,
+    Part,
+    Recurrent,
+    Split,
+    Stored,
+    count_within,
+)
 from fitgauge.engine.dtypes import BITS
 from fitgauge.engine.laid import TOWERS, Laid, Layout, Share, divided
 from fitgauge.engine.laid import laid_out as lay_out
@@ -100,7 +111,7 @@ def buffer_bytes(
     for block in spec.blocks:
         if block.part is not Part.LANGUAGE:
             continue
-        count = len(block.layers) if layers is None else sum(number in layers for number in block.layers)
+        count = count_within(block.layers, layers)
         size += 16 * count * sum(isinstance(mixer, Attention | LatentAttention | CompressedAttention) for mixer in block.mixers)
         if expert_parallel > 1 and block.mlp is not None:
             size += 4 * count * block.mlp.experts

@@ -6,7 +6,7 @@ releases whose logs show it; the rest are terms of their own. Source: vllm/v1/wo
 """
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.architecture import LatentAttention, ModelSpec, Part
+from fitgauge.engine.architecture import LatentAttention, ModelSpec, Part, count_within
 from fitgauge.engine.laid import TOWERS
 from fitgauge.engine.quantity import MIB, Term, certain, gib
 from fitgauge.engine.vllm.layout import buffer_bytes
@@ -83,7 +83,7 @@ def repacked_bytes(laid: Laid, workload: Workload, accelerator: Accelerator, lay
         if not share.experts or share.form is None or share.form.name != "mxfp4":
             continue
         row = share.inputs // 2
-        count = sum(number in layers for number in share.layers) * -(-share.experts // workload.expert_parallel)
+        count = count_within(share.layers, layers) * -(-share.experts // workload.expert_parallel)
         ways = 1 if workload.expert_parallel > 1 else workload.tensor_parallel
         total += count * share.out * (-row % _ROW_MULTIPLE) // ways
     return total

@@ -3,7 +3,7 @@
 Source throughout: vLLM 0.33.0, lora/layers/*.py (create_lora_weights) and lora/model_manager.py, without `--fully-sharded-loras`.
 """
 
-from fitgauge.engine.architecture import Block, Kind, ModelSpec, Part, Recurrent, Split, Tensor
+from fitgauge.engine.architecture import Block, Kind, ModelSpec, Part, Recurrent, Split, Tensor, count_within
 from fitgauge.engine.dtypes import BITS
 from fitgauge.engine.laid import divided, matrix, round_up
 from fitgauge.engine.quantity import Term, certain
@@ -105,7 +105,7 @@ def lora_features(
     for block in spec.blocks:
         if block.part not in (Part.LANGUAGE, Part.ENCODER):
             continue
-        count = len(block.layers) if layers is None or "{}" not in block.prefix else sum(number in layers for number in block.layers)
+        count = count_within(block.layers, layers if "{}" in block.prefix else None)
         plain = block.mlp is not None and not block.mlp.gated
         tensors = [tensor for tensor in block.tensors if tensor.kind in ADAPTED and not (plain and tensor.kind is Kind.ROUTER)]
         joined = spec.architecture in EXPERTS_JOINED

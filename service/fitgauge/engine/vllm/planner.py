@@ -4,7 +4,7 @@ Symbols: L tokens of a request, F tokens in flight (scheduled, not yet settled),
 Source throughout: vLLM 0.33.0, `v1/core/kv_cache_planning.py`, `v1/core/kv_cache_utils.py`, `v1/kv_cache_interface.py`.
 """
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -187,19 +187,50 @@ def kv_layout(
     max_model_len: int,
     max_batched_tokens: int,
     max_num_seqs: int,
-    layers: Collection[int] | None = None,
+    layers: range | None = None,
     compute_capability: tuple[int, int] | None = None,
     version: tuple[int, ...] = (0, 33),
     pipeline_parallel: int = 1,
     speculative_tokens: int = 0,
 ) -> KvLayout:
-    """The KV cache of a model as vLLM lays it out on one rank.
+    """The KV cache of a model as vLLM lays it out on one rank: `kv_layouts` of the stage that holds `layers`, None for all."""
+    (layout,) = kv_layouts(
+        spec,
+        (layers,),
+        tensor_parallel=tensor_parallel,
+        cache_dtype=cache_dtype,
+        max_model_len=max_model_len,
+        max_batched_tokens=max_batched_tokens,
+        max_num_seqs=max_num_seqs,
+        compute_capability=compute_capability,
+        version=version,
+        pipeline_parallel=pipeline_parallel,
+        speculative_tokens=speculative_tokens,
+    )
+    return layout
 
-    `cache_dtype`: as `--kv-cache-dtype`, or a canonical number format. `layers`: those of a pipeline stage, None for all.
-    `max_num_seqs`: 0 where no CUDA graphs are captured. `compute_capability`: of the card, None without CUDA. `version`: vLLM's.
+
+def kv_layouts(
+    spec: ModelSpec,
+    stages: Sequence[range | None],
+    *,
+    tensor_parallel: int,
+    cache_dtype: str,
+    max_model_len: int,
+    max_batched_tokens: int,
+    max_num_seqs: int,
+    compute_capability: tuple[int, int] | None = None,
+    version: tuple[int, ...] = (0, 33),
+    pipeline_parallel: int = 1,
+    speculative_tokens: int = 0,
+) -> tuple[KvLayout, ...]:
+    """The KV cache of a model as vLLM lays it out on one rank of every stage.
+
+    `stages`: the layers of each, None for all. `cache_dtype`: as `--kv-cache-dtype`, or a canonical number format. `max_num_seqs`: 0
+    where no CUDA graphs are captured. `compute_capability`: of the card, None without CUDA. `version`: vLLM's.
     `speculative_tokens`: drafted a step by the model's own heads, whose layers then keep a cache too, numbered on from the last; a
-    recurrent layer holds a state more for each of them (MambaSpec, num_speculative_blocks). Raises InvalidQuestion for a dtype that
-    vLLM has not.
+    recurrent layer holds a state more for each of them (MambaSpec, num_speculative_blocks). Layers are grouped as a whole model before
+    they are dealt to stages. Raises InvalidQuestion for a dtype that vLLM has not.
     """
     kept: list[tuple[Mixer, Layers]] = [
         (lengthened(mixer, block, speculative_tokens), block.layers)
@@ -212,8 +243,18 @@ def kv_layout(
     on = on._replace(encoder_tokens=max_batched_tokens, states=on.states + speculative_tokens)
     members = [(one, numbers) for mixer, numbers in kept for one in mixer_specs(mixer, on)]
     packed = any(isinstance(mixer, CompressedAttention) for mixer, _ in kept)
-    groups = tuple(kv_group(group) for group in on_stage(grouped(members, packed=packed), layers))
+    groups = grouped(members, packed=packed)
     in_flight = batches_in_flight(pipeline_parallel, version) * max_batched_tokens
+    return tuple(
+        stage_layout(on_stage(groups, layers), max_model_len, in_flight, max_num_seqs=max_num_seqs, version=version) for layers in stages
+    )
+
+
+def stage_layout(
+    members: tuple[Members, ...], max_model_len: int, in_flight: int, *, max_num_seqs: int, version: tuple[int, ...]
+) -> KvLayout:
+    """The KvLayout of a stage that holds these members of every group."""
+    groups = tuple(kv_group(group) for group in members)
     counted = count(groups)
     return KvLayout(
         groups=groups,

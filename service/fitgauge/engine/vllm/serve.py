@@ -8,17 +8,17 @@ from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.estimate import Estimate, StageEstimate, stage_estimate
+from fitgauge.engine.estimate import Beside, Estimate, stage_estimates
 from fitgauge.engine.fit import fit_probability, starting_probability
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import Bytes, Term, certain, total
 from fitgauge.engine.runtime import communication_term, graph_term, runtime_bytes
-from fitgauge.engine.vllm.cards import on_card
+from fitgauge.engine.vllm.cards import card_kind, on_card, shares_memory
 from fitgauge.engine.vllm.draft import check_draft, draft_term, drafted_layers
 from fitgauge.engine.vllm.layout import check_parallel
 from fitgauge.engine.vllm.loading import loaded_terms
 from fitgauge.engine.vllm.lora import check_lora, lora_term
-from fitgauge.engine.vllm.planner import KvLayout, kv_layout
+from fitgauge.engine.vllm.planner import KvLayout, kv_layouts
 from fitgauge.engine.vllm.profiling import profiling_terms, runs_second
 from fitgauge.engine.weights import Laid, pipeline_stages
 from fitgauge.engine.workload import Workload
@@ -60,24 +60,10 @@ class PagedCache:
 
 def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
     """The Estimate of every pipeline stage. Raises InvalidQuestion where vLLM refuses the parallelism."""
-    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
-    deployed = (
-        accelerator.vendor,
-        accelerator.compute_capability,
-        workload.version,
-        workload.tensor_parallel,
-        workload.pipeline_parallel,
-        workload.data_parallel,
-        workload.expert_parallel,
-        workload.cpu_offload_bytes,
-        workload.lora_slots,
-        workload.lora_rank,
-        workload.speculative_tokens > 0,
-    )
-    loaded = laid.once(deployed, lambda: _loaded(stages, spec, laid, workload, accelerator))
+    loaded = loaded_stages(spec, laid, workload, accelerator)
     return Estimate(
         accelerator=accelerator,
-        stages=tuple(_stage(number, stages, spec, loaded[number], workload, accelerator, profile) for number in range(len(stages))),
+        stages=stage_estimates(loaded, beside_stages(spec, workload, accelerator, profile)),
         budget=budget_bytes(accelerator, workload),
         given_pool_bytes=workload.cache_pool_bytes,
     )
@@ -117,10 +103,24 @@ def outside_terms(
     return tuple(terms)
 
 
-def _loaded(
-    stages: tuple[range, ...], spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator
-) -> tuple[tuple[Term, ...], ...]:
+def loaded_stages(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
     """What every stage holds once the model is loaded, before anything is asked of it. Raises InvalidQuestion where vLLM refuses."""
+    deployed = (
+        card_kind(accelerator),
+        workload.version,
+        workload.tensor_parallel,
+        workload.pipeline_parallel,
+        workload.data_parallel,
+        workload.expert_parallel,
+        workload.cpu_offload_bytes,
+        workload.lora_slots,
+        workload.lora_rank,
+        workload.speculative_tokens > 0,
+    )
+    return laid.once(deployed, lambda: _loaded(spec, laid, workload, accelerator))
+
+
+def _loaded(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
     check_parallel(
         spec,
         laid,
@@ -131,6 +131,7 @@ def _loaded(
     )
     check_lora(spec, workload)
     check_draft(spec, workload)
+    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
     here, final = on_card(laid, spec, accelerator.compute_capability), len(stages) - 1
     return tuple(
         (
@@ -161,61 +162,54 @@ def budget_bytes(accelerator: Accelerator, workload: Workload) -> Bytes:
     return Bytes(low=int(usable.low * share), expected=int(usable.expected * share), high=int(usable.high * share))
 
 
-def _stage(
-    number: int,
-    stages: tuple[range, ...],
-    spec: ModelSpec,
-    loaded: tuple[Term, ...],
-    workload: Workload,
-    accelerator: Accelerator,
-    profile: EngineProfile,
-) -> StageEstimate:
-    layers, tensor_parallel = stages[number], workload.tensor_parallel
-    first, last = number == 0, number == len(stages) - 1
-    drafted = last and workload.speculative_tokens > 0
-    here = range(layers.start, layers.stop + (drafted_layers(spec) if drafted else 0)) if len(stages) > 1 else None
-    fixed = (
-        *loaded,
-        *profiling_terms(spec, profile, workload, accelerator, first=first, last=last),
-        *runtime_bytes(
+def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[Beside, ...]:
+    """What every stage holds beside what is loaded: the pass that measures what is left, the process, and the pool."""
+    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
+    final, drafted = len(stages) - 1, drafted_layers(spec) if workload.speculative_tokens else 0
+    passes = {
+        place: profiling_terms(spec, profile, workload, accelerator, first=place[0], last=place[1])
+        for place in {(number == 0, number == final) for number in range(len(stages))}
+    }
+    process = {
+        count: runtime_bytes(
             profile,
-            layers=len(layers),
+            layers=count,
             ranks=communicating_ranks(workload),
             graphs=graphs_in_budget(spec, profile) and not workload.enforce_eager,
             unified_memory=accelerator.unified_memory,
             symmetric=shares_memory(accelerator),
-        ),
-    )
-    layout = kv_layout(
+        )
+        for count in set(map(len, stages))
+    }
+    layouts = kv_layouts(
         spec,
-        tensor_parallel=tensor_parallel,
+        [range(layers.start, layers.stop + (drafted if number == final else 0)) for number, layers in enumerate(stages)]
+        if final
+        else [None],
+        tensor_parallel=workload.tensor_parallel,
         cache_dtype=workload.cache_dtype,
         max_model_len=workload.context_length,
         max_batched_tokens=workload.max_batched_tokens,
         max_num_seqs=0 if workload.enforce_eager else workload.max_num_seqs,
-        layers=here,
         compute_capability=accelerator.compute_capability,
         version=workload.version,
         pipeline_parallel=workload.pipeline_parallel,
         speculative_tokens=workload.speculative_tokens,
     )
-    cache = PagedCache(layout)
-    return stage_estimate(stage=number, layers=len(layers), fixed=fixed, cache=(cache_term(layout, workload),), layout=cache)
+    return tuple(
+        Beside(
+            layers=len(layers),
+            fixed=(*passes[number == 0, number == final], *process[len(layers)]),
+            cache=(cache_term(layout, workload),),
+            layout=PagedCache(layout),
+        )
+        for number, (layers, layout) in enumerate(zip(stages, layouts, strict=True))
+    )
 
 
 def communicating_ranks(workload: Workload) -> int:
     """Ranks that reduce together in every layer; pipeline stages only hand tensors on, which needs no buffers worth a term."""
     return max(workload.tensor_parallel, workload.expert_parallel)
-
-
-def shares_memory(accelerator: Accelerator) -> bool:
-    """Whether ranks may map each other's memory as one (symmetric memory), which NVLink's switches alone offer; unknown cards may.
-
-    Source: vllm/distributed/device_communicators/all_reduce_utils.py, SYMM_MEM_ALL_REDUCE_MAX_SIZES (capabilities 9.0 and 10.x alone),
-    symm_mem.py (off without multicast), flashinfer_all_reduce.py. NCCL opens its channels, each with buffers, by the links it finds.
-    """
-    capability = accelerator.compute_capability
-    return capability is None or (accelerator.nvlink is not False and not accelerator.unified_memory and capability[0] in (9, 10))
 
 
 def graphs_in_budget(spec: ModelSpec, profile: EngineProfile) -> bool:

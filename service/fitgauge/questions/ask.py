@@ -10,6 +10,8 @@ from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.architecture import Model
 from fitgauge.logs.trace import TraceReader
+from fitgauge.questions.algorithm_setups import named_model
+from fitgauge.questions.algorithms import Cast
 from fitgauge.questions.choices import listed
 from fitgauge.questions.compare import Comparer, Comparison, cells
 from fitgauge.questions.compare_schemas import CompareRequest, CompareRow
@@ -44,7 +46,7 @@ class Questions:
         self._engines = engines
         self._serving = Serving(engines)
         self._ledger = Ledger(self._serving)
-        self._training = Training(load_training())
+        self._training = Training(load_training(), engines)
         self._comparer = Comparer(engines)
         self._models_for_gpu = ModelsForGpu(engines, models.snapshot)
         self._long = ThreadPoolExecutor(1, "long-questions")
@@ -72,7 +74,13 @@ class Questions:
         """The model that was meant and the answer about training it. Raises the errors of fitgauge.errors."""
         found = self._catalog.find(request.gpu)
         model = self._models.peek(request.model) or await self._models.resolve(request.model)
-        return model, self._training.answer(request, model, found)
+        return model, self._training.answer(request, model, found, await self._cast(request))
+
+    async def _cast(self, request: TrainingRequest) -> Cast:
+        """The reward model and the critic that a request names. Raises the errors of fitgauge.errors."""
+        names = (named_model(request.reward_model), named_model(request.critic_model))
+        reward, critic = [self._models.peek(name) or await self._models.resolve(name) if name else None for name in names]
+        return Cast(reward, critic)
 
     async def plan_training(self, request: TrainingPlanRequest) -> tuple[Model, TrainingPlanAnswer]:
         """The model that was meant and the layouts that train it. Raises the errors of fitgauge.errors."""

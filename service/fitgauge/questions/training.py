@@ -4,18 +4,22 @@ from dataclasses import dataclass
 
 from msgspec import UNSET, structs
 
+from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import Found
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.fit import Verdict, fit_probability, verdict
 from fitgauge.engine.quantity import gib
+from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.estimate import TrainingStage, training_stages
 from fitgauge.engine.training.overheads import TrainingProfile
+from fitgauge.engine.training.stages import PhaseName
 from fitgauge.engine.training.traits import taught, traits_of
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidQuestion
-from fitgauge.questions import answers
+from fitgauge.questions import algorithm_setups, answers
 from fitgauge.questions import training_words as words
+from fitgauge.questions.algorithms import ALONE, Algorithms, Cast
 from fitgauge.questions.schemas import Launch, Limits, RankAnswer, Suggestion
 from fitgauge.questions.training_launch import launch_command
 from fitgauge.questions.training_schemas import PhaseAnswer, TrainingAnswer, TrainingPerGpu, TrainingRequest
@@ -32,6 +36,7 @@ class Trained:
     """One training question, estimated."""
 
     workload: TrainingWorkload
+    setup: Setup
     stages: tuple[TrainingStage, ...]
     probability: float
     verdict: Verdict
@@ -46,13 +51,17 @@ class Trained:
 class Training:
     """Answers training questions about models that are at hand. Pure arithmetic: no I/O, no await."""
 
-    def __init__(self, profile: TrainingProfile) -> None:
+    def __init__(self, profile: TrainingProfile, engines: Engines) -> None:
         self._profile = profile
+        self._algorithms = Algorithms(profile, engines)
 
-    def answer(self, request: TrainingRequest, model: Model, found: Found) -> TrainingAnswer:
-        """The TrainingAnswer. Raises InvalidQuestion where the question is impossible, with what to send instead."""
+    def answer(self, request: TrainingRequest, model: Model, found: Found, cast: Cast = ALONE) -> TrainingAnswer:
+        """The TrainingAnswer. `cast`: the models named beside the policy.
+
+        Raises InvalidQuestion where the question is impossible, with what to send instead.
+        """
         accelerator, count = found.accelerator, training_gpus(request, found.count)
-        trained = self.check(request, model, accelerator, count)
+        trained = self.check(request, model, accelerator, count, cast)
         fullest, workload = trained.fullest, trained.workload
         refused, full = refusal(workload, accelerator), request.detail == "full"
         cards = answers.cards_in_words(accelerator, count)
@@ -72,41 +81,47 @@ class Training:
                 host_bytes=fullest.host_bytes,
             ),
             terms=answers.term_answers(fullest.terms, full),
-            phases=[PhaseAnswer(name=name, bytes=size) for name, size in fullest.phases.items()],  # type: ignore[arg-type]
+            phases=_phases(fullest, full),
             limits=Limits(
-                max_micro_batch_size=self._largest(request, model, accelerator, count),
-                min_gpu_count=self._fewest(request, model, accelerator, trained),
+                max_micro_batch_size=self._largest(request, model, accelerator, count, cast),
+                min_gpu_count=self._fewest(request, model, accelerator, trained, cast),
             ),
-            suggestions=[] if refused else self._suggestions(request, model, accelerator, trained),
+            suggestions=[] if refused else self._suggestions(request, model, accelerator, trained, cast),
             warnings=_warnings(request, model, found, trained),
-            understood_as=understood(workload, accelerator, count, model),
-            launch=Launch(command=launch_command(model, workload)),
+            understood_as=understood(workload, accelerator, count, model) | algorithm_setups.understood(request, trained.setup),
+            launch=Launch(command=launch_command(model, workload, trained.setup)),
             ranks=_ranks(trained) if full and workload.pipeline_parallel > 1 else UNSET,
         )
 
-    def check(self, request: TrainingRequest, model: Model, accelerator: Accelerator, count: int) -> Trained:
+    def check(self, request: TrainingRequest, model: Model, accelerator: Accelerator, count: int, cast: Cast = ALONE) -> Trained:
         """The estimate behind `answer`. Raises InvalidQuestion where the question is impossible.
 
         Several cards under transformers hold a copy each (DDP), or, where that does not fit and nothing was said about it, shards (FSDP).
         """
         workload = training_workload(request, model.spec, count)
-        trained = self._estimated(workload, model, accelerator, count)
+        trained = self._estimated(request, workload, model, accelerator, count, cast)
         left_open = request.zero_stage is None and request.data_parallel is None and workload.framework == "transformers"
         if trained.verdict != "does_not_fit" or not left_open or workload.data_parallel == 1 or workload.data_parallel != workload.gpus:
             return trained
-        return self._estimated(structs.replace(workload, framework="fsdp", zero_stage=3), model, accelerator, count)
+        return self._estimated(request, structs.replace(workload, framework="fsdp", zero_stage=3), model, accelerator, count, cast)
 
-    def _estimated(self, workload: TrainingWorkload, model: Model, accelerator: Accelerator, count: int) -> Trained:
-        stages = training_stages(model.spec, workload, self._profile, accelerator.usable.expected)
+    def _estimated(
+        self, request: TrainingRequest, workload: TrainingWorkload, model: Model, accelerator: Accelerator, count: int, cast: Cast
+    ) -> Trained:
+        setup, starts = algorithm_setups.setup(request, workload, model.spec), 1.0
+        if setup.algorithm == "sft":
+            stages = training_stages(model.spec, workload, self._profile, accelerator.usable.expected)
+        else:
+            stages, starts = self._algorithms.stages(model, cast, workload, setup, accelerator)
         most = max(stages, key=lambda stage: stage.need.expected)
-        probability = fit_probability(most.need, accelerator.usable)
-        return Trained(workload, stages, probability, verdict(probability), count)
+        probability = min(starts, fit_probability(most.need, accelerator.usable))
+        return Trained(workload, setup, stages, probability, verdict(probability), count)
 
-    def _largest(self, request: TrainingRequest, model: Model, accelerator: Accelerator, count: int) -> int:
+    def _largest(self, request: TrainingRequest, model: Model, accelerator: Accelerator, count: int, cast: Cast) -> int:
         """The most sequences of a micro-batch whose expected need is within the card; 0 where not even one."""
 
         def fits(batch: int) -> bool:
-            changed = self.check(structs.replace(request, micro_batch_size=batch), model, accelerator, count)
+            changed = self.check(structs.replace(request, micro_batch_size=batch), model, accelerator, count, cast)
             return changed.fullest.need.expected <= accelerator.usable.expected
 
         low, high = 0, 1
@@ -117,26 +132,30 @@ class Training:
             low, high = (middle, high) if fits(middle) else (low, middle)
         return min(low, _MOST_BATCH)
 
-    def _fewest(self, request: TrainingRequest, model: Model, accelerator: Accelerator, trained: Trained) -> int | None:
+    def _fewest(self, request: TrainingRequest, model: Model, accelerator: Accelerator, trained: Trained, cast: Cast) -> int | None:
         """The least of 1, 2, 4, ... 64 cards that hold it when data parallelism alone grows; None where none of them does."""
         for count in sorted({*_COUNTS, trained.count}):
             grown = structs.replace(request, gpu_count=None, data_parallel=None, data_parallel_replicate=None)
+            if trained.workload.framework == "transformers":
+                grown.zero_stage = None
             try:
-                if self.check(grown, model, accelerator, count).verdict == "fits":
+                if self.check(grown, model, accelerator, count, cast).verdict == "fits":
                     return count
             except InvalidQuestion:
                 continue
         return None
 
-    def _suggestions(self, request: TrainingRequest, model: Model, accelerator: Accelerator, trained: Trained) -> list[Suggestion]:
+    def _suggestions(
+        self, request: TrainingRequest, model: Model, accelerator: Accelerator, trained: Trained, cast: Cast
+    ) -> list[Suggestion]:
         """The smallest changes that make it fit, each estimated anew."""
         if trained.verdict == "fits":
             return []
         found: list[Suggestion] = []
-        for change, fields in candidates(trained.workload, trained.count):
+        for change, fields in candidates(trained.workload, trained.setup, trained.count):
             changed = structs.replace(request, **fields)
             try:
-                again = self.check(changed, model, accelerator, changed.gpu_count or trained.count)
+                again = self.check(changed, model, accelerator, changed.gpu_count or trained.count, cast)
             except InvalidQuestion:
                 continue
             if again.verdict != "does_not_fit" and again.verdict != trained.verdict and refusal(again.workload, accelerator) is None:
@@ -148,15 +167,33 @@ class Training:
         return found[:_MOST_SUGGESTIONS]
 
 
+_WHEN: dict[PhaseName, str] = {
+    "rollout": "while completions are sampled",
+    "log_probs": "while log-probabilities are computed",
+    "forward": "in the forward pass",
+    "backward": "in the backward pass",
+    "optimizer_step": "in the optimizer step",
+    "critic_update": "while the critic is trained",
+}
+
+
+def _phases(fullest: TrainingStage, full: bool) -> list[PhaseAnswer]:
+    return [
+        PhaseAnswer(name=name, bytes=size, terms=answers.term_answers(given, full) if (given := fullest.phase_terms.get(name)) else UNSET)
+        for name, size in fullest.phases.items()
+    ]
+
+
 def _summary(model: Model, cards: str, trained: Trained, accelerator: Accelerator) -> str:
     workload, fullest = trained.workload, trained.fullest
     how = {"full": "full fine-tuning", "lora": "LoRA", "dora": "DoRA", "qlora": "QLoRA"}[workload.method]
+    if trained.setup.algorithm != "sft":
+        how = f"{'reward model' if trained.setup.algorithm == 'reward' else trained.setup.algorithm.upper()} training ({how})"
     each = " per GPU" if workload.gpus > 1 else ""
     need, have = gib(fullest.need.expected), gib(accelerator.usable.expected)
     asked = f"{how} with {workload.micro_batch_size} x {workload.sequence_length:,} tokens"
     largest = " and ".join(term.name.replace("_", " ") for term in fullest.terms[:2])
-    highest = max(fullest.phases, key=lambda name: fullest.phases[name]).replace("_", " ")
-    when = "in the optimizer step" if highest == "optimizer step" else f"in the {highest} pass"
+    when = _WHEN[max(fullest.phases, key=lambda name: fullest.phases[name])]
     if trained.verdict == "fits":
         shown = f"the device will show {gib(fullest.required.expected)}, with what PyTorch's allocator keeps"
         return f"{model.id} fits on {cards}: {asked} needs {need}{each} of {have}, most of it {when}; {shown}."
@@ -184,6 +221,7 @@ def _warnings(request: TrainingRequest, model: Model, found: Found, trained: Tra
         said.append("A copy on every card (DDP) does not fit: parameters are sharded with FSDP.")
     if request.sequence_length is None:
         said.append(f"No sequence_length was asked for: {workload.sequence_length} tokens were taken.")
+    said += algorithm_setups.warnings(request, trained.setup, workload, trained.probability)
     if workload.gpus < trained.count:
         said.append(f"{trained.count - workload.gpus} of {trained.count} GPUs are idle: the degrees make {workload.gpus} ranks.")
     return said

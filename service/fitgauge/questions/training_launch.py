@@ -3,6 +3,7 @@
 import shlex
 
 from fitgauge.engine.architecture import Model
+from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.questions.launch_files import deepspeed_config
 
@@ -12,7 +13,7 @@ _TRL_OPTIMIZERS = {
 }  # fmt: skip
 
 
-def launch_command(model: Model, workload: TrainingWorkload) -> str:
+def launch_command(model: Model, workload: TrainingWorkload, setup: Setup | None = None) -> str:
     """The command line: Megatron's pretrain_gpt.py under torchrun, else TRL's sft under accelerate."""
     flags = _megatron(workload) if workload.framework == "megatron" else _trl(model, workload)
     command = shlex.join(str(flag) for flag in flags)

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fitgauge.engine.quantity import Bytes
+from fitgauge.engine.training.stages import PhaseName
 from fitgauge.questions.schemas import (
     Degree,
     GpuAnswer,
@@ -100,6 +101,41 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     zero_hpz_partition_size: Annotated[
         Degree | None, Meta(description="ZeRO++: ranks over which ZeRO-3 cuts a second copy of the weights. Default 1: none.")
     ] = None
+    algorithm: Annotated[
+        Switch | None, Meta(description="sft (default), reward, dpo, kto, orpo, simpo, ppo, grpo or rloo.", examples=["grpo"])
+    ] = None
+    trainer: Annotated[
+        Switch | None, Meta(description="Whose defaults and placement an algorithm but sft has: trl (default), verl or openrlhf.")
+    ] = None
+    reference: Annotated[
+        Switch | None,
+        Meta(description="The reference model: resident, offloaded, adapter (the base of an adapter), none. Default: the trainer's."),
+    ] = None
+    reward_model: Annotated[
+        Text | None, Meta(description="Of ppo, grpo and rloo: a Hub ID, policy (its architecture), or none. Default: policy for ppo.")
+    ] = None
+    critic_model: Annotated[Text | None, Meta(description="Of ppo: a Hub ID or policy (its architecture, the default).")] = None
+    group_size: Annotated[
+        Annotated[int, Meta(ge=1, le=4096)] | None, Meta(description="Completions of one prompt. Default 8 for grpo.")
+    ] = None
+    prompt_length: Annotated[Tokens | None, Meta(description="Tokens of a prompt where completions are sampled. Default 512.")] = None
+    completion_length: Annotated[Tokens | None, Meta(description="Tokens of a sampled completion. Default 512.")] = None
+    rollout_engine: Annotated[
+        Switch | None,
+        Meta(description="What samples on the same GPUs: vllm, sglang, transformers (trl's default), none: sampled elsewhere."),
+    ] = None
+    rollout_memory_utilization: Annotated[
+        Annotated[float, Meta(gt=0, le=1)] | None, Meta(description="Share of a GPU it may take. Default: 0.3 for trl, else 0.5.")
+    ] = None
+    rollout_tensor_parallel: Annotated[Degree | None, Meta(description="Ranks that share a copy of it. Default: the trainer's.")] = None
+    rollout_sleep: Annotated[
+        Switch | None,
+        Meta(description="While the policy trains: off, level_1 (weights to the host), level_2 (dropped). Default: the trainer's."),
+    ] = None
+    fsdp_version: Annotated[
+        Literal[1, 2] | None,
+        Meta(description="FSDP: 2 (fully_shard) or 1 (FullyShardedDataParallel). Default 2; 1 for adapters, as accelerate's."),
+    ] = None
     detail: Annotated[
         Literal["summary", "full"] | None, Meta(description="summary (default): the answer. full: every formula, source and stage too.")
     ] = None
@@ -122,8 +158,11 @@ class TrainingPerGpu(Struct, kw_only=True):
 class PhaseAnswer(Struct, kw_only=True):
     """One phase of a step: the most its tensors take."""
 
-    name: Literal["forward", "backward", "optimizer_step"]
-    bytes: int
+    name: PhaseName
+    bytes: Annotated[int, Meta(description="Tensors of all models, and what a rollout engine holds on the card.")]
+    terms: Annotated[list[TermAnswer] | UnsetType, Meta(description="Of what it is the sum; where an algorithm has several models.")] = (
+        UNSET
+    )
 
 
 class TrainingAnswer(Struct, kw_only=True):

@@ -2,21 +2,22 @@
 
 from collections.abc import Iterator
 
+from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 
 Fields = dict[str, str | int | float | bool]
 
 
-def candidates(workload: TrainingWorkload, count: int) -> Iterator[tuple[str, Fields]]:
+def candidates(workload: TrainingWorkload, setup: Setup, count: int) -> Iterator[tuple[str, Fields]]:
     """(what it is in words, the fields to send) in the order in which they cost least."""
-    settings = list(_settings(workload))
+    settings = [*_of_algorithm(workload, setup), *_settings(workload)]
     yield from settings
     if len(settings) > 1:
         together: Fields = {}
         for _, fields in settings:
             together |= fields
         yield ", ".join(words for words, _ in settings), together
-    yield from _methods(workload)
+    yield from _methods(workload, setup)
     yield from _more_cards(workload, count)
 
 
@@ -34,15 +35,31 @@ def _settings(workload: TrainingWorkload) -> Iterator[tuple[str, Fields]]:
         yield "use the fused optimizer", {"optimizer_implementation": "fused"}
 
 
-def _methods(workload: TrainingWorkload) -> Iterator[tuple[str, Fields]]:
+def _of_algorithm(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fields]]:
+    """What the models beside the policy can do without."""
+    rollout = setup.rollout
+    if rollout is not None and rollout.engine in ("vllm", "sglang"):
+        if rollout.sleep == "off":
+            yield "let the rollout engine sleep while the policy is trained", {"rollout_sleep": "level_2"}
+        for share in (0.5, 0.3, 0.2):
+            if share < rollout.memory_utilization:
+                yield f"give the rollout engine {share:.0%} of the card", {"rollout_memory_utilization": share}
+    if setup.reference == "resident":
+        yield "keep the reference in host memory", {"reference": "offloaded"}
+        if setup.algorithm in ("dpo", "kto"):
+            yield "compute the reference's log-probabilities beforehand", {"reference": "none"}
+
+
+def _methods(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fields]]:
     """What changes the result a little: smaller states, then adapters."""
     saving: Fields = {"activation_checkpointing": "full", "loss": "fused", "micro_batch_size": 1}
     if workload.optimizer == "adamw" and workload.framework == "transformers":
         yield "keep optimizer states in 8 bit, checkpoint activations", {**saving, "optimizer": "adamw_8bit"}
+    shared: Fields = {"reference": "adapter"} if setup.reference in ("resident", "offloaded") else {}
     if workload.method == "full":
-        yield "train adapters (LoRA) on a bf16 base, checkpoint activations", {**saving, "method": "lora", "precision": "bf16"}
+        yield "train adapters (LoRA) on a bf16 base, checkpoint activations", {**saving, "method": "lora", "precision": "bf16", **shared}
     if workload.method in ("full", "lora", "dora"):
-        yield "train adapters on a 4-bit base (QLoRA), checkpoint activations", {**saving, "method": "qlora", "precision": "bf16"}
+        yield "train adapters on a 4-bit base (QLoRA), checkpoint activations", {**saving, "method": "qlora", "precision": "bf16", **shared}
 
 
 def _more_cards(workload: TrainingWorkload, count: int) -> Iterator[tuple[str, Fields]]:

@@ -25,7 +25,7 @@ _FRAMEWORKS: Mapping[str, Framework] = {
     "trl": "transformers", "axolotl": "transformers", "unsloth": "transformers", "torchtune": "transformers", "peft": "transformers",
     "pytorch": "transformers", "ddp": "transformers", "llamafactory": "transformers", "deepspeed": "deepspeed", "zero": "deepspeed",
     "fsdp": "fsdp", "fsdp1": "fsdp", "fsdp2": "fsdp", "torchtitan": "fsdp", "megatron": "megatron", "megatronlm": "megatron",
-    "megatroncore": "megatron", "nemo": "megatron",
+    "megatroncore": "megatron", "nemo": "megatron", "verl": "fsdp", "easyr1": "fsdp", "openrlhf": "deepspeed",
 }  # fmt: skip
 _OPTIMIZERS: Mapping[str, Optimizer] = {
     "adamw": "adamw", "adam": "adamw", "adamwtorch": "adamw", "adamwtorchfused": "adamw", "adamw8bit": "adamw_8bit",
@@ -39,17 +39,17 @@ _OPTIMIZERS: Mapping[str, Optimizer] = {
 
 def method(text: str | None) -> Method:
     """The method that is meant, full where nothing is said. Raises InvalidQuestion for an unknown one."""
-    return _meant(text, _METHODS, "method") or "full"
+    return meant(text, _METHODS, "method") or "full"
 
 
 def framework(text: str | None) -> Framework:
     """The framework that is meant, transformers where nothing is said. Raises InvalidQuestion for an unknown one."""
-    return _meant(text, _FRAMEWORKS, "framework") or "transformers"
+    return meant(text, _FRAMEWORKS, "framework") or "transformers"
 
 
 def optimizer(text: str | None) -> Optimizer:
     """The optimizer that is meant, adamw where nothing is said. Raises InvalidQuestion for an unknown one."""
-    return _meant(text, _OPTIMIZERS, "optimizer") or "adamw"
+    return meant(text, _OPTIMIZERS, "optimizer") or "adamw"
 
 
 def precision(text: str | None, method: Method) -> Precision:
@@ -57,7 +57,7 @@ def precision(text: str | None, method: Method) -> Precision:
 
     Raises InvalidQuestion for an unknown one.
     """
-    return _meant(text, _PRECISIONS, "precision") or ("bf16" if method in ("lora", "dora") else "mixed_bf16")
+    return meant(text, _PRECISIONS, "precision") or ("bf16" if method in ("lora", "dora") else "mixed_bf16")
 
 
 def targets(sent: str | list[str] | None) -> Targets:
@@ -72,7 +72,8 @@ def targets(sent: str | list[str] | None) -> Targets:
     return "attention" if word in ("attention", "attn") else tuple(part for part in re.split(r"[,\s]+", sent) if part)
 
 
-def _meant(text: str | None, known: Mapping[str, Word], field: str) -> Word | None:
+def meant(text: str | None, known: Mapping[str, Word], field: str) -> Word | None:
+    """What a text means among words that are `known`; None where nothing is said. Raises InvalidQuestion with what can be sent."""
     if text is None:
         return None
     word = re.sub(r"[^a-z0-9]", "", text.lower())

@@ -6,6 +6,7 @@ from fitgauge.engine.training.degrees import check
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import training_words as words
+from fitgauge.questions.algorithm_setups import asked_length
 from fitgauge.questions.training_schemas import TrainingRequest
 
 DEFAULT_SEQUENCE = 2048
@@ -31,7 +32,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         loss=request.loss or "full",
         activation_checkpointing=request.activation_checkpointing or "none",
         attention=request.attention or "sdpa",
-        sequence_length=request.sequence_length or min(DEFAULT_SEQUENCE, spec.max_context_length or DEFAULT_SEQUENCE),
+        sequence_length=asked_length(request) or min(DEFAULT_SEQUENCE, spec.max_context_length or DEFAULT_SEQUENCE),
         micro_batch_size=request.micro_batch_size or 1,
         lora_rank=request.lora_rank or 16,
         lora_targets=words.targets(request.lora_targets),
@@ -48,6 +49,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         data_parallel=data,
         data_parallel_replicate=request.data_parallel_replicate or 1,
         zero_hpz_partition_size=request.zero_hpz_partition_size or 1,
+        fsdp_version=request.fsdp_version or (2 if method == "full" else 1),
     )
     _refuse(workload, spec, count)
     return workload

@@ -2,8 +2,8 @@
 
     python tools/instances.py CHECKOUTS
 
-CHECKOUTS holds git clones named as in `READERS`. Rows of the clouds read are replaced; all others were taken in by hand and stay.
-A clone that is not there leaves its cloud's rows as they are.
+CHECKOUTS holds git clones named as in `READERS`. Machines that are read are replaced; all others stay.
+A clone that is not there leaves its rows as they are.
 """
 
 import json
@@ -68,6 +68,34 @@ ALIBABA_CARDS = {
     r"gn7i-": "a10-24gb", r"ebmgn7ix\.": "a10-24gb", r"gn7e-": "a100-80gb-sxm", r"ebmgn7ex?\.": "a100-80gb-sxm",
 }  # fmt: skip
 """Families with whole cards; vgn and sgn rent out slices."""
+
+LISTED_CLOUDS = {
+    "digitalocean": "digitalocean", "hyperstack": "hyperstack", "jarvis-labs": "jarvislabs", "lambda": "lambda", "runpod": "runpod",
+    "verda": "verda", "vultr": "vultr",
+}  # fmt: skip
+
+LISTED_CARDS = {
+    ("A10", 24): "a10-24gb", ("A16", 16): "a16-16gb", ("A30", 24): "a30-24gb", ("A40", 48): "a40-48gb",
+    ("A100 PCIe", 40): "a100-40gb-pcie", ("A100 SXM", 40): "a100-40gb-sxm", ("A100 SXM4", 40): "a100-40gb-sxm",
+    ("A100 PCIe", 80): "a100-80gb-pcie", ("A100 NVLink", 80): "a100-80gb-pcie", ("A100 SXM", 80): "a100-80gb-sxm",
+    ("A100 SXM4 80GB", 80): "a100-80gb-sxm", ("A6000", 48): "rtx-a6000-48gb", ("RTX A4000", 16): "rtx-a4000-16gb",
+    ("RTX A6000", 48): "rtx-a6000-48gb", ("B200", 180): "b200-192gb", ("B200 SXM6", 180): "b200-192gb",
+    ("HGX B300", 288): "b300-288gb", ("B300 SXM6", 262): "b300-288gb", ("GB300 SXM6", 288): "gb300-288gb", ("GH200", 96): "gh200-96gb",
+    ("H100 PCIe", 80): "h100-pcie-80gb", ("H100 NVLink", 80): "h100-pcie-80gb", ("H100 NVL", 94): "h100-nvl-94gb",
+    ("H100 SXM", 80): "h100-sxm-80gb", ("H100 SXM5", 80): "h100-sxm-80gb", ("HGX H100", 80): "h100-sxm-80gb",
+    ("H200", 141): "h200-sxm-141gb", ("HGX H200", 141): "h200-sxm-141gb", ("H200 SXM", 141): "h200-sxm-141gb",
+    ("H200 SXM5", 141): "h200-sxm-141gb", ("L4", 24): "l4-24gb", ("L40", 48): "l40-48gb", ("L40S", 48): "l40s-48gb",
+    ("MI300X", 192): "mi300x-192gb", ("MI350X", 288): "mi350x-288gb", ("Quadro RTX 6000", 24): "quadro-rtx-6000-24gb",
+    ("RTX 4000 Ada", 20): "rtx-4000-ada-20gb", ("RTX 4090", 24): "rtx-4090-24gb", ("RTX 6000 Ada", 48): "rtx-6000-ada-48gb",
+    ("RTX Pro 6000 SE", 96): "rtx-pro-6000-blackwell-server-96gb", ("Tesla V100", 16): "v100-16gb",
+}  # fmt: skip
+"""What a list of prices by the card calls a card, and its memory [GB]; names that leave the card open are not here."""
+
+LAMBDA_MACHINES = {
+    "Quadro RTX 6000": "gpu_1x_rtx6000", "A6000": "gpu_1x_a6000", "A10": "gpu_1x_a10", "A100 SXM": "gpu_1x_a100_sxm4",
+    "A100 PCIe": "gpu_1x_a100", "GH200": "gpu_1x_gh200", "H100 PCIe": "gpu_1x_h100_pcie", "H100 SXM": "gpu_1x_h100_sxm5",
+    "B200 SXM6": "gpu_1x_b200_sxm6",
+}  # fmt: skip
 
 
 class Clone:
@@ -246,26 +274,48 @@ def alibaba(priceserver: Clone) -> Iterator[Offer]:
                 )
 
 
-READERS: dict[str, tuple[Callable[..., Iterator[Offer]], tuple[str, ...]]] = {
-    "aws": (aws, ("aws/karpenter-provider-aws", "kubernetes/autoscaler")),
-    "azure": (azure, ("Azure/karpenter-provider-azure", "kubernetes/autoscaler")),
-    "gcp": (
+def listed(pricing: Clone) -> Iterator[Offer]:
+    """Clouds that price one card at a time, RunPod's secure cloud among them; where machines have no names, "by the card"."""
+    path = "src/data/offerings.json"
+    for row in json.loads(pricing.text(path)):
+        name = row["gpu_model"].removeprefix("NVIDIA ").removeprefix("AMD ")
+        cloud, card = LISTED_CLOUDS.get(row["provider_id"]), LISTED_CARDS.get((name, row["vram_gb"]))
+        shared = row["is_spot"] or row["tier"] == "community" or "Bare Metal" in (row["notes"] or "")
+        if cloud and card and not shared:
+            yield Offer(
+                cloud=cloud,
+                instance=LAMBDA_MACHINES[name] if cloud == "lambda" else f"{name} by the card",
+                accelerator_id=card,
+                count=1,
+                vcpus=row["vcpu"],
+                memory_gib=row["ram_gb"],
+                source=f"{pricing.source(path)} ({row['source_url']})",
+                **_range([row["price_usd_hour"]], row["collected_at"]) | {"regions": None},
+            )
+
+
+READERS: tuple[tuple[Callable[..., Iterator[Offer]], tuple[str, ...]], ...] = (
+    (aws, ("aws/karpenter-provider-aws", "kubernetes/autoscaler")),
+    (azure, ("Azure/karpenter-provider-azure", "kubernetes/autoscaler")),
+    (
         gcp,
         ("cloudpilot-ai/karpenter-provider-gcp", "Cyclenerd/google-cloud-pricing-cost-calculator", "dstackai/gpuhunt"),
     ),
-    "oci": (oci, ("oracle/karpenter-provider-oci",)),
-    "coreweave": (coreweave, ("kubernetes/autoscaler",)),
-    "alibaba": (alibaba, ("cloudpilot-ai/priceserver",)),
-}
+    (oci, ("oracle/karpenter-provider-oci",)),
+    (coreweave, ("kubernetes/autoscaler",)),
+    (alibaba, ("cloudpilot-ai/priceserver",)),
+    (listed, ("tardellirs/gpu-pricing",)),
+)
 
 
 def main(checkouts: Path) -> None:
     """Writes the file anew, ordered by cloud, accelerator, count and name."""
     rows = [msgspec.json.decode(line, type=Offer) for line in DATA.read_bytes().splitlines()]
-    for cloud, (reader, repositories) in READERS.items():
+    for reader, repositories in READERS:
         clones = [Clone(checkouts / name, owner) for owner, name in (repository.split("/") for repository in repositories)]
         if all((checkouts / repository.split("/")[1]).exists() for repository in repositories):
-            rows = [row for row in rows if row.cloud != cloud] + list(reader(*clones))
+            read = list(reader(*clones))
+            rows = [row for row in rows if (row.cloud, row.instance) not in {(one.cloud, one.instance) for one in read}] + read
     rows.sort(key=lambda row: (row.cloud, row.accelerator_id, row.count, row.instance))
     for row in rows:
         load().get(row.accelerator_id)

@@ -73,7 +73,7 @@ class Lookup:
                     if rows:
                         return _found(rows[0], count * each, " ".join(filter(None, (told, _note(name, rows)))) or None)
         names = {row.name: row.name.lower() for row in self._accelerators.all()} | {
-            offer.instance: offer.instance.lower() for offer in self._offers.all()
+            offer.instance: offer.instance.lower() for offer in self._offers.all() if " " not in offer.instance
         }
         near = tuple(name for _, _, name in process.extract(text, names, scorer=fuzz.QRatio, limit=5, score_cutoff=50))
         raise UnknownAccelerator(f"No accelerator of the catalog is meant by {text!r}.", hint=_HINT, matches=near, field="gpu")

@@ -41,7 +41,7 @@ def test_a_row_is_well_formed(row):
     assert 1 <= row.count <= 16
     assert row.vcpus is None or row.vcpus >= row.count
     assert row.memory_gib is None or row.memory_gib >= 8
-    assert re.search(r"\S+/\S+@\w{7,}:\S+", row.source)
+    assert re.search(r"\S+/\S+@\w{7,}:\S+|@public file \d+", row.source)
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.usd_per_hour_low is not None], ids=lambda row: f"{row.cloud}-{row.instance}")

@@ -16,7 +16,7 @@ _DATA = files("fitgauge.catalog") / "data"
 
 _CLOUDS = {
     "amazon": "aws", "ec2": "aws", "sagemaker": "aws", "microsoft": "azure", "google": "gcp", "gce": "gcp", "oracle": "oci",
-    "aliyun": "alibaba", "lambdalabs": "lambda",
+    "aliyun": "alibaba", "lambdalabs": "lambda", "volcano": "volcengine",
 }  # fmt: skip
 """What clouds are called beside their own names."""
 

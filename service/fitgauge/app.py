@@ -1,24 +1,27 @@
 """create_app: the only place that wires everything."""
 
+import asyncio
 import gc
 import logging
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import msgspec
 from litestar import Litestar, Response, get
 from litestar.exceptions import HTTPException
 from litestar.types import ASGIApp
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
 from fitgauge.api.handlers import handlers
 from fitgauge.api.observe import Observer
 from fitgauge.api.openapi import document
 from fitgauge.api.problems import Refusal, on_defect, on_fitgauge_error, on_http_error, on_refusal
-from fitgauge.catalog.catalog import bundled
+from fitgauge.catalog.catalog import Catalog, bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.models import Snapshot
+from fitgauge.catalog.mounted import Mounted
 from fitgauge.errors import FitgaugeError
 from fitgauge.hub import Hub, HubSettings
 from fitgauge.questions import Questions
@@ -31,16 +34,23 @@ def create_hub(settings: Settings) -> Hub:
     return Hub(HubSettings(wait_seconds=settings.hub_wait_seconds))
 
 
-def create_questions(hub: Hub) -> Questions:
-    """Questions over a Hub, the bundled snapshot and the catalog."""
-    return Questions(Models(hub, Snapshot()), load_engines(), bundled())
+def create_mounted(settings: Settings) -> Mounted | None:
+    """The own catalog that the settings name, if they do. Raises InvalidCatalog where it cannot be used."""
+    return Mounted(Path(settings.catalog), bundled()) if settings.catalog else None
+
+
+def create_questions(hub: Hub, catalog: Catalog) -> Questions:
+    """Questions over a Hub, the bundled snapshot and a catalog."""
+    return Questions(Models(hub, Snapshot()), load_engines(), catalog)
 
 
 def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
-    """The service as an ASGI application, over `hub` where one is given."""
+    """The service as an ASGI application, over `hub` where one is given. Raises InvalidCatalog for an own catalog with a bad row."""
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
     hub = hub or create_hub(settings)
     registry = CollectorRegistry()
+    mounted = create_mounted(settings)
+    questions = create_questions(hub, mounted.current.catalog if mounted else bundled())
 
     @asynccontextmanager
     async def hub_running(_: Litestar) -> AsyncIterator[None]:
@@ -50,13 +60,25 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         yield
         await hub.close()
 
+    @asynccontextmanager
+    async def catalog_followed(_: Litestar) -> AsyncIterator[None]:
+        if mounted is None:
+            yield
+            return
+        _tell(mounted, registry)
+        following = asyncio.create_task(mounted.follow(settings.catalog_seconds, questions.use))
+        yield
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following
+
     @get("/metrics")
     async def metrics() -> Response[bytes]:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST.partition("; charset")[0])
 
     app = Litestar(
-        route_handlers=[*handlers(create_questions(hub), msgspec.json.encode(document(settings.public_url))), metrics],
-        lifespan=[hub_running],
+        route_handlers=[*handlers(questions, mounted, msgspec.json.encode(document(settings.public_url))), metrics],
+        lifespan=[hub_running, catalog_followed],
         exception_handlers={
             FitgaugeError: on_fitgauge_error,
             Refusal: on_refusal,
@@ -69,3 +91,11 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
     )
     told = logging.getLevelNamesMapping()[settings.log_level.upper()] <= logging.INFO
     return Observer(registry, settings.requests_per_second, sys.stderr.write if told else None)(app)
+
+
+def _tell(mounted: Mounted, registry: CollectorRegistry) -> None:
+    """Metrics of the own catalog, called as Prometheus calls those of its own configuration."""
+    successful = Gauge("fitgauge_catalog_last_reload_successful", "Whether the own catalog that is mounted is in force.", registry=registry)
+    successful.set_function(lambda: float(mounted.refused is None))
+    loaded = Gauge("fitgauge_catalog_loaded_timestamp_seconds", "When the own catalog in force was read.", registry=registry)
+    loaded.set_function(lambda: mounted.current.at)

@@ -19,6 +19,7 @@ from fitgauge.questions.schemas import FitAnswer, FitRequest
 from fitgauge.questions.training_schemas import TrainingRequest
 
 if TYPE_CHECKING:
+    from fitgauge.catalog.catalog import Catalog
     from fitgauge.questions import Questions
 
 _Answer = TypeVar("_Answer")
@@ -42,7 +43,7 @@ def serve(host: str | None, port: int | None) -> None:
 
     settings = _told(from_environment)
     changed = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-    run(settings, **changed)
+    _told(lambda: run(settings, **changed))
 
 
 def _question_options(request: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -216,11 +217,46 @@ def _append(truth: Path, case: LogCase) -> None:
 @click.argument("search", required=False)
 def gpus(search: str | None) -> None:
     """List the accelerators that are known; SEARCH narrows them down."""
-    from fitgauge.catalog.catalog import bundled
     from fitgauge.terminal import show_gpus
 
     words = (search or "").lower().split()
-    show_gpus([row for row in bundled().all() if all(word in f"{row.vendor} {row.name}".lower() for word in words)])
+    show_gpus([row for row in _told(_catalog).all() if all(word in f"{row.vendor} {row.name}".lower() for word in words)])
+
+
+@main.group()
+def catalog() -> None:
+    """A company's own catalog of cards, names, prices and quotas."""
+
+
+@catalog.command("check")
+@click.argument("path", metavar="FILE", type=click.Path(exists=True, path_type=Path))
+def check_catalog(path: Path) -> None:
+    """Is the own catalog in FILE, or in a folder, sound? Exit code 0 if so, 2 if not, with the file, the row and the field."""
+    from fitgauge.catalog.catalog import bundled
+    from fitgauge.catalog.mounted import Mounted
+
+    loaded = _told(lambda: Mounted(path, bundled())).current
+    made = loaded.catalog
+    held = f"{len(made.all())} accelerators, {len(made.names)} names, {len(made.quotas)} quotas, {len(made.offers.all())} instance types"
+    click.echo(f"{', '.join(loaded.files)}: sound. Over the bundled catalog it makes {held}.")
+
+
+@catalog.command("schema")
+def catalog_schema() -> None:
+    """Print the JSON schema of an own catalog."""
+    from fitgauge.catalog.own_file import schema
+
+    click.echo(msgspec.json.format(msgspec.json.encode(schema()), indent=2))
+
+
+def _catalog() -> "Catalog":
+    """The catalog of this process: ours, or a company's own over it."""
+    from fitgauge.app import create_mounted
+    from fitgauge.catalog.catalog import bundled
+    from fitgauge.settings import from_environment
+
+    mounted = create_mounted(from_environment())
+    return mounted.current.catalog if mounted else bundled()
 
 
 async def _check_fit(request: FitRequest) -> FitAnswer:
@@ -233,10 +269,10 @@ async def _asked(ask: Callable[["Questions"], Awaitable[_Answer]]) -> _Answer:
     from fitgauge.app import create_hub, create_questions
     from fitgauge.settings import from_environment
 
-    hub = create_hub(from_environment())
+    hub, catalog = create_hub(from_environment()), _catalog()
     await hub.start()
     try:
-        return await ask(create_questions(hub))
+        return await ask(create_questions(hub, catalog))
     finally:
         await hub.close()
 

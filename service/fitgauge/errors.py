@@ -3,6 +3,7 @@
 FitgaugeError
 ├── InvalidQuestion          a value that cannot be answered (impossible parallelism, unknown format)
 ├── UnknownAccelerator       no catalog row is meant by this text
+├── InvalidCatalog           a company's own catalog with a row that cannot be used
 ├── ModelError
 │   ├── UnknownModel         the Hub and the snapshot have no such repository
 │   ├── GatedModel           the Hub asks for a token, or for one with more rights
@@ -34,6 +35,10 @@ class InvalidQuestion(FitgaugeError):
 
 class UnknownAccelerator(FitgaugeError):
     """No accelerator of the catalog is meant by this text."""
+
+
+class InvalidCatalog(FitgaugeError):
+    """A company's own catalog that cannot be used as it stands: `detail` names the file, the row and the field."""
 
 
 class ModelError(FitgaugeError):

@@ -19,6 +19,8 @@ class Settings:
     max_body_bytes: int = 64 * 1024
     requests_per_second: float = 0.0
     public_url: str = "/"
+    catalog: str = ""
+    catalog_seconds: float = 5.0
 
 
 _VARIABLES = {
@@ -29,6 +31,8 @@ _VARIABLES = {
     "FITGAUGE_MAX_BODY_BYTES": "max_body_bytes",
     "FITGAUGE_REQUESTS_PER_SECOND": "requests_per_second",
     "FITGAUGE_PUBLIC_URL": "public_url",
+    "FITGAUGE_CATALOG": "catalog",
+    "FITGAUGE_CATALOG_SECONDS": "catalog_seconds",
 }
 
 

@@ -45,7 +45,7 @@ def test_every_route_is_an_operation_and_every_operation_a_route():
     def plain(path):
         return re.sub(r":str}", "}", path)
 
-    routes = {(method, plain(path)) for handler in handlers(None, b"") for path in handler.paths for method in handler.http_methods}
+    routes = {(method, plain(path)) for handler in handlers(None, None, b"") for path in handler.paths for method in handler.http_methods}
     table = {(operation.method, operation.path) for operation in OPERATIONS}
     assert {route for route in routes if route[1] not in UNDOCUMENTED} == table
 

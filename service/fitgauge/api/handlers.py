@@ -12,7 +12,9 @@ from litestar.response import Stream
 from fitgauge import __version__
 from fitgauge.api.bodies import BodyReader, chunks, integer_query, media_type, only_query
 from fitgauge.api.operations import NDJSON, OPERATIONS, UPLOADS
+from fitgauge.catalog.mounted import Mounted
 from fitgauge.questions import Questions
+from fitgauge.questions.catalog_state import Readiness, catalog_state, standing
 from fitgauge.questions.compare_schemas import MOST_AT_ONCE, CompareAnswer, CompareRequest
 from fitgauge.questions.log_schemas import ExplainLogRequest
 from fitgauge.questions.models_for_gpu_schemas import ModelsForGpuRequest
@@ -54,8 +56,8 @@ def served(answer: Callable[..., Awaitable[Response[Any]]]) -> HTTPRouteHandler:
     return route(path, http_method=method, request_max_body_size=operation.body_bytes)(answer)
 
 
-def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
-    """The handlers of every operation, bound to the questions they ask. openapi: the encoded document."""
+def handlers(questions: Questions, mounted: Mounted | None, openapi: bytes) -> list[HTTPRouteHandler]:
+    """The handlers of every operation, bound to the questions they ask. mounted: the own catalog; openapi: the encoded document."""
 
     @served
     async def check_fit(request: Anything) -> Response[bytes]:
@@ -136,12 +138,17 @@ def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
         return json_response(_encode(questions.get_gpu(request.path_params["id"])))
 
     @served
+    async def get_catalog(request: Anything) -> Response[bytes]:
+        only_query(request)
+        return json_response(_encode(catalog_state(questions.catalog, mounted)))
+
+    @served
     async def health_live() -> Response[bytes]:
         return json_response(_HEALTHY)
 
     @served
     async def health_ready() -> Response[bytes]:
-        return json_response(_HEALTHY)
+        return json_response(_encode(Readiness(status="ok", version=__version__, catalog=standing(mounted))))
 
     @get("/schema/openapi.json")
     async def openapi_document() -> Response[bytes]:
@@ -159,6 +166,7 @@ def handlers(questions: Questions, openapi: bytes) -> list[HTTPRouteHandler]:
         get_model,
         list_gpus,
         get_gpu,
+        get_catalog,
         health_live,
         health_ready,
         openapi_document,

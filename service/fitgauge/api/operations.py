@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from fitgauge.questions.catalog_state import CatalogState, Readiness
 from fitgauge.questions.compare_schemas import CompareAnswer, CompareRequest, CompareRow
 from fitgauge.questions.log_schemas import ExplainLogRequest, LogAnswer
 from fitgauge.questions.models_for_gpu_schemas import ModelsForGpuAnswer, ModelsForGpuRequest
@@ -212,7 +213,7 @@ OPERATIONS: tuple[Operation, ...] = (
         method="GET",
         path="/v1/gpus",
         summary="Which accelerators are known?",
-        description="The catalog of accelerators: usable memory as a process sees it, bandwidth, formats, with sources.",
+        description="The catalog of accelerators: usable memory as a process sees it, bandwidth, formats, price an hour, with sources.",
         answer=GpuList,
         parameters=(
             Parameter("limit", "query", "Rows of a page.", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}, 10),
@@ -225,10 +226,21 @@ OPERATIONS: tuple[Operation, ...] = (
         method="GET",
         path="/v1/gpus/{id}",
         summary="What is known of this accelerator?",
-        description="One accelerator of the catalog, by its id or by anything people call it.",
+        description="One accelerator of the catalog, by its id or by anything people call it, with the machines of clouds that hold it.",
         answer=GpuDetail,
         parameters=(Parameter("id", "path", "An id of list_gpus, or a name such as RTX 4090.", _TEXT, "rtx-4090", required=True),),
         errors=(404, 422),
+    ),
+    Operation(
+        id="get_catalog",
+        method="GET",
+        path="/v1/catalog",
+        summary="Which catalog is in force?",
+        description="How many accelerators, names, quotas and instance types are known, and of a catalog that a company mounts over the "
+        "bundled one: its files, when they were read, and why the newest were refused, if they were.",
+        answer=CatalogState,
+        tool=False,
+        errors=(422,),
     ),
     Operation(
         id="health_live",
@@ -244,8 +256,9 @@ OPERATIONS: tuple[Operation, ...] = (
         method="GET",
         path="/health/ready",
         summary="Can it answer?",
-        description="Answers when the catalog is loaded; the Hub is not asked, because the service answers without it too.",
-        answer=Health,
+        description="Answers when the catalog is loaded; the Hub is not asked, because the service answers without it too. "
+        "Says whether an own catalog is in force, or refused in its newest form.",
+        answer=Readiness,
         tool=False,
     ),
 )

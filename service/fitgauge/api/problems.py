@@ -14,6 +14,7 @@ from fitgauge.errors import (
     GatedModel,
     HubBusy,
     HubUnreachable,
+    InvalidCatalog,
     InvalidQuestion,
     MalformedModel,
     ModelWithoutWeights,
@@ -30,6 +31,7 @@ _log = logging.getLogger("fitgauge.api")
 STATUS: dict[type[FitgaugeError], tuple[int, str]] = {
     InvalidQuestion: (422, "impossible-question"),
     UnknownAccelerator: (404, "unknown-accelerator"),
+    InvalidCatalog: (503, "invalid-catalog"),
     UnknownModel: (404, "unknown-model"),
     GatedModel: (403, "gated-model"),
     RenamedModel: (404, "renamed-model"),

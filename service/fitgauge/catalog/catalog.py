@@ -5,7 +5,7 @@ from functools import cache
 from types import MappingProxyType
 
 from fitgauge.catalog import accelerators, instances
-from fitgauge.catalog.accelerators import Accelerators
+from fitgauge.catalog.accelerators import Accelerators, Pattern
 from fitgauge.catalog.instances import Offers
 from fitgauge.catalog.lookup import Found, Lookup
 from fitgauge.engine.accelerator import Accelerator
@@ -26,8 +26,9 @@ class Catalog:
 
     def __init__(self, rows: Accelerators, offers: Offers = _NO_OFFERS, names: Names = _NO_NAMES, quotas: Quotas = _NO_QUOTAS) -> None:
         self.offers = offers
+        self.names = names
+        self.quotas = quotas
         self._rows = rows
-        self._quotas = quotas
         self._lookup = Lookup(rows, offers, names)
 
     def find(self, text: str) -> Found:
@@ -38,9 +39,14 @@ class Catalog:
         """Every accelerator, ordered by id."""
         return self._rows.all()
 
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """Ways to write them, the commoner reading first."""
+        return self._rows.patterns
+
     def quota(self, accelerator: Accelerator) -> int | None:
         """How many of these may be used at once, None where nobody limits them."""
-        return self._quotas.get(accelerator.id)
+        return self.quotas.get(accelerator.id)
 
 
 @cache

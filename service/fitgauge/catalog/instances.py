@@ -165,6 +165,22 @@ class Offers:
             clouds=tuple(rental.offer.cloud for rental in priced),
         )
 
+    def card_hour(self, accelerator_id: str, clouds: Collection[str] | None = None) -> PriceRange | None:
+        """What one card costs in the machine of each cloud that is the cheapest by the card, None where no price is known.
+
+        The machine may have to be rented whole: see `price` for so many cards.
+        """
+        cheapest = []
+        for of_cloud in self._of_clouds(accelerator_id, clouds):
+            best = min(of_cloud, key=lambda row: _price(row) / row.count)
+            if best.usd_per_hour_low is not None and best.usd_per_hour_high is not None and best.as_of is not None:
+                cheapest.append((best.usd_per_hour_low / best.count, best.usd_per_hour_high / best.count, best.as_of, best.cloud))
+        if not cheapest:
+            return None
+        cheapest.sort()
+        lows, highs, days, named = zip(*cheapest, strict=True)
+        return PriceRange(count=1, usd_per_hour_low=lows[0], usd_per_hour_high=max(highs), as_of=min(days), clouds=named)
+
     def _of_clouds(self, accelerator_id: str, clouds: Collection[str] | None) -> tuple[tuple[Offer, ...], ...]:
         """Offers of an accelerator, one tuple for each cloud."""
         each = self._by_accelerator.get(accelerator_id, ())

@@ -26,7 +26,7 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_un
     `bandwidth_gbps`: 10^9 bytes a second of its memory. `*_dense`: 10^12 operations a second, without sparsity.
     `compute_capability`: NVIDIA's (major, minor); `gfx`: AMD's target. `unified_memory`: the CPU's memory is the same.
     `nvlink`: cards of a node are joined by it; `interconnect_gbps`: 10^9 bytes a second, one direction, within a node.
-    `node_size`: cards in the usual node.
+    `node_size`: cards in the usual node. `tdp_watts`: power the card is built to draw [W].
     """
 
     id: str
@@ -50,6 +50,7 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_un
     nvlink: bool | None = None
     interconnect_gbps: float | None = None
     node_size: int | None = None
+    tdp_watts: int | None = None
     release_year: int | None = None
 
     @property

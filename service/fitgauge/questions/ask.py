@@ -159,9 +159,9 @@ class Questions:
 
     def list_gpus(self, limit: int, offset: int) -> GpuList:
         """A page of the catalog."""
-        rows = self._catalog.all()
-        return GpuList(items=[gpu_detail(row) for row in rows[offset : offset + limit]], total=len(rows))
+        rows, offers = self._catalog.all(), self._catalog.offers
+        return GpuList(items=[gpu_detail(row, offers, full=False) for row in rows[offset : offset + limit]], total=len(rows))
 
     def get_gpu(self, text: str) -> GpuDetail:
         """One accelerator, by id or by what people call it. Raises UnknownAccelerator."""
-        return gpu_detail(self._catalog.find(text).accelerator)
+        return gpu_detail(self._catalog.find(text).accelerator, self._catalog.offers, full=True)

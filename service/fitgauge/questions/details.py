@@ -1,5 +1,8 @@
 """What is known of a model or an accelerator by itself."""
 
+from msgspec import UNSET
+
+from fitgauge.catalog.instances import Offer, Offers, PriceRange
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model, Part, Recurrent
 from fitgauge.engine.cache import state_bytes, token_bytes
@@ -7,7 +10,7 @@ from fitgauge.engine.dtypes import size_of
 from fitgauge.engine.weights import stored_bytes
 from fitgauge.questions.answers import parameters
 from fitgauge.questions.prepared import scheme_of
-from fitgauge.questions.schemas import GpuDetail, ModelDetail
+from fitgauge.questions.schemas import CardHour, GpuDetail, ModelDetail, OfferAnswer
 
 _HALF = "BF16"
 
@@ -47,8 +50,8 @@ def model_detail(model: Model) -> ModelDetail:
     )
 
 
-def gpu_detail(row: Accelerator) -> GpuDetail:
-    """One accelerator in the words of the contract."""
+def gpu_detail(row: Accelerator, offers: Offers, *, full: bool) -> GpuDetail:
+    """One accelerator in the words of the contract; `full` adds the machines of clouds that hold it."""
     capability = row.compute_capability
     return GpuDetail(
         id=row.id,
@@ -62,4 +65,37 @@ def gpu_detail(row: Accelerator) -> GpuDetail:
         compute_capability=f"{capability[0]}.{capability[1]}" if capability else row.gfx,
         formats=list(row.formats or ()),
         sources=[f"{source.of}: {source.text}" for source in row.sources],
+        fp8_tflops_dense=row.fp8_tflops_dense,
+        fp4_tflops_dense=row.fp4_tflops_dense,
+        int8_tops_dense=row.int8_tops_dense,
+        interconnect_gbps=row.interconnect_gbps,
+        node_size=row.node_size,
+        tdp_watts=row.tdp_watts,
+        release_year=row.release_year,
+        card_hour=_card_hour(offers.card_hour(row.id)),
+        offers=[offer_answer(offer) for offer in offers.of(row.id)] if full else UNSET,
+    )
+
+
+def _card_hour(price: PriceRange | None) -> CardHour | None:
+    """To a hundredth of a cent: prices of machines over their cards seldom come out even."""
+    if price is None:
+        return None
+    low, high = round(price.usd_per_hour_low, 4), round(price.usd_per_hour_high, 4)
+    return CardHour(usd_per_hour_low=low, usd_per_hour_high=high, as_of=price.as_of, clouds=list(price.clouds))
+
+
+def offer_answer(offer: Offer) -> OfferAnswer:
+    """One machine of a cloud in the words of the contract."""
+    return OfferAnswer(
+        cloud=offer.cloud,
+        instance=offer.instance,
+        count=offer.count,
+        vcpus=offer.vcpus,
+        memory_gib=offer.memory_gib,
+        usd_per_hour_low=offer.usd_per_hour_low,
+        usd_per_hour_high=offer.usd_per_hour_high,
+        as_of=offer.as_of,
+        regions=offer.regions,
+        source=offer.source,
     )

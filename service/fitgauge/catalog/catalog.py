@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 
+from msgspec import structs
+
 from fitgauge.catalog import accelerators, instances
 from fitgauge.catalog.accelerators import Accelerators, Pattern
 from fitgauge.catalog.instances import Offers
@@ -33,7 +35,9 @@ class Catalog:
 
     def find(self, text: str) -> Found:
         """The accelerator and the count that `text` means. See Lookup.find, also for what it raises."""
-        return self._lookup.find(text)
+        found = self._lookup.find(text)
+        quota = self.quota(found.accelerator)
+        return found if quota is None else structs.replace(found, quota=quota)
 
     def all(self) -> tuple[Accelerator, ...]:
         """Every accelerator, ordered by id."""

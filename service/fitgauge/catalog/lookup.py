@@ -33,12 +33,16 @@ _HINT = 'Send a name such as "RTX 4090", "2x L40S" or "p5.48xlarge", or a memory
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What a text was understood as: `count` cards of `accelerator`. `note` says what was assumed, None where nothing was."""
+    """What a text was understood as: `count` cards of `accelerator`. `note` says what was assumed, None where nothing was.
+
+    `quota`: how many of these may be used at once, None where nobody limits them.
+    """
 
     accelerator: Accelerator
     count: int
     understood_as: str
     note: str | None = None
+    quota: int | None = None
 
 
 class Lookup:

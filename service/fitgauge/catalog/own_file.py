@@ -76,7 +76,7 @@ class OwnFile(Struct, kw_only=True, forbid_unknown_fields=True):
     instances: Annotated[list[OwnInstance], _FEW] = []
 
 
-_AT = re.compile(r"^(?P<what>.*?)(?: - at `\$(?:\.(?P<field>[^`]*))?`)?$", re.DOTALL)
+_AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<field>[^`]*)`)?$", re.DOTALL)
 _NAMED = re.compile(r"(?:missing required|contains unknown) field `(?P<field>[^`]*)`")
 
 

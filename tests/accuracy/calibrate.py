@@ -16,6 +16,7 @@ from fitgauge.catalog.catalog import bundled
 from fitgauge.engine.activations import HALF, layer_width
 from fitgauge.engine.architecture import Part
 from fitgauge.engine.profile import SecondRunner
+from fitgauge.engine.vllm.defaults import first_engine
 from fitgauge.engine.vllm.encoder import images
 from fitgauge.engine.vllm.profiling import WORKSPACES_KEPT, kept_workspace, runs_second, stage_bytes, workspace_bytes
 from fitgauge.engine.vllm.serve import shares_memory
@@ -109,7 +110,7 @@ def beside(found: Checked, run: Run) -> tuple[float, float, float]:
     """(bytes of the pass that are neither layers' nor sampler's own, layers' width [bytes], logits of one copy [bytes])."""
     spec = spec_of(run)
     work, card = found.workload, found.estimate.accelerator
-    seen = images(spec, tokens=work.max_batched_tokens, tensor_parallel=work.tensor_parallel, sequences=work.max_num_seqs)
+    seen = images(spec, work, first_engine=first_engine(card, work.version))
     extra = workspace_bytes(card) + stage_bytes(spec, work) + (seen.held if seen else 0)
     row = HALF * work.max_batched_tokens
     width = max((layer_width(b, spec.hidden_size, work.tensor_parallel) for b in spec.blocks if b.part is Part.LANGUAGE), default=0)

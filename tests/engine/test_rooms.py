@@ -6,13 +6,14 @@ import pytest
 
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.models import Snapshot
+from fitgauge.engine.accelerator import custom
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.families import read_config
 from fitgauge.engine.paged import flat_pool
 from fitgauge.engine.quantity import GIB
-from fitgauge.engine.tgi import block_tokens, wiggle_room
-from fitgauge.engine.workload import EngineName
+from fitgauge.engine.tgi import block_tokens, default_batch, scores_terms, wiggle_room
+from fitgauge.engine.workload import EngineName, Workload
 
 _SNAPSHOT = Snapshot()
 
@@ -43,6 +44,22 @@ def test_posted_tokens_of_a_second_engine_on_an_l4() -> None:
     assert 190_656 * pool.cell / GIB == pytest.approx(2.18, abs=0.01)
 
 
-def test_tgi_keeps_more_wiggle_room_and_smaller_blocks_in_newer_versions() -> None:
-    assert (wiggle_room((2, 4)), wiggle_room((3, 2, 1))) == (0.95, 0.90)
+def test_tgi_changes_its_wiggle_room_by_release_and_takes_smaller_blocks() -> None:
+    assert [wiggle_room(version) for version in ((2, 3), (2, 4), (3,), (3, 2, 1), (3, 3))] == [0.95, 0.90, 0.95, 0.93, 0.90]
     assert (block_tokens((2, 0)), block_tokens((3,))) == (16, 1)
+
+
+@pytest.mark.parametrize("version, scores", [((3, 2, 1), 13 * 8 * 31_000**2), ((3, 3), 0)])
+def test_tgi_masked_every_pair_of_gemma_3_until_3_3(version: tuple[int, ...], scores: int) -> None:
+    """32 heads over four ranks and 31,000 tokens: 93 GiB, which made an A100 refuse them (issue 3130)."""
+    work = Workload(
+        engine="tgi", version=version, context_length=32_000, concurrency=1, cache_dtype="auto", tensor_parallel=4,
+        max_batched_tokens=31_000, max_num_seqs=128,
+    )  # fmt: skip
+    assert sum(term.bytes for term in scores_terms(spec_of("google/gemma-3-27b-it"), work)) == scores
+
+
+def test_tgi_reads_more_at_once_of_models_that_see_images() -> None:
+    card = custom(80 * GIB, "80GiB")
+    batches = [default_batch(card, 8192, (3, 2), spec_of(name)) for name in ("google/gemma-3-27b-it", "Qwen/Qwen3-8B")]
+    assert batches == [(128, 8000), (128, 4096)]

@@ -87,7 +87,7 @@ def test_gemma_3_keeps_every_token_of_sliding_layers_and_gpt_oss_does_not() -> N
 def test_the_automatic_share_is_sglangs() -> None:
     """H100, 81559 MiB: reserve = max(512 + 1.5 x 8192 + 128 + 2 x 256 + 8 x 58, 10 GiB) = 13904 MiB, so 0.83."""
     card = custom(81_559 * 2**20, "81559 MiB")
-    assert default_batch(card, 8192, (0, 5, 23)) == (256, 8192)
+    assert default_batch(card, 8192, (0, 5, 23), spec_of("Qwen/Qwen3-8B")) == (256, 8192)
     assert prefill_graphs(8192) == 8 + 14 + 8 + 8 + 12 + 8
     assert mem_fraction_static(spec_of("Qwen/Qwen3-32B"), workload(), card) == 0.83
 

@@ -6,6 +6,7 @@ from fitgauge.engine.quantity import Term, certain
 
 HALF = 2
 _FLOAT = 4
+_PAIR = 3 * _FLOAT + 1
 
 
 def activation_bytes(
@@ -105,3 +106,14 @@ def attention_width(mixer: Mixer, tensor_parallel: int) -> int:
             return max(1, mixer.query_heads // tensor_parallel) * 2 * mixer.head_dim
         case _:
             return 0
+
+
+def math_scores_term(reason: str, *, requests: int, length: int, heads: int, source: str) -> Term:
+    """The term `attention_scores`: what PyTorch's math kernel holds of requests x heads x length^2 pairs [bytes].
+
+    13 B a pair: scores, their softmax and its copy with zeros for rows masked throughout, in float32, and which scores are masked, a byte.
+    reason: why this kernel runs. Source: PyTorch 2.5 and newer, aten/src/ATen/native/transformers/attention.cpp
+    (_scaled_dot_product_attention_math, which widens 16-bit inputs, and _safe_softmax).
+    """
+    formula = f"{requests} x {heads} heads x {length}^2 pairs x {_PAIR} B: {reason}"
+    return certain("attention_scores", requests * heads * length * length * _PAIR, "computed", formula, source)

@@ -48,12 +48,12 @@ class Engine(NamedTuple):
     """What every room offers. `kind`: cards of one kind hold the same under the same workload; `halves`: where an estimate comes in two.
 
     `estimate`; `lay_out`, which prepares a model's weights in a scheme for it; `batch`, its own (max_num_seqs, max_batched_tokens) on a
-    card for a context and a version; `settled`, which fills in what it works out from model and card.
+    card for a context, a version and a model; `settled`, which fills in what it works out from model and card.
     """
 
     estimate: Callable[[ModelSpec, Laid, Workload, Accelerator, EngineProfile], Estimate]
     lay_out: Callable[..., Laid]
-    batch: Callable[[Accelerator, int, tuple[int, ...]], tuple[int, int]] = default_batch
+    batch: Callable[[Accelerator, int, tuple[int, ...], ModelSpec], tuple[int, int]] = default_batch
     settled: Callable[[Workload, ModelSpec, Accelerator], Workload] = as_asked
     kind: Callable[[Accelerator], Hashable] = by_itself
     halves: Halves | None = None

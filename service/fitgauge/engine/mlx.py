@@ -30,7 +30,7 @@ PREFILL_STEP = 2048
 """Tokens of one prefill pass."""
 
 
-def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...]) -> tuple[int, int]:
+def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec) -> tuple[int, int]:
     """(requests, tokens of one prefill pass)."""
     return 1, min(PREFILL_STEP, context_length)
 

@@ -18,9 +18,18 @@ Reserve = Callable[[int, int, Workload], Term]
 
 
 def profiled_estimate(
-    spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile, *, block: int, reserve: Reserve
+    spec: ModelSpec,
+    laid: Laid,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: EngineProfile,
+    *,
+    block: int,
+    reserve: Reserve,
+    beside: tuple[Term, ...] = (),
 ) -> Estimate:
-    """The Estimate of every pipeline stage. block: tokens of a block. reserve: what the engine leaves free beside the pool."""
+    """The Estimate of every pipeline stage. block: tokens of a block. reserve: what the engine leaves free beside the pool.
+    beside: what its largest batch holds on every rank beside the usual."""
     stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
 
     def stage(number: int) -> StageEstimate:
@@ -42,6 +51,7 @@ def profiled_estimate(
                 ranks=workload.tensor_parallel * workload.pipeline_parallel,
                 graphs=profile.graphs_in_budget and not workload.enforce_eager,
             ),
+            *beside,
         )
         if workload.cache_pool_bytes is None:
             fixed = (*fixed, reserve(total(fixed).expected, accelerator.usable.expected, workload))

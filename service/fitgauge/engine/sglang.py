@@ -42,7 +42,7 @@ Source: srt/configs/model_config.py, is_hybrid_swa_model; srt/arg_groups/model_o
 """
 
 
-def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...]) -> tuple[int, int]:
+def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec) -> tuple[int, int]:
     """(largest batch of the decode graphs, chunked_prefill_size) by the size of the card, for less than four ranks."""
     memory = total_mib(accelerator)
     for limit, sequences, tokens in ((20, 8, 2048), (35, 48, 4096), (60, 32, 4096), (160, 256, 8192)):

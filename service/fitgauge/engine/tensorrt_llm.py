@@ -19,7 +19,7 @@ MAX_BATCH_SIZE, MAX_NUM_TOKENS = 2048, 8192
 """Defaults of trtllm-serve. Source: tensorrt_llm/llmapi/llm_args.py, BuildConfig."""
 
 
-def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...]) -> tuple[int, int]:
+def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec) -> tuple[int, int]:
     """(max_batch_size, max_num_tokens), the same on every card."""
     return MAX_BATCH_SIZE, MAX_NUM_TOKENS
 

@@ -5,6 +5,7 @@ Source: text-generation-inference 3.3, server/text_generation_server/models/flas
 """
 
 from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.activations import math_scores_term
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.estimate import Estimate
 from fitgauge.engine.profile import EngineProfile
@@ -14,25 +15,55 @@ from fitgauge.engine.weights import Laid
 from fitgauge.engine.workload import Workload
 
 PREFILL_TOKENS = 4096
-"""`max_batch_prefill_tokens` of the launcher; from 3.0 on it starts from the longest input and is lowered until the warm-up fits."""
+"""`max_batch_prefill_tokens` of the launcher where it is not asked for and the model's work cannot be counted. From 3.0 on text models
+on cards it knows take what a second of the card's work holds, as far as memory allows, which is not followed here."""
+
+VISION_PREFILL_TOKENS: dict[str, tuple[tuple[int, ...], int]] = {
+    "gemma3": ((3, 2), 8000),
+    "qwen2_vl": ((3, 1, 1), 10_000),
+    "qwen2_5_vl": ((3, 1, 1), 10_000),
+}
+"""By model type: the first release with a default of its own, and that default. Source: launcher/src/main.rs, default_optimal."""
 
 SEQUENCES = 128
 """Rows whose logits are held in one step: the launcher sets no bound, the router fills batches by tokens."""
 
+MASKED = {"gemma3": ((3, 2), (3, 3))}
+"""By model type: the releases that answer an image with a mask of every pair of tokens, and so with PyTorch's math kernel, as keys are
+shared. The warm-up's first request holds an image. Source: 3.2.3, models/custom_modeling/flash_gemma3_modeling.py (get_attention_mask,
+enable_gqa); backends/client/src/v3/client.rs, warmup."""
 
-def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...]) -> tuple[int, int]:
+
+def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec) -> tuple[int, int]:
     """(rows of logits, tokens of the warm-up prefill), the same on every card."""
-    return SEQUENCES, PREFILL_TOKENS
+    since, tokens = VISION_PREFILL_TOKENS.get(spec.model_type, ((), PREFILL_TOKENS))
+    return SEQUENCES, tokens if version >= since else PREFILL_TOKENS
 
 
 def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
     """The Estimate of every pipeline stage."""
-    return profiled_estimate(spec, laid, workload, accelerator, profile, block=block_tokens(workload.version), reserve=left_free)
+    beside = scores_terms(spec, workload)
+    block = block_tokens(workload.version)
+    return profiled_estimate(spec, laid, workload, accelerator, profile, block=block, reserve=left_free, beside=beside)
+
+
+def scores_terms(spec: ModelSpec, workload: Workload) -> tuple[Term, ...]:
+    """`attention_scores` of the warm-up's image request, where `MASKED` says so."""
+    since, until = MASKED.get(spec.model_type, ((), ()))
+    if not since <= workload.version < until:
+        return ()
+    length = min(workload.max_batched_tokens, workload.context_length)
+    heads = -(-spec.query_heads // workload.tensor_parallel)
+    said = "an image makes a mask of every pair, which the math kernel reads"
+    return (math_scores_term(said, requests=1, length=length, heads=heads, source="flash_gemma3_modeling.py (3.2.3)"),)
 
 
 def wiggle_room(version: tuple[int, ...]) -> float:
-    """TGI_WIGGLE_ROOM: 0.95, and 0.90 from 3.0 on. Source: server/text_generation_server/models/globals.py."""
-    return 0.90 if version >= (3,) else 0.95
+    """TGI_WIGGLE_ROOM by release. Source: server/text_generation_server/models/globals.py of each."""
+    for since, room in (((3, 3), 0.90), ((3, 1), 0.93), ((3,), 0.95), ((2, 4), 0.90)):
+        if version >= since:
+            return room
+    return 0.95
 
 
 def block_tokens(version: tuple[int, ...]) -> int:

@@ -5,17 +5,25 @@ generation/utils.py (logits of the last position only, in float32).
 """
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.activations import HALF, activation_bytes, attention_width, mlp_width
+from fitgauge.engine.activations import HALF, activation_bytes, attention_width, math_scores_term, mlp_width
 from fitgauge.engine.architecture import Attention, ModelSpec, Part
 from fitgauge.engine.cache import cache_bytes
 from fitgauge.engine.estimate import Estimate, StageEstimate, stage_estimate
 from fitgauge.engine.profile import EngineProfile
-from fitgauge.engine.quantity import certain
+from fitgauge.engine.quantity import Term, certain
 from fitgauge.engine.runtime import runtime_bytes
 from fitgauge.engine.weights import Laid, pipeline_stages, weights_term
 from fitgauge.engine.workload import Workload
 
 _MASKS = "transformers/masking_utils.py, sdpa_mask"
+
+_GROUPED_WHATEVER_WIDTH_UNTIL = (5, 13)
+"""Before it SDPA was asked to share keys among queries whatever their width; only the math kernel does so beyond `_WIDEST_SHARED`.
+
+Source: transformers 5.5.0 and 5.12.0 against 5.13.0, integrations/sdpa_attention.py, use_gqa_in_sdpa."""
+
+_WIDEST_SHARED = 256
+"""The widest head of PyTorch's flash kernel, the only fast one that shares keys among queries."""
 
 
 class LazyCache:
@@ -95,6 +103,30 @@ def mask_bytes(spec: ModelSpec, *, requests: int, length: int, tensor_parallel: 
     return pairs + max(0, 2 * pairs - HALF * requests * length * max(0, mlp - attention))
 
 
+def scores_terms(spec: ModelSpec, workload: Workload, layers: range) -> tuple[Term, ...]:
+    """`attention_scores` where these layers have full attention that only PyTorch's math kernel runs: heads wider than 256 numbers that
+    share keys, in the releases that ask for it, as long as no mask is built (a window builds one, and then keys are repeated)."""
+    if workload.version >= _GROUPED_WHATEVER_WIDTH_UNTIL or workload.eager_attention:
+        return ()
+    heads = max(
+        (
+            mixer.query_heads
+            for block in spec.blocks
+            if any(number in layers for number in block.layers)
+            for mixer in block.mixers
+            if isinstance(mixer, Attention) and mixer.causal and not (mixer.window or mixer.chunk)
+            if mixer.head_dim > _WIDEST_SHARED and mixer.kv_heads < mixer.query_heads
+        ),
+        default=0,
+    )
+    if not heads:
+        return ()
+    said = "heads wider than 256 that share keys run in the math kernel before 5.13"
+    source = "transformers/integrations/sdpa_attention.py, use_gqa_in_sdpa"
+    held = -(-heads // workload.tensor_parallel)
+    return (math_scores_term(said, requests=workload.requests_per_replica, length=workload.context_length, heads=held, source=source),)
+
+
 def _stage(
     number: int, stages: tuple[range, ...], spec: ModelSpec, laid: Laid, workload: Workload, profile: EngineProfile
 ) -> StageEstimate:
@@ -117,6 +149,7 @@ def _stage(
             eager_length=workload.context_length if workload.eager_attention else 0,
         ),
         *((certain("attention_mask", mask, "computed", "a mask of every pair of tokens, for sliding windows", _MASKS),) if mask else ()),
+        *scores_terms(spec, workload, layers),
         *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
     )
     formula = f"{requests} requests x {workload.context_length} tokens, {cache.dtype}"

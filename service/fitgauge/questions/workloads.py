@@ -27,7 +27,7 @@ def serving_workload(request: FitRequest, spec: ModelSpec, accelerator: Accelera
         hint = f"{name} spreads experts over all tensor x data parallel ranks: send 1 (off) or {tensor * data}."
         raise InvalidQuestion(f"expert_parallel {expert} is not possible with {tensor} x {data} ranks.", hint=hint, field="expert_parallel")
     version = words.version(request.engine_version or profile.newest)
-    sequences, tokens = ENGINES[name].batch(accelerator, context, version)
+    sequences, tokens = ENGINES[name].batch(accelerator, context, version, spec)
     sequences = request.max_num_seqs or sequences
     workload = Workload(
         engine=name,

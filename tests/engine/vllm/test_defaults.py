@@ -4,8 +4,15 @@ import pytest
 
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.models import Snapshot
+from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.families import read_config
 from fitgauge.engine.vllm.defaults import default_batch, removed
+
+
+def spec_of(name: str) -> ModelSpec:
+    row = Snapshot().get(name)
+    assert row is not None
+    return read_config(row.config)
 
 
 @pytest.mark.parametrize(
@@ -23,17 +30,26 @@ from fitgauge.engine.vllm.defaults import default_batch, removed
     ],
 )
 def test_batches_follow_the_card_and_the_release(gpu: str, version: tuple[int, ...], batch: tuple[int, int]) -> None:
-    assert default_batch(bundled().find(gpu).accelerator, 16384, version) == batch
+    assert default_batch(bundled().find(gpu).accelerator, 16384, version, spec_of("Qwen/Qwen3-8B")) == batch
 
 
-def test_the_first_engine_cuts_prompts_beyond_32768_tokens_into_chunks() -> None:
-    assert default_batch(bundled().find("L4").accelerator, 65536, (0, 6)) == (256, 2048)
+@pytest.mark.parametrize(
+    "name, context, tokens",
+    [
+        ("Qwen/Qwen3-8B", 65536, 2048),
+        ("Qwen/Qwen2.5-VL-7B-Instruct", 65536, 65536),
+        ("Qwen/Qwen2.5-VL-7B-Instruct", 4096, 5120),
+        ("deepseek-ai/DeepSeek-V2-Lite-Chat", 65536, 65536),
+    ],
+)
+def test_the_first_engine_cuts_prompts_beyond_32768_tokens_but_those_of_images_and_latent_attention(
+    name: str, context: int, tokens: int
+) -> None:
+    assert default_batch(bundled().find("L4").accelerator, context, (0, 6), spec_of(name)) == (256, tokens)
 
 
 def test_a_removed_model_names_its_last_release() -> None:
-    row = Snapshot().get("meta-llama/Llama-3.2-11B-Vision-Instruct")
-    assert row is not None
-    spec = read_config(row.config)
+    spec = spec_of("meta-llama/Llama-3.2-11B-Vision-Instruct")
     assert "0.10.2" in (removed(spec, (0, 33)) or "")
     assert removed(spec, (0, 10, 1)) is None
     assert removed(spec, (0, 6, 3)) is None

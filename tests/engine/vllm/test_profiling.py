@@ -6,10 +6,10 @@ from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.activations import expert_width
-from fitgauge.engine.architecture import Mlp, ModelSpec
+from fitgauge.engine.architecture import Mlp, ModelSpec, Part
 from fitgauge.engine.families import read_config
 from fitgauge.engine.quantity import GIB, MIB
-from fitgauge.engine.vllm.encoder import images
+from fitgauge.engine.vllm.encoder import Batch, images, largest_batch, largest_item, layer_moment
 from fitgauge.engine.vllm.profiling import kept_workspace, profiling_terms, runs_second, stage_bytes, workspace_bytes
 from fitgauge.engine.workload import Workload
 
@@ -24,8 +24,8 @@ def spec_of(name: str) -> ModelSpec:
 
 
 def workload(version: tuple[int, ...], **changes: int) -> Workload:
-    given = {"tensor_parallel": 1, "max_batched_tokens": 8192, "max_num_seqs": 1024} | changes
-    return Workload(engine="vllm", version=version, context_length=8192, concurrency=1, cache_dtype="auto", **given)
+    given = {"tensor_parallel": 1, "max_batched_tokens": 8192, "max_num_seqs": 1024, "context_length": 8192} | changes
+    return Workload(engine="vllm", version=version, concurrency=1, cache_dtype="auto", **given)
 
 
 def peak(name: str, version: tuple[int, ...], **changes: int) -> dict[str, float]:
@@ -64,19 +64,69 @@ def test_the_largest_image_of_a_native_resolution_rules_a_small_batch() -> None:
 
 
 def test_a_text_model_sees_no_images() -> None:
-    assert images(spec_of("Qwen/Qwen3-8B"), tokens=8192, tensor_parallel=1, sequences=8) is None
+    assert images(spec_of("Qwen/Qwen3-8B"), workload((0, 19)), first_engine=False) is None
 
 
 def test_pixels_and_outputs_of_gemma_3_are_counted_by_its_pooling() -> None:
-    seen = images(spec_of("google/gemma-3-27b-it"), tokens=8192, tensor_parallel=1, sequences=8)
+    seen = images(spec_of("google/gemma-3-27b-it"), workload((0, 19)), first_engine=False)
     assert seen is not None
     assert seen.held == 8192 * 5376 * 2 + 8192 * 16 * 588 * 2
 
 
+def test_releases_that_spread_outputs_keep_every_image_in_a_tensor_of_the_whole_budget() -> None:
+    """32 images of 256 tokens, each in 8192 rows."""
+    seen = images(spec_of("google/gemma-3-27b-it"), workload((0, 11)), first_engine=False)
+    assert seen is not None
+    assert seen.held == 32 * 8192 * 5376 * 2 + 8192 * 16 * 588 * 2
+
+
+def test_few_requests_of_a_short_context_hold_few_images() -> None:
+    work = workload((0, 19), max_num_seqs=2, context_length=1024)
+    assert largest_batch(spec_of("google/gemma-3-27b-it"), work, first_engine=False) == Batch(8, 2048, 2048)
+
+
+@pytest.mark.parametrize(
+    "version, context, pairs",
+    [
+        ((0, 33), 8192, 1),
+        ((0, 33), 65536, 4),
+        ((0, 33), 128000, 7),
+        ((0, 11), 1048576, 7),
+        ((0, 8), 128000, 1),
+    ],
+)
+def test_the_largest_video_of_qwen_2_5_vl_grows_with_the_context(version: tuple[int, ...], context: int, pairs: int) -> None:
+    """A pair of frames is as large as the largest image, 16384 tokens, and 14 frames are the most."""
+    assert largest_item(spec_of("Qwen/Qwen2.5-VL-7B-Instruct"), workload(version, context_length=context)) == 16384 * pairs
+
+
+def test_qwen_3_vl_bounds_a_whole_video_by_less_than_an_image() -> None:
+    assert largest_item(spec_of("Qwen/Qwen3-VL-8B-Instruct"), workload((0, 33), context_length=262144)) == 16384
+
+
+def test_the_first_engine_gives_every_request_an_image_and_a_video() -> None:
+    """128,000 tokens hold one request, of an image and a video of the six pairs that fit beside it."""
+    work = workload((0, 7), context_length=128_000, max_batched_tokens=128_000, max_num_seqs=256)
+    assert largest_batch(spec_of("Qwen/Qwen2.5-VL-3B-Instruct"), work, first_engine=True) == Batch(2, 6 * 16384, 7 * 16384)
+
+
+def test_qwens_towers_rotated_in_float32_and_gathered_before_they_did_neither() -> None:
+    """Widths of a patch, 1280: 18 on one rank and 8.75 on four, where the MLP takes 4 widths + 3 x 3420 numbers, and a quarter of these."""
+    spec = spec_of("Qwen/Qwen2.5-VL-7B-Instruct")
+    tower = next(block for block in spec.blocks if block.part is Part.VISION and block.mlp and len(block.layers) > 1)
+    works = [workload(version, tensor_parallel=ranks) for version in ((0, 11), (0, 19)) for ranks in (1, 4)]
+    assert [layer_moment(tower, 1280, spec, work) for work in works] == [
+        18 * 1280,
+        8 * 1280 + 3 * 1280 // 4,
+        4 * 1280 + 3 * 3420,
+        4 * 1280 + 3 * 3420 // 4,
+    ]
+
+
 def test_the_first_engine_profiles_an_image_for_every_sequence_of_a_cross_attention_model() -> None:
     spec = spec_of("meta-llama/Llama-3.2-11B-Vision-Instruct")
-    one = images(spec, tokens=8192, tensor_parallel=1, sequences=1, every_sequence=True)
-    all_of_them = images(spec, tokens=8192, tensor_parallel=1, sequences=256, every_sequence=True)
+    one = images(spec, workload((0, 6), max_num_seqs=1), first_engine=True)
+    all_of_them = images(spec, workload((0, 6), max_num_seqs=256), first_engine=True)
     assert one is not None
     assert all_of_them is not None
     assert all_of_them.peak == 256 * one.peak > 20 * GIB

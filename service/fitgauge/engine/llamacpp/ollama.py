@@ -21,7 +21,7 @@ REMEMBERED = 4096
 REMEMBERING = frozenset({"gpt_oss", "gemma4", "gemma4_text", "gemma4_unified"})
 
 
-def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...]) -> tuple[int, int]:
+def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec) -> tuple[int, int]:
     """(parallel requests, tokens of one forward pass), the same on every card."""
     return PARALLEL, UBATCH
 

@@ -19,7 +19,7 @@ IMAGE_BYTES = (64 * MIB, 256 * MIB, 1024 * MIB)
 """Compute buffer of a vision projector (low, expected, high): 248 MiB was logged for Qwen3.6-27B's."""
 
 
-def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...]) -> tuple[int, int]:
+def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec) -> tuple[int, int]:
     """(n_parallel, n_ubatch), the same on every card."""
     return PARALLEL, UBATCH
 

@@ -4,7 +4,7 @@ Source: vllm/engine/arg_utils.py, get_batch_defaults (0.33, OpenAI server); mode
 """
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.architecture import Attention, LatentAttention, ModelSpec, Part
 from fitgauge.engine.quantity import GIB
 
 NEWEST = (0, 33)
@@ -24,10 +24,10 @@ _A100_SMALL = (0, 9)
 """The first version that treats an A100 as a small card (vLLM pull request 17885; 0.8.5 does not)."""
 
 
-def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...] = NEWEST) -> tuple[int, int]:
+def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec) -> tuple[int, int]:
     """(max_num_seqs, max_num_batched_tokens) of the OpenAI server on this card, the latter no more than its requests can fill."""
     if first_engine(accelerator, version):
-        return 256, _first_engine_tokens(context_length)
+        return 256, _first_engine_tokens(context_length, spec)
     sequences, tokens = _tier(accelerator, version)
     tokens = min(tokens, sequences * context_length)
     return min(sequences, tokens), tokens
@@ -42,9 +42,25 @@ def first_engine(accelerator: Accelerator, version: tuple[int, ...]) -> bool:
     return version < SECOND_ENGINE or (version < _SECOND_ENGINE_ALONE and capability is not None and capability < (8, 0))
 
 
-def _first_engine_tokens(context_length: int) -> int:
-    """Whole prompts up to 32768 tokens, chunks of 2048 beyond. Source: 0.6.6, config.py SchedulerConfig, arg_utils.py."""
-    return max(context_length, 2048) if context_length <= 32_768 else 2048
+def _first_engine_tokens(context_length: int, spec: ModelSpec) -> int:
+    """Whole prompts up to 32768 tokens, chunks of 2048 beyond; models that see images, have latent attention or a window read
+    prompts of any length whole, the first in passes of 5120 tokens at least.
+
+    Source: 0.6.6 and 0.8.3, config.py SchedulerConfig; engine/arg_utils.py, _set_default_args_v0.
+    """
+    if sees_images(spec):
+        return max(context_length, 5120)
+    whole = any(
+        isinstance(mixer, LatentAttention) or (isinstance(mixer, Attention) and mixer.window)
+        for block in spec.blocks
+        for mixer in block.mixers
+    )
+    return max(context_length, 2048) if context_length <= 32_768 or whole else 2048
+
+
+def sees_images(spec: ModelSpec) -> bool:
+    """Whether the model has a tower for images."""
+    return any(block.part is Part.VISION for block in spec.blocks)
 
 
 def _tier(accelerator: Accelerator, version: tuple[int, ...]) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from fitgauge.engine.activations import HALF, activation_bytes, expert_width
 from fitgauge.engine.architecture import CrossAttention, ModelSpec, Part, Recurrent
 from fitgauge.engine.profile import EngineProfile, SecondRunner
 from fitgauge.engine.quantity import KIB, MIB, Term, certain
+from fitgauge.engine.vllm.defaults import first_engine
 from fitgauge.engine.vllm.encoder import images
 from fitgauge.engine.workload import Workload
 
@@ -21,9 +22,6 @@ _SECOND_PASS = 8192
 Source: posted logs of 0.26 to 0.28 whose default is 2048 tokens (Qwen2.5-0.5B 0.25 GiB, Qwen2.5-7B-AWQ 1.04 GiB, Qwen3-14B-FP8): the
 peaks are those of the layers at 8192. No line of vLLM's source was found that says so."""
 _SECOND_PASS_UNTIL = (0, 31)
-
-_FIRST_ENGINE_UNTIL = (0, 8)
-"""Before it the first engine ran, which profiled the largest image once for every sequence."""
 
 _TEMPORARIES = "vllm/v1/worker/gpu_model_runner.py, profile_run"
 
@@ -54,13 +52,7 @@ def profiling_terms(
     )
     extra = workspace_bytes(accelerator) + stage_bytes(spec, workload)
     terms = (_with(terms[0], extra), *terms[1:])
-    seen = first and images(
-        spec,
-        tokens=tokens,
-        tensor_parallel=tensor_parallel,
-        sequences=workload.max_num_seqs,
-        every_sequence=workload.version < _FIRST_ENGINE_UNTIL,
-    )
+    seen = first and images(spec, workload, first_engine=first_engine(accelerator, workload.version))
     if not seen:
         return terms
     formula = f"images of {seen.tokens} tokens: "

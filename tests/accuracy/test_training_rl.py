@@ -1,0 +1,68 @@
+"""Preference and RL training against published runs (training_rl.jsonl): their peaks where lengths are known, their outcomes elsewhere."""
+
+import asyncio
+import json
+from functools import cache
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from fitgauge.catalog.catalog import bundled
+from fitgauge.catalog.engines import load_engines
+from fitgauge.catalog.models import Snapshot
+from fitgauge.engine.quantity import GIB
+from fitgauge.hub import Hub, HubSettings
+from fitgauge.questions import Questions
+from fitgauge.questions.models import Models
+from fitgauge.questions.training_schemas import TrainingRequest
+
+ROWS = [json.loads(line) for line in Path(__file__).with_name("training_rl.jsonl").read_text().splitlines()]
+PEAKS = [row for row in ROWS if row["measured"]]
+
+
+@cache
+def answer(number):
+    questions = Questions(Models(Hub(HubSettings(offline=True, cache_dir=None, token=False)), Snapshot()), load_engines(), bundled())
+    return asyncio.run(questions.check_training_fit(TrainingRequest(**ROWS[number]["ask"])))[1]
+
+
+def error(row):
+    """What is estimated over what was measured, by the counter that was read, less 1."""
+    ((counter, measured),) = row["measured"].items()
+    per_gpu = answer(ROWS.index(row)).per_gpu
+    estimated = per_gpu.reserved_bytes if counter == "peak_reserved_gib" else per_gpu.required_bytes
+    return estimated.expected / GIB / measured - 1
+
+
+def test_every_run_names_its_source_and_prints_what_was_read():
+    assert len(ROWS) >= 30
+    for row in ROWS:
+        assert row["source"], row["id"]
+        assert row["as_printed"], row["id"]
+        assert row["outcome"] in ("ran", "oom")
+        assert row["length_kind"] in ("exact", "cap")
+        assert set(row["measured"]) <= {"peak_reserved_gib", "nvidia_smi_gib"}
+
+
+def test_peaks_of_runs_with_known_lengths_are_within_a_quarter_and_in_the_median_within_a_sixth():
+    errors = [abs(error(row)) for row in PEAKS if row["length_kind"] == "exact"]
+    assert len(errors) >= 6
+    assert max(errors) <= 0.25
+    assert median(errors) <= 1 / 6
+
+
+def test_where_the_length_is_a_cap_the_estimate_at_the_cap_is_not_far_below_what_was_read():
+    assert min(error(row) for row in PEAKS if row["length_kind"] == "cap") >= -0.3
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row["outcome"] == "oom"], ids=lambda row: row["id"])
+def test_a_run_that_ran_out_of_memory_is_not_called_fitting(row):
+    assert answer(ROWS.index(row)).verdict in ("does_not_fit", "tight")
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row["outcome"] == "ran" and row["length_kind"] == "exact"], ids=lambda row: row["id"]
+)
+def test_a_run_of_known_lengths_that_ran_is_not_called_too_large(row):
+    assert answer(ROWS.index(row)).verdict in ("fits", "tight")

@@ -41,16 +41,23 @@ def deepspeed_config(workload: TrainingWorkload, indent: int = -1) -> str:
 
 
 def accelerate_config(workload: TrainingWorkload) -> str:
-    """Accelerate's YAML for FSDP2. See its docs, "Fully Sharded Data Parallel"."""
+    """Accelerate's YAML for FSDP. See its docs, "Fully Sharded Data Parallel"."""
     lines = [
         "distributed_type: FSDP",
         f"num_processes: {workload.gpus}",
         f"mixed_precision: {'fp16' if workload.precision == 'mixed_fp16' else 'bf16' if workload.precision == 'mixed_bf16' else 'no'}",
         "fsdp_config:",
-        "  fsdp_version: 2",
+        f"  fsdp_version: {workload.fsdp_version}",
         "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP",
-        f"  fsdp_reshard_after_forward: {str(workload.zero_stage == 3).lower()}",
+        f"  fsdp_reshard_after_forward: {reshard_after_forward(workload)}",
         f"  fsdp_offload_params: {str(workload.offload in ('parameters', 'cpu')).lower()}",
         f"  fsdp_activation_checkpointing: {str(workload.activation_checkpointing == 'full').lower()}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def reshard_after_forward(workload: TrainingWorkload) -> str:
+    """Accelerate's word for freeing gathered parameters after the forward pass or not: a strategy in FSDP1, a truth value in FSDP2."""
+    if workload.fsdp_version == 1:
+        return "FULL_SHARD" if workload.zero_stage == 3 else "SHARD_GRAD_OP"
+    return str(workload.zero_stage == 3).lower()

@@ -133,16 +133,19 @@ class Training:
         return min(low, _MOST_BATCH)
 
     def _fewest(self, request: TrainingRequest, model: Model, accelerator: Accelerator, trained: Trained, cast: Cast) -> int | None:
-        """The least of 1, 2, 4, ... 64 cards that hold it when data parallelism alone grows; None where none of them does."""
+        """The least of 1, 2, 4, ... 64 cards that hold it when data parallelism alone grows, with a copy each or, under transformers, in
+        FSDP's shards; None where none of them does."""
+        open_to = structs.replace(request, gpu_count=None, data_parallel=None, data_parallel_replicate=None)
+        ways = [open_to]
+        if trained.workload.framework == "transformers":
+            ways.append(structs.replace(open_to, framework="fsdp", zero_stage=3))
         for count in sorted({*_COUNTS, trained.count}):
-            grown = structs.replace(request, gpu_count=None, data_parallel=None, data_parallel_replicate=None)
-            if trained.workload.framework == "transformers":
-                grown.zero_stage = None
-            try:
-                if self.check(grown, model, accelerator, count, cast).verdict == "fits":
-                    return count
-            except InvalidQuestion:
-                continue
+            for grown in ways:
+                try:
+                    if self.check(grown, model, accelerator, count, cast).verdict == "fits":
+                        return count
+                except InvalidQuestion:
+                    continue
         return None
 
     def _suggestions(
@@ -219,7 +222,7 @@ def _warnings(request: TrainingRequest, model: Model, found: Found, trained: Tra
         said.append("fp8 is counted as mixed_bf16: the fp8 copies of weights that Transformer Engine keeps are not in the sum.")
     if workload.framework != words.framework(request.framework):
         said.append("A copy on every card (DDP) does not fit: parameters are sharded with FSDP.")
-    if request.sequence_length is None:
+    if request.sequence_length is None and request.prompt_length is None and request.completion_length is None:
         said.append(f"No sequence_length was asked for: {workload.sequence_length} tokens were taken.")
     said += algorithm_setups.warnings(request, trained.setup, workload, trained.probability)
     if workload.gpus < trained.count:
@@ -269,4 +272,8 @@ def understood(workload: TrainingWorkload, accelerator: Accelerator, count: int,
         "data_parallel": workload.data_parallel,
         "data_parallel_replicate": workload.data_parallel_replicate,
         "zero_hpz_partition_size": workload.zero_hpz_partition_size,
+        **({"fsdp_version": workload.fsdp_version} if workload.framework == "fsdp" else {}),
+        "compile": workload.compiled,
+        "activation_offload": workload.activation_offload,
+        "optimizer_in_backward": workload.optimizer_in_backward,
     }

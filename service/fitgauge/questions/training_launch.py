@@ -5,7 +5,7 @@ import shlex
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.questions.launch_files import deepspeed_config
+from fitgauge.questions.launch_files import deepspeed_config, reshard_after_forward
 
 _TRL_OPTIMIZERS = {
     "adamw": "adamw_torch", "adamw_8bit": "adamw_bnb_8bit", "paged_adamw": "paged_adamw_32bit", "paged_adamw_8bit": "paged_adamw_8bit",
@@ -50,7 +50,8 @@ def _megatron(workload: TrainingWorkload) -> list[object]:
 def _trl(model: Model, workload: TrainingWorkload) -> list[object]:
     flags: list[object] = ["accelerate", "launch", "--num_processes", workload.gpus]
     if workload.framework == "fsdp":
-        flags += ["--use_fsdp", "--fsdp_version", 2, "--fsdp_reshard_after_forward", str(workload.zero_stage == 3).lower()]
+        flags += ["--use_fsdp", "--fsdp_version", workload.fsdp_version, "--fsdp_reshard_after_forward", reshard_after_forward(workload)]
+        flags += ["--fsdp_offload_params", "true"] if workload.offload != "none" else []
     elif workload.framework == "deepspeed":
         flags += ["--use_deepspeed"]
         hpz = workload.zero_hpz_partition_size > 1  # accelerate has no flag for it
@@ -61,6 +62,10 @@ def _trl(model: Model, workload: TrainingWorkload) -> list[object]:
     flags += ["-m", "trl.scripts.sft", "--model_name_or_path", model.id, "--max_length", workload.sequence_length]
     flags += ["--per_device_train_batch_size", workload.micro_batch_size, "--gradient_accumulation_steps", workload.micro_batches]
     flags += ["--gradient_checkpointing", str(workload.activation_checkpointing != "none").lower()]
+    if workload.framework == "fsdp" and workload.fsdp_version == 1 and workload.activation_checkpointing == "full":
+        flags += ["--gradient_checkpointing_kwargs", '{"use_reentrant": true}']
+    for flag, asked in (("--activation_offloading", workload.activation_offload), ("--torch_compile", workload.compiled)):
+        flags += [flag, "true"] if asked else []
     flags += ["--attn_implementation", "flash_attention_2" if workload.attention == "flash" else workload.attention]
     flags += ["--optim", _TRL_OPTIMIZERS.get(workload.optimizer, workload.optimizer)]
     flags += ["--dtype", "float32" if workload.precision in ("mixed_bf16", "mixed_fp16", "fp32") else "bfloat16"]

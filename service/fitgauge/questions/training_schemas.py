@@ -136,6 +136,15 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Literal[1, 2] | None,
         Meta(description="FSDP: 2 (fully_shard) or 1 (FullyShardedDataParallel). Default 2; 1 for adapters, as accelerate's."),
     ] = None
+    compile: Annotated[
+        bool | None, Meta(description="torch.compile of layers and loss: norms and activation functions are computed again. Default false.")
+    ] = None
+    activation_offload: Annotated[
+        bool | None, Meta(description="What layers keep (with checkpointing: their inputs) waits in host memory. Default false.")
+    ] = None
+    optimizer_in_backward: Annotated[
+        bool | None, Meta(description="Every parameter steps once its gradient is there, which then goes. Default false.")
+    ] = None
     detail: Annotated[
         Literal["summary", "full"] | None, Meta(description="summary (default): the answer. full: every formula, source and stage too.")
     ] = None

@@ -50,6 +50,9 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         data_parallel_replicate=request.data_parallel_replicate or 1,
         zero_hpz_partition_size=request.zero_hpz_partition_size or 1,
         fsdp_version=request.fsdp_version or (2 if method == "full" else 1),
+        compiled=bool(request.compile),
+        activation_offload=bool(request.activation_offload),
+        optimizer_in_backward=bool(request.optimizer_in_backward),
     )
     _refuse(workload, spec, count)
     return workload

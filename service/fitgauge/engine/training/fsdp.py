@@ -57,7 +57,9 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One forward and backward pass. `first`: embedding; `layers`, in order; `last`: final norm, head and loss. `reshard`: parameters
-    are freed after the forward pass. `constants`: rotary tables and masks [bytes]."""
+    are freed after the forward pass; `prefetch`: in the backward pass the next unit's are gathered while one is at work. `offload`: a
+    shard of gradients goes to the host as soon as it is reduced. `constants`: rotary tables and masks; `hooked`: a layer's input, where
+    hooks keep it and its gradient to the end of the backward pass [bytes]."""
 
     root: Group
     groups: Sequence[Group]
@@ -65,7 +67,10 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     layers: Sequence[Segment]
     last: Segment
     reshard: bool
+    prefetch: bool = True
+    offload: bool = False
     constants: int = 0
+    hooked: int = 0
 
 
 def moments(step: Step) -> Iterator[Moment]:
@@ -97,16 +102,17 @@ def _backward(step: Step, live: int) -> Iterator[Moment]:
     """The backward pass, from what autograd holds after the forward pass.
 
     Before each unit its parameters are gathered, the next unit's gather is under way; after it they go, and its gradients are copied into
-    the reduce-scatter's input, which stays until the next unit is done.
+    the reduce-scatter's input, which stays until the next unit is done. Offloaded, its shard follows it to the host
+    (_fsdp_collectives.py, foreach_reduce: new_sharded_grad.to(cpu)).
     """
     root, groups = step.root, step.groups
-    after = [0, *(group.gathered for group in groups)]
-    kept = root.gathered + (0 if step.reshard else sum(after))
+    after = [0, *(group.gathered if step.prefetch else 0 for group in groups)]
+    kept = root.gathered + (0 if step.reshard else sum(group.gathered for group in groups))
     prefetched = after[-1] if step.reshard else 0
     if step.reshard:
         yield Moment(phase="backward", gathered=kept, buffers=root.gathered, shards=0, activations=live)
     yield Moment(phase="backward", gathered=kept, buffers=prefetched, shards=0, activations=live + step.last.backward.peak)
-    live += step.last.backward.end
+    live += step.last.backward.end - step.hooked
     shards = reducing = 0
     for number in range(len(groups) - 1, -1, -1):
         group, segment = groups[number], step.layers[number]
@@ -119,8 +125,8 @@ def _backward(step: Step, live: int) -> Iterator[Moment]:
         live += segment.backward.end
         kept -= group.gathered
         yield Moment(phase="backward", gathered=kept, buffers=prefetched + group.reduced, shards=shards, activations=live)
-        live -= segment.gradients
-        reducing, shards = group.reduced, shards + group.shard
+        live += 2 * step.hooked - segment.gradients
+        reducing, shards = group.reduced, group.shard + (0 if step.offload else shards)
     peak = live + step.first.backward.peak
     yield Moment(phase="backward", gathered=kept, buffers=reducing, shards=shards, activations=peak)
     yield Moment(phase="backward", gathered=0, buffers=root.reduced, shards=shards, activations=root.gradients)
@@ -148,8 +154,32 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
         layers=[Segment(forward=s.forward, backward=s.backward, gradients=s.released) for s in in_order(cut)],
         last=Segment(forward=ended, backward=last.backward, gradients=last.gradients),
         reshard=workload.zero_stage == 3,
+        prefetch=not _reentrant(workload),
+        offload=workload.offload != "none",
         constants=cut.constants,
+        hooked=_hooked_bytes(spec, workload),
     )
+
+
+def _reentrant(workload: TrainingWorkload) -> bool:
+    """Whether layers are recomputed by reentrant checkpoints, as recipes for FSDP1 do (FSDP2 does not run with them).
+
+    Then no unit knows in its first forward pass, which keeps no graph, that it will be needed again, so nothing is gathered ahead
+    (torch/distributed/fsdp/_runtime_utils.py, _get_handle_to_prefetch: _needs_pre_backward_unshard).
+    """
+    return workload.fsdp_version == 1 and workload.activation_checkpointing == "full"
+
+
+def _hooked_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
+    """A layer's input as FSDP1 keeps it, and its gradient with it: tokens x hidden, in the compute format; 0 where it keeps neither.
+
+    A unit without trained parameters is freed by a hook on its inputs, whose handle holds them until the backward pass is done (the same
+    file, _register_post_backward_reshard_only_hook); under reentrant checkpointing these are leaves, and so their gradients stay in them
+    (torch/utils/checkpoint.py, CheckpointFunction).
+    """
+    if not workload.adapted or not _reentrant(workload):
+        return 0
+    return workload.tokens // workload.context_parallel * spec.hidden_size * BITS[regime(workload).compute] // 8
 
 
 def _layer(unit: Unit) -> bool:

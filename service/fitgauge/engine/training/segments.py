@@ -51,7 +51,19 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=256)
 def _cut(key: "_Key") -> Cut:
-    return _play(key.spec, key.workload)
+    cut = _play(key.spec, key.workload)
+    return msgspec.structs.replace(cut, layers=tuple(_on_host(layer) for layer in cut.layers)) if key.workload.activation_offload else cut
+
+
+def _on_host(layer: Segment) -> Segment:
+    """The layer where everything it keeps is copied to the host after its forward pass and back before its backward pass.
+
+    Source: torchtune training/_activation_offloading.py, OffloadActivations; transformers modeling_utils.py, gradient checkpointing with
+    offload (torch.autograd.graph.save_on_cpu).
+    """
+    away = layer.forward.end - layer.casts
+    forward = Pass(peak=layer.forward.peak, end=layer.forward.end - away)
+    return msgspec.structs.replace(layer, forward=forward, backward=Pass(peak=layer.backward.peak + away, end=layer.backward.end + away))
 
 
 class _Key(msgspec.Struct, frozen=True):
@@ -229,9 +241,10 @@ def loss_of(
     """(bytes of logits that stay, the loss) of a full, chunked or fused loss.
 
     full: logits, their fp32 copy, log-softmax, which is saved; Megatron's is computed in place, its softmax becoming the gradient, and
-    the caller sees no logits (megatron/core/tensor_parallel/cross_entropy.py). chunked: the logits stay whole, fp32 one eighth at a
-    time. fused: a few rows at a time; gradients of hidden states and head are made in the forward pass (Liger-Kernel,
-    fused_linear_cross_entropy.py: rows of next_power_of_2(tokens / ceil(vocabulary / hidden)) a piece). log_probs: see `_log_probs`.
+    the caller sees no logits (megatron/core/tensor_parallel/cross_entropy.py). chunked: head and loss of an eighth of the
+    tokens at a time; its logits are saved, gradients and (unless compiled) fp32 are there of one eighth. fused: a few rows at a time;
+    gradients of hidden states and head are made in the forward pass (Liger-Kernel, fused_linear_cross_entropy.py: rows of
+    next_power_of_2(tokens / ceil(vocabulary / hidden)) a piece). log_probs: see `_log_probs`.
     """
     if workload.loss == "fused":
         pieces = max(1, -(-vocabulary // hidden))
@@ -239,6 +252,15 @@ def loss_of(
         scratch = rows * vocabulary * (x.width + FLOAT)
         made = tokens * hidden + (weight.elements if weight.grad else 0)
         return 0, tape.operation("loss", (x, weight), 1, FLOAT, scratch=scratch, beside=[("loss.gradients", made, weight.width)])
+    if workload.loss == "chunked":
+        made = tokens * vocabulary * (1 + 2 * traits.logits_cap + traits.scales_logits)
+        piece = tokens * vocabulary // _CHUNKS
+        x, weight = tape.cast(x, "logits"), tape.cast(weight, "logits")
+        saves, scratch = (x,) if weight.grad else (), 0 if workload.compiled else 2 * piece * FLOAT
+        back_scratch, beside = scratch + piece * x.width, [("loss.logits", made, x.width)]
+        return 0, tape.operation(
+            "loss", (x, weight), 1, FLOAT, saves=saves, scratch=scratch, back_scratch=back_scratch, beside=beside, product=True
+        )
     logits = tape.matmul("logits", x, weight, tokens * vocabulary)
     if traits.logits_cap:
         logits = tape.copy("logits.uncapped", tape.pointwise("logits.tanh", tape.copy("logits.capped", logits), of_output=True))
@@ -246,9 +268,6 @@ def loss_of(
         logits = tape.copy("logits.scaled", logits)
     if workload.loss in ("log_probs", "log_probs_in_place"):
         return 0, _log_probs(tape, logits, workload)
-    if workload.loss == "chunked":
-        piece = logits.elements // _CHUNKS * FLOAT
-        return 0, tape.operation("loss", (logits,), 1, FLOAT, saves=(logits,), scratch=2 * piece, back_scratch=2 * piece)
     if workload.framework == "megatron":
         return 0, tape.operation("loss", (tape.to(logits, FLOAT, "logits.float"),), 1, FLOAT)
     tape.keep(logits)
@@ -290,6 +309,9 @@ def _segment(
     back = tape.backward(output)
     if checkpointed == "none":
         forward, backward, casts = tape.forward(output), back, tape.kept_bytes(saving=True) - logits
+        spared = max(0, forward.end - casts - tape.compiled_bytes(output)) if workload.compiled and layers else 0
+        forward = Pass(peak=forward.peak - spared, end=forward.end - spared)
+        backward = Pass(peak=back.peak, end=back.end + spared)
     else:
         forward = tape.forward(output, saving=False)
         casts = tape.kept_bytes(saving=False)

@@ -160,10 +160,9 @@ def stage_states(slices: Sequence[tuple[Slice, int]], workload: TrainingWorkload
     def summed(name: str) -> int:
         return sum(count * int(getattr(piece.states, name)) for piece, count in slices)
 
-    lomo = workload.optimizer == "lomo"
     return RankStates(
         weights=summed("weights"),
-        gradients=max((piece.states.gradients for piece, _ in slices), default=0) if lomo else summed("gradients"),
+        gradients=max((piece.states.gradients for piece, _ in slices), default=0) if workload.steps_early else summed("gradients"),
         master_weights=summed("master_weights"),
         optimizer_states=summed("optimizer_states"),
         step_temporaries=_temporaries(slices, workload),
@@ -182,8 +181,14 @@ def _temporaries(slices: Sequence[tuple[Slice, int]], workload: TrainingWorkload
 
 
 def gathered_bytes(parameters: Iterable[Parameter], workload: TrainingWorkload, width: int) -> int:
-    """Bytes of a unit whose shards were gathered, in numbers of `width` bytes: with the padding of the last shard."""
-    return sum(shard(parameter, workload).elements * shard_ranks(parameter, workload) * width for parameter in parameters)
+    """Bytes of a unit whose shards were gathered, in numbers of `width` bytes, quantized ones as they are stored: with the padding of the
+    last shard."""
+
+    def whole(parameter: Parameter) -> int:
+        piece, ranks = shard(parameter, workload), shard_ranks(parameter, workload)
+        return ranks * (piece.elements * width if piece.form is None else piece.bytes)
+
+    return sum(whole(parameter) for parameter in parameters)
 
 
 def stage_slices(slices: Sequence[Slice], layers: range, *, first: bool, last: bool) -> list[tuple[Slice, int]]:

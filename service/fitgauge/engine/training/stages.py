@@ -147,7 +147,7 @@ class _Passes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def _play(line: _Line, *, stays: float) -> _Passes:
     """Both passes of one micro-batch. `stays`: the share of a segment's gradients that this rank keeps when the segment has ended: all of
-    them, its shard, or none where they go into main gradients."""
+    them, its shard, or none where they go into main gradients or are stepped with at once."""
     live, forward = line.constants, 0
     for segment in line.segments:
         forward = max(forward, live + segment.forward.peak)
@@ -189,7 +189,7 @@ def _phases(
     )
     made = sum(segment.released for segment in line.segments) - line.tied or 1
     sharded = workload.framework == "deepspeed" and divided("gradients", workload)
-    passes = _play(line, stays=0 if standing else rank.gradients / made if sharded else 1)
+    passes = _play(line, stays=0 if standing or workload.steps_early else rank.gradients / made if sharded else 1)
     received = 0 if number == 0 else workload.tokens // workload.context_parallel * spec.hidden_size * width
     received //= workload.tensor_parallel if workload.sequence_parallel else 1
     others = int((in_flight - 1) * (passes.between - line.constants + received)) + received

@@ -129,14 +129,16 @@ def step_bytes(trained: Sequence[Parameter], workload: TrainingWorkload) -> int:
         return 0
     if implementation == "fused" and optimizer in ("adamw", "adamw_bf16"):
         return 0
-    if steps_at_once(workload):
-        return sum(sizes)
-    return largest_pair(sizes)
+    if workload.optimizer_in_backward and implementation == "foreach":
+        return max(sizes)
+    return sum(sizes) if steps_at_once(workload) else largest_pair(sizes)
 
 
 def steps_at_once(workload: TrainingWorkload) -> bool:
     """Whether the step makes its temporaries of all parameters before it uses any (torch's foreach implementation)."""
     masters = regime(workload).masters is not None
+    if workload.optimizer_in_backward:
+        return False
     return workload.optimizer_implementation == "foreach" and not masters and workload.optimizer in ("adamw", "adamw_bf16", "adam_mini")
 
 

@@ -265,6 +265,30 @@ class Tape:
         products = {operation.outputs[0].storage for operation in self.operations if operation.product}
         return sum(self._sizes[storage] for storage in products)
 
+    def compiled_bytes(self, output: Value) -> int:
+        """What torch.compile keeps for the backward pass beside its inputs, `output` included: what products read, and of what else the
+        backward pass reads the products' results it can be computed from again.
+
+        Only pointwise operations and reductions are run again, fused with their readers. Source: pytorch torch/_functorch/partitioners.py,
+        min_cut_rematerialization_partition (recomputable: no matrix products, no attention).
+        """
+        makers = {value.storage: operation for operation in reversed(self.operations) for value in operation.outputs}
+        kept = {value.storage for operation in self.operations if operation.product for value in operation.saved}
+        wanted = [value.storage for operation in self.operations if not operation.product for value in operation.saved]
+        seen = {*kept, *(value.storage for value in self.inputs)}
+        while wanted:
+            storage = wanted.pop()
+            if storage in seen:
+                continue
+            seen.add(storage)
+            maker = makers.get(storage)
+            if maker is not None and maker.product:
+                kept.add(storage)
+            elif maker is not None:
+                wanted += [value.storage for value in maker.inputs]
+        beside = {_UNCOUNTED, *(value.storage for value in self.inputs)}
+        return sum(self._sizes[storage] for storage in {*kept, output.storage} - beside)
+
     def gradient_bytes(self) -> int:
         """Bytes of the gradients that the backward pass leaves in parameters, as this rank holds them."""
         return sum(leaf.bytes for leaf in self._leaves.values() if leaf.grad)

@@ -30,6 +30,8 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     parallel is the number of GPUs; `data_parallel_replicate`: groups that each hold a whole set of shards; `zero_hpz_partition_size`: ranks
     over which ZeRO++ cuts a second copy of the weights, 1 = off. `micro_batches`: of one
     step of a pipeline, per data-parallel rank. `logits_tokens`: of every sequence, whose logits are made; None for all.
+    `fsdp_version`: 1 (FullyShardedDataParallel) or 2 (fully_shard). `compiled`: torch.compile'd layers and loss; `activation_offload`:
+    what layers keep goes to the host between the passes; `optimizer_in_backward`: every parameter steps when its gradient is there.
     """
 
     method: Method = "full"
@@ -58,6 +60,10 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     data_parallel_replicate: int = 1
     zero_hpz_partition_size: int = 1
     logits_tokens: int | None = None
+    fsdp_version: Literal[1, 2] = 2
+    compiled: bool = False
+    activation_offload: bool = False
+    optimizer_in_backward: bool = False
 
     @property
     def gpus(self) -> int:
@@ -68,6 +74,11 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     def adapted(self) -> bool:
         """Whether the base is frozen and adapters are trained beside it."""
         return self.method != "full"
+
+    @property
+    def steps_early(self) -> bool:
+        """Whether no gradient outlives the backward pass of its layer."""
+        return self.optimizer == "lomo" or self.optimizer_in_backward
 
     @property
     def mixed(self) -> bool:

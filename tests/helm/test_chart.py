@@ -7,6 +7,9 @@ import pytest
 import yaml
 
 from fitgauge import __version__
+from fitgauge.catalog.catalog import bundled
+from fitgauge.catalog.own import overlay
+from fitgauge.catalog.own_file import parse
 
 CHART = Path(__file__).parents[2] / "helm" / "fitgauge"
 
@@ -21,6 +24,7 @@ EVERYTHING = {
     "extraEnv": [{"name": "FITGAUGE_MAX_BODY_BYTES", "value": "65536"}],
     "nodeSelector": {"kubernetes.io/arch": "amd64"},
     "serviceAccount": {"annotations": {"owner": "platform"}},
+    "catalog": {"contents": {"as_of": "2026-11-01", "prices": {"L40S": 0.8}, "quotas": {"L40S": 16}}},
 }
 
 
@@ -49,7 +53,7 @@ def test_defaults_render_what_a_release_needs_and_no_more():
 
 def test_everything_enabled_renders_every_kind():
     kinds = {kind for kind, _ in rendered(EVERYTHING)}
-    assert {"HorizontalPodAutoscaler", "Ingress", "NetworkPolicy"} <= kinds
+    assert {"HorizontalPodAutoscaler", "Ingress", "NetworkPolicy", "ConfigMap"} <= kinds
 
 
 def test_the_image_is_the_services_version():
@@ -81,3 +85,25 @@ def test_replicas_are_left_to_the_autoscaler():
 
 def test_one_replica_has_no_disruption_budget():
     assert not any(kind == "PodDisruptionBudget" for kind, _ in rendered({"replicaCount": 1}))
+
+
+def test_a_catalog_in_the_values_becomes_a_file_that_the_service_takes_and_a_mount_of_its_folder():
+    row = {"id": "h100-sxm-80gb", "usable": 84_700_000_000}
+    objects = rendered({"catalog": {"contents": {**EVERYTHING["catalog"]["contents"], "accelerators": [row]}}})
+    file = objects["ConfigMap", "try-fitgauge-catalog"]["data"]["own-catalog.json"]
+    made = overlay(bundled(), [("own-catalog.json", parse("own-catalog.json", file.encode()))])
+    assert made.find("L40S").quota == 16
+    assert made.find("h100").accelerator.usable.expected == 84_700_000_000
+    environment = {entry["name"]: entry["value"] for entry in container(objects)["env"]}
+    mount = next(mount for mount in container(objects)["volumeMounts"] if mount["name"] == "catalog")
+    assert environment["FITGAUGE_CATALOG"] == mount["mountPath"]
+    assert "subPath" not in mount
+    volumes = objects["Deployment", "try-fitgauge"]["spec"]["template"]["spec"]["volumes"]
+    assert {"name": "catalog", "configMap": {"name": "try-fitgauge-catalog"}} in volumes
+
+
+def test_a_catalog_may_be_a_config_map_that_is_there():
+    objects = rendered({"catalog": {"existingConfigMap": "gpu-catalog"}})
+    assert not any(kind == "ConfigMap" for kind, _ in objects)
+    volumes = objects["Deployment", "try-fitgauge"]["spec"]["template"]["spec"]["volumes"]
+    assert {"name": "catalog", "configMap": {"name": "gpu-catalog"}} in volumes

@@ -29,3 +29,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- .Values.serviceAccount.name | default "default" -}}
 {{- end -}}
 {{- end -}}
+
+{{/* The ConfigMap that holds the own catalog; empty where there is none. */}}
+{{- define "fitgauge.catalogName" -}}
+{{- if .Values.catalog.existingConfigMap }}{{ .Values.catalog.existingConfigMap }}
+{{- else if .Values.catalog.contents }}{{ include "fitgauge.fullname" . }}-catalog
+{{- end }}
+{{- end }}

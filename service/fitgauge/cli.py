@@ -216,11 +216,19 @@ def _append(truth: Path, case: LogCase) -> None:
 @main.command()
 @click.argument("search", required=False)
 def gpus(search: str | None) -> None:
-    """List the accelerators that are known; SEARCH narrows them down."""
-    from fitgauge.terminal import show_gpus
+    """List the accelerators that are known; SEARCH narrows them down. One alone is shown with where it is rented.
 
-    words = (search or "").lower().split()
-    show_gpus([row for row in _told(_catalog).all() if all(word in f"{row.vendor} {row.name}".lower() for word in words)])
+    Exit code 0, or 2 where nothing is meant by SEARCH.
+    """
+    from fitgauge.terminal import show_gpu, show_gpus
+
+    known, words = _told(_catalog), (search or "").lower().split()
+    rows = [row for row in known.all() if all(word in f"{row.id} {row.vendor} {row.name}".lower() for word in words)]
+    if len(rows) > 1:
+        show_gpus(rows, known.offers)
+        return
+    row = rows[0] if rows else _told(lambda: known.find(search)).accelerator
+    show_gpu(row, known.offers)
 
 
 @main.group()

@@ -7,6 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from fitgauge.catalog.instances import Offers
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.quantity import GIB, Bytes
 from fitgauge.questions.compare_schemas import CompareAnswer
@@ -181,15 +182,52 @@ def show_recommendations(answer: RecommendAnswer, console: Console | None = None
         console.print(f"[dim]- {escape(warning)}[/dim]", soft_wrap=True)
 
 
-def show_gpus(rows: list[Accelerator], console: Console | None = None) -> None:
+def show_gpus(rows: list[Accelerator], offers: Offers, console: Console | None = None) -> None:
     """One line for every accelerator."""
     console = console or Console()
-    table = Table(box=None, pad_edge=False)
-    for name, justify in (("id", "left"), ("name", "left"), ("usable", "right"), ("GB/s", "right"), ("known", "left")):
-        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    for row in rows:
-        table.add_row(row.id, row.name, _gib(row.usable.expected), f"{row.bandwidth_gbps or '?'}", row.usable_basis)
+    table = _table("id", "name", right=("usable", "GB/s", "USD/h"))
+    prices = [offers.card_hour(row.id) for row in rows]
+    for row, price in zip(rows, prices, strict=True):
+        cost = _usd(price.usd_per_hour_low, price.usd_per_hour_high) if price else ""
+        table.add_row(row.id, row.name, _gib(row.usable.expected), f"{row.bandwidth_gbps or '?'}", cost)
     console.print(table)
+    if days := [price.as_of for price in prices if price]:
+        console.print(
+            f"[dim]USD/h: one card on demand, over clouds and regions; the oldest price is of {min(days)}.[/dim]", highlight=False
+        )
+
+
+def show_gpu(row: Accelerator, offers: Offers, console: Console | None = None) -> None:
+    """One accelerator, and every machine of a cloud that holds it."""
+    console = console or Console()
+    show_gpus([row], offers, console)
+    machines = offers.of(row.id)
+    if not machines:
+        console.print(f"\nNo machine of a cloud that holds {row.name} is known.", highlight=False)
+        return
+    table = _table("cloud", "machine", right=("cards", "vCPUs", "GiB", "USD/h", "as of"))
+    for offer in machines:
+        low, high = offer.usd_per_hour_low, offer.usd_per_hour_high
+        cost = "?" if low is None or high is None else _usd(low, high)
+        size = (str(offer.count), *("?" if known is None else f"{known:g}" for known in (offer.vcpus, offer.memory_gib)))
+        table.add_row(offer.cloud, offer.instance, *size, cost, offer.as_of or "")
+    console.print()
+    console.print(table)
+
+
+def _table(*left: str, right: tuple[str, ...]) -> Table:
+    """A bare table of words on the left and numbers on the right; in a narrow terminal the words are folded."""
+    table = Table(box=None, pad_edge=False)
+    for name in left:
+        table.add_column(name, overflow="fold")
+    for name in right:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _usd(low: float, high: float) -> str:
+    """A range of prices, one number where it is none."""
+    return f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
 
 
 def _limits(limits: Limits, console: Console) -> None:

@@ -94,7 +94,17 @@ def test_a_gpu_is_found_by_its_id_and_by_what_people_call_it(http, name):
 
 def test_every_gpu_that_is_listed_is_found_by_its_id(http):
     for row in http.get("/v1/gpus?limit=1000").json()["items"]:
-        assert http.get(f"/v1/gpus/{row['id']}").json() == row
+        found = http.get(f"/v1/gpus/{row['id']}").json()
+        assert {offer["cloud"] for offer in found.pop("offers")} >= set((row["card_hour"] or {"clouds": ()})["clouds"])
+        assert found == row
+
+
+def test_a_gpu_is_answered_with_where_it_is_rented_and_when_the_prices_were_taken(http):
+    found = http.get("/v1/gpus/p5.48xlarge").json()
+    machines = {offer["instance"]: offer for offer in found["offers"]}
+    assert (found["id"], machines["p5.48xlarge"]["count"], machines["p5.48xlarge"]["cloud"]) == ("h100-sxm-80gb", 8, "aws")
+    assert found["card_hour"]["usd_per_hour_low"] < found["card_hour"]["usd_per_hour_high"]
+    assert found["card_hour"]["as_of"] <= machines["p5.48xlarge"]["as_of"]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.id)

@@ -39,6 +39,8 @@ def notes(request: FitRequest, model: Model, found: Found, workload: Workload, c
         yield found.note
     if request.gpu_count is not None and found.count not in (1, request.gpu_count):
         yield f"gpu names {found.count} cards and gpu_count {request.gpu_count}: {request.gpu_count} were taken."
+    if found.quota is not None and count > found.quota:
+        yield f"The catalog's quota of {found.accelerator.name} is {found.quota}: {count} are more than may be used."
     if request.context_length is None:
         most = f"the model's maximum is {spec.max_context_length}"
         yield f"No context_length was asked for: {workload.context_length} tokens were taken; {most}."

@@ -82,7 +82,7 @@ class Serving:
             suggestions=(
                 self._instead(request, model, found.accelerator, count)
                 if refused
-                else self._suggestions(request, model, found.accelerator, profile, checked, limits)
+                else self._suggestions(request, model, found, profile, checked, limits)
             ),
             warnings=[
                 *model.warnings,
@@ -184,7 +184,7 @@ class Serving:
         self,
         request: FitRequest,
         model: Model,
-        accelerator: Accelerator,
+        card: Found,
         profile: EngineProfile,
         checked: Checked,
         limits: ServingLimits,
@@ -193,8 +193,9 @@ class Serving:
         if checked.verdict == "fits":
             return []
         found: list[Suggestion] = []
+        accelerator, counts = card.accelerator, tuple(count for count in _COUNTS if card.quota is None or count <= card.quota)
         short = checked.estimate.fullest.required.expected - checked.estimate.budget.expected
-        for change, fields in candidates(model.spec, checked.workload, request, limits, checked.count, _COUNTS, short):
+        for change, fields in candidates(model.spec, checked.workload, request, limits, checked.count, counts, short):
             if any(needless(fields, suggestion) for suggestion in found):
                 continue
             changed = structs.replace(request, **fields)

@@ -1,14 +1,17 @@
 """recommend_gpus: the Pareto set, held against brute force; the order; constraints that leave nothing."""
 
 import asyncio
+from math import inf
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fitgauge.catalog.accelerators import Accelerators
+from fitgauge.catalog.accelerators import load as load_accelerators
 from fitgauge.catalog.catalog import Catalog, bundled
 from fitgauge.catalog.engines import load_engines
+from fitgauge.catalog.instances import Offer, Offers
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.accelerator import Accelerator, Source
 from fitgauge.engine.architecture import Model
@@ -59,17 +62,26 @@ CARDS = st.lists(
     min_size=1,
     max_size=4,
 ).map(lambda rows: [card(number, *row) for number, row in enumerate(rows)])
+PRICES = st.lists(st.sampled_from([None, 1.0, 2.0, 2.0, 7.0]), min_size=4, max_size=4)
 
 
-def catalog_of(cards):
-    """A catalog of these cards alone."""
-    return Catalog(Accelerators({card.id: card for card in cards}, ()))
+def offer(accelerator, count, price, cloud="here"):
+    dated = {"usd_per_hour_low": price, "usd_per_hour_high": price, "as_of": "2026-01-01"}
+    return Offer(cloud=cloud, instance=f"{accelerator.id}-{count}", accelerator_id=accelerator.id, count=count, source="made up", **dated)
+
+
+def catalog_of(cards, prices=()):
+    """A catalog of these cards alone; each may be rented alone, two together for half as much again."""
+    priced = [(card, price) for card, price in zip(cards, prices, strict=False) if price is not None]
+    offers = [offer(card, count, price * share) for card, price in priced for count, share in ((1, 1.0), (2, 1.5))]
+    return Catalog(Accelerators({card.id: card for card in cards}, ()), Offers(offers))
 
 
 def vector(item):
-    """(cards, memory, tokens a second, bits), each the larger the better."""
+    """(cards, memory, tokens a second, bits, dollars an hour), each the larger the better."""
     speed = item.decode.tokens_per_second.expected if item.decode else -1.0
-    return (-item.gpu.count, -item.total_usable_bytes, speed, item.weight_bits)
+    cost = item.cost.usd_per_hour_low if item.cost else inf
+    return (-item.gpu.count, -item.total_usable_bytes, speed, item.weight_bits, -cost)
 
 
 def beats(one, other):
@@ -105,18 +117,19 @@ def everything_that_fits(request, asked, cards):
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     cards=CARDS,
+    prices=PRICES,
     name=st.sampled_from(sorted(KNOWN)),
     context=st.sampled_from([1024, 8192, 32768]),
     concurrency=st.sampled_from([1, 16, 64]),
     engine=st.sampled_from([None, "vllm", "sglang", "llama.cpp"]),
 )
-def test_no_option_is_beaten_and_none_that_fits_is_missing(cards, name, context, concurrency, engine):
+def test_no_option_is_beaten_and_none_that_fits_is_missing(cards, prices, name, context, concurrency, engine):
     request = RecommendRequest(
         model=name, context_length=context, concurrency=concurrency, engine=engine, max_gpu_count=3, limit=1000, quantization=None
     )
     fitting = everything_that_fits(request, KNOWN[name], cards)
     try:
-        answer = Recommender(ENGINES, catalog_of(cards)).answer(request, KNOWN[name])
+        answer = Recommender(ENGINES, catalog_of(cards, prices)).answer(request, KNOWN[name])
     except InvalidQuestion:
         assert not fitting
         return
@@ -124,13 +137,18 @@ def test_no_option_is_beaten_and_none_that_fits_is_missing(cards, name, context,
     assert len(vectors) == len(answer.items) == answer.total
     assert vectors.keys() <= fitting
     assert not any(beats(one, other) for one in vectors.values() for other in vectors.values())
-    speeds = Recommender(ENGINES, catalog_of(cards))
     for missing in fitting - vectors.keys():
-        alone = next(c for c in cards if c.id == missing[0])
-        assert any(beats(known, own) for known in vectors.values() for own in [vector_of(speeds, request, KNOWN[name], alone, missing)])
+        alone, price = next((c, price) for c, price in zip(cards, prices, strict=False) if c.id == missing[0])
+        own = vector_of(request, KNOWN[name], alone, price, missing)
+        assert any(beats(known, own) for known in vectors.values())
 
 
-def vector_of(recommender, request, asked, accelerator, key):
+def rent(price, count):
+    """What `catalog_of` asks for so many cards."""
+    return inf if price is None else price if count == 1 else 1.5 * price * -(-count // 2)
+
+
+def vector_of(request, asked, accelerator, price, key):
     """The criteria of one combination, from its own numbers."""
     from fitgauge.engine.decode import decode_speed, step_bytes
     from fitgauge.engine.prefill import peak
@@ -154,7 +172,7 @@ def vector_of(recommender, request, asked, accelerator, key):
     fastest = peak(fitting.prepared(quantization, engine).scheme, accelerator)
     multiplying = token_flops(asked.spec, request.context_length).forward / (tensor * fastest * 1e12) if fastest else 0.0
     speed = decode_speed(read, request.concurrency, accelerator.bandwidth_gbps, multiplying)
-    return (-count, -count * accelerator.usable.expected, speed.expected if speed else -1.0, plan.bits)
+    return (-count, -count * accelerator.usable.expected, speed.expected if speed else -1.0, plan.bits, -rent(price, count))
 
 
 @pytest.fixture(scope="module")
@@ -181,11 +199,18 @@ def test_every_option_gives_the_same_bytes_when_it_is_asked_by_itself(recommend,
         ("smallest", lambda item: item.total_usable_bytes),
         ("Fastest", lambda item: -item.decode.tokens_per_second.expected if item.decode else 0),
         ("most-headroom", lambda item: -item.headroom_bytes),
+        ("cheapest", lambda item: item.cost.usd_per_hour_low if item.cost else inf),
+        ("cheapest per token", lambda item: usd_per_token(item)),
     ],
 )
 def test_the_objective_orders_the_answers(recommend, objective, best):
     items = recommend(objective=objective, limit=1000).items
     assert [best(item) for item in items] == sorted(map(best, items))
+
+
+def usd_per_token(item):
+    """From what is told of it."""
+    return item.cost.usd_per_hour_low / item.decode.tokens_per_second.expected if item.cost and item.decode else inf
 
 
 def test_pages_follow_each_other(recommend):
@@ -227,7 +252,9 @@ def test_a_least_speed_leaves_out_what_is_slower_or_unknown(recommend):
 
 
 def test_understood_as_can_be_sent_back(recommend):
-    first = recommend(gpus="2x L40S, RTX 4090", vendors="nvidia", concurrency=2, min_weight_bits=4.5, objective="Smallest")
+    first = recommend(
+        gpus="2x L40S, RTX 4090", vendors="nvidia", concurrency=2, min_weight_bits=4.5, objective="Smallest", max_nodes=2, prompt_tokens=99
+    )
     known = {name: value for name, value in first.understood_as.items() if name != "model"}
     assert recommend(**known) == first
 
@@ -252,7 +279,16 @@ def test_a_card_of_unknown_bandwidth_has_no_speed(recommend):
         ({"gpus": "RTX 4060 Laptop"}, "gpus", "empties the set"),
         ({"gpus": "RTX 4090", "min_tokens_per_second": 1e6}, "min_tokens_per_second", "empties the set"),
         ({"vendors": "Nvidea"}, "vendors", "makes no accelerator"),
-        ({"objective": "cheapest"}, "objective", "no objective"),
+        ({"objective": "prettiest"}, "objective", "no objective"),
+        ({"max_usd_per_hour": 0.01}, "max_usd_per_hour", "empties the set"),
+        ({"gpus": "RTX 4060 Laptop", "max_usd_per_hour": 0.01}, "max_usd_per_hour", "max_usd_per_hour and gpus together empty the set"),
+        ({"max_seconds_to_first_token": 1e-6}, "max_seconds_to_first_token", "empties the set"),
+        ({"quantization": "nvfp4", "min_quality": 99}, "min_quality", "89.45 % was recovered at least"),
+        ({"quantization": "nf4", "min_quality": 99}, "min_quality", "nobody measured it"),
+        ({"owned": True}, "owned", "of no GPUs"),
+        ({"owned": True, "gpus": "2x L40S", "clouds": "aws"}, "clouds", "exclude each other"),
+        ({"clouds": "atlantis"}, "clouds", "no cloud"),
+        ({"clouds": "aws", "gpus": "RTX 4090"}, "clouds", "rent out none"),
         ({"concurrency": 1_000_000}, "context_length", "workload"),
     ],
 )
@@ -266,3 +302,79 @@ def test_what_leaves_nothing_is_named(recommend, fields, field, said):
 def test_a_quantized_repository_is_offered_as_it_is(questions):
     answer = asyncio.run(questions.recommend_gpus(RecommendRequest(model="openai/gpt-oss-20b", limit=1000)))
     assert {item.quantization for item in answer.items} == {"as published"}
+
+
+def test_a_budget_that_nobody_meets_names_the_cheapest_that_would(recommend):
+    with pytest.raises(InvalidQuestion) as caught:
+        recommend(max_usd_per_hour=0.05)
+    cheapest = recommend(objective="cheapest", limit=1).items[0]
+    assert f"at {cheapest.cost.usd_per_hour_low:.2f} USD an hour" in caught.value.hint
+    assert cheapest.gpu.name in caught.value.hint
+
+
+def test_a_budget_leaves_out_what_is_dearer_or_unpriced_and_nothing_else(recommend):
+    every, cheap = recommend(limit=1000), recommend(max_usd_per_hour=5, limit=1000)
+    assert all(item.cost.usd_per_hour_low <= 5 for item in cheap.items)
+    assert {vector(item) for item in every.items if vector(item)[4] >= -5} <= set(map(vector, cheap.items))
+
+
+def test_only_clouds_that_rent_the_gpus_out_are_told(recommend):
+    for item in recommend(clouds="aws", limit=1000).items:
+        assert item.cost is None or {rental.cloud for rental in item.cost.rentals} == {"aws"}
+
+
+def test_gpus_that_are_owned_cost_nothing(recommend):
+    items = recommend(gpus="2x L40S, RTX 4090", owned=True, limit=1000).items
+    assert {(item.cost.usd_per_hour_low, item.cost.usd_per_million_output_tokens.high) for item in items} == {(0.0, 0.0)}
+
+
+def test_the_cost_of_tokens_is_the_price_over_the_speed(recommend):
+    for item in recommend(objective="cheapest", limit=5).items:
+        cost, speed = item.cost, item.decode.tokens_per_second
+        assert cost.usd_per_million_output_tokens.expected == pytest.approx(cost.usd_per_hour_low * 1e6 / 3600 / speed.expected, abs=1e-4)
+        assert cost.usd_per_million_output_tokens.high == pytest.approx(cost.usd_per_hour_high * 1e6 / 3600 / speed.low, abs=1e-4)
+        paid = cost.rentals[0]
+        assert paid.usd_per_hour_low == cost.usd_per_hour_low
+        assert paid.gpus >= item.gpu.count
+
+
+def test_a_longest_wait_leaves_out_what_is_slower_or_unknown(recommend):
+    items = recommend(max_seconds_to_first_token=0.5, prompt_tokens=4096, limit=1000).items
+    assert items
+    assert all(item.prefill.seconds_to_first_token.expected <= 0.5 and item.prefill.prompt_tokens == 4096 for item in items)
+
+
+def test_a_least_quality_leaves_formats_that_were_measured_to_keep_it(recommend):
+    answer = recommend(min_quality=98, limit=1000)
+    assert {item.quantization for item in answer.items} <= {"as published", "fp8", "w8a8", "q8_0", "q6_k", "q5_k_m"}
+    assert all(item.quality.low >= 98 for item in answer.items)
+
+
+def test_a_format_tells_what_it_was_measured_on(recommend):
+    item = next(item for item in recommend(quantization="awq", limit=1000).items if item.engine == "vllm")
+    assert item.quality.measurements[0].source
+    assert item.quality.low == min(row.recovered_percent for row in item.quality.measurements)
+
+
+def test_within_one_node_no_more_gpus_are_used_than_it_holds(recommend):
+    assert all(item.gpu.count <= 2 for item in recommend(max_nodes=1, gpus_per_node=2, limit=1000).items)
+
+
+def test_a_pod_asks_for_the_gpus_of_its_node(recommend):
+    item = next(item for item in recommend(gpus="4x L40S", engine="vllm", limit=1000).items if item.gpu.count == 4)
+    pod = item.kubernetes
+    assert (pod.kind, pod.pods, pod.limits) == ("Deployment", 1, {"nvidia.com/gpu": 4})
+    assert pod.node_selector == {"nvidia.com/gpu.product": "NVIDIA-L40S"}
+    assert pod.shared_memory.size_limit == "2Gi"
+    halves = next(item for item in recommend(gpus="4x L40S", engine="vllm", gpus_per_node=2, limit=1000).items if item.gpu.count == 4)
+    assert (halves.kubernetes.kind, halves.kubernetes.pods, halves.kubernetes.limits) == ("LeaderWorkerSet", 2, {"nvidia.com/gpu": 2})
+
+
+def test_quotas_of_the_catalog_are_kept():
+    catalog = Catalog(load_accelerators(), quotas={"l40s-48gb": 2, "h100-sxm-80gb": 0})
+    asked = KNOWN["Qwen/Qwen3-32B"]
+    items = Recommender(ENGINES, catalog).answer(RecommendRequest(model=asked.id, gpus="L40S, H100 SXM", limit=1000), asked).items
+    assert {item.gpu.name for item in items} == {"L40S"}
+    assert max(item.gpu.count for item in items) == 2
+    with pytest.raises(InvalidQuestion, match="quotas"):
+        Recommender(ENGINES, catalog).answer(RecommendRequest(model=asked.id, gpus="H100 SXM"), asked)

@@ -106,13 +106,15 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/v1/recommend",
         summary="Which GPUs should this model be served on?",
         description="Searches every card of the catalog in counts of 1 to 16 and the usual formats for what fits, and answers with those "
-        "that nothing beats in cards, memory, decoding speed and bits a weight, best first. Only model is needed.",
+        "that nothing beats in cards, memory, decoding speed, bits a weight and price at once, best first; each with what it costs, how "
+        "fast it reads and writes, what its format was seen to cost in quality, the command and what a pod asks for. Only model is needed.",
         request=RecommendRequest,
         answer=RecommendAnswer,
         errors=(400, 413, 415, *_MODEL_ERRORS),
         examples=(
             ("any card", {"model": "Qwen/Qwen3-32B", "context_length": 32768, "concurrency": 16}),
-            ("cards at hand", {"model": "70b", "gpus": "4x L40S, 2x RTX 4090", "objective": "most_headroom"}),
+            ("cards at hand", {"model": "70b", "gpus": "4x L40S, 2x RTX 4090", "owned": True, "objective": "most_headroom"}),
+            ("a budget", {"model": "70b", "context_length": 32768, "concurrency": 16, "max_usd_per_hour": 12, "objective": "cheapest"}),
         ),
     ),
     Operation(

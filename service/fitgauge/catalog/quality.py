@@ -18,9 +18,9 @@ Measure = Literal["benchmarks", "perplexity"]
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
     """One model in one format beside the same model as trained.
 
-    `quantization`: canonical (see what_if). `measure`: a score, of which more is better, or a perplexity, of which less is. `measured`: what
-    on. `unquantized`, `quantized`: as the source prints them, None where it prints the share alone. `recovered_percent`: quantized over
-    unquantized for scores, unquantized over quantized for perplexities.
+    `quantization`: canonical (see what_if). `measure`: a score, of which more is better, or a perplexity, of which less is. `measured`:
+    what on. `unquantized`, `quantized`: as the source prints them, None where it prints the share alone. `recovered_percent`: quantized
+    over unquantized for scores, unquantized over quantized for perplexities.
     """
 
     quantization: str

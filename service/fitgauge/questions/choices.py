@@ -4,11 +4,14 @@ import re
 from collections.abc import Sequence
 
 from fitgauge.catalog.catalog import Catalog
+from fitgauge.catalog.quality import recovery
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
+from fitgauge.engine.what_if import PLAIN, canonical
 from fitgauge.engine.workload import EngineName
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import words
+from fitgauge.questions.costs import Costs
 from fitgauge.questions.fitting import Fitting
 from fitgauge.questions.recommend_schemas import RecommendRequest
 from fitgauge.questions.search import MOST_CARDS, Owned, Plan, most_cards, weight_bits
@@ -34,13 +37,18 @@ def listed(sent: str | Sequence[str] | None) -> list[str]:
     return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
 
-def cards(request: RecommendRequest, catalog: Catalog) -> list[Owned]:
+def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Owned]:
     """The cards that the constraints leave. Raises InvalidQuestion where they leave none, UnknownAccelerator for a name that means none."""
     most = request.max_gpu_count or MOST_CARDS
-    owned = [catalog.find(text) for text in listed(request.gpus)]
-    if owned:
+    named = [catalog.find(text) for text in listed(request.gpus)]
+    if request.owned and not named:
+        raise InvalidQuestion("owned is said of no GPUs.", hint="Name them in gpus, with their counts: 2x L40S.", field="owned")
+    if request.owned and request.clouds:
+        said = "owned and clouds exclude each other: GPUs that are yours are not rented."
+        raise InvalidQuestion(said, hint="Leave one of them out.", field="clouds")
+    if named:
         allowed = [
-            Owned(found.accelerator, min(most, found.count) if found.count > 1 else most_cards(found.accelerator, most)) for found in owned
+            Owned(found.accelerator, min(most, found.count) if found.count > 1 else most_cards(found.accelerator, most)) for found in named
         ]
     else:
         allowed = [Owned(accelerator, most_cards(accelerator, most)) for accelerator in catalog.all()]
@@ -50,7 +58,20 @@ def cards(request: RecommendRequest, catalog: Catalog) -> list[Owned]:
         makers = sorted({card.accelerator.vendor for card in allowed})
         said = f"gpus and vendors exclude each other: the GPUs named are of {', '.join(makers)}."
         raise InvalidQuestion(said, hint="Leave vendors out, or name GPUs of these vendors.", field="vendors")
-    return list({card.accelerator.id: card for card in left}.values())
+    rented = [card for card in left if costs.rentable(card.accelerator)]
+    if not rented:
+        said = f"clouds empties the set: {', '.join(listed(request.clouds))} rent out none of the GPUs that the other constraints leave."
+        raise InvalidQuestion(said, hint="Leave clouds out, or name other GPUs or clouds.", field="clouds")
+    within = [held for card in rented if (held := Owned(card.accelerator, min(card.most, _quota(card, catalog)))).most]
+    if not within:
+        said = "The quotas of the catalog allow none of the GPUs that the other constraints leave."
+        raise InvalidQuestion(said, hint="Name other GPUs, or have the quota raised.", field="gpus")
+    return list({card.accelerator.id: card for card in within}.values())
+
+
+def _quota(card: Owned, catalog: Catalog) -> int:
+    quota = catalog.quota(card.accelerator)
+    return card.most if quota is None else quota
 
 
 def plans(request: RecommendRequest, model: Model, fitting: Fitting) -> list[Plan]:
@@ -71,7 +92,21 @@ def plans(request: RecommendRequest, model: Model, fitting: Fitting) -> list[Pla
         best = max(plan.bits for plan in found)
         said = f"min_weight_bits {least:g} empties the set: {model.id} has {best:g} bits a weight at most here."
         raise InvalidQuestion(said, hint=f"Send min_weight_bits {best:g} or less.", field="min_weight_bits")
-    return left
+    good = [plan for plan in left if recovers(plan.quantization, plan.engine) >= (request.min_quality or 0.0)]
+    if not good:
+        best = max(recovers(plan.quantization, plan.engine) for plan in left)
+        known = f"{best:g} % was recovered at least" if best else "nobody measured it"
+        said = f"min_quality {request.min_quality:g} empties the set: of {request.quantization} {known}."
+        raise InvalidQuestion(said, hint="Send a lower min_quality, or leave quantization out.", field="min_quality")
+    return good
+
+
+def recovers(quantization: str | None, engine: EngineName) -> float:
+    """Least percent of the published model's quality that was measured in this format, 0 where nobody measured; 100 as published."""
+    if quantization is None or canonical(quantization) in PLAIN:
+        return 100.0
+    known = recovery(quantization, engine)
+    return known.low if known else 0.0
 
 
 def _formats(request: RecommendRequest, engine: EngineName, published: bool) -> tuple[str | None, ...]:

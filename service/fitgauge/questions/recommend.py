@@ -1,35 +1,48 @@
 """recommend_gpus: what should this model be served on?"""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from difflib import get_close_matches
-from typing import Literal
+from math import inf
 
 from msgspec import structs
 
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.engines import Engines
+from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
-from fitgauge.engine.decode import EFFICIENCY
-from fitgauge.engine.quantity import gib
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import answers, choices
+from fitgauge.questions.costs import Costs, clouds
 from fitgauge.questions.fitting import Fitting
-from fitgauge.questions.launch import launch_command
+from fitgauge.questions.kubernetes import nodes
 from fitgauge.questions.prepared import Preparer
-from fitgauge.questions.recommend_schemas import DecodeAnswer, Fields, RecommendAnswer, Recommendation, RecommendRequest
-from fitgauge.questions.schemas import FitRequest, Launch
-from fitgauge.questions.search import Option, Search, Wanted, identity
-
-Objective = Literal["fewest_cards", "smallest", "fastest", "most_headroom"]
+from fitgauge.questions.prompts import Prompts
+from fitgauge.questions.recommend_schemas import Objective, RecommendAnswer, RecommendRequest
+from fitgauge.questions.recommended import Telling, stored
+from fitgauge.questions.schemas import FitRequest
+from fitgauge.questions.search import Option, Plan, Search, Wanted, context_length, identity
 
 _PAGE = 20
+
+
+def _usd_per_token(option: Option) -> float:
+    """Dollars an hour over tokens a second, infinite where one of them is unknown."""
+    cost, slowness = option.criteria[4], option.criteria[2]
+    return cost / -slowness if slowness < 0 else inf
+
+
 _ORDERS: dict[Objective, Callable[[Option], tuple[float, ...]]] = {
     "fewest_cards": lambda option: option.criteria,
     "smallest": lambda option: (option.criteria[1], option.gpus, *option.criteria[2:]),
     "fastest": lambda option: (option.criteria[2], *option.criteria),
     "most_headroom": lambda option: (option.fitted.required.expected - option.fitted.budget.expected, *option.criteria),
+    "cheapest": lambda option: (option.criteria[4], *option.criteria),
+    "cheapest_per_token": lambda option: (_usd_per_token(option), *option.criteria),
 }
-_CONSTRAINTS = ("max_gpu_count", "min_tokens_per_second", "no_quantization", "min_weight_bits", "quantization", "gpus", "vendors", "engine")
+_CONSTRAINTS = (
+    *("max_usd_per_hour", "max_seconds_to_first_token", "min_tokens_per_second", "max_nodes", "max_gpu_count", "min_quality"),
+    *("no_quantization", "min_weight_bits", "quantization", "clouds", "gpus", "vendors", "engine"),
+)
 """Constraints in the order in which they are given up to see which of them leaves nothing."""
 
 
@@ -50,42 +63,99 @@ class Recommender:
             raise self._nothing(request, model, fitting)
         front.sort(key=lambda option: (_ORDERS[objective](option), identity(option)))
         start = request.offset or 0
+        question = _question(request, model)
+        telling = Telling(request, question, model, objective, self._costs(request), self._prompts(request, question, model, fitting))
         return RecommendAnswer(
-            summary=_summary(model, front, objective),
+            summary=telling.summary(front),
             model=answers.model_answer(model),
             objective=objective,
-            items=[_recommendation(option, request, model) for option in front[start : start + (request.limit or _PAGE)]],
+            items=[telling.recommendation(option) for option in front[start : start + (request.limit or _PAGE)]],
             total=len(front),
-            warnings=_warnings(request, model, front),
-            understood_as=_understood(request, model, front[0], objective),
+            warnings=telling.warnings(front),
+            understood_as=telling.understood(front[0]),
         )
 
     def front(self, request: RecommendRequest, model: Model, fitting: Fitting) -> list[Option]:
         """The options that nothing beats. Raises InvalidQuestion where constraints contradict each other."""
-        cards, plans = choices.cards(request, self._catalog), choices.plans(request, model, fitting)
-        return Search(model, _question(request, model), fitting, cards, plans, Wanted(slowest=request.min_tokens_per_second or 0.0)).front()
+        costs, question = self._costs(request), _question(request, model)
+        cards, plans = choices.cards(request, self._catalog, costs), choices.plans(request, model, fitting)
+        prompts = self._prompts(request, question, model, fitting)
+        wanted = Wanted(slowest=request.min_tokens_per_second or 0.0, cost=costs.usd_per_hour, passes=_allowed(request, costs, prompts))
+        return Search(model, question, fitting, cards, plans, wanted).front()
+
+    def _costs(self, request: RecommendRequest) -> Costs:
+        named = clouds(choices.listed(request.clouds), self._catalog.offers)
+        return Costs(self._catalog.offers, named, owned=bool(request.owned))
+
+    def _prompts(self, request: RecommendRequest, question: FitRequest, model: Model, fitting: Fitting) -> Prompts:
+        return Prompts(model, question, fitting, request.prompt_tokens or context_length(model.spec, question))
 
     def _nothing(self, request: RecommendRequest, model: Model, fitting: Fitting) -> InvalidQuestion:
-        """Which constraint leaves nothing: the first without which something fits; else what the workload asks too much of."""
-        for name in _CONSTRAINTS:
-            if getattr(request, name) in (None, False):
-                continue
-            try:
-                found = self.front(structs.replace(request, **{name: None}), model, fitting)
-            except InvalidQuestion:
-                continue
+        """Which constraint leaves nothing: the first without which something fits, else the fewest of the first ones together; else what
+        the workload asks too much of."""
+        given = [name for name in _CONSTRAINTS if getattr(request, name) not in (None, False)]
+        groups = [*([name] for name in given), *(given[:count] for count in range(2, len(given) + 1))]
+        for names in groups:
+            found = self._without(request, names, model, fitting)
             if found:
-                cards = answers.cards_in_words(found[0].accelerator, found[0].gpus)
-                said = f"{name} empties the set: with {name} {_told(getattr(request, name))} nothing holds {model.id}."
-                hint = f"Without it {cards} would do, {_stored(found[0])} on {found[0].plan.engine}."
-                return InvalidQuestion(said, hint=hint, field=name)
+                names = self._needed(request, names, model, fitting)
+                return _emptied(request, names, model, self._without(request, names, model, fitting))
         least = structs.replace(request, context_length=min(1024, request.context_length or 1024), concurrency=1)
-        if least != request and (found := self.front(least, model, fitting)):
+        if least != request and (found := self._without(least, [], model, fitting)):
             cards = answers.cards_in_words(found[0].accelerator, found[0].gpus)
             hint = f"Send a shorter context_length or a lower concurrency: one request of {least.context_length} tokens fits on {cards}."
             return InvalidQuestion(f"The workload empties the set: nothing holds {model.id} with it.", hint=hint, field="context_length")
         hint = "Send a smaller model, a narrower quantization, or leave a constraint out."
         return InvalidQuestion(f"Nothing that is allowed here holds {model.id}.", hint=hint, field="model")
+
+    def _without(self, request: RecommendRequest, names: list[str], model: Model, fitting: Fitting) -> list[Option]:
+        """The front without some constraints; empty where the others contradict each other."""
+        try:
+            return self.front(structs.replace(request, **dict.fromkeys(names)), model, fitting)
+        except InvalidQuestion:
+            return []
+
+    def _needed(self, request: RecommendRequest, names: list[str], model: Model, fitting: Fitting) -> list[str]:
+        """Of constraints without which something fits those that must all be given up for it."""
+        for name in names:
+            fewer = [other for other in names if other != name]
+            if fewer and self._without(request, fewer, model, fitting):
+                names = fewer
+        return names
+
+
+def _allowed(request: RecommendRequest, costs: Costs, prompts: Prompts) -> Callable[[Accelerator, int, Plan], bool] | None:
+    """Whether a deployment keeps within budget, nodes and waiting time; None where none of them is limited."""
+    budget, most_nodes, longest = request.max_usd_per_hour, request.max_nodes, request.max_seconds_to_first_token
+    if budget is None and most_nodes is None and longest is None:
+        return None
+
+    def allowed(accelerator: Accelerator, count: int, plan: Plan) -> bool:
+        if most_nodes is not None and nodes(accelerator, count, request.gpus_per_node) > most_nodes:
+            return False
+        if budget is not None:
+            cost = costs.usd_per_hour(accelerator, count)
+            if cost is None or cost > budget:
+                return False
+        if longest is None:
+            return True
+        seconds = prompts.seconds(accelerator, count, plan)
+        return seconds is not None and seconds.expected <= longest
+
+    return allowed
+
+
+def _emptied(request: RecommendRequest, names: list[str], model: Model, found: list[Option]) -> InvalidQuestion:
+    """What is given up, and what would then do: the cheapest where a budget is among it."""
+    best = min(found, key=lambda option: _ORDERS["cheapest" if "max_usd_per_hour" in names else "fewest_cards"](option))
+    cards = answers.cards_in_words(best.accelerator, best.gpus)
+    told = " and ".join(f"{name} {_told(getattr(request, name))}" for name in names)
+    said = f"{' and '.join(names)} {'empties' if len(names) == 1 else 'together empty'} the set: with {told} nothing holds {model.id}."
+    hint = f"Without {'it' if len(names) == 1 else 'them'} {cards} would do, {stored(best)} on {best.plan.engine}."
+    if "max_usd_per_hour" in names:
+        price = f"the cheapest, at {best.criteria[4]:.2f} USD an hour" if best.criteria[4] < inf else "whose price is not known"
+        hint = f"{hint.removesuffix('.')}: {price}."
+    return InvalidQuestion(said, hint=hint, field=names[0])
 
 
 def _question(request: RecommendRequest, model: Model) -> FitRequest:
@@ -107,83 +177,6 @@ def _objective(text: str | None) -> Objective:
         matches = tuple(get_close_matches(word, known, n=2))
         raise InvalidQuestion(f"{word[:40]!r} is no objective.", hint=f"Send {', '.join(_ORDERS)}.", matches=matches, field="objective")
     return known[word]
-
-
-def _recommendation(option: Option, request: RecommendRequest, model: Model) -> Recommendation:
-    """One option in the words of the contract."""
-    fitted, plan, speed = option.fitted, option.plan, option.speed
-    sent: Fields = {"model": request.model, "gpu": option.accelerator.name, "gpu_count": option.gpus, "engine": plan.engine}
-    sent |= {"context_length": fitted.workload.context_length, "concurrency": fitted.workload.concurrency}
-    optional = {"quantization": plan.quantization, "kv_cache_dtype": request.kv_cache_dtype}
-    sent |= {name: value for name, value in optional.items() if value is not None}
-    question = structs.replace(_question(request, model), model=request.model, quantization=plan.quantization)
-    per_request = round(speed.expected / fitted.workload.concurrency, 2) if speed else 0.0
-    return Recommendation(
-        gpu=answers.gpu_answer(option.accelerator, option.gpus),
-        engine=plan.engine,
-        quantization=plan.quantization or "as published",
-        weight_bits=plan.bits,
-        verdict=fitted.verdict,
-        fit_probability=round(fitted.probability, 4),
-        required_bytes=fitted.required,
-        budget_bytes=fitted.budget.expected,
-        headroom_bytes=fitted.budget.expected - fitted.required.expected,
-        total_usable_bytes=option.criteria[1],
-        decode=DecodeAnswer(tokens_per_second=speed, per_request=per_request, basis="assumed") if speed else None,
-        request=sent,
-        launch=Launch(command=launch_command(model, question, fitted.workload)),
-    )
-
-
-def _summary(model: Model, front: Sequence[Option], objective: Objective) -> str:
-    """The best option in a sentence."""
-    best = front[0]
-    cards = answers.cards_in_words(best.accelerator, best.gpus)
-    needs, has = gib(best.fitted.required.expected), gib(best.fitted.budget.expected)
-    each = " per GPU" if best.gpus > 1 else ""
-    words = {
-        "fewest_cards": "The fewest cards",
-        "smallest": "The least memory",
-        "fastest": "The fastest",
-        "most_headroom": "The most headroom",
-    }
-    said = f"{words[objective]} for {model.id}: {cards} with {best.plan.engine}, {_stored(best)}, needing {needs}{each} of {has}."
-    return (
-        f"{said} Of {len(front)} options none beats another in cards, memory, speed and bits a weight at once." if len(front) > 1 else said
-    )
-
-
-def _warnings(request: RecommendRequest, model: Model, front: Sequence[Option]) -> list[str]:
-    said = [*model.warnings, *model.spec.notes]
-    if request.context_length is None:
-        said.append(f"No context_length was asked for: {front[0].fitted.workload.context_length} tokens were taken.")
-    if any(option.speed for option in front):
-        low, expected, high = EFFICIENCY
-        said.append(
-            f"Speeds are a roofline by memory bandwidth at {expected:.0%} of peak ({low:.0%} to {high:.0%}): assumed, not measured."
-        )
-    if any(option.plan.quantization for option in front):
-        said.append("Formats other than as published need a checkpoint that holds them, or an engine that quantizes while loading.")
-    said.append("Prices are not in the catalog: options are not compared by cost.")
-    return said
-
-
-def _understood(request: RecommendRequest, model: Model, option: Option, objective: Objective) -> Fields:
-    filled: Fields = {
-        "model": model.id,
-        "context_length": option.fitted.workload.context_length,
-        "concurrency": option.fitted.workload.concurrency,
-        "objective": objective,
-        "max_gpu_count": request.max_gpu_count or 16,
-    }
-    names = ("engine", "quantization", "kv_cache_dtype", "no_quantization", "min_weight_bits", "min_tokens_per_second")
-    told = {name: getattr(request, name) for name in names}
-    told |= {"vendors": ", ".join(choices.listed(request.vendors)) or None, "gpus": ", ".join(choices.listed(request.gpus)) or None}
-    return filled | {name: value for name, value in told.items() if value is not None}
-
-
-def _stored(option: Option) -> str:
-    return f"in {option.plan.quantization}" if option.plan.quantization else "as published"
 
 
 def _told(value: object) -> str:

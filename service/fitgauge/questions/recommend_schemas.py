@@ -5,13 +5,18 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from fitgauge.engine.decode import DecodeSpeed
+from fitgauge.engine.prefill import Seconds
 from fitgauge.engine.quantity import Basis, Bytes
+from fitgauge.questions.costs import CostAnswer
+from fitgauge.questions.kubernetes import Kubernetes
 from fitgauge.questions.schemas import GpuAnswer, Launch, ModelAnswer, Text, Tokens, Verdict
 
 Names = Annotated[str, Meta(min_length=1, max_length=2000)] | Annotated[list[Text], Meta(min_length=1, max_length=100)]
 """Several names: a list, or one text with commas between them."""
 
 Fields = dict[str, str | int | float | bool]
+
+Objective = Literal["fewest_cards", "smallest", "fastest", "most_headroom", "cheapest", "cheapest_per_token"]
 
 
 class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -42,8 +47,25 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Names | None,
         Meta(description="Only these GPUs, with commas between them; 2x L40S: at most two of them.", examples=["2x L40S, RTX 4090"]),
     ] = None
+    owned: Annotated[
+        bool | None, Meta(description="True: the GPUs named in gpus are yours and cost nothing an hour. Default false: they are rented.")
+    ] = None
+    clouds: Annotated[
+        Names | None, Meta(description="Only GPUs that these clouds rent out, at their prices. Default: any cloud.", examples=["aws, gcp"])
+    ] = None
+    max_usd_per_hour: Annotated[
+        Annotated[float, Meta(gt=0, le=1e6)] | None,
+        Meta(description="Budget: most US dollars an hour on demand; what has no known price is left out. Default: none.", examples=[10]),
+    ] = None
     max_gpu_count: Annotated[
         Annotated[int, Meta(ge=1, le=16)] | None, Meta(description="Most GPUs of one deployment, such as those of a node. Default 16.")
+    ] = None
+    gpus_per_node: Annotated[
+        Annotated[int, Meta(ge=1, le=72)] | None,
+        Meta(description="GPUs in one of your nodes. Default: what is usual for the card, else 8."),
+    ] = None
+    max_nodes: Annotated[
+        Annotated[int, Meta(ge=1, le=16)] | None, Meta(description="Most nodes of one deployment; 1: within a node. Default: none.")
     ] = None
     no_quantization: Annotated[bool | None, Meta(description="True: only as published. Default false.")] = None
     min_weight_bits: Annotated[
@@ -57,24 +79,79 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Annotated[float, Meta(gt=0, le=1e9)] | None,
         Meta(description="Least expected decoding speed of all requests together; cards of unknown bandwidth are left out. Default: none."),
     ] = None
+    min_quality: Annotated[
+        Annotated[float, Meta(gt=0, le=100)] | None,
+        Meta(
+            description="Least percent of the published model's quality that every known measurement of a format recovered; formats that "
+            "nobody measured are left out. Default: none.",
+            examples=[98],
+        ),
+    ] = None
+    prompt_tokens: Annotated[
+        Tokens | None,
+        Meta(description="Tokens of a prompt, for the time to its first token. Default: the context_length.", examples=[2048]),
+    ] = None
+    max_seconds_to_first_token: Annotated[
+        Annotated[float, Meta(gt=0, le=1e6)] | None,
+        Meta(
+            description="Most expected seconds until the first token of a prompt that meets an idle server; cards whose arithmetic is not "
+            "known are left out. Default: none."
+        ),
+    ] = None
     objective: Annotated[
         Text | None,
-        Meta(description="Order of the answers: fewest_cards (default), smallest (least memory in all), fastest or most_headroom."),
+        Meta(
+            description="Order of the answers: fewest_cards (default), smallest (least memory in all), fastest, most_headroom, cheapest "
+            "(an hour) or cheapest_per_token."
+        ),
     ] = None
     limit: Annotated[Annotated[int, Meta(ge=1, le=1000)] | None, Meta(description="Options of a page. Default 20.")] = None
     offset: Annotated[Annotated[int, Meta(ge=0, le=1_000_000)] | None, Meta(description="Options to skip. Default 0.")] = None
 
 
 class DecodeAnswer(Struct, kw_only=True):
-    """An upper bound on generation by memory bandwidth: requests x bandwidth x efficiency / bytes read for a token of each."""
+    """An upper bound on generation: what memory bandwidth and arithmetic allow, the slower of the two."""
 
     tokens_per_second: Annotated[DecodeSpeed, Meta(description="Of all requests together, every context full.")]
     per_request: Annotated[float, Meta(description="Expected tokens a second of one request.")]
     basis: Basis
 
 
+class PrefillAnswer(Struct, kw_only=True):
+    """How fast prompts are read: operations / (peak x efficiency), and what tensor parallelism exchanges."""
+
+    prompt_tokens: int
+    seconds_to_first_token: Annotated[Seconds, Meta(description="Of one such prompt on an idle server; a queue is not in it.")]
+    tokens_per_second: Annotated[DecodeSpeed, Meta(description="Where there are always more prompts.")]
+    basis: Annotated[
+        Basis, Meta(description="calibrated: on published throughputs of servers like it; assumed: the same efficiency elsewhere.")
+    ]
+
+
+class MeasuredOn(Struct, kw_only=True):
+    """One published measurement of a format."""
+
+    model: str
+    measured: str
+    measure: Literal["benchmarks", "perplexity"]
+    recovered_percent: float
+    source: str
+
+
+class QualityAnswer(Struct, kw_only=True):
+    """What a format was seen to keep of the quality of models as they are published [percent].
+
+    Benchmarks: its score over the unquantized one. Perplexity: the unquantized one over its own. The two are not the same percent.
+    """
+
+    low: float
+    expected: Annotated[float, Meta(description="Median over the measurements.")]
+    high: float
+    measurements: Annotated[list[MeasuredOn], Meta(description="Empty for the weights as they are published: the reference.")]
+
+
 class Recommendation(Struct, kw_only=True):
-    """One deployment that fits, and that no other beats in cards, memory, speed and bits at once."""
+    """One deployment that fits, and that no other beats in cards, memory, speed, bits and price at once."""
 
     gpu: GpuAnswer
     engine: str
@@ -87,16 +164,20 @@ class Recommendation(Struct, kw_only=True):
     headroom_bytes: Annotated[int, Meta(description="budget_bytes less what is required, per GPU.")]
     total_usable_bytes: Annotated[int, Meta(description="Usable memory of all its GPUs.")]
     decode: Annotated[DecodeAnswer | None, Meta(description="Null where the bandwidth is unknown or the model generates nothing.")]
+    prefill: Annotated[PrefillAnswer | None, Meta(description="Null where nobody states how fast the card multiplies.")]
+    cost: Annotated[CostAnswer | None, Meta(description="Null where no price is known.")]
+    quality: Annotated[QualityAnswer | None, Meta(description="Null where no published measurement of the format is known here.")]
+    kubernetes: Annotated[Kubernetes | None, Meta(description="Null for what no device plugin offers.")]
     request: Annotated[Fields, Meta(description="The question to send to POST /v1/fit for every byte of it.")]
     launch: Launch
 
 
 class RecommendAnswer(Struct, kw_only=True):
-    """The Pareto set of what fits: nothing that fits beats one of these in cards, memory, speed and bits at once."""
+    """The Pareto set of what fits: nothing that fits beats one of these in cards, memory, speed, bits and price at once."""
 
     summary: str
     model: ModelAnswer
-    objective: Literal["fewest_cards", "smallest", "fastest", "most_headroom"]
+    objective: Objective
     items: list[Recommendation]
     total: int
     warnings: list[str]

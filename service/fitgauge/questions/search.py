@@ -54,8 +54,8 @@ def unpriced(accelerator: Accelerator, count: int) -> float | None:
 class Wanted(NamedTuple):
     """What an option must be besides fitting.
 
-    `slowest`: tokens a second below which none is wanted. `cost`: what so many cards cost an hour [USD], None where that is unknown;
-    never less for more of them. `passes`: whether the deployment is allowed, asked before it is estimated; None allows all.
+    `slowest`: tokens a second below which none is wanted. `cost`: what so many cards cost an hour [USD], None where that is unknown.
+    `passes`: whether the deployment is allowed, asked before it is estimated; None allows all.
     """
 
     slowest: float = 0.0

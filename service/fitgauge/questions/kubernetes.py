@@ -1,0 +1,98 @@
+"""What a pod must ask for to be given the accelerators of a deployment: resources, node selector, shared memory."""
+
+import re
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from fitgauge.catalog import node_labels
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.workload import Workload
+
+USUAL_NODE = 8
+"""GPUs of a node where neither the caller nor the catalog says how many there are: an HGX board's."""
+
+_RESOURCES = (
+    ("NVIDIA", "", "nvidia.com/gpu"),
+    ("AMD", "", "amd.com/gpu"),
+    ("Intel", "gaudi", "habana.ai/gaudi"),
+    ("Intel", "", "gpu.intel.com/xe"),
+    ("Google", "", "google.com/tpu"),
+    ("AWS", "", "aws.amazon.com/neuron"),
+    ("Huawei", "ascend-910", "huawei.com/Ascend910"),
+)
+"""Vendor, beginning of the id, resource. Sources: the device plugins NVIDIA/k8s-device-plugin, ROCm/k8s-device-plugin, HabanaAI
+(docs.habana.ai, Intel Gaudi Device Plugin for Kubernetes), intel/intel-device-plugins-for-kubernetes (xe driver), GKE (TPUs in GKE),
+AWS Neuron (k8s-neuron-device-plugin: one for every device), Ascend/ascend-device-plugin."""
+
+_SHARED_MEMORY = {"AMD": "8Gi"}
+_SHARED_MEMORY_ELSEWHERE = "2Gi"
+"""Size of /dev/shm, in which the processes of tensor parallelism meet: vllm-project/vllm docs/deployment/k8s.md, its examples."""
+
+_HOST_GB = 6
+"""10^9 bytes of host memory for one GPU's process: what the same examples request. Assumed for other engines."""
+
+_MIG = re.compile(r"MIG (\S+)")
+
+
+class SharedMemory(Struct, kw_only=True):
+    """A volume of the pod: emptyDir with this medium and limit."""
+
+    mount_path: str
+    medium: str
+    size_limit: str
+
+
+class Kubernetes(Struct, kw_only=True):
+    """What every pod asks for. Several pods are one deployment over several nodes: a LeaderWorkerSet, whose size is `pods`."""
+
+    kind: Literal["Deployment", "LeaderWorkerSet"]
+    pods: int
+    limits: Annotated[dict[str, int], Meta(description="resources.limits of a pod.")]
+    requests: Annotated[dict[str, str], Meta(description="resources.requests of a pod beside them: assumed, not measured.")]
+    node_selector: Annotated[dict[str, str], Meta(description="Empty where no label of such nodes was seen.")]
+    shared_memory: Annotated[SharedMemory | None, Meta(description="Null where no processes share a layer.")]
+
+
+def node_size(accelerator: Accelerator, asked: int | None) -> int:
+    """GPUs in one node: as asked, else what is usual for the card."""
+    return asked or accelerator.node_size or USUAL_NODE
+
+
+def nodes(accelerator: Accelerator, count: int, asked: int | None) -> int:
+    """Nodes that hold `count` GPUs."""
+    return -(-count // node_size(accelerator, asked))
+
+
+def kubernetes(accelerator: Accelerator, count: int, workload: Workload, asked: int | None) -> Kubernetes | None:
+    """What to ask a cluster for, None for what no device plugin offers (Apple, a card that is only a size).
+
+    `asked`: GPUs of a node. Several nodes: kubernetes-sigs/lws, the API that vLLM's documentation names for deployments over nodes.
+    """
+    resource = _resource(accelerator)
+    if resource is None:
+        return None
+    pods = nodes(accelerator, count, asked)
+    each = -(-count // pods)
+    shared = _SHARED_MEMORY.get(accelerator.vendor, _SHARED_MEMORY_ELSEWHERE) if workload.tensor_parallel > 1 else None
+    host = _HOST_GB * each + -(-workload.cpu_offload_bytes * each // 10**9) + (int(shared.removesuffix("Gi")) + 1 if shared else 0)
+    label = node_labels.load().get(accelerator.id)
+    return Kubernetes(
+        kind="Deployment" if pods == 1 else "LeaderWorkerSet",
+        pods=pods,
+        limits={resource: each},
+        requests={"memory": f"{host}G"},
+        node_selector={"nvidia.com/gpu.product": label} if label else {},
+        shared_memory=SharedMemory(mount_path="/dev/shm", medium="Memory", size_limit=shared) if shared else None,
+    )
+
+
+def _resource(accelerator: Accelerator) -> str | None:
+    """The name under which a cluster offers it; a MIG slice under the `mixed` strategy.
+
+    Source: NVIDIA/k8s-device-plugin docs/gpu-feature-discovery/README.md, MIG 'mixed' strategy.
+    """
+    if profile := _MIG.match(accelerator.name):
+        return f"nvidia.com/mig-{profile[1]}"
+    known = (name for vendor, start, name in _RESOURCES if accelerator.vendor == vendor and accelerator.id.startswith(start))
+    return next(known, None)

@@ -105,9 +105,8 @@ OPERATIONS: tuple[Operation, ...] = (
         method="POST",
         path="/v1/recommend",
         summary="Which GPUs should this model be served on?",
-        description="Searches every card of the catalog in counts of 1 to 16 and the usual formats for what fits, and answers with those "
-        "that nothing beats in cards, memory, decoding speed, bits a weight and price at once, best first; each with what it costs, how "
-        "fast it reads and writes, what its format was seen to cost in quality, the command and what a pod asks for. Only model is needed.",
+        description="Searches every card of the catalog in counts of 1 to 16 and the usual formats for what fits: those that nothing "
+        "beats in cards, memory, speed, bits a weight and price, each with its cost, quality and command. Only model is needed.",
         request=RecommendRequest,
         answer=RecommendAnswer,
         errors=(400, 413, 415, *_MODEL_ERRORS),

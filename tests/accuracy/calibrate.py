@@ -16,10 +16,10 @@ from fitgauge.catalog.catalog import bundled
 from fitgauge.engine.activations import HALF, layer_width
 from fitgauge.engine.architecture import Part
 from fitgauge.engine.profile import SecondRunner
+from fitgauge.engine.vllm.cards import shares_memory
 from fitgauge.engine.vllm.defaults import first_engine
 from fitgauge.engine.vllm.encoder import images
 from fitgauge.engine.vllm.profiling import WORKSPACES_KEPT, kept_workspace, runs_second, stage_bytes, workspace_bytes
-from fitgauge.engine.vllm.serve import shares_memory
 from fitgauge.errors import FitgaugeError
 from fitgauge.questions.serving import Checked
 
@@ -254,6 +254,9 @@ class Group(NamedTuple):
 SORTED, TRITON = ((0, 4), (0, 17)), ((0, 17), (9, 9))
 SYMMETRIC = (0, 17)
 """From this profile on, what ranks hold differs by cards: symmetric memory is the default (symm_mem.py of 0.19; logs of 0.11 show none)."""
+SAME_COLLECTIVES = ("sglang",)
+"""Engines that open NCCL and the custom all-reduce as vLLM does, and whose logs tell too little of cards without NVLink's switches.
+Source: sglang srt/distributed/parallel_state.py, adapted from vLLM's."""
 DENSE_SECOND = "vllm 0.25.0, 0.28.0 config/vllm.py, use_v2_model_runner"
 GROUPS = (
     Group((0, 4), "0.7.3", 0.9, SORTED, SORTED, False, "none", False, "vllm 0.6.6 worker/worker.py, determine_num_available_blocks"),
@@ -339,9 +342,12 @@ def whole(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def calibrated() -> str:
-    """The text of engines.json: vLLM's rows anew, the others as they are."""
+    """The text of engines.json: vLLM's rows anew, the others as they are but for what vLLM's logs tell of them."""
+    profiles = vllm_profiles()
+    plain = profiles[-1]["plain_communication_bytes"]
     others: Iterable[dict[str, Any]] = (row for row in json.loads(ENGINES.read_text()) if row["engine"] != "vllm")
-    return json.dumps([*vllm_profiles(), *others], indent=1, ensure_ascii=False) + "\n"
+    rows = [row | ({"plain_communication_bytes": plain} if row["engine"] in SAME_COLLECTIVES else {}) for row in others]
+    return json.dumps([*profiles, *rows], indent=1, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":

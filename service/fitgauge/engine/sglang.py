@@ -14,7 +14,8 @@ from fitgauge.engine.estimate import Estimate, StageEstimate, stage_estimate
 from fitgauge.engine.paged import cache_dtype, full_token_bytes, held, request_state_bytes
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import GIB, MIB, Term, certain
-from fitgauge.engine.runtime import graph_term
+from fitgauge.engine.runtime import communication_term, graph_term
+from fitgauge.engine.vllm.cards import shares_memory
 from fitgauge.engine.vllm.layout import buffer_bytes
 from fitgauge.engine.weights import Laid, pipeline_stages, weights_term
 from fitgauge.engine.workload import Workload
@@ -209,8 +210,9 @@ def _stage(
     here = layers if len(stages) > 1 else None
     buffers = buffer_bytes(spec, tensor_parallel=workload.tensor_parallel, expert_parallel=workload.expert_parallel, layers=here)
     before = [profile.runtime_bytes.term("runtime", 1, 0, "CUDA context and libraries, there before SGLang measures what is free")]
-    if workload.tensor_parallel * workload.pipeline_parallel > 1:
-        before.append(profile.communication_bytes.term("communication", 1, 0, "collective buffers, opened before loading"))
+    ranks = workload.tensor_parallel * workload.pipeline_parallel
+    if ranks > 1:
+        before.append(communication_term(profile, ranks=ranks, symmetric=shares_memory(accelerator)))
     free = max(0, accelerator.usable.expected - sum(term.bytes for term in before))
     after = _after_loading(spec, profile, workload, layers, last)
     fixed = (

@@ -14,8 +14,8 @@ from fitgauge.engine.architecture import Attention, LatentAttention, ModelSpec, 
 from fitgauge.engine.laid import Laid, Share, round_up
 from fitgauge.engine.vllm.kv_formats import cuda_major, resolved_format
 
-HOPPER, BLACKWELL = 9, 10
-"""First number of the compute capability: H100, H200; B200, B300. RTX Blackwell (12) is neither."""
+AMPERE, HOPPER, BLACKWELL = 8, 9, 10
+"""First number of the compute capability: A100 (with RTX 30 and 40); H100, H200; B200, B300. RTX Blackwell (12) is none of them."""
 
 FP8_ATTENTION = (8, 9)
 """The first card whose Triton attention reads an fp8 cache. Source: v1/attention/backends/triton_attn.py, mla/triton_mla.py."""
@@ -113,20 +113,23 @@ class CardKind(NamedTuple):
     """What vLLM's terms depend on of a card, but for its memory: cards of one kind hold the same bytes.
 
     `generation`: the first number of the compute capability, where all before Hopper count as one; 0 without CUDA. `symmetric`: see
-    `shares_memory`. Of two kinds some models hold the same; of one kind no model holds anything else.
+    `shares_memory`. `early`: before Ampere, where releases until 0.11 serve with their first engine. Of two kinds some models hold the
+    same; of one kind no model holds anything else.
     """
 
     cuda: bool
     generation: int
     symmetric: bool
     unified_memory: bool
+    early: bool
 
 
 def card_kind(accelerator: Accelerator) -> CardKind:
     """The CardKind of an accelerator."""
     major = cuda_major(accelerator.compute_capability)
     generation = max(major, HOPPER - 1) if major else 0
-    return CardKind(accelerator.vendor == "NVIDIA", generation, shares_memory(accelerator), accelerator.unified_memory)
+    early = 0 < major < AMPERE
+    return CardKind(accelerator.vendor == "NVIDIA", generation, shares_memory(accelerator), accelerator.unified_memory, early)
 
 
 def shares_memory(accelerator: Accelerator) -> bool:

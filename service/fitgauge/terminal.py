@@ -21,6 +21,7 @@ _COLOURS = {"fits": "green", "tight": "yellow", "does_not_fit": "red", "unsuppor
 _BAR = 32
 _LEDGER_BAR = 20
 _NEED_BAR = 16
+_RENT_BAR = 8
 
 
 def show_fit(answer: FitAnswer, console: Console | None = None) -> None:
@@ -154,30 +155,31 @@ def _need(required: Bytes, budget: int, verdict: str) -> tuple[Text, str]:
 
 
 def show_recommendations(answer: RecommendAnswer, console: Console | None = None) -> None:
-    """One line for every option: what the fullest GPU needs as a bar against its budget, and how fast it may decode."""
+    """One line for every option: what the fullest GPU needs as a bar against its budget, how fast it may be, and its rent as a bar."""
     console = console or Console()
     console.print(Text(answer.summary), soft_wrap=True)
     console.print()
-    table = Table(box=None, pad_edge=False)
-    columns = (
-        ("GPUs", "left"),
-        ("engine", "left"),
-        ("weights", "left"),
-        ("needs of budget", "left"),
-        ("GiB", "right"),
-        ("tokens/s", "right"),
-    )
-    for name, justify in columns:
-        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    table = _table("GPUs", "engine", "weights", "needs of budget", right=("GiB", "tokens/s", "1st token s", "USD/h", "", "USD/M tokens"))
+    table.columns[-2].justify = "left"
+    dearest = max((item.cost.usd_per_hour_low for item in answer.items if item.cost), default=0.0) or 1.0
     for item in answer.items:
         speed = f"{item.decode.tokens_per_second.expected:,.0f}" if item.decode else "?"
+        wait = f"{item.prefill.seconds_to_first_token.expected:,.1f}" if item.prefill else "?"
         need = _need(item.required_bytes, item.budget_bytes, item.verdict)
-        table.add_row(f"{item.gpu.count} x {item.gpu.name}", item.engine, item.quantization, *need, speed)
+        rent, bar, tokens = "?", Text(), "?"
+        if item.cost:
+            rent, bar = f"{item.cost.usd_per_hour_low:,.2f}", _bar(_RENT_BAR * item.cost.usd_per_hour_low / dearest, "magenta")
+            if item.cost.usd_per_million_output_tokens:
+                tokens = f"{item.cost.usd_per_million_output_tokens.expected:,.2f}"
+        table.add_row(f"{item.gpu.count} x {item.gpu.name}", item.engine, item.quantization, *need, speed, wait, rent, bar, tokens)
     console.print(table)
     if answer.total > len(answer.items):
         console.print(f"{len(answer.items)} of {answer.total}")
     if answer.items:
-        console.print(f"\n{escape(answer.items[0].launch.command)}", soft_wrap=True, highlight=False)
+        first = answer.items[0]
+        console.print(f"\n{escape(first.launch.command)}", soft_wrap=True, highlight=False)
+        if first.checkpoint:
+            console.print(f"[dim]with {escape(first.checkpoint)}[/dim]", soft_wrap=True)
     for warning in answer.warnings:
         console.print(f"[dim]- {escape(warning)}[/dim]", soft_wrap=True)
 

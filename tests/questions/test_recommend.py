@@ -6,6 +6,7 @@ from math import inf
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from fitgauge.catalog.accelerators import Accelerators
 from fitgauge.catalog.accelerators import load as load_accelerators
@@ -283,6 +284,7 @@ def test_a_card_of_unknown_bandwidth_has_no_speed(recommend):
         ({"max_usd_per_hour": 0.01}, "max_usd_per_hour", "empties the set"),
         ({"gpus": "RTX 4060 Laptop", "max_usd_per_hour": 0.01}, "max_usd_per_hour", "max_usd_per_hour and gpus together empty the set"),
         ({"max_seconds_to_first_token": 1e-6}, "max_seconds_to_first_token", "empties the set"),
+        ({"max_watts": 1}, "max_watts", "empties the set"),
         ({"quantization": "nvfp4", "min_quality": 99}, "min_quality", "89.45 % was recovered at least"),
         ({"quantization": "nf4", "min_quality": 99}, "min_quality", "nobody measured it"),
         ({"owned": True}, "owned", "of no GPUs"),
@@ -321,6 +323,20 @@ def test_a_budget_leaves_out_what_is_dearer_or_unpriced_and_nothing_else(recomme
 def test_only_clouds_that_rent_the_gpus_out_are_told(recommend):
     for item in recommend(clouds="aws", limit=1000).items:
         assert item.cost is None or {rental.cloud for rental in item.cost.rentals} == {"aws"}
+
+
+def test_a_most_power_leaves_out_what_draws_more_or_is_unknown():
+    cards = [structs.replace(card(number, 80, 900.0, (9, 0)), tdp_watts=watts) for number, watts in enumerate((300, 700, None))]
+    asked = KNOWN["Qwen/Qwen3-32B"]
+    items = Recommender(ENGINES, catalog_of(cards)).answer(RecommendRequest(model=asked.id, max_watts=700, limit=1000), asked).items
+    assert {item.gpu.id for item in items} == {"card-0", "card-1"}
+    assert {item.watts for item in items} <= {300, 600, 700}
+
+
+def test_a_command_that_loads_another_format_says_what_to_load(recommend):
+    items = recommend(gpus="H100", limit=1000).items
+    assert {item.quantization for item in items if item.checkpoint is None} <= {"as published", "fp8"}
+    assert all(item.quantization in item.checkpoint for item in items if item.checkpoint)
 
 
 def test_gpus_that_are_owned_cost_nothing(recommend):

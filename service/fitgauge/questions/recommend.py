@@ -18,7 +18,7 @@ from fitgauge.questions.kubernetes import nodes
 from fitgauge.questions.prepared import Preparer
 from fitgauge.questions.prompts import Prompts
 from fitgauge.questions.recommend_schemas import Objective, RecommendAnswer, RecommendRequest
-from fitgauge.questions.recommended import Telling, stored
+from fitgauge.questions.recommended import Telling, stored, watts
 from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.search import Option, Plan, Search, Wanted, context_length, identity
 
@@ -40,8 +40,8 @@ _ORDERS: dict[Objective, Callable[[Option], tuple[float, ...]]] = {
     "cheapest_per_token": lambda option: (_usd_per_token(option), *option.criteria),
 }
 _CONSTRAINTS = (
-    *("max_usd_per_hour", "max_seconds_to_first_token", "min_tokens_per_second", "max_nodes", "max_gpu_count", "min_quality"),
-    *("no_quantization", "min_weight_bits", "quantization", "clouds", "gpus", "vendors", "engine"),
+    *("max_usd_per_hour", "max_watts", "max_seconds_to_first_token", "min_tokens_per_second", "max_nodes", "max_gpu_count"),
+    *("min_quality", "no_quantization", "min_weight_bits", "quantization", "clouds", "gpus", "vendors", "engine"),
 )
 """Constraints in the order in which they are given up to see which of them leaves nothing."""
 
@@ -125,14 +125,19 @@ class Recommender:
 
 
 def _allowed(request: RecommendRequest, costs: Costs, prompts: Prompts) -> Callable[[Accelerator, int, Plan], bool] | None:
-    """Whether a deployment keeps within budget, nodes and waiting time; None where none of them is limited."""
-    budget, most_nodes, longest = request.max_usd_per_hour, request.max_nodes, request.max_seconds_to_first_token
-    if budget is None and most_nodes is None and longest is None:
+    """Whether a deployment keeps within nodes, power, budget and waiting time; None where none of them is limited."""
+    most_nodes, most_watts = request.max_nodes, request.max_watts
+    budget, longest = request.max_usd_per_hour, request.max_seconds_to_first_token
+    if budget is None and most_nodes is None and most_watts is None and longest is None:
         return None
 
     def allowed(accelerator: Accelerator, count: int, plan: Plan) -> bool:
         if most_nodes is not None and nodes(accelerator, count, request.gpus_per_node) > most_nodes:
             return False
+        if most_watts is not None:
+            power = watts(accelerator, count)
+            if power is None or power > most_watts:
+                return False
         if budget is not None:
             cost = costs.usd_per_hour(accelerator, count)
             if cost is None or cost > budget:

@@ -67,6 +67,10 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     max_nodes: Annotated[
         Annotated[int, Meta(ge=1, le=16)] | None, Meta(description="Most nodes of one deployment; 1: within a node. Default: none.")
     ] = None
+    max_watts: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None,
+        Meta(description="Most power that all GPUs together are built to draw; GPUs of unknown power are left out. Default: none."),
+    ] = None
     no_quantization: Annotated[bool | None, Meta(description="True: only as published. Default false.")] = None
     min_weight_bits: Annotated[
         Annotated[float, Meta(ge=1, le=64)] | None,
@@ -166,10 +170,14 @@ class Recommendation(Struct, kw_only=True):
     decode: Annotated[DecodeAnswer | None, Meta(description="Null where the bandwidth is unknown or the model generates nothing.")]
     prefill: Annotated[PrefillAnswer | None, Meta(description="Null where nobody states how fast the card multiplies.")]
     cost: Annotated[CostAnswer | None, Meta(description="Null where no price is known.")]
+    watts: Annotated[int | None, Meta(description="What all its GPUs are built to draw; the machine around them is not in it.")]
     quality: Annotated[QualityAnswer | None, Meta(description="Null where no published measurement of the format is known here.")]
     kubernetes: Annotated[Kubernetes | None, Meta(description="Null for what no device plugin offers.")]
     request: Annotated[Fields, Meta(description="The question to send to POST /v1/fit for every byte of it.")]
     launch: Launch
+    checkpoint: Annotated[
+        str | None, Meta(description="What to put in the place of the model in the command; null where the command quantizes by itself.")
+    ]
 
 
 class RecommendAnswer(Struct, kw_only=True):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from fitgauge.catalog.quality import recovery
+from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.decode import EFFICIENCY, DecodeSpeed
 from fitgauge.engine.prefill import COMPUTE_EFFICIENCY
@@ -13,7 +14,7 @@ from fitgauge.engine.what_if import PLAIN, canonical
 from fitgauge.questions import answers, choices
 from fitgauge.questions.costs import CostAnswer, Costs
 from fitgauge.questions.kubernetes import kubernetes
-from fitgauge.questions.launch import launch_command
+from fitgauge.questions.launch import launch_command, loads_asked_format
 from fitgauge.questions.prompts import Prompts, basis
 from fitgauge.questions.recommend_schemas import (
     DecodeAnswer,
@@ -74,10 +75,12 @@ class Telling:
             decode=DecodeAnswer(tokens_per_second=speed, per_request=per_request, basis="assumed") if speed else None,
             prefill=self._prefill(option),
             cost=self._cost(option),
+            watts=watts(option.accelerator, option.gpus),
             quality=quality(plan),
             kubernetes=kubernetes(option.accelerator, option.gpus, fitted.workload, request.gpus_per_node),
             request=sent,
             launch=Launch(command=launch_command(self._model, question, fitted.workload)),
+            checkpoint=None if loads_asked_format(question, plan.engine) else f"a checkpoint of {self._model.id} in {plan.quantization}",
         )
 
     def _prefill(self, option: Option) -> PrefillAnswer | None:
@@ -145,7 +148,7 @@ class Telling:
         }
         names = (
             *("engine", "quantization", "kv_cache_dtype", "no_quantization", "min_weight_bits", "min_tokens_per_second", "owned"),
-            *("max_usd_per_hour", "gpus_per_node", "max_nodes", "min_quality", "max_seconds_to_first_token"),
+            *("max_usd_per_hour", "max_watts", "gpus_per_node", "max_nodes", "min_quality", "max_seconds_to_first_token"),
         )
         told = {name: getattr(request, name) for name in names}
         told |= {name: ", ".join(choices.listed(getattr(request, name))) or None for name in ("vendors", "gpus", "clouds")}
@@ -164,6 +167,11 @@ def quality(plan: Plan) -> QualityAnswer | None:
         for row in known.measurements
     ]
     return QualityAnswer(low=known.low, expected=known.expected, high=known.high, measurements=measured)
+
+
+def watts(accelerator: Accelerator, count: int) -> int | None:
+    """What `count` cards are built to draw, None where nobody states it."""
+    return None if accelerator.tdp_watts is None else count * accelerator.tdp_watts
 
 
 def stored(option: Option) -> str:

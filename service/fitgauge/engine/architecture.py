@@ -6,6 +6,7 @@ request (`mixers`) and their MLP. Nothing here depends on an engine, a dtype cho
 
 from bisect import bisect_left
 from enum import StrEnum
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -212,7 +213,7 @@ class RotaryTable(msgspec.Struct, frozen=True, gc=False):
     dtype: str | None = None
 
 
-class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
+class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What a model is made of.
 
     `basis` is `exact` where a reader was taught this architecture, `assumed` where the config was read by its usual names.
@@ -235,17 +236,17 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     basis: Basis = "exact"
     notes: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def parameters(self) -> int:
         """Parameters without multi-token prediction heads, tied weights counted once."""
         return sum(block.elements for block in self.blocks if block.part is not Part.MTP)
 
-    @property
+    @cached_property
     def layers(self) -> int:
         """Layers of the language model (its decoder, where it has two stacks)."""
         return sum(len(block.layers) for block in self.blocks if block.part is Part.LANGUAGE and "{}" in block.prefix)
 
-    @property
+    @cached_property
     def query_heads(self) -> int:
         """Attention heads of the language model: tensor parallelism must divide them. 1 where it has no attention."""
         return max(

@@ -60,9 +60,21 @@ def decode_speed(read_bytes: int, concurrency: int, bandwidth_gbps: float | None
     """
     if bandwidth_gbps is None or read_bytes <= 0:
         return None
-    reading, multiplied = read_bytes / (bandwidth_gbps * 1e9), concurrency * multiplying
-    low, expected, high = (
-        round(concurrency / max(reading / read, multiplied / computed), 2)
-        for read, computed in zip(EFFICIENCY, COMPUTE_EFFICIENCY, strict=True)
-    )
+    low, expected, high = (_speed(read_bytes, concurrency, bandwidth_gbps, multiplying, number) for number in range(len(EFFICIENCY)))
     return DecodeSpeed(low=low, expected=expected, high=high)
+
+
+def expected_speed(read_bytes: int, concurrency: int, bandwidth_gbps: float | None, multiplying: float = 0.0) -> float | None:
+    """`decode_speed(...).expected` alone."""
+    if bandwidth_gbps is None or read_bytes <= 0:
+        return None
+    return _speed(read_bytes, concurrency, bandwidth_gbps, multiplying, _EXPECTED)
+
+
+_EXPECTED = 1
+
+
+def _speed(read_bytes: int, concurrency: int, bandwidth_gbps: float, multiplying: float, number: int) -> float:
+    """At the lowest (0), expected (1) or highest (2) efficiencies."""
+    reading, multiplied = read_bytes / (bandwidth_gbps * 1e9), concurrency * multiplying
+    return round(concurrency / max(reading / EFFICIENCY[number], multiplied / COMPUTE_EFFICIENCY[number]), 2)

@@ -73,6 +73,14 @@ def stage_estimates(loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside]
     )
 
 
+def fullest_required(loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside]) -> tuple[Bytes, int]:
+    """(`required`, layers) of the stage that needs most, the same as `Estimate.fullest` of these stages, without making the others."""
+    sizes = [sum(term.bytes for term in terms) + rest.expected_bytes for terms, rest in zip(loaded, beside, strict=True)]
+    number = sizes.index(max(sizes))
+    rest = beside[number]
+    return total((*loaded[number], *rest.fixed, *rest.cache)), rest.layers
+
+
 def stage_estimate(*, stage: int, layers: int, fixed: tuple[Term, ...], cache: tuple[Term, ...], layout: CacheLayout) -> StageEstimate:
     """A stage with its sum."""
     return StageEstimate(stage=stage, layers=layers, fixed=fixed, cache=cache, layout=layout, required=total((*fixed, *cache)))

@@ -40,11 +40,14 @@ def arithmetic(scheme: Scheme, accelerator: Accelerator) -> Arithmetic:
     to 16 bit first. Source: vLLM layers/quantization (fp8.py, compressed_tensors, modelopt.py, gptq_marlin.py, awq_marlin.py); Marlin
     widens fp8 and fp4 on cards without them.
     """
-    name, formats = scheme.form.name if scheme.form else "", accelerator.formats or ()
-    for prefix, narrow in _NARROW:
-        if name.startswith(prefix) and narrow in formats:
-            return narrow
-    return "fp16"
+    narrow = activated(scheme)
+    return narrow if narrow in (accelerator.formats or ()) else "fp16"
+
+
+def activated(scheme: Scheme) -> Arithmetic:
+    """The format of the activations under this scheme, on a card that multiplies it."""
+    name = scheme.form.name if scheme.form else ""
+    return next((narrow for prefix, narrow in _NARROW if name.startswith(prefix)), "fp16")
 
 
 _NARROW: tuple[tuple[str, Arithmetic], ...] = (("fp8", "fp8"), ("mxfp8", "fp8"), ("int8_channel", "int8"), ("nvfp4", "fp4"))

@@ -1,25 +1,38 @@
-"""One model over many cards: the estimate is made once for cards that an engine treats alike, and set against each card's memory."""
+"""One model over many cards: what it demands is worked out once for cards that an engine treats alike, and set against each of them."""
 
+from collections.abc import Hashable
 from typing import NamedTuple
+
+from msgspec import structs
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.engines import ENGINES
-from fitgauge.engine.estimate import Estimate
+from fitgauge.engine.estimate import Beside, fullest_required
 from fitgauge.engine.fit import Verdict, fit_probability, verdict
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.support import refusal
-from fitgauge.engine.vllm.serve import budget_bytes, starts
+from fitgauge.engine.vllm.serve import budget_bytes, stage_starts
 from fitgauge.engine.workload import EngineName, Workload
 from fitgauge.errors import InvalidQuestion
+from fitgauge.questions import words
 from fitgauge.questions.prepared import Prepared, Preparer
+from fitgauge.questions.recent import Recent
 from fitgauge.questions.schemas import FitRequest
-from fitgauge.questions.workloads import serving_workload
+from fitgauge.questions.workloads import asked_context, serving_workload
 
-_BY_WORKLOAD: frozenset[EngineName] = frozenset({"llama.cpp", "ollama", "mlx"})
-"""Engines that hold the same on every card; vLLM's terms depend on the kind of card, those of the others on its size too."""
+_WORKLOADS, _BESIDE = 4096, 512
+"""Workloads, demands and what comes beside the weights kept of one question: at most some 5 MiB."""
+
+
+class Demand(NamedTuple):
+    """What a workload requires of the fullest of its cards, and the layers on that card; the same on all cards of one kind."""
+
+    workload: Workload
+    required: Bytes
+    layers: int
 
 
 class Fitted(NamedTuple):
@@ -37,13 +50,15 @@ class Fitted(NamedTuple):
 
 
 class Fitting:
-    """Estimates of one model, kept for as long as one question takes. The same numbers as `Serving`, without words."""
+    """Demands of one model, kept for as long as one question takes. The same numbers as `Serving`, without words."""
 
     def __init__(self, model: Model, engines: Engines, preparer: Preparer) -> None:
         self._model = model
         self._engines = engines
         self._preparer = preparer
-        self._kept: dict[object, Estimate] = {}
+        self._workloads: Recent[Workload] = Recent(_WORKLOADS)
+        self._demands: Recent[Demand] = Recent(_WORKLOADS)
+        self._beside: Recent[tuple[Beside, ...]] = Recent(_BESIDE)
 
     def profile(self, engine: EngineName) -> EngineProfile:
         """The newest profile of an engine."""
@@ -55,7 +70,7 @@ class Fitting:
 
     def refused(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> str | None:
         """Why the engine does not run it on one such card, None where it does. Raises InvalidQuestion for an unknown format."""
-        workload = serving_workload(request, self._model.spec, accelerator, 1, self.profile(engine))
+        workload = self._workload(request, engine, accelerator, 1)
         return refusal(workload, self.prepared(request.quantization, engine).scheme, accelerator, self._model.spec)
 
     def possible(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Fitted | None:
@@ -67,30 +82,65 @@ class Fitting:
 
     def fitted(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Fitted:
         """The question on `count` cards. Raises InvalidQuestion where the engine cannot be laid out over them."""
-        profile = self.profile(engine)
-        workload = serving_workload(request, self._model.spec, accelerator, count, profile)
-        estimate = self._estimate(request.quantization, workload, accelerator, profile)
-        budget = budget_bytes(accelerator, workload) if engine == "vllm" else accelerator.usable
-        required = estimate.fullest.required
-        if engine == "vllm":
-            return Fitted(workload, required, budget, starts(estimate, self._model.spec, profile, workload, accelerator))
-        return Fitted(workload, required, budget, fit_probability(required, budget))
+        return self.against(self.demand(request, engine, accelerator, count), accelerator)
 
-    def _estimate(self, quantization: str | None, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
-        """The engine's own, or one it made for a card that it treats alike."""
-        key = (quantization, workload, _alike(workload.engine, accelerator))
-        kept = self._kept.get(key)
+    def against(self, demand: Demand, accelerator: Accelerator) -> Fitted:
+        """A demand set against a card of its kind."""
+        workload, required, layers = demand
+        if workload.engine == "vllm":
+            chance = stage_starts(required, layers, self._model.spec, self.profile("vllm"), workload, accelerator)
+            return Fitted(workload, required, budget_bytes(accelerator, workload), chance)
+        return Fitted(workload, required, accelerator.usable, fit_probability(required, accelerator.usable))
+
+    def kind(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> Hashable:
+        """Cards of one kind have the same demand."""
+        room, profile = ENGINES[engine], self.profile(engine)
+        version = words.version(request.engine_version or profile.newest)
+        return room.kind(accelerator), room.batch(accelerator, asked_context(request, self._model.spec), version, self._model.spec)
+
+    def demand(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Demand:
+        """What the question demands of a card. Raises InvalidQuestion where the engine cannot be laid out over so many."""
+        workload = self._workload(request, engine, accelerator, count)
+        kind = ENGINES[engine].kind(accelerator)
+        key = (request.quantization, workload, kind)
+        kept = self._demands.get(key)
         if kept is None:
-            laid = self._preparer.prepare(self._model, quantization, workload.engine).laid
-            kept = ENGINES[workload.engine].estimate(self._model.spec, laid, workload, accelerator, profile)
-            self._kept[key] = kept
+            kept = self._demand(request.quantization, workload, accelerator, kind)
+            self._demands.put(key, kept)
         return kept
 
+    def demanded(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Demand | None:
+        """The same; None where it is impossible."""
+        try:
+            return self.demand(request, engine, accelerator, count)
+        except InvalidQuestion:
+            return None
 
-def _alike(engine: EngineName, accelerator: Accelerator) -> object:
-    """What cards have in common that an engine treats alike."""
-    if engine in _BY_WORKLOAD:
-        return None
-    if engine == "vllm":
-        return accelerator.compute_capability, accelerator.vendor, accelerator.gfx, accelerator.unified_memory, accelerator.nvlink
-    return accelerator.id
+    def least_usable(self, demand: Demand) -> int:
+        """Usable bytes below which a card is more likely too small than not."""
+        share = demand.workload.gpu_memory_utilization if demand.workload.engine == "vllm" else 1.0
+        return int(demand.required.expected / share) - 1
+
+    def _demand(self, quantization: str | None, workload: Workload, accelerator: Accelerator, kind: Hashable) -> Demand:
+        """The engine's estimate of the fullest card; what comes beside the weights is estimated once for all their formats."""
+        spec, profile, room = self._model.spec, self.profile(workload.engine), ENGINES[workload.engine]
+        laid = self.prepared(quantization, workload.engine).laid
+        if room.halves is None or workload.cpu_offload_bytes:
+            fullest = room.estimate(spec, laid, workload, accelerator, profile).fullest
+            return Demand(workload, fullest.required, fullest.layers)
+        loaded = room.halves.loaded(spec, laid, workload, accelerator)
+        beside = self._beside.get((workload, kind))
+        if beside is None:
+            beside = room.halves.beside(spec, workload, accelerator, profile)
+            self._beside.put((workload, kind), beside)
+        return Demand(workload, *fullest_required(loaded, beside))
+
+    def _workload(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Workload:
+        """The Workload a request means, the same for every format of the weights."""
+        asked = structs.astuple(structs.replace(request, model="", gpu="", quantization=None))
+        key = (asked, engine, count, self.kind(request, engine, accelerator))
+        kept = self._workloads.get(key)
+        if kept is None:
+            kept = serving_workload(request, self._model.spec, accelerator, count, self.profile(engine))
+            self._workloads.put(key, kept)
+        return kept

@@ -20,7 +20,8 @@ from fitgauge.questions.prompts import Prompts
 from fitgauge.questions.recommend_schemas import Objective, RecommendAnswer, RecommendRequest
 from fitgauge.questions.recommended import Telling, stored, watts
 from fitgauge.questions.schemas import FitRequest
-from fitgauge.questions.search import Option, Plan, Search, Wanted, context_length, identity
+from fitgauge.questions.search import Option, Plan, Search, Wanted, identity
+from fitgauge.questions.workloads import asked_context
 
 _PAGE = 20
 
@@ -88,7 +89,7 @@ class Recommender:
         return Costs(self._catalog.offers, named, owned=bool(request.owned))
 
     def _prompts(self, request: RecommendRequest, question: FitRequest, model: Model, fitting: Fitting) -> Prompts:
-        return Prompts(model, question, fitting, request.prompt_tokens or context_length(model.spec, question))
+        return Prompts(model, question, fitting, request.prompt_tokens or asked_context(question, model.spec))
 
     def _nothing(self, request: RecommendRequest, model: Model, fitting: Fitting) -> InvalidQuestion:
         """Which constraint leaves nothing: the first without which something fits, else the fewest of the first ones together; else what

@@ -1,10 +1,7 @@
 """Every way to serve a model on the cards at hand, and of those that fit the ones that nothing beats."""
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
-from math import inf
-from operator import itemgetter
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import structs
@@ -13,17 +10,18 @@ from fitgauge.engine import weights
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Attention, Model, ModelSpec, Part
 from fitgauge.engine.cache import CACHED_PARTS, request_bytes
-from fitgauge.engine.decode import DecodeSpeed, decode_speed, step_bytes
+from fitgauge.engine.decode import DecodeSpeed, decode_speed, expected_speed, step_bytes
 from fitgauge.engine.dtypes import BITS
-from fitgauge.engine.prefill import peak
+from fitgauge.engine.prefill import activated, peak
 from fitgauge.engine.utilization import token_flops
 from fitgauge.engine.workload import EngineName
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import words
 from fitgauge.questions.fitting import Fitted, Fitting
+from fitgauge.questions.front import Criteria, Front, criteria, dominates
 from fitgauge.questions.prepared import Prepared
 from fitgauge.questions.schemas import FitRequest
-from fitgauge.questions.workloads import DEFAULT_CONTEXT, degrees
+from fitgauge.questions.workloads import asked_context, degrees
 
 MOST_CARDS = 16
 
@@ -41,9 +39,6 @@ class Plan(NamedTuple):
     engine: EngineName
     quantization: str | None
     bits: float
-
-
-Criteria = tuple[int, int, float, float, float]
 
 
 def unpriced(accelerator: Accelerator, count: int) -> float | None:
@@ -72,17 +67,6 @@ class Option(NamedTuple):
     speed: DecodeSpeed | None
     fitted: Fitted
     criteria: Criteria
-
-
-def criteria(count: int, total_bytes: int, speed: DecodeSpeed | None, bits: float, cost: float | None = None) -> Criteria:
-    """(cards, usable memory of all, -tokens a second, -bits of a weight, cost an hour): the smaller the better; what is unknown is
-    worse than any."""
-    return count, total_bytes, -speed.expected if speed else 1.0, -bits, inf if cost is None else cost
-
-
-def dominates(one: Criteria, other: Criteria) -> bool:
-    """Whether `one` is nowhere worse than `other` and somewhere better."""
-    return one[0] <= other[0] and one[1] <= other[1] and one[2] <= other[2] and one[3] <= other[3] and one[4] <= other[4] and one != other
 
 
 def pareto(options: Iterable[Option]) -> list[Option]:
@@ -116,6 +100,40 @@ def weight_bits(spec: ModelSpec, prepared: Prepared) -> float:
     return float(BITS[scheme.dtype or (prepared.laid.layout.wide_dtype if spec.dtype == "F32" else spec.dtype)])
 
 
+class _Seat(NamedTuple):
+    """A card that a plan may run on; `peak`: 10^12 operations a second of the plan's arithmetic, None where it is not known."""
+
+    usable: int
+    bandwidth: float | None
+    peak: float | None
+    card: Owned
+
+
+class _Rate:
+    """Tokens a second of one plan by a card's bandwidth and peak.
+
+    `read`: bytes of a step on one rank, 0 where nothing is generated; `flops`: of one token, over `ranks`.
+    """
+
+    def __init__(self, read: int, concurrency: int, flops: float, ranks: int) -> None:
+        self._read, self._concurrency, self._flops, self._ranks = read, concurrency, flops, ranks
+        self._known: dict[tuple[float | None, float | None], float | None] = {}
+
+    def expected(self, bandwidth: float | None, peak: float | None) -> float | None:
+        """The expected speed, worked out once for every bandwidth and peak."""
+        key = (bandwidth, peak)
+        if key not in self._known:
+            self._known[key] = expected_speed(self._read, self._concurrency, bandwidth, self._multiplying(peak))
+        return self._known[key]
+
+    def speed(self, bandwidth: float | None, peak: float | None) -> DecodeSpeed | None:
+        """The speed as an interval."""
+        return decode_speed(self._read, self._concurrency, bandwidth, self._multiplying(peak))
+
+    def _multiplying(self, peak: float | None) -> float:
+        return self._flops / (self._ranks * peak * 1e12) if peak else 0.0
+
+
 class Search:
     """The options of one question about `model`. `plans`: in the order in which their engines are preferred for a card."""
 
@@ -126,117 +144,149 @@ class Search:
         self._request = request
         self._fitting = fitting
         self._cards = sorted(cards, key=_by_size)
-        self._usable = [card.accelerator.usable.expected for card in self._cards]
         self._plans = plans
         self._wanted = wanted
         self._cache_floor = cache_floor(model.spec, request)
-        self._flops = token_flops(model.spec, context_length(model.spec, request)).forward
-        self._chosen: dict[object, Plan | None] = {}
+        self._flops = token_flops(model.spec, asked_context(request, model.spec)).forward
+        self._peaks: dict[tuple[str, str], float | None] = {}
+        self._costs: dict[str, float | None] = {}
+        self._rates: dict[tuple[Plan, int], _Rate] = {}
+        self._floors: dict[Plan, int] = {}
 
     def front(self) -> list[Option]:
-        """The Pareto set of all that fits: looked at so that what is dominated or too small for the weights is not estimated."""
-        front: list[Option] = []
-        best_first = sorted(self._plans, key=lambda plan: -plan.bits)
-        for count in range(1, max((card.most for card in self._cards), default=0) + 1):
-            for plan in best_first:
-                front += self._on(count, plan, front)
-        return pareto(front)
+        """The Pareto set of all that fits: looked at so that what is dominated or too small for the weights is not estimated.
 
-    def _on(self, count: int, plan: Plan, front: list[Option]) -> list[Option]:
-        """Options of one plan on `count` cards: all but those dominated by one of `front` or by a smaller card.
-
-        Cards come in the order of their memory, so one that is neither faster nor cheaper than a smaller one that fits is dominated by it.
+        Whatever dominates an option has no more cards and no fewer bits, so it was looked at before or is of as many of both.
         """
+        found: list[Option] = []
+        best_first = sorted(self._plans, key=lambda plan: -plan.bits)
+        known = {plan.bits: Front() for plan in best_first}
+        seats = self._seats()
+        for count in range(1, max((card.most for card in self._cards), default=0) + 1):
+            if any(card.most == count - 1 for card in self._cards):
+                seats = {plan: _of_more(count, groups) for plan, groups in seats.items()}
+            self._costs.clear()
+            for plan in best_first:
+                found += self._on(count, plan, seats[plan], known)
+        return pareto(found)
+
+    def _on(self, count: int, plan: Plan, groups: Sequence[list[_Seat]], known: Mapping[float, Front]) -> Iterator[Option]:
+        """Options of one plan on `count` cards that nothing `known` dominates; each of them is known from then on.
+
+        A group is asked what it demands once one of its cards is neither too small for the weights nor dominated.
+        """
+        if not groups:
+            return
         request = structs.replace(self._request, gpu_count=count, quantization=plan.quantization, engine=plan.engine)
         try:
             tensor, pipeline, _ = degrees(request, self._spec, count, plan.engine)
         except InvalidQuestion:
-            return []
+            return
         if tensor * pipeline < count:  # cards left idle: fewer do the same
-            return []
-        prepared = self._fitting.prepared(plan.quantization, plan.engine)
-        read = self._step_bytes(request, prepared, plan, tensor)
-        found: list[Option] = []
-        known = _Known(front, plan.bits)
-        large_enough = self._cards[bisect_left(self._usable, self._least_usable(plan, prepared, count)) :]
-        for usable, cards in groupby(large_enough, key=lambda card: card.accelerator.usable.expected):
-            alike = []
-            for card in cards:
+            return
+        rate, front, least = self._rate(request, plan, tensor), known[plan.bits], self._least_usable(plan, count)
+        for group in groups:
+            demand, place = None, bisect_left(group, (least,))
+            while place < len(group):
+                usable, bandwidth, peak, card = group[place]
+                place += 1
                 accelerator = card.accelerator
-                if card.most < count:
+                mark = criteria(count, usable * count, rate.expected(bandwidth, peak), plan.bits, self._cost(accelerator, count))
+                if front.dominates(mark) or not self._is_wanted(accelerator, count, plan, mark):
                     continue
-                fastest = peak(prepared.scheme, accelerator)
-                multiplying = self._flops / (tensor * fastest * 1e12) if fastest else 0.0
-                speed = decode_speed(read, self._request.concurrency or 1, accelerator.bandwidth_gbps, multiplying) if read else None
-                mark = criteria(count, usable * count, speed, plan.bits, self._wanted.cost(accelerator, count))
-                if (
-                    known.dominate(mark)
-                    or any(dominates(other.criteria, mark) for other in found)
-                    or not self._is_wanted(card, count, plan, speed)
-                ):
+                if demand is None:
+                    demand = self._fitting.demanded(request, plan.engine, accelerator, count)
+                    if demand is None:
+                        break
+                    place = max(place - 1, bisect_left(group, (self._fitting.least_usable(demand),)))
                     continue
-                if self._chosen_plan(plan.quantization, accelerator) != plan:
-                    continue
-                fitted = self._fitting.possible(request, plan.engine, accelerator, count)
-                if fitted is not None and fitted.verdict == "fits":
-                    alike.append(Option(accelerator, count, plan, speed, fitted, mark))
-            found += alike
-        return found
+                fitted = self._fitting.against(demand, accelerator)
+                if fitted.verdict == "fits":
+                    for bits, marks in known.items():
+                        if bits <= plan.bits:
+                            marks.add(mark)
+                    yield Option(accelerator, count, plan, rate.speed(bandwidth, peak), fitted, mark)
 
-    def _is_wanted(self, card: Owned, count: int, plan: Plan, speed: DecodeSpeed | None) -> bool:
+    def _seats(self) -> dict[Plan, list[list[_Seat]]]:
+        """The cards of every plan, in groups of a kind, by memory: those on which it is the first plan that runs its format."""
+        classes: dict[object, list[Owned]] = {}
+        for card in self._cards:
+            accelerator = card.accelerator
+            classes.setdefault((accelerator.vendor, accelerator.compute_capability, accelerator.gfx), []).append(card)
+        chosen: dict[Plan, list[Owned]] = {plan: [] for plan in self._plans}
+        for quantization in dict.fromkeys(plan.quantization for plan in self._plans):
+            request = structs.replace(self._request, quantization=quantization)
+            able = [plan for plan in self._plans if plan.quantization == quantization]
+            for cards in classes.values():
+                first = next((plan for plan in able if self._fitting.refused(request, plan.engine, cards[0].accelerator) is None), None)
+                if first is not None:
+                    chosen[first] += cards
+        return {plan: self._grouped(plan, cards) for plan, cards in chosen.items()}
+
+    def _grouped(self, plan: Plan, cards: Sequence[Owned]) -> list[list[_Seat]]:
+        arithmetic = activated(self._fitting.prepared(plan.quantization, plan.engine).scheme)
+        groups: dict[Hashable, list[_Seat]] = {}
+        for card in sorted(cards, key=_by_size):
+            accelerator = card.accelerator
+            seat = _Seat(accelerator.usable.expected, accelerator.bandwidth_gbps, self._peak(plan, arithmetic, accelerator), card)
+            groups.setdefault(self._fitting.kind(self._request, plan.engine, accelerator), []).append(seat)
+        return list(groups.values())
+
+    def _is_wanted(self, accelerator: Accelerator, count: int, plan: Plan, mark: Criteria) -> bool:
         """Whether the deployment, if it fits, is one of those asked for."""
         wanted = self._wanted
-        if wanted.slowest and (speed is None or speed.expected < wanted.slowest):
+        if wanted.slowest and -mark[2] < wanted.slowest:
             return False
-        return wanted.passes is None or wanted.passes(card.accelerator, count, plan)
+        return wanted.passes is None or wanted.passes(accelerator, count, plan)
 
-    def _chosen_plan(self, quantization: str | None, accelerator: Accelerator) -> Plan | None:
-        """The plan of the first engine that runs this format on such a card."""
-        key = (quantization, accelerator.vendor, accelerator.compute_capability, accelerator.gfx)
-        if key not in self._chosen:
-            request = structs.replace(self._request, quantization=quantization)
-            able = (plan for plan in self._plans if plan.quantization == quantization)
-            self._chosen[key] = next((plan for plan in able if self._fitting.refused(request, plan.engine, accelerator) is None), None)
-        return self._chosen[key]
+    def _cost(self, accelerator: Accelerator, count: int) -> float | None:
+        """What so many cost an hour, asked once for every count."""
+        if accelerator.id not in self._costs:
+            self._costs[accelerator.id] = self._wanted.cost(accelerator, count)
+        return self._costs[accelerator.id]
 
-    def _least_usable(self, plan: Plan, prepared: Prepared, count: int) -> int:
-        """Usable memory below which a card need not be tried: the fullest of `count` holds no less than the average."""
-        share = self._fitting.profile(plan.engine).gpu_memory_utilization if plan.engine == "vllm" else 1.0
-        return int((_language_bytes(prepared) + self._cache_floor) / count / share)
+    def _peak(self, plan: Plan, arithmetic: str, accelerator: Accelerator) -> float | None:
+        """The accelerator's peak under the scheme of a plan, looked up once for every arithmetic."""
+        key = (arithmetic, accelerator.id)
+        if key not in self._peaks:
+            self._peaks[key] = peak(self._fitting.prepared(plan.quantization, plan.engine).scheme, accelerator)
+        return self._peaks[key]
 
-    def _step_bytes(self, request: FitRequest, prepared: Prepared, plan: Plan, tensor_parallel: int) -> int:
-        """What one rank reads for a token of every request; 0 for a model that generates none."""
-        if self._spec.task == "encode":
-            return 0
+    def _rate(self, request: FitRequest, plan: Plan, tensor_parallel: int) -> _Rate:
+        """The speeds of a plan whose weights are divided so, worked out once for all counts of cards."""
+        key = (plan, tensor_parallel)
+        if key not in self._rates:
+            read = 0 if self._spec.task == "encode" else self._step_bytes(request, plan, tensor_parallel)
+            self._rates[key] = _Rate(read, request.concurrency or 1, self._flops, tensor_parallel)
+        return self._rates[key]
+
+    def _step_bytes(self, request: FitRequest, plan: Plan, tensor_parallel: int) -> int:
+        """What one rank reads for a token of every request."""
         return step_bytes(
             self._spec,
-            prepared.laid,
+            self._fitting.prepared(plan.quantization, plan.engine).laid,
             concurrency=request.concurrency or 1,
-            context_length=context_length(self._spec, request),
+            context_length=asked_context(request, self._spec),
             cache_dtype=words.cache_dtype(request.kv_cache_dtype, plan.engine),
             tensor_parallel=tensor_parallel,
         )
 
+    def _least_usable(self, plan: Plan, count: int) -> int:
+        """Usable memory below which a card need not be tried: the fullest of `count` holds no less than the average."""
+        if plan not in self._floors:
+            self._floors[plan] = _language_bytes(self._fitting.prepared(plan.quantization, plan.engine)) + self._cache_floor
+        share = self._fitting.profile(plan.engine).gpu_memory_utilization if plan.engine == "vllm" else 1.0
+        return int(self._floors[plan] / count / share)
 
-class _Known:
-    """What is known to fit with as many bits or more and no more cards: whether it dominates, among those with no more memory."""
 
-    def __init__(self, options: Sequence[Option], bits: float) -> None:
-        self._marks = sorted((option.criteria for option in options if option.plan.bits >= bits), key=itemgetter(1))
-        self._sizes = [mark[1] for mark in self._marks]
-
-    def dominate(self, mark: Criteria) -> bool:
-        """Whether one of them dominates `mark`, of more or as many cards."""
-        return any(dominates(other, mark) for other in self._marks[: bisect_right(self._sizes, mark[1])])
+def _of_more(count: int, groups: list[list[_Seat]]) -> list[list[_Seat]]:
+    """The seats of which `count` or more may be used."""
+    left = ([seat for seat in group if seat.card.most >= count] for group in groups)
+    return [group for group in left if group]
 
 
 def _by_size(card: Owned) -> tuple[int, str]:
     return card.accelerator.usable.expected, card.accelerator.id
-
-
-def context_length(spec: ModelSpec, request: FitRequest) -> int:
-    """Tokens of one request: as asked, else the usual default within the model's own limit."""
-    return request.context_length or min(DEFAULT_CONTEXT, spec.max_context_length or DEFAULT_CONTEXT)
 
 
 def cache_floor(spec: ModelSpec, request: FitRequest) -> int:
@@ -247,7 +297,7 @@ def cache_floor(spec: ModelSpec, request: FitRequest) -> int:
     asked = (request.kv_cache_dtype or "auto").strip().lower()
     narrow = "F4" if asked not in ("auto", "fp8", "bf16", "fp16") else "F16" if asked != "fp8" and spec.quantization is None else "F8_E4M3"
     one = sum(
-        len(block.layers) * request_bytes(mixer, context_length(spec, request), narrow, 1, narrow)
+        len(block.layers) * request_bytes(mixer, asked_context(request, spec), narrow, 1, narrow)
         for block in spec.blocks
         if block.part in CACHED_PARTS
         for mixer in block.mixers

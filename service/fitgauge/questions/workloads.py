@@ -17,10 +17,15 @@ NODE = 8
 """Cards of a node, and the widest tensor parallelism that is taken where none is asked for."""
 
 
+def asked_context(request: FitRequest, spec: ModelSpec) -> int:
+    """Tokens of one request: as asked, else the usual default within the model's own limit."""
+    return request.context_length or min(DEFAULT_CONTEXT, spec.max_context_length or DEFAULT_CONTEXT)
+
+
 def serving_workload(request: FitRequest, spec: ModelSpec, accelerator: Accelerator, count: int, profile: EngineProfile) -> Workload:
     """The Workload a request means on `count` cards. Raises InvalidQuestion where its degrees are impossible."""
     name = profile.engine
-    context = request.context_length or min(DEFAULT_CONTEXT, spec.max_context_length or DEFAULT_CONTEXT)
+    context = asked_context(request, spec)
     tensor, pipeline, data = degrees(request, spec, count, name)
     expert = request.expert_parallel or 1
     if expert not in ((1, tensor * data) if name == "vllm" else (1, tensor, tensor * data)):

@@ -74,10 +74,17 @@ def starts(estimate: Estimate, spec: ModelSpec, profile: EngineProfile, workload
 
     A pool given outright is no share of the card: then what is required alone decides. Source: v1/worker/utils.py, request_memory.
     """
-    required, budget = estimate.fullest.required, budget_bytes(accelerator, workload)
+    return stage_starts(estimate.fullest.required, estimate.fullest.layers, spec, profile, workload, accelerator)
+
+
+def stage_starts(
+    required: Bytes, layers: int, spec: ModelSpec, profile: EngineProfile, workload: Workload, accelerator: Accelerator
+) -> float:
+    """The same of the fullest stage: what it requires, and its layers."""
+    budget = budget_bytes(accelerator, workload)
     if workload.cache_pool_bytes is not None:
         return fit_probability(required, budget)
-    outside = total(outside_terms(spec, profile, workload, accelerator, layers=estimate.fullest.layers))
+    outside = total(outside_terms(spec, profile, workload, accelerator, layers=layers))
     return starting_probability(required, budget, outside, accelerator.usable)
 
 

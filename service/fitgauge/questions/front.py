@@ -1,0 +1,55 @@
+"""What beats what: the criteria of a deployment, and the marks of those known to fit, asked whether one of them beats another."""
+
+from bisect import bisect_right
+from math import inf
+
+Criteria = tuple[int, int, float, float, float]
+
+
+def criteria(count: int, total_bytes: int, tokens_per_second: float | None, bits: float, cost: float | None = None) -> Criteria:
+    """(cards, usable memory of all, -tokens a second, -bits of a weight, cost an hour): the smaller the better; what is unknown is
+    worse than any."""
+    return count, total_bytes, 1.0 if tokens_per_second is None else -tokens_per_second, -bits, inf if cost is None else cost
+
+
+def dominates(one: Criteria, other: Criteria) -> bool:
+    """Whether `one` is nowhere worse than `other` and somewhere better."""
+    return one[0] <= other[0] and one[1] <= other[1] and one[2] <= other[2] and one[3] <= other[3] and one[4] <= other[4] and one != other
+
+
+class Front:
+    """Marks of deployments that fit, all with no more cards and no fewer bits than those that are asked about.
+
+    `_sizes`, `_speeds`: the steps of the best speed that so much memory is known to give, both in their order. `_marks`: all of them, the
+    one that dominated last first, as it mostly dominates the next one too.
+    """
+
+    def __init__(self) -> None:
+        self._sizes: list[int] = []
+        self._speeds: list[float] = []
+        self._marks: list[Criteria] = []
+
+    def add(self, mark: Criteria) -> None:
+        """Takes a deployment in."""
+        self._marks.insert(0, mark)
+        sizes, speeds, place = self._sizes, self._speeds, bisect_right(self._sizes, mark[1])
+        if place and speeds[place - 1] <= mark[2]:
+            return
+        end = place
+        while end < len(speeds) and speeds[end] >= mark[2]:
+            end += 1
+        sizes[place:end], speeds[place:end] = [mark[1]], [mark[2]]
+
+    def dominates(self, mark: Criteria) -> bool:
+        """Whether one of them dominates `mark`."""
+        place = bisect_right(self._sizes, mark[1])
+        if not place or self._speeds[place - 1] > mark[2]:
+            return False
+        if self._speeds[place - 1] < mark[2] and mark[4] == inf:
+            return True
+        for number, known in enumerate(self._marks):
+            if dominates(known, mark):
+                if number:
+                    self._marks.insert(0, self._marks.pop(number))
+                return True
+        return False

@@ -59,7 +59,10 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Meta(description="How PyTorch steps: foreach (its default on CUDA) holds one more copy of the update."),
     ] = None
     loss: Annotated[
-        Literal["full", "chunked", "fused"] | None, Meta(description="full (default): whole logits; chunked; fused with the head (Liger).")
+        Literal["full", "chunked", "fused", "in_place"] | None,
+        Meta(
+            description="full (default): whole logits; in_place: their gradient is written over them; chunked; fused with the head (Liger)."
+        ),
     ] = None
     sequence_length: Annotated[Tokens | None, Meta(description="Tokens of one sequence. Default 2048.", examples=[4096])] = None
     micro_batch_size: Annotated[

@@ -106,6 +106,7 @@ def rank_states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> 
 
     Offload: the optimizer's states and masters, with the gradients they step from, go to the host; `parameters` and `cpu` take the
     weights too (ZeRO-Offload, arXiv 2101.06840; ZeRO-Infinity, arXiv 2104.07857; torch CPUOffloadPolicy). An offloaded step runs there.
+    Paged states are in managed memory, which PyTorch does not count and the device gives back (bitsandbytes functional.py, get_paged).
     """
     trained = [parameter for parameter in parameters if parameter.trained]
     pieces = [shard(parameter, workload) for parameter in parameters]
@@ -115,6 +116,8 @@ def rank_states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> 
     counted = states.states(stepped, workload)
     gradients = states.gradient_bytes(reduced, workload)
     masters, optimizer, temporaries, host = counted.master_weights, counted.optimizer_states, counted.step_temporaries, 0
+    if workload.optimizer.startswith("paged"):
+        host, optimizer = optimizer, 0
     if workload.offload != "none":
         host += masters + optimizer
         masters = optimizer = temporaries = 0

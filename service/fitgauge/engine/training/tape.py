@@ -12,6 +12,8 @@ import msgspec
 
 FLOAT = 4
 _UNCOUNTED = -1
+_ATTENTION = ("attention", "attention.scores", "attention.product")
+"""Products that are no linears: recipes.py, fused_attention and eager."""
 
 
 class Value(NamedTuple):
@@ -260,10 +262,15 @@ class Tape:
         """Whether the backward pass reads this tensor."""
         return any(kept.storage == value.storage for operation in self.operations for kept in operation.saved)
 
-    def products_bytes(self) -> int:
-        """Bytes of what linears and attention give: what selective checkpointing keeps, so that only cheap operations run again."""
+    def products_bytes(self, *, every_second: bool = False) -> int:
+        """Bytes of what linears and attention give: what selective checkpointing keeps, so that only cheap operations run again.
+
+        `every_second`: of the linears', only the first, third, ... (torchtitan distributed/activation_checkpoint.py: "every second mm").
+        """
+        linears = [operation for operation in self.operations if operation.product and operation.name not in _ATTENTION]
+        dropped = {operation.outputs[0].storage for operation in linears[1::2]} if every_second else set()
         products = {operation.outputs[0].storage for operation in self.operations if operation.product}
-        return sum(self._sizes[storage] for storage in products)
+        return sum(self._sizes[storage] for storage in products - dropped)
 
     def compiled_bytes(self, output: Value) -> int:
         """What torch.compile keeps for the backward pass beside its inputs, `output` included: what products read, and of what else the

@@ -12,7 +12,7 @@ Optimizer = Literal[
     "sgd", "sgd_momentum", "galore_adamw", "lomo",
 ]  # fmt: skip
 Implementation = Literal["foreach", "fused", "for_loop"]
-Loss = Literal["full", "chunked", "fused", "log_probs", "log_probs_in_place", "none"]
+Loss = Literal["full", "chunked", "fused", "in_place", "log_probs", "log_probs_in_place", "none"]
 """log_probs: of the tokens that were sampled, as preference and RL training take them (in place: verl's kernel); none: a score head."""
 Checkpointing = Literal["none", "selective", "full"]
 AttentionKernel = Literal["eager", "sdpa", "flash"]

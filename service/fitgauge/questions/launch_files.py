@@ -5,9 +5,14 @@ import msgspec
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.engine.training.zero import BUCKET_ELEMENTS, LIVE_ELEMENTS, PREFETCH_ELEMENTS
 
+DEEPSPEED = "ds_config.json"
+FSDP = "fsdp.yaml"
+_NODE = 8
+
 
 def deepspeed_config(workload: TrainingWorkload, indent: int = -1) -> str:
-    """DeepSpeed's JSON: batch sizes, precision, ZeRO with the buckets that were counted, offload. See its docs, "Configuration JSON".
+    """DeepSpeed's JSON: batch sizes, precision, optimizer, ZeRO with the buckets that were counted, offload. See its docs, "Configuration
+    JSON". AdamW stands in it, as DeepSpeed takes its own on the host then (CPUAdam); "auto" is filled in by transformers.
 
     `indent`: -1 for one line.
     """
@@ -30,34 +35,47 @@ def deepspeed_config(workload: TrainingWorkload, indent: int = -1) -> str:
         zero["offload_optimizer"] = {"device": device, "pin_memory": True}
         if workload.offload in ("parameters", "cpu", "nvme") and workload.zero_stage == 3:
             zero["offload_param"] = {"device": device, "pin_memory": True}
-    config = {
+        if device == "nvme":
+            for name in ("offload_optimizer", "offload_param"):
+                if name in zero:
+                    zero[name] = {"device": device, "nvme_path": "/nvme", "pin_memory": True}
+    config: dict[str, object] = {
         "train_batch_size": workload.micro_batch_size * workload.micro_batches * workload.data_parallel,
         "train_micro_batch_size_per_gpu": workload.micro_batch_size,
         "gradient_accumulation_steps": workload.micro_batches,
         half: {"enabled": workload.precision != "fp32"},
         "zero_optimization": zero,
     }
+    if workload.optimizer == "adamw":
+        config["optimizer"] = {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}}
     return msgspec.json.format(msgspec.json.encode(config), indent=indent).decode()
 
 
 def accelerate_config(workload: TrainingWorkload) -> str:
-    """Accelerate's YAML for FSDP. See its docs, "Fully Sharded Data Parallel"."""
-    lines = [
-        "distributed_type: FSDP",
-        f"num_processes: {workload.gpus}",
-        f"mixed_precision: {'fp16' if workload.precision == 'mixed_fp16' else 'bf16' if workload.precision == 'mixed_bf16' else 'no'}",
-        "fsdp_config:",
-        f"  fsdp_version: {workload.fsdp_version}",
-        "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP",
-        f"  fsdp_reshard_after_forward: {reshard_after_forward(workload)}",
-        f"  fsdp_offload_params: {str(workload.offload in ('parameters', 'cpu')).lower()}",
-        f"  fsdp_activation_checkpointing: {str(workload.activation_checkpointing == 'full').lower()}",
-    ]
+    """Accelerate's YAML for FSDP. Checkpointing stands in it, and not among the script's flags: the Trainer refuses both. See its docs,
+    "Fully Sharded Data Parallel"."""
+    precision = {"mixed_fp16": "fp16", "mixed_bf16": "bf16", "fp8": "fp8"}.get(workload.precision, "no")
+    lines = ["distributed_type: FSDP", f"num_processes: {workload.gpus}", f"num_machines: {-(-workload.gpus // _NODE)}"]
+    lines.append(f"mixed_precision: {precision}")
+    if precision == "fp8":
+        lines += ["fp8_config:", "  backend: TE", "  fp8_format: HYBRID"]
+    lines += ["fsdp_config:", f"  fsdp_version: {workload.fsdp_version}", "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP"]
+    if workload.fsdp_version == 2:
+        lines.append(f"  fsdp_reshard_after_forward: {_said(workload.zero_stage == 3)}")
+    else:
+        lines.append(f"  fsdp_sharding_strategy: {'FULL_SHARD' if workload.zero_stage == 3 else 'SHARD_GRAD_OP'}")
+    lines.append(f"  fsdp_offload_params: {_said(workload.offload != 'none')}")
+    lines.append(f"  fsdp_activation_checkpointing: {_said(workload.activation_checkpointing == 'full')}")
+    if workload.data_parallel_replicate * workload.tensor_parallel * workload.context_parallel > 1:
+        lines += [
+            "parallelism_config:",
+            f"  parallelism_config_dp_replicate_size: {workload.data_parallel_replicate}",
+            f"  parallelism_config_dp_shard_size: {workload.data_parallel // workload.data_parallel_replicate}",
+            f"  parallelism_config_tp_size: {workload.tensor_parallel}",
+            f"  parallelism_config_cp_size: {workload.context_parallel}",
+        ]
     return "\n".join(lines) + "\n"
 
 
-def reshard_after_forward(workload: TrainingWorkload) -> str:
-    """Accelerate's word for freeing gathered parameters after the forward pass or not: a strategy in FSDP1, a truth value in FSDP2."""
-    if workload.fsdp_version == 1:
-        return "FULL_SHARD" if workload.zero_stage == 3 else "SHARD_GRAD_OP"
-    return str(workload.zero_stage == 3).lower()
+def _said(value: bool) -> str:
+    return str(value).lower()

@@ -21,7 +21,7 @@ from fitgauge.questions import algorithm_setups, answers
 from fitgauge.questions import training_words as words
 from fitgauge.questions.algorithms import ALONE, Algorithms, Cast
 from fitgauge.questions.schemas import Launch, Limits, RankAnswer, Suggestion
-from fitgauge.questions.training_launch import launch_command
+from fitgauge.questions.training_launch import launch_command, unsaid
 from fitgauge.questions.training_schemas import PhaseAnswer, TrainingAnswer, TrainingPerGpu, TrainingRequest
 from fitgauge.questions.training_suggestions import candidates
 from fitgauge.questions.training_workloads import refusal, training_gpus, training_workload
@@ -225,6 +225,7 @@ def _warnings(request: TrainingRequest, model: Model, found: Found, trained: Tra
     if request.sequence_length is None and request.prompt_length is None and request.completion_length is None:
         said.append(f"No sequence_length was asked for: {workload.sequence_length} tokens were taken.")
     said += algorithm_setups.warnings(request, trained.setup, workload, trained.probability)
+    said += unsaid(model, workload, trained.setup)
     if workload.gpus < trained.count:
         said.append(f"{trained.count - workload.gpus} of {trained.count} GPUs are idle: the degrees make {workload.gpus} ranks.")
     return said

@@ -41,9 +41,9 @@ def _of_algorithm(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[st
     if rollout is not None and rollout.engine in ("vllm", "sglang"):
         if rollout.sleep == "off":
             yield "let the rollout engine sleep while the policy is trained", {"rollout_sleep": "level_2"}
-        for share in (0.5, 0.3, 0.2):
-            if share < rollout.memory_utilization:
-                yield f"give the rollout engine {share:.0%} of the card", {"rollout_memory_utilization": share}
+        less = next((share for share in (0.5, 0.3, 0.2) if share < rollout.memory_utilization), None)
+        if less is not None:
+            yield f"give the rollout engine {less:.0%} of the card", {"rollout_memory_utilization": less}
     if setup.reference == "resident":
         yield "keep the reference in host memory", {"reference": "offloaded"}
         if setup.algorithm in ("dpo", "kto"):

@@ -1,0 +1,110 @@
+"""Flags of Megatron-LM's pretrain_gpt.py, and of ms-swift's `megatron` command for adapters and preferences, which that script has not."""
+
+from fitgauge.engine.architecture import Attention, Model, Part
+from fitgauge.engine.training.algorithms.setup import Setup
+from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.questions.shell import path_of
+
+NODE = 8
+
+
+def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
+    """The words of the command."""
+    if workload.adapted or setup.algorithm != "sft":
+        return _swift(model, workload, setup)
+    flags: list[object] = ["torchrun", "--nproc-per-node", min(NODE, workload.gpus)]
+    if workload.gpus > NODE:
+        flags += ["--nnodes", -(-workload.gpus // NODE), "--node-rank", "$NODE_RANK", "--master-addr", "$MASTER_ADDR"]
+    flags += ["pretrain_gpt.py", *_architecture(model), *_degrees(workload)]
+    flags += ["--seq-length", workload.sequence_length, "--max-position-embeddings", workload.sequence_length]
+    flags += ["--micro-batch-size", workload.micro_batch_size, "--global-batch-size", _global_batch(workload)]
+    if workload.zero_stage:
+        flags.append("--use-distributed-optimizer")
+    flags += ["--attention-backend", {"flash": "flash", "sdpa": "fused", "eager": "unfused"}[workload.attention]]
+    flags += ["--optimizer", {"sgd": "sgd", "sgd_momentum": "sgd", "muon": "muon"}.get(workload.optimizer, "adam")]
+    flags += ["--optimizer-cpu-offload", "--use-precision-aware-optimizer"] if workload.offload != "none" else []
+    return [*flags, *_recompute(workload, "--recompute-"), *_precision(workload)]
+
+
+def _global_batch(workload: TrainingWorkload) -> int:
+    return workload.micro_batch_size * workload.micro_batches * workload.data_parallel
+
+
+def _precision(workload: TrainingWorkload) -> list[object]:
+    if workload.precision == "fp8":
+        return ["--bf16", "--fp8-format", "hybrid"]
+    return [] if workload.precision == "fp32" else ["--fp16" if workload.precision == "mixed_fp16" else "--bf16"]
+
+
+def _degrees(workload: TrainingWorkload) -> list[object]:
+    flags: list[object] = []
+    for flag, degree in (
+        ("--tensor-model-parallel-size", workload.tensor_parallel),
+        ("--pipeline-model-parallel-size", workload.pipeline_parallel),
+        ("--context-parallel-size", workload.context_parallel),
+        ("--expert-model-parallel-size", workload.expert_parallel),
+    ):
+        flags += [flag, degree] if degree > 1 else []
+    if workload.sequence_parallel:
+        flags.append("--sequence-parallel")
+    if workload.pipeline_parallel > 1 and workload.pipeline_schedule == "interleaved":
+        flags += ["--num-virtual-stages-per-pipeline-rank", 2]
+    return flags
+
+
+def _recompute(workload: TrainingWorkload, prefix: str) -> list[object]:
+    words = [f"{prefix}{name}" for name in ("granularity", "method", "num-layers")]
+    if prefix == "--recompute_":
+        words = [word.replace("-layers", "_layers") for word in words]
+    if workload.activation_checkpointing == "none":
+        return []
+    if workload.activation_checkpointing == "selective":
+        return [words[0], "selective"]
+    return [words[0], "full", words[1], "uniform", words[2], 1]
+
+
+def _architecture(model: Model) -> list[object]:
+    """Shapes of the model, as pretrain_gpt.py wants them written out (megatron/training/arguments.py)."""
+    spec = model.spec
+    blocks = [block for block in spec.blocks if block.part is Part.LANGUAGE and "{}" in block.prefix]
+    attention = next((mixer for block in blocks for mixer in block.mixers if isinstance(mixer, Attention)), None)
+    mlps = [block.mlp for block in blocks if block.mlp is not None]
+    flags: list[object] = ["--num-layers", spec.layers, "--hidden-size", spec.hidden_size]
+    if attention is not None:
+        flags += ["--num-attention-heads", attention.query_heads]
+        if attention.kv_heads != attention.query_heads:
+            flags += ["--group-query-attention", "--num-query-groups", attention.kv_heads]
+        if attention.head_dim * attention.query_heads != spec.hidden_size:
+            flags += ["--kv-channels", attention.head_dim]
+    if mlps:
+        flags += ["--ffn-hidden-size", max(mlp.intermediate_size for mlp in mlps)]
+    routed = max(mlps, key=lambda mlp: mlp.experts, default=None)
+    if routed is not None and routed.experts:
+        flags += ["--num-experts", routed.experts, "--moe-grouped-gemm"]
+    flags += ["--vocab-size", spec.vocabulary_size] if spec.vocabulary_size else []
+    return flags if spec.tied_embeddings else [*flags, "--untie-embeddings-and-output-weights"]
+
+
+def _swift(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
+    """ms-swift's `megatron sft` and `megatron rlhf`: NPROC_PER_NODE starts its processes."""
+    words = {"reward": "rm", "simpo": "simpo"}
+    start: list[object] = ["env", f"NPROC_PER_NODE={min(NODE, workload.gpus)}"]
+    if workload.gpus > NODE:
+        start += [f"NNODES={-(-workload.gpus // NODE)}"]
+    start += (
+        ["megatron", "sft"]
+        if setup.algorithm == "sft"
+        else ["megatron", "rlhf", "--rlhf_type", words.get(setup.algorithm, setup.algorithm)]
+    )
+    flags: list[object] = [*start, "--model", path_of(model), "--dataset", "DATASET"]
+    degrees = _degrees(workload)
+    flags += [str(word).replace("-", "_").replace("__", "--", 1) if str(word).startswith("--") else word for word in degrees]
+    if workload.sequence_parallel:
+        flags[flags.index("--sequence_parallel") : flags.index("--sequence_parallel") + 1] = ["--sequence_parallel", "true"]
+    flags += ["--max_length", workload.sequence_length, "--micro_batch_size", workload.micro_batch_size]
+    flags += ["--global_batch_size", _global_batch(workload), *_recompute(workload, "--recompute_")]
+    if workload.adapted:
+        flags += ["--tuner_type", "lora", "--lora_rank", workload.lora_rank, "--target_modules", "all-linear"]
+    if workload.offload != "none":
+        flags += ["--optimizer_cpu_offload", "true", "--optimizer_offload_fraction", 1]
+    return flags

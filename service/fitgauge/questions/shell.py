@@ -1,0 +1,29 @@
+"""Words into a command line."""
+
+import re
+import shlex
+from collections.abc import Iterable
+
+from fitgauge.engine.architecture import Model
+
+_VARIABLE = re.compile(r"\$[A-Z_]+")
+
+
+def joined(words: Iterable[object]) -> str:
+    """One line for a shell; a word that is a variable ($MASTER_ADDR) stays one."""
+    return " ".join(text if _VARIABLE.fullmatch(text) else shlex.quote(text) for text in map(str, words))
+
+
+def quoted(text: str) -> str:
+    """A text as one word for a shell."""
+    return shlex.quote(text)
+
+
+def path_of(model: Model) -> str:
+    """What to load: the Hub ID; of a model that is only a size, a place to fill in."""
+    return "path/to/model" if model.source == "size" else model.id
+
+
+def said(value: bool) -> str:
+    """A switch as Hugging Face's argument parsers read it."""
+    return "true" if value else "false"

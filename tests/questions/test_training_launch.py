@@ -1,0 +1,160 @@
+"""Launches of training: they carry the settings that were estimated, in flags and files that the tools can read."""
+
+import asyncio
+import json
+import re
+import shlex
+
+import pytest
+import yaml
+
+from fitgauge.questions.plan_schemas import TrainingPlanRequest
+from fitgauge.questions.training_schemas import TrainingRequest
+
+MODEL = {"model": "Qwen/Qwen3-8B", "gpu": "H100"}
+
+
+@pytest.fixture(scope="module")
+def answer(questions):
+    return lambda **fields: asyncio.run(questions.check_training_fit(TrainingRequest(**MODEL | fields)))[1]
+
+
+@pytest.fixture(scope="module")
+def command(answer):
+    return lambda **fields: answer(**fields).launch.command
+
+
+def flags(command):
+    """Flag -> its words, of what stands behind the script."""
+    found, last = {}, None
+    for word in shlex.split(command.split(" && ")[-1]):
+        if word.startswith("-"):
+            last = word
+            found[last] = []
+        elif last:
+            found[last].append(word)
+    return {name: " ".join(words) for name, words in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({}, {"--dtype": "float32", "--bf16": "true", "--optim": "adamw_torch", "--loss_type": "nll"}),
+        ({"precision": "bf16"}, {"--dtype": "bfloat16", "--bf16": "false"}),
+        ({"precision": "mixed_fp16"}, {"--fp16": "true"}),
+        ({"precision": "fp8"}, {"--mixed_precision": "fp8", "--fp8_backend": "te", "--bf16": "false"}),
+        ({"optimizer": "adamw_bf16"},
+         {"--optim": "adamw_anyprecision", "--optim_args": "momentum_dtype=bfloat16,variance_dtype=bfloat16,use_kahan_summation=False"}),
+        ({"optimizer_implementation": "fused"}, {"--optim": "adamw_torch_fused"}),
+        ({"loss": "chunked"}, {"--loss_type": "chunked_nll"}),
+        ({"loss": "fused"}, {"--use_liger_kernel": "true"}),
+        ({"activation_checkpointing": "full", "micro_batch_size": 2, "micro_batches": 3},
+         {"--gradient_checkpointing": "true", "--per_device_train_batch_size": "2", "--gradient_accumulation_steps": "3"}),
+        ({"method": "qlora", "quantization": "nf4_double", "lora_targets": ["q_proj", "v_proj"], "lora_rank": 8},
+         {"--load_in_4bit": "true", "--bnb_4bit_quant_type": "nf4", "--use_bnb_nested_quant": "true", "--lora_r": "8",
+          "--lora_target_modules": "q_proj v_proj"}),
+        ({"method": "lora", "quantization": "int8"}, {"--load_in_8bit": "true", "--lora_target_modules": "all-linear"}),
+        ({"method": "dora"}, {"--use_dora": "true"}),
+        ({"framework": "fsdp", "gpu_count": 8, "zero_stage": 2}, {"--fsdp_version": "2", "--fsdp_reshard_after_forward": "false"}),
+        ({"framework": "fsdp", "gpu_count": 16, "data_parallel_replicate": 2},
+         {"--num_machines": "2", "--parallelism_config_dp_replicate_size": "2", "--parallelism_config_dp_shard_size": "8"}),
+        ({"algorithm": "dpo", "reference": "none"}, {"--precompute_ref_log_probs": "true"}),
+        ({"algorithm": "grpo", "rollout_engine": "vllm", "rollout_memory_utilization": 0.4, "rollout_sleep": "level_2"},
+         {"--vllm_mode": "colocate", "--vllm_gpu_memory_utilization": "0.4", "--vllm_enable_sleep_mode": "true", "--beta": "0",
+          "--num_generations": "8", "--max_completion_length": "512"}),
+        ({"algorithm": "simpo"}, {"--loss_type": "simpo"}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_command_carries_what_was_asked(command, asked, said):
+    found = flags(command(**asked))
+    assert {name: found.get(name) for name in said} == said
+
+
+def test_deepspeed_reads_a_configuration_that_the_command_writes_first(command):
+    line = command(framework="deepspeed", gpu_count=8, zero_stage=3, offload="cpu", micro_batch_size=2, micro_batches=4)
+    written = re.match(r"echo '(.*)' > ds_config.json && accelerate launch", line)
+    assert written is not None
+    config = json.loads(written.group(1))
+    assert config["zero_optimization"]["stage"] == 3
+    assert config["zero_optimization"]["offload_param"]["device"] == config["zero_optimization"]["offload_optimizer"]["device"] == "cpu"
+    assert (config["train_batch_size"], config["train_micro_batch_size_per_gpu"], config["gradient_accumulation_steps"]) == (64, 2, 4)
+    assert config["bf16"] == {"enabled": True}
+    assert config["optimizer"]["type"] == "AdamW"
+    assert flags(line)["--deepspeed_config_file"] == "ds_config.json"
+
+
+def test_offloading_to_nvme_names_a_place(command):
+    line = command(framework="deepspeed", gpu_count=8, zero_stage=3, offload="nvme")
+    zero = json.loads(line.split("'")[1])["zero_optimization"]
+    assert zero["offload_param"]["device"] == zero["offload_optimizer"]["device"] == "nvme"
+    assert zero["offload_param"]["nvme_path"]
+
+
+def test_a_plan_under_fsdp_has_a_file_that_accelerate_reads_and_checkpoints_once(questions):
+    asked = TrainingPlanRequest(**MODEL, framework="fsdp", gpu_count=8, activation_checkpointing="full", zero_stage=3)
+    (plan, *_) = asyncio.run(questions.plan_training(asked))[1].plans
+    config = yaml.safe_load(plan.launch.files["fsdp.yaml"])
+    assert config["distributed_type"] == "FSDP"
+    assert config["num_processes"] == 8
+    assert config["fsdp_config"]["fsdp_activation_checkpointing"] is True
+    assert config["fsdp_config"]["fsdp_reshard_after_forward"] is True
+    assert flags(plan.launch.command)["--gradient_checkpointing"] == "false"
+
+
+def test_megatron_is_told_the_models_shapes_and_every_degree(command):
+    asked = {
+        "framework": "megatron",
+        "gpu_count": 16,
+        "tensor_parallel": 4,
+        "pipeline_parallel": 2,
+        "micro_batches": 4,
+        "sequence_parallel": True,
+    }
+    line = command(**asked, precision="fp8", activation_checkpointing="full")
+    found = flags(line)
+    assert line.startswith("torchrun --nproc-per-node 8 --nnodes 2 --node-rank $NODE_RANK")
+    said = {
+        "--num-layers": "36", "--hidden-size": "4096", "--num-query-groups": "8", "--tensor-model-parallel-size": "4",
+        "--pipeline-model-parallel-size": "2", "--global-batch-size": "8", "--recompute-granularity": "full", "--fp8-format": "hybrid",
+    }  # fmt: skip
+    assert {name: found.get(name) for name in said} == said
+    assert {"--sequence-parallel", "--use-distributed-optimizer", "--bf16", "--untie-embeddings-and-output-weights"} <= set(found)
+
+
+def test_adapters_and_preferences_under_megatron_are_ms_swifts(command):
+    assert " megatron sft --model Qwen/Qwen3-8B" in command(framework="megatron", gpu_count=4, method="lora")
+    line = command(framework="megatron", gpu_count=4, tensor_parallel=4, sequence_parallel=True, algorithm="dpo")
+    assert " megatron rlhf --rlhf_type dpo" in line
+    assert flags(line)["--tensor_model_parallel_size"] == "4"
+    assert flags(line)["--sequence_parallel"] == "true"
+
+
+def test_verl_and_openrlhf_get_their_own_commands(command):
+    asked = {"gpu_count": 8, "algorithm": "ppo", "prompt_length": 1024, "completion_length": 2048, "rollout_memory_utilization": 0.6}
+    verl = command(framework="verl", offload="cpu", **asked)
+    for setting in (
+        "algorithm.adv_estimator=gae", "data.max_response_length=2048", "actor_rollout_ref.rollout.gpu_memory_utilization=0.6",
+        "actor_rollout_ref.actor.fsdp_config.param_offload=True", "critic.model.path=Qwen/Qwen3-8B",
+    ):  # fmt: skip
+        assert f" {setting}" in verl
+    openrlhf = flags(command(framework="openrlhf", zero_stage=3, **asked))
+    assert openrlhf["--vllm.gpu_memory_utilization"] == "0.6"
+    assert openrlhf["--ds.zero_stage"] == "3"
+    assert {"--train.colocate_all", "--vllm.enable_sleep", "--ds.enable_sleep", "--critic.num_nodes"} <= set(openrlhf)
+
+
+def test_an_encoder_is_trained_by_transformers_own_example(command):
+    line = command(model="google-bert/bert-base-uncased", gpu="T4", precision="mixed_fp16", sequence_length=128)
+    assert "run_classification.py" in line
+    assert flags(line)["--max_seq_length"] == "128"
+
+
+def test_a_model_that_is_only_a_size_has_a_place_to_fill_in(answer):
+    found = answer(model="7b", gpu="H200")
+    assert "--model_name_or_path path/to/model" in found.launch.command
+    assert any("path/to/model" in warning for warning in found.warnings)
+
+
+def test_what_has_no_flag_is_said(answer):
+    assert any("Muon" in warning for warning in answer(gpu="B200", optimizer="muon").warnings)

@@ -1,5 +1,6 @@
 """The accelerator catalog: its rows are well formed, sourced, and agree with one another."""
 
+import re
 from itertools import pairwise
 from statistics import median
 
@@ -81,6 +82,20 @@ def test_windows_shows_no_less_than_linux(row):
 def test_every_nvidia_row_has_a_compute_capability(row):
     assert row.compute_capability is not None
     assert row.formats is not None
+
+
+COMPUTED = [(row, source) for row in ROWS for source in row.sources if source.text.startswith("computed:")]
+
+
+def test_many_peaks_are_computed_from_units_rate_and_clock():
+    assert len(COMPUTED) >= 300
+    assert {source.of for _, source in COMPUTED} == {"bf16_tflops_dense", "fp8_tflops_dense", "fp4_tflops_dense", "int8_tops_dense"}
+
+
+@pytest.mark.parametrize("row, source", [pytest.param(row, source, id=f"{row.id}-{source.of}") for row, source in COMPUTED])
+def test_a_computed_peak_is_the_product_its_source_states(row, source):
+    units, rate, clock = map(float, re.match(r"computed: (\d+) (?:SM|CU)s x (\d+) (?:FL)?OP a clock x ([\d.]+) GHz", source.text).groups())
+    assert getattr(row, source.of) == pytest.approx(units * rate * clock / 1000, rel=1e-3)
 
 
 def test_a_card_with_fp8_units_is_faster_in_fp8_than_in_bf16():

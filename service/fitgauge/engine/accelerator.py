@@ -23,10 +23,12 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_un
     under Windows, `expected` is what Windows shows and `low` what Linux does. `usable_basis` is `exact` where it was read off such a
     process, `calibrated` where it follows from cards of the same memory and generation (`derived_from`, their ids), `assumed` where
     the relation is weaker. `usable_windows_bytes`: the same on Windows and WSL, where the driver hides less.
-    `bandwidth_gbps`: 10^9 bytes a second of its memory. `*_dense`: 10^12 operations a second, without sparsity.
+    `bandwidth_gbps`: 10^9 bytes a second of its memory. `*_dense`: 10^12 operations a second of its matrix units with sums in 32 bits,
+    without sparsity; `bf16_tflops_dense` is of fp16 where the hardware has no bf16.
     `compute_capability`: NVIDIA's (major, minor); `gfx`: AMD's target. `unified_memory`: the CPU's memory is the same.
     `nvlink`: cards of a node are joined by it; `interconnect_gbps`: 10^9 bytes a second, one direction, within a node.
     `node_size`: cards in the usual node. `tdp_watts`: power the card is built to draw [W].
+    `msrp_usd`: about what one cost when it came out [USD].
     """
 
     id: str
@@ -51,6 +53,7 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_un
     interconnect_gbps: float | None = None
     node_size: int | None = None
     tdp_watts: int | None = None
+    msrp_usd: int | None = None
     release_year: int | None = None
 
     @property

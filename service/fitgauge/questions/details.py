@@ -71,6 +71,7 @@ def gpu_detail(row: Accelerator, offers: Offers, *, full: bool) -> GpuDetail:
         interconnect_gbps=row.interconnect_gbps,
         node_size=row.node_size,
         tdp_watts=row.tdp_watts,
+        msrp_usd=row.msrp_usd,
         release_year=row.release_year,
         card_hour=_card_hour(offers.card_hour(row.id)),
         offers=[offer_answer(offer) for offer in offers.of(row.id)] if full else UNSET,

@@ -264,6 +264,7 @@ class GpuDetail(Struct, kw_only=True):
     interconnect_gbps: Annotated[float | None, Meta(description="10^9 bytes a second, one direction, within a node.")]
     node_size: Annotated[int | None, Meta(description="Accelerators in the usual node.")]
     tdp_watts: Annotated[int | None, Meta(description="Power it is built to draw.")]
+    msrp_usd: Annotated[int | None, Meta(description="About what one cost when it came out.")]
     release_year: int | None
     card_hour: Annotated[CardHour | None, Meta(description="Price of one card an hour; null where none is known.")]
     offers: Annotated[

@@ -12,13 +12,13 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import answers, choices
+from fitgauge.questions.constraints import emptied, given_up, limits
 from fitgauge.questions.costs import Costs, clouds
 from fitgauge.questions.fitting import Fitting
-from fitgauge.questions.kubernetes import nodes
 from fitgauge.questions.prepared import Preparer
 from fitgauge.questions.prompts import Prompts
 from fitgauge.questions.recommend_schemas import Objective, RecommendAnswer, RecommendRequest
-from fitgauge.questions.recommended import Telling, stored, watts
+from fitgauge.questions.recommended import Telling, stored
 from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.search import Option, Plan, Search, Wanted, identity
 from fitgauge.questions.workloads import asked_context
@@ -40,11 +40,6 @@ _ORDERS: dict[Objective, Callable[[Option], tuple[float, ...]]] = {
     "cheapest": lambda option: (option.criteria[4], *option.criteria),
     "cheapest_per_token": lambda option: (_usd_per_token(option), *option.criteria),
 }
-_CONSTRAINTS = (
-    *("max_usd_per_hour", "max_watts", "max_seconds_to_first_token", "min_tokens_per_second", "max_nodes", "max_gpu_count"),
-    *("min_quality", "no_quantization", "min_weight_bits", "quantization", "clouds", "gpus", "vendors", "engine"),
-)
-"""Constraints in the order in which they are given up to see which of them leaves nothing."""
 
 
 class Recommender:
@@ -92,76 +87,36 @@ class Recommender:
         return Prompts(model, question, fitting, request.prompt_tokens or asked_context(question, model.spec))
 
     def _nothing(self, request: RecommendRequest, model: Model, fitting: Fitting) -> InvalidQuestion:
-        """Which constraint leaves nothing: the first without which something fits, else the fewest of the first ones together; else what
-        the workload asks too much of."""
-        given = [name for name in _CONSTRAINTS if getattr(request, name) not in (None, False)]
-        groups = [*([name] for name in given), *(given[:count] for count in range(2, len(given) + 1))]
-        for names in groups:
-            found = self._without(request, names, model, fitting)
-            if found:
-                names = self._needed(request, names, model, fitting)
-                return _emptied(request, names, model, self._without(request, names, model, fitting))
+        """What leaves nothing: some of the constraints, else what the workload asks too much of."""
+        if parted := given_up(request, lambda less: self.front(less, model, fitting)):
+            names, found = parted
+            best = min(found, key=_ORDERS["cheapest" if "max_usd_per_hour" in names else "fewest_cards"])
+            instead = f"{answers.cards_in_words(best.accelerator, best.gpus)}, {stored(best)} on {best.plan.engine},"
+            return emptied(request, names, model.id, instead, best.criteria[4] if best.criteria[4] < inf else None)
         least = structs.replace(request, context_length=min(1024, request.context_length or 1024), concurrency=1)
-        if least != request and (found := self._without(least, [], model, fitting)):
+        if least != request and (found := self.front(least, model, fitting)):
             cards = answers.cards_in_words(found[0].accelerator, found[0].gpus)
             hint = f"Send a shorter context_length or a lower concurrency: one request of {least.context_length} tokens fits on {cards}."
             return InvalidQuestion(f"The workload empties the set: nothing holds {model.id} with it.", hint=hint, field="context_length")
         hint = "Send a smaller model, a narrower quantization, or leave a constraint out."
         return InvalidQuestion(f"Nothing that is allowed here holds {model.id}.", hint=hint, field="model")
 
-    def _without(self, request: RecommendRequest, names: list[str], model: Model, fitting: Fitting) -> list[Option]:
-        """The front without some constraints; empty where the others contradict each other."""
-        try:
-            return self.front(structs.replace(request, **dict.fromkeys(names)), model, fitting)
-        except InvalidQuestion:
-            return []
-
-    def _needed(self, request: RecommendRequest, names: list[str], model: Model, fitting: Fitting) -> list[str]:
-        """Of constraints without which something fits those that must all be given up for it."""
-        for name in names:
-            fewer = [other for other in names if other != name]
-            if fewer and self._without(request, fewer, model, fitting):
-                names = fewer
-        return names
-
 
 def _allowed(request: RecommendRequest, costs: Costs, prompts: Prompts) -> Callable[[Accelerator, int, Plan], bool] | None:
-    """Whether a deployment keeps within nodes, power, budget and waiting time; None where none of them is limited."""
-    most_nodes, most_watts = request.max_nodes, request.max_watts
-    budget, longest = request.max_usd_per_hour, request.max_seconds_to_first_token
-    if budget is None and most_nodes is None and most_watts is None and longest is None:
+    """Whether a deployment keeps within its limits and waiting time; None where nothing is limited."""
+    within, longest = limits(request, costs), request.max_seconds_to_first_token
+    if within is None and longest is None:
         return None
 
     def allowed(accelerator: Accelerator, count: int, plan: Plan) -> bool:
-        if most_nodes is not None and nodes(accelerator, count, request.gpus_per_node) > most_nodes:
+        if within is not None and not within(accelerator, count):
             return False
-        if most_watts is not None:
-            power = watts(accelerator, count)
-            if power is None or power > most_watts:
-                return False
-        if budget is not None:
-            cost = costs.usd_per_hour(accelerator, count)
-            if cost is None or cost > budget:
-                return False
         if longest is None:
             return True
         seconds = prompts.seconds(accelerator, count, plan)
         return seconds is not None and seconds.expected <= longest
 
     return allowed
-
-
-def _emptied(request: RecommendRequest, names: list[str], model: Model, found: list[Option]) -> InvalidQuestion:
-    """What is given up, and what would then do: the cheapest where a budget is among it."""
-    best = min(found, key=lambda option: _ORDERS["cheapest" if "max_usd_per_hour" in names else "fewest_cards"](option))
-    cards = answers.cards_in_words(best.accelerator, best.gpus)
-    told = " and ".join(f"{name} {_told(getattr(request, name))}" for name in names)
-    said = f"{' and '.join(names)} {'empties' if len(names) == 1 else 'together empty'} the set: with {told} nothing holds {model.id}."
-    hint = f"Without {'it' if len(names) == 1 else 'them'} {cards} would do, {stored(best)} on {best.plan.engine}."
-    if "max_usd_per_hour" in names:
-        price = f"the cheapest, at {best.criteria[4]:.2f} USD an hour" if best.criteria[4] < inf else "whose price is not known"
-        hint = f"{hint.removesuffix('.')}: {price}."
-    return InvalidQuestion(said, hint=hint, field=names[0])
 
 
 def _question(request: RecommendRequest, model: Model) -> FitRequest:
@@ -183,7 +138,3 @@ def _objective(text: str | None) -> Objective:
         matches = tuple(get_close_matches(word, known, n=2))
         raise InvalidQuestion(f"{word[:40]!r} is no objective.", hint=f"Send {', '.join(_ORDERS)}.", matches=matches, field="objective")
     return known[word]
-
-
-def _told(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else str(value)

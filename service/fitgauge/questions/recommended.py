@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from fitgauge.catalog.quality import recovery
-from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.decode import EFFICIENCY, DecodeSpeed
 from fitgauge.engine.prefill import COMPUTE_EFFICIENCY
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.what_if import PLAIN, canonical
 from fitgauge.questions import answers, choices
+from fitgauge.questions.constraints import watts
 from fitgauge.questions.costs import CostAnswer, Costs
 from fitgauge.questions.kubernetes import kubernetes
 from fitgauge.questions.launch import launch_command, loads_asked_format
@@ -167,11 +167,6 @@ def quality(plan: Plan) -> QualityAnswer | None:
         for row in known.measurements
     ]
     return QualityAnswer(low=known.low, expected=known.expected, high=known.high, measurements=measured)
-
-
-def watts(accelerator: Accelerator, count: int) -> int | None:
-    """What `count` cards are built to draw, None where nobody states it."""
-    return None if accelerator.tdp_watts is None else count * accelerator.tdp_watts
 
 
 def stored(option: Option) -> str:

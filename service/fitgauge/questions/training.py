@@ -1,6 +1,7 @@
 """check_training_fit: will this model fit on this GPU when it is trained?"""
 
 from dataclasses import dataclass
+from itertools import chain
 
 from msgspec import UNSET, structs
 
@@ -20,6 +21,7 @@ from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import algorithm_setups, answers
 from fitgauge.questions import training_words as words
 from fitgauge.questions.algorithms import ALONE, Algorithms, Cast
+from fitgauge.questions.degree_suggestions import degrees_that_fit
 from fitgauge.questions.schemas import Launch, Limits, RankAnswer, Suggestion
 from fitgauge.questions.training_launch import launch_command, unsaid
 from fitgauge.questions.training_schemas import PhaseAnswer, TrainingAnswer, TrainingPerGpu, TrainingRequest
@@ -155,7 +157,10 @@ class Training:
         if trained.verdict == "fits":
             return []
         found: list[Suggestion] = []
-        for change, fields in candidates(trained.workload, trained.setup, trained.count):
+        tried = candidates(trained.workload, trained.setup, trained.count)
+        if trained.workload.framework == "megatron" and trained.setup.algorithm == "sft":
+            tried = chain(degrees_that_fit(model.spec, trained.workload, self._profile, accelerator, trained.count), tried)
+        for change, fields in tried:
             changed = structs.replace(request, **fields)
             try:
                 again = self.check(changed, model, accelerator, changed.gpu_count or trained.count, cast)

@@ -68,5 +68,15 @@ def _more_cards(workload: TrainingWorkload, count: int) -> Iterator[tuple[str, F
         if more > count and workload.tensor_parallel * workload.pipeline_parallel == 1:
             yield (
                 f"shard over {more} GPUs with FSDP, checkpoint activations",
-                {"gpu_count": more, "framework": "fsdp", "zero_stage": 3, "activation_checkpointing": "full", "micro_batch_size": 1},
+                {
+                    "gpu_count": more,
+                    "framework": "fsdp",
+                    "zero_stage": 3,
+                    "activation_checkpointing": "full",
+                    "micro_batch_size": 1,
+                    "data_parallel": more,
+                    "data_parallel_replicate": 1,
+                    "context_parallel": 1,
+                    "expert_parallel": 1,
+                },
             )

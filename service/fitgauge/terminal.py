@@ -159,6 +159,9 @@ def show_recommendations(answer: RecommendAnswer, console: Console | None = None
     console = console or Console()
     console.print(Text(answer.summary), soft_wrap=True)
     console.print()
+    if answer.training:
+        _trained_on(answer, console)
+        return
     table = _table("GPUs", "engine", "weights", "needs of budget", right=("GiB", "tokens/s", "1st token s", "USD/h", "", "USD/M tokens"))
     table.columns[-2].justify = "left"
     dearest = max((item.cost.usd_per_hour_low for item in answer.items if item.cost), default=0.0) or 1.0
@@ -180,6 +183,22 @@ def show_recommendations(answer: RecommendAnswer, console: Console | None = None
         console.print(f"\n{escape(first.launch.command)}", soft_wrap=True, highlight=False)
         if first.checkpoint:
             console.print(f"[dim]with {escape(first.checkpoint)}[/dim]", soft_wrap=True)
+    for warning in answer.warnings:
+        console.print(f"[dim]- {escape(warning)}[/dim]", soft_wrap=True)
+
+
+def _trained_on(answer: RecommendAnswer, console: Console) -> None:
+    """One line for every card that trains, with the fewest of it that suffice."""
+    table = _table("GPUs", "framework", "needs of card", right=("GiB", "efficiency", "tokens/s at peak", "USD/h"))
+    for item in answer.training:
+        speed = f"{item.tokens_per_second_at_peak:,.0f}" if item.tokens_per_second_at_peak else "?"
+        rent = f"{item.cost.usd_per_hour_low:,.2f}" if item.cost else "?"
+        need = _need(item.required_bytes, item.usable_bytes, item.verdict)
+        table.add_row(f"{item.gpu.count} x {item.gpu.name}", item.framework, *need, f"{item.efficiency:.0%}", speed, rent)
+    console.print(table)
+    if answer.total > len(answer.training):
+        console.print(f"{len(answer.training)} of {answer.total}")
+    console.print(f"\n{escape(answer.training[0].launch.command)}", soft_wrap=True, highlight=False)
     for warning in answer.warnings:
         console.print(f"[dim]- {escape(warning)}[/dim]", soft_wrap=True)
 

@@ -104,7 +104,7 @@ OPERATIONS: tuple[Operation, ...] = (
         id="recommend_gpus",
         method="POST",
         path="/v1/recommend",
-        summary="Which GPUs should this model be served on?",
+        summary="Which GPUs should this model be served or trained on?",
         description="Searches every card of the catalog in counts of 1 to 16 and the usual formats for what fits: those that nothing "
         "beats in cards, memory, speed, bits a weight and price, each with its cost, quality and command. Only model is needed.",
         request=RecommendRequest,
@@ -114,6 +114,7 @@ OPERATIONS: tuple[Operation, ...] = (
             ("any card", {"model": "Qwen/Qwen3-32B", "context_length": 32768, "concurrency": 16}),
             ("cards at hand", {"model": "70b", "gpus": "4x L40S, 2x RTX 4090", "owned": True, "objective": "most_headroom"}),
             ("a budget", {"model": "70b", "context_length": 32768, "concurrency": 16, "max_usd_per_hour": 12, "objective": "cheapest"}),
+            ("training", {"model": "Qwen/Qwen3-8B", "task": "training", "method": "lora", "sequence_length": 4096}),
         ),
     ),
     Operation(

@@ -46,7 +46,7 @@ class SharedMemory(Struct, kw_only=True):
 class Kubernetes(Struct, kw_only=True):
     """What every pod asks for. Several pods are one deployment over several nodes: a LeaderWorkerSet, whose size is `pods`."""
 
-    kind: Literal["Deployment", "LeaderWorkerSet"]
+    kind: Annotated[Literal["Deployment", "LeaderWorkerSet"], Meta(description="What serves; a training run is a Job of such pods.")]
     pods: int
     limits: Annotated[dict[str, int], Meta(description="resources.limits of a pod.")]
     requests: Annotated[dict[str, str], Meta(description="resources.requests of a pod beside them: assumed, not measured.")]
@@ -65,17 +65,23 @@ def nodes(accelerator: Accelerator, count: int, asked: int | None) -> int:
 
 
 def kubernetes(accelerator: Accelerator, count: int, workload: Workload, asked: int | None) -> Kubernetes | None:
+    """What to ask a cluster for to serve; see `pods_for`."""
+    return pods_for(accelerator, count, asked, together=workload.tensor_parallel > 1, offloaded=workload.cpu_offload_bytes)
+
+
+def pods_for(accelerator: Accelerator, count: int, asked: int | None, *, together: bool, offloaded: int = 0) -> Kubernetes | None:
     """What to ask a cluster for, None for what no device plugin offers (Apple, a card that is only a size).
 
-    `asked`: GPUs of a node. Several nodes: kubernetes-sigs/lws, the API that vLLM's documentation names for deployments over nodes.
+    `asked`: GPUs of a node; `together`: processes share a layer or its gradients, and meet in shared memory; `offloaded`: bytes of one
+    GPU kept on the host. Several nodes: kubernetes-sigs/lws, the API that vLLM's documentation names for deployments over nodes.
     """
     resource = _resource(accelerator)
     if resource is None:
         return None
     pods = nodes(accelerator, count, asked)
     each = -(-count // pods)
-    shared = _SHARED_MEMORY.get(accelerator.vendor, _SHARED_MEMORY_ELSEWHERE) if workload.tensor_parallel > 1 else None
-    host = _HOST_GB * each + -(-workload.cpu_offload_bytes * each // 10**9) + (int(shared.removesuffix("Gi")) + 1 if shared else 0)
+    shared = _SHARED_MEMORY.get(accelerator.vendor, _SHARED_MEMORY_ELSEWHERE) if together else None
+    host = _HOST_GB * each + -(-offloaded * each // 10**9) + (int(shared.removesuffix("Gi")) + 1 if shared else 0)
     label = node_labels.load().get(accelerator.id)
     return Kubernetes(
         kind="Deployment" if pods == 1 else "LeaderWorkerSet",

@@ -1,4 +1,4 @@
-"""recommend_gpus: what should this model be served on?"""
+"""recommend_gpus: what should this model be served on? For training see recommend_training.py."""
 
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -8,6 +8,7 @@ from msgspec import structs
 
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.engines import Engines
+from fitgauge.catalog.training import load_training
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
 from fitgauge.errors import InvalidQuestion
@@ -18,12 +19,18 @@ from fitgauge.questions.fitting import Fitting
 from fitgauge.questions.prepared import Preparer
 from fitgauge.questions.prompts import Prompts
 from fitgauge.questions.recommend_schemas import Objective, RecommendAnswer, RecommendRequest
+from fitgauge.questions.recommend_training import TrainingRecommender
 from fitgauge.questions.recommended import Telling, stored
 from fitgauge.questions.schemas import FitRequest
-from fitgauge.questions.search import Option, Plan, Search, Wanted, identity
+from fitgauge.questions.search import MOST_CARDS, Option, Plan, Search, Wanted, identity
 from fitgauge.questions.workloads import asked_context
 
 _PAGE = 20
+_OF_TRAINING = ("method", "framework", "sequence_length", "global_batch_size", "precision", "optimizer", "lora_rank")
+_OF_SERVING = (
+    *("context_length", "concurrency", "engine", "quantization", "kv_cache_dtype", "no_quantization", "min_weight_bits"),
+    *("min_tokens_per_second", "min_quality", "prompt_tokens", "max_seconds_to_first_token"),
+)
 
 
 def _usd_per_token(option: Option) -> float:
@@ -49,10 +56,14 @@ class Recommender:
         self._engines = engines
         self._catalog = catalog
         self._preparer = Preparer()
+        self._training = TrainingRecommender(load_training(), catalog)
 
     def answer(self, request: RecommendRequest, model: Model) -> RecommendAnswer:
         """The Pareto set, ordered. Raises InvalidQuestion where nothing is left, naming the constraint that empties the set."""
         objective = _objective(request.objective)
+        _refuse_other_fields(request)
+        if request.task == "training":
+            return self._training.answer(request, model, objective)
         fitting = Fitting(model, self._engines, self._preparer)
         front = self.front(request, model, fitting)
         if not front:
@@ -117,6 +128,18 @@ def _allowed(request: RecommendRequest, costs: Costs, prompts: Prompts) -> Calla
         return seconds is not None and seconds.expected <= longest
 
     return allowed
+
+
+def _refuse_other_fields(request: RecommendRequest) -> None:
+    """Raises InvalidQuestion for a field of the other task, and for more cards than one deployment serves on."""
+    task, others = ("serving", _OF_TRAINING) if request.task != "training" else ("training", _OF_SERVING)
+    for name in others:
+        if getattr(request, name) is not None:
+            other = "training" if task == "serving" else "serving"
+            raise InvalidQuestion(f"{name} is a field of {other}.", hint=f"Send task {other}, or leave {name} out.", field=name)
+    if task == "serving" and (request.max_gpu_count or 0) > MOST_CARDS:
+        said = f"max_gpu_count {request.max_gpu_count} is beyond the {MOST_CARDS} GPUs of one deployment that are tried."
+        raise InvalidQuestion(said, hint=f"Send {MOST_CARDS} or less.", field="max_gpu_count")
 
 
 def _question(request: RecommendRequest, model: Model) -> FitRequest:

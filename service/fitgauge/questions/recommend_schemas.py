@@ -9,7 +9,9 @@ from fitgauge.engine.prefill import Seconds
 from fitgauge.engine.quantity import Basis, Bytes
 from fitgauge.questions.costs import CostAnswer
 from fitgauge.questions.kubernetes import Kubernetes
+from fitgauge.questions.plan_schemas import PlanLaunch
 from fitgauge.questions.schemas import GpuAnswer, Launch, ModelAnswer, Text, Tokens, Verdict
+from fitgauge.questions.training_schemas import Switch
 
 Names = Annotated[str, Meta(min_length=1, max_length=2000)] | Annotated[list[Text], Meta(min_length=1, max_length=100)]
 """Several names: a list, or one text with commas between them."""
@@ -20,12 +22,15 @@ Objective = Literal["fewest_cards", "smallest", "fastest", "most_headroom", "che
 
 
 class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What should this model be served on? Only `model` is needed; the other fields are the workload, constraints and the order."""
+    """What should this model be served or trained on? Only `model` is needed; the rest is the workload, constraints and the order."""
 
     model: Annotated[
         Text,
         Meta(description="Hugging Face Hub ID, a well-known name, or a size such as 7b.", examples=["meta-llama/Llama-3.3-70B-Instruct"]),
     ]
+    task: Annotated[
+        Literal["serving", "training"] | None, Meta(description="serving (default) or training; each has fields of its own.")
+    ] = None
     context_length: Annotated[
         Tokens | None, Meta(description="Tokens one request may hold. Default 8192, or the model's maximum if smaller.", examples=[32768])
     ] = None
@@ -58,14 +63,15 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Meta(description="Budget: most US dollars an hour on demand; what has no known price is left out. Default: none.", examples=[10]),
     ] = None
     max_gpu_count: Annotated[
-        Annotated[int, Meta(ge=1, le=16)] | None, Meta(description="Most GPUs of one deployment, such as those of a node. Default 16.")
+        Annotated[int, Meta(ge=1, le=1024)] | None,
+        Meta(description="Most GPUs of one deployment, such as those of a node. Serving: up to 16, the default; training: default 64."),
     ] = None
     gpus_per_node: Annotated[
         Annotated[int, Meta(ge=1, le=72)] | None,
         Meta(description="GPUs in one of your nodes. Default: what is usual for the card, else 8."),
     ] = None
     max_nodes: Annotated[
-        Annotated[int, Meta(ge=1, le=16)] | None, Meta(description="Most nodes of one deployment; 1: within a node. Default: none.")
+        Annotated[int, Meta(ge=1, le=1024)] | None, Meta(description="Most nodes of one deployment; 1: within a node. Default: none.")
     ] = None
     max_watts: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
@@ -102,6 +108,19 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
             "known are left out. Default: none."
         ),
     ] = None
+    method: Annotated[Switch | None, Meta(description="Training: full (default), lora or qlora.")] = None
+    framework: Annotated[
+        Switch | None, Meta(description="Training: fsdp, deepspeed or megatron. Default: all three; adapters all but megatron.")
+    ] = None
+    sequence_length: Annotated[Tokens | None, Meta(description="Training: tokens of one sequence. Default 2048.", examples=[4096])] = None
+    global_batch_size: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None, Meta(description="Training: sequences of one optimizer step. Default 128.")
+    ] = None
+    precision: Annotated[
+        Switch | None, Meta(description="Training: mixed_bf16 (default; bf16 for lora), mixed_fp16, bf16, fp32 or fp8.")
+    ] = None
+    optimizer: Annotated[Switch | None, Meta(description="Training: adamw (default), adamw_8bit, adafactor, lion, muon and others.")] = None
+    lora_rank: Annotated[Annotated[int, Meta(ge=1, le=8192)] | None, Meta(description="Training: rank of adapters. Default 16.")] = None
     objective: Annotated[
         Text | None,
         Meta(
@@ -180,13 +199,34 @@ class Recommendation(Struct, kw_only=True):
     ]
 
 
+class TrainingRecommendation(Struct, kw_only=True):
+    """The fewest of one card on which a training step fits, under the fastest layout that does."""
+
+    gpu: GpuAnswer
+    framework: str
+    method: str
+    verdict: Verdict
+    required_bytes: Annotated[Bytes, Meta(description="Of the fullest GPU.")]
+    usable_bytes: int
+    headroom_bytes: int
+    total_usable_bytes: Annotated[int, Meta(description="Usable memory of all its GPUs.")]
+    efficiency: Annotated[float, Meta(description="Of one card: 1 where nothing is computed twice and none waits.")]
+    tokens_per_second_at_peak: Annotated[float | None, Meta(description="An upper bound: all its GPUs at their full dense peak.")]
+    cost: Annotated[CostAnswer | None, Meta(description="Null where no price is known.")]
+    watts: int | None
+    kubernetes: Annotated[Kubernetes | None, Meta(description="Null for what no device plugin offers.")]
+    request: Annotated[Fields, Meta(description="The question to send to POST /v1/training-fit for every byte of it.")]
+    launch: PlanLaunch
+
+
 class RecommendAnswer(Struct, kw_only=True):
     """The Pareto set of what fits: nothing that fits beats one of these in cards, memory, speed, bits and price at once."""
 
     summary: str
     model: ModelAnswer
     objective: Objective
-    items: list[Recommendation]
+    items: Annotated[list[Recommendation], Meta(description="Deployments that serve; empty where task is training.")]
     total: int
     warnings: list[str]
     understood_as: Annotated[Fields, Meta(description="The question with its defaults filled in.")]
+    training: Annotated[list[TrainingRecommendation], Meta(description="Where task is training.")] = []

@@ -18,6 +18,7 @@ from fitgauge.questions.costs import Costs, clouds
 from fitgauge.questions.fitting import Fitting
 from fitgauge.questions.prepared import Preparer
 from fitgauge.questions.prompts import Prompts
+from fitgauge.questions.recent import Recent
 from fitgauge.questions.recommend_schemas import Objective, RecommendAnswer, RecommendRequest
 from fitgauge.questions.recommend_training import TrainingRecommender
 from fitgauge.questions.recommended import Telling, stored
@@ -56,6 +57,7 @@ class Recommender:
         self._engines = engines
         self._catalog = catalog
         self._preparer = Preparer()
+        self._known_costs: Recent[Costs] = Recent(16)
         self._training = TrainingRecommender(load_training(), catalog)
 
     def answer(self, request: RecommendRequest, model: Model) -> RecommendAnswer:
@@ -72,13 +74,14 @@ class Recommender:
         start = request.offset or 0
         question = _question(request, model)
         telling = Telling(request, question, model, objective, self._costs(request), self._prompts(request, question, model, fitting))
+        items = [telling.recommendation(option) for option in front[start : start + (request.limit or _PAGE)]]
         return RecommendAnswer(
             summary=telling.summary(front),
             model=answers.model_answer(model),
             objective=objective,
-            items=[telling.recommendation(option) for option in front[start : start + (request.limit or _PAGE)]],
+            items=items,
             total=len(front),
-            warnings=telling.warnings(front),
+            warnings=telling.warnings(front, items),
             understood_as=telling.understood(front[0]),
         )
 
@@ -91,8 +94,12 @@ class Recommender:
         return Search(model, question, fitting, cards, plans, wanted).front()
 
     def _costs(self, request: RecommendRequest) -> Costs:
-        named = clouds(choices.listed(request.clouds), self._catalog.offers)
-        return Costs(self._catalog.offers, named, owned=bool(request.owned))
+        named, owned = clouds(choices.listed(request.clouds), self._catalog.offers), bool(request.owned)
+        known = self._known_costs.get((named, owned))
+        if known is None:
+            known = Costs(self._catalog.offers, named, owned=owned)
+            self._known_costs.put((named, owned), known)
+        return known
 
     def _prompts(self, request: RecommendRequest, question: FitRequest, model: Model, fitting: Fitting) -> Prompts:
         return Prompts(model, question, fitting, request.prompt_tokens or asked_context(question, model.spec))

@@ -1,6 +1,7 @@
 """Options in the words of the contract: each with its speeds, its cost, its quality and how to start it."""
 
 from collections.abc import Sequence
+from math import inf
 
 from msgspec import structs
 
@@ -113,8 +114,8 @@ class Telling:
             return f"{said}."
         return f"{said}. Of {len(front)} options none beats another in cards, memory, speed, bits a weight and price at once."
 
-    def warnings(self, front: Sequence[Option]) -> list[str]:
-        """What a reader must know about the figures."""
+    def warnings(self, front: Sequence[Option], shown: Sequence[Recommendation]) -> list[str]:
+        """What a reader must know about the figures of the options that are shown."""
         request, said = self._request, [*self._model.warnings, *self._model.spec.notes]
         if request.context_length is None:
             said.append(f"No context_length was asked for: {front[0].fitted.workload.context_length} tokens were taken.")
@@ -128,9 +129,9 @@ class Telling:
             said.append("Formats other than as published need a checkpoint that holds them, or an engine that quantizes while loading.")
         if request.owned:
             said.append("GPUs that are owned cost nothing here: electricity and their purchase are not counted.")
-        elif dates := [cost.as_of for option in front if (cost := self._cost(option)) and cost.as_of]:
+        elif dates := [item.cost.as_of for item in shown if item.cost and item.cost.as_of]:
             said.append(f"Prices are on demand, from {min(dates)} on, without storage and traffic; ask the cloud before you buy.")
-        unpriced = sum(self._cost(option) is None for option in front)
+        unpriced = sum(option.criteria[4] == inf for option in front)
         if unpriced:
             said.append(f"No price is known of {unpriced} of {len(front)} options: they count as dearer than any.")
         return said

@@ -27,6 +27,15 @@ Check = Callable[..., FitAnswer]
         ("vllm", "Qwen/Qwen3-8B", "H100", "q4_k_m", "reads no Q4_K_M"),
         ("llama.cpp", "Qwen/Qwen3-8B", "RTX 4090", "awq", "reads no awq"),
         ("ollama", "Qwen/Qwen3-8B", "RTX 4090", "nvfp4", "reads no nvfp4"),
+        ("vllm", "Qwen/Qwen3-8B", "MI250X", "fp8", "no fp8 matrix units"),
+        ("vllm", "Qwen/Qwen3-8B", "RX 6900 XT", None, "gfx1030"),
+        ("sglang", "Qwen/Qwen3-8B", "MI250X", None, "gfx90a"),
+        ("sglang", "Qwen/Qwen3-8B", "Ascend 910B 64GB", "fp8", "reads no fp8"),
+        ("vllm", "Qwen/Qwen3-8B", "TPU v6e", "gptq", "reads no gptq"),
+        ("vllm", "Qwen/Qwen3-8B", "Arc Pro B60", "nvfp4", "reads no nvfp4"),
+        ("llama.cpp", "Qwen/Qwen3-8B", "TPU v6e", "q4_k_m", "no kernels"),
+        ("ollama", "Qwen/Qwen3-8B", "Gaudi 3", "q4_k_m", "no kernels"),
+        ("tensorrt-llm", "Qwen/Qwen3-8B", "Trainium 2", None, "no kernels"),
     ],
 )
 def test_what_does_not_run_is_unsupported_with_reason_and_remedy(
@@ -49,6 +58,10 @@ def test_what_does_not_run_is_unsupported_with_reason_and_remedy(
         ("mlx", "Qwen/Qwen3-8B", "M3 Max 64GB", "int4"),
         ("llama.cpp", "Qwen/Qwen3-8B", "M3 Max 64GB", "q8_0"),
         ("tensorrt-llm", "Qwen/Qwen3-8B", "H100", "fp8"),
+        ("vllm", "Qwen/Qwen3-8B", "MI250X", "fp8_block"),  # Triton's kernels
+        ("vllm", "Qwen/Qwen3-8B", "MI300X", "fp8"),
+        ("vllm", "Qwen/Qwen3-8B", "Arc Pro B60", "awq"),
+        ("llama.cpp", "Qwen/Qwen3-8B", "RX 6900 XT", "q4_k_m"),
         ("vllm", "Qwen/Qwen3-8B", "48GB", "awq"),  # a card of which nothing but its size is known
     ],
 )
@@ -67,3 +80,15 @@ def test_flash_attention_is_missed_on_volta_only_by_engines_that_use_it(check_fi
     asked = {"model": "Qwen/Qwen3-0.6B", "gpu": "V100 32GB"}
     assert any("FlashAttention" in warning for warning in check_fit(**asked, engine="vllm").warnings)
     assert not any("FlashAttention" in warning for warning in check_fit(**asked, engine="llama.cpp", quantization="q8_0").warnings)
+
+
+def test_no_refusal_sends_the_engine_that_was_refused(check_fit: Check) -> None:
+    for gpu in ("TPU v6e", "Trainium 2", "Gaudi 3", "Ascend 910B 64GB", "MI300X", "Arc Pro B60", "M3 Max 64GB", "H100"):
+        for engine in ("vllm", "sglang", "tensorrt-llm", "llama.cpp", "ollama", "tgi", "mlx"):
+            said = check_fit(model="Qwen/Qwen3-8B", gpu=gpu, engine=engine).summary
+            assert f"Send engine {engine} " not in said and f"or {engine}." not in said
+
+
+def test_a_plugin_is_named_and_what_was_never_measured_there_is_said(check_fit: Check) -> None:
+    warnings = check_fit(model="Qwen/Qwen3-8B", gpu="TPU v6e", engine="vllm").warnings
+    assert any("tpu-inference" in warning and "assumed" in warning for warning in warnings)

@@ -5,6 +5,7 @@ sglang 0.5.23 srt/layers/quantization; transformers 5.23 quantizers/; TensorRT-L
 text-generation-inference 3.3 server/layers and docs, conceptual/quantization; llama.cpp ggml.h, ggml_type; mlx-lm 0.32 utils.py.
 """
 
+from fitgauge.engine import platforms
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.quantization import GGUF_BLOCKS, GGUF_FILE_BITS
@@ -58,11 +59,6 @@ _INSTEAD: dict[EngineName, str] = {
     "llama.cpp": "a GGUF file or quantization q4_k_m", "ollama": "a GGUF file or quantization q4_k_m",
     "mlx": "an mlx-community checkpoint or quantization int4",
 }  # fmt: skip
-_VENDORS: dict[EngineName, tuple[str, ...]] = {
-    "vllm": ("nvidia", "amd", "intel", "google"), "sglang": ("nvidia", "amd", "intel", "google"), "tensorrt-llm": ("nvidia",),
-    "tgi": ("nvidia", "amd", "intel"), "mlx": ("apple",),
-}  # fmt: skip
-"""Makers of the accelerators an engine has kernels for; engines that are not named run on all."""
 
 
 def refusal(workload: Workload, scheme: Scheme, accelerator: Accelerator, spec: ModelSpec) -> str | None:
@@ -74,7 +70,8 @@ def refusal(workload: Workload, scheme: Scheme, accelerator: Accelerator, spec: 
         return reason
     if engine == "vllm" and (unknown := _architecture(spec, version)):
         return unknown
-    return _vendor(engine, accelerator) or _format(engine, version, scheme, accelerator) or _kernels(engine, accelerator)
+    elsewhere = platforms.refusal(engine, _method(scheme), scheme.form, accelerator)
+    return elsewhere or _format(engine, version, scheme, accelerator) or _kernels(engine, accelerator)
 
 
 def _architecture(spec: ModelSpec, version: tuple[int, ...]) -> str | None:
@@ -119,22 +116,15 @@ _FAMILIES = (
 )  # fmt: skip
 
 
-def _vendor(engine: EngineName, accelerator: Accelerator) -> str | None:
-    makers, maker = _VENDORS.get(engine), accelerator.vendor.lower()
-    if makers is None or maker in (*makers, "custom"):
-        return None
-    if maker == "apple":
-        return f"{engine} has no kernels for Apple silicon. Send engine mlx or llama.cpp."
-    if engine == "mlx":
-        return (
-            f"mlx is for the unified memory of Apple silicon; {accelerator.name} is {accelerator.vendor}'s. Send engine vllm or llama.cpp."
-        )
-    return f"{engine} has no kernels for {accelerator.vendor} {accelerator.name}. Send engine vllm or llama.cpp."
+def _method(scheme: Scheme) -> str | None:
+    """The family of a scheme as far as it is known: of one that was assumed from a config nobody read, nothing is."""
+    method = family(scheme)
+    return None if method is not None and scheme.basis == "assumed" and method not in _KNOWN else method
 
 
 def _format(engine: EngineName, version: tuple[int, ...], scheme: Scheme, accelerator: Accelerator) -> str | None:
-    method = family(scheme)
-    if method is None or (scheme.basis == "assumed" and method not in _KNOWN):
+    method = _method(scheme)
+    if method is None:
         return None
     needed, until = FORMATS[engine].get(method), _UNTIL.get((engine, method))
     if until and version >= until:

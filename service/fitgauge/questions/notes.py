@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from fitgauge.catalog.lookup import Found
+from fitgauge.engine import platforms
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model, ModelSpec
 from fitgauge.engine.estimate import Estimate
@@ -57,9 +58,7 @@ def notes(request: FitRequest, model: Model, found: Found, workload: Workload, c
     unused = [name for name in WITHOUT_EFFECT.get(engine, ()) if getattr(request, name)]
     if unused:
         yield f"{', '.join(unused)} changed nothing: the estimate for {engine} does not depend on {'it' if len(unused) == 1 else 'them'}."
-    note = flash_attention_note(engine, found.accelerator)
-    if note:
-        yield note
+    yield from filter(None, (flash_attention_note(engine, found.accelerator), platforms.note(engine, found.accelerator)))
     if model.source == "size":
         return
     if engine in GGUF_ENGINES and not (model.stored and model.stored.file_name):

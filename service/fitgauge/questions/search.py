@@ -12,6 +12,7 @@ from fitgauge.engine.architecture import Attention, Model, ModelSpec, Part
 from fitgauge.engine.cache import CACHED_PARTS, request_bytes
 from fitgauge.engine.decode import DecodeSpeed, decode_speed, expected_speed, step_bytes
 from fitgauge.engine.dtypes import BITS
+from fitgauge.engine.platforms import maker
 from fitgauge.engine.prefill import activated, peak
 from fitgauge.engine.utilization import token_flops
 from fitgauge.engine.workload import EngineName
@@ -212,7 +213,7 @@ class Search:
         classes: dict[object, list[Owned]] = {}
         for card in self._cards:
             accelerator = card.accelerator
-            classes.setdefault((accelerator.vendor, accelerator.compute_capability, accelerator.gfx), []).append(card)
+            classes.setdefault((maker(accelerator), accelerator.compute_capability, accelerator.gfx), []).append(card)
         chosen: dict[Plan, list[Owned]] = {plan: [] for plan in self._plans}
         for quantization in dict.fromkeys(plan.quantization for plan in self._plans):
             request = structs.replace(self._request, quantization=quantization)

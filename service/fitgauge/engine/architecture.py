@@ -218,7 +218,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     `basis` is `exact` where a reader was taught this architecture, `assumed` where the config was read by its usual names.
     `image_prefix`: the tokens of an image also attend to those after them. `quantization`: the config's own
-    `quantization_config` (or hf_quant_config.json), as published, else None.
+    `quantization_config` (or hf_quant_config.json), as published, else None. `draft`: another model that drafts tokens beside it.
     """
 
     model_type: str
@@ -235,6 +235,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     image_prefix: bool = False
     basis: Basis = "exact"
     notes: tuple[str, ...] = ()
+    draft: "ModelSpec | None" = None
 
     @cached_property
     def parameters(self) -> int:

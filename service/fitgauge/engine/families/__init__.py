@@ -18,6 +18,7 @@ from fitgauge.engine.families import (
     compressed,
     deberta,
     dialects,
+    eagle,
     encoder_decoder,
     encoders,
     hybrid,
@@ -69,7 +70,7 @@ def read_config(values: Mapping[str, Any], quantization: Mapping[str, Any] | Non
     size is missing or absurd, with the field's name.
     """
     config = Config(values)
-    reader = READERS.get(config.text("model_type"))
+    reader = eagle.reader(config) or READERS.get(config.text("model_type"))
     spec = reader(config) if reader else read_unknown(config, READERS)
     return msgspec.structs.replace(spec, quantization=published_quantization(config, quantization))
 

@@ -10,6 +10,7 @@ from fitgauge.engine.architecture import CrossAttention, ModelSpec, Part, Recurr
 from fitgauge.engine.profile import EngineProfile, SecondRunner
 from fitgauge.engine.quantity import KIB, MIB, Term, certain
 from fitgauge.engine.vllm.defaults import first_engine
+from fitgauge.engine.vllm.draft import read_bytes
 from fitgauge.engine.vllm.encoder import images
 from fitgauge.engine.workload import Workload
 
@@ -50,7 +51,7 @@ def profiling_terms(
         kept=kept,
         expert_parallel=workload.expert_parallel,
     )
-    extra = workspace_bytes(accelerator) + stage_bytes(spec, workload)
+    extra = workspace_bytes(accelerator) + stage_bytes(spec, workload) + (read_bytes(spec, workload) if last else 0)
     terms = (_with(terms[0], extra), *terms[1:])
     seen = first and images(spec, workload, first_engine=first_engine(accelerator, workload.version))
     if not seen:

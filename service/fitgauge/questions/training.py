@@ -224,7 +224,7 @@ def _warnings(request: TrainingRequest, model: Model, found: Found, trained: Tra
             f"transformers has no {workload.attention} attention for {spec.model_type}: it runs eagerly, with its scores in memory."
         )
     if workload.precision == "fp8":
-        said.append("fp8 is counted as mixed_bf16: the fp8 copies of weights that Transformer Engine keeps are not in the sum.")
+        said.append("fp8: the copies of weights that Transformer Engine keeps are counted, what it saves on activations is not.")
     if workload.framework != words.framework(request.framework):
         said.append("A copy on every card (DDP) does not fit: parameters are sharded with FSDP.")
     if request.sequence_length is None and request.prompt_length is None and request.completion_length is None:
@@ -282,4 +282,6 @@ def understood(workload: TrainingWorkload, accelerator: Accelerator, count: int,
         "compile": workload.compiled,
         "activation_offload": workload.activation_offload,
         "optimizer_in_backward": workload.optimizer_in_backward,
+        "ema": workload.ema,
+        **({"fp8_parameters": workload.fp8_parameters} if workload.precision == "fp8" else {}),
     }

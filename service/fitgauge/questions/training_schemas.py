@@ -104,6 +104,13 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     zero_hpz_partition_size: Annotated[
         Degree | None, Meta(description="ZeRO++: ranks over which ZeRO-3 cuts a second copy of the weights. Default 1: none.")
     ] = None
+    ema: Annotated[
+        Literal["none", "device", "host"] | None, Meta(description="Where a moving average of the trained weights is kept. Default none.")
+    ] = None
+    fp8_parameters: Annotated[
+        bool | None,
+        Meta(description="fp8: linears' weights are fp8 themselves (--fp8-param-gather), not 16-bit with fp8 copies. Default false."),
+    ] = None
     algorithm: Annotated[
         Switch | None, Meta(description="sft (default), reward, dpo, kto, orpo, simpo, ppo, grpo or rloo.", examples=["grpo"])
     ] = None

@@ -53,6 +53,8 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         compiled=bool(request.compile),
         activation_offload=bool(request.activation_offload),
         optimizer_in_backward=bool(request.optimizer_in_backward),
+        ema=request.ema or "none",
+        fp8_parameters=bool(request.fp8_parameters),
     )
     _refuse(workload, spec, count)
     return workload
@@ -61,6 +63,9 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
 def _refuse(workload: TrainingWorkload, spec: ModelSpec, count: int) -> None:
     """Raises InvalidQuestion for degrees that nothing could run, with the values that work."""
     check(spec, workload)
+    if workload.fp8_parameters and (workload.precision != "fp8" or workload.framework != "megatron"):
+        detail = "fp8 parameters belong to fp8 training under Megatron (--fp8-param-gather)."
+        raise InvalidQuestion(detail, hint="Send precision fp8 and framework megatron, or leave fp8_parameters out.", field="fp8_parameters")
     if workload.gpus > count:
         degrees = f"{workload.tensor_parallel} x {workload.pipeline_parallel} x {workload.context_parallel} x {workload.data_parallel}"
         hint = f"Send gpu_count {workload.gpus}, or smaller degrees: tensor x pipeline x context x data parallel is the number of GPUs."

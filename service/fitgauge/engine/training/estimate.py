@@ -8,7 +8,7 @@ from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.profile import Coefficient
 from fitgauge.engine.quantity import Basis, Bytes, Term, total
 from fitgauge.engine.training.coarse import quoted_bytes
-from fitgauge.engine.training.overheads import TrainingProfile
+from fitgauge.engine.training.overheads import TrainingProfile, logits_bytes
 from fitgauge.engine.training.stages import Amount, Phase, PhaseName, Stage, stages
 from fitgauge.engine.training.traits import taught
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -16,6 +16,8 @@ from fitgauge.engine.training.workload import TrainingWorkload
 _STATES = ("weights", "gradients", "master_weights", "optimizer_states")
 SOURCES = {
     "weights": "the format the framework keeps parameters in (engine/training/workload.py, regime)",
+    "fp8_weights": "engine/training/states.py, fp8_bytes",
+    "ema_weights": "engine/training/states.py, average_bytes",
     "gradients": "one for every trained parameter (engine/training/states.py, gradient_bytes)",
     "master_weights": "a wider copy of trained weights (ZeRO, arXiv 1910.02054, section 3.1)",
     "optimizer_states": "engine/training/states.py, optimizer_bytes",
@@ -77,18 +79,19 @@ def training_stage(
     quoted = quoted_bytes(spec, workload, stage.layers) is not None
 
     def termed(phase: Phase) -> tuple[Term, ...]:
-        return tuple(_term(part, basis, spread.low, spread.high, quoted=quoted) for part in phase.parts)
+        parts = tuple(_term(part, basis, spread.low, spread.high, quoted=quoted) for part in phase.parts)
+        return parts if quoted else _slackened(parts, profile.slack)
 
     terms = termed(highest)
     allocated = total(terms)
     around = [*other.get(highest.name, ()), profile.runtime_bytes.term("runtime", 1, 0, "CUDA context, libraries, their workspaces")]
     if workload.gpus > 1:
         around.append(profile.communication_bytes.term("communicators", 1, 0, f"NCCL's own buffers for {workload.gpus} ranks"))
-    share = profile.fragmentation[workload.framework]
     least = _fragmentation(profile.fragmentation_least, allocated)
+    usual = _cached(least, profile, workload, allocated, logits_bytes(spec, workload, stage.number))
     need = total((*terms, least, *around))
     room = None if usable_bytes is None else usable_bytes - allocated.expected - sum(term.bytes for term in around)
-    held = (*terms, _within(_fragmentation(share, allocated), least, room))
+    held = (*terms, _within(usual, least, room))
     every = (*held, *around)
     return TrainingStage(
         stage=stage.number,
@@ -106,6 +109,24 @@ def training_stage(
 
 def _fragmentation(share: Coefficient, allocated: Bytes) -> Term:
     return share.term("fragmentation", allocated.expected, 0, f"{share.expected:g} x allocated {allocated.expected}")
+
+
+def _cached(least: Term, profile: TrainingProfile, workload: TrainingWorkload, allocated: Bytes, logits: int) -> Term:
+    """What the allocator holds in vain where memory is plenty: a share of what is allocated, and of the largest blocks."""
+    share, times = profile.fragmentation[workload.framework], profile.fragmentation_logits
+    kept = share.term("fragmentation", allocated.expected, times.expected * logits, "")
+    formula = f"{share.expected:g} x allocated {allocated.expected} + {times.expected:g} x logits in fp32 {logits}"
+    return msgspec.structs.replace(kept, formula=formula, low=max(kept.low, least.low))
+
+
+def _slackened(terms: tuple[Term, ...], slack: Coefficient) -> tuple[Term, ...]:
+    """The terms with a share of their sum more to either side of the largest one that is no arithmetic."""
+    moved = max((term for term in terms if not term.name.endswith(_STATES)), key=lambda term: term.bytes, default=None)
+    if moved is None:
+        return terms
+    whole = sum(term.bytes for term in terms)
+    low, high = max(0, moved.low + int(slack.low * whole)), moved.high + int(slack.high * whole)
+    return tuple(msgspec.structs.replace(term, low=low, high=high) if term is moved else term for term in terms)
 
 
 def _within(usual: Term, least: Term, room: int | None) -> Term:

@@ -34,11 +34,13 @@ class RankStates(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     optimizer_states: int
     step_temporaries: int
     host: int = 0
+    averages: int = 0
+    fp8: int = 0
 
     @property
     def resident(self) -> int:
         """All that stays on the device."""
-        return self.weights + self.gradients + self.master_weights + self.optimizer_states
+        return self.weights + self.gradients + self.master_weights + self.optimizer_states + self.averages + self.fp8
 
 
 def tensor_slice(parameter: Parameter, part: Part, workload: TrainingWorkload) -> Parameter:
@@ -123,6 +125,9 @@ def rank_states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> 
         masters = optimizer = temporaries = 0
         if divided("gradients", workload):
             host, gradients = host + gradients, 0
+    averages = states.average_bytes([p for p in (pieces if divided("weights", workload) else parameters) if p.trained], workload)
+    if workload.ema == "host":
+        host, averages = host + averages, 0
     if workload.offload in ("parameters", "cpu", "nvme") and divided("weights", workload):
         host, weights = host + weights, 0
     return RankStates(
@@ -132,6 +137,8 @@ def rank_states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> 
         optimizer_states=optimizer,
         step_temporaries=temporaries,
         host=host,
+        averages=averages,
+        fp8=states.fp8_bytes(parameters, workload),
     )
 
 
@@ -170,6 +177,8 @@ def stage_states(slices: Sequence[tuple[Slice, int]], workload: TrainingWorkload
         optimizer_states=summed("optimizer_states"),
         step_temporaries=_temporaries(slices, workload),
         host=summed("host"),
+        averages=summed("averages"),
+        fp8=summed("fp8"),
     )
 
 

@@ -242,6 +242,8 @@ def _fsdp_phase(name: PhaseName, kept: Sequence[Amount], moments: Sequence[fsdp.
 def _states(rank: RankStates, said: Mapping[str, str]) -> list[Amount]:
     return [
         _amount("weights", rank.weights, said["weights"]),
+        _amount("fp8_weights", rank.fp8, "linears' weights in fp8 and transposed, less the 16-bit weights they take the place of"),
+        _amount("ema_weights", rank.averages, f"a moving average of {said['weights']}"),
         _amount("master_weights", rank.master_weights, said["master_weights"]),
         _amount("optimizer_states", rank.optimizer_states, said["optimizer_states"]),
     ]

@@ -13,6 +13,8 @@ from fitgauge.engine.training.parameters import Parameter
 from fitgauge.engine.training.workload import Optimizer, Regime, TrainingWorkload, regime
 
 _MATRIX_KINDS = (Kind.LINEAR, Kind.EXPERT, Kind.ROUTER, Kind.CONV)
+_PRODUCT_KINDS = (Kind.LINEAR, Kind.EXPERT)
+"""What Transformer Engine computes in fp8: linears of layers and experts; heads, embeddings and routers stay in 16 bit."""
 _EIGHT_BIT_LEAST = 4096
 """Tensors with fewer elements keep 32-bit states. Source: bitsandbytes optim/optimizer.py, min_8bit_size."""
 _EIGHT_BIT_BLOCK = 256
@@ -47,6 +49,30 @@ def states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> State
         optimizer_states=sum(optimizer_bytes(parameter, workload.optimizer, form) for parameter in trained),
         step_temporaries=step_bytes(trained, workload),
     )
+
+
+def average_bytes(trained: Sequence[Parameter], workload: TrainingWorkload) -> int:
+    """A moving average of every trained weight, in the weight's own format.
+
+    Source: torch/optim/swa_utils.py, AveragedModel (deepcopy); timm utils/model_ema.py; diffusers training_utils.py, EMAModel
+    (clones of the parameters); OpenRLHF keeps it in host memory (openrlhf/trainer/ray/ppo_actor.py, ema_model).
+    """
+    return 0 if workload.ema == "none" else sum(parameter.bytes for parameter in trained)
+
+
+def fp8_bytes(parameters: Sequence[Parameter], workload: TrainingWorkload) -> int:
+    """What fp8 adds to 16-bit weights: a copy of every linear's weight in one byte, and its transpose, both kept from one micro-batch
+    to the next; with fp8 parameters these two are all there is, in the place of the 16-bit weight.
+
+    Hopper's fp8 products want both layouts, MXFP8 both scalings; per-tensor scales on Blackwell would do with one. FSDP's float8
+    (torchao) casts as it gathers and keeps none. Source: TransformerEngine pytorch/module/linear.py (get_weight_workspace,
+    is_first_microbatch), its issues 1261 and 1880 (a maintainer on what is kept); Megatron-LM --fp8-param-gather.
+    """
+    if workload.precision != "fp8" or workload.framework == "fsdp":
+        return 0
+    numbers = sum(p.elements for p in parameters if p.kind in _PRODUCT_KINDS and not p.adapter and p.form is None)
+    width = BITS[regime(workload).weights] // 8
+    return (2 - width if workload.fp8_parameters else 2) * numbers
 
 
 def gradient_bytes(trained: Sequence[Parameter], workload: TrainingWorkload) -> int:
@@ -91,13 +117,14 @@ def optimizer_bytes(parameter: Parameter, optimizer: Optimizer, form: Regime) ->
         case "lion_8bit":
             return eight_bit_bytes(parameter)
         case "adam_mini":
-            return one + (parameter.count * parameter.shape[0] * 4 if matrix else one)
+            row = BITS[_state_dtype(parameter, form)] // 8
+            return one + (parameter.count * parameter.shape[0] * row if matrix else one)
         case "muon":
             return one if matrix and parameter.kind in _MATRIX_KINDS else 2 * one
         case "adafactor":
             return parameter.count * sum(factor_sizes(parameter.shape)) * BITS[_state_dtype(parameter, form)] // 8 if matrix else one
         case "galore_adamw":
-            return _galore_bytes(parameter) if matrix and parameter.kind in _MATRIX_KINDS else 2 * one
+            return _galore_bytes(parameter, _state_dtype(parameter, form)) if matrix and parameter.kind in _MATRIX_KINDS else 2 * one
         case _:
             return one
 
@@ -155,7 +182,7 @@ def _state_dtype(parameter: Parameter, form: Regime) -> str:
     return parameter.dtype if parameter.adapter and form.masters is None else form.states
 
 
-def _galore_bytes(parameter: Parameter) -> int:
+def _galore_bytes(parameter: Parameter, dtype: str) -> int:
     rows, columns = parameter.shape[-2:]
     rank, long, short = min(GALORE_RANK, rows, columns), max(rows, columns), min(rows, columns)
-    return parameter.count * 4 * (2 * rank * long + rank * short)
+    return size_of(parameter.count * (2 * rank * long + rank * short), dtype)

@@ -17,6 +17,7 @@ Loss = Literal["full", "chunked", "fused", "in_place", "log_probs", "log_probs_i
 Checkpointing = Literal["none", "selective", "full"]
 AttentionKernel = Literal["eager", "sdpa", "flash"]
 Offload = Literal["none", "optimizer", "parameters", "cpu", "nvme"]
+Averages = Literal["none", "device", "host"]
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zero_bubble"]
 Targets = Literal["attention", "all_linear"] | tuple[str, ...]
 
@@ -32,6 +33,7 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     step of a pipeline, per data-parallel rank. `logits_tokens`: of every sequence, whose logits are made; None for all.
     `fsdp_version`: 1 (FullyShardedDataParallel) or 2 (fully_shard). `compiled`: torch.compile'd layers and loss; `activation_offload`:
     what layers keep goes to the host between the passes; `optimizer_in_backward`: every parameter steps when its gradient is there.
+    `ema`: where a moving average of the trained weights is kept; `fp8_parameters`: linears' weights are fp8 and have no 16-bit copy.
     """
 
     method: Method = "full"
@@ -64,6 +66,8 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     compiled: bool = False
     activation_offload: bool = False
     optimizer_in_backward: bool = False
+    ema: Averages = "none"
+    fp8_parameters: bool = False
 
     @property
     def gpus(self) -> int:

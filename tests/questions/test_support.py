@@ -92,3 +92,9 @@ def test_no_refusal_sends_the_engine_that_was_refused(check_fit: Check) -> None:
 def test_a_plugin_is_named_and_what_was_never_measured_there_is_said(check_fit: Check) -> None:
     warnings = check_fit(model="Qwen/Qwen3-8B", gpu="TPU v6e", engine="vllm").warnings
     assert any("tpu-inference" in warning and "assumed" in warning for warning in warnings)
+
+
+def test_wheels_that_leave_volta_out_are_told_of_versions_that_have_them(check_fit: Check) -> None:
+    asked = {"model": "Qwen/Qwen3-0.6B", "gpu": "V100 32GB", "engine": "vllm"}
+    assert any("wheels" in warning for warning in check_fit(**asked).warnings)
+    assert not any("wheels" in warning for warning in check_fit(**asked, engine_version="0.14.0").warnings)

@@ -175,3 +175,22 @@ def flash_attention_note(engine: EngineName, accelerator: Accelerator) -> str | 
     instead = {"vllm": "vLLM takes its Triton attention there", "transformers": "use attn_implementation='sdpa'"}
     said = instead.get(engine, "another attention backend is needed")
     return f"FlashAttention 2 is unsupported on {accelerator.name} (compute capability {_dotted(capability)}, it needs 8.0): {said}."
+
+
+_WHEELS: dict[EngineName, tuple[tuple[int, ...], Capability]] = {"vllm": ((0, 24), (7, 5))}
+"""The first version known to be published for newer cards alone, and the least capability of its wheels.
+
+Source: vLLM docs/getting_started/installation, gpu.cuda.inc.md: 7.0 in 0.14, 7.5 in 0.23.1rc1.
+"""
+
+
+def wheels_note(workload: Workload, accelerator: Accelerator) -> str | None:
+    """That this version's published wheels are for newer cards, though its code runs on this one; None where they are for it too."""
+    first, needed = _WHEELS.get(workload.engine, ((), _ANY))
+    capability = accelerator.compute_capability
+    if capability is None or capability >= needed or workload.version < first:
+        return None
+    return (
+        f"{workload.engine}'s wheels are built for compute capability {_dotted(needed)} and newer from {_dotted(first)} on; "
+        f"{accelerator.name} has {_dotted(capability)}: take an older version, or build it."
+    )

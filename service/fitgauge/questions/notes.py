@@ -10,7 +10,7 @@ from fitgauge.engine.estimate import Estimate
 from fitgauge.engine.fit import fit_probability, verdict
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import gib, total
-from fitgauge.engine.support import flash_attention_note
+from fitgauge.engine.support import flash_attention_note, wheels_note
 from fitgauge.engine.vllm.serve import outside_terms
 from fitgauge.engine.workload import GGUF_ENGINES, EngineName, Workload
 from fitgauge.questions.launch import loads_asked_format
@@ -58,7 +58,8 @@ def notes(request: FitRequest, model: Model, found: Found, workload: Workload, c
     unused = [name for name in WITHOUT_EFFECT.get(engine, ()) if getattr(request, name)]
     if unused:
         yield f"{', '.join(unused)} changed nothing: the estimate for {engine} does not depend on {'it' if len(unused) == 1 else 'them'}."
-    yield from filter(None, (flash_attention_note(engine, found.accelerator), platforms.note(engine, found.accelerator)))
+    card = found.accelerator
+    yield from filter(None, (flash_attention_note(engine, card), wheels_note(workload, card), platforms.note(engine, card)))
     if model.source == "size":
         return
     if engine in GGUF_ENGINES and not (model.stored and model.stored.file_name):

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ DATA = Path(__file__).parent.parent / "service/fitgauge/catalog/data/instances.j
 
 AWS_CARDS = {
     ("a100", 40): "a100-40gb-sxm", ("a100", 80): "a100-80gb-sxm", ("a10g", 22): "a10g-24gb", ("b200", 179): "b200-192gb",
-    ("b300", 269): "b300-288gb", ("h100", 80): "h100-sxm-80gb", ("h200", 141): "h200-sxm-141gb", ("l4", 22): "l4-24gb",
-    ("l40s", 45): "l40s-48gb", ("rtx-pro-server-6000", 96): "rtx-pro-6000-blackwell-server-96gb", ("t4", 16): "t4-16gb",
+    ("b300", 268): "b300-288gb", ("h100", 80): "h100-sxm-80gb", ("h200", 141): "h200-sxm-141gb", ("l4", 22): "l4-24gb",
+    ("l40s", 44): "l40s-48gb", ("rtx-pro-server-6000", 96): "rtx-pro-6000-blackwell-server-96gb", ("t4", 16): "t4-16gb",
     ("t4g", 16): "t4g-16gb", ("v100", 32): "v100-32gb", ("inferentia2", 0): "inferentia-2-32gb", ("trainium", 0): "trainium-1-32gb",
     ("trainium2", 0): "trainium-2-96gb",
 }  # fmt: skip
@@ -35,7 +36,7 @@ AZURE_CARDS = {
     r"NC\d+s_v3|NC\d+rs_v3": "v100-16gb", r"ND40rs_v2": "v100-32gb", r"NC\d+as_T4_v3": "t4-16gb", r"NC\d+ads_A10_v4": "a10-24gb",
     r"NV(36|72)adm?s_A10_v5": "a10-24gb", r"NC\d+ads_A100_v4": "a100-80gb-pcie", r"ND96asr_v4": "a100-40gb-sxm",
     r"ND96amsr_A100_v4": "a100-80gb-sxm", r"NCC?\d+adi?s_H100_v5": "h100-nvl-94gb", r"ND96isr_H100_v5": "h100-sxm-80gb",
-    r"ND96isr_H200_v5": "h200-sxm-141gb", r"ND96isr_MI300X_v5": "mi300x-192gb",
+    r"ND96isr_H200_v5": "h200-sxm-141gb", r"ND96isr_MI300X_v5": "mi300x-192gb", r"ND128isr_NDR_GB200_v6": "gb200-192gb",
 }  # fmt: skip
 
 GCP_CARDS = {
@@ -44,12 +45,12 @@ GCP_CARDS = {
 }  # fmt: skip
 
 TPU_SLICES = {
-    "TPU v5e": ("tpu-v5e-16gb", {"v5litepod-1": 1, "v5litepod-4": 4, "v5litepod-8": 8}),
-    "TPU v6e": ("tpu-v6e-trillium-32gb", {"v6e-1": 1, "v6e-4": 4, "v6e-8": 8}),
-    "TPU v5p": ("tpu-v5p-95gb", {"v5p-8": 4}),
-    "TPU v4 pod": ("tpu-v4-32gb", {"v4-8": 4}),
+    "TPU v5e": ("tpu-v5e-16gb", {"v5litepod-{}": 1, "ct5lp-hightpu-{}t": 1}, (1, 4, 8)),
+    "TPU v6e": ("tpu-v6e-trillium-32gb", {"v6e-{}": 1, "ct6e-standard-{}t": 1}, (1, 4, 8)),
+    "TPU v5p": ("tpu-v5p-95gb", {"v5p-{}": 2, "ct5p-hightpu-{}t": 1}, (4,)),
+    "TPU v4 pod": ("tpu-v4-32gb", {"v4-{}": 2, "ct4p-hightpu-{}t": 1}, (4,)),
 }
-"""Slices of one host, with their chips; v4 and v5p count two cores a chip in their names."""
+"""Slices of one host and the machines of Kubernetes: names with what they count a chip as, and the chips of those that are sold."""
 
 OCI_CARDS = {
     "GPU2": "p100-16gb", "GPU3": "v100-16gb", "GPU4": "a100-40gb-sxm", "GPU.A10": "a10-24gb", "GPU.A100-v2": "a100-80gb-sxm",
@@ -216,11 +217,11 @@ def gcp(karpenter: Clone, calculator: Clone, gpuhunt: Clone) -> Iterator[Offer]:
             )
     path = "src/gpuhunt/resources/tpu_pricing.json"
     for version, prices in json.loads(gpuhunt.text(path)).items():
-        accelerator, slices = TPU_SLICES.get(version, ("", {}))
-        for name, chips in slices.items():
+        accelerator, names, sizes = TPU_SLICES.get(version, ("", {}, ()))
+        for (name, counted), chips in product(names.items(), sizes):
             yield Offer(
                 cloud="gcp",
-                instance=name,
+                instance=name.format(chips * counted),
                 accelerator_id=accelerator,
                 count=chips,
                 source=gpuhunt.source(path),

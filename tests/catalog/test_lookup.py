@@ -20,7 +20,7 @@ SPELLINGS = [
 
 
 def test_there_are_hundreds_of_spellings():
-    assert len({text for text, _, _ in SPELLINGS}) >= 500
+    assert len({text for text, _, _ in SPELLINGS}) >= 600
 
 
 @pytest.mark.parametrize("text, accelerator_id, count", SPELLINGS)
@@ -57,6 +57,22 @@ def test_a_plain_name_needs_no_note(text):
 def test_a_card_of_two_devices_and_a_machine_of_eight_are_explained():
     assert "two of these" in find("MI250X").note
     assert "holds 8" in find("dgx h100").note
+
+
+def test_a_machine_of_a_cloud_says_what_it_holds():
+    assert find("2x p5.48xlarge").note == "p5.48xlarge of aws holds 8 x H100 SXM."
+    assert find("2x p5.48xlarge").understood_as == "16 x H100 SXM (80 GB)"
+
+
+def test_a_machine_that_nobody_rents_out_is_refused_with_machines_that_resemble_it():
+    with pytest.raises(UnknownAccelerator) as refusal:
+        find("p5.49xlarge")
+    assert "p5.48xlarge" in refusal.value.matches
+
+
+def test_of_a_kubernetes_label_the_value_is_read_and_of_a_resource_the_count():
+    assert find("nvidia.com/gpu.product=NVIDIA-L40S").accelerator.id == "l40s-48gb"
+    assert find("nvidia.com/mig-3g.40gb: 2").count == 2
 
 
 def test_a_mended_typo_is_told():

@@ -25,7 +25,7 @@ _FILLERS = frozenset(
 )
 
 _SEPARATORS = re.compile(r"[\s._-]+")
-_LEFT_OUT = re.compile(r"^(?:standard_|ecs\.|ml\.)")
+_LEFT_OUT = re.compile(r"^(?:standard[ _-]|ecs\.|ml\.)")
 """What clouds write before some names, and people leave out or add."""
 
 

@@ -44,6 +44,9 @@ _REWRITES = tuple(
     )
 )
 
+_LABEL = re.compile(r"^[a-z0-9.-]+\.[a-z]+/[a-z0-9._-]+ ?[=:] ?\"?(?=[^=:]*[a-z])|\"$")
+"""What stands before the value of a Kubernetes label; before a bare number it is a resource and its count."""
+
 _SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?(gib|gb|g|mib|mb|tib|tb)(?![\w.])")
 _UNITS = {"g": 10**9, "gb": 10**9, "gib": 2**30, "mb": 10**6, "mib": 2**20, "tb": 10**12, "tib": 2**40}
 
@@ -63,7 +66,7 @@ _COUNTED = tuple(
         (r"\(?(-?\d+(?:\.\d+)?)\s*[x*]\)?\s*(.+)", 1, 2),
         (r"(-?\d+)\s+(.+)", 1, 2),
         (rf"({'|'.join(_NUMBERS)})[\s-]+(.+)", 1, 2),
-        (r"(.+?)\s*\(?[x*:]\s*(-?\d+(?:\.\d+)?)\)?", 2, 1),
+        (r"(.+?)\s*\(?[x*:=]\s*(-?\d+(?:\.\d+)?)\)?", 2, 1),
         (r"(.+?)\s*\(\s*(-?\d+)\s*[x*]?\s*\)", 2, 1),
     )
 )
@@ -100,7 +103,10 @@ class Spelling(NamedTuple):
 
 
 def clean(text: str) -> str:
-    """`text` in lower case and in compatible characters. Raises InvalidQuestion where it is empty, too long or holds control characters."""
+    """`text` in lower case and in compatible characters; of a Kubernetes label its value.
+
+    Raises InvalidQuestion where it is empty, too long or holds control characters.
+    """
     stripped = text.strip()
     if not stripped:
         raise InvalidQuestion("No accelerator is named.", hint='Send a name such as "RTX 4090", or a size such as "24GB".', field="gpu")
@@ -108,7 +114,7 @@ def clean(text: str) -> str:
         raise InvalidQuestion(f"A name of {len(text)} characters is too long.", hint=f"Send {MAX_LENGTH} characters at most.", field="gpu")
     if any(unicodedata.category(character).startswith("C") for character in stripped):
         raise InvalidQuestion("The name holds control characters.", hint='Send plain text such as "RTX 4090".', field="gpu")
-    return unicodedata.normalize("NFKC", stripped).lower().replace("×", "x")
+    return _LABEL.sub("", unicodedata.normalize("NFKC", stripped).lower().replace("×", "x"))
 
 
 def read(text: str, vocabulary: Set[str]) -> Spelling:

@@ -87,6 +87,7 @@ LISTED_CARDS = {
     ("H200", 141): "h200-sxm-141gb", ("HGX H200", 141): "h200-sxm-141gb", ("H200 SXM", 141): "h200-sxm-141gb",
     ("H200 SXM5", 141): "h200-sxm-141gb", ("L4", 24): "l4-24gb", ("L40", 48): "l40-48gb", ("L40S", 48): "l40s-48gb",
     ("MI300X", 192): "mi300x-192gb", ("MI350X", 288): "mi350x-288gb", ("Quadro RTX 6000", 24): "quadro-rtx-6000-24gb",
+    ("RTX 3090", 24): "rtx-3090-24gb", ("RTX 5090", 32): "rtx-5090-32gb", ("RTX A5000", 24): "rtx-a5000-24gb",
     ("RTX 4000 Ada", 20): "rtx-4000-ada-20gb", ("RTX 4090", 24): "rtx-4090-24gb", ("RTX 6000 Ada", 48): "rtx-6000-ada-48gb",
     ("RTX Pro 6000 SE", 96): "rtx-pro-6000-blackwell-server-96gb", ("Tesla V100", 16): "v100-16gb",
 }  # fmt: skip
@@ -276,16 +277,16 @@ def alibaba(priceserver: Clone) -> Iterator[Offer]:
 
 
 def listed(pricing: Clone) -> Iterator[Offer]:
-    """Clouds that price one card at a time, RunPod's secure cloud among them; where machines have no names, "by the card"."""
+    """Clouds that price one card at a time; where machines have no names, "by the card", and whose card it is, if not the cloud's."""
     path = "src/data/offerings.json"
     for row in json.loads(pricing.text(path)):
         name = row["gpu_model"].removeprefix("NVIDIA ").removeprefix("AMD ")
         cloud, card = LISTED_CLOUDS.get(row["provider_id"]), LISTED_CARDS.get((name, row["vram_gb"]))
-        shared = row["is_spot"] or row["tier"] == "community" or "Bare Metal" in (row["notes"] or "")
-        if cloud and card and not shared:
+        if cloud and card and not row["is_spot"] and "Bare Metal" not in (row["notes"] or ""):
+            listed_as = f"{name} by the card{', community cloud' if row['tier'] == 'community' else ''}"
             yield Offer(
                 cloud=cloud,
-                instance=LAMBDA_MACHINES[name] if cloud == "lambda" else f"{name} by the card",
+                instance=LAMBDA_MACHINES[name] if cloud == "lambda" else listed_as,
                 accelerator_id=card,
                 count=1,
                 vcpus=row["vcpu"],

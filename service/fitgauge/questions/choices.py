@@ -14,7 +14,8 @@ from fitgauge.questions import words
 from fitgauge.questions.costs import Costs
 from fitgauge.questions.fitting import Fitting
 from fitgauge.questions.recommend_schemas import RecommendRequest
-from fitgauge.questions.search import MOST_CARDS, Owned, Plan, most_cards, weight_bits
+from fitgauge.questions.search import MOST_CARDS, most_cards, weight_bits
+from fitgauge.questions.seats import Owned, Plan
 
 _PREFERRED: tuple[EngineName, ...] = ("vllm", "mlx", "llama.cpp")
 """Engines where none is asked for: the first that runs a format on a card."""

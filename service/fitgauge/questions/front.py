@@ -1,6 +1,7 @@
 """What beats what: the criteria of a deployment, and the marks of those known to fit, asked whether one of them beats another."""
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from math import inf
 
 Criteria = tuple[int, int, float, float, float]
@@ -53,3 +54,20 @@ class Front:
                     self._marks.insert(0, self._marks.pop(number))
                 return True
         return False
+
+
+class Known:
+    """Deployments known to fit, asked about in the order of their cards: a Front for each number of bits that is asked about."""
+
+    def __init__(self, bits: Iterable[float]) -> None:
+        self._fronts = {each: Front() for each in bits}
+
+    def add(self, mark: Criteria) -> None:
+        """Takes a deployment in: it stands before all with as many bits or fewer."""
+        for bits, front in self._fronts.items():
+            if bits <= -mark[3]:
+                front.add(mark)
+
+    def front(self, bits: float) -> Front:
+        """Those of so many bits or more."""
+        return self._fronts[bits]

@@ -8,7 +8,7 @@ from fitgauge.engine.quantity import Basis
 from fitgauge.engine.workload import EngineName
 from fitgauge.questions.fitting import Fitting
 from fitgauge.questions.schemas import FitRequest
-from fitgauge.questions.search import Plan
+from fitgauge.questions.seats import Plan
 from fitgauge.questions.workloads import degrees
 
 _MEASURED: frozenset[EngineName] = frozenset({"vllm", "sglang", "tensorrt-llm", "tgi"})

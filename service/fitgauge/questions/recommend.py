@@ -23,7 +23,8 @@ from fitgauge.questions.recommend_schemas import Objective, RecommendAnswer, Rec
 from fitgauge.questions.recommend_training import TrainingRecommender
 from fitgauge.questions.recommended import Telling, stored
 from fitgauge.questions.schemas import FitRequest
-from fitgauge.questions.search import MOST_CARDS, Option, Plan, Search, Wanted, identity
+from fitgauge.questions.search import MOST_CARDS, Option, Search, Wanted, identity
+from fitgauge.questions.seats import Plan
 from fitgauge.questions.workloads import asked_context
 
 _PAGE = 20

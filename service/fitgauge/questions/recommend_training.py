@@ -25,7 +25,7 @@ from fitgauge.questions.front import Criteria, dominates
 from fitgauge.questions.kubernetes import pods_for
 from fitgauge.questions.plan_launch import plan_launch
 from fitgauge.questions.recommend_schemas import Fields, Objective, RecommendAnswer, RecommendRequest, TrainingRecommendation
-from fitgauge.questions.search import Owned
+from fitgauge.questions.seats import Owned
 from fitgauge.questions.training import understood
 from fitgauge.questions.training_schemas import TrainingRequest
 from fitgauge.questions.training_workloads import refusal, training_workload

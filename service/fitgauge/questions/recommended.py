@@ -28,7 +28,8 @@ from fitgauge.questions.recommend_schemas import (
     RecommendRequest,
 )
 from fitgauge.questions.schemas import FitRequest, Launch
-from fitgauge.questions.search import Option, Plan
+from fitgauge.questions.search import Option
+from fitgauge.questions.seats import Plan
 
 _BEST: dict[Objective, str] = {
     "fewest_cards": "The fewest cards",

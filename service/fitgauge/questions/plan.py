@@ -10,7 +10,8 @@ from fitgauge.engine.architecture import Model
 from fitgauge.engine.fit import fit_probability, verdict
 from fitgauge.engine.quantity import Bytes, gib
 from fitgauge.engine.training.degrees import check
-from fitgauge.engine.training.estimate import TrainingStage, training_stage, training_stages
+from fitgauge.engine.training.estimate import training_stage, training_stages
+from fitgauge.engine.training.host import checkpoint_bytes
 from fitgauge.engine.training.overheads import TrainingProfile
 from fitgauge.engine.training.plan import A100_FLOPS_PER_BYTE, Choices, Plan, layouts, search
 from fitgauge.engine.training.stages import stages
@@ -99,7 +100,7 @@ class Planner:
             required_bytes=max(every, key=lambda stage: stage.need.expected).required,
             headroom_bytes=usable.expected - plan.required.expected,
             host_bytes=sum(stage.host_bytes for stage in every) * workload.gpus // len(every),
-            checkpoint_bytes=_checkpoint_bytes(every, workload),
+            checkpoint_bytes=checkpoint_bytes(model.spec, workload),
             relative_throughput=round(plan.throughput, 4),
             efficiency=round(plan.efficiency, 4),
             cost_per_gpu_hour_of_work=None if price is None else round(price / plan.efficiency, 4),
@@ -124,7 +125,7 @@ def _choices(request: TrainingPlanRequest, model: Model, found: Found) -> Choice
     return Choices(
         frameworks=(words.framework(request.framework),) if request.framework else searched,
         counts=(count,) if count else tuple(dict.fromkeys([*doubled, most])),
-        global_batch_size=request.global_batch_size or DEFAULT_GLOBAL_BATCH,
+        global_batch_size=request.global_batch_size or _usual_batch(count or 1),
         checkpointing=(request.activation_checkpointing,) if request.activation_checkpointing else (),
         micro_batch_sizes=_given(request.micro_batch_size),
         tensor=_given(request.tensor_parallel),
@@ -134,6 +135,11 @@ def _choices(request: TrainingPlanRequest, model: Model, found: Found) -> Choice
         zero_stages=_given(request.zero_stage),
         flops_per_byte=_flops_per_byte(found.accelerator),
     )
+
+
+def _usual_batch(count: int) -> int:
+    """The least multiple of `count` from DEFAULT_GLOBAL_BATCH on, so that data parallelism alone divides it too."""
+    return -(-DEFAULT_GLOBAL_BATCH // count) * count
 
 
 def _given(value: int | None) -> tuple[int, ...]:
@@ -200,25 +206,6 @@ def _order(plan: Plan, objective: Objective, accelerator: Accelerator) -> tuple[
     if objective == "cheapest":
         return (-plan.efficiency, plan.workload.gpus, tight)
     return (plan.workload.gpus, tight, -plan.throughput)
-
-
-def _checkpoint_bytes(every: tuple[TrainingStage, ...], workload: TrainingWorkload) -> int:
-    """Weights, masters and optimizer states of all ranks, replicas once: what a run resumes from."""
-    kept, total = ("weights", "master_weights", "optimizer_states"), 0
-    for stage in every:
-        for term in stage.terms:
-            if term.name in kept:
-                ways = workload.tensor_parallel * (_shards(term.name, workload))
-                total += term.bytes * ways
-    return total
-
-
-def _shards(name: str, workload: TrainingWorkload) -> int:
-    """Over how many data-parallel ranks a state is cut."""
-    least = 3 if name == "weights" else 1
-    if workload.framework != "fsdp" and workload.zero_stage < least:
-        return 1
-    return workload.data_parallel // workload.data_parallel_replicate * workload.context_parallel
 
 
 def _summary(model: Model, accelerator: Accelerator, searched: _Searched, *, many: bool) -> str:

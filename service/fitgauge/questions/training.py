@@ -13,6 +13,7 @@ from fitgauge.engine.fit import Verdict, fit_probability, verdict
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.estimate import TrainingStage, training_stages
+from fitgauge.engine.training.host import checkpoint_bytes
 from fitgauge.engine.training.overheads import TrainingProfile
 from fitgauge.engine.training.stages import PhaseName
 from fitgauge.engine.training.traits import taught, traits_of
@@ -81,6 +82,7 @@ class Training:
                 headroom_bytes=accelerator.usable.expected - fullest.need.expected,
                 rank=fullest.stage,
                 host_bytes=fullest.host_bytes,
+                nvme_bytes=fullest.nvme_bytes,
             ),
             terms=answers.term_answers(fullest.terms, full),
             phases=_phases(fullest, full),
@@ -92,6 +94,7 @@ class Training:
             warnings=_warnings(request, model, found, trained),
             understood_as=understood(workload, accelerator, count, model) | algorithm_setups.understood(request, trained.setup),
             launch=Launch(command=launch_command(model, workload, trained.setup)),
+            checkpoint_bytes=_checkpoint_bytes(model, trained, cast),
             ranks=_ranks(trained) if full and workload.pipeline_parallel > 1 else UNSET,
         )
 
@@ -183,6 +186,14 @@ _WHEN: dict[PhaseName, str] = {
     "optimizer_step": "in the optimizer step",
     "critic_update": "while the critic is trained",
 }
+
+
+def _checkpoint_bytes(model: Model, trained: Trained, cast: Cast) -> int:
+    """Of the policy, and of a critic that is trained beside it."""
+    own = checkpoint_bytes(model.spec, trained.workload)
+    if not trained.setup.criticized:
+        return own
+    return own + checkpoint_bytes((cast.critic or model).spec, trained.workload)
 
 
 def _phases(fullest: TrainingStage, full: bool) -> list[PhaseAnswer]:

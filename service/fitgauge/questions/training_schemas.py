@@ -172,6 +172,7 @@ class TrainingPerGpu(Struct, kw_only=True):
     ]
     rank: int
     host_bytes: Annotated[int, Meta(description="Host memory of one rank for what is offloaded.")]
+    nvme_bytes: Annotated[int, Meta(description="NVMe of one rank, with offload nvme.")]
 
 
 class PhaseAnswer(Struct, kw_only=True):
@@ -200,4 +201,7 @@ class TrainingAnswer(Struct, kw_only=True):
     warnings: list[str]
     understood_as: Annotated[dict[str, str | int | float | bool], Meta(description="The question with every default filled in.")]
     launch: Launch
+    checkpoint_bytes: Annotated[
+        int, Meta(description="Disk for one checkpoint to resume from: trained weights, masters, optimizer states, of all ranks.")
+    ]
     ranks: list[RankAnswer] | UnsetType = UNSET

@@ -65,7 +65,8 @@ def _refuse(workload: TrainingWorkload, spec: ModelSpec, count: int) -> None:
     check(spec, workload)
     if workload.fp8_parameters and (workload.precision != "fp8" or workload.framework != "megatron"):
         detail = "fp8 parameters belong to fp8 training under Megatron (--fp8-param-gather)."
-        raise InvalidQuestion(detail, hint="Send precision fp8 and framework megatron, or leave fp8_parameters out.", field="fp8_parameters")
+        hint = "Send precision fp8 and framework megatron, or leave fp8_parameters out."
+        raise InvalidQuestion(detail, hint=hint, field="fp8_parameters")
     if workload.gpus > count:
         degrees = f"{workload.tensor_parallel} x {workload.pipeline_parallel} x {workload.context_parallel} x {workload.data_parallel}"
         hint = f"Send gpu_count {workload.gpus}, or smaller degrees: tensor x pipeline x context x data parallel is the number of GPUs."

@@ -33,7 +33,7 @@ class TrainingStage(msgspec.Struct, frozen=True, kw_only=True):
     """The fullest rank of a pipeline stage. `allocated`, `reserved`: what torch.cuda's two counters would peak at; `required`: the
     device's own view; `need`: the least it could run in [bytes]. `terms` are alive at the highest moment and add up to `required`.
     `phases`: name -> tensors' bytes, with those of an engine beside them; `phase_terms`: of what each is the sum, where models take turns.
-    `host_bytes`: offloaded."""
+    `host_bytes`, `nvme_bytes`: offloaded there."""
 
     stage: int
     layers: int
@@ -45,6 +45,7 @@ class TrainingStage(msgspec.Struct, frozen=True, kw_only=True):
     need: Bytes
     host_bytes: int
     phase_terms: dict[PhaseName, tuple[Term, ...]] = {}
+    nvme_bytes: int = 0
 
 
 def training_stages(
@@ -103,6 +104,7 @@ def training_stage(
         required=total(every),
         need=need,
         host_bytes=stage.host,
+        nvme_bytes=stage.nvme,
         phase_terms={} if beside is None else {phase.name: (*termed(phase), *other.get(phase.name, ())) for phase in phases},
     )
 

@@ -13,9 +13,11 @@ from fitgauge.engine.dtypes import BITS
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training import fsdp, zero
 from fitgauge.engine.training.activations import in_order
+from fitgauge.engine.training.host import host_and_nvme
 from fitgauge.engine.training.parameters import units
 from fitgauge.engine.training.pipeline import held, pipeline_stages
-from fitgauge.engine.training.segments import Cut, Segment, segments
+from fitgauge.engine.training.segment import Segment
+from fitgauge.engine.training.segments import Cut, segments
 from fitgauge.engine.training.sharding import Held, RankStates, Slice, divided, sliced, stage_slices, stage_states
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 
@@ -43,7 +45,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """One rank of a pipeline stage. `host`: bytes it keeps in host memory; `in_flight`: micro-batches whose activations it holds."""
+    """One rank of a pipeline stage. `host`, `nvme`: bytes it keeps there; `in_flight`: micro-batches whose activations it holds."""
 
     number: int
     layers: int
@@ -51,6 +53,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     phases: tuple[Phase, ...]
     in_flight: float
     host: int
+    nvme: int = 0
 
     @property
     def highest(self) -> Phase:
@@ -105,13 +108,16 @@ def _stage(spec: ModelSpec, workload: TrainingWorkload, slices: tuple[Slice, ...
     else:
         line = _line(segments(spec, workload), layers if last else None, first=number == 0, last=number == last)
         phases = _phases(spec, workload, rank, here, line, float(in_flight), number, said)
+    trained = sum(count * piece.trained for piece, count in here) // (workload.data_parallel // workload.data_parallel_replicate)
+    host, nvme = host_and_nvme(rank.host, trained, workload)
     return Stage(
         number=number,
         layers=len(layers),
         parameters=sum(count * piece.elements for piece, count in here),
         phases=phases,
         in_flight=float(in_flight),
-        host=rank.host,
+        host=host,
+        nvme=nvme,
     )
 
 

@@ -50,8 +50,8 @@ WHY = {
 """What is said of a bar that is not reached."""
 
 CAUSES = {
-    "v003": "release not printed; what its sparse attention and experts hold beside 73.8 GiB of weights (some 10 GiB) is not derived",
-    "v008": "first engine chosen by hand; its encoder peak is 2.5 GiB, 1.3 are derived, 0.3 decide",
+    "v003": "release not printed; 11.1 GiB were held beside 73.8 GiB of weights, of which 5.7 are derived",
+    "v008": "first engine chosen by hand; its peak is 2.5 GiB, that of the engine which the question means 2.1",
     "v145": "31.2 GiB were held under a budget of 29.8 on a card of 31.4, 0.06 of it CUDA graphs; what else took 1.3 is not told",
     "v171": "release not printed: an error message of the first engine, judged as the newest release",
     "v229": "a desktop held 2.6 GiB of the card, which the question cannot say",
@@ -70,13 +70,13 @@ CAUSES = {
     "e20": "67.7 of 77.6 GiB are weights: 1 GiB of libraries is a tenth of what is left",
     "f197": "3.9 GiB beside the weights on one card; two cards of the same campaign show 1.7; not explained",
     "f195": "0.5 GiB beyond the layers for two cards without NVLink, where logs of Hopper show 1.8",
-    "f063": "release not printed; f064 is the same question, served",
+    "f063": "--enable-dp-attention, which the question has no word for; f064 is the same command without it, served",
+    "f007": "its pool holds 46,611 tokens of a context of 131,072: SGLang starts nevertheless and refuses longer requests",
+    "s078": "an error of a multimodal model's first release, of which the source quotes no line",
     "f042": "release not printed: November 2023, years before the release that is derived",
     "f043": "release not printed; 125.7 GiB a card were loaded, what is published comes to 101.9: the format it was loaded in is not told",
-    "s068": "a prefill of 31000 tokens in one step, of a model with a vision tower: not derived",
     "f032": "release not printed: an old one that profiled the whole prompt",
     "f099": "how many cards the replica has is not printed",
-    "f146": "release not printed: log of May 2025",
     "v105": "67.7 of 75.2 GiB are weights: 0.3 GiB is 6 % of the pool",
 }
 """What is known of runs that come out worst."""

@@ -103,9 +103,17 @@ def attention_width(mixer: Mixer, tensor_parallel: int) -> int:
             heads = max(1, mixer.query_heads // tensor_parallel)
             return heads * (2 * (mixer.nope_dim + mixer.rope_dim) + 2 * mixer.value_dim)
         case CompressedAttention():
-            return max(1, mixer.query_heads // tensor_parallel) * 2 * mixer.head_dim
+            return padded_heads(max(1, mixer.query_heads // tensor_parallel)) * 2 * mixer.head_dim
         case _:
             return 0
+
+
+def padded_heads(heads: int) -> int:
+    """Heads of queries and output as the sparse kernels of compressed attention take them: 64 or 128, however few a rank has.
+
+    Source: vLLM 0.33, models/deepseek_v4/nvidia/flashmla.py, get_padded_num_q_heads.
+    """
+    return max(heads, 64 if heads <= 64 else 128)
 
 
 def math_scores_term(reason: str, *, requests: int, length: int, heads: int, source: str) -> Term:

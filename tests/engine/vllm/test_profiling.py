@@ -10,7 +10,7 @@ from fitgauge.engine.architecture import Mlp, ModelSpec, Part
 from fitgauge.engine.families import read_config
 from fitgauge.engine.quantity import GIB, MIB
 from fitgauge.engine.vllm.encoder import Batch, images, largest_batch, largest_item, layer_moment
-from fitgauge.engine.vllm.profiling import kept_workspace, profiling_terms, runs_second, stage_bytes, workspace_bytes
+from fitgauge.engine.vllm.profiling import indexed_peak, kept_workspace, profiling_terms, runs_second, stage_bytes, workspace_bytes
 from fitgauge.engine.workload import Workload
 
 SNAPSHOT = Snapshot()
@@ -143,6 +143,21 @@ def test_workspaces_outlive_the_layers_of_the_widest_mixture_alone() -> None:
     work = workload((0, 19), tensor_parallel=2)
     assert kept_workspace(spec_of("mistralai/Mixtral-8x7B-Instruct-v0.1"), work) == 8192 * 2 * 2 * (7168 + 14336)
     assert kept_workspace(spec_of("Qwen/Qwen3-8B"), work) == 0
+
+
+def test_sparse_indexers_take_their_logits_in_the_pass_and_queries_are_padded_to_64_heads() -> None:
+    """DeepSeek V4 Flash on two ranks: 32 heads of 512 numbers and their output, as 64, beside four hidden states and 512 MiB."""
+    spec, work = spec_of("deepseek-ai/DeepSeek-V4-Flash"), workload((0, 33), tensor_parallel=2)
+    profile = load_engines().profile("vllm", (0, 33))
+    copies = int(8192 * 2 * profile.hidden_copies.expected * spec.hidden_size)
+    assert indexed_peak(spec, profile, work, 0) == pytest.approx(copies + 8192 * 2 * 2 * 64 * 512 + 512 * MIB, abs=1)
+    assert indexed_peak(spec_of("Qwen/Qwen3-8B"), profile, work, 0) == 0
+
+
+def test_an_indexer_gathers_the_keys_of_40_contexts_where_experts_need_less() -> None:
+    spec = spec_of("deepseek-ai/DeepSeek-V4-Flash")
+    short, long = (kept_workspace(spec, workload((0, 33), context_length=length)) for length in (8192, 1_048_576))
+    assert short < long == 40 * 1_048_576 // 4 * 132
 
 
 @pytest.mark.parametrize(

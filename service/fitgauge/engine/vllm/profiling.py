@@ -4,9 +4,11 @@ Source: vllm/v1/worker/gpu_model_runner.py, profile_run and _dummy_sampler_run (
 second model runner, the default of dense models since 0.25 and of nearly all since 0.31 (config/vllm.py, use_v2_model_runner).
 """
 
+from collections.abc import Iterator
+
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.activations import HALF, activation_bytes, expert_width
-from fitgauge.engine.architecture import CrossAttention, ModelSpec, Part, Recurrent
+from fitgauge.engine.activations import HALF, activation_bytes, attention_width, expert_width
+from fitgauge.engine.architecture import CompressedAttention, CrossAttention, LatentAttention, ModelSpec, Part, Recurrent
 from fitgauge.engine.profile import EngineProfile, SecondRunner
 from fitgauge.engine.quantity import KIB, MIB, Term, certain
 from fitgauge.engine.vllm.defaults import first_engine
@@ -16,6 +18,14 @@ from fitgauge.engine.workload import Workload
 
 WORKSPACES_KEPT = (0, 14)
 """The first version read whose experts' workspaces outlive the layers. Source: vllm/v1/worker/workspace.py (0.14.1; 0.11.0 has none)."""
+
+_INDEXED = (0, 19)
+"""Of the releases read, the first whose sparse indexers take their workspace and logits in the pass (0.11.0 does not)."""
+_INDEXER_LOGITS = 512 * MIB
+"""VLLM_SPARSE_INDEXER_MAX_LOGITS_MB."""
+_INDEXER_LENGTH = 40
+"""Contexts whose keys an indexer gathers at once. Source: v1/attention/backends/mla/indexer.py, get_max_prefill_buffer_size."""
+_INDEXER_SOURCE = "vllm/model_executor/layers/sparse_attn_indexer.py"
 
 _SECOND_PASS = 8192
 """Tokens of the second model runner's pass before 0.31, at the least, whatever max_num_batched_tokens.
@@ -40,6 +50,7 @@ def profiling_terms(
     sampler = profile.second_logits_copies if second else profile.logits_copies
     seen_tokens = max(tokens, _SECOND_PASS) if second and workload.version < _SECOND_PASS_UNTIL else tokens
     kept = kept_workspace(spec, workload) if workload.version >= WORKSPACES_KEPT else 0
+    indexed = indexed_peak(spec, profile, workload, kept) if workload.version >= _INDEXED else 0
     terms = activation_bytes(
         spec,
         profile,
@@ -51,6 +62,9 @@ def profiling_terms(
         kept=kept,
         expert_parallel=workload.expert_parallel,
     )
+    if indexed > sum(term.bytes for term in terms):
+        said = "queries, output and the indexer's 512 MiB of logits of one layer, beside workspaces"
+        terms = (certain("activations", indexed, "computed", said, _INDEXER_SOURCE),)
     extra = workspace_bytes(accelerator) + stage_bytes(spec, workload) + (read_bytes(spec, workload) if last else 0)
     terms = (_with(terms[0], extra), *terms[1:])
     seen = first and images(spec, workload, first_engine=first_engine(accelerator, workload.version))
@@ -76,11 +90,35 @@ def runs_second(spec: ModelSpec, models: SecondRunner) -> bool:
 
 
 def kept_workspace(spec: ModelSpec, workload: Workload) -> int:
-    """Bytes of the experts' two workspaces, which stay once they have grown: tokens x 2 B x the widest `expert_width`."""
+    """Bytes of the workspace that all layers share and that stays once it has grown: that of the experts, tokens x 2 B x the widest
+    `expert_width`, or of the sparse indexers where theirs is larger: 40 contexts of keys, each of its numbers a byte, with a scale."""
     widths = (
         expert_width(block.mlp, spec.hidden_size, workload.tensor_parallel, workload.expert_parallel) for block in spec.blocks if block.mlp
     )
-    return workload.max_batched_tokens * HALF * max(widths, default=0)
+    experts = workload.max_batched_tokens * HALF * max(widths, default=0)
+    gathered = (
+        _INDEXER_LENGTH * workload.context_length // ratio * (dim + 4) for dim, ratio in indexers(spec) if workload.version >= _INDEXED
+    )
+    return max(experts, *gathered, 0)
+
+
+def indexers(spec: ModelSpec) -> Iterator[tuple[int, int]]:
+    """(numbers of a key, tokens a key stands for) of every kind of sparse indexer."""
+    for block in spec.blocks:
+        for mixer in block.mixers:
+            if isinstance(mixer, LatentAttention | CompressedAttention) and mixer.indexer:
+                yield mixer.indexer.dim, mixer.ratio if isinstance(mixer, CompressedAttention) else 1
+
+
+def indexed_peak(spec: ModelSpec, profile: EngineProfile, workload: Workload, kept: int) -> int:
+    """What is alive while a sparse indexer scores keys: queries and output of its layer beside copies of the hidden state, the logits it
+    may make at most, and the workspace that is kept [bytes]; 0 without one. Source: `_INDEXER_SOURCE` (0.19.0, 0.33.0)."""
+    if not any(True for _ in indexers(spec)):
+        return 0
+    mixers = (mixer for block in spec.blocks if block.part is Part.LANGUAGE for mixer in block.mixers)
+    width = max(attention_width(mixer, workload.tensor_parallel) for mixer in mixers)
+    row = HALF * (profile.hidden_copies.expected * spec.hidden_size + width)
+    return int(workload.max_batched_tokens * row) + _INDEXER_LOGITS + kept
 
 
 def workspace_bytes(accelerator: Accelerator) -> int:

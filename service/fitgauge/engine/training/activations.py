@@ -3,7 +3,8 @@
 import msgspec
 
 from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.training.segments import Cut, Segment, segments
+from fitgauge.engine.training.segment import Segment
+from fitgauge.engine.training.segments import Cut, segments
 from fitgauge.engine.training.workload import TrainingWorkload
 
 

@@ -9,7 +9,7 @@ from fitgauge.engine.architecture import Kind, Split
 from fitgauge.engine.dtypes import BITS
 from fitgauge.engine.training.parameters import Parameter, Unit
 from fitgauge.engine.training.tape import FLOAT, Tape, Value
-from fitgauge.engine.training.traits import Traits
+from fitgauge.engine.training.traits import Place, Traits
 from fitgauge.engine.training.workload import AttentionKernel
 
 
@@ -105,7 +105,7 @@ class Modules:
             return self.tape.to(self.tape.operation(name, (wide,), x.elements, FLOAT, saves=(wide,), beside=beside), x.width)
         if f"{name}.bias" in self._tensors or style == "layer":
             return self.layer_norm(name, x, parameter)
-        if style == "rms":
+        if style in ("rms", "narrow_rms"):
             return self.rms_norm(name, x, parameter)
         return self.wide_norm(name, x, parameter)
 
@@ -116,7 +116,7 @@ class Modules:
         return self.tape.operation(name, (x, self.weight(parameter)), x.elements, x.width, saves=(x,), beside=beside)
 
     def rms_norm(self, name: str, x: Value, parameter: Parameter) -> Value:
-        """weight x (x in fp32 x rsqrt(mean(x^2))).to(x's format), as LlamaRMSNorm."""
+        """weight x (x in fp32 x rsqrt(mean(x^2))).to(x's format), as LlamaRMSNorm; T5's takes x itself for the product."""
         normed = self._normalised(name, x, parameter)
         return self.tape.multiply(name, self.weight(parameter), self.tape.to(normed, x.width, f"{name}.narrow"))
 
@@ -133,18 +133,21 @@ class Modules:
         if self.traits.norm == "centred":  # (x - mean) is computed twice: CohereLayerNorm
             squared, wide = tape.copy(f"{name}.deviation", wide), tape.copy(f"{name}.centred", wide)
         mean = tape.copy(f"{name}.mean", tape.pointwise(f"{name}.square", squared), rows)
+        if self.traits.norm == "narrow_rms":
+            wide = x
         return tape.multiply(f"{name}.normed", wide, tape.pointwise(f"{name}.rsqrt", mean, of_output=True))
 
-    def dropout(self, name: str, x: Value, *, rate: bool) -> Value:
-        """Dropout with a rate above 0: its noise is saved, in the format of its input (CUDA's fused kernel keeps a byte a number)."""
-        if not rate:
+    def dropout(self, name: str, place: Place, x: Value) -> Value:
+        """Dropout, where the family has it here: CUDA's fused kernel saves which numbers it kept, a byte each (native_dropout)."""
+        if place not in self.traits.drops:
             return x
-        return self.tape.operation(name, (x,), x.elements, x.width, beside=[(f"{name}.noise", x.elements, x.width)])
+        return self.tape.operation(name, (x,), x.elements, x.width, beside=[(f"{name}.mask", x.elements, 1)])
 
     def activation(self, x: Value) -> Value:
         """The activation function of the family."""
-        tape = self.tape
-        match self.traits.activation:
+        tape, mlp = self.tape, self.unit.block.mlp
+        gated = self.traits.gated_activation if mlp and mlp.gated else None
+        match gated or self.traits.activation:
             case "relu":
                 return tape.pointwise("relu", x, of_output=True)
             case "relu_squared":

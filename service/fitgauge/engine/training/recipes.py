@@ -15,31 +15,42 @@ class Layer(Modules):
 
     # --- attention
 
-    def attention(self, x: Value, mixer: Attention) -> Value:
-        """Projections, norms and rotation of queries and keys, attention, output projection."""
+    def attention(self, x: Value, mixer: Attention, linears: list[Parameter] | None = None, source: Value | None = None) -> Value:
+        """Projections, norms and rotation of queries and keys, attention, output projection.
+
+        `linears`: of this attention, where a layer has two. `source`: what keys and values are made of, where that is not `x`.
+        """
         tape, scene = self.tape, self.scene
-        *inward, out = self.linears(attention=True)
+        *inward, out = linears or self.linears(attention=True)
+        given = (x, source or x, source or x)
+        rows = (scene.tokens, *((source.elements // inward[1].shape[1],) * 2 if source else (scene.tokens,) * 2))
         heads, kv_heads = max(1, mixer.query_heads // scene.heads), max(1, mixer.kv_heads // scene.heads)
-        sizes = [scene.tokens * n for n in (heads * mixer.head_dim, kv_heads * mixer.head_dim, kv_heads * mixer.value_dim)]
+        widths = (heads * mixer.head_dim, kv_heads * mixer.head_dim, kv_heads * mixer.value_dim)
+        sizes = [tokens * width for tokens, width in zip(rows, widths, strict=True)]
         if len(inward) == 1:
             q, k, v = self._fused(self.linear(inward[0], x), sizes)
         else:
             q, k, v = (
                 tape.operation(f"{p.name}.view", (y,), size, y.width, view=True, passes=True)
-                for p, y, size in self._apart(inward, x, sizes)
+                for p, y, size in self._apart(inward, given, rows, sizes)
             )
         if self.traits.scales_queries:
             q = tape.copy("query.scaled", q)
         inside = [name for name in self.norms(inside=True) if "att" in name.lower()]
         if len(inside) >= 2:
             q, k = self.norm(inside[0], q), self.norm(inside[1], k)
-        if scene.rotary:
+        if scene.rotary and source is None:
             q, k = self.rotated(q, k, mixer)
         mixed = self.eager(q, k, v, heads, mixer) if self.traits.eager(scene.attention) else self.fused_attention(q, k, v, heads, mixer)
-        return self.dropout("attention.dropout", self.linear(out, mixed), rate=self.traits.residual_dropout)
+        return self.dropout("attention.dropout", "attention", self.linear(out, mixed))
 
-    def _apart(self, inward: list[Parameter], x: Value, sizes: list[int]) -> list[tuple[Parameter, Value, int]]:
-        return [(parameter, self.linear(parameter, x), size) for parameter, size in zip(inward, sizes, strict=False)]
+    def _apart(
+        self, inward: list[Parameter], given: tuple[Value, ...], rows: tuple[int, ...], sizes: list[int]
+    ) -> list[tuple[Parameter, Value, int]]:
+        return [
+            (parameter, self.linear(parameter, x, tokens), size)
+            for parameter, x, tokens, size in zip(inward, given, rows, sizes, strict=False)
+        ]
 
     def _fused(self, y: Value, sizes: list[int]) -> tuple[Value, ...]:
         """Queries, keys and values as parts of one projection: slices, or one split."""
@@ -69,39 +80,52 @@ class Layer(Modules):
         k, v = self._repeated(k, v, heads, mixer)
         if scene.batch > 1:  # a batched product copies what it cannot view
             q, k, v = (tape.copy("attention.apart", part) if tape.partial(part) else part for part in (q, k, v))
-        count = scene.tokens * scene.keys * heads
+        count = scene.tokens * self.keys(k, mixer, heads) * heads
         scores = tape.matmul("attention.scores", q, k, count)
         if not self.traits.scales_queries:
             scores = tape.copy("attention.scaled", scores)
         if self.traits.score_cap:
             capped = tape.pointwise("attention.tanh", tape.copy("attention.capped", scores), of_output=True)
             scores = tape.copy("attention.uncapped", capped)
-        scores = tape.add("attention.masked", scores, tape.constant("mask", 1, scene.table_width))
+        if self.traits.position_bias:
+            scores = tape.add("attention.biased", scores, tape.constant("position_bias", 1, scene.table_width))
+        if mixer.causal:
+            scores = tape.add("attention.masked", scores, tape.constant("mask", 1, scene.table_width))
         wide = tape.to(scores, FLOAT, "attention.float") if self.traits.float_softmax or tape.compute else scores
         weights = tape.to(tape.pointwise("attention.softmax", wide, of_output=True), q.width, "attention.weights")
-        weights = self.dropout("attention.weights_dropout", weights, rate=self.traits.attention_dropout)
+        weights = self.dropout("attention.weights_dropout", "weights", weights)
         mixed = tape.matmul("attention.product", weights, v, scene.tokens * heads * mixer.value_dim)
         return tape.copy("attention.output", mixed)
 
     def fused_attention(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
         """FlashAttention's pattern: q, k, v, output and the log of the sum of exponentials are saved, scores never are.
 
-        The output has the order of the queries; where these were put together from parts, it is copied for the output projection.
+        The output has the order of the queries; where these were put together from parts or head by head, it is copied for the output
+        projection.
 
         A sliding window no longer than the sequence gives PyTorch's SDPA a mask, for which keys and values are repeated for every head;
         FlashAttention itself knows windows (integrations/sdpa_attention.py, use_gqa_in_sdpa).
         """
         tape, scene = self.tape, self.scene
-        masked = scene.attention == "sdpa" and mixer.window is not None and mixer.window <= scene.keys
+        masked = scene.attention == "sdpa" and (self.explicit(mixer) or (mixer.window is not None and mixer.window <= scene.keys))
         if masked:
             k, v = self._repeated(k, v, heads, mixer)
         q, k, v = saves = tuple(tape.cast(value, "attention") for value in (q, k, v))
         beside = [("attention.log_sum", scene.tokens * heads, FLOAT)]
         if masked:  # booleans become numbers to add, anew in every layer
-            beside.append(("attention.mask", scene.tokens * scene.keys, q.width))
+            each = heads if self.traits.position_bias else 1  # bias and mask are summed to one tensor
+            beside.append(("attention.mask", scene.tokens * scene.keys * each, q.width))
         size = scene.tokens * heads * mixer.value_dim
         mixed = tape.operation("attention", (q, k, v), size, q.width, saves=saves, saves_output=True, beside=beside, product=True)
-        return tape.copy("attention.output", mixed) if self.traits.rotates_part else mixed
+        return tape.copy("attention.output", mixed) if self.traits.rotates_part or self.traits.copies_queries else mixed
+
+    def keys(self, k: Value, mixer: Attention, heads: int) -> int:
+        """Keys that a query meets: of its own sequence, or of another's."""
+        return self.scene.keys
+
+    def explicit(self, mixer: Attention) -> bool:
+        """Whether SDPA is given a causal mask as a tensor, not as a flag."""
+        return False
 
     def _repeated(self, k: Value, v: Value, heads: int, mixer: Attention) -> tuple[Value, Value]:
         """Keys and values once for every query head (repeat_kv): copies, or views of one head that all of them share."""
@@ -150,7 +174,7 @@ class Layer(Modules):
         experts = [parameter for parameter in self.unit.parameters if parameter.kind is Kind.EXPERT and len(parameter.shape) == 2]
         dense = self.linears(attention=False)
         if not experts:
-            return self.dropout("mlp.dropout", self.mlp(dense, x), rate=self.traits.residual_dropout)
+            return self.dropout("mlp.dropout", "mlp", self.mlp(dense, x))
         mixed = self.mixture(experts, x)
         if not dense:
             return mixed
@@ -173,7 +197,7 @@ class Layer(Modules):
             product = self.tape.multiply("mlp.product", self.activation(gate), up)
         else:
             product = self.activation(first)
-        return self.linear(down, product)
+        return self.linear(down, self.dropout("mlp.inner_dropout", "inside", product))
 
     def mixture(self, experts: list[Parameter], x: Value) -> Value:
         """Router, experts as one grouped product over the tokens sorted by expert, and their weighted sum.

@@ -9,34 +9,23 @@ from fitgauge.engine.dtypes import BITS, size_of
 from fitgauge.engine.training.modules import Modules, Scene
 from fitgauge.engine.training.parameters import Parameter, Unit, nominal_linears, units
 from fitgauge.engine.training.recipes import Layer
+from fitgauge.engine.training.segment import Segment, joined, played_segment, stream_width, tape_of
+from fitgauge.engine.training.stacks import (
+    StackLayer,
+    embedded,
+    pooled_loss,
+    reads_vocabulary,
+    source_segments,
+    source_tokens,
+    written_head,
+)
 from fitgauge.engine.training.states import gradient_dtype
-from fitgauge.engine.training.tape import FLOAT, Pass, Saved, Tape, Value
+from fitgauge.engine.training.tape import FLOAT, Pass, Tape, Value
 from fitgauge.engine.training.traits import Traits, traits_of
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 
 _CHUNKS = 8
 """Pieces of a chunked loss. Source: torchtune modules/loss, num_output_chunks."""
-
-
-class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """One part of the model, played [bytes against the moment before it].
-
-    `layers`: numbers of the layers it stands for, empty for embedding and head. `forward`, `backward`: with what the checkpointing
-    makes of them. `casts`: what autocast keeps until the forward pass has ended and nothing saves. `logits`: what the caller holds
-    through the backward pass. `gradients`: of its trained parameters, whole; `released`: as this rank makes them, in the format
-    of its weights. `saved`: the tensors that autograd keeps (of a checkpointed
-    layer, those its recomputation makes).
-    """
-
-    name: str
-    layers: tuple[int, ...]
-    forward: Pass
-    backward: Pass
-    casts: int
-    logits: int
-    gradients: int
-    released: int
-    saved: tuple[Saved, ...]
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,7 +116,7 @@ def _play(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
         for numbers in _alike(unit.layers, workload)
         if numbers
     )
-    embedding = embedding_segment([unit for unit in decoder if unit.part is Part.EMBEDDING], spec, scene, workload)
+    embedding = beginning(found, spec, scene, workload)
     ends = [unit for unit in decoder if not unit.repeated and unit.part is not Part.EMBEDDING]
     head = head_segment(ends, decoder, spec, scene, workload)
     table = next((p for unit in decoder for p in unit.parameters if p.kind is Kind.EMBEDDING), None)
@@ -139,6 +128,16 @@ def _play(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
         constants=constant_bytes(spec, scene),
         tied_bytes=size_of(table.elements, gradient_dtype(table, workload)) // scene.heads if tied and table else 0,
     )
+
+
+def beginning(found: tuple[Unit, ...], spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Segment:
+    """All before the first layer of the language model: its embedding, and the whole encoder beside which it decodes."""
+    tables = [unit for unit in found if unit.part is Part.EMBEDDING]
+    if spec.task != "encoder_decoder":
+        return embedding_segment(tables, spec, scene, workload)
+    around = [unit for unit in found if unit.part is Part.LANGUAGE and not unit.repeated]
+    own = embedded(tables[-1:], around, spec, scene, workload)
+    return joined("embedding", [*source_segments(list(found), spec, scene, workload), own])
 
 
 def constant_bytes(spec: ModelSpec, scene: Scene) -> int:
@@ -154,29 +153,18 @@ def constant_bytes(spec: ModelSpec, scene: Scene) -> int:
     return tables * scene.table_width + masks * scene.batch * scene.sequence * scene.keys
 
 
-def tape_of(workload: TrainingWorkload) -> Tape:
-    """An empty tape, with autocast where the framework uses it."""
-    form = regime(workload)
-    return Tape(BITS[form.compute] // 8 if form.autocast else 0)
-
-
-def _stream_width(workload: TrainingWorkload) -> int:
-    """Bytes of a number of the residual stream: that of the weights, which the embedding hands on."""
-    return BITS[regime(workload).weights] // 8
-
-
 def embedding_segment(found: list[Unit], spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Segment:
     """Token embedding, learned positions, a norm after them, scaling, dropout.
 
     With a frozen base its output gets a gradient only where checkpointing asks for one (enable_input_require_grads).
     """
-    tape, width = tape_of(workload), _stream_width(workload)
+    tape, width = tape_of(workload), stream_width(workload)
     size = scene.tokens * spec.hidden_size // scene.stream
     made: list[Value] = []
     for unit in found:
         layer = Modules(tape, unit, scene)
         tables = [parameter for parameter in unit.parameters if parameter.kind is Kind.EMBEDDING]
-        made += [tape.operation(table.name, (layer.weight(table),), size, width) for table in tables]
+        made += [tape.operation(p.name, (layer.weight(p),), size * p.shape[-1] // spec.hidden_size, width) for p in tables]
     x = made[0] if made else tape.input("embedding", size, width, grad=not workload.adapted)
     if workload.adapted and workload.activation_checkpointing != "none":
         x = tape.leaf("embedding.leaf", x)
@@ -188,9 +176,12 @@ def embedding_segment(found: list[Unit], spec: ModelSpec, scene: Scene, workload
             x = layer.norm(name, x)
     if scene.traits.scales_embedding:
         x = tape.copy("embedding.scaled", x)
-    if scene.traits.embedding_dropout:
-        x = tape.operation("embedding.dropout", (x,), size, width, beside=[("embedding.noise", size, width)])
-    return _segment("embedding", (), tape, x, x, found, workload, checkpointed="none")
+    for unit in found:
+        layer = Modules(tape, unit, scene)
+        x = layer.dropout("embedding.dropout", "embedding", x)
+        for parameter in layer.linears(attention=False):  # from the embeddings' width to the layers' (ALBERT, ELECTRA)
+            x = layer.linear(parameter, x)
+    return played_segment("embedding", (), tape, x, x, found, workload, checkpointed="none")
 
 
 def _alike(layers: tuple[int, ...], workload: TrainingWorkload) -> tuple[tuple[int, ...], ...]:
@@ -202,27 +193,42 @@ def _alike(layers: tuple[int, ...], workload: TrainingWorkload) -> tuple[tuple[i
 
 def layer_segment(spec: ModelSpec, unit: Unit, numbers: tuple[int, ...], scene: Scene, workload: TrainingWorkload) -> Segment:
     """The layers `numbers` of one kind by their recipe."""
-    tape, width = tape_of(workload), _stream_width(workload)
+    tape, width = tape_of(workload), stream_width(workload)
     grad = not workload.adapted or workload.activation_checkpointing != "none" or 0 not in numbers
     x = tape.input("hidden", scene.tokens * spec.hidden_size // scene.stream, width, grad=grad)
     drawn = _nominal(unit, workload) if unit.block.tensors and unit.block.tensors[0].shape[1:] == (1,) else unit
-    output = Layer(tape, drawn, scene).play(x)
-    return _segment(unit.prefix, numbers, tape, x, output, [unit], workload, checkpointed=workload.activation_checkpointing)
+    output = _recipe(tape, drawn, spec, scene, workload).play(x)
+    return played_segment(unit.prefix, numbers, tape, x, output, [unit], workload, checkpointed=workload.activation_checkpointing)
+
+
+def _recipe(tape: Tape, unit: Unit, spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Layer:
+    if spec.task == "generate":
+        return Layer(tape, unit, scene)
+    source = None
+    if spec.task == "encoder_decoder":
+        elements = source_tokens(spec, scene) * scene.batch * spec.hidden_size
+        source = tape.constant("source", elements, stream_width(workload), grad=True)
+    return StackLayer(tape, unit, scene, source)
 
 
 def head_segment(ends: list[Unit], decoder: list[Unit], spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Segment:
     """Final norm, logits, loss in fp32 (loss_utils.py, ForCausalLMLoss). The caller holds the logits until after the backward pass."""
-    tape, width = tape_of(workload), _stream_width(workload)
+    tape, width = tape_of(workload), stream_width(workload)
     x = start = tape.input("hidden", scene.tokens * spec.hidden_size // scene.stream, width, grad=True)
-    for unit in ends:
-        layer = Modules(tape, unit, scene)
-        for name in layer.norms(inside=False) or layer.norms(inside=True):
-            x = layer.norm(name, x)
+    if spec.task == "generate":
+        for unit in ends:
+            layer = Modules(tape, unit, scene)
+            for name in layer.norms(inside=False) or layer.norms(inside=True):
+                x = layer.norm(name, x)
+    else:
+        x = written_head(tape, x, ends, spec, scene)
     kinds = (Kind.EMBEDDING,) if spec.tied_embeddings else (Kind.HEAD,)
     found = next(((unit, p) for unit in decoder for p in unit.parameters if p.kind in kinds), None)
     vocabulary = -(-spec.vocabulary_size // scene.heads)
     if workload.loss == "none":
-        return _segment("head", (), tape, start, x, ends, workload, checkpointed="none")
+        return played_segment("head", (), tape, start, x, ends, workload, checkpointed="none")
+    if not reads_vocabulary(spec):
+        return played_segment("head", (), tape, start, pooled_loss(tape, x), ends, workload, checkpointed="none", logits=x.bytes)
     tokens = scene.tokens
     if workload.logits_tokens is not None and workload.logits_tokens < workload.sequence_length:
         tokens = scene.batch * -(-workload.logits_tokens // workload.context_parallel)
@@ -232,7 +238,7 @@ def head_segment(ends: list[Unit], decoder: list[Unit], spec: ModelSpec, scene: 
     else:
         weight = Modules(tape, found[0], scene).weight(found[1])
     logits, loss = loss_of(tape, x, weight, tokens, vocabulary, spec.hidden_size, scene.traits, workload)
-    return _segment("head", (), tape, start, loss, ends, workload, checkpointed="none", logits=logits)
+    return played_segment("head", (), tape, start, loss, ends, workload, checkpointed="none", logits=logits)
 
 
 def loss_of(
@@ -240,8 +246,9 @@ def loss_of(
 ) -> tuple[int, Value]:
     """(bytes of logits that stay, the loss) of a full, chunked or fused loss.
 
-    full: logits, their fp32 copy, log-softmax, which is saved; Megatron's is computed in place, its softmax becoming the gradient, and
-    the caller sees no logits (megatron/core/tensor_parallel/cross_entropy.py). chunked: head and loss of an eighth of the
+    full: logits, their fp32 copy, log-softmax, which is saved; torchtitan's, compiled, reads the logits alone (components/loss.py).
+    in_place: the fp32 copy becomes the gradient (Unsloth's and flash-attn's kernels), beside a copy of the logits, shifted by a token;
+    Megatron's own makes no second copy (megatron/core/tensor_parallel/cross_entropy.py). chunked: head and loss of an eighth of the
     tokens at a time; its logits are saved, gradients and (unless compiled) fp32 are there of one eighth. fused: a few rows at a time;
     gradients of hidden states and head are made in the forward pass (Liger-Kernel, fused_linear_cross_entropy.py: rows of
     next_power_of_2(tokens / ceil(vocabulary / hidden)) a piece). log_probs: see `_log_probs`.
@@ -270,8 +277,14 @@ def loss_of(
         return 0, _log_probs(tape, logits, workload)
     if workload.framework == "megatron":
         return 0, tape.operation("loss", (tape.to(logits, FLOAT, "logits.float"),), 1, FLOAT)
+    if workload.framework == "fsdp" and workload.compiled:
+        return 0, tape.operation("loss", (logits,), 1, FLOAT, saves=(logits,))
+    if workload.loss == "in_place":
+        made, copied = [("loss.gradients", logits.elements, FLOAT)], logits.bytes
+        return 0, tape.operation("loss", (logits,), 1, FLOAT, beside=made, scratch=copied, back_scratch=copied)
     tape.keep(logits)
-    softmax = tape.pointwise("logits.log_softmax", tape.to(logits, FLOAT, "logits.float"), of_output=True)
+    wide = tape.to(logits, FLOAT, "logits.float") if traits.float_loss or tape.compute else logits
+    softmax = tape.pointwise("logits.log_softmax", wide, of_output=True)
     return logits.bytes, tape.operation("loss", (softmax,), 1, FLOAT, saves=(softmax,))
 
 
@@ -291,47 +304,6 @@ def _log_probs(tape: Tape, logits: Value, workload: TrainingWorkload) -> Value:
         return tape.operation("loss", (logits,), 1, FLOAT, saves=(logits,), scratch=logits.bytes, back_scratch=2 * logits.bytes)
     made = [("logits.log_softmax", logits.elements, logits.width)]
     return tape.operation("loss", (logits,), 1, FLOAT, beside=made, scratch=logits.bytes, back_scratch=2 * logits.bytes)
-
-
-def _segment(
-    name: str,
-    layers: tuple[int, ...],
-    tape: Tape,
-    start: Value,
-    output: Value,
-    found: list[Unit],
-    workload: TrainingWorkload,
-    *,
-    checkpointed: str,
-    logits: int = 0,
-) -> Segment:
-    gradients = sum(size_of(p.elements, gradient_dtype(p, workload)) for unit in found for p in unit.parameters if p.trained)
-    back = tape.backward(output)
-    if checkpointed == "none":
-        forward, backward, casts = tape.forward(output), back, tape.kept_bytes(saving=True) - logits
-        spared = max(0, forward.end - casts - tape.compiled_bytes(output)) if workload.compiled and layers else 0
-        forward = Pass(peak=forward.peak - spared, end=forward.end - spared)
-        backward = Pass(peak=back.peak, end=back.end + spared)
-    else:
-        forward = tape.forward(output, saving=False)
-        casts = tape.kept_bytes(saving=False)
-        held = tape.products_bytes() if checkpointed == "selective" else 0
-        again = tape.forward(output, early_stop=True)
-        there = again.end - held
-        left = tape.kept_bytes(saving=True) + (0 if tape.saves(start) else start.bytes)
-        forward = Pass(peak=forward.peak + held, end=forward.end + held)
-        backward = Pass(peak=max(again.peak - held, there + back.peak), end=there + back.end - left)
-    return Segment(
-        name=name,
-        layers=layers,
-        forward=forward,
-        backward=backward,
-        casts=casts,
-        logits=logits,
-        gradients=gradients,
-        released=tape.gradient_bytes(),
-        saved=tuple(tape.saved()),
-    )
 
 
 def _nominal(unit: Unit, workload: TrainingWorkload) -> Unit:

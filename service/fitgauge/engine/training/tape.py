@@ -101,9 +101,9 @@ class Tape:
             self._leaves[name] = self._value(name, elements, width, trained, _UNCOUNTED, leaf=True)
         return self._leaves[name]
 
-    def constant(self, name: str, elements: int, width: int) -> Value:
-        """A tensor without gradient that is there before and after (rotary tables, masks): not counted."""
-        return self._value(name, elements, width, False, _UNCOUNTED)
+    def constant(self, name: str, elements: int, width: int, *, grad: bool = False) -> Value:
+        """A tensor that is there before and after (rotary tables, masks, an encoder's output): not counted."""
+        return self._value(name, elements, width, grad, _UNCOUNTED)
 
     def keep(self, value: Value) -> Value:
         """Somebody holds this tensor when the segment ends."""
@@ -233,7 +233,8 @@ class Tape:
                 until[value.storage] = max(number, until.get(value.storage, 0))
         if saving:
             until.update((value.storage, end) for operation in operations for value in operation.saved)
-        until.update((storage, end) for storage in (*self._kept, output.storage) if storage in until)
+        staying = self._kept if early_stop else (*self._kept, output.storage)
+        until.update((storage, end) for storage in staying if storage in until)
         until.pop(_UNCOUNTED, None)
         ends: dict[int, int] = {}
         for storage, number in until.items():
@@ -321,6 +322,9 @@ class Tape:
                 if not value.grad:
                     continue
                 whole = operation.outputs[0]
+                if value.storage == _UNCOUNTED and not value.leaf:  # added to a gradient that is counted where the tensor is
+                    peak = max(peak, live + value.bytes)
+                    continue
                 if operation.passes and not value.leaf and (value.elements, value.width) == (whole.elements, whole.width):
                     gradients[0][1] += 1
                     made.append((value, gradients[0]))

@@ -10,36 +10,48 @@ from typing import Literal
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.training.workload import AttentionKernel
 
+Place = Literal["embedding", "weights", "attention", "inside", "mlp", "final"]
+"""Where dropout stands with a rate above 0: after embeddings, on attention weights, after attention, inside the MLP, after it, at the
+end of a stack."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
     """Where a family departs from Llama.
 
-    `norm`, where it has no bias to tell: rms, wide_rms (times the weight in fp32), shifted_rms (times 1 + weight in fp32), centred (a
-    LayerNorm written out in fp32), layer, bare (without weight). `proven`: its saved tensors were compared with autograd's own.
-    `slices`: a fused projection is sliced, not split. `rotates_part`: rotated and plain parts of queries and keys are put together
-    again, `interleaves`: by tables made anew in every layer. `parallel`: attention and MLP side by side. `scales_queries`: before the
-    product instead of after. `score_cap`, `logits_cap`: tanh caps. `float_softmax`: softmax in fp32. `lacks`: kinds of attention that
-    transformers has not for it and runs eagerly instead.
+    `norm`, where it has no bias to tell: rms, narrow_rms (T5's: the input itself times rsqrt), wide_rms (times the weight in fp32),
+    shifted_rms (times 1 + weight in fp32), centred (a LayerNorm written out in fp32), layer, bare (without weight). `norms_after`: of
+    an encoder or encoder-decoder, norms take the sum of stream and branch. `gated_activation`: where its MLP is gated. `proven`: its
+    saved tensors were compared with autograd's own. `slices`: a fused projection is sliced, not split. `rotates_part`: rotated and
+    plain parts of queries and keys are put together again, `interleaves`: by tables made anew in every layer. `parallel`: attention and
+    MLP side by side. `scales_queries`: before the product instead of after; `copies_queries`: head by head, as then the output is
+    (Whisper). `explicit_mask`: SDPA in a decoder beside an encoder is given its causal mask as a tensor. `position_bias`: a trained
+    table is added to scores.
+    `score_cap`, `logits_cap`: tanh caps. `float_softmax`, `float_loss`: in fp32 whatever the precision. `lacks`: kinds of attention
+    that transformers has not for it and runs eagerly instead. `drops`: where dropout stands.
     """
 
     activation: str = "silu"
-    norm: Literal["rms", "wide_rms", "shifted_rms", "centred", "layer", "bare"] = "rms"
+    gated_activation: str | None = None
+    norm: Literal["rms", "narrow_rms", "wide_rms", "shifted_rms", "centred", "layer", "bare"] = "rms"
+    norms_after: bool = False
     slices: bool = False
     rotates_part: bool = False
     interleaves: bool = False
     parallel: bool = False
     scales_queries: bool = False
+    copies_queries: bool = False
+    explicit_mask: bool = True
     scales_residual: bool = False
     scales_embedding: bool = False
     scales_logits: bool = False
     score_cap: bool = False
     logits_cap: bool = False
     float_softmax: bool = True
+    float_loss: bool = True
+    position_bias: bool = False
     lacks: tuple[str, ...] = ()
-    residual_dropout: bool = False
-    attention_dropout: bool = False
-    embedding_dropout: bool = False
+    drops: frozenset[Place] = frozenset()
     proven: bool = True
 
     def eager(self, attention: AttentionKernel) -> bool:
@@ -50,6 +62,15 @@ class Traits:
 LLAMA = Traits()
 GEMMA = Traits(activation="gelu", norm="shifted_rms", scales_embedding=True)
 PLAIN = Traits(activation="gelu", norm="layer")
+BERT = Traits(
+    activation="gelu", norm="layer", norms_after=True, float_softmax=False, float_loss=False,
+    drops=frozenset({"embedding", "weights", "attention", "mlp"}),
+)  # fmt: skip
+BART = replace(BERT, drops=frozenset({"embedding", "attention", "mlp"}))
+T5 = Traits(
+    activation="relu", gated_activation="gelu_new", norm="narrow_rms", float_softmax=False, float_loss=False, position_bias=True,
+    drops=frozenset({"embedding", "weights", "attention", "inside", "mlp", "final"}),
+)  # fmt: skip
 
 TRAITS: Mapping[str, Traits] = {
     **dict.fromkeys(
@@ -62,7 +83,7 @@ TRAITS: Mapping[str, Traits] = {
     "ernie4_5": Traits(interleaves=True, proven=False),
     "phi3": Traits(slices=True, rotates_part=True),
     "gpt_oss": Traits(lacks=("sdpa",), proven=False),
-    "seed_oss": Traits(residual_dropout=True, attention_dropout=True, proven=False),
+    "seed_oss": Traits(drops=frozenset({"weights", "attention", "mlp"}), proven=False),
     "glm": Traits(rotates_part=True, interleaves=True),
     "glm4": Traits(rotates_part=True, interleaves=True),
     "granite": Traits(scales_residual=True, scales_embedding=True, scales_logits=True),
@@ -81,20 +102,32 @@ TRAITS: Mapping[str, Traits] = {
     "falcon": replace(PLAIN, parallel=True, proven=False),
     "mpt": replace(PLAIN, lacks=("sdpa", "flash"), proven=False),
     "gptj": replace(PLAIN, activation="gelu_new", parallel=True, rotates_part=True, proven=False, lacks=("sdpa",)),
-    "opt": Traits(activation="relu", norm="layer", scales_queries=True, residual_dropout=True),
+    "opt": Traits(activation="relu", norm="layer", scales_queries=True, drops=frozenset({"attention", "mlp"})),
     "bloom": Traits(activation="bloom_gelu", norm="layer", lacks=("sdpa", "flash")),
     "gpt2": Traits(
-        activation="gelu_new", norm="layer", float_softmax=False, residual_dropout=True, attention_dropout=True, embedding_dropout=True
+        activation="gelu_new", norm="layer", float_softmax=False, drops=frozenset({"embedding", "weights", "attention", "mlp"})
     ),
     "gpt_bigcode": Traits(
-        activation="gelu", norm="layer", residual_dropout=True, attention_dropout=True, embedding_dropout=True, proven=False
+        activation="gelu", norm="layer", drops=frozenset({"embedding", "weights", "attention", "mlp"}), proven=False
     ),
+    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "camembert", "electra"), BERT),
+    "distilbert": replace(BERT, drops=BERT.drops - {"attention"}),
+    "mpnet": replace(BERT, lacks=("sdpa", "flash")),
+    "nomic_bert": replace(BERT, activation="silu", drops=frozenset()),
+    "modernbert": Traits(activation="gelu", norm="layer", proven=False),
+    "bart": BART,
+    "marian": replace(BART, activation="silu", proven=False),
+    "mbart": replace(BART, norms_after=False, proven=False),
+    "pegasus": replace(BART, activation="relu", norms_after=False, proven=False),
+    "m2m_100": replace(BART, activation="relu", norms_after=False, drops=BERT.drops),
+    "whisper": replace(BART, norms_after=False, drops=frozenset(), scales_queries=True, copies_queries=True, explicit_mask=False),
+    **dict.fromkeys(("t5", "mt5", "umt5"), T5),
 }  # fmt: skip
 
 
 def traits_of(spec: ModelSpec) -> Traits:
-    """The traits of a family; Llama's for one that was not taught."""
-    return TRAITS.get(spec.model_type, LLAMA)
+    """The traits of a family; of one that was not taught Llama's, or BERT's where it is no decoder."""
+    return TRAITS.get(spec.model_type, LLAMA if spec.task == "generate" else BERT)
 
 
 def taught(spec: ModelSpec) -> bool:

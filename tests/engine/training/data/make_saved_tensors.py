@@ -1,20 +1,23 @@
 """Writes saved_tensors.jsonl: what autograd saves of the second layer of small models, storage by storage. Needs torch and transformers.
 
-    python make_saved_tensors.py > saved_tensors.jsonl
+    PYTHONPATH=tests python tests/engine/training/data/make_saved_tensors.py > saved_tensors.jsonl
 
 Two sequences of 64 tokens, fake tensors (nothing is computed), PyTorch's saved_tensors_hooks; parameters are left out, and so is what the
-first layer saved already (rotary tables). `lora`: adapters of rank 16 on every linear layer but the head, the base frozen.
+first layer saved already (rotary tables). Dropout is CUDA's (see accuracy/measure_steps.py). `lora`: adapters of rank 16 on every linear
+layer but the head, the base frozen.
 """
 
 import contextlib
 import json
+import re
 import sys
 import warnings
 
 import torch
 import transformers
 from torch._subclasses.fake_tensor import FakeTensorMode
-from transformers import AutoConfig, AutoModelForCausalLM, masking_utils
+from accuracy.measure_steps import adapt, cuda_dropout
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, masking_utils
 
 LLAMA = {
     "vocab_size": 1000, "hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 2, "num_attention_heads": 8,
@@ -26,6 +29,12 @@ MOE = {**LLAMA, "num_experts": 16, "num_experts_per_tok": 4}
 NARROW = {"head_dim": 32}
 PADDED = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 SLIDING = {"sliding_window": 16, "layer_types": ["sliding_attention"] * 2}
+ENCODER = {**MHA, "max_position_embeddings": 512}
+BESIDE = {
+    "vocab_size": 1000, "d_model": 256, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 8,
+    "decoder_attention_heads": 8, "encoder_ffn_dim": 704, "decoder_ffn_dim": 704, "decoder_start_token_id": 2,
+    "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0,
+}  # fmt: skip
 FAMILIES = {
     "llama": LLAMA, "mistral": LLAMA, "qwen2": LLAMA, "qwen3": {**LLAMA, **NARROW}, "phi3": {**LLAMA, **PADDED},
     "gemma": {**LLAMA, **NARROW}, "gemma2": {**LLAMA, **NARROW, "sliding_window": 512},
@@ -41,6 +50,10 @@ FAMILIES = {
     "qwen3_moe": {**MOE, **NARROW, "moe_intermediate_size": 96, "mlp_only_layers": []}, "olmoe": MOE,
     "qwen2_moe": {**MOE, "moe_intermediate_size": 96, "shared_expert_intermediate_size": 192, "mlp_only_layers": []},
     "granitemoe": {**LLAMA, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "bert": ENCODER, "roberta": ENCODER, "electra": {**ENCODER, "embedding_size": 128}, "nomic_bert": ENCODER,
+    "distilbert": {"vocab_size": 1000, "dim": 256, "hidden_dim": 704, "n_layers": 2, "n_heads": 8},
+    "bart": BESIDE, "m2m_100": BESIDE,
+    "t5": {"vocab_size": 1000, "d_model": 256, "d_ff": 704, "d_kv": 32, "num_layers": 2, "num_heads": 8, "decoder_start_token_id": 0},
 }  # fmt: skip
 SETTINGS = [
     (attention, regime, method)
@@ -50,27 +63,14 @@ SETTINGS = [
 ]  # fmt: skip
 
 
-class Adapted(torch.nn.Module):
-    """base(x) + B(A(x)) x 2, the base frozen: PEFT's LoRA layer without dropout."""
-
-    def __init__(self, base: torch.nn.Linear, rank: int) -> None:
-        super().__init__()
-        self.base = base
-        self.a = torch.nn.Linear(base.in_features, rank, bias=False, dtype=base.weight.dtype)
-        self.b = torch.nn.Linear(rank, base.out_features, bias=False, dtype=base.weight.dtype)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.base(x) + self.b(self.a(x.to(self.a.weight.dtype))) * 2.0
+_SECOND = re.compile(r"^(?!(.*\.)?encoder\.(layers|block)\.)\D*\.1\.")
+"""A module of the second layer; of an encoder-decoder the decoder's."""
 
 
-def adapt(model: torch.nn.Module, rank: int) -> None:
-    """Freezes the model and puts an adapter beside every linear layer but the head."""
-    head = model.get_output_embeddings()
-    model.requires_grad_(False)
-    for name, module in list(model.named_modules()):
-        if type(module) is torch.nn.Linear and module is not head:
-            parent, _, own = name.rpartition(".")
-            setattr(model.get_submodule(parent), own, Adapted(module, rank))
+def _kind(family: str) -> type:
+    if family in ("bart", "t5", "m2m_100"):
+        return AutoModelForSeq2SeqLM
+    return AutoModelForMaskedLM if family in ("bert", "roberta", "electra", "nomic_bert", "distilbert") else AutoModelForCausalLM
 
 
 def saved(family: str, config: dict[str, object], attention: str, regime: str, method: str) -> list[int]:
@@ -79,8 +79,8 @@ def saved(family: str, config: dict[str, object], attention: str, regime: str, m
     settings._attn_implementation, settings.use_cache = attention, False
     masking_utils.find_packed_sequence_indices = lambda position_ids: None  # fake tensors hold no values to look for
     sizes: list[int] = []
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        model = AutoModelForCausalLM.from_config(settings, dtype=torch.bfloat16 if regime == "bf16" else torch.float32)
+    with FakeTensorMode(allow_non_fake_inputs=True), cuda_dropout():
+        model = _kind(family).from_config(settings, dtype=torch.bfloat16 if regime == "bf16" else torch.float32)
         if method == "lora":
             adapt(model, 16)
         model.train()
@@ -92,7 +92,7 @@ def saved(family: str, config: dict[str, object], attention: str, regime: str, m
 
         def pack(tensor: torch.Tensor) -> torch.Tensor:
             storage = tensor.untyped_storage()
-            if storage._cdata not in known and ".1." in f"{inside[-1]}.":
+            if storage._cdata not in known and _SECOND.search(f"{inside[-1]}."):
                 sizes.append(storage.nbytes())
             known[storage._cdata] = tensor
             return tensor

@@ -1,0 +1,109 @@
+"""A segment: one part of a model, played once on a tape, with what checkpointing makes of it."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from fitgauge.engine.dtypes import BITS, size_of
+from fitgauge.engine.training.parameters import Unit
+from fitgauge.engine.training.states import gradient_dtype
+from fitgauge.engine.training.tape import Pass, Saved, Tape, Value
+from fitgauge.engine.training.workload import TrainingWorkload, regime
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
+    """One part of the model, played [bytes against the moment before it].
+
+    `layers`: numbers of the layers it stands for, empty for embedding and head. `forward`, `backward`: with what the checkpointing
+    makes of them. `casts`: what autocast keeps until the forward pass has ended and nothing saves. `logits`: what the caller holds
+    through the backward pass. `gradients`: of its trained parameters, whole; `released`: as this rank makes them, in the format
+    of its weights. `saved`: the tensors that autograd keeps (of a checkpointed
+    layer, those its recomputation makes).
+    """
+
+    name: str
+    layers: tuple[int, ...]
+    forward: Pass
+    backward: Pass
+    casts: int
+    logits: int
+    gradients: int
+    released: int
+    saved: tuple[Saved, ...]
+
+
+def tape_of(workload: TrainingWorkload) -> Tape:
+    """An empty tape, with autocast where the framework uses it."""
+    form = regime(workload)
+    return Tape(BITS[form.compute] // 8 if form.autocast else 0)
+
+
+def stream_width(workload: TrainingWorkload) -> int:
+    """Bytes of a number of the residual stream: that of the weights, which the embedding hands on."""
+    return BITS[regime(workload).weights] // 8
+
+
+def played_segment(
+    name: str,
+    layers: tuple[int, ...],
+    tape: Tape,
+    start: Value,
+    output: Value,
+    found: list[Unit],
+    workload: TrainingWorkload,
+    *,
+    checkpointed: str,
+    logits: int = 0,
+) -> Segment:
+    """What is written on a tape, played. `found`: the units whose parameters it holds; `checkpointed`: none, selective or full."""
+    gradients = sum(size_of(p.elements, gradient_dtype(p, workload)) for unit in found for p in unit.parameters if p.trained)
+    back = tape.backward(output)
+    if checkpointed == "none":
+        forward, backward, casts = tape.forward(output), back, tape.kept_bytes(saving=True) - logits
+        spared = max(0, forward.end - casts - tape.compiled_bytes(output)) if workload.compiled and layers else 0
+        forward = Pass(peak=forward.peak - spared, end=forward.end - spared)
+        backward = Pass(peak=back.peak, end=back.end + spared)
+    else:
+        forward = tape.forward(output, saving=False)
+        casts = tape.kept_bytes(saving=False)
+        held = tape.products_bytes(every_second=workload.framework == "fsdp") if checkpointed == "selective" else 0
+        again = tape.forward(output, early_stop=True)
+        there = again.end - held
+        left = tape.kept_bytes(saving=True) + (0 if tape.saves(start) else start.bytes)
+        forward = Pass(peak=forward.peak + held, end=forward.end + held)
+        backward = Pass(peak=max(again.peak - held, there + back.peak), end=there + back.end - left)
+    return Segment(
+        name=name,
+        layers=layers,
+        forward=forward,
+        backward=backward,
+        casts=casts,
+        logits=logits,
+        gradients=gradients,
+        released=tape.gradient_bytes(),
+        saved=tuple(tape.saved()),
+    )
+
+
+def joined(name: str, line: Sequence[Segment]) -> Segment:
+    """Segments that follow each other as one: what a model does before its first decoder layer."""
+    forward, backward = _after_each_other([part.forward for part in line]), _after_each_other([part.backward for part in reversed(line)])
+    return Segment(
+        name=name,
+        layers=(),
+        forward=forward,
+        backward=backward,
+        casts=sum(part.casts for part in line),
+        logits=sum(part.logits for part in line),
+        gradients=sum(part.gradients for part in line),
+        released=sum(part.released for part in line),
+        saved=tuple(tensor for part in line for tensor in part.saved),
+    )
+
+
+def _after_each_other(passes: Sequence[Pass]) -> Pass:
+    live = peak = 0
+    for each in passes:
+        peak = max(peak, live + each.peak)
+        live += each.end
+    return Pass(peak=peak, end=live)

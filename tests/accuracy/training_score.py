@@ -1,0 +1,108 @@
+"""Errors of training estimates against their truth, by figure: what `make accuracy` prints and the tests hold."""
+
+from collections.abc import Iterable
+from functools import cache
+from statistics import median
+from typing import NamedTuple
+
+from accuracy import training_truth as truth
+from accuracy.score import quantile
+from accuracy.training_truth import COUNTERS, Published, Step
+from accuracy.truth import GIB
+
+
+class Counted(NamedTuple):
+    """One published run against the counter its source names [bytes]."""
+
+    run: Published
+    counter: str
+    measured: float
+    low: float
+    expected: float
+    high: float
+
+    @property
+    def error(self) -> float:
+        return self.expected / self.measured - 1
+
+    @property
+    def covered(self) -> bool:
+        return self.low <= self.measured <= self.high
+
+
+class Outcome(NamedTuple):
+    """A run that ended without memory, or with enough of it; and what was said."""
+
+    run: Published
+    ran: bool
+    verdict: str
+
+    @property
+    def right(self) -> bool:
+        """`tight` is no promise: it is right for either."""
+        return self.verdict != ("does_not_fit" if self.ran else "fits")
+
+
+@cache
+def counted() -> tuple[Counted, ...]:
+    """Every published run that ended and names a counter."""
+    found = []
+    for run in truth.published()[0]:
+        printed = run.row["measured"]
+        name, field = next(((name, field) for name, field in COUNTERS if printed.get(name)), ("", ""))
+        if run.row["outcome"] != "oom" and name:
+            size = getattr(run.trained.fullest, field)
+            found.append(Counted(run, name, printed[name] * GIB, size.low, size.expected, size.high))
+    return tuple(found)
+
+
+def outcomes(*, ran: bool) -> tuple[Outcome, ...]:
+    """Published runs that ran out of memory, or that ran."""
+    return tuple(Outcome(run, ran, run.trained.verdict) for run in truth.published()[0] if (run.row["outcome"] != "oom") == ran)
+
+
+def spread(errors: Iterable[float], digits: int = 3) -> dict[str, float]:
+    """Absolute errors [%]: how many, their median, 90th and 95th percentile, and the worst."""
+    sizes = [100 * abs(error) for error in errors]
+    if not sizes:
+        return {"runs": 0}
+    return {
+        "runs": len(sizes),
+        "median": round(median(sizes), digits),
+        "p90": round(quantile(sizes, 0.9), digits),
+        "p95": round(quantile(sizes, 0.95), digits),
+        "worst": round(max(sizes), digits),
+    }
+
+
+def steps(found: Iterable[Step]) -> dict[str, float]:
+    """The spread of measured steps."""
+    return spread(step.error for step in found)
+
+
+def runs(found: Iterable[Counted]) -> dict[str, float]:
+    """The spread of published runs, and the share within their 90 % interval [%]."""
+    chosen = list(found)
+    inside = 100 * sum(one.covered for one in chosen) / max(1, len(chosen))
+    return spread((one.error for one in chosen), 1) | {"coverage": round(inside, 1)}
+
+
+def verdicts(found: Iterable[Outcome]) -> dict[str, float]:
+    """Share of right verdicts [%]."""
+    chosen = list(found)
+    return {"runs": len(chosen), "right": round(100 * sum(one.right for one in chosen) / max(1, len(chosen)), 1)}
+
+
+def headline() -> dict[str, dict[str, dict[str, float]]]:
+    """Every figure of training, in the shape of the serving half's: name -> part -> figure."""
+    own = truth.own()
+    return {
+        "training_steps": {"given": steps(truth.given()), "own": steps(step for step in own if step.taught)},
+        "training_untaught": {
+            "never taught": steps(step for step in own if not step.taught),
+            "as if never taught": steps(truth.untaught()),
+        },
+        "training_ranks": {"fsdp": steps(truth.ranks())},
+        "training_runs": {"all": runs(counted())},
+        "training_outcomes": {"out of memory": verdicts(outcomes(ran=False)), "ran": verdicts(outcomes(ran=True))},
+    }

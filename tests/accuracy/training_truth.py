@@ -1,0 +1,178 @@
+"""The truth about training, as questions: steps measured byte for byte, ranks of FSDP2 by PyTorch's tracker, runs that people published.
+
+`training.jsonl` and `training_own.jsonl` (steps), `training_fsdp.jsonl` (ranks), `training_gpu.jsonl` (runs): see README.md.
+"""
+
+import json
+from functools import cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from accuracy.truth import HERE, model
+from fitgauge.catalog.catalog import bundled
+from fitgauge.catalog.engines import load_engines
+from fitgauge.catalog.models import Snapshot
+from fitgauge.catalog.training import load_training
+from fitgauge.engine.architecture import Model, ModelSpec
+from fitgauge.engine.families import read_config
+from fitgauge.engine.training.estimate import TrainingStage, training_stages
+from fitgauge.engine.training.traits import taught
+from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.questions.training import Trained, Training
+from fitgauge.questions.training_schemas import TrainingRequest
+
+Row = dict[str, Any]
+
+PRECISIONS = {"bf16": "bf16", "amp": "mixed_bf16", "amp16": "mixed_fp16", "fp32": "fp32", "mixed_bf16": "mixed_bf16"}
+PROFILE = load_training()
+TRAINING = Training(PROFILE, load_engines())
+_SNAPSHOT = Snapshot()
+
+
+class Step(NamedTuple):
+    """One measured step of one process, and its estimate."""
+
+    row: Row
+    spec: ModelSpec
+    workload: TrainingWorkload
+    stage: TrainingStage
+
+    @property
+    def error(self) -> float:
+        """Of the most that the step allocates."""
+        measured = self.row["bytes"].get("steady_peak") or self.row["bytes"]["total"]
+        return self.stage.allocated.expected / measured - 1
+
+    @property
+    def taught(self) -> bool:
+        """Whether the family's recipe was derived from its modelling code."""
+        return taught(self.spec)
+
+
+def rows(name: str) -> list[Row]:
+    """The rows of a file beside this one."""
+    return [json.loads(line) for line in (HERE / f"{name}.jsonl").read_text().splitlines()]
+
+
+@cache
+def given_models() -> dict[str, ModelSpec]:
+    """The models of training.jsonl and training_fsdp.jsonl."""
+    return {name: read_config(config) for name, config in json.loads((HERE / "training_models.json").read_text()).items()}
+
+
+@cache
+def own_model(name: str, layers: int | None) -> ModelSpec:
+    """A bundled model, of its first `layers` layers where a row says so."""
+    if layers is None:
+        known = model(name)
+        assert known is not None, name
+        return known.spec
+    entry = _SNAPSHOT.get(name)
+    assert entry is not None, name
+    return read_config(entry.config | {key: layers for key in ("num_hidden_layers", "n_layer") if key in entry.config})
+
+
+def step_workload(row: Row) -> TrainingWorkload:
+    """The question of a measured step."""
+    return TrainingWorkload(
+        method=row["method"],
+        precision=PRECISIONS[row["regime"]],  # type: ignore[arg-type]
+        optimizer={"sgd": "sgd_momentum"}.get(row["optimizer"], row["optimizer"]),
+        optimizer_implementation=row.get("implementation", "for_loop"),
+        sequence_length=row["seq"],
+        micro_batch_size=row["batch"],
+        activation_checkpointing=row["checkpointing"],
+        attention=row["attn"],
+        lora_rank=row["rank"] or 16,
+    )
+
+
+def rank_workload(row: Row) -> TrainingWorkload:
+    """The question of one rank under FSDP2."""
+    return TrainingWorkload(
+        framework="fsdp",
+        precision=row["regime"],
+        optimizer_implementation="for_loop",
+        zero_stage=3 if row["reshard"] else 2,
+        data_parallel=row["world_size"],
+        data_parallel_replicate=row["replicas"],
+        sequence_length=row["seq"],
+        micro_batch_size=row["batch"],
+        activation_checkpointing=row["checkpointing"],
+        attention=row["attn"],
+    )
+
+
+def _step(row: Row, spec: ModelSpec, workload: TrainingWorkload) -> Step:
+    (stage,) = training_stages(spec, workload, PROFILE)
+    return Step(row, spec, workload, stage)
+
+
+@cache
+def given() -> tuple[Step, ...]:
+    """The first set of steps."""
+    return tuple(_step(row, given_models()[row["model"]], step_workload(row)) for row in rows("training"))
+
+
+@cache
+def own() -> tuple[Step, ...]:
+    """The steps of our own measuring."""
+    return tuple(_step(row, own_model(row["model"], row.get("layers")), step_workload(row)) for row in rows("training_own"))
+
+
+@cache
+def untaught() -> tuple[Step, ...]:
+    """Every step of a taught family once more, played as a family that nobody taught would be."""
+    return tuple(
+        _step(step.row, msgspec.structs.replace(step.spec, model_type="untaught"), step.workload)
+        for step in (*given(), *own())
+        if step.taught
+    )
+
+
+@cache
+def ranks() -> tuple[Step, ...]:
+    """One rank of FSDP2 each."""
+    return tuple(_step(row, given_models()[row["model"]], rank_workload(row)) for row in rows("training_fsdp"))
+
+
+# --- published runs
+
+COUNTERS = (
+    ("peak_allocated_gib", "allocated"),
+    ("peak_active_gib", "allocated"),
+    ("peak_reserved_gib", "reserved"),
+    ("nvidia_smi_gib", "required"),
+)
+"""A source's counter and the estimate it is held to; of several the first."""
+
+
+class Published(NamedTuple):
+    """One published run and its estimate."""
+
+    row: Row
+    request: TrainingRequest
+    known: Model
+    trained: Trained
+
+
+@cache
+def published() -> tuple[tuple[Published, ...], tuple[str, ...]]:
+    """Published runs that say enough (those with a `question`), with their estimates; and the models whose config is not at hand.
+
+    Raises FitgaugeError where a run that happened is refused.
+    """
+    found, unknown = [], set()
+    for row in rows("training_gpu"):
+        asked = row.get("question")
+        if asked is None:
+            continue
+        known = model(asked["model"])
+        if known is None:
+            unknown.add(asked["model"])
+            continue
+        request = msgspec.convert(asked, TrainingRequest)
+        card = bundled().find(request.gpu).accelerator
+        found.append(Published(row, request, known, TRAINING.check(request, known, card, request.gpu_count or 1)))
+    return tuple(found), tuple(sorted(unknown))

@@ -58,6 +58,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         gc.collect()
         gc.freeze()
         yield
+        await questions.close()
         await hub.close()
 
     @asynccontextmanager

@@ -277,11 +277,13 @@ async def _asked(ask: Callable[["Questions"], Awaitable[_Answer]]) -> _Answer:
     from fitgauge.app import create_hub, create_questions
     from fitgauge.settings import from_environment
 
-    hub, catalog = create_hub(from_environment()), _catalog()
+    hub = create_hub(from_environment())
+    questions = create_questions(hub, _catalog())
     await hub.start()
     try:
-        return await ask(create_questions(hub, catalog))
+        return await ask(questions)
     finally:
+        await questions.close()
         await hub.close()
 
 

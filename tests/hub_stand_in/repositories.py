@@ -2,12 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from fitgauge.engine.families import read_config
 from hub_stand_in.formats import elements_by_dtype, gguf_header, safetensors_header, tensors_of
+
+_Stored = tuple[str, tuple[int, ...]]
 
 
 @dataclass
@@ -15,6 +17,7 @@ class Repository:
     """`files`: what is served; of weights only their beginning, `sizes` says how large they would be [bytes].
 
     `summary`: whether the Hub counts the safetensors files' parameters. `revisions`: the repository at other branches, tags, commits.
+    `quantizes`: the model whose quantized sibling it says it is.
     """
 
     repo_id: str
@@ -26,6 +29,8 @@ class Repository:
     private: bool = False
     revisions: dict[str, "Repository"] = field(default_factory=dict)
     sha: str = ""
+    quantizes: str = ""
+    downloads: int = 0
 
     def __post_init__(self) -> None:
         self.sha = self.sha or hashlib.sha1(repr(sorted(self.files.items())).encode()).hexdigest()
@@ -52,6 +57,13 @@ class Repository:
         return told
 
 
+def listed(repository: Repository) -> dict[str, Any]:
+    """What the list of /api/models tells of it."""
+    kinds = {name.rpartition(".")[2] for name in repository.files} & {"safetensors", "gguf"}
+    told = {"downloads": repository.downloads, "tags": [*sorted(kinds), f"base_model:quantized:{repository.quantizes}"]}
+    return {name: value for name, value in repository.description().items() if name in ("_id", "id", "gated", "safetensors")} | told
+
+
 def llama_config(**changes: Any) -> dict[str, Any]:
     """A made-up small Llama: 1,987,840 parameters in two layers, head not tied."""
     return {
@@ -61,10 +73,18 @@ def llama_config(**changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+_PACKED: Mapping[str, Callable[[_Stored], _Stored]] = {
+    "fp8": lambda tensor: ("F8_E4M3", tensor[1]),
+    "awq": lambda tensor: ("I32", (tensor[1][0], tensor[1][1] // 8)),
+}
+"""How quantizers store the weights of linear layers."""
+
+
 def safetensors_repository(repo_id: str, config: Mapping[str, Any] | None = None, *, shards: int = 1, **options: Any) -> Repository:
     """A transformers checkpoint of `shards` files with the real names and shapes of its tensors."""
     config = config if config is not None else llama_config()
-    tensors = list(tensors_of(read_config(config)).items())
+    packed = _PACKED.get((config.get("quantization_config") or {}).get("quant_method", ""), lambda tensor: tensor)
+    tensors = [(name, packed(tensor) if "_proj." in name else tensor) for name, tensor in tensors_of(read_config(config)).items()]
     files = {".gitattributes": b"", "README.md": b"# model\n", "config.json": json.dumps(config).encode()}
     sizes: dict[str, int] = {}
     where: dict[str, str] = {}

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from hub_stand_in.repositories import Repository
+from hub_stand_in.repositories import Repository, listed
 
 API = re.compile(
     r"/api/models/(?P<repo>[^/]+(?:/(?!revision/|tree/)[^/]+)?)(?:/revision/(?P<revision>[^/]+))?(?:/tree/(?P<tree>[^/]+)(?P<folder>/.*)?)?"
@@ -166,6 +166,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(status, body, headers, fault.claimed_length if fault else None)
 
     def _found(self, request: Request) -> tuple[int, bytes, dict[str, str]]:
+        if request.path == "/api/models":
+            return 200, self._list(request), {"Content-Type": "application/json"}
         path = re.fullmatch(API, request.path) or re.fullmatch(RESOLVE, request.path)
         if path is None:
             return 404, b"", {}
@@ -188,6 +190,13 @@ class _Handler(BaseHTTPRequestHandler):
         if there.gated and not knows:
             return 401, b"{}", {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access to this model is restricted."}
         return _file(there, unquote(fields["file"]), request.headers)
+
+    def _list(self, request: Request) -> bytes:
+        """Repositories that quantize another, the most downloaded first."""
+        base = request.query["filter"][0].removeprefix("base_model:quantized:")
+        found = [one for one in self.hub.repositories.values() if one.quantizes == base and not one.private]
+        found.sort(key=lambda one: -one.downloads)
+        return json.dumps([listed(one) for one in found[: int(request.query["limit"][0])]]).encode()
 
     def _send(self, status: int, body: bytes, headers: Mapping[str, str], length: int | None = None) -> None:
         self.send_response(status)

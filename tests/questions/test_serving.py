@@ -51,7 +51,7 @@ def test_every_suggestion_gives_what_it_promises(check_fit):
     suggestions = check_fit(**question).suggestions
     assert suggestions
     for suggestion in suggestions:
-        again = check_fit(**question, **suggestion.request)
+        again = check_fit(**{**question, **suggestion.request})
         assert (again.verdict, again.per_gpu.required_bytes.expected) == (suggestion.verdict, suggestion.required_bytes)
 
 

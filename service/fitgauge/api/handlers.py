@@ -65,9 +65,8 @@ def handlers(questions: Questions, mounted: Mounted | None, openapi: bytes) -> l
         known = questions.recall(raw)
         if known is not None:
             return json_response(known)
-        asked, catalog = _fit.decode(raw), questions.catalog
-        model, answer = await questions.check_fit(asked)
-        return json_response(questions.remember(raw, catalog, asked.model, model, _encode(answer)))
+        basis, answer = await questions.check_fit(_fit.decode(raw))
+        return json_response(questions.remember(raw, basis, _encode(answer)))
 
     @served
     async def check_training_fit(request: Anything) -> Response[bytes]:
@@ -75,9 +74,8 @@ def handlers(questions: Questions, mounted: Mounted | None, openapi: bytes) -> l
         known = questions.recall(b"training:" + raw)
         if known is not None:
             return json_response(known)
-        asked, catalog = _training.decode(raw), questions.catalog
-        model, answer = await questions.check_training_fit(asked)
-        return json_response(questions.remember(b"training:" + raw, catalog, asked.model, model, _encode(answer)))
+        basis, answer = await questions.check_training_fit(_training.decode(raw))
+        return json_response(questions.remember(b"training:" + raw, basis, _encode(answer)))
 
     @served
     async def plan_training(request: Anything) -> Response[bytes]:
@@ -85,9 +83,8 @@ def handlers(questions: Questions, mounted: Mounted | None, openapi: bytes) -> l
         known = questions.recall(b"plan:" + raw)
         if known is not None:
             return json_response(known)
-        asked, catalog = _plan.decode(raw), questions.catalog
-        model, answer = await questions.plan_training(asked)
-        return json_response(questions.remember(b"plan:" + raw, catalog, asked.model, model, _encode(answer)))
+        basis, answer = await questions.plan_training(_plan.decode(raw))
+        return json_response(questions.remember(b"plan:" + raw, basis, _encode(answer)))
 
     @served
     async def recommend_gpus(request: Anything) -> Response[bytes]:

@@ -46,30 +46,29 @@ class Mounted:
         self.current = self._read()
         self.refused: Refused | None = None
 
-    def refresh(self) -> bool:
-        """Whether another catalog is in force now. Reads files, where they changed: not for an event loop. Never raises."""
-        stamp = self._stamp_now()
-        if stamp == self._stamp:
-            return False
-        self._stamp = stamp
-        try:
-            loaded = self._read()
-        except InvalidCatalog as error:
-            self.refused = Refused(error, self._clock())
-            logger.error("The own catalog was refused, the one of before stays in force: %s %s", error.detail, error.hint)
-            return False
-        changed = loaded.digest != self.current.digest
-        self.current, self.refused = loaded, None
-        if changed:
-            logger.info("The own catalog was read anew: %s, sha256 %s", ", ".join(loaded.files), loaded.digest)
-        return changed
-
     async def follow(self, seconds: float, use: Callable[[Catalog], object]) -> None:
         """Looks every so many seconds, and hands over each catalog that comes into force. Goes on until it is cancelled."""
         while True:
             await asyncio.sleep(seconds)
-            if await asyncio.to_thread(self.refresh):
-                use(self.current.catalog)
+            news = await asyncio.to_thread(self._look)
+            if isinstance(news, Refused):
+                self.refused = news
+                logger.error("The own catalog was refused, the one of before stays in force: %s %s", news.error.detail, news.error.hint)
+            elif news is not None:
+                self.current, self.refused = news, None
+                use(news.catalog)
+                logger.info("The own catalog was read anew: %s, sha256 %s", ", ".join(news.files), news.digest)
+
+    def _look(self) -> Loaded | Refused | None:
+        """What the files hold that lie there now; None where they are those of the last look. Reads files: not for an event loop."""
+        stamp = self._stamp_now()
+        if stamp == self._stamp:
+            return None
+        self._stamp = stamp
+        try:
+            return self._read()
+        except InvalidCatalog as error:
+            return Refused(error, self._clock())
 
     def _read(self) -> Loaded:
         contents = [(path.name, _bytes(path)) for path in _files(self._path)]

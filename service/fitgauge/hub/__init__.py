@@ -6,6 +6,7 @@ fetch.py      one resolve: the requests and what they mean together
 client.py     requests, retries, bounds; refusals.py turns the Hub's refusals into errors
 description.py, gguf_files.py, gguf.py, gguf_config.py   reading what the Hub sends
 facts.py      what is kept of an answer, and the Model that follows from it
+siblings.py   quantized repositories of a model, and the few worth a look
 cache.py      memory and disk; flight.py single flight; gate.py outages
 """
 

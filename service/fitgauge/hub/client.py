@@ -1,7 +1,7 @@
 """Requests to the Hub: bounded bodies, retries that honour Retry-After, and every failure as one of Fitgauge's errors."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -80,6 +80,17 @@ class Client:
         if trip.revision != "main":
             url += f"/revision/{quote(trip.revision, safe='')}"
         return _there(await self._get(trip, url, limit, params={"expand": list(DESCRIBED)}), url)
+
+    async def quantized(self, trip: Trip, expanded: Sequence[str], count: int, limit: int) -> bytes:
+        """Repositories that name this one as the model they quantize, as list_models(filter=..., sort="downloads", expand=...) asks."""
+        url = f"{self._settings.endpoint}/api/models"
+        params: Params = {
+            "filter": f"base_model:quantized:{trip.repo_id}",
+            "sort": "downloads",
+            "limit": str(count),
+            "expand": list(expanded),
+        }
+        return _there(await self._get(trip, url, limit, params=params), url)
 
     async def folder(self, trip: Trip, folder: str, limit: int) -> bytes:
         """The listing of one folder, with sizes."""

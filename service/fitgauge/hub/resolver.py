@@ -12,11 +12,12 @@ from fitgauge.errors import HubUnreachable, ModelError
 from fitgauge.hub.cache import Disk, Known, Memory, Refused
 from fitgauge.hub.client import Client, offline
 from fitgauge.hub.facts import Facts, model_of
-from fitgauge.hub.fetch import fetch
+from fitgauge.hub.fetch import MAX_DESCRIPTION, fetch
 from fitgauge.hub.flight import Flights, outcome
 from fitgauge.hub.gate import Gate
 from fitgauge.hub.reference import Reference
 from fitgauge.hub.settings import HubSettings
+from fitgauge.hub.siblings import EXPANDED, LISTED, Listed, read_list
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,6 +50,11 @@ class Hub:
         self._disk = Disk(self._settings.cache_dir, self._settings.endpoint, self._settings.stored_models)
         self._pool: ThreadPoolExecutor | None = None
         self._client: Client | None = None
+
+    @property
+    def settings(self) -> HubSettings:
+        """What it was told."""
+        return self._settings
 
     @property
     def offline(self) -> bool:
@@ -105,6 +111,24 @@ class Hub:
         self.peek(reference)  # one from disk may be old: this has it checked
         return model
 
+    async def quantized(self, repo_id: str) -> tuple[Listed, ...]:
+        """What the Hub lists as quantized from a repository. One request, nothing kept; a failure shuts no gate.
+
+        Raises HubUnreachable, HubBusy, and a ModelError for an answer that is no list.
+        """
+        if self._settings.offline:
+            raise offline(self._settings.endpoint)
+        if self._client is None:
+            raise not_running()
+        if refusal := self._gate.refusal():
+            raise refusal
+        try:
+            async with self._turns, asyncio.timeout(self._settings.flight_seconds):
+                trip = await self._client.trip(repo_id, None)
+                return read_list(await self._client.quantized(trip, EXPANDED, LISTED, MAX_DESCRIPTION))
+        except TimeoutError:
+            raise HubUnreachable(f"{self._settings.endpoint} gave no list in {self._settings.flight_seconds:g} s.") from None
+
     async def _look_up(self, reference: Reference) -> Model:
         """From disk, else from the Hub."""
         facts = await self._in_thread(self._disk.read, reference)
@@ -128,7 +152,7 @@ class Hub:
         if self._settings.offline:
             raise offline(self._settings.endpoint)
         if self._client is None:
-            raise HubUnreachable("The Hub resolver is not running.", hint="Call start() first.")
+            raise not_running()
         try:
             async with self._turns:
                 with self._gate.passage():
@@ -155,3 +179,8 @@ class Hub:
     async def _in_thread(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """What reads or writes files, or computes for long."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, partial(work, *arguments, **named))
+
+
+def not_running() -> HubUnreachable:
+    """The error of a resolver that was not started."""
+    return HubUnreachable("The Hub resolver is not running.", hint="Call start() first.")

@@ -26,6 +26,8 @@ class HubSettings:
     """None: nothing is kept on disk"""
     wait_seconds: float = 2.0
     """the longest a caller waits, connecting and retries included"""
+    sibling_seconds: float = 1.0
+    """the longest an answer waits for quantized siblings to suggest"""
     flight_seconds: float = 30.0
     """the longest a resolve goes on in the background after its callers left"""
     request_seconds: float = 10.0

@@ -4,12 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from typing import NamedTuple
 
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.architecture import Model
+from fitgauge.engine.workload import EngineName
 from fitgauge.logs.trace import TraceReader
+from fitgauge.questions import words
 from fitgauge.questions.algorithm_setups import named_model
 from fitgauge.questions.algorithms import Cast
 from fitgauge.questions.choices import listed
@@ -28,6 +31,7 @@ from fitgauge.questions.recommend import Recommender
 from fitgauge.questions.recommend_schemas import RecommendAnswer, RecommendRequest
 from fitgauge.questions.schemas import FitAnswer, FitRequest, GpuDetail, GpuList, ModelDetail
 from fitgauge.questions.serving import Serving
+from fitgauge.questions.siblings import Found, Siblings, wants_siblings
 from fitgauge.questions.trace import explain_trace
 from fitgauge.questions.training import Training
 from fitgauge.questions.training_schemas import TrainingAnswer, TrainingRequest
@@ -38,11 +42,22 @@ _ROWS = 100
 """Rows of a comparison made in one go: some ten milliseconds."""
 
 
+class Basis(NamedTuple):
+    """What an answer rests on: it holds for as long as these are what is known. siblings: those that were known, where they matter."""
+
+    catalog: Catalog
+    text: str
+    model: Model | None = None
+    engine: EngineName | None = None
+    siblings: Found | None = None
+
+
 class Questions:
     """Resolves what a question names and answers it."""
 
     def __init__(self, models: Models, engines: Engines, catalog: Catalog) -> None:
         self._models = models
+        self._siblings = Siblings(models)
         self._engines = engines
         self._serving = Serving(engines)
         self._ledger = Ledger(self._serving)
@@ -51,7 +66,7 @@ class Questions:
         self._models_for_gpu = ModelsForGpu(engines, models.snapshot)
         self._long = ThreadPoolExecutor(1, "long-questions")
         self._planner = Planner(load_training())
-        self._answers: Recent[tuple[Catalog, str, Model, bytes]] = Recent(4096)
+        self._answers: Recent[tuple[Basis, bytes]] = Recent(4096)
         self.use(catalog)
 
     def use(self, catalog: Catalog) -> None:
@@ -64,17 +79,25 @@ class Questions:
         """The catalog that is in force."""
         return self._catalog
 
-    async def check_fit(self, request: FitRequest) -> tuple[Model, FitAnswer]:
-        """The model that was meant and the answer about it. Raises the errors of fitgauge.errors."""
-        found = self._catalog.find(request.gpu)
-        model = self._models.peek(request.model) or await self._models.resolve(request.model)
-        return model, self._serving.answer(request, model, found)
+    async def check_fit(self, request: FitRequest) -> tuple[Basis, FitAnswer]:
+        """The answer, and what it rests on. Raises the errors of fitgauge.errors.
 
-    async def check_training_fit(self, request: TrainingRequest) -> tuple[Model, TrainingAnswer]:
-        """The model that was meant and the answer about training it. Raises the errors of fitgauge.errors."""
-        found = self._catalog.find(request.gpu)
+        Where the model does not fit for certain, published quantized siblings of it are looked up for a short while.
+        """
+        basis, found = Basis(self._catalog, request.model), self._catalog.find(request.gpu)
         model = self._models.peek(request.model) or await self._models.resolve(request.model)
-        return model, self._training.answer(request, model, found, await self._cast(request))
+        if not wants_siblings(model, request.quantization) or self._serving.check(request, model, found).verdict == "fits":
+            return basis._replace(model=model), self._serving.answer(request, model, found)
+        engine = words.engine(request.engine)
+        siblings = await self._siblings.find(model, engine)
+        basis = basis._replace(model=model, engine=engine, siblings=self._siblings.peek(model, engine))
+        return basis, self._serving.answer(request, model, found, siblings)
+
+    async def check_training_fit(self, request: TrainingRequest) -> tuple[Basis, TrainingAnswer]:
+        """The answer about training, and what it rests on. Raises the errors of fitgauge.errors."""
+        basis, found = Basis(self._catalog, request.model), self._catalog.find(request.gpu)
+        model = self._models.peek(request.model) or await self._models.resolve(request.model)
+        return basis._replace(model=model), self._training.answer(request, model, found, await self._cast(request))
 
     async def _cast(self, request: TrainingRequest) -> Cast:
         """The reward model and the critic that a request names. Raises the errors of fitgauge.errors."""
@@ -82,11 +105,11 @@ class Questions:
         reward, critic = [self._models.peek(name) or await self._models.resolve(name) if name else None for name in names]
         return Cast(reward, critic)
 
-    async def plan_training(self, request: TrainingPlanRequest) -> tuple[Model, TrainingPlanAnswer]:
-        """The model that was meant and the layouts that train it. Raises the errors of fitgauge.errors."""
-        found = self._catalog.find(request.gpu)
+    async def plan_training(self, request: TrainingPlanRequest) -> tuple[Basis, TrainingPlanAnswer]:
+        """The layouts that train a model, and what the answer rests on. Raises the errors of fitgauge.errors."""
+        basis, found = Basis(self._catalog, request.model), self._catalog.find(request.gpu)
         model = self._models.peek(request.model) or await self._models.resolve(request.model)
-        return model, await asyncio.to_thread(self._planner.answer, request, model, found)
+        return basis._replace(model=model), await asyncio.to_thread(self._planner.answer, request, model, found)
 
     async def recommend_gpus(self, request: RecommendRequest) -> RecommendAnswer:
         """What to serve a model on. Raises the errors of fitgauge.errors.
@@ -141,17 +164,25 @@ class Questions:
         return explain_trace(await asyncio.to_thread(reader.finish), self._catalog)
 
     def recall(self, raw: bytes) -> bytes | None:
-        """The encoded answer to these very bytes, where the catalog and the model they name are still the same; else None."""
+        """The encoded answer to these very bytes, where what it rests on is still what is known; else None."""
         kept = self._answers.get(raw)
         if kept is None:
             return None
-        catalog, text, model, answer = kept
-        return answer if catalog is self._catalog and self._models.peek(text) is model else None
-
-    def remember(self, raw: bytes, catalog: Catalog, text: str, model: Model, answer: bytes) -> bytes:
-        """Keeps an encoded answer for `recall`, and gives it back. catalog: the one in force when it was asked for."""
-        self._answers.put(raw, (catalog, text, model, answer))
+        basis, answer = kept
+        if basis.catalog is not self._catalog or self._models.peek(basis.text) is not basis.model or basis.model is None:
+            return None
+        if basis.engine is not None and self._siblings.peek(basis.model, basis.engine) is not basis.siblings:
+            return None
         return answer
+
+    def remember(self, raw: bytes, basis: Basis, answer: bytes) -> bytes:
+        """Keeps an encoded answer for `recall`, and gives it back."""
+        self._answers.put(raw, (basis, answer))
+        return answer
+
+    async def close(self) -> None:
+        """Ends what goes on in the background."""
+        await self._siblings.close()
 
     async def get_model(self, name: str) -> ModelDetail:
         """What a model is made of."""

@@ -34,6 +34,11 @@ class Models:
         self._references: Recent[Reference] = Recent(4096)
 
     @property
+    def hub(self) -> Hub:
+        """Where the others come from."""
+        return self._hub
+
+    @property
     def snapshot(self) -> Snapshot:
         """The bundled models."""
         return self._snapshot
@@ -85,7 +90,7 @@ class Models:
 
     def _second_best(self, reference: Reference, why: str, error: FitgaugeError) -> Model:
         """The snapshot's Model, marked so; raises `error`, with near matches for an unknown name, where there is none."""
-        model = self._from_snapshot(reference.repo_id)
+        model = self.bundled(reference.repo_id)
         if model is not None and reference.file is None:
             pinned = f" Revision {reference.revision} was not looked at." if reference.revision else ""
             warning = f"{why}: answered from the bundled snapshot.{pinned}"
@@ -98,7 +103,8 @@ class Models:
             error.matches = self._snapshot.near(reference.repo_id)[:5]
         raise error
 
-    def _from_snapshot(self, name: str) -> Model | None:
+    def bundled(self, name: str) -> Model | None:
+        """The snapshot's Model of this id, None where it has none."""
         known = self._bundled.get(name)
         if known is not None:
             return known

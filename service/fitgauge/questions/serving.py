@@ -1,5 +1,6 @@
 """check_fit: will this model fit on this GPU when it is served?"""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec import UNSET, structs
@@ -23,6 +24,7 @@ from fitgauge.questions.launch import launch_command
 from fitgauge.questions.notes import WITHOUT_EFFECT, notes, outgrown
 from fitgauge.questions.prepared import Prepared, Preparer
 from fitgauge.questions.schemas import FitAnswer, FitRequest, Launch, Limits, Suggestion
+from fitgauge.questions.siblings import Sibling
 from fitgauge.questions.suggestions import Fields, alternatives, candidates, needless, outdone
 from fitgauge.questions.workloads import NODE, gpu_count, serving_workload, tensor_widths
 
@@ -49,8 +51,11 @@ class Serving:
         self._engines = engines
         self._preparer = Preparer()
 
-    def answer(self, request: FitRequest, model: Model, found: Found) -> FitAnswer:
-        """The FitAnswer. Raises InvalidQuestion where the question is impossible, with what to send instead."""
+    def answer(self, request: FitRequest, model: Model, found: Found, siblings: Sequence[Sibling] = ()) -> FitAnswer:
+        """The FitAnswer. siblings: published repositories of the same weights, to suggest.
+
+        Raises InvalidQuestion where the question is impossible, with what to send instead.
+        """
         request = structs.replace(request, quantization=words.quantization(request.quantization))
         engine = words.engine(request.engine)
         profile = self._engines.profile(engine, words.version(request.engine_version) if request.engine_version else None)
@@ -82,7 +87,7 @@ class Serving:
             suggestions=(
                 self._instead(request, model, found.accelerator, count)
                 if refused
-                else self._suggestions(request, model, found, profile, checked, limits)
+                else self._suggestions(request, model, found, profile, checked, limits, siblings)
             ),
             warnings=[
                 *model.warnings,
@@ -188,22 +193,25 @@ class Serving:
         profile: EngineProfile,
         checked: Checked,
         limits: ServingLimits,
+        siblings: Sequence[Sibling],
     ) -> list[Suggestion]:
         """The smallest changes that make it fit, each estimated anew."""
         if checked.verdict == "fits":
             return []
         found: list[Suggestion] = []
+        known = {sibling.text: sibling.model for sibling in siblings}
         accelerator, counts = card.accelerator, tuple(count for count in _COUNTS if card.quota is None or count <= card.quota)
         short = checked.estimate.fullest.required.expected - checked.estimate.budget.expected
-        for change, fields in candidates(model.spec, checked.workload, request, limits, checked.count, counts, short):
+        for change, fields in candidates(model.spec, checked.workload, request, limits, checked.count, counts, short, siblings):
             if any(needless(fields, suggestion) for suggestion in found):
                 continue
             changed = structs.replace(request, **fields)
             count = changed.gpu_count or checked.count
-            scheme = self._preparer.prepare(model, changed.quantization, checked.workload.engine).scheme
-            if refusal(checked.workload, scheme, accelerator, model.spec) is not None:
+            meant = known.get(changed.model, model)
+            scheme = self._preparer.prepare(meant, changed.quantization, checked.workload.engine).scheme
+            if refusal(checked.workload, scheme, accelerator, meant.spec) is not None:
                 continue
-            again = self._possible(changed, model, accelerator, count, profile)
+            again = self._possible(changed, meant, accelerator, count, profile)
             if again is None:
                 continue
             if again.verdict != "does_not_fit" and again.verdict != checked.verdict:

@@ -1,12 +1,13 @@
 """The changes worth trying where a model does not fit, smallest first. Each is estimated anew before anybody hears of it."""
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence
 
 from fitgauge.engine.architecture import ModelSpec, Recurrent
 from fitgauge.engine.fit import ServingLimits
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.workload import GGUF_ENGINES, HOST_WEIGHTS, EngineName, Workload
 from fitgauge.questions.schemas import FitRequest, Suggestion
+from fitgauge.questions.siblings import Sibling
 
 Fields = dict[str, str | int | float | bool | None]
 Candidate = tuple[str, Fields]
@@ -27,20 +28,22 @@ def candidates(
     count: int,
     counts: tuple[int, ...],
     short_bytes: int = 0,
+    siblings: Sequence[Sibling] = (),
 ) -> Iterator[Candidate]:
-    """(what it is in words, the fields to send) in the order in which they cost least. short_bytes: what the fullest GPU lacks."""
+    """(what it is in words, the fields to send) in the order in which they cost least.
+
+    short_bytes: what the fullest GPU lacks; siblings: published repositories of the same weights in other formats, the larger first.
+    """
     settings = list(_settings(spec, workload))
     yield from settings
     if len(settings) > 1:
         yield _together(*settings)
     yield from _fewer(workload, limits)
-    if spec.quantization is None and request.quantization is None:
-        for words, scheme in _WEIGHTS.get(workload.engine, _USUAL_WEIGHTS):
-            weights: Candidate = (words, {"quantization": scheme})
-            yield weights
-            if settings:
-                yield _together(weights, *settings)
-    yield from _slower(workload, short_bytes)
+    for weights in (*_published(siblings), *_supposed(spec, workload, request)):
+        yield weights
+        if settings:
+            yield _together(weights, *settings)
+    yield from _slower(spec, workload, short_bytes)
     yield from _more_cards(count, counts)
 
 
@@ -58,25 +61,25 @@ def alternatives(request: FitRequest, spec: ModelSpec) -> Iterator[tuple[str, di
 
 
 def needless(fields: Fields, found: Suggestion) -> bool:
-    """Whether a change asks for more than one that was found to fit: the same and others, or more of the same."""
+    """Whether a change asks for more than one that was found to fit: the same and others, more of the same, or a format that is
+    only supposed where a published one fits."""
     if found.verdict != "fits":
         return False
     sent = {name: value for name, value in fields.items() if value is not None}
-    return _same_amount(sent.keys(), found) or found.request.items() <= sent.items()
+    if "quantization" in sent and "model" in found.request:
+        return True
+    more = len(found.request) == 1 and found.request.keys() <= sent.keys() & _AMOUNTS
+    return more or found.request.items() <= sent.items()
 
 
 def outdone(suggestion: Suggestion, others: list[Suggestion]) -> bool:
     """Whether one that is tight changes only the amount of something that another changes so that it fits."""
-    return suggestion.verdict != "fits" and any(
-        other.verdict == "fits" and _same_amount(suggestion.request.keys(), other) for other in others
-    )
+    names = suggestion.request.keys()
+    alone = len(names) == 1 and names <= _AMOUNTS
+    return suggestion.verdict != "fits" and alone and any(other.verdict == "fits" and other.request.keys() == names for other in others)
 
 
-def _same_amount(names: Set[str], found: Suggestion) -> bool:
-    return len(names) == 1 and names == found.request.keys() and names <= _AMOUNTS
-
-
-_AMOUNTS = {"gpu_count", "cpu_offload_gib", "concurrency", "context_length"}
+_AMOUNTS = {"gpu_count", "cpu_offload_gib", "concurrency", "context_length", "model"}
 _USUAL_WEIGHTS = (("quantize the weights to fp8", "fp8"), ("take a 4-bit checkpoint (AWQ)", "awq"))
 _GGUF_WEIGHTS = (("take a Q8_0 file", "q8_0"), ("take a Q4_K_M file", "q4_k_m"))
 _WEIGHTS: dict[EngineName, tuple[tuple[str, str], ...]] = {
@@ -87,16 +90,29 @@ _WEIGHTS: dict[EngineName, tuple[tuple[str, str], ...]] = {
 }
 
 
-def _slower(workload: Workload, short_bytes: int) -> Iterator[Candidate]:
+def _published(siblings: Sequence[Sibling]) -> Iterator[Candidate]:
+    for sibling in siblings:
+        yield f"take {sibling.text}, which holds these weights in {sibling.form}", {"model": sibling.text}
+
+
+def _supposed(spec: ModelSpec, workload: Workload, request: FitRequest) -> Iterator[Candidate]:
+    """Formats that nobody was seen to publish these weights in."""
+    if spec.quantization is None and request.quantization is None:
+        for words, scheme in _WEIGHTS.get(workload.engine, _USUAL_WEIGHTS):
+            yield words, {"quantization": scheme}
+
+
+def _slower(spec: ModelSpec, workload: Workload, short_bytes: int) -> Iterator[Candidate]:
     """What costs speed: no CUDA graphs, weights in host memory."""
     if workload.engine == "vllm" and not workload.enforce_eager:
         yield "capture no CUDA graphs (enforce_eager), which is slower", {"enforce_eager": True}
     if workload.engine not in GGUF_ENGINES | HOST_WEIGHTS or short_bytes <= 0 or workload.cpu_offload_bytes:
         return
     slower = "slower" if workload.engine in GGUF_ENGINES else "far slower"
+    what = "experts" if workload.engine in GGUF_ENGINES and has_experts(spec) else "weights"
     for margin in (1.1, 1.5):
         size = round(short_bytes * margin / GIB + 0.5, 1)
-        yield f"keep {size} GiB of weights per GPU in host memory, which is {slower}", {"cpu_offload_gib": size}
+        yield f"keep {size} GiB of {what} per GPU in host memory, which is {slower}", {"cpu_offload_gib": size}
 
 
 def _settings(spec: ModelSpec, workload: Workload) -> Iterator[Candidate]:
@@ -150,7 +166,12 @@ def _together(*several: Candidate) -> Candidate:
     fields: Fields = {}
     for _, change in several:
         fields |= change
-    return ", ".join(words.partition(":")[0] for words, _ in several), fields
+    return ", ".join(words.partition(": ")[0] for words, _ in several), fields
+
+
+def has_experts(spec: ModelSpec) -> bool:
+    """Whether the model is a mixture of experts."""
+    return any(block.mlp is not None and block.mlp.experts > 0 for block in spec.blocks)
 
 
 def keeps_states(spec: ModelSpec) -> bool:

@@ -1,0 +1,111 @@
+"""Quantized repositories of one model: what the Hub lists under `base_model:quantized:`, and the few of them that are worth a look.
+
+One request lists them, the most downloaded first; what its `safetensors` field counts tells their size, so that no other is needed to
+choose. The Hub knows the relation by the model's exact id, whatever names redirect to it.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+import msgspec
+
+from fitgauge.engine.dtypes import dtype, size_of
+from fitgauge.errors import HubUnreachable, InvalidQuestion, MalformedModel
+from fitgauge.hub.description import MAX_ELEMENTS, Safetensors
+from fitgauge.hub.reference import Reference
+
+Kind = Literal["safetensors", "gguf", "mlx"]
+"""The files that an engine loads, as the Hub tags repositories."""
+
+LISTED = 50
+EXPANDED = ("downloads", "gated", "safetensors", "tags")
+"""What the list tells of each (its `expand` parameter)."""
+
+GGUF_LABELS = ("Q8_0", "Q4_K_M")
+"""Of a repository of GGUF files: the usual 8-bit and 4-bit ones."""
+
+_STEPS = ((0.4, 0.8), (0.0, 0.4))
+"""Sizes as a share of the 16-bit weights: of 8-bit checkpoints, and of 4-bit ones, which keep embeddings and scales wider."""
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """One repository of the list."""
+
+    id: Annotated[str, msgspec.Meta(pattern=r"^[\w.-]+/[\w.-]+$", max_length=200)]
+    downloads: int = 0
+    gated: bool | str = False
+    tags: list[str] = []
+    safetensors: Safetensors | None = None
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of its safetensors files; 0 where the Hub did not count them, or counts what nobody knows."""
+        counts = self.safetensors.parameters if self.safetensors else {}
+        if any(not 0 <= count <= MAX_ELEMENTS for count in counts.values()):
+            return 0
+        try:
+            return sum(size_of(count, dtype(name)) for name, count in counts.items())
+        except InvalidQuestion:
+            return 0
+
+
+_FORMAT_WORD = re.compile(
+    r"(?:nv|mx)?fp\d|int\d|w\d+a\d+\w*|\d+bit|q\d|k|m|s|g\d+|v\d|awq|gptq\w*|gguf|mlx|bnb|nf4|bits?|\d|quantized|quant|quants|dynamic|static|block|per|"
+    r"tensor|channel|tokens?|marlin|auto|round|autoround|sym|asym|hf|hqq|i1|imatrix|mixed|precision|kv|kvcache|attn|w\d|a\d+|bf16|dwq|ct|modelopt"
+)
+"""What names of quantized repositories hold beside the model's own."""
+
+_LIST = msgspec.json.Decoder(list[Listed])
+
+
+def names_same(base_id: str, other_id: str) -> bool:
+    """Whether a repository is called like the model, with words for a format and owners alone beside it.
+
+    Fine-tunes are published quantized under the model they come from too; their names say what they are.
+    """
+    owner, _, base = base_id.rpartition("/")
+    other_owner, _, other = other_id.rpartition("/")
+    wanted, words = _words(base), _words(other)
+    starts = [start for start in range(len(words) - len(wanted) + 1) if words[start : start + len(wanted)] == wanted]
+    if not starts:
+        return False
+    beside = words[: starts[0]] + words[starts[0] + len(wanted) :]
+    owners = {*_words(owner), *_words(other_owner)}
+    return bool(beside) and all(word in owners or _FORMAT_WORD.fullmatch(word) for word in beside)
+
+
+def _words(name: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", name.lower())
+
+
+def read_list(body: bytes) -> tuple[Listed, ...]:
+    """The list, in its order. Raises HubUnreachable where the answer is no JSON, MalformedModel where it is no such list."""
+    try:
+        return tuple(_LIST.decode(body))
+    except msgspec.ValidationError as error:
+        raise MalformedModel(f"The Hub's list of quantized models cannot be read: {str(error)[:120]}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise HubUnreachable("What answers is no Hub: it sends no JSON.", hint="Check HF_ENDPOINT and the proxy.") from None
+
+
+def choose(listed: Iterable[Listed], base_id: str, base_bytes: int, kind: Kind) -> tuple[Reference, ...]:
+    """The most downloaded of 8 bits and of 4, the larger first, among those that anybody may load. base_bytes: of the 16-bit weights."""
+    open_ones = [one for one in listed if not one.gated and kind_of(one) == kind and names_same(base_id, one.id)]
+    if kind == "gguf":
+        return tuple(Reference(open_ones[0].id, file=label) for label in GGUF_LABELS) if open_ones else ()
+    chosen = []
+    for least, most in _STEPS:
+        fitting = (one for one in open_ones if least * base_bytes < one.stored_bytes <= most * base_bytes)
+        if (first := next(fitting, None)) is not None:
+            chosen.append(Reference(first.id))
+    return tuple(chosen)
+
+
+def kind_of(listed: Listed) -> Kind | None:
+    """The files it holds, None where no engine here loads them."""
+    if "gguf" in listed.tags:
+        return "gguf"
+    if "mlx" in listed.tags:
+        return "mlx"
+    return "safetensors" if "safetensors" in listed.tags else None

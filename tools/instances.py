@@ -26,7 +26,8 @@ DATA = Path(__file__).parent.parent / "service/fitgauge/catalog/data/instances.j
 AWS_CARDS = {
     ("a100", 40): "a100-40gb-sxm", ("a100", 80): "a100-80gb-sxm", ("a10g", 22): "a10g-24gb", ("b200", 179): "b200-192gb",
     ("b300", 268): "b300-288gb", ("h100", 80): "h100-sxm-80gb", ("h200", 141): "h200-sxm-141gb", ("l4", 22): "l4-24gb",
-    ("l40s", 44): "l40s-48gb", ("rtx-pro-server-6000", 96): "rtx-pro-6000-blackwell-server-96gb", ("t4", 16): "t4-16gb",
+    ("l40s", 44): "l40s-48gb", ("rtx-pro-4500", 32): "rtx-pro-4500-blackwell-server-32gb",
+    ("rtx-pro-server-6000", 96): "rtx-pro-6000-blackwell-server-96gb", ("t4", 16): "t4-16gb",
     ("t4g", 16): "t4g-16gb", ("v100", 32): "v100-32gb", ("inferentia2", 0): "inferentia-2-32gb", ("trainium", 0): "trainium-1-32gb",
     ("trainium2", 0): "trainium-2-96gb",
 }  # fmt: skip

@@ -140,7 +140,8 @@ class Training:
     def _fewest(self, request: TrainingRequest, model: Model, accelerator: Accelerator, trained: Trained, cast: Cast) -> int | None:
         """The least of 1, 2, 4, ... 64 cards that hold it when data parallelism alone grows, with a copy each or, under transformers, in
         FSDP's shards; None where none of them does."""
-        open_to = structs.replace(request, gpu_count=None, data_parallel=None, data_parallel_replicate=None)
+        freed = ("gpu_count", "data_parallel", "data_parallel_replicate", "rollout_tensor_parallel")
+        open_to = structs.replace(request, **dict.fromkeys(freed))
         ways = [open_to]
         if trained.workload.framework == "transformers":
             ways.append(structs.replace(open_to, framework="fsdp", zero_stage=3))

@@ -5,6 +5,7 @@ and later steps have none (measured over four steps of gemma-3-1b on four ranks)
 """
 
 import pytest
+from msgspec.structs import replace
 
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.architecture import Kind, Split
@@ -15,6 +16,7 @@ from fitgauge.engine.training.sharding import rank_states
 from fitgauge.engine.training.tape import Pass
 from fitgauge.engine.training.workload import TrainingWorkload
 
+LLAMA = read_config(Snapshot().get("meta-llama/Meta-Llama-3-8B").config)
 GROUP = Group(gathered=10, gradients=10, reduced=20, shard=5)
 ROOT = Group(gathered=4, gradients=4, reduced=8, shard=2)
 QUIET = Segment(forward=Pass(peak=0, end=0), backward=Pass(peak=0, end=0))
@@ -93,3 +95,32 @@ def test_the_highest_moment_is_the_one_the_tracker_saw(
     )
     rank = rank_states([p for unit in units(spec, workload) for _ in unit.layers for p in unit.parameters], workload)
     assert rank.weights + rank.optimizer_states + max(m.total for m in moments(step_of(spec, workload))) == pytest.approx(truth, rel=0.002)
+
+
+def fsdp1(**asked):
+    return TrainingWorkload(framework="fsdp", zero_stage=3, data_parallel=4, fsdp_version=1, sequence_length=4096, **asked)
+
+
+def test_gradients_that_are_offloaded_leave_one_unit_behind():
+    shards = [moment.shards for moment in moments(replace(step(4), offload=True)) if moment.phase == "backward"]
+    assert max(shards) == 5 + 2
+
+
+def test_hooks_of_frozen_units_keep_every_layers_input_and_its_gradient():
+    held = [moment.activations for moment in moments(replace(step(8), hooked=100)) if moment.gathered]
+    assert max(held) == 8 * 200 - 100
+
+
+def test_reentrant_checkpoints_of_fsdp1_gather_nothing_ahead():
+    frozen = step_of(LLAMA, fsdp1(method="lora", activation_checkpointing="full"))
+    assert (frozen.prefetch, frozen.hooked) == (False, 4096 * LLAMA.hidden_size * 2)
+    assert step_of(LLAMA, fsdp1(method="lora")).prefetch
+    assert step_of(LLAMA, fsdp1(activation_checkpointing="full")).hooked == 0
+    assert step_of(LLAMA, replace(fsdp1(method="lora", activation_checkpointing="full"), fsdp_version=2)).hooked == 0
+
+
+def test_a_quantized_unit_is_gathered_as_it_is_stored():
+    layer = next(unit for unit in units(LLAMA, fsdp1(method="qlora")) if unit.repeated)
+    quantized = group_of([p for p in layer.parameters if p.form is not None], fsdp1(method="qlora"))
+    numbers = sum(p.elements for p in layer.parameters if p.form is not None)
+    assert 0.5 * numbers < quantized.gathered < 0.6 * numbers

@@ -77,6 +77,8 @@ def training_stage(
     known = taught(spec) and (spec.basis == "exact" or spec.model_type == "nominal")
     basis: Basis = "computed" if known else "assumed"
     spread = profile.spread if basis == "computed" else profile.spread_assumed
+    if any(block.mlp is not None and block.mlp.experts for block in spec.blocks):
+        spread = profile.spread_routed
     quoted = quoted_bytes(spec, workload, stage.layers) is not None
 
     def termed(phase: Phase) -> tuple[Term, ...]:
@@ -114,8 +116,12 @@ def _fragmentation(share: Coefficient, allocated: Bytes) -> Term:
 
 
 def _cached(least: Term, profile: TrainingProfile, workload: TrainingWorkload, allocated: Bytes, logits: int) -> Term:
-    """What the allocator holds in vain where memory is plenty: a share of what is allocated, and of the largest blocks."""
+    """What the allocator holds in vain where memory is plenty: a share of what is allocated, and of the largest blocks.
+
+    Megatron is launched with expandable segments, where no block waits for another of its size (ms-swift's and NeMo's scripts).
+    """
     share, times = profile.fragmentation[workload.framework], profile.fragmentation_logits
+    logits = 0 if workload.framework == "megatron" else logits
     kept = share.term("fragmentation", allocated.expected, times.expected * logits, "")
     formula = f"{share.expected:g} x allocated {allocated.expected} + {times.expected:g} x logits in fp32 {logits}"
     return msgspec.structs.replace(kept, formula=formula, low=max(kept.low, least.low))

@@ -1,0 +1,183 @@
+"""Fits the catalog's training.json to the fit part of the published training runs. Deterministic.
+
+Everything that frameworks' sources tell is derived in the engine. What is left: what the allocator keeps in vain, and how far runs lie from
+what is counted. Runs are split by a hash of their source: calibration sees `fit` alone, every campaign weighs the same, and an interval
+holds nine runs of ten. Run: python -m accuracy.training_calibrate, then `make accuracy`.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal, NamedTuple
+
+from accuracy.training_truth import Published, Row, published
+from accuracy.truth import GIB
+from fitgauge.catalog.catalog import bundled
+from fitgauge.engine.training.overheads import logits_bytes
+
+DATA = Path(__file__).parents[2] / "service/fitgauge/catalog/data/training.json"
+RUNS = "published training runs (tests/accuracy/training_gpu.jsonl, fit part), by tests/accuracy/training_calibrate.py"
+FIT_SHARE = 70
+FULL = 0.93
+"""Of a card: what is held beyond it shows the card, not the need."""
+STATES = ("weights", "gradients", "master_weights", "optimizer_states")
+LEAST_UNCERTAIN = 0.05
+"""Of what is allocated: less that is no arithmetic tells nothing about its spread."""
+
+
+class Seen(NamedTuple):
+    """A number that one run shows, and whose run it is."""
+
+    campaign: str
+    value: float
+
+
+def part(row: Row) -> Literal["fit", "check"]:
+    """The part that a hash of its source puts a run in."""
+    return "fit" if int(sha256(row["source"].encode()).hexdigest()[:8], 16) % 100 < FIT_SHARE else "check"
+
+
+def campaign(row: Row) -> str:
+    """The project or thread that printed the run."""
+    return str(row["source"]).split(" ")[0]
+
+
+def ran(which: str) -> Iterator[Published]:
+    """Published runs of a part that ended."""
+    return (run for run in published()[0] if run.row["outcome"] != "oom" and part(run.row) == which)
+
+
+def quantile(seen: Iterable[Seen], share: float) -> float:
+    """The least value with at least `share` of the weight at or below it, every campaign weighing the same."""
+    ordered = sorted(seen, key=lambda one: one.value)
+    counts = {one.campaign: sum(other.campaign == one.campaign for other in ordered) for one in ordered}
+    below, total = 0.0, float(len(counts))
+    for one in ordered:
+        below += 1 / counts[one.campaign]
+        if below >= share * total - 1e-9:
+            return one.value
+    return ordered[-1].value
+
+
+def allocated(row: Row) -> float | None:
+    """Bytes that PyTorch had allocated at the peak, as printed."""
+    printed = row["measured"].get("peak_allocated_gib") or row["measured"].get("peak_active_gib")
+    return float(printed) * GIB if printed else None
+
+
+def reserved(run: Published) -> float | None:
+    """Bytes that its allocator held, as printed, or the device's less what is expected around it; None where the card was full."""
+    measured, stage = run.row["measured"], run.trained.fullest
+    around = stage.required.expected - stage.reserved.expected
+    seen = measured.get("peak_reserved_gib", 0) * GIB or measured.get("nvidia_smi_gib", 0) * GIB - around
+    usable = bundled().find(run.request.gpu).accelerator.usable.expected
+    return float(seen) if 0 < seen < FULL * usable - around else None
+
+
+def routed(run: Published) -> bool:
+    """Whether the model has experts, of which one rank may get more tokens than another."""
+    return any(block.mlp is not None and block.mlp.experts for block in run.known.spec.blocks)
+
+
+class Kept(NamedTuple):
+    """What one run's allocator kept [bytes]: `held` of `peak`, with logits of `logits` in fp32."""
+
+    framework: str
+    campaign: str
+    held: float
+    peak: float
+    logits: int
+
+    def share(self, times: float) -> Seen:
+        """Of the peak, what is kept beside `times` the logits."""
+        return Seen(self.campaign, (self.held - self.peak - times * self.logits) / self.peak)
+
+
+def kept(which: str) -> list[Kept]:
+    """Every run of a part that tells what its allocator held; where it does not tell the peak, the estimate stands for it, unless the
+    model is routed. With expandable segments, which some set, no block waits for another of its size."""
+    found = []
+    for run in ran(which):
+        held, stage, workload = reserved(run), run.trained.fullest, run.trained.workload
+        printed = allocated(run.row)
+        if held is not None and (printed or not routed(run)):
+            peak = printed or stage.allocated.expected
+            logits = 0 if run.row.get("allocator") else logits_bytes(run.known.spec, workload, stage.stage)
+            found.append(Kept(workload.framework, campaign(run.row), held, peak, logits))
+    return found
+
+
+def fragmentation(seen: list[Kept]) -> tuple[float, dict[str, float]]:
+    """(times the logits, share of the peak by framework) with the least sum of absolute errors, as shares of what was held."""
+
+    def shares(times: float) -> dict[str, float]:
+        names = sorted({one.framework for one in seen})
+        return {name: max(0.0, median(one.share(times).value for one in seen if one.framework == name)) for name in names}
+
+    def error(times: float) -> float:
+        found = shares(times)
+        return sum(abs((1 + found[one.framework]) * one.peak + times * one.logits - one.held) / one.held for one in seen)
+
+    best = min((step / 10 for step in range(31)), key=error)
+    return best, shares(best)
+
+
+def spread(slack: float, shares: Mapping[str, float], times: float, *, experts: bool) -> tuple[float, float, int]:
+    """(low, high, runs): what of all but states runs allocate over what is counted, where `slack` of the whole is allowed beside.
+
+    Of routed models, of which few runs tell it, what they held tells it less what the allocator usually keeps.
+    """
+    low, high = [], []
+    for run in ran("fit"):
+        if routed(run) != experts:
+            continue
+        peak, held, stage = allocated(run.row), run.row["measured"].get("peak_reserved_gib"), run.trained.fullest
+        if peak is None and experts and held:
+            logits = 0 if run.row.get("allocator") else logits_bytes(run.known.spec, run.trained.workload, stage.stage)
+            peak = (held * GIB - times * logits) / (1 + shares[run.trained.workload.framework])
+        certain = sum(term.bytes for term in stage.terms if term.name in STATES)
+        rest, whole = stage.allocated.expected - certain, stage.allocated.expected
+        if peak is not None and rest > LEAST_UNCERTAIN * whole:
+            low.append(Seen(campaign(run.row), (peak + slack * whole - certain) / rest))
+            high.append(Seen(campaign(run.row), (peak - slack * whole - certain) / rest))
+    return quantile(low, 0.05), quantile(high, 0.95), len(low)
+
+
+def coefficient(low: float, expected: float, high: float, runs: int, source: str = RUNS) -> dict[str, Any]:
+    """A Coefficient as the file has it."""
+    numbers = {"low": round(low, 3), "expected": round(expected, 3), "high": round(high, 3)}
+    return {**numbers, "runs": runs, "source": source}
+
+
+def calibrated(before: dict[str, Any]) -> dict[str, Any]:
+    """The file's content with everything fitted that the runs tell."""
+    seen = kept("fit")
+    times, shares = fragmentation(seen)
+    found = {}
+    for name, share in shares.items():
+        values = [one.share(times) for one in seen if one.framework == name]
+        low, high = max(0.0, quantile(values, 0.05)), max(quantile(values, 0.95), share)
+        found[name] = coefficient(min(low, share), share, high, len(values))
+    slack, known = before["slack"]["high"], {name: one["expected"] for name, one in (before["fragmentation"] | found).items()}
+    low, high, runs = spread(slack, known, times, experts=False)
+    least, most, routed_runs = spread(slack, known, times, experts=True)
+    return {
+        **before,
+        "fragmentation": before["fragmentation"] | found,
+        "fragmentation_logits": coefficient(times, times, times, sum(one.logits > 0 for one in seen)),
+        "spread": coefficient(min(low, 1), 1, max(high, 1), runs),
+        "spread_routed": coefficient(min(least, 1), 1, max(most, 1), routed_runs),
+    }
+
+
+def main() -> None:
+    """Writes the file."""
+    found = calibrated(json.loads(DATA.read_text()))
+    DATA.write_text(json.dumps(found, indent=1) + "\n")
+    print(json.dumps({name: found[name] for name in ("fragmentation", "fragmentation_logits", "spread", "spread_routed")}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""Published training runs as questions of the API: `question` of a row of training_gpu.jsonl, in the words of POST /v1/training-fit.
+
+What a row leaves open and its project decides stands in `PROJECTS`, with where the project says so.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+
+MODELS = {
+    "llama 3 8b": "meta-llama/Meta-Llama-3-8B", "llama3-8b": "meta-llama/Meta-Llama-3-8B", "llama 3.1 8b": "meta-llama/Llama-3.1-8B",
+    "llama 3 70b": "meta-llama/Meta-Llama-3-70B", "llama 3.1 70b": "meta-llama/Llama-3.1-70B", "llama3-70b": "meta-llama/Meta-Llama-3-70B",
+    "llama 3.1 405b": "meta-llama/Llama-3.1-405B", "llama-7b": "meta-llama/Llama-2-7b-hf", "llama2 7b": "meta-llama/Llama-2-7b-hf",
+    "llama-2 70b": "meta-llama/Llama-2-70b-hf", "nousresearch/llama-2-70b-hf": "meta-llama/Llama-2-70b-hf",
+    "thebloke/mistral-7b-v0.1-gptq": "mistralai/Mistral-7B-v0.1", "thebloke/llama-2-70b-gptq": "meta-llama/Llama-2-70b-hf",
+}  # fmt: skip
+"""Loose names, and quantized repositories by their base: the number format is asked for beside."""
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+FRAMEWORKS = {
+    **dict.fromkeys(("transformers", "trl", "axolotl", "unsloth", "torchtune"), "transformers"),
+    **dict.fromkeys(("fsdp", "fsdp2", "torchtitan"), "fsdp"),
+    "deepspeed": "deepspeed",
+    "megatron": "megatron",
+}
+PROJECTS: dict[str, Row] = {
+    # recipes/configs/llama3*/*.yaml: fused AdamW, chunked loss, activation checkpointing
+    "pytorch/torchtune": {
+        "optimizer_implementation": "fused",
+        "loss": "chunked",
+        "activation_checkpointing": "full",
+        "fsdp_version": 2,
+    },
+    # torchtitan/config: AdamW fused; losses.py: cross_entropy_loss of fp32 logits, compiled with the model
+    "pytorch/torchtitan": {"optimizer_implementation": "fused", "activation_checkpointing": "selective", "fsdp_version": 2},
+    # axolotl/utils/config: bf16 weights with `bf16: true`
+    "axolotl-ai-cloud/axolotl": {"precision": "bf16"},
+    # recipes of Automodel: torch_dtype bf16, torch.optim.AdamW
+    "NVIDIA-NeMo/Automodel": {"precision": "bf16"},
+}
+_GPU = re.compile(r"^(A100|A800|H100|H20|H200|B200|A6000|RTX A6000|L40S?|V100|T4|RTX \d{4}|GB200|A10G?)\b[^(,]*|^\d+ ?GB")
+
+
+def question(row: Row) -> Row | None:
+    """The question a run answers; None where it cannot be asked: no exact length, an unknown model, number format or method."""
+    model, framework = _model(row), _framework(row)
+    precision = _precision(row) or _project(row).get("precision")
+    how = row["method"].split(" ")[0]
+    settings = str(row.get("activation_checkpointing") or _project(row).get("activation_checkpointing"))
+    if row.get("length_kind") != "exact" or model is None or framework is None or precision is None:
+        return None
+    if how not in ("full", "lora", "qlora") or "embedding" in row["method"] or not settings.startswith(("none", "full", "selective")):
+        return None
+    fields: Row = {
+        "model": model,
+        "gpu": _gpu(row),
+        "gpu_count": row.get("gpu_count") or 1,
+        "method": how,
+        "framework": framework,
+        "precision": precision,
+        "sequence_length": row["sequence_length"],
+        "micro_batch_size": row["micro_batch_size"],
+        "micro_batches": row.get("gradient_accumulation") or 1,
+        "activation_checkpointing": settings.split(" ")[0],
+        "activation_offload": bool(row.get("activation_offloading")) or "offloading" in settings,
+        "attention": "eager" if row.get("attention") in ("eager", "unfused") else "flash",
+        "optimizer": _optimizer(str(row.get("optimizer") or "adamw").lower()),
+        "loss": _loss(str(row.get("fused_loss"))),
+        "compile": bool(row.get("compile")),
+        "optimizer_in_backward": bool(row.get("optimizer_in_backward")),
+        **_sharding(row, framework),
+    }
+    for field in ("lora_rank", "tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"):
+        if row.get(field):
+            fields[field] = row[field]
+    if str(row.get("offload")).startswith(("cpu", "optimizer")):
+        fields["offload"] = str(row["offload"]).split(" ")[0]
+    if how != "full" and row.get("lora_targets"):
+        fields["lora_targets"] = _targets(row["lora_targets"])
+    if "gptq" in str(row.get("quantization")):
+        fields["quantization"] = "gptq"
+    if row.get("sequence_parallel_megatron"):
+        fields["sequence_parallel"] = True
+    return fields | _project(row)
+
+
+def _project(row: Row) -> Row:
+    found = next((settings for name, settings in PROJECTS.items() if row["source"].startswith(name)), {})
+    said = {"loss": "fused_loss", "activation_checkpointing": "activation_checkpointing"}
+    return {field: value for field, value in found.items() if row.get(said.get(field, "")) is None}
+
+
+def _model(row: Row) -> str | None:
+    name = re.sub(r" \(.*", "", row["model"]).strip()
+    known = MODELS.get(name.lower())
+    found = HUB_ID.search(row["model"])
+    return known or (found.group() if found and "custom" not in row["model"] else None)
+
+
+def _gpu(row: Row) -> str:
+    found = _GPU.search(str(row.get("gpu") or ""))
+    return found.group().replace("GB card", "GB").strip() if found else "B200" if "184 GiB" in str(row.get("gpu")) else "80GB"
+
+
+def _framework(row: Row) -> str | None:
+    sharding = str(row.get("sharding") or "")
+    if "no shard" in sharding:
+        return "transformers"
+    if sharding.startswith("fsdp"):
+        return "fsdp"
+    automodel = row["framework"] == "nemo" and (row.get("gpu_count") or 1) == 1
+    return "transformers" if automodel else FRAMEWORKS.get(row["framework"])
+
+
+def _precision(row: Row) -> str | None:
+    """Trainer's bf16 over bf16 weights keeps them so; Accelerate makes fp32 of all that is trained when it shards
+    (accelerate/accelerator.py, prepare_model, FSDP: "upcasting"); PEFT's prepare_model_for_kbit_training makes fp32 of all that is not
+    quantized, which nothing that shards runs."""
+    text = str(row.get("precision"))
+    if text.startswith("autocast"):
+        sharded = _framework(row) == "fsdp" and row["method"].startswith("full")
+        prepared = _framework(row) != "fsdp" and "fp32 upcast" in str(row.get("note"))
+        return "mixed_bf16" if sharded or prepared else "bf16"
+    if re.match(r"mixed_(bf16|fp16)", text):
+        return text[:10]
+    return text.split(" ")[0] if re.match(r"(bf16|fp32)\b", text) else None
+
+
+def _optimizer(text: str) -> str:
+    for word, name in (("paged", "paged_adamw"), ("8bit", "adamw_8bit"), ("adafactor", "adafactor")):
+        if word in text.replace("_", "").replace("-", ""):
+            return name
+    return "adamw"
+
+
+def _loss(text: str) -> str:
+    if re.search(r"liger|cut.cross", text):
+        return "fused"
+    return "in_place" if text.startswith("foak") else "chunked" if text.startswith("chunked") else "full"
+
+
+def _targets(text: str) -> str | list[str]:
+    if re.match(r"q(,k)?,v", text) and len(text) < 12:
+        return [f"{name}_proj" for name in text.split(",")]
+    return "all_linear"
+
+
+def _sharding(row: Row, framework: str) -> Row:
+    sharding = str(row.get("sharding") or "")
+    if framework == "fsdp":
+        return {"fsdp_version": 1 if sharding.startswith("fsdp1") else 2}
+    if framework == "deepspeed" and row.get("zero_stage") is not None:
+        return {"zero_stage": row["zero_stage"]}
+    if framework == "megatron":
+        return {"zero_stage": int(bool(row.get("distributed_optimizer")))}
+    return {}
+
+
+def asked(row: Row) -> Row | None:
+    """The question as the file holds it: without what is switched off."""
+    found = question(row)
+    return None if found is None else {field: value for field, value in found.items() if value is not False}
+
+
+def main() -> None:
+    """Writes every row's question into training_gpu.jsonl; rows that cannot be asked have none."""
+    path = Path(__file__).with_name("training_gpu.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows:
+        row.pop("question", None)
+        found = asked(row)
+        if found is not None:
+            row["question"] = found
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+if __name__ == "__main__":
+    main()

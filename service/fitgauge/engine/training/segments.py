@@ -280,8 +280,8 @@ def loss_of(
     if workload.framework == "fsdp" and workload.compiled:
         return 0, tape.operation("loss", (logits,), 1, FLOAT, saves=(logits,))
     if workload.loss == "in_place":
-        made, copied = [("loss.gradients", logits.elements, FLOAT)], logits.bytes
-        return 0, tape.operation("loss", (logits,), 1, FLOAT, beside=made, scratch=copied, back_scratch=copied)
+        beside = [("loss.gradients", logits.elements, FLOAT)]
+        return 0, tape.operation("loss", (logits,), 1, FLOAT, beside=beside, scratch=logits.bytes, back_scratch=logits.bytes)
     tape.keep(logits)
     wide = tape.to(logits, FLOAT, "logits.float") if traits.float_loss or tape.compute else logits
     softmax = tape.pointwise("logits.log_softmax", wide, of_output=True)

@@ -97,7 +97,10 @@ class Questions:
         """The answer about training, and what it rests on. Raises the errors of fitgauge.errors."""
         basis, found = Basis(self._catalog, request.model), self._catalog.find(request.gpu)
         model = self._models.peek(request.model) or await self._models.resolve(request.model)
-        return basis._replace(model=model), self._training.answer(request, model, found, await self._cast(request))
+        cast = await self._cast(request)
+        alone = cast.reward is None and cast.critic is None
+        # An answer that rests on further models is not kept: nobody looks whether those are still what is known.
+        return basis._replace(model=model if alone else None), self._training.answer(request, model, found, cast)
 
     async def _cast(self, request: TrainingRequest) -> Cast:
         """The reward model and the critic that a request names. Raises the errors of fitgauge.errors."""

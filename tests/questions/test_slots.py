@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import FitgaugeError, InvalidQuestion
 from fitgauge.questions.schemas import FitAnswer
 
 Check = Callable[..., FitAnswer]
@@ -92,3 +92,43 @@ def test_another_engine_says_that_it_changed_nothing(check_fit: Check, engine: s
 
 def test_a_rank_without_slots_is_said_to_change_nothing(check_fit: Check) -> None:
     assert any("lora_rank changed nothing" in warning for warning in check_fit(model="Qwen/Qwen3-8B", gpu="H100", lora_rank=64).warnings)
+
+
+DRAFTED: dict[str, Any] = {"model": "meta-llama/Llama-3.1-8B-Instruct", "gpu": "H100", "draft_model": "meta-llama/Llama-3.2-1B-Instruct"}
+
+
+def test_a_smaller_model_that_drafts_is_loaded_beside_and_has_a_cache(check_fit: Check) -> None:
+    answer = check_fit(**DRAFTED, speculative_tokens=3)
+    plain = check_fit(model=DRAFTED["model"], gpu="H100")
+    alone = check_fit(model=DRAFTED["draft_model"], gpu="H100")
+    assert terms(answer)["draft_weights"] == terms(alone)["weights"]
+    assert terms(answer)["kv_cache"] == pytest.approx(terms(plain)["kv_cache"] + terms(alone)["kv_cache"], rel=0.01)
+    assert answer.model.id == DRAFTED["model"]
+
+
+def test_a_draft_is_in_the_command_and_in_what_is_understood(check_fit: Check) -> None:
+    answer = check_fit(**DRAFTED, speculative_tokens=3)
+    words = shlex.split(answer.launch.command)
+    said = msgspec.json.decode(words[words.index("--speculative-config") + 1])
+    assert said == {"model": DRAFTED["draft_model"], "num_speculative_tokens": 3}
+    assert answer.understood_as["draft_model"] == DRAFTED["draft_model"]
+    assert check_fit(**answer.understood_as).per_gpu == answer.per_gpu
+
+
+@pytest.mark.parametrize(
+    "fields, field",
+    [
+        ({}, "speculative_tokens"),
+        ({"speculative_tokens": 3, "draft_model": "Qwen/Qwen3-0.6B"}, "draft_model"),
+        ({"speculative_tokens": 3, "draft_model": "acme/no-such-draft"}, "draft_model"),
+    ],
+)
+def test_a_draft_that_cannot_be_is_refused_by_its_own_field(check_fit: Check, fields: dict[str, Any], field: str) -> None:
+    with pytest.raises(FitgaugeError) as refused:
+        check_fit(**DRAFTED | fields)
+    assert refused.value.field == field
+
+
+def test_a_draft_changes_nothing_of_another_engine_and_that_is_said(check_fit: Check) -> None:
+    answer = check_fit(**DRAFTED, speculative_tokens=3, engine="tgi")
+    assert any("draft_model" in warning and "changed nothing" in warning for warning in answer.warnings)

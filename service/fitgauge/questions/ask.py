@@ -6,11 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import NamedTuple
 
+from msgspec import structs
+
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.architecture import Model
+from fitgauge.engine.vllm.draft import with_draft
 from fitgauge.engine.workload import EngineName
+from fitgauge.errors import FitgaugeError
 from fitgauge.logs.trace import TraceReader
 from fitgauge.questions import words
 from fitgauge.questions.algorithm_setups import named_model
@@ -86,12 +90,23 @@ class Questions:
         """
         basis, found = Basis(self._catalog, request.model), self._catalog.find(request.gpu)
         model = self._models.peek(request.model) or await self._models.resolve(request.model)
+        if request.draft_model:
+            model = await self._drafted(model, request.draft_model)
         if not wants_siblings(model, request.quantization) or self._serving.check(request, model, found).verdict == "fits":
             return basis._replace(model=model), self._serving.answer(request, model, found)
         engine = words.engine(request.engine)
         siblings = await self._siblings.find(model, engine)
         basis = basis._replace(model=model, engine=engine, siblings=self._siblings.peek(model, engine))
         return basis, self._serving.answer(request, model, found, siblings)
+
+    async def _drafted(self, model: Model, name: str) -> Model:
+        """The model with its draft beside it. Raises the errors of fitgauge.errors, which then speak of `draft_model`."""
+        try:
+            draft = self._models.peek(name) or await self._models.resolve(name)
+        except FitgaugeError as error:
+            error.field = "draft_model"
+            raise
+        return structs.replace(model, spec=with_draft(model.spec, draft.spec, draft.id))
 
     async def check_training_fit(self, request: TrainingRequest) -> tuple[Basis, TrainingAnswer]:
         """The answer about training, and what it rests on. Raises the errors of fitgauge.errors."""

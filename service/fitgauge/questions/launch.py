@@ -2,7 +2,7 @@
 
 import shlex
 
-from msgspec import structs
+from msgspec import json, structs
 
 from fitgauge.engine.architecture import Model, Part
 from fitgauge.engine.what_if import PLAIN, canonical
@@ -53,7 +53,8 @@ def _vllm(model: Model, request: FitRequest, workload: Workload) -> Flags:
     if workload.lora_slots:
         flags += ["--enable-lora", "--max-loras", workload.lora_slots, "--max-lora-rank", workload.lora_rank]
     if workload.speculative_tokens:
-        flags += ["--speculative-config", f'{{"method": "mtp", "num_speculative_tokens": {workload.speculative_tokens}}}']
+        drafts = {"model": request.draft_model} if request.draft_model else {"method": "mtp"}
+        flags += ["--speculative-config", json.encode({**drafts, "num_speculative_tokens": workload.speculative_tokens}).decode()]
     return [*flags, "--enforce-eager"] if workload.enforce_eager else flags
 
 

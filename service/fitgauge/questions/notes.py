@@ -17,7 +17,7 @@ from fitgauge.questions.launch import loads_asked_format
 from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.words import version
 
-_VLLM_ONLY = ("lora_slots", "lora_rank", "speculative_tokens")
+_VLLM_ONLY = ("lora_slots", "lora_rank", "speculative_tokens", "draft_model")
 WITHOUT_EFFECT: dict[EngineName, tuple[str, ...]] = {
     "sglang": _VLLM_ONLY,
     "tensorrt-llm": ("cpu_offload_gib", *_VLLM_ONLY),

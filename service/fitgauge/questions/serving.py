@@ -8,7 +8,7 @@ from msgspec import UNSET, structs
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import Found
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.architecture import Model
+from fitgauge.engine.architecture import Model, ModelSpec
 from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.estimate import Estimate
 from fitgauge.engine.fit import ServingLimits, Verdict, fit_probability, serving_limits, verdict
@@ -25,7 +25,7 @@ from fitgauge.questions.notes import WITHOUT_EFFECT, notes, outgrown
 from fitgauge.questions.prepared import Prepared, Preparer
 from fitgauge.questions.schemas import FitAnswer, FitRequest, Launch, Limits, Suggestion
 from fitgauge.questions.siblings import Sibling
-from fitgauge.questions.suggestions import Fields, alternatives, candidates, needless, outdone
+from fitgauge.questions.suggestions import Candidate, Fields, alternatives, candidates, furthered, needless, outdone
 from fitgauge.questions.workloads import NODE, gpu_count, serving_workload, tensor_widths
 
 _COUNTS = (1, 2, 4, 8, 16, 32, 64)
@@ -62,13 +62,7 @@ class Serving:
         count = gpu_count(request, found.count)
         checked = self._check(request, model, found.accelerator, count, profile)
         workload, estimate, spec = checked.workload, checked.estimate, model.spec
-        limits = serving_limits(
-            estimate,
-            concurrency=workload.requests_per_replica,
-            context_length=workload.context_length,
-            data_parallel=workload.data_parallel,
-            max_context_length=spec.max_context_length or workload.context_length,
-        )
+        limits = _limits(checked, spec)
         if workload.engine in GROWING:
             limits = self._reached(limits, request, model, found.accelerator, count, profile)
         refused = refusal(workload, checked.prepared.scheme, found.accelerator, spec)
@@ -195,32 +189,37 @@ class Serving:
         limits: ServingLimits,
         siblings: Sequence[Sibling],
     ) -> list[Suggestion]:
-        """The smallest changes that make it fit, each estimated anew."""
+        """The smallest changes that make it fit, each estimated anew; two at once where none does alone."""
         if checked.verdict == "fits":
             return []
         found: list[Suggestion] = []
+        failed: list[tuple[Candidate, Checked]] = []
         known = {sibling.text: sibling.model for sibling in siblings}
         accelerator, counts = card.accelerator, tuple(count for count in _COUNTS if card.quota is None or count <= card.quota)
-        short = checked.estimate.fullest.required.expected - checked.estimate.budget.expected
-        for change, fields in candidates(model.spec, checked.workload, request, limits, checked.count, counts, short, siblings):
-            if any(needless(fields, suggestion) for suggestion in found):
-                continue
+
+        def consider(candidate: Candidate) -> None:
+            change, fields = candidate
+            if sum(one.verdict == "fits" for one in found) == _MOST_SUGGESTIONS or any(needless(fields, one) for one in found):
+                return
             changed = structs.replace(request, **fields)
-            count = changed.gpu_count or checked.count
             meant = known.get(changed.model, model)
             scheme = self._preparer.prepare(meant, changed.quantization, checked.workload.engine).scheme
             if refusal(checked.workload, scheme, accelerator, meant.spec) is not None:
-                continue
-            again = self._possible(changed, meant, accelerator, count, profile)
-            if again is None:
-                continue
-            if again.verdict != "does_not_fit" and again.verdict != checked.verdict:
-                sent = _to_send(fields, request, again.workload)
-                found.append(
-                    Suggestion(change=change, verdict=again.verdict, required_bytes=again.estimate.fullest.required.expected, request=sent)
-                )
-            if sum(suggestion.verdict == "fits" for suggestion in found) == _MOST_SUGGESTIONS:
-                break
+                return
+            again = self._possible(changed, meant, accelerator, changed.gpu_count or checked.count, profile)
+            if again is None or again.verdict in ("does_not_fit", checked.verdict):
+                failed.extend([(candidate, again)] if again else [])
+                return
+            needed, sent = again.estimate.fullest.required.expected, _to_send(fields, request, again.workload)
+            found.append(Suggestion(change=change, verdict=again.verdict, required_bytes=needed, request=sent))
+
+        short = checked.estimate.fullest.required.expected - checked.estimate.budget.expected
+        for candidate in candidates(model.spec, checked.workload, request, limits, checked.count, counts, short, siblings):
+            consider(candidate)
+        if not found:
+            for base, again in tuple(failed):
+                for candidate in furthered(base, again.workload, _limits(again, model.spec), again.count, counts):
+                    consider(candidate)
         found = [suggestion for suggestion in found if not outdone(suggestion, found)]
         found.sort(key=lambda suggestion: suggestion.verdict != "fits")
         return found[:_MOST_SUGGESTIONS]
@@ -250,6 +249,18 @@ class Serving:
                 needed = again.estimate.fullest.required.expected
                 found.append(Suggestion(change=change, verdict=again.verdict, required_bytes=needed, request=dict(fields)))
         return found[:_MOST_SUGGESTIONS]
+
+
+def _limits(checked: Checked, spec: ModelSpec) -> ServingLimits:
+    """What the cards would hold beside the weights."""
+    workload = checked.workload
+    return serving_limits(
+        checked.estimate,
+        concurrency=workload.requests_per_replica,
+        context_length=workload.context_length,
+        data_parallel=workload.data_parallel,
+        max_context_length=spec.max_context_length or workload.context_length,
+    )
 
 
 def _to_send(fields: Fields, request: FitRequest, workload: Workload) -> dict[str, str | int | float | bool]:
@@ -291,6 +302,8 @@ def understood(
         filled |= {"lora_slots": workload.lora_slots, "lora_rank": workload.lora_rank}
     if workload.speculative_tokens:
         filled["speculative_tokens"] = workload.speculative_tokens
+    if request.draft_model:
+        filled["draft_model"] = request.draft_model
     without_effect = WITHOUT_EFFECT.get(workload.engine, ())
     return {name: value for name, value in filled.items() if name not in without_effect}
 

@@ -215,7 +215,7 @@ OPERATIONS: tuple[Operation, ...] = (
         method="GET",
         path="/v1/gpus",
         summary="Which accelerators are known?",
-        description="The catalog of accelerators: usable memory as a process sees it, bandwidth, formats, price an hour, with sources.",
+        description="The accelerators: usable memory as a process sees it, bandwidth, formats, price, with sources.",
         answer=GpuList,
         parameters=(
             Parameter("limit", "query", "Rows of a page.", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}, 10),
@@ -228,7 +228,7 @@ OPERATIONS: tuple[Operation, ...] = (
         method="GET",
         path="/v1/gpus/{id}",
         summary="What is known of this accelerator?",
-        description="One accelerator of the catalog, by its id or by anything people call it, with the machines of clouds that hold it.",
+        description="One accelerator, by its id or by anything people call it, and where it is rented.",
         answer=GpuDetail,
         parameters=(Parameter("id", "path", "An id of list_gpus, or a name such as RTX 4090.", _TEXT, "rtx-4090", required=True),),
         errors=(404, 422),

@@ -64,7 +64,7 @@ def gpu_detail(row: Accelerator, offers: Offers, *, full: bool) -> GpuDetail:
         bf16_tflops_dense=row.bf16_tflops_dense,
         compute_capability=f"{capability[0]}.{capability[1]}" if capability else row.gfx,
         formats=list(row.formats or ()),
-        sources=[f"{source.of}: {source.text}" for source in row.sources],
+        sources=_sources(row),
         fp8_tflops_dense=row.fp8_tflops_dense,
         fp4_tflops_dense=row.fp4_tflops_dense,
         int8_tops_dense=row.int8_tops_dense,
@@ -76,6 +76,14 @@ def gpu_detail(row: Accelerator, offers: Offers, *, full: bool) -> GpuDetail:
         card_hour=_card_hour(offers.card_hour(row.id)),
         offers=[offer_answer(offer) for offer in offers.of(row.id)] if full else UNSET,
     )
+
+
+def _sources(row: Accelerator) -> list[str]:
+    """Every source once, behind the facts that come from it."""
+    facts: dict[str, list[str]] = {}
+    for source in row.sources:
+        facts.setdefault(source.text, []).append(source.of)
+    return [f"{', '.join(named)}: {text}" for text, named in facts.items()]
 
 
 def _card_hour(price: PriceRange | None) -> CardHour | None:

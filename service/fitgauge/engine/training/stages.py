@@ -16,7 +16,8 @@ from fitgauge.engine.training.activations import in_order
 from fitgauge.engine.training.host import host_and_nvme
 from fitgauge.engine.training.parameters import units
 from fitgauge.engine.training.pipeline import held, pipeline_stages
-from fitgauge.engine.training.segments import Cut, Segment, segments
+from fitgauge.engine.training.segment import Segment
+from fitgauge.engine.training.segments import Cut, segments
 from fitgauge.engine.training.sharding import Held, RankStates, Slice, divided, sliced, stage_slices, stage_states
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 

@@ -118,7 +118,8 @@ def regime(workload: TrainingWorkload) -> Regime:
     transformers: fp32 weights under torch.autocast (Trainer's bf16/fp16; a 16-bit base stays so under QLoRA). deepspeed: 16-bit
     weights and gradients, fp32 masters and states (ZeRO, arXiv 1910.02054, section 3.1: 2 + 2 + 12). megatron: 16-bit weights,
     fp32 main_grad, masters and states (2 + 4 + 12; megatron/core/distributed/param_and_grad_buffer.py). fsdp: fp32 shards gathered in
-    16 bit (torch.distributed.fsdp MixedPrecisionPolicy). bf16, fp32: everything in that format; DeepSpeed's bf16 keeps fp32 masters and
+    16 bit (torch.distributed.fsdp MixedPrecisionPolicy); a frozen base stays in 16 bit (accelerate utils/fsdp_utils.py and accelerator.py:
+    only what requires a gradient is made fp32). bf16, fp32: everything in that format; DeepSpeed's bf16 keeps fp32 masters and
     states all the same (deepspeed/runtime/bf16_optimizer.py, zero/stage3.py). int8: everything in one byte.
     """
     half = "F16" if workload.precision == "mixed_fp16" else "BF16"
@@ -132,4 +133,5 @@ def regime(workload: TrainingWorkload) -> Regime:
     if workload.framework == "megatron":
         return Regime(weights=half, gradients="F32", masters="F32", states="F32", compute=half, adapters=half)
     autocast = workload.framework == "transformers"
-    return Regime(weights="F32", gradients="F32", masters=None, states="F32", compute=half, adapters="F32", autocast=autocast)
+    weights = half if workload.framework == "fsdp" and workload.adapted else "F32"
+    return Regime(weights=weights, gradients="F32", masters=None, states="F32", compute=half, adapters="F32", autocast=autocast)

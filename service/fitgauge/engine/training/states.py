@@ -66,7 +66,8 @@ def fp8_bytes(parameters: Sequence[Parameter], workload: TrainingWorkload) -> in
 
     Hopper's fp8 products want both layouts, MXFP8 both scalings; per-tensor scales on Blackwell would do with one. FSDP's float8
     (torchao) casts as it gathers and keeps none. Source: TransformerEngine pytorch/module/linear.py (get_weight_workspace,
-    is_first_microbatch), its issues 1261 and 1880 (a maintainer on what is kept); Megatron-LM --fp8-param-gather.
+    is_first_microbatch), its issues 1261 and 1880 (a maintainer on what is kept); modelscope/ms-swift issue 9371 (fp8 parameters take what
+    16-bit ones do).
     """
     if workload.precision != "fp8" or workload.framework == "fsdp":
         return 0

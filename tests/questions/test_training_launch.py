@@ -156,5 +156,21 @@ def test_a_model_that_is_only_a_size_has_a_place_to_fill_in(answer):
     assert any("path/to/model" in warning for warning in found.warnings)
 
 
-def test_what_has_no_flag_is_said(answer):
-    assert any("Muon" in warning for warning in answer(gpu="B200", optimizer="muon").warnings)
+@pytest.mark.parametrize(
+    ("asked", "word"),
+    [
+        ({"optimizer": "muon"}, "Muon"),
+        ({"optimizer": "lion", "framework": "megatron"}, "Megatron has no --optimizer for lion"),
+        ({"ema": "host"}, "moving average"),
+        ({"algorithm": "dpo", "reference": "offloaded"}, "TRL has no flag"),
+    ],
+    ids=str,
+)
+def test_what_has_no_flag_is_said(answer, asked, word):
+    assert any(word in warning for warning in answer(**asked).warnings)
+
+
+def test_states_and_parameters_of_megatron_in_few_bits_have_their_flags(command):
+    found = flags(command(framework="megatron", gpu_count=2, precision="fp8", fp8_parameters=True, optimizer="adamw_bf16"))
+    assert {"--fp8-param-gather", "--use-precision-aware-optimizer"} <= set(found)
+    assert found["--exp-avg-dtype"] == "bf16"

@@ -22,7 +22,10 @@ def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
         flags.append("--use-distributed-optimizer")
     flags += ["--attention-backend", {"flash": "flash", "sdpa": "fused", "eager": "unfused"}[workload.attention]]
     flags += ["--optimizer", {"sgd": "sgd", "sgd_momentum": "sgd", "muon": "muon"}.get(workload.optimizer, "adam")]
-    flags += ["--optimizer-cpu-offload", "--use-precision-aware-optimizer"] if workload.offload != "none" else []
+    if workload.optimizer == "adamw_bf16" or workload.offload != "none":
+        flags.append("--use-precision-aware-optimizer")
+    flags += ["--exp-avg-dtype", "bf16", "--exp-avg-sq-dtype", "bf16"] if workload.optimizer == "adamw_bf16" else []
+    flags += ["--optimizer-cpu-offload"] if workload.offload != "none" else []
     return [*flags, *_recompute(workload, "--recompute-"), *_precision(workload)]
 
 
@@ -32,7 +35,7 @@ def _global_batch(workload: TrainingWorkload) -> int:
 
 def _precision(workload: TrainingWorkload) -> list[object]:
     if workload.precision == "fp8":
-        return ["--bf16", "--fp8-format", "hybrid"]
+        return ["--bf16", "--fp8-format", "hybrid", *(["--fp8-param-gather"] if workload.fp8_parameters else [])]
     return [] if workload.precision == "fp32" else ["--fp16" if workload.precision == "mixed_fp16" else "--bf16"]
 
 
@@ -105,6 +108,8 @@ def _swift(model: Model, workload: TrainingWorkload, setup: Setup) -> list[objec
     flags += ["--global_batch_size", _global_batch(workload), *_recompute(workload, "--recompute_")]
     if workload.adapted:
         flags += ["--tuner_type", "lora", "--lora_rank", workload.lora_rank, "--target_modules", "all-linear"]
+    if workload.precision == "fp8":
+        flags += ["--fp8_format", "hybrid", *(["--fp8_param_gather", "true"] if workload.fp8_parameters else [])]
     if workload.offload != "none":
         flags += ["--optimizer_cpu_offload", "true", "--optimizer_offload_fraction", 1]
     return flags

@@ -11,6 +11,7 @@ from fitgauge.questions.trl_launch import accelerate_flags, script_flags
 
 SUPERVISED = Setup(algorithm="sft", trainer="trl", reference="none")
 """Training without other models."""
+_MEGATRON_OPTIMIZERS = ("adamw", "adamw_bf16", "sgd", "sgd_momentum", "muon")
 _UNSAID = {"muon": "Muon", "adam_mini": "Adam-mini"}
 
 
@@ -40,6 +41,12 @@ def unsaid(model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED) 
     under_trl = workload.framework != "megatron" and setup.trainer == "trl"
     if under_trl and workload.optimizer in _UNSAID:
         found.append(f"transformers' Trainer has no --optim for {_UNSAID[workload.optimizer]}: hand the optimizer to it in code.")
+    if workload.framework == "megatron" and workload.optimizer not in _MEGATRON_OPTIMIZERS:
+        found.append(f"Megatron has no --optimizer for {workload.optimizer}: the command says adam.")
+    if workload.ema != "none":
+        found.append("The moving average of the weights has no flag: add it to the trainer in code.")
+    if workload.optimizer_in_backward:
+        found.append("Stepping in the backward pass has no flag: it is set up in code, or by torchtune's optimizer_in_bwd.")
     if under_trl and setup.reference == "offloaded":
         found.append("TRL has no flag that keeps the reference in host memory: the command keeps it on the card.")
     if under_trl and (workload.tensor_parallel > 1 or workload.pipeline_parallel > 1) and workload.framework == "deepspeed":

@@ -96,11 +96,11 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     speculative_tokens: Annotated[
         Annotated[int, Meta(ge=0, le=64)] | None,
-        Meta(description="vllm: tokens that the model's MTP head, or draft_model, drafts a step. Default 0: off.", examples=[1]),
+        Meta(description="vllm: tokens drafted a step, by the model's MTP head or draft_model. Default 0: off.", examples=[1]),
     ] = None
     draft_model: Annotated[
         Text | None,
-        Meta(description="vllm: Hub ID of an EAGLE or EAGLE-3 head, or a smaller model, that drafts the speculative_tokens. Default none."),
+        Meta(description="vllm: Hub ID of what drafts speculative_tokens beside it: an EAGLE head or a smaller model."),
     ] = None
     detail: Annotated[
         Literal["summary", "full"] | None,

@@ -100,6 +100,13 @@ LAMBDA_MACHINES = {
     "B200 SXM6": "gpu_1x_b200_sxm6",
 }  # fmt: skip
 
+CRUSOE_MACHINES = {
+    "A100-PCIe-80GB": ("a100-80gb-pcie", "a100-80gb.8x"), "A100-SXM-80GB": ("a100-80gb-sxm", "a100-80gb-sxm-ib.8x"),
+    "H100-SXM-80GB": ("h100-sxm-80gb", "h100-80gb-sxm-ib.8x"), "L40S-48GB": ("l40s-48gb", "l40s-48gb.8x"),
+    "MI300X-192GB": ("mi300x-192gb", "mi300x-192gb-ib.8x"),
+}  # fmt: skip
+"""What the list of prices calls a card, and its machine of eight (public files 37832678595, 54617544455)."""
+
 
 class Clone:
     """A git clone: its files, and the name of its newest commit."""
@@ -115,9 +122,9 @@ class Clone:
         """How a row names the files at `paths`."""
         return f"{self._owner}/{self._folder.name}@{self._git('log', '-1', '--format=%h', '--abbrev=10').strip()}:{', '.join(paths)}"
 
-    def day(self, path: str) -> str:
-        """The day the file at `path` was committed."""
-        return self._git("log", "-1", "--format=%cs", "--", path).strip()
+    def day(self, path: str, text: str = "") -> str:
+        """The day the file at `path` was committed, or `text` came into it."""
+        return self._git("log", "-1", "--format=%cs", *((f"-S{text}",) if text else ()), "--", path).strip()
 
     def _git(self, *arguments: str) -> str:
         return subprocess.run(("git", "-C", str(self._folder), *arguments), check=True, capture_output=True, text=True).stdout
@@ -297,6 +304,17 @@ def listed(pricing: Clone) -> Iterator[Offer]:
             )
 
 
+def crusoe(gpuhunt: Clone) -> Iterator[Offer]:
+    """Machines of eight, priced by the card."""
+    path = "src/gpuhunt/providers/crusoe.py"
+    day = gpuhunt.day(path, "GPU_PRICING: dict")
+    for name, price in re.findall(r'"([\w-]+)": \((\d+\.\d+), ', gpuhunt.text(path)):
+        if name in CRUSOE_MACHINES:
+            accelerator, machine = CRUSOE_MACHINES[name]
+            cost = _range([8 * float(price)], day) | {"regions": None}
+            yield Offer(cloud="crusoe", instance=machine, accelerator_id=accelerator, count=8, source=gpuhunt.source(path), **cost)
+
+
 READERS: tuple[tuple[Callable[..., Iterator[Offer]], tuple[str, ...]], ...] = (
     (aws, ("aws/karpenter-provider-aws", "kubernetes/autoscaler")),
     (azure, ("Azure/karpenter-provider-azure", "kubernetes/autoscaler")),
@@ -307,6 +325,7 @@ READERS: tuple[tuple[Callable[..., Iterator[Offer]], tuple[str, ...]], ...] = (
     (oci, ("oracle/karpenter-provider-oci",)),
     (coreweave, ("kubernetes/autoscaler",)),
     (alibaba, ("cloudpilot-ai/priceserver",)),
+    (crusoe, ("dstackai/gpuhunt",)),
     (listed, ("tardellirs/gpu-pricing",)),
 )
 

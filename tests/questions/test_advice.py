@@ -37,6 +37,8 @@ def test_limits_of_transformers_count_the_activations_they_bring(check_fit: Chec
         {"model": "openai/gpt-oss-20b", "gpu": "T4"},
         {"model": LLAMA, "gpu": "M3 Max 64GB", "engine": "vllm"},
         {"model": "google/flan-t5-xxl", "gpu": "A100 80GB"},
+        {"model": "meta-llama/Llama-3.1-405B-Instruct", "gpu": "H100"},
+        {"model": "meta-llama/Llama-3.3-70B-Instruct", "gpu": "2x L40S", "context_length": 65536, "concurrency": 16},
     ],
 )
 def test_every_suggestion_can_be_sent_and_gives_what_it_promises(check_fit: Check, asked: dict[str, Any]) -> None:
@@ -51,6 +53,32 @@ def test_asking_for_less_is_offered_where_it_surely_fits(check_fit: Check) -> No
     suggestions = check_fit(model=LLAMA, gpu="H100", context_length=1024, concurrency=2000).suggestions
     fewer = next(suggestion for suggestion in suggestions if "concurrency" in suggestion.request)
     assert fewer.verdict == "fits"
+
+
+def test_two_changes_at_once_are_offered_where_one_does_not_suffice(check_fit: Check) -> None:
+    suggestions = check_fit(model="meta-llama/Llama-3.1-405B-Instruct", gpu="H100").suggestions
+    best = suggestions[0]
+    assert best.verdict == "fits"
+    assert best.request.keys() == {"model", "gpu_count"}
+
+
+def test_no_more_weights_are_kept_in_host_memory_than_there_are(check_fit: Check) -> None:
+    """The cache of 64 requests is far larger than the weights."""
+    suggestions = check_fit(model="Qwen/Qwen3-32B", gpu="RTX 4090", context_length=32768, concurrency=64).suggestions
+    assert suggestions
+    assert not any("cpu_offload_gib" in suggestion.request for suggestion in suggestions)
+
+
+def test_of_a_mixture_its_experts_are_kept_in_host_memory(check_fit: Check) -> None:
+    suggestions = check_fit(model="Qwen/Qwen3-30B-A3B", gpu="RTX 4090", engine="llama.cpp", quantization="q8_0").suggestions
+    offload = next(suggestion for suggestion in suggestions if "cpu_offload_gib" in suggestion.request)
+    assert "of experts per GPU in host memory" in offload.change
+
+
+def test_more_of_the_same_is_not_offered_beside_what_fits(check_fit: Check) -> None:
+    suggestions = check_fit(model="meta-llama/Llama-3.3-70B-Instruct", gpu="2x L40S", context_length=65536, concurrency=16).suggestions
+    changed = [frozenset(suggestion.request) for suggestion in suggestions if suggestion.verdict == "fits"]
+    assert len(set(changed)) == len(changed)
 
 
 def test_a_pool_that_was_given_too_small_is_what_the_summary_names(check_fit: Check) -> None:

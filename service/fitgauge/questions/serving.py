@@ -213,10 +213,12 @@ class Serving:
             needed, sent = again.estimate.fullest.required.expected, _to_send(fields, request, again.workload)
             found.append(Suggestion(change=change, verdict=again.verdict, required_bytes=needed, request=sent))
 
-        short = checked.estimate.fullest.required.expected - checked.estimate.budget.expected
-        for candidate in candidates(model.spec, checked.workload, request, limits, checked.count, counts, short, siblings):
+        fullest = checked.estimate.fullest
+        short = fullest.required.expected - checked.estimate.budget.expected
+        weights = sum(term.bytes for term in fullest.terms if term.name == "weights")
+        for candidate in candidates(model.spec, checked.workload, request, limits, checked.count, counts, short, weights, siblings):
             consider(candidate)
-        if not found:
+        if all(one.verdict != "fits" or "cpu_offload_gib" in one.request for one in found):
             for base, again in tuple(failed):
                 for candidate in furthered(base, again.workload, _limits(again, model.spec), again.count, counts):
                     consider(candidate)

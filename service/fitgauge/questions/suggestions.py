@@ -8,6 +8,7 @@ from fitgauge.engine.quantity import GIB
 from fitgauge.engine.workload import GGUF_ENGINES, HOST_WEIGHTS, EngineName, Workload
 from fitgauge.questions.schemas import FitRequest, Suggestion
 from fitgauge.questions.siblings import Sibling
+from fitgauge.questions.workloads import NODE
 
 Fields = dict[str, str | int | float | bool | None]
 Candidate = tuple[str, Fields]
@@ -28,11 +29,13 @@ def candidates(
     count: int,
     counts: tuple[int, ...],
     short_bytes: int = 0,
+    weights_bytes: int = 0,
     siblings: Sequence[Sibling] = (),
 ) -> Iterator[Candidate]:
     """(what it is in words, the fields to send) in the order in which they cost least.
 
-    short_bytes: what the fullest GPU lacks; siblings: published repositories of the same weights in other formats, the larger first.
+    short_bytes: what the fullest GPU lacks; weights_bytes: of its weights; siblings: published repositories of the same weights in
+    other formats, the larger first.
     """
     settings = list(_settings(spec, workload))
     yield from settings
@@ -43,8 +46,15 @@ def candidates(
         yield weights
         if settings:
             yield _together(weights, *settings)
-    yield from _slower(spec, workload, short_bytes)
+    yield from _slower(spec, workload, short_bytes, weights_bytes)
     yield from _more_cards(count, counts)
+
+
+def furthered(base: Candidate, workload: Workload, limits: ServingLimits, count: int, counts: tuple[int, ...]) -> Iterator[Candidate]:
+    """`base`, which does not suffice alone, with one change more: asking for less of what it holds (`limits`), or more cards."""
+    for change in (*_fewer(workload, limits), *_more_cards(count, counts)):
+        if not change[1].keys() & base[1].keys():
+            yield _together(base, change)
 
 
 def alternatives(request: FitRequest, spec: ModelSpec) -> Iterator[tuple[str, dict[str, str]]]:
@@ -68,8 +78,10 @@ def needless(fields: Fields, found: Suggestion) -> bool:
     sent = {name: value for name, value in fields.items() if value is not None}
     if "quantization" in sent and "model" in found.request:
         return True
-    more = len(found.request) == 1 and found.request.keys() <= sent.keys() & _AMOUNTS
-    return more or found.request.items() <= sent.items()
+    if not found.request.keys() <= sent.keys():
+        return False
+    differing = [name for name, value in found.request.items() if sent[name] != value]
+    return not differing or (len(differing) == 1 and differing[0] in _AMOUNTS)
 
 
 def outdone(suggestion: Suggestion, others: list[Suggestion]) -> bool:
@@ -102,7 +114,7 @@ def _supposed(spec: ModelSpec, workload: Workload, request: FitRequest) -> Itera
             yield words, {"quantization": scheme}
 
 
-def _slower(spec: ModelSpec, workload: Workload, short_bytes: int) -> Iterator[Candidate]:
+def _slower(spec: ModelSpec, workload: Workload, short_bytes: int, weights_bytes: int) -> Iterator[Candidate]:
     """What costs speed: no CUDA graphs, weights in host memory."""
     if workload.engine == "vllm" and not workload.enforce_eager:
         yield "capture no CUDA graphs (enforce_eager), which is slower", {"enforce_eager": True}
@@ -110,8 +122,7 @@ def _slower(spec: ModelSpec, workload: Workload, short_bytes: int) -> Iterator[C
         return
     slower = "slower" if workload.engine in GGUF_ENGINES else "far slower"
     what = "experts" if workload.engine in GGUF_ENGINES and has_experts(spec) else "weights"
-    for margin in (1.1, 1.5):
-        size = round(short_bytes * margin / GIB + 0.5, 1)
+    for size in (round(short_bytes * margin / GIB + 0.5, 1) for margin in (1.1, 1.5) if short_bytes * margin < weights_bytes):
         yield f"keep {size} GiB of {what} per GPU in host memory, which is {slower}", {"cpu_offload_gib": size}
 
 
@@ -154,10 +165,10 @@ def _fewer(workload: Workload, limits: ServingLimits) -> Iterator[Candidate]:
 
 
 def _more_cards(count: int, counts: tuple[int, ...]) -> Iterator[Candidate]:
-    """Up to four times the cards."""
+    """Up to a node of them, or to four times the cards."""
     free: Fields = dict.fromkeys(("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel"))
     for more in counts:
-        if count < more <= 4 * count:
+        if count < more <= max(NODE, 4 * count):
             yield f"take {more} GPUs", {**free, "gpu_count": more}
 
 

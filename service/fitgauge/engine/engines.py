@@ -37,11 +37,13 @@ def any_card(accelerator: Accelerator) -> Hashable:
 class Halves(NamedTuple):
     """An estimate in two: what the weights take (`loaded`), and what comes `beside` them whatever their number format.
 
-    Of a workload that keeps no weights on the host. `estimate.stage_estimates` of both is the estimate's.
+    Of a workload that keeps no weights on the host. `estimate.stage_estimates` of both is the estimate's. `refilled`: what comes beside
+    them for another number of requests, from that for one; None where more than the cache depends on it.
     """
 
     loaded: Callable[[ModelSpec, Laid, Workload, Accelerator], tuple[tuple[Term, ...], ...]]
     beside: Callable[[ModelSpec, Workload, Accelerator, EngineProfile], tuple[Beside, ...]]
+    refilled: Callable[[tuple[Beside, ...], Workload], tuple[Beside, ...]] | None = None
 
 
 class Engine(NamedTuple):
@@ -60,7 +62,9 @@ class Engine(NamedTuple):
 
 
 ENGINES: dict[EngineName, Engine] = {
-    "vllm": Engine(vllm.estimate, vllm_layout.laid_out, kind=card_kind, halves=Halves(vllm.loaded_stages, vllm.beside_stages)),
+    "vllm": Engine(
+        vllm.estimate, vllm_layout.laid_out, kind=card_kind, halves=Halves(vllm.loaded_stages, vllm.beside_stages, vllm.refilled)
+    ),
     "sglang": Engine(sglang.estimate, vllm_layout.laid_out, sglang.default_batch, sglang.settled),
     "tensorrt-llm": Engine(tensorrt_llm.estimate, vllm_layout.laid_out, tensorrt_llm.default_batch),
     "llama.cpp": Engine(

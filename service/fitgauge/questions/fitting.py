@@ -8,7 +8,7 @@ from msgspec import structs
 from fitgauge.catalog.engines import Engines
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
-from fitgauge.engine.engines import ENGINES
+from fitgauge.engine.engines import ENGINES, Halves
 from fitgauge.engine.estimate import Beside, fullest_required
 from fitgauge.engine.fit import Verdict, fit_probability, verdict
 from fitgauge.engine.profile import EngineProfile
@@ -56,6 +56,7 @@ class Fitting:
         self._model = model
         self._engines = engines
         self._preparer = preparer
+        self._refused: dict[Hashable, str | None] = {}
         self._workloads: Recent[Workload] = Recent(_WORKLOADS)
         self._demands: Recent[Demand] = Recent(_WORKLOADS)
         self._beside: Recent[tuple[Beside, ...]] = Recent(_BESIDE)
@@ -70,8 +71,11 @@ class Fitting:
 
     def refused(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> str | None:
         """Why the engine does not run it on one such card, None where it does. Raises InvalidQuestion for an unknown format."""
-        workload = self._workload(request, engine, accelerator, 1)
-        return refusal(workload, self.prepared(request.quantization, engine).scheme, accelerator, self._model.spec)
+        key = (request.quantization, request.kv_cache_dtype, request.engine_version, engine, accelerator.id)
+        if key not in self._refused:
+            scheme = self.prepared(request.quantization, engine).scheme
+            self._refused[key] = refusal(self._workload(request, engine, accelerator, 1), scheme, accelerator, self._model.spec)
+        return self._refused[key]
 
     def possible(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Fitted | None:
         """The question on `count` cards; None where it is impossible."""
@@ -129,11 +133,19 @@ class Fitting:
             fullest = room.estimate(spec, laid, workload, accelerator, profile).fullest
             return Demand(workload, fullest.required, fullest.layers)
         loaded = room.halves.loaded(spec, laid, workload, accelerator)
-        beside = self._beside.get((workload, kind))
-        if beside is None:
-            beside = room.halves.beside(spec, workload, accelerator, profile)
-            self._beside.put((workload, kind), beside)
-        return Demand(workload, *fullest_required(loaded, beside))
+        return Demand(workload, *fullest_required(loaded, self._comes_beside(room.halves, workload, accelerator, kind)))
+
+    def _comes_beside(self, halves: Halves, workload: Workload, accelerator: Accelerator, kind: Hashable) -> tuple[Beside, ...]:
+        """What comes beside the weights, worked out for one request and refilled for more where the engine allows."""
+        known = self._beside.get((workload, kind))
+        if known is None:
+            if halves.refilled and workload.concurrency > 1:
+                one = self._comes_beside(halves, structs.replace(workload, concurrency=1), accelerator, kind)
+                known = halves.refilled(one, workload)
+            else:
+                known = halves.beside(self._model.spec, workload, accelerator, self.profile(workload.engine))
+            self._beside.put((workload, kind), known)
+        return known
 
     def _workload(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Workload:
         """The Workload a request means, the same for every format of the weights."""

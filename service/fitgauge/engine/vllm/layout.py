@@ -134,19 +134,30 @@ def check_parallel(
 ) -> None:
     """Raises InvalidQuestion where vLLM refuses to build the model so, with the tensor parallel degrees that work."""
     refines = version >= BLOCKS_REFINED
-    reason = refusal(spec, laid, tensor_parallel, expert_parallel, data_parallel, refines=refines)
+    degrees = (tensor_parallel, expert_parallel, data_parallel)
+    reason, works = laid.once((*degrees, refines), lambda: _parallel(spec, laid, *degrees, refines=refines))
     if reason is None:
         return
-    works = [
-        ways
-        for ways in range(1, 65)
-        if refusal(spec, laid, ways, expert_parallel if expert_parallel == 1 else ways, data_parallel, refines=refines) is None
-    ]
     raise InvalidQuestion(
         f"vLLM refuses tensor_parallel {tensor_parallel}: {reason}.",
         hint=f"tensor_parallel can be {', '.join(map(str, works))}." if works else "Ask for another quantization of this model.",
         field="tensor_parallel",
     )
+
+
+def _parallel(
+    spec: ModelSpec, laid: Laid, tensor_parallel: int, expert_parallel: int, data_parallel: int, *, refines: bool
+) -> tuple[str | None, list[int]]:
+    """(why vLLM would refuse, the tensor parallel degrees that work instead)."""
+    reason = refusal(spec, laid, tensor_parallel, expert_parallel, data_parallel, refines=refines)
+    if reason is None:
+        return None, []
+    works = [
+        ways
+        for ways in range(1, 65)
+        if refusal(spec, laid, ways, expert_parallel if expert_parallel == 1 else ways, data_parallel, refines=refines) is None
+    ]
+    return reason, works
 
 
 def refusal(

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.estimate import Beside, Estimate, stage_estimates
+from fitgauge.engine.estimate import Beside, CacheLayout, Estimate, stage_estimates
 from fitgauge.engine.fit import fit_probability, starting_probability
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import Bytes, Term, certain, total
@@ -207,11 +207,16 @@ def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator,
         Beside(
             layers=len(layers),
             fixed=(*passes[number == 0, number == final], *process[len(layers)]),
-            cache=(cache_term(layout, workload),),
-            layout=PagedCache(layout),
+            cache=(cache_term(cache, workload),),
+            layout=cache,
         )
-        for number, (layers, layout) in enumerate(zip(stages, layouts, strict=True))
+        for number, (layers, cache) in enumerate(zip(stages, map(PagedCache, layouts), strict=True))
     )
+
+
+def refilled(beside: tuple[Beside, ...], workload: Workload) -> tuple[Beside, ...]:
+    """What every stage holds for `workload`, from what it holds for one with another concurrency."""
+    return tuple(stage._replace(cache=(cache_term(stage.layout, workload),)) for stage in beside)
 
 
 def communicating_ranks(workload: Workload) -> int:
@@ -224,10 +229,10 @@ def graphs_in_budget(spec: ModelSpec, profile: EngineProfile) -> bool:
     return profile.second_graphs_in_budget if runs_second(spec, profile.second_runner) else profile.graphs_in_budget
 
 
-def cache_term(layout: KvLayout, workload: Workload) -> Term:
+def cache_term(cache: CacheLayout, workload: Workload) -> Term:
     """The pool: given outright, else the blocks of the requests asked for."""
     if workload.cache_pool_bytes is not None:
         return certain("kv_cache", workload.cache_pool_bytes, "exact", "the pool given in kv_cache_memory_gib", "the question")
     requests = workload.requests_per_replica
     formula = f"{requests} requests x {workload.context_length} tokens in whole blocks, {workload.cache_dtype}"
-    return certain("kv_cache", PagedCache(layout).pool_bytes(requests, workload.context_length), "computed", formula, _PLANNER)
+    return certain("kv_cache", cache.pool_bytes(requests, workload.context_length), "computed", formula, _PLANNER)

@@ -165,7 +165,7 @@ def _play(line: _Line, *, stays: float) -> _Passes:
         peak = live + segment.backward.peak + shared
         if peak > backward:
             backward, at = peak, done
-        kept = segment.gradients if stays == 1 else int(stays * segment.released)
+        kept = min(segment.gradients, segment.released) if stays == 1 else int(stays * segment.released)
         gone = shared if stays == 1 else int(stays * shared) + segment.released - kept
         live += segment.backward.end - gone
         done += kept

@@ -33,8 +33,9 @@ PROJECTS: dict[str, Row] = {
         "activation_checkpointing": "full",
         "fsdp_version": 2,
     },
-    # torchtitan/config: AdamW fused; losses.py: cross_entropy_loss of fp32 logits, compiled with the model
-    "pytorch/torchtitan": {"optimizer_implementation": "fused", "activation_checkpointing": "selective", "fsdp_version": 2},
+    # torchtitan/config: AdamW fused; embedding and head are units of their own now, not yet in PR 165 (2024)
+    "pytorch/torchtitan#": {"optimizer_implementation": "fused", "activation_checkpointing": "selective"},
+    "pytorch/torchtitan ": {"optimizer_implementation": "fused", "activation_checkpointing": "selective", "shard_embeddings": True},
     # axolotl/utils/config: bf16 weights with `bf16: true`
     "axolotl-ai-cloud/axolotl": {"precision": "bf16"},
     # recipes of Automodel: torch_dtype bf16, torch.optim.AdamW
@@ -150,7 +151,9 @@ def _targets(text: str) -> str | list[str]:
 def _sharding(row: Row, framework: str) -> Row:
     sharding = str(row.get("sharding") or "")
     if framework == "fsdp":
-        return {"fsdp_version": 1 if sharding.startswith("fsdp1") else 2}
+        # torchtune's 70B and 405B configs: custom_sharded_layers
+        apart = row["framework"] == "torchtune" and bool(re.search(r"70B|405B", row["model"]))
+        return {"fsdp_version": 1 if sharding.startswith("fsdp1") else 2, "shard_embeddings": apart}
     if framework == "deepspeed" and row.get("zero_stage") is not None:
         return {"zero_stage": row["zero_stage"]}
     if framework == "megatron":

@@ -146,6 +146,10 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Literal[1, 2] | None,
         Meta(description="FSDP: 2 (fully_shard) or 1 (FullyShardedDataParallel). Default 2; 1 for adapters, as accelerate's."),
     ] = None
+    shard_embeddings: Annotated[
+        bool | None,
+        Meta(description="FSDP: embedding and head are units of their own, not the root's. Default: true for torchtitan, else false."),
+    ] = None
     compile: Annotated[
         bool | None, Meta(description="torch.compile of layers and loss: norms and activation functions are computed again. Default false.")
     ] = None

@@ -50,6 +50,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         data_parallel_replicate=request.data_parallel_replicate or 1,
         zero_hpz_partition_size=request.zero_hpz_partition_size or 1,
         fsdp_version=request.fsdp_version or (2 if method == "full" else 1),
+        shard_embeddings=_own_units(request),
         compiled=bool(request.compile),
         activation_offload=bool(request.activation_offload),
         optimizer_in_backward=bool(request.optimizer_in_backward),
@@ -58,6 +59,13 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
     )
     _refuse(workload, spec, count)
     return workload
+
+
+def _own_units(request: TrainingRequest) -> bool:
+    """Whether embedding and head are FSDP units of their own: as asked, else as torchtitan wraps them."""
+    if request.shard_embeddings is not None:
+        return request.shard_embeddings
+    return "titan" in (request.framework or "").lower()
 
 
 def _refuse(workload: TrainingWorkload, spec: ModelSpec, count: int) -> None:

@@ -124,3 +124,12 @@ def test_a_quantized_unit_is_gathered_as_it_is_stored():
     quantized = group_of([p for p in layer.parameters if p.form is not None], fsdp1(method="qlora"))
     numbers = sum(p.elements for p in layer.parameters if p.form is not None)
     assert 0.5 * numbers < quantized.gathered < 0.6 * numbers
+
+
+def test_embedding_and_head_that_are_units_of_their_own_are_not_gathered_all_the_time():
+    asked = TrainingWorkload(framework="fsdp", zero_stage=3, data_parallel=8, sequence_length=512, activation_checkpointing="full")
+    apart = step_of(LLAMA, replace(asked, shard_embeddings=True))
+    assert apart.root.gathered == 0
+    assert len(apart.groups) == LLAMA.layers + 2
+    whole = [max(m.gathered + m.buffers for m in moments(step_of(LLAMA, replace(asked, shard_embeddings=way)))) for way in (True, False)]
+    assert whole[0] < whole[1] - apart.groups[0].gathered

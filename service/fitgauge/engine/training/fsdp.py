@@ -39,6 +39,10 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     gradients: int = 0
 
 
+_NO_GROUP = Group(gathered=0, gradients=0, reduced=0, shard=0)
+_NO_SEGMENT = Segment(forward=Pass(peak=0, end=0), backward=Pass(peak=0, end=0))
+
+
 class Moment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is alive beside resident states [bytes]: gathered parameters, gather and reduce buffers, gradients of this rank (`shards`), and
     activations with everything that autograd holds (`activations`, gradients of gathered parameters among them)."""
@@ -147,7 +151,7 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
     first, last = cut.embedding, cut.head
     ended = Pass(peak=last.forward.peak, end=last.forward.end - last.logits)
     summed = Pass(peak=first.backward.peak + cut.tied_bytes, end=first.backward.end - cut.tied_bytes)
-    return Step(
+    step = Step(
         root=root,
         groups=[group for _, kind in layers if (group := groups[kind]) is not None],
         first=Segment(forward=first.forward, backward=summed, gradients=first.gradients),
@@ -159,6 +163,18 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
         constants=cut.constants,
         hooked=_hooked_bytes(spec, workload),
     )
+    if not workload.shard_embeddings or spec.tied_embeddings:
+        return step
+    ends = [(unit.part is Part.EMBEDDING, piece) for unit, piece in zip(found, pieces, strict=True) if not _layer(unit)]
+    embedding, head = ([parameter for is_first, piece in ends if is_first is wanted for parameter in piece] for wanted in (True, False))
+    return _apart(step, group_of(embedding, workload), group_of(head, workload))
+
+
+def _apart(step: Step, embedding: Group, head: Group) -> Step:
+    """The step where embedding and head are units of their own, so that the root has nothing. Source: torchtitan
+    models/llama3/infra/parallelize.py, apply_fsdp; torchtune, custom_sharded_layers."""
+    groups, layers = [embedding, *step.groups, head], [step.first, *step.layers, step.last]
+    return replace(step, root=_NO_GROUP, groups=groups, first=_NO_SEGMENT, layers=layers, last=_NO_SEGMENT)
 
 
 def _reentrant(workload: TrainingWorkload) -> bool:

@@ -35,8 +35,10 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def logits_bytes(spec: ModelSpec, workload: TrainingWorkload, stage: int) -> int:
-    """Bytes of a micro-batch's logits in fp32 on one rank of a pipeline stage: tokens x vocabulary x 4, where the stage makes them whole."""
+    """Bytes of a micro-batch's logits in fp32 on one rank of a pipeline stage, where it makes them whole: tokens x vocabulary x 4."""
     if workload.loss not in _WHOLE or stage != workload.pipeline_parallel - 1:
+        return 0
+    if workload.framework == "fsdp" and workload.compiled:  # a compiled loss makes no fp32 copy
         return 0
     kept = min(workload.logits_tokens or workload.sequence_length, workload.sequence_length)
     tokens = -(-kept // workload.context_parallel) * workload.micro_batch_size

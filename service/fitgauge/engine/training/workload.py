@@ -31,7 +31,8 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     parallel is the number of GPUs; `data_parallel_replicate`: groups that each hold a whole set of shards; `zero_hpz_partition_size`: ranks
     over which ZeRO++ cuts a second copy of the weights, 1 = off. `micro_batches`: of one
     step of a pipeline, per data-parallel rank. `logits_tokens`: of every sequence, whose logits are made; None for all.
-    `fsdp_version`: 1 (FullyShardedDataParallel) or 2 (fully_shard). `compiled`: torch.compile'd layers and loss; `activation_offload`:
+    `fsdp_version`: 1 (FullyShardedDataParallel) or 2 (fully_shard); `shard_embeddings`: embedding and head are units of their own, not the
+    root's. `compiled`: torch.compile'd layers and loss; `activation_offload`:
     what layers keep goes to the host between the passes; `optimizer_in_backward`: every parameter steps when its gradient is there.
     `ema`: where a moving average of the trained weights is kept; `fp8_parameters`: linears' weights are fp8 and have no 16-bit copy.
     """
@@ -63,6 +64,7 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     zero_hpz_partition_size: int = 1
     logits_tokens: int | None = None
     fsdp_version: Literal[1, 2] = 2
+    shard_embeddings: bool = False
     compiled: bool = False
     activation_offload: bool = False
     optimizer_in_backward: bool = False

@@ -12,6 +12,7 @@ import httpx
 from click.testing import CliRunner
 
 from fitgauge.cli import main
+from fitgauge.engine.decode import EFFICIENCY
 from hub_stand_in import HubStandIn
 from live import client, serving
 
@@ -73,7 +74,7 @@ def _derived(http: httpx.Client, best: dict) -> list[str]:
     weights = MATRICES * BITS[best["quantization"]] / 8
     head = VOCABULARY * HIDDEN * 2
     step = (weights + head + cache) / tensor
-    speed = 16 / (step / (card["bandwidth_gbps"] * 1e9 * 0.65))
+    speed = 16 / (step / (card["bandwidth_gbps"] * 1e9 * EFFICIENCY[1]))
     told, cost = best["decode"]["tokens_per_second"]["expected"], best["cost"]
     rental = cost["rentals"][0]
     price = rental["usd_per_hour_low"]
@@ -91,11 +92,11 @@ def _derived(http: httpx.Client, best: dict) -> list[str]:
         f"- Weights: {MATRICES / 1e9:.2f} x 10^9 in the layers' matrices at {bits:.4g} bits = {weights / 1e9:.2f} x 10^9 bytes; the output "
         f"head {VOCABULARY:,} x {HIDDEN:,} x 2 = {head / 1e9:.2f} x 10^9 bytes.",
         f"- A step reads both and the cache: {step * tensor / 1e9:.1f} x 10^9 bytes, tensor parallel {tensor}, pipeline stages in turn, at "
-        f"{card['bandwidth_gbps']:g} x 10^9 bytes/s x 0.65: 16 tokens in {16 / speed:.3f} s = {speed:.1f} tokens/s "
+        f"{card['bandwidth_gbps']:g} x 10^9 bytes/s x {EFFICIENCY[1]}: 16 tokens in {16 / speed:.3f} s = {speed:.1f} tokens/s "
         f"(the answer: {told:.1f}).",
         f"- Price: {rental['machines']} x {rental['instance']} of {rental['cloud']} ({rental['as_of']}, {rental['source']}): "
         f"{price:.2f} USD an hour; per 10^6 tokens {price:.2f} x 10^6 / 3600 / {told:.1f} = {dollars:.2f} USD.",
-        f"- Memory of the fullest GPU, from `POST /v1/fit` with the option's own `request` and `detail: full`: {needs:.2f} of {has:.2f} GiB."
+        f"- Memory of the fullest GPU, from `POST /v1/fit` with the option's `request` and `detail: full`: {needs:.2f} of {has:.2f} GiB."
         f"\n\n{listed}",
         f"- Start it: `{best['launch']['command']}`" + (f", with {best['checkpoint']}." if best["checkpoint"] else "."),
     ]

@@ -1,12 +1,18 @@
 """The roofline of decoding, on numbers a reader can check."""
 
+import json
+from pathlib import Path
+from statistics import median, quantiles
+
 import pytest
 
+from fitgauge.catalog import accelerators
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine import weights
-from fitgauge.engine.decode import decode_speed, step_bytes
+from fitgauge.engine.decode import EFFICIENCY, decode_speed, step_bytes
 from fitgauge.engine.families import read_config
 from fitgauge.engine.schemes import Scheme
+from fitgauge.engine.what_if import what_if
 
 
 def laid(name):
@@ -43,8 +49,26 @@ def test_the_cache_is_read_once_for_every_request():
 
 def test_tokens_a_second_are_requests_times_bandwidth_over_bytes():
     speed = decode_speed(10**10, 4, 1000.0)
-    assert (speed.low, speed.expected, speed.high) == (160.0, 260.0, 340.0)
+    assert (speed.low, speed.expected, speed.high) == (192.0, 288.0, 328.0)
 
 
 def test_an_unknown_bandwidth_gives_no_speed():
     assert decode_speed(10**10, 4, None) is None
+
+
+def test_the_efficiency_is_that_of_published_runs_of_one_request():
+    shares = {}
+    for line in Path(__file__).parents[1].joinpath("accuracy", "decode_speeds.jsonl").read_text().splitlines():
+        run = json.loads(line)
+        row = Snapshot().get(run["model"])
+        spec = read_config(row.config, row.quantization)
+        shared = weights.laid_out(spec, what_if(run["format"], spec))
+        read_bytes = step_bytes(spec, shared, concurrency=1, context_length=run["context_tokens"], cache_dtype="auto")
+        bandwidth = accelerators.load().get(run["accelerator"]).bandwidth_gbps
+        shares.setdefault(run["engine"], []).append(read_bytes * run["tokens_per_second"] / (bandwidth * 1e9))
+        assert run["source"]
+    every = [share for of_engine in shares.values() for share in of_engine]
+    tenths = quantiles(every, n=10, method="inclusive")
+    assert len(every) == 49
+    assert pytest.approx((tenths[0], median(every), tenths[8]), abs=0.006) == EFFICIENCY
+    assert median(shares["vllm"]) == pytest.approx(median(shares["llama.cpp"]), abs=0.02)

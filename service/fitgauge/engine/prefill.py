@@ -7,15 +7,19 @@ from fitgauge.engine.architecture import ModelSpec, Part
 from fitgauge.engine.schemes import Scheme
 from fitgauge.engine.utilization import Arithmetic, attention_flops, multiplied_parameters, peak_tflops
 
-COMPUTE_EFFICIENCY = (0.36, 0.45, 0.6)
+COMPUTE_EFFICIENCY = (0.36, 0.48, 0.56)
 """Share of a card's dense peak that multiplication really gets under load: low, expected, high.
 
-Calibrated: 10th percentile, median and 90th percentile of 16 published single-card throughputs of 2,048 tokens in and 128 out
-(TensorRT-LLM on A100, L40S, H100, H200, B200, GB200 and RTX PRO 6000: tests/accuracy/speeds.jsonl; a test holds them to the rows). Engines
-and cards that are not among them may lie outside.
+Calibrated: 10th percentile, median and 90th percentile of 21 published single-card runs of dense models: throughputs of 2,048 tokens in and
+128 out (TensorRT-LLM on A100, L40S, H100, H200, B200, GB200, RTX PRO 6000) and times to a first token (vLLM on RTX PRO 6000 Max-Q), in
+tests/accuracy/speeds.jsonl; a test holds them to the rows. Engines and cards that are not among them may lie outside.
 """
 
-LINK_EFFICIENCY = 0.8
+EXPERT_EFFICIENCY = (0.07, 0.21, 0.43)
+"""The same of mixtures of experts, over the parameters that a token visits: 7 runs of Mixtral 8x7B, Qwen3-30B-A3B and Qwen3.6-35B-A3B. The
+smaller the share of experts a token visits, the thinner the matrices."""
+
+LINK_EFFICIENCY = 0.7
 """Share of a link's one-way rate that the all-reduces of tensor parallelism get. Calibrated: of all tenths the one with the least largest
 error over the 17 rows of several cards in the same file."""
 
@@ -77,6 +81,12 @@ def prompt_flops(spec: ModelSpec, tokens: int) -> float:
     return tokens * (2.0 * (multiplied_parameters(spec) - head) + attention) + 2.0 * head
 
 
+def compute_efficiency(spec: ModelSpec) -> tuple[float, float, float]:
+    """The share of the peak that reading prompts gets: low, expected, high."""
+    mixture = any(block.mlp is not None and block.mlp.experts for block in spec.blocks)
+    return EXPERT_EFFICIENCY if mixture else COMPUTE_EFFICIENCY
+
+
 def exchanged_bytes(spec: ModelSpec, tokens: int, tensor_parallel: int) -> float:
     """Bytes through one card's link for so many tokens: two all-reduces a layer of hidden 16-bit numbers, 2 (t - 1) / t of each in a ring.
 
@@ -86,7 +96,14 @@ def exchanged_bytes(spec: ModelSpec, tokens: int, tensor_parallel: int) -> float
 
 
 def prefill_seconds(
-    flops: float, exchanged: float, *, tensor_parallel: int, peak: float, link_gbps: float | None, read_seconds: float = 0.0
+    flops: float,
+    exchanged: float,
+    *,
+    tensor_parallel: int,
+    peak: float,
+    link_gbps: float | None,
+    read_seconds: float = 0.0,
+    efficiency: tuple[float, float, float] = COMPUTE_EFFICIENCY,
 ) -> Seconds:
     """Time of one prompt alone: flops / (tensor ranks x peak x efficiency) + exchanged / link, and never less than reading the weights.
 
@@ -95,5 +112,5 @@ def prefill_seconds(
     """
     multiplied = flops / (tensor_parallel * peak * 1e12)
     moved = exchanged / ((link_gbps or PCIE_GBPS) * 1e9 * LINK_EFFICIENCY)
-    slow, expected, fast = (round(max(multiplied / share, read_seconds) + moved, 4) for share in COMPUTE_EFFICIENCY)
+    slow, expected, fast = (round(max(multiplied / share, read_seconds) + moved, 4) for share in efficiency)
     return Seconds(low=fast, expected=expected, high=slow)

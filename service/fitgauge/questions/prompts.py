@@ -3,7 +3,7 @@
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.decode import EFFICIENCY, DecodeSpeed
-from fitgauge.engine.prefill import Seconds, exchanged_bytes, peak, prefill_seconds, prompt_flops
+from fitgauge.engine.prefill import Seconds, compute_efficiency, exchanged_bytes, peak, prefill_seconds, prompt_flops
 from fitgauge.engine.quantity import Basis
 from fitgauge.engine.workload import EngineName
 from fitgauge.questions.fitting import Fitting
@@ -11,8 +11,10 @@ from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.seats import Plan
 from fitgauge.questions.workloads import degrees
 
-_MEASURED: frozenset[EngineName] = frozenset({"vllm", "sglang", "tensorrt-llm", "tgi"})
-"""Engines for whose kind the efficiency was calibrated: servers with fused kernels and tensor parallelism."""
+_SERVERS: frozenset[EngineName] = frozenset({"vllm", "sglang", "tensorrt-llm", "tgi"})
+"""Engines of the kind whose reading of prompts was measured: servers with fused kernels."""
+_MEASURED: frozenset[EngineName] = _SERVERS | {"llama.cpp", "ollama"}
+"""Engines of the kinds whose decoding was measured."""
 
 
 class Prompts:
@@ -24,6 +26,7 @@ class Prompts:
         self._request = request
         self._fitting = fitting
         self._flops = prompt_flops(model.spec, tokens)
+        self._efficiency = compute_efficiency(model.spec)
         self._degrees: dict[tuple[EngineName, int], tuple[int, int]] = {}
 
     def seconds(self, accelerator: Accelerator, count: int, plan: Plan) -> Seconds | None:
@@ -40,6 +43,7 @@ class Prompts:
             tensor_parallel=tensor,
             peak=fastest,
             link_gbps=accelerator.interconnect_gbps,
+            efficiency=self._efficiency,
             read_seconds=prepared.total_bytes / tensor / (bandwidth * 1e9 * EFFICIENCY[1]) if bandwidth else 0.0,
         )
 
@@ -60,6 +64,6 @@ class Prompts:
         return self._degrees[key]
 
 
-def basis(engine: EngineName) -> Basis:
-    """Where the efficiency of an engine comes from."""
-    return "calibrated" if engine in _MEASURED else "assumed"
+def basis(engine: EngineName, *, decoding: bool) -> Basis:
+    """Where the efficiency of an engine comes from: runs of its kind, or those of other kinds."""
+    return "calibrated" if engine in (_MEASURED if decoding else _SERVERS) else "assumed"

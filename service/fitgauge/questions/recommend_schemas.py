@@ -137,7 +137,7 @@ class DecodeAnswer(Struct, kw_only=True):
 
     tokens_per_second: Annotated[DecodeSpeed, Meta(description="Of all requests together, every context full.")]
     per_request: Annotated[float, Meta(description="Expected tokens a second of one request.")]
-    basis: Basis
+    basis: Annotated[Basis, Meta(description="calibrated: on published runs of engines like it; assumed: the same efficiency elsewhere.")]
 
 
 class PrefillAnswer(Struct, kw_only=True):
@@ -146,9 +146,7 @@ class PrefillAnswer(Struct, kw_only=True):
     prompt_tokens: int
     seconds_to_first_token: Annotated[Seconds, Meta(description="Of one such prompt on an idle server; a queue is not in it.")]
     tokens_per_second: Annotated[DecodeSpeed, Meta(description="Where there are always more prompts.")]
-    basis: Annotated[
-        Basis, Meta(description="calibrated: on published throughputs of servers like it; assumed: the same efficiency elsewhere.")
-    ]
+    basis: Annotated[Basis, Meta(description="As of decode.")]
 
 
 class MeasuredOn(Struct, kw_only=True):

@@ -8,7 +8,7 @@ from msgspec import structs
 from fitgauge.catalog.quality import recovery
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.decode import EFFICIENCY, DecodeSpeed
-from fitgauge.engine.prefill import COMPUTE_EFFICIENCY
+from fitgauge.engine.prefill import compute_efficiency
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.what_if import PLAIN, canonical
 from fitgauge.questions import answers, choices
@@ -62,7 +62,10 @@ class Telling:
         optional = {"quantization": plan.quantization, "kv_cache_dtype": request.kv_cache_dtype}
         sent |= {name: value for name, value in optional.items() if value is not None}
         question = structs.replace(self._question, model=request.model, quantization=plan.quantization)
-        per_request = round(speed.expected / fitted.workload.concurrency, 2) if speed else 0.0
+        decode = None
+        if speed:
+            each = round(speed.expected / fitted.workload.concurrency, 2)
+            decode = DecodeAnswer(tokens_per_second=speed, per_request=each, basis=basis(plan.engine, decoding=True))
         return Recommendation(
             gpu=answers.gpu_answer(option.accelerator, option.gpus),
             engine=plan.engine,
@@ -74,7 +77,7 @@ class Telling:
             budget_bytes=fitted.budget.expected,
             headroom_bytes=fitted.budget.expected - fitted.required.expected,
             total_usable_bytes=option.criteria[1],
-            decode=DecodeAnswer(tokens_per_second=speed, per_request=per_request, basis="assumed") if speed else None,
+            decode=decode,
             prefill=self._prefill(option),
             cost=self._cost(option),
             watts=watts(option.accelerator, option.gpus),
@@ -91,7 +94,10 @@ class Telling:
         if seconds is None or speed is None:
             return None
         return PrefillAnswer(
-            prompt_tokens=self._prompts.tokens, seconds_to_first_token=seconds, tokens_per_second=speed, basis=basis(option.plan.engine)
+            prompt_tokens=self._prompts.tokens,
+            seconds_to_first_token=seconds,
+            tokens_per_second=speed,
+            basis=basis(option.plan.engine, decoding=False),
         )
 
     def _cost(self, option: Option) -> CostAnswer | None:
@@ -121,10 +127,10 @@ class Telling:
         if request.context_length is None:
             said.append(f"No context_length was asked for: {front[0].fitted.workload.context_length} tokens were taken.")
         if any(option.speed for option in front):
-            reading, multiplying = _range(EFFICIENCY), _range(COMPUTE_EFFICIENCY)
+            reading, multiplying = _range(EFFICIENCY), _range(compute_efficiency(self._model.spec))
             said.append(
-                f"Decoding speeds are a roofline at {reading} of memory bandwidth, assumed, and at most {multiplying} of peak arithmetic, "
-                "calibrated; times to a first token rest on the latter."
+                f"Speeds are a roofline: decoding at {reading} of memory bandwidth, prompts at {multiplying} of peak arithmetic, as "
+                "published runs of such models got on one card."
             )
         if any(option.plan.quantization for option in front):
             said.append("Formats other than as published need a checkpoint that holds them, or an engine that quantizes while loading.")

@@ -285,16 +285,16 @@ def alibaba(priceserver: Clone) -> Iterator[Offer]:
 
 
 def listed(pricing: Clone) -> Iterator[Offer]:
-    """Clouds that price one card at a time; where machines have no names, "by the card", and whose card it is, if not the cloud's."""
+    """Clouds that price one card at a time; where machines have no names, "by the card". Cards that strangers lend are left out."""
     path = "src/data/offerings.json"
     for row in json.loads(pricing.text(path)):
         name = row["gpu_model"].removeprefix("NVIDIA ").removeprefix("AMD ")
         cloud, card = LISTED_CLOUDS.get(row["provider_id"]), LISTED_CARDS.get((name, row["vram_gb"]))
-        if cloud and card and not row["is_spot"] and "Bare Metal" not in (row["notes"] or ""):
-            listed_as = f"{name} by the card{', community cloud' if row['tier'] == 'community' else ''}"
+        lent = row["is_spot"] or row["tier"] == "community" or "Bare Metal" in (row["notes"] or "")
+        if cloud and card and not lent:
             yield Offer(
                 cloud=cloud,
-                instance=LAMBDA_MACHINES[name] if cloud == "lambda" else listed_as,
+                instance=LAMBDA_MACHINES[name] if cloud == "lambda" else f"{name} by the card",
                 accelerator_id=card,
                 count=1,
                 vcpus=row["vcpu"],

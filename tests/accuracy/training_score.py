@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from accuracy import training_truth as truth
 from accuracy.score import quantile
+from accuracy.training_calibrate import part
 from accuracy.training_truth import COUNTERS, Published, Step
 from accuracy.truth import GIB
 
@@ -44,10 +45,12 @@ class Outcome(NamedTuple):
 
 
 @cache
-def counted() -> tuple[Counted, ...]:
-    """Every published run that ended and names a counter."""
+def counted(which: str | None = None) -> tuple[Counted, ...]:
+    """Every published run of a part, None for both, that ended and names a counter."""
     found = []
     for run in truth.published()[0]:
+        if which not in (None, part(run.row)):
+            continue
         printed = run.row["measured"]
         name, field = next(((name, field) for name, field in COUNTERS if printed.get(name)), ("", ""))
         if run.row["outcome"] != "oom" and name:
@@ -73,6 +76,11 @@ def spread(errors: Iterable[float], digits: int = 3) -> dict[str, float]:
         "p95": round(quantile(sizes, 0.95), digits),
         "worst": round(max(sizes), digits),
     }
+
+
+def measured(step: Step) -> int:
+    """Bytes at the highest moment of a measured step."""
+    return int(step.row["bytes"].get("steady_peak") or step.row["bytes"]["total"])
 
 
 def steps(found: Iterable[Step]) -> dict[str, float]:
@@ -103,6 +111,6 @@ def headline() -> dict[str, dict[str, dict[str, float]]]:
             "as if never taught": steps(truth.untaught()),
         },
         "training_ranks": {"fsdp": steps(truth.ranks())},
-        "training_runs": {"all": runs(counted())},
+        "training_runs": {"check": runs(counted("check")), "all": runs(counted())},
         "training_outcomes": {"out of memory": verdicts(outcomes(ran=False)), "ran": verdicts(outcomes(ran=True))},
     }

@@ -12,6 +12,8 @@ from fitgauge.engine.training.recipes import Layer
 from fitgauge.engine.training.segment import Segment, joined, played_segment, stream_width, tape_of
 from fitgauge.engine.training.stacks import (
     StackLayer,
+    again,
+    bias_bytes,
     embedded,
     pooled_loss,
     reads_vocabulary,
@@ -120,12 +122,12 @@ def _play(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
     ends = [unit for unit in decoder if not unit.repeated and unit.part is not Part.EMBEDDING]
     head = head_segment(ends, decoder, spec, scene, workload)
     table = next((p for unit in decoder for p in unit.parameters if p.kind is Kind.EMBEDDING), None)
-    tied = spec.tied_embeddings and table is not None and table.trained
+    tied = spec.tied_embeddings and spec.task != "encoder_decoder" and table is not None and table.trained
     return Cut(
         embedding=embedding,
         layers=layers,
         head=head,
-        constants=constant_bytes(spec, scene),
+        constants=constant_bytes(spec, scene) + bias_bytes(spec, scene, workload),
         tied_bytes=size_of(table.elements, gradient_dtype(table, workload)) // scene.heads if tied and table else 0,
     )
 
@@ -137,6 +139,8 @@ def beginning(found: tuple[Unit, ...], spec: ModelSpec, scene: Scene, workload: 
         return embedding_segment(tables, spec, scene, workload)
     around = [unit for unit in found if unit.part is Part.LANGUAGE and not unit.repeated]
     own = embedded(tables[-1:], around, spec, scene, workload)
+    if spec.tied_embeddings:
+        own = again(own, tables[-1], workload)
     return joined("embedding", [*source_segments(list(found), spec, scene, workload), own])
 
 
@@ -269,6 +273,8 @@ def loss_of(
             "loss", (x, weight), 1, FLOAT, saves=saves, scratch=scratch, back_scratch=back_scratch, beside=beside, product=True
         )
     logits = tape.matmul("logits", x, weight, tokens * vocabulary)
+    if traits.logits_bias:
+        logits = tape.add("logits.biased", logits, tape.constant("logits.bias", 1, weight.width))
     if traits.logits_cap:
         logits = tape.copy("logits.uncapped", tape.pointwise("logits.tanh", tape.copy("logits.capped", logits), of_output=True))
     if traits.scales_logits:

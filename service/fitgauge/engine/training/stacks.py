@@ -11,11 +11,13 @@ from dataclasses import replace
 import msgspec
 
 from fitgauge.engine.architecture import Attention, CrossAttention, Kind, ModelSpec, Part
+from fitgauge.engine.dtypes import size_of
 from fitgauge.engine.training.modules import Modules, Scene
 from fitgauge.engine.training.parameters import Unit
 from fitgauge.engine.training.recipes import Layer
 from fitgauge.engine.training.segment import Segment, played_segment, stream_width, tape_of
-from fitgauge.engine.training.tape import FLOAT, Tape, Value
+from fitgauge.engine.training.states import gradient_dtype
+from fitgauge.engine.training.tape import FLOAT, Pass, Tape, Value
 from fitgauge.engine.training.workload import TrainingWorkload
 
 _CROSS = ("encoder_attn", "EncDecAttention", "cross_attn")
@@ -59,11 +61,15 @@ class StackLayer(Layer):
         return mixer.causal and self.source is not None and self.traits.explicit_mask
 
 
+def speech(spec: ModelSpec) -> bool:
+    """Whether the source is a spectrogram."""
+    return any(tensor.kind is Kind.CONV for block in spec.blocks if block.part is Part.ENCODER for tensor in block.tensors)
+
+
 def source_tokens(spec: ModelSpec, scene: Scene) -> int:
     """Tokens of a source: as many as of the sequence, or what a spectrogram's encoder is made for."""
-    speech = any(p.kind is Kind.CONV for block in spec.blocks if block.part is Part.ENCODER for p in block.tensors)
     fixed = next((m.source_tokens for block in spec.blocks for m in block.mixers if isinstance(m, CrossAttention)), scene.sequence)
-    return fixed if speech else scene.sequence
+    return fixed if speech(spec) else scene.sequence
 
 
 def source_segments(found: list[Unit], spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> list[Segment]:
@@ -73,7 +79,8 @@ def source_segments(found: list[Unit], spec: ModelSpec, scene: Scene, workload: 
     size = beside.tokens * spec.hidden_size
     units = [unit for unit in found if unit.part is Part.ENCODER]
     around, tables = [unit for unit in units if not unit.repeated], [unit for unit in found if unit.part is Part.EMBEDDING]
-    line = [embedded(tables[:1], around, spec, beside, workload)]
+    first = embedded(tables[:1], around, spec, beside, workload)
+    line = [again(first, tables[0], workload) if len(tables) == 1 and not speech(spec) else first]
     frozen = workload.adapted and workload.activation_checkpointing == "none"
     numbered = sorted((number, unit) for unit in units if unit.repeated for number in unit.layers)
     for number, unit in numbered:
@@ -112,6 +119,13 @@ def embedded(tables: list[Unit], around: list[Unit], spec: ModelSpec, scene: Sce
     return played_segment("embedding", (), tape, x, x, [*tables, *around], workload, checkpointed="none")
 
 
+def again(segment: Segment, words: Unit, workload: TrainingWorkload) -> Segment:
+    """A segment whose gradient of the words meets one that is there already: their sum is a third, and one of them stays."""
+    size = sum(size_of(p.elements, gradient_dtype(p, workload)) for p in words.parameters if p.trained and p.kind is Kind.EMBEDDING)
+    backward = Pass(peak=segment.backward.peak + size, end=segment.backward.end - size)
+    return msgspec.structs.replace(segment, backward=backward, gradients=segment.gradients - size)
+
+
 def spectrogram(tape: Tape, first: Value, second: Value, size: int, width: int) -> Value:
     """gelu(conv(gelu(conv(mel)))): the first convolution at every frame, the second at every other one (WhisperEncoder.forward)."""
     mel = tape.constant("mel", 1, width)
@@ -140,6 +154,16 @@ def written_head(tape: Tape, x: Value, ends: list[Unit], spec: ModelSpec, scene:
         for name in modules.norms(inside=True):
             x = modules.norm(name, x)
     return x
+
+
+def bias_bytes(spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> int:
+    """Trained biases by distance of T5 (heads x s x s), one for each kind of attention, made once and kept by whoever needs them again:
+    SDPA, or a checkpoint. Eager scores take them up and keep nothing."""
+    kept = workload.activation_checkpointing != "none" or not scene.traits.eager(scene.attention)
+    if not scene.traits.position_bias or not kept:
+        return 0
+    kinds = 1 if spec.task == "encode" else 3
+    return kinds * max(1, spec.query_heads // scene.heads) * scene.sequence * scene.keys * scene.table_width
 
 
 def pooled_loss(tape: Tape, x: Value) -> Value:

@@ -26,9 +26,9 @@ class Traits:
     plain parts of queries and keys are put together again, `interleaves`: by tables made anew in every layer. `parallel`: attention and
     MLP side by side. `scales_queries`: before the product instead of after; `copies_queries`: head by head, as then the output is
     (Whisper). `explicit_mask`: SDPA in a decoder beside an encoder is given its causal mask as a tensor. `position_bias`: a trained
-    table is added to scores.
-    `score_cap`, `logits_cap`: tanh caps. `float_softmax`, `float_loss`: in fp32 whatever the precision. `lacks`: kinds of attention
-    that transformers has not for it and runs eagerly instead. `drops`: where dropout stands.
+    table is added to scores. `score_cap`, `logits_cap`: tanh caps. `logits_bias`: a buffer is added to logits. `float_softmax`,
+    `float_loss`: in fp32 whatever the precision. `lacks`: kinds of attention that transformers has not for it and runs eagerly
+    instead. `drops`: where dropout stands.
     """
 
     activation: str = "silu"
@@ -47,6 +47,7 @@ class Traits:
     scales_logits: bool = False
     score_cap: bool = False
     logits_cap: bool = False
+    logits_bias: bool = False
     float_softmax: bool = True
     float_loss: bool = True
     position_bias: bool = False
@@ -66,7 +67,7 @@ BERT = Traits(
     activation="gelu", norm="layer", norms_after=True, float_softmax=False, float_loss=False,
     drops=frozenset({"embedding", "weights", "attention", "mlp"}),
 )  # fmt: skip
-BART = replace(BERT, drops=frozenset({"embedding", "attention", "mlp"}))
+BART = replace(BERT, logits_bias=True, drops=frozenset({"embedding", "attention", "mlp"}))
 T5 = Traits(
     activation="relu", gated_activation="gelu_new", norm="narrow_rms", float_softmax=False, float_loss=False, position_bias=True,
     drops=frozenset({"embedding", "weights", "attention", "inside", "mlp", "final"}),
@@ -96,7 +97,7 @@ TRAITS: Mapping[str, Traits] = {
     "cohere": Traits(norm="centred", parallel=True, scales_logits=True),
     "cohere2": Traits(norm="centred", parallel=True, scales_logits=True),
     "nemotron": Traits(activation="relu_squared", norm="layer", rotates_part=True),
-    "starcoder2": PLAIN,
+    "starcoder2": replace(PLAIN, drops=frozenset({"embedding", "weights", "attention", "mlp"})),
     "phi": replace(PLAIN, activation="gelu_new", parallel=True, rotates_part=True),
     "gpt_neox": replace(PLAIN, parallel=True, rotates_part=True),
     "falcon": replace(PLAIN, parallel=True, proven=False),
@@ -119,8 +120,10 @@ TRAITS: Mapping[str, Traits] = {
     "marian": replace(BART, activation="silu", proven=False),
     "mbart": replace(BART, norms_after=False, proven=False),
     "pegasus": replace(BART, activation="relu", norms_after=False, proven=False),
-    "m2m_100": replace(BART, activation="relu", norms_after=False, drops=BERT.drops),
-    "whisper": replace(BART, norms_after=False, drops=frozenset(), scales_queries=True, copies_queries=True, explicit_mask=False),
+    "m2m_100": replace(BART, activation="relu", norms_after=False, logits_bias=False, drops=BERT.drops),
+    "whisper": replace(
+        BART, norms_after=False, logits_bias=False, drops=frozenset(), scales_queries=True, copies_queries=True, explicit_mask=False
+    ),
     **dict.fromkeys(("t5", "mt5", "umt5"), T5),
 }  # fmt: skip
 

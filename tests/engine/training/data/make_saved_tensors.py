@@ -39,7 +39,7 @@ FAMILIES = {
     "llama": LLAMA, "mistral": LLAMA, "qwen2": LLAMA, "qwen3": {**LLAMA, **NARROW}, "phi3": {**LLAMA, **PADDED},
     "gemma": {**LLAMA, **NARROW}, "gemma2": {**LLAMA, **NARROW, "sliding_window": 512},
     "gemma3_text": {**LLAMA, **NARROW, **SLIDING}, "olmo": LLAMA, "olmo2": LLAMA, "olmo3": {**LLAMA, "sliding_window": 512},
-    "starcoder2": {**LLAMA, "use_bias": True}, "granite": LLAMA,
+    "starcoder2": {**LLAMA, "use_bias": True, "residual_dropout": 0.1, "embedding_dropout": 0.1, "attention_dropout": 0.1}, "granite": LLAMA,
     "glm": {**LLAMA, **NARROW, **PADDED}, "glm4": {**LLAMA, **NARROW, **PADDED},
     "stablelm": LLAMA, "cohere": {**LLAMA, **PADDED}, "cohere2": {**LLAMA, **PADDED, "sliding_window": 512}, "nemotron": LLAMA,
     "helium": {**LLAMA, **NARROW}, "smollm3": {**LLAMA, **PADDED}, "phi": MHA, "gpt_neox": MHA,

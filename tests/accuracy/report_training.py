@@ -1,0 +1,236 @@
+"""The training half of docs/ACCURACY.md: what must be reached, errors by family and setting, published runs, the rules people quote."""
+
+from collections.abc import Callable, Iterable
+from statistics import median
+from typing import NamedTuple
+
+from accuracy import training_peers as peers
+from accuracy import training_score as score
+from accuracy import training_truth as truth
+from accuracy.report import Figures, table
+from accuracy.training_score import Counted
+from accuracy.training_truth import Step
+from accuracy.truth import GIB
+
+
+class Bar(NamedTuple):
+    """One figure that must be reached."""
+
+    words: str
+    figure: str
+    part: str
+    key: str
+    least: float | None
+    most: float | None
+
+
+BARS = (
+    Bar("a step's tensors, given set, median", "training_steps", "given", "median", None, 1),
+    Bar("a step's tensors, given set, 95th percentile", "training_steps", "given", "p95", None, 4),
+    Bar("a step's tensors, our own set, median", "training_steps", "own", "median", None, 1),
+    Bar("a step's tensors, our own set, 95th percentile", "training_steps", "own", "p95", None, 4),
+    Bar("families never taught, median", "training_untaught", "never taught", "median", None, 10),
+    Bar("taught families as if they were not, median", "training_untaught", "as if never taught", "median", None, 10),
+    Bar("one rank of FSDP2, median", "training_ranks", "fsdp", "median", None, 2),
+    Bar("one rank of FSDP2, 95th percentile", "training_ranks", "fsdp", "p95", None, 6),
+    Bar("published GPU runs, median", "training_runs", "all", "median", None, 8),
+    Bar("published GPU runs, 90th percentile", "training_runs", "all", "p90", None, 20),
+    Bar("published GPU runs within their 90 % interval", "training_runs", "all", "coverage", 85, 97),
+    Bar("runs that ended without memory, not told that they fit", "training_outcomes", "out of memory", "right", 90, None),
+)
+
+TRACKER = "the tracker counts what no device holds in its first step (tests/engine/training/test_fsdp.py)"
+NOISE = "a CPU keeps dropout's noise in the format of its input, CUDA a byte a number"
+STEP_CAUSES = (
+    ("openai-community/gpt2", "sdpa", "a CPU writes the scores of an attention with dropout out; CUDA's kernel, estimated here, does not"),
+    ("openai-community/gpt2", "", NOISE),
+    ("facebook/opt", "", NOISE),
+    ("google/gemma-3-1b", "", TRACKER),
+    ("Qwen/Qwen3-8B", "", TRACKER),
+    ("meta-llama/Llama-3.1-8B", "", TRACKER),
+)
+"""What is known of steps that come out worst: the beginning of the model's name, the attention, the cause; the first that fits."""
+
+ROUTING = "what Megatron and DeepSpeed hold to route tokens to experts is not derived"
+RUN_CAUSES = {
+    "t106": "whether layers were recomputed is not printed; estimated as the project's other recipes, which do",
+    "t394": "what stays on the card beside FSDP's offload is not derived for this project; which counter is not printed",
+    "t098": "of a page about 4-bit training: what its linears save is not derived",
+    "t099": "of a page about 8-bit training that names no model: what its linears save is not derived",
+    "t110": "not explained; the unit differs from the other rows of its table",
+    "t108": "not explained: FSDP's offload of parameters, gradients and states",
+    "t438": "neither precision nor unit is printed",
+    "t172": f"the card is full, which shows the card and not the need; {ROUTING}",
+    "t173": ROUTING,
+    "t174": ROUTING,
+    "t175": ROUTING,
+}
+"""What is known of published runs that come out worst."""
+
+
+def must_reach(figures: Figures) -> str:
+    """Every bar with its figure."""
+    rows: list[tuple[object, ...]] = []
+    for bar in BARS:
+        found = figures[bar.figure][bar.part]
+        value = found[bar.key]
+        held = (bar.least is None or value >= bar.least) and (bar.most is None or value <= bar.most)
+        wanted = [
+            *([f"at least {bar.least:g}"] if bar.least is not None else []),
+            *([f"at most {bar.most:g}"] if bar.most is not None else []),
+        ]
+        rows.append((bar.words, " and ".join(wanted), f"{value:g} %", int(found["runs"]), "reached" if held else "**not reached**"))
+    return table(("figure", "must be", "is", "runs", ""), rows)
+
+
+def grouped(name: str, steps: Iterable[Step], group: Callable[[Step], str]) -> str:
+    """Absolute errors of steps by a property of theirs."""
+    cells: dict[str, list[float]] = {}
+    for step in steps:
+        cells.setdefault(group(step), []).append(step.error)
+    head = (name, "steps", "median, %", "90th, %", "worst, %")
+    rows: list[tuple[object, ...]] = []
+    for key, errors in sorted(cells.items()):
+        found = score.spread(errors, 2)
+        rows.append((key, len(errors), found["median"], found["p90"], found["worst"]))
+    return table(head, rows)
+
+
+def by_framework(counted: Iterable[Counted], group: Callable[[Counted], str], name: str) -> str:
+    """Errors and coverage of published runs by a property of theirs."""
+    cells: dict[str, list[Counted]] = {}
+    for one in counted:
+        cells.setdefault(group(one), []).append(one)
+    rows: list[tuple[object, ...]] = []
+    for key, found in sorted(cells.items()):
+        figures = score.runs(found)
+        bias = 100 * median(one.error for one in found)
+        rows.append((key, len(found), figures["median"], figures["p90"], f"{bias:+.1f}", figures["coverage"]))
+    return table((name, "runs", "median, %", "90th, %", "bias, %", "in the interval, %"), rows)
+
+
+def side_by_side() -> str:
+    """The same steps, ranks and runs, here and under every rule."""
+    sets: dict[str, list[Step]] = {
+        "steps, whole model trained": [step for step in (*truth.given(), *truth.own()) if not step.workload.adapted],
+        "steps, LoRA": [step for step in (*truth.given(), *truth.own()) if step.workload.adapted],
+        "ranks of FSDP2": list(truth.ranks()),
+    }
+    rows: list[tuple[object, ...]] = []
+    for words, steps in sets.items():
+        rows.append((words, len(steps), "fitgauge", *_shown([step.error for step in steps])))
+        for rule, size in peers.RULES.items():
+            errors = [size(step.spec, step.workload) / score.measured(step) - 1 for step in steps]
+            rows.append((words, len(steps), rule, *_shown(errors)))
+    counted = score.counted()
+    rows.append(("published runs", len(counted), "fitgauge", *_shown([one.error for one in counted])))
+    for rule, size in peers.RULES.items():
+        errors = [size(one.run.known.spec, one.run.trained.workload) / one.measured - 1 for one in counted]
+        rows.append(("published runs", len(counted), rule, *_shown(errors)))
+    return table(("truth", "number", "rule", "median error, %", "90th, %"), rows)
+
+
+def _shown(errors: list[float]) -> tuple[float, float]:
+    found = score.spread(errors, 2)
+    return found["median"], found["p90"]
+
+
+def worst_steps(steps: Iterable[Step]) -> str:
+    """The ten steps and ranks that are furthest off, one a model and attention."""
+    rows: list[tuple[object, ...]] = []
+    seen: set[tuple[str, str]] = set()
+    for step in sorted(steps, key=lambda step: -abs(step.error)):
+        model, attention = step.row["model"], step.row["attn"]
+        if (model, attention) in seen:
+            continue
+        seen.add((model, attention))
+        what = ", ".join(str(step.row.get(key)) for key in ("method", "regime", "checkpointing", "seq", "batch") if step.row.get(key))
+        why = next((cause for name, kind, cause in STEP_CAUSES if model.startswith(name) and kind in ("", attention)), "")
+        rows.append((model, attention, what, f"{score.measured(step) / GIB:.3f}", f"{100 * step.error:+.1f} %", why or "not explained"))
+        if len(rows) == 10:
+            break
+    return table(("model", "attention", "setting", "measured GiB", "error", "why"), rows)
+
+
+def worst_runs(counted: Iterable[Counted]) -> str:
+    """The ten published runs that are furthest off."""
+    rows: list[tuple[object, ...]] = []
+    for one in sorted(counted, key=lambda one: (-abs(one.error), one.run.row["id"]))[:10]:
+        row = one.run.row
+        sizes = [f"{value / GIB:.1f}" for value in (one.measured, one.low, one.expected, one.high)]
+        what = f"{one.run.request.model}, {row['method']}, {row['framework']}, {row.get('gpu_count') or 1} GPU"
+        rows.append((row["id"], what, one.counter.removesuffix("_gib"), *sizes, RUN_CAUSES.get(row["id"], "not explained"), row["source"]))
+    return table(("run", "what", "counter", "measured GiB", "low", "expected", "high", "why", "source"), rows)
+
+
+def misjudged() -> str:
+    """Runs whose outcome was told wrongly."""
+    rows: list[tuple[object, ...]] = [
+        (one.run.row["id"], one.run.request.model, one.run.request.gpu, one.run.row["outcome"], one.verdict, one.run.row["source"])
+        for one in (*score.outcomes(ran=False), *score.outcomes(ran=True))
+        if not one.right
+    ]
+    return table(("run", "model", "card", "happened", "said", "source"), rows) if rows else "None."
+
+
+PREFACE = """\
+Three truths. *Steps*: one training step of one process, every tensor counted by PyTorch under fake tensors (`training.jsonl`: {given}
+given; `training_own.jsonl`: {own} of our own, made with `measure_steps.py`), against `allocated`: the most that any step after the first
+holds. *Ranks*: one rank of FSDP2 by PyTorch's own tracker (`training_fsdp.jsonl`: {ranks}). *Runs*: GPU runs that projects and papers
+printed (`training_gpu.jsonl`: {runs} that say enough to be asked), each against the counter it names: PyTorch's allocated or reserved
+peak, or the device's. Steps are arithmetic: nothing is fitted to them. What the allocator holds in vain and the width of intervals is
+fitted to the fit part of the runs (`training_calibrate.py`); `check` in `headline_training.json` is the rest."""
+
+KERNELS = """\
+Dropout: a CPU keeps its noise in the format of its input and writes the scores of an attention with dropout out; CUDA keeps a byte a number
+and no scores. Estimates are of CUDA, so given steps of GPT-2 and OPT, which were measured on a CPU, show that difference; our own steps
+are measured with CUDA's kernels (`measure_steps.py`, cuda_dropout)."""
+
+NOT_MEASURED = """\
+8-bit optimizers (bitsandbytes' kernels need a GPU): their states are sized from its source and met by published runs alone. Liger's fused
+loss (Triton): from its source. ModernBERT, MoE layers with a loop over experts, and CUDA kernels of Mamba and linear attention: fake
+tensors cannot follow them; see `basis` and the warnings of an answer. Whole vision-language models: their towers are counted as weights
+alone."""
+
+
+def document(figures: Figures) -> str:
+    """The whole half."""
+    every = (*truth.given(), *truth.own())
+    taught = [step for step in every if step.taught]
+    counted = score.counted()
+    counts = {"given": len(truth.given()), "own": len(truth.own()), "ranks": len(truth.ranks()), "runs": len(truth.published()[0])}
+    return "\n\n".join(
+        (
+            "# Accuracy of training",
+            PREFACE.format(**counts),
+            "## Must reach: training",
+            must_reach(figures),
+            KERNELS,
+            "## Beside the rules that people quote",
+            "Sources in `tests/accuracy/training_peers.py`.",
+            side_by_side(),
+            "## Steps by family",
+            grouped("family", taught, lambda step: step.spec.model_type),
+            "## Steps by setting",
+            grouped("checkpointing", taught, lambda step: str(step.row["checkpointing"])),
+            grouped("method and precision", taught, lambda step: f"{step.row['method']}, {step.row['regime']}"),
+            grouped("attention", taught, lambda step: str(step.row["attn"])),
+            grouped("optimizer", taught, lambda step: f"{step.row['optimizer']}, {step.row.get('implementation', 'for_loop')}"),
+            grouped("sequences in a row", taught, lambda step: "several, packed" if step.row.get("packed", 1) > 1 else "one"),
+            "## Families never taught (basis: assumed)",
+            grouped("family", [step for step in every if not step.taught], lambda step: step.spec.model_type),
+            "## Published runs",
+            by_framework(counted, lambda one: one.run.trained.workload.framework, "framework"),
+            by_framework(counted, lambda one: one.counter.removesuffix("_gib"), "counter"),
+            by_framework(counted, lambda one: one.run.request.method or "full", "method"),
+            "Outcomes that were told wrongly:",
+            misjudged(),
+            "## The ten worst steps and ranks, one a model and attention",
+            worst_steps((*taught, *truth.ranks())),
+            "## The ten worst published runs",
+            worst_runs(counted),
+            "## What is not measured",
+            NOT_MEASURED,
+            "Models of published runs whose config is not at hand: " + (", ".join(truth.published()[1]) or "none") + ".",
+        )
+    ) + "\n"  # fmt: skip

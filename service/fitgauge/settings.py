@@ -48,4 +48,7 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
             given[field] = type(getattr(defaults, field))(text)
         except ValueError:
             raise InvalidQuestion(f"{variable} is {text!r}.", hint=f"Set it to a value such as {getattr(defaults, field)!r}.") from None
-    return Settings(**given)  # type: ignore[arg-type]
+    settings = Settings(**given)  # type: ignore[arg-type]
+    if not 0.1 <= settings.catalog_seconds <= 3600:
+        raise InvalidQuestion(f"FITGAUGE_CATALOG_SECONDS is {settings.catalog_seconds}.", hint="Set it to a number from 0.1 to 3600.")
+    return settings

@@ -72,6 +72,8 @@ class Mounted:
 
     def _read(self) -> Loaded:
         contents = [(path.name, _bytes(path)) for path in _files(self._path)]
+        if sum(len(raw) for _, raw in contents) > LARGEST:
+            raise refused(self._path.name, "", f"more than {LARGEST} bytes in all.")
         files: Sequence[tuple[str, OwnFile]] = [(name, parse(name, raw)) for name, raw in contents]
         digest = hashlib.sha256(b"\0".join(part for name, raw in contents for part in (name.encode(), raw))).hexdigest()
         return Loaded(overlay(self._ours, files), tuple(name for name, _ in contents), digest, self._clock())

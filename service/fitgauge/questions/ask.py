@@ -97,6 +97,8 @@ class Questions:
         engine = words.engine(request.engine)
         siblings = await self._siblings.find(model, engine)
         basis = basis._replace(model=model, engine=engine, siblings=self._siblings.peek(model, engine))
+        if request.draft_model:
+            siblings = tuple([one._replace(model=await self._drafted(one.model, request.draft_model)) for one in siblings])
         return basis, self._serving.answer(request, model, found, siblings)
 
     async def _drafted(self, model: Model, name: str) -> Model:

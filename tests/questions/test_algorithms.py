@@ -92,6 +92,7 @@ def test_what_is_left_out_is_as_the_library_has_it(train, asked, said):
         ({"algorithm": "dpo", "reference": "adapter"}, "reference"),
         ({"algorithm": "grpo", "critic_model": "policy"}, "critic_model"),
         ({"group_size": 4}, "group_size"),
+        ({"model": "google-bert/bert-base-uncased", "algorithm": "dpo"}, "algorithm"),
         ({"algorithm": "grpo", "rollout_engine": "vllm", "rollout_tensor_parallel": 3}, "rollout_tensor_parallel"),
         ({"algorithm": "grpo", "trainer": "trll"}, "trainer"),
         ({"fp8_parameters": True}, "fp8_parameters"),
@@ -100,7 +101,7 @@ def test_what_is_left_out_is_as_the_library_has_it(train, asked, said):
 )
 def test_what_cannot_be_is_refused_with_what_can(train, asked, field):
     with pytest.raises(InvalidQuestion) as refused:
-        train(**LARGE, **asked)
+        train(**LARGE | asked)
     assert refused.value.field == field
     assert refused.value.hint
 

@@ -46,6 +46,9 @@ def setup(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec)
     """The Setup a request means. Raises InvalidQuestion for what the algorithm has no place for."""
     algorithm, trainer = words.algorithm(request.algorithm), words.trainer(request.trainer, request.framework)
     sampled = algorithm in SAMPLED
+    if algorithm not in ("sft", "reward") and spec.task != "generate":
+        detail = f"{algorithm} trains models that generate text, which {spec.model_type} does not by itself."
+        raise InvalidQuestion(detail, hint="Send algorithm sft or reward, or a causal language model.", field="algorithm")
     _refuse(request, algorithm)
     prompt, completion = _lengths(request, workload.sequence_length) if sampled else (0, 0)
     offload = workload.offload if trainer == "verl" else "none"

@@ -27,6 +27,8 @@ from fitgauge.questions.schemas import Launch, Limits, RankAnswer, Suggestion
 from fitgauge.questions.training_launch import launch_command, unsaid
 from fitgauge.questions.training_schemas import PhaseAnswer, TrainingAnswer, TrainingPerGpu, TrainingRequest
 from fitgauge.questions.training_suggestions import candidates
+from fitgauge.questions.training_unsaid import fullest as stage_that_needs_most
+from fitgauge.questions.training_unsaid import other_choices, widened
 from fitgauge.questions.training_workloads import refusal, training_gpus, training_workload
 
 _COUNTS = (1, 2, 4, 8, 16, 32, 64)
@@ -48,7 +50,7 @@ class Trained:
     @property
     def fullest(self) -> TrainingStage:
         """The stage that needs most."""
-        return max(self.stages, key=lambda stage: stage.need.expected)
+        return stage_that_needs_most(self.stages)
 
 
 class Training:
@@ -67,7 +69,7 @@ class Training:
         trained = self.check(request, model, accelerator, count, cast)
         fullest, workload = trained.fullest, trained.workload
         refused, full = refusal(workload, accelerator), request.detail == "full"
-        cards = answers.cards_in_words(accelerator, count)
+        cards, others = answers.cards_in_words(accelerator, count), self._otherwise(request, trained, model, accelerator, cast)
         return TrainingAnswer(
             verdict="unsupported" if refused else trained.verdict,
             summary=f"{model.id} cannot be trained so on {cards}: {refused}" if refused else _summary(model, cards, trained, accelerator),
@@ -76,9 +78,9 @@ class Training:
             gpu=answers.gpu_answer(accelerator, count),
             per_gpu=TrainingPerGpu(
                 usable_bytes=accelerator.usable.expected,
-                required_bytes=fullest.required,
-                allocated_bytes=fullest.allocated,
-                reserved_bytes=fullest.reserved,
+                required_bytes=widened(fullest.required, [other.required for other in others]),
+                allocated_bytes=widened(fullest.allocated, [other.allocated for other in others]),
+                reserved_bytes=widened(fullest.reserved, [other.reserved for other in others]),
                 headroom_bytes=accelerator.usable.expected - fullest.need.expected,
                 rank=fullest.stage,
                 host_bytes=fullest.host_bytes,
@@ -121,6 +123,13 @@ class Training:
         most = max(stages, key=lambda stage: stage.need.expected)
         probability = min(starts, fit_probability(most.need, accelerator.usable))
         return Trained(workload, setup, stages, probability, verdict(probability), count)
+
+    def _otherwise(
+        self, request: TrainingRequest, trained: Trained, model: Model, accelerator: Accelerator, cast: Cast
+    ) -> list[TrainingStage]:
+        """The fullest stage under every choice that the question leaves to a framework's version."""
+        choices = other_choices(request, trained.workload)
+        return [self._estimated(request, choice, model, accelerator, trained.count, cast).fullest for choice in choices]
 
     def _largest(self, request: TrainingRequest, model: Model, accelerator: Accelerator, count: int, cast: Cast) -> int:
         """The most sequences of a micro-batch whose expected need is within the card; 0 where not even one."""
@@ -198,8 +207,9 @@ def _checkpoint_bytes(model: Model, trained: Trained, cast: Cast) -> int:
 
 
 def _phases(fullest: TrainingStage, full: bool) -> list[PhaseAnswer]:
+    named = fullest.phase_terms
     return [
-        PhaseAnswer(name=name, bytes=size, terms=answers.term_answers(given, full) if (given := fullest.phase_terms.get(name)) else UNSET)
+        PhaseAnswer(name=name, bytes=size, terms=UNSET if (terms := named.get(name)) is None else answers.term_answers(terms, full))
         for name, size in fullest.phases.items()
     ]
 

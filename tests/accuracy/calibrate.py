@@ -265,7 +265,7 @@ GROUPS = (
     Group((0, 20), "0.20.2", 0.92, TRITON, ((0, 17), (0, 25)), False, "none", False, "vllm 0.20.0, 0.20.2 config/cache.py"),
     Group((0, 21), "0.24.0", 0.92, TRITON, ((0, 17), (0, 25)), True, "none", False, "vllm 0.25.0 v1/worker/gpu_worker.py"),
     Group((0, 25), "0.28.0", 0.92, TRITON, ((0, 17), (9, 9)), True, "dense", False, DENSE_SECOND),
-    Group((0, 29), "0.30.0", 0.92, TRITON, ((0, 17), (9, 9)), True, "dense", True, DENSE_SECOND + "; a log of 0.29 takes the graphs off"),
+    Group((0, 29), "0.30.0", 0.92, TRITON, ((0, 17), (9, 9)), True, "all", True, "vllm 0.29.0 config/vllm.py, use_v2_model_runner"),
     Group((0, 31), "0.33.0", 0.92, TRITON, ((0, 17), (9, 9)), True, "all", True, "vllm 0.31.0, 0.33.0 v1/worker/gpu/model_runner.py"),
 )
 
@@ -280,6 +280,7 @@ SAMPLERS = {
 LOGITS_ONLY = derived(
     0.5, 0.5, 1.6, "v1/worker/gpu/model_runner.py, _dummy_sampler_run (0.25, 0.28): logits in 16 bits, in float32 where processed"
 )
+WARMED = (0, 31)
 LOGITS_WARM = derived(
     1.5, 2.6, 3.1, "v1/worker/gpu/model_runner.py, _dummy_sampler_run (0.33): 16 bits, float32 copy, scores of log-probabilities"
 )
@@ -311,7 +312,7 @@ def vllm_profiles() -> list[dict[str, Any]]:
                 "communication_bytes": whole(coefficient(ranks, derived(1e8, 4e8, 2.3e9, "NCCL and custom all-reduce buffers"))),
                 "source": group.source,
                 "second_runner": group.second,
-                "second_logits_copies": second_logits(group.second),
+                "second_logits_copies": second_logits(group),
                 "second_graphs_in_budget": group.second_graphs,
                 "context_share": context,
                 "plain_communication_bytes": plain if group.since >= SYMMETRIC else None,
@@ -320,9 +321,11 @@ def vllm_profiles() -> list[dict[str, Any]]:
     return rows
 
 
-def second_logits(models: SecondRunner) -> dict[str, Any] | None:
-    """The second runner's copies, of releases before and after its warm-up pass."""
-    return {"none": None, "dense": LOGITS_ONLY, "all": LOGITS_WARM}[models]
+def second_logits(group: Group) -> dict[str, Any] | None:
+    """The second runner's copies, of releases before and after its warm-up pass (0.29.0 has none, 0.31.0 has)."""
+    if group.second == "none":
+        return None
+    return LOGITS_WARM if group.since >= WARMED else LOGITS_ONLY
 
 
 def graph_line(seen: list[Seen]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -9,6 +9,7 @@ from fitgauge.engine.activations import expert_width
 from fitgauge.engine.architecture import Mlp, ModelSpec, Part
 from fitgauge.engine.families import read_config
 from fitgauge.engine.quantity import GIB, MIB
+from fitgauge.engine.vllm.draft import with_draft
 from fitgauge.engine.vllm.encoder import Batch, images, largest_batch, largest_item, layer_moment
 from fitgauge.engine.vllm.profiling import indexed_peak, kept_workspace, profiling_terms, runs_second, stage_bytes, workspace_bytes
 from fitgauge.engine.workload import Workload
@@ -167,6 +168,21 @@ def test_an_indexer_gathers_the_keys_of_40_contexts_where_experts_need_less() ->
 def test_the_second_runner_takes_dense_models_first(name: str, dense: bool, every: bool) -> None:
     spec = spec_of(name)
     assert (runs_second(spec, "none"), runs_second(spec, "dense"), runs_second(spec, "all")) == (False, dense, every)
+
+
+@pytest.mark.parametrize("version, seen", [((0, 24), True), ((0, 25), False), ((0, 26), False), ((0, 27), True)])
+def test_the_second_runner_saw_no_images_before_0_27(version: tuple[int, int], seen: bool) -> None:
+    assert ("encoder" in peak("Qwen/Qwen2.5-VL-7B-Instruct", version, max_batched_tokens=2048, max_num_seqs=8)) == seen
+
+
+def test_mixtures_run_with_the_second_runner_from_0_29_on() -> None:
+    profiles = [load_engines().profile("vllm", version) for version in ((0, 28), (0, 29))]
+    assert [runs_second(spec_of("Qwen/Qwen3-30B-A3B"), profile.second_runner) for profile in profiles] == [False, True]
+
+
+def test_a_smaller_model_that_drafts_keeps_the_first_runner() -> None:
+    target, draft = spec_of("meta-llama/Llama-3.1-8B-Instruct"), spec_of("meta-llama/Llama-3.2-1B-Instruct")
+    assert not runs_second(with_draft(target, draft, "meta-llama/Llama-3.2-1B-Instruct"), "all")
 
 
 def test_cublas_keeps_more_from_hopper_on_and_stages_hand_two_tensors_on() -> None:

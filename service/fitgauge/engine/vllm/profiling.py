@@ -12,7 +12,7 @@ from fitgauge.engine.architecture import CompressedAttention, CrossAttention, La
 from fitgauge.engine.profile import EngineProfile, SecondRunner
 from fitgauge.engine.quantity import KIB, MIB, Term, certain
 from fitgauge.engine.vllm.defaults import first_engine
-from fitgauge.engine.vllm.draft import read_bytes
+from fitgauge.engine.vllm.draft import is_head, read_bytes
 from fitgauge.engine.vllm.encoder import images
 from fitgauge.engine.workload import Workload
 
@@ -33,6 +33,10 @@ _SECOND_PASS = 8192
 Source: posted logs of 0.26 to 0.28 whose default is 2048 tokens (Qwen2.5-0.5B 0.25 GiB, Qwen2.5-7B-AWQ 1.04 GiB, Qwen3-14B-FP8): the
 peaks are those of the layers at 8192. No line of vLLM's source was found that says so."""
 _SECOND_PASS_UNTIL = (0, 31)
+
+_SECOND_SEES_IMAGES = (0, 27)
+"""The first release whose second model runner profiles the encoder. Source: 0.27.0, v1/worker/gpu/model_runner.py, profile_run (vLLM pull
+request 47985, which came too late for 0.26: ray-project/ray pull request 65045)."""
 
 _TEMPORARIES = "vllm/v1/worker/gpu_model_runner.py, profile_run"
 
@@ -67,7 +71,8 @@ def profiling_terms(
         terms = (certain("activations", indexed, "computed", said, _INDEXER_SOURCE),)
     extra = workspace_bytes(accelerator) + stage_bytes(spec, workload) + (read_bytes(spec, workload) if last else 0)
     terms = (_with(terms[0], extra), *terms[1:])
-    seen = first and images(spec, workload, first_engine=first_engine(accelerator, workload.version))
+    profiled = first and (not second or workload.version >= _SECOND_SEES_IMAGES)
+    seen = profiled and images(spec, workload, first_engine=first_engine(accelerator, workload.version))
     if not seen:
         return terms
     formula = f"images of {seen.tokens} tokens: "
@@ -77,7 +82,10 @@ def profiling_terms(
 
 
 def runs_second(spec: ModelSpec, models: SecondRunner) -> bool:
-    """Whether this model runs with the second model runner, where that is the default of `models`."""
+    """Whether this model runs with the second model runner, where that is the default of `models`; with a smaller model that drafts,
+    the first does. Source: config/vllm.py, use_v2_model_runner, _get_v2_model_runner_unsupported_features (0.27.0, 0.29.0)."""
+    if spec.draft is not None and not is_head(spec.draft):
+        return False
     if models != "dense":
         return models == "all"
     if spec.task != "generate":

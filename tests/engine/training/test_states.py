@@ -88,3 +88,11 @@ def test_transformer_engine_keeps_two_fp8_copies_of_every_linear_and_megatron_wi
 def test_fsdps_float8_keeps_no_copies():
     _, found = parts(framework="fsdp", precision="fp8", zero_stage=3, data_parallel=2)
     assert "fp8_weights" not in found
+
+
+def test_activations_that_wait_on_the_host_are_counted_there():
+    settings = {"activation_checkpointing": "full", "micro_batch_size": 4}
+    here, away = parts(**settings)[0], parts(**settings, activation_offload=True)[0]
+    inputs = SPEC.layers * 4 * 512 * SPEC.hidden_size * 2
+    assert away.host_bytes - here.host_bytes == inputs
+    assert here.phases["forward"] > away.phases["forward"]

@@ -110,6 +110,8 @@ def _stage(spec: ModelSpec, workload: TrainingWorkload, slices: tuple[Slice, ...
         phases = _phases(spec, workload, rank, here, line, float(in_flight), number, said)
     trained = sum(count * piece.trained for piece, count in here) // (workload.data_parallel // workload.data_parallel_replicate)
     host, nvme = host_and_nvme(rank.host, trained, workload)
+    if workload.activation_offload:
+        host += int(in_flight * _away(spec, workload, layers))
     return Stage(
         number=number,
         layers=len(layers),
@@ -119,6 +121,12 @@ def _stage(spec: ModelSpec, workload: TrainingWorkload, slices: tuple[Slice, ...
         host=host,
         nvme=nvme,
     )
+
+
+def _away(spec: ModelSpec, workload: TrainingWorkload, layers: range) -> int:
+    """What the layers of a stage keep of one micro-batch where they keep it in host memory [bytes]."""
+    cut = segments(spec, replace(workload, activation_offload=False))
+    return sum(segment.forward.end - segment.casts for segment in in_order(cut, layers))
 
 
 def _shared(slices: Sequence[Slice], spec: ModelSpec, workload: TrainingWorkload) -> list[tuple[Slice, int]]:

@@ -1,0 +1,104 @@
+"""How much work a question makes, in what is counted: demands, estimates and bytes that stay. No clock is read."""
+
+import gc
+import tracemalloc
+from collections import Counter
+
+import pytest
+
+from fitgauge.catalog.catalog import bundled
+from fitgauge.catalog.engines import load_engines
+from fitgauge.catalog.models import Snapshot
+from fitgauge.engine.architecture import Model
+from fitgauge.engine.engines import ENGINES
+from fitgauge.engine.families import read_config
+from fitgauge.questions.compare import Comparer
+from fitgauge.questions.compare_schemas import CompareRequest
+from fitgauge.questions.fitting import Fitting
+from fitgauge.questions.prepared import scheme_of
+from fitgauge.questions.recommend import Recommender
+from fitgauge.questions.recommend_schemas import RecommendRequest
+from fitgauge.questions.schemas import FitRequest
+from fitgauge.questions.workloads import serving_workload
+
+PROFILES = load_engines()
+
+
+def model(name):
+    row = Snapshot().get(name)
+    return Model(id=row.id, source="snapshot", spec=read_config(row.config, row.quantization))
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """How often demands are worked out, and what comes beside the weights by engine."""
+    calls = Counter()
+    demand = Fitting._demand
+
+    def counting(self, *arguments):
+        calls["demands"] += 1
+        return demand(self, *arguments)
+
+    def beside(engine, work):
+        def counting_beside(*arguments):
+            calls[engine] += 1
+            return work(*arguments)
+
+        return counting_beside
+
+    monkeypatch.setattr(Fitting, "_demand", counting)
+    for name, room in list(ENGINES.items()):
+        if room.halves is not None:
+            halves = room.halves._replace(beside=beside(name, room.halves.beside))
+            monkeypatch.setitem(ENGINES, name, room._replace(halves=halves))
+    return calls
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-32B", "openai/gpt-oss-20b", "Qwen/Qwen3.5-27B", "deepseek-ai/DeepSeek-V2-Lite"])
+def test_a_recommendation_makes_few_demands_of_the_tens_of_thousands_there_are(counted, name):
+    """346 cards x 16 counts x up to 15 plans are over 50,000 deployments; cards of a kind are asked once, and formats share the rest."""
+    answer = Recommender(PROFILES, bundled()).answer(RecommendRequest(model=name, context_length=32768, concurrency=16), model(name))
+    assert answer.total > 20
+    assert counted["demands"] < 600
+    assert counted["vllm"] < 100
+    assert counted["llama.cpp"] <= 16
+
+
+def test_cells_that_differ_in_concurrency_alone_are_estimated_once(counted):
+    request = CompareRequest(models="Qwen/Qwen3-32B", gpus="H100, 4x H100", context_lengths=[4096, 8192], concurrencies=[*range(1, 21)])
+    asked, found = model("Qwen/Qwen3-32B"), [bundled().find("H100"), bundled().find("4x H100")]
+    rows = list(Comparer(PROFILES).compare(request, [asked], found).rows)
+    assert len(rows) == 80
+    assert counted["vllm"] == 4
+
+
+def test_recommendations_leave_nothing_behind():
+    recommender, asked = Recommender(PROFILES, bundled()), model("openai/gpt-oss-20b")
+
+    def ask(context):
+        recommender.answer(RecommendRequest(model=asked.id, context_length=context, concurrency=4), asked)
+        gc.collect()
+
+    ask(4096)
+    tracemalloc.start()
+    ask(8192)
+    before, _ = tracemalloc.get_traced_memory()
+    ask(16384)
+    ask(32768)
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < 64 * 1024
+
+
+@pytest.mark.parametrize(
+    "name", ["Qwen/Qwen3-30B-A3B", "openai/gpt-oss-20b", "Qwen/Qwen3.5-27B", "deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-V4-Pro"]
+)
+def test_cards_of_a_kind_hold_the_same_whatever_the_attention(name):
+    """The estimate of every card of the catalog, made for itself, is that of the first of its kind."""
+    asked, profile, room = model(name), PROFILES.profile("vllm", None), ENGINES["vllm"]
+    laid, first = room.lay_out(asked.spec, scheme_of(asked, None)), {}
+    for accelerator in bundled().all():
+        workload = serving_workload(FitRequest(model=name, gpu="any", concurrency=4), asked.spec, accelerator, 8, profile)
+        laid.remembered.clear()
+        required = room.estimate(asked.spec, laid, workload, accelerator, profile).fullest.required
+        assert first.setdefault((workload, room.kind(accelerator)), required) == required, accelerator.name

@@ -195,7 +195,8 @@ class Serving:
         found: list[Suggestion] = []
         failed: list[tuple[Candidate, Checked]] = []
         known = {sibling.text: sibling.model for sibling in siblings}
-        accelerator, counts = card.accelerator, tuple(count for count in _COUNTS if card.quota is None or count <= card.quota)
+        accelerator, one_more = card.accelerator, {checked.count + 1} if checked.count < NODE else set()
+        counts = tuple(count for count in sorted({*_COUNTS, *one_more}) if card.quota is None or count <= card.quota)
 
         def consider(candidate: Candidate) -> None:
             change, fields = candidate

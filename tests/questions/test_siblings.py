@@ -32,9 +32,7 @@ def asked(stand_in, ask):
     """What `ask` gets from siblings over the stand-in, the model they are of, and their clock."""
 
     async def run():
-        hub = Hub(
-            HubSettings(endpoint=stand_in.url, offline=False, token=False, cache_dir=None, sibling_seconds=5.0, attempts=1, **settings)
-        )
+        hub = Hub(HubSettings(endpoint=stand_in.url, offline=False, token=False, cache_dir=None, sibling_seconds=5.0, attempts=1))
         await hub.start()
         clock = Clock()
         siblings = Siblings(Models(hub, Snapshot()), clock)

@@ -123,12 +123,16 @@ def everything_that_fits(request, asked, cards):
     context=st.sampled_from([1024, 8192, 32768]),
     concurrency=st.sampled_from([1, 16, 64]),
     engine=st.sampled_from([None, "vllm", "sglang", "llama.cpp"]),
+    budget=st.sampled_from([None, None, 2.5]),
 )
-def test_no_option_is_beaten_and_none_that_fits_is_missing(cards, prices, name, context, concurrency, engine):
+def test_no_option_is_beaten_and_none_that_fits_is_missing(cards, prices, name, context, concurrency, engine, budget):
     request = RecommendRequest(
-        model=name, context_length=context, concurrency=concurrency, engine=engine, max_gpu_count=3, limit=1000, quantization=None
+        model=name, context_length=context, concurrency=concurrency, engine=engine, max_gpu_count=3, limit=1000, max_usd_per_hour=budget
     )
-    fitting = everything_that_fits(request, KNOWN[name], cards)
+    rents = {card.id: price for card, price in zip(cards, prices, strict=False)}
+    fitting = {
+        found for found in everything_that_fits(request, KNOWN[name], cards) if budget is None or rent(rents[found[0]], found[1]) <= budget
+    }
     try:
         answer = Recommender(ENGINES, catalog_of(cards, prices)).answer(request, KNOWN[name])
     except InvalidQuestion:

@@ -81,7 +81,7 @@ class TrainingRecommender:
             items=[],
             training=[self._told(trained, request, model) for trained in front[start : start + (request.limit or _PAGE)]],
             total=len(front),
-            warnings=_warnings(request, model),
+            warnings=_warnings(request, model, _cards(request, self._catalog, _costs(request, self._catalog))),
             understood_as=_understood(request, model, front[0].layout.workload, objective),
         )
 
@@ -228,8 +228,10 @@ def _summary(model: Model, front: Sequence[Trained]) -> str:
     return f"{said} Of {len(front)} options, each the fewest of its card that suffice, none beats another." if len(front) > 1 else said
 
 
-def _warnings(request: RecommendRequest, model: Model) -> list[str]:
-    said = [*model.warnings, *model.spec.notes]
+def _warnings(request: RecommendRequest, model: Model, cards: Sequence[Owned]) -> list[str]:
+    """What a reader must know about the search and its figures."""
+    most = max(card.most for card in cards)
+    said = [*model.warnings, *model.spec.notes, f"{len(cards)} cards were searched, each in powers of two up to {most} or what there is."]
     if not choices.listed(request.gpus) and not choices.listed(request.vendors):
         said.append("Cards of NVIDIA and AMD were searched: name vendors or gpus for others.")
     said.append("Tokens a second are those at the cards' full peak: real runs reach a part of it, which POST /v1/utilization explains.")

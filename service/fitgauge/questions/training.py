@@ -27,7 +27,6 @@ from fitgauge.questions.schemas import Launch, Limits, RankAnswer, Suggestion
 from fitgauge.questions.training_launch import launch_command, unsaid
 from fitgauge.questions.training_schemas import PhaseAnswer, TrainingAnswer, TrainingPerGpu, TrainingRequest
 from fitgauge.questions.training_suggestions import candidates
-from fitgauge.questions.training_unsaid import fullest as stage_that_needs_most
 from fitgauge.questions.training_unsaid import other_choices, widened
 from fitgauge.questions.training_workloads import refusal, training_gpus, training_workload
 
@@ -50,7 +49,7 @@ class Trained:
     @property
     def fullest(self) -> TrainingStage:
         """The stage that needs most."""
-        return stage_that_needs_most(self.stages)
+        return max(self.stages, key=lambda stage: stage.need.expected)
 
 
 class Training:

@@ -60,9 +60,7 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     loss: Annotated[
         Literal["full", "chunked", "fused", "in_place"] | None,
-        Meta(
-            description="full (default): whole logits; in_place: their gradient is written over them; chunked; fused with the head (Liger)."
-        ),
+        Meta(description="full (default): whole logits; in_place: their gradient too; chunked; fused with the head (Liger)."),
     ] = None
     sequence_length: Annotated[Tokens | None, Meta(description="Tokens of one sequence. Default 2048.", examples=[4096])] = None
     micro_batch_size: Annotated[
@@ -142,23 +140,13 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Switch | None,
         Meta(description="While the policy trains: off, level_1 (weights to the host), level_2 (dropped). Default: the trainer's."),
     ] = None
-    fsdp_version: Annotated[
-        Literal[1, 2] | None,
-        Meta(description="FSDP: 2 (fully_shard) or 1 (FullyShardedDataParallel). Default 2; 1 for adapters, as accelerate's."),
-    ] = None
-    shard_embeddings: Annotated[
-        bool | None,
-        Meta(description="FSDP: embedding and head are units of their own, not the root's. Default: true for torchtitan, else false."),
-    ] = None
-    compile: Annotated[
-        bool | None, Meta(description="torch.compile of layers and loss: norms and activation functions are computed again. Default false.")
-    ] = None
-    activation_offload: Annotated[
-        bool | None, Meta(description="What layers keep (with checkpointing: their inputs) waits in host memory. Default false.")
-    ] = None
-    optimizer_in_backward: Annotated[
-        bool | None, Meta(description="Every parameter steps once its gradient is there, which then goes. Default false.")
-    ] = None
+    fsdp_version: Annotated[Annotated[int, Meta(ge=1, le=2)] | None, Meta(description="Of FSDP: 2 (default; 1 for adapters) or 1.")] = None
+    shard_embeddings: Annotated[bool | None, Meta(description="FSDP wraps embedding and head by themselves. Default: for torchtitan.")] = (
+        None
+    )
+    compile: Annotated[bool | None, Meta(description="torch.compile. Default false.")] = None
+    activation_offload: Annotated[bool | None, Meta(description="What layers keep waits in host memory. Default false.")] = None
+    optimizer_in_backward: Annotated[bool | None, Meta(description="Every parameter steps in the backward pass. Default false.")] = None
     detail: Annotated[
         Literal["summary", "full"] | None, Meta(description="summary (default): the answer. full: every formula, source and stage too.")
     ] = None

@@ -63,7 +63,7 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     data_parallel_replicate: int = 1
     zero_hpz_partition_size: int = 1
     logits_tokens: int | None = None
-    fsdp_version: Literal[1, 2] = 2
+    fsdp_version: int = 2
     shard_embeddings: bool = False
     compiled: bool = False
     activation_offload: bool = False

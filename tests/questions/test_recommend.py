@@ -187,8 +187,9 @@ def recommend():
     return lambda **fields: recommender.answer(RecommendRequest(model=asked.id, **{"context_length": 8192, **fields}), asked)
 
 
-def test_every_option_gives_the_same_bytes_when_it_is_asked_by_itself(recommend, check_fit):
-    for item in recommend(limit=1000, concurrency=8).items[::7]:
+@pytest.mark.parametrize("concurrency", [8, 300])
+def test_every_option_gives_the_same_bytes_when_it_is_asked_by_itself(recommend, check_fit, concurrency):
+    for item in recommend(limit=1000, concurrency=concurrency, context_length=2048).items[::7]:
         again = check_fit(**item.request)
         assert again.verdict == item.verdict
         assert again.gpu == item.gpu
@@ -341,6 +342,12 @@ def test_a_command_that_loads_another_format_says_what_to_load(recommend):
     items = recommend(gpus="H100", limit=1000).items
     assert {item.quantization for item in items if item.checkpoint is None} <= {"as published", "fp8"}
     assert all(item.quantization in item.checkpoint for item in items if item.checkpoint)
+
+
+def test_more_requests_than_an_engine_runs_by_itself_are_told_to_it(recommend):
+    item = recommend(engine="vllm", concurrency=300, context_length=2048, limit=1).items[0]
+    assert "--max-num-seqs 300" in item.launch.command
+    assert "--max-num-seqs" not in recommend(engine="vllm", concurrency=200, context_length=2048, limit=1).items[0].launch.command
 
 
 def test_gpus_that_are_owned_cost_nothing(recommend):

@@ -28,6 +28,8 @@ from fitgauge.questions.seats import Plan
 from fitgauge.questions.workloads import asked_context
 
 _PAGE = 20
+_FEWEST_AT_ONCE = 256
+"""Requests that vLLM runs at once on its smallest cards, where nothing is said. Source: engine/vllm/defaults.py."""
 _OF_TRAINING = ("method", "framework", "sequence_length", "global_batch_size", "precision", "optimizer", "lora_rank")
 _OF_SERVING = (
     *("context_length", "concurrency", "engine", "quantization", "kv_cache_dtype", "no_quantization", "min_weight_bits"),
@@ -151,13 +153,18 @@ def _refuse_other_fields(request: RecommendRequest) -> None:
 
 
 def _question(request: RecommendRequest, model: Model) -> FitRequest:
-    """The workload as a question to check_fit, but for the card, the engine and the format."""
+    """The workload as a question to check_fit, but for the card, the engine and the format.
+
+    Where more requests are held than an engine runs at once by itself, it is told to run them all.
+    """
+    many = (request.concurrency or 1) > _FEWEST_AT_ONCE
     return FitRequest(
         model=model.id,
         gpu="any",
         context_length=request.context_length,
         concurrency=request.concurrency,
         kv_cache_dtype=request.kv_cache_dtype,
+        max_num_seqs=request.concurrency if many else None,
     )
 
 

@@ -59,7 +59,11 @@ class Telling:
         request, fitted, plan, speed = self._request, option.fitted, option.plan, option.speed
         sent: Fields = {"model": request.model, "gpu": option.accelerator.name, "gpu_count": option.gpus, "engine": plan.engine}
         sent |= {"context_length": fitted.workload.context_length, "concurrency": fitted.workload.concurrency}
-        optional = {"quantization": plan.quantization, "kv_cache_dtype": request.kv_cache_dtype}
+        optional = {
+            "quantization": plan.quantization,
+            "kv_cache_dtype": request.kv_cache_dtype,
+            "max_num_seqs": self._question.max_num_seqs,
+        }
         sent |= {name: value for name, value in optional.items() if value is not None}
         question = structs.replace(self._question, model=request.model, quantization=plan.quantization)
         decode = None

@@ -25,6 +25,7 @@ from fitgauge.questions.algorithms import ALONE, Algorithms, Cast
 from fitgauge.questions.degree_suggestions import degrees_that_fit
 from fitgauge.questions.schemas import Launch, Limits, RankAnswer, Suggestion
 from fitgauge.questions.training_launch import launch_command, unsaid
+from fitgauge.questions.training_saved import saved_segments
 from fitgauge.questions.training_schemas import PhaseAnswer, TrainingAnswer, TrainingPerGpu, TrainingRequest
 from fitgauge.questions.training_suggestions import candidates
 from fitgauge.questions.training_unsaid import other_choices, widened
@@ -97,6 +98,7 @@ class Training:
             launch=Launch(command=launch_command(model, workload, trained.setup)),
             checkpoint_bytes=_checkpoint_bytes(model, trained, cast),
             ranks=_ranks(trained) if full and workload.pipeline_parallel > 1 else UNSET,
+            saved=saved_segments(model.spec, workload) if full else UNSET,
         )
 
     def check(self, request: TrainingRequest, model: Model, accelerator: Accelerator, count: int, cast: Cast = ALONE) -> Trained:

@@ -177,6 +177,25 @@ class PhaseAnswer(Struct, kw_only=True):
     )
 
 
+class SavedTensor(Struct, kw_only=True):
+    """A tensor that autograd keeps for the backward pass, each storage once."""
+
+    name: Annotated[str, Meta(description="What makes it.")]
+    read_by: Annotated[str, Meta(description="The first operation whose backward reads it.")]
+    shape: list[int]
+    dtype: Literal["fp32", "bf16", "fp16", "fp8", "int8", "int64", "bool"]
+    bytes: int
+
+
+class SavedSegment(Struct, kw_only=True):
+    """What one part of the model saves on one rank, for one micro-batch."""
+
+    name: Annotated[str, Meta(description="embedding, the prefix of layers made alike, or head.")]
+    layers: Annotated[list[int], Meta(description="Numbers of the layers that save the same; empty for embedding and head.")]
+    bytes: Annotated[int, Meta(description="Of one of them. Under checkpointing: what its recomputation makes.")]
+    tensors: list[SavedTensor]
+
+
 class TrainingAnswer(Struct, kw_only=True):
     """The verdict, the evidence, and what to do instead."""
 
@@ -197,3 +216,6 @@ class TrainingAnswer(Struct, kw_only=True):
         int, Meta(description="Disk for one checkpoint to resume from: trained weights, masters, optimizer states, of all ranks.")
     ]
     ranks: list[RankAnswer] | UnsetType = UNSET
+    saved: Annotated[
+        list[SavedSegment] | UnsetType, Meta(description="With detail full: every tensor the backward pass waits for, part by part.")
+    ] = UNSET

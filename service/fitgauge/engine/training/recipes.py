@@ -110,7 +110,7 @@ class Layer(Modules):
         masked = scene.attention == "sdpa" and (self.explicit(mixer) or (mixer.window is not None and mixer.window <= scene.keys))
         if masked:
             k, v = self._repeated(k, v, heads, mixer)
-        q, k, v = saves = tuple(tape.cast(value, "attention") for value in (q, k, v))
+        q, k, v = saves = tuple(tape.cast(value, value.name) for value in (q, k, v))
         beside = [("attention.log_sum", scene.tokens * heads, FLOAT)]
         if masked:  # booleans become numbers to add, anew in every layer
             each = heads if self.traits.position_bias else 1  # bias and mask are summed to one tensor

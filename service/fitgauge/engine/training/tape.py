@@ -207,7 +207,7 @@ class Tape:
 
     def saved(self) -> list[Saved]:
         """Every tensor that the backward pass reads, each storage once; parameters and constants left out."""
-        makers = {output.storage: operation.name for operation in reversed(self.operations) for output in operation.outputs}
+        makers = {output.storage: output.name for operation in reversed(self.operations) for output in reversed(operation.outputs)}
         found: dict[int, Saved] = {}
         for operation in self.operations:
             for value in operation.saved:

@@ -16,8 +16,9 @@ import warnings
 import torch
 import transformers
 from torch._subclasses.fake_tensor import FakeTensorMode
-from accuracy.measure_steps import adapt, cuda_dropout
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, masking_utils
+
+from accuracy.measure_steps import adapt, cuda_dropout
 
 LLAMA = {
     "vocab_size": 1000, "hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 2, "num_attention_heads": 8,
@@ -39,7 +40,8 @@ FAMILIES = {
     "llama": LLAMA, "mistral": LLAMA, "qwen2": LLAMA, "qwen3": {**LLAMA, **NARROW}, "phi3": {**LLAMA, **PADDED},
     "gemma": {**LLAMA, **NARROW}, "gemma2": {**LLAMA, **NARROW, "sliding_window": 512},
     "gemma3_text": {**LLAMA, **NARROW, **SLIDING}, "olmo": LLAMA, "olmo2": LLAMA, "olmo3": {**LLAMA, "sliding_window": 512},
-    "starcoder2": {**LLAMA, "use_bias": True, "residual_dropout": 0.1, "embedding_dropout": 0.1, "attention_dropout": 0.1}, "granite": LLAMA,
+    "starcoder2": {**LLAMA, "use_bias": True, "residual_dropout": 0.1, "embedding_dropout": 0.1, "attention_dropout": 0.1},
+    "granite": LLAMA,
     "glm": {**LLAMA, **NARROW, **PADDED}, "glm4": {**LLAMA, **NARROW, **PADDED},
     "stablelm": LLAMA, "cohere": {**LLAMA, **PADDED}, "cohere2": {**LLAMA, **PADDED, "sliding_window": 512}, "nemotron": LLAMA,
     "helium": {**LLAMA, **NARROW}, "smollm3": {**LLAMA, **PADDED}, "phi": MHA, "gpt_neox": MHA,

@@ -64,6 +64,14 @@ def test_a_machine_of_a_cloud_says_what_it_holds():
     assert find("2x p5.48xlarge").understood_as == "16 x H100 SXM (80 GB)"
 
 
+def test_a_family_of_machines_means_one_of_the_cards_in_it():
+    found = find("aws g5 instance")
+    assert (found.accelerator.id, found.count) == ("a10g-24gb", 1)
+    assert found.note.startswith("aws's machines such as g5.")
+    assert found.note.endswith("hold A10G; one is counted.")
+    assert find("4x p5").note.endswith("4 are counted.")
+
+
 def test_a_machine_that_nobody_rents_out_is_refused_with_machines_that_resemble_it():
     with pytest.raises(UnknownAccelerator) as refusal:
         find("p5.49xlarge")

@@ -25,6 +25,9 @@ _FILLERS = frozenset(
 )
 
 _SEPARATORS = re.compile(r"[\s._-]+")
+_FAMILY = re.compile(r"([a-z]+\d\w*(?:-b\d+)?)\.|([a-z]\d-\w+)-")
+"""What machines of AWS and GCP that differ in size alone share: g5 of g5.12xlarge, a3-highgpu of a3-highgpu-8g."""
+
 _LEFT_OUT = re.compile(r"^(?:standard[ _-]|ecs\.|ml\.)")
 """What clouds write before some names, and people leave out or add."""
 
@@ -98,7 +101,7 @@ class PriceRange(msgspec.Struct, frozen=True, gc=False):
 class Offers:
     """Offers of clouds, found by accelerator or by name. Never changes."""
 
-    __slots__ = ("_by_accelerator", "_by_name", "_clouds", "_rows")
+    __slots__ = ("_by_accelerator", "_by_name", "_clouds", "_families", "_rows")
 
     def __init__(self, rows: Iterable[Offer]) -> None:
         self._rows = tuple(rows)
@@ -114,6 +117,12 @@ class Offers:
             by_name.setdefault(_key(row.instance), []).append(row)
         self._by_name: Mapping[str, tuple[Offer, ...]] = MappingProxyType({key: tuple(named) for key, named in by_name.items()})
         self._clouds = frozenset(row.cloud for row in self._rows)
+        families: dict[str, list[Offer]] = {}
+        for row in self._rows:
+            if family := _FAMILY.match(row.instance):
+                families.setdefault(_key(family[1] or family[2]), []).append(row)
+        alike = (rows for rows in families.items() if len({row.accelerator_id for row in rows[1]}) == 1)
+        self._families: Mapping[str, Offer] = MappingProxyType({key: rows[0] for key, rows in alike})
 
     def all(self) -> tuple[Offer, ...]:
         """Every offer, in the order of the file."""
@@ -129,6 +138,17 @@ class Offers:
 
     def named(self, text: str) -> tuple[Offer, ...]:
         """Offers that `text` names: "p5.48xlarge", "aws p4d.24xlarge", "ND96isr_H100_v5"; one for each cloud that uses the name."""
+        key, clouds = self._read(text)
+        return tuple(row for row in self._by_name.get(key, ()) if not clouds or row.cloud in clouds)
+
+    def family(self, text: str) -> Offer | None:
+        """One of the machines whose names begin with `text` ("g5", "a3-megagpu"), where all of these hold one kind of accelerator."""
+        key, clouds = self._read(text)
+        row = self._families.get(key)
+        return row if row and (not clouds or row.cloud in clouds) else None
+
+    def _read(self, text: str) -> tuple[str, set[str]]:
+        """The key of the name in `text`, and the clouds that stand beside it."""
         clouds, rest = set(), []
         for word in text.lower().split():
             cloud = _CLOUDS.get(word, word)
@@ -136,7 +156,7 @@ class Offers:
                 clouds.add(cloud)
             elif word not in _FILLERS:
                 rest.append(word)
-        return tuple(row for row in self._by_name.get(_key(" ".join(rest)), ()) if not clouds or row.cloud in clouds)
+        return _key(" ".join(rest)), clouds
 
     def rentals(self, accelerator_id: str, count: int, clouds: Collection[str] | None = None) -> tuple[Rental, ...]:
         """How each cloud rents `count` accelerators out, the cheapest cloud first, clouds without a price last.

@@ -76,6 +76,13 @@ class Lookup:
                     rows, each = self._meant(form)
                     if rows:
                         return _found(rows[0], count * each, " ".join(filter(None, (told, _note(name, rows)))) or None)
+        for count, name in counts(text, self._vocabulary):
+            if family := self._family(name):
+                offer, accelerator = family
+                counted = "one is" if count == 1 else f"{count:g} are"
+                return _found(
+                    accelerator, count, f"{offer.cloud}'s machines such as {offer.instance} hold {accelerator.name}; {counted} counted."
+                )
         names = {row.name: row.name.lower() for row in self._accelerators.all()} | {
             offer.instance: offer.instance.lower() for offer in self._offers.all() if " " not in offer.instance
         }
@@ -96,6 +103,12 @@ class Lookup:
             return None
         known = self._accelerators.by_id
         return next(((offer, known[offer.accelerator_id]) for offer in self._offers.named(name) if offer.accelerator_id in known), None)
+
+    def _family(self, name: str) -> tuple[Offer, Accelerator] | None:
+        """One of the cloud's machines that a text without a count names together, with the accelerator in all of them."""
+        offer = self._offers.family(name)
+        accelerator = offer and self._accelerators.by_id.get(offer.accelerator_id)
+        return (offer, accelerator) if offer and accelerator else None
 
     def _meant(self, name: str) -> tuple[list[Accelerator], int]:
         """The rows a text without a count may mean, the likeliest first, and how many cards it is a name of."""

@@ -16,6 +16,8 @@ SECOND_ENGINE = (0, 8)
 _SECOND_ENGINE_ALONE = (0, 11)
 
 _GB10 = (12, 1)
+_GB10_SMALL = (0, 29)
+"""From here on GB10 is taken for a small card: 0.28.0 does not, 0.33.0 does; the releases between were not read."""
 
 _LARGE_TIER = (0, 28)
 """Of the versions read, the first with larger batches from 160 GiB (0.25 has none)."""
@@ -67,7 +69,9 @@ def _tier(accelerator: Accelerator, version: tuple[int, ...]) -> tuple[int, int]
     memory = accelerator.usable.expected
     if memory >= 160 * GIB and version >= _LARGE_TIER:
         return 1024, 16384
-    small = ("a100" in accelerator.name.lower() and version >= _A100_SMALL) or accelerator.compute_capability == _GB10
+    small = ("a100" in accelerator.name.lower() and version >= _A100_SMALL) or (
+        accelerator.compute_capability == _GB10 and version >= _GB10_SMALL
+    )
     if memory >= 70 * GIB and not small:
         return 1024, 8192
     return 256, 2048

@@ -39,7 +39,8 @@ def phases(answer):
 def test_what_is_understood_gives_the_same_answer_when_it_is_sent(train, asked):
     first = train(**SMALL, **asked)
     again = train(**first.understood_as)
-    assert (again.per_gpu, again.phases, again.limits) == (first.per_gpu, first.phases, first.limits)
+    assert (again.phases, again.terms, again.limits) == (first.phases, first.terms, first.limits)
+    assert again.per_gpu.required_bytes.expected == first.per_gpu.required_bytes.expected
     assert again.understood_as == first.understood_as
 
 

@@ -25,6 +25,24 @@ def test_recommend_tells_the_best_the_others_and_how_to_start_it(run):
     assert "vllm serve Qwen/Qwen3-32B" in result.output
 
 
+def test_recommend_tells_prices_as_numbers_and_bars(run):
+    result = run("recommend", "Qwen/Qwen3-32B", "--gpus", "L40S", "--objective", "cheapest", "--max-usd-per-hour", "20", "--limit", "3")
+    assert result.exit_code == 0, result.output
+    assert "USD an hour" in result.output
+    lines = [line for line in result.output.splitlines() if " x L40S" in line and "█" in line]
+    assert lines
+    assert all(line.count("█") > 3 for line in lines)
+    assert "USD/M tokens" in result.output
+
+
+def test_recommend_tells_what_trains_the_model(run):
+    result = run("recommend", "Qwen/Qwen3-8B", "--task", "training", "--method", "lora", "--gpus", "2x RTX 4090", "--owned")
+    assert result.exit_code == 0, result.output
+    assert "LoRA training of Qwen/Qwen3-8B fits on" in result.output
+    assert "RTX 4090" in result.output
+    assert "accelerate launch" in result.output
+
+
 def test_recommend_gives_the_apis_own_answer(run):
     answer = json.loads(run("recommend", "7b", "--gpus", "RTX 4090", "--limit", "1000", "--json").output)
     assert answer["total"] == len(answer["items"])

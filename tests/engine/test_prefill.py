@@ -15,9 +15,10 @@ from fitgauge.engine.prefill import (
     EXPERT_EFFICIENCY,
     LINK_EFFICIENCY,
     PCIE_GBPS,
-    arithmetic,
+    activated,
     compute_efficiency,
     exchanged_bytes,
+    multiplied,
     peak,
     prefill_seconds,
     prompt_flops,
@@ -118,7 +119,7 @@ def test_reading_the_weights_is_the_least_time():
     ],
 )
 def test_narrow_arithmetic_needs_narrow_activations_and_a_card_that_has_it(quantization, name, expected):
-    assert arithmetic(what_if(quantization, LLAMA), card(name)) == expected
+    assert multiplied(activated(what_if(quantization, LLAMA)), card(name)) == expected
 
 
 def test_many_requests_decode_no_faster_than_they_multiply():

@@ -37,19 +37,13 @@ class Seconds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     high: float
 
 
-def arithmetic(scheme: Scheme, accelerator: Accelerator) -> Arithmetic:
-    """What an engine multiplies in: the narrow format only where activations are narrow too and the card multiplies it.
+def activated(scheme: Scheme) -> Arithmetic:
+    """What an engine multiplies this scheme in, on a card that can: the narrow format only where activations are narrow too.
 
     fp8 and int8_channel (W8A8) and nvfp4 (W4A4) have narrow activations; integer weights of 4 bit, GGUF blocks, nf4 and mxfp4 are widened
     to 16 bit first. Source: vLLM layers/quantization (fp8.py, compressed_tensors, modelopt.py, gptq_marlin.py, awq_marlin.py); Marlin
     widens fp8 and fp4 on cards without them.
     """
-    narrow = activated(scheme)
-    return narrow if narrow in (accelerator.formats or ()) else "fp16"
-
-
-def activated(scheme: Scheme) -> Arithmetic:
-    """The format of the activations under this scheme, on a card that multiplies it."""
     name = scheme.form.name if scheme.form else ""
     return next((narrow for prefix, narrow in _NARROW if name.startswith(prefix)), "fp16")
 
@@ -57,10 +51,20 @@ def activated(scheme: Scheme) -> Arithmetic:
 _NARROW: tuple[tuple[str, Arithmetic], ...] = (("fp8", "fp8"), ("mxfp8", "fp8"), ("int8_channel", "int8"), ("nvfp4", "fp4"))
 
 
+def multiplied(narrow: Arithmetic, accelerator: Accelerator) -> Arithmetic:
+    """`narrow` where the card multiplies it, else 16 bit."""
+    return narrow if narrow in (accelerator.formats or ()) else "fp16"
+
+
 def peak(scheme: Scheme, accelerator: Accelerator) -> float | None:
     """10^12 dense operations a second of this scheme on such a card; the 16-bit rate where the narrow one is not stated, None where
     neither is."""
-    return peak_tflops(accelerator, arithmetic(scheme, accelerator)) or peak_tflops(accelerator, "fp16")
+    return peak_of(activated(scheme), accelerator)
+
+
+def peak_of(narrow: Arithmetic, accelerator: Accelerator) -> float | None:
+    """The same of all schemes whose activations are of this format."""
+    return peak_tflops(accelerator, multiplied(narrow, accelerator)) or peak_tflops(accelerator, "fp16")
 
 
 def prompt_flops(spec: ModelSpec, tokens: int) -> float:

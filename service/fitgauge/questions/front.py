@@ -48,8 +48,9 @@ class Front:
             return False
         if self._speeds[place - 1] < mark[2] and mark[4] == inf:
             return True
+        size, speed, cost = mark[1], mark[2], mark[4]
         for number, known in enumerate(self._marks):
-            if dominates(known, mark):
+            if known[1] <= size and known[2] <= speed and known[4] <= cost and known != mark:
                 if number:
                     self._marks.insert(0, self._marks.pop(number))
                 return True

@@ -147,6 +147,8 @@ class Search:
         """(Options, seats to look at on more cards) of a group, which is asked what it demands once a card of it might be an option."""
         count, front, demand = request.gpu_count or 1, known.front(plan.bits), None
         needed = self._least_usable(plan, count)
+        if group[-1].usable < needed:
+            return [], group
         place = bisect_left(group, (needed,))
         found: list[Option] = []
         left = group[:place]

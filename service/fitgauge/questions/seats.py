@@ -10,7 +10,7 @@ from msgspec import structs
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.decode import DecodeSpeed, decode_speed, expected_speed
 from fitgauge.engine.platforms import maker
-from fitgauge.engine.prefill import activated, peak
+from fitgauge.engine.prefill import activated, peak_of
 from fitgauge.engine.workload import EngineName
 from fitgauge.questions.fitting import Fitting
 from fitgauge.questions.schemas import FitRequest
@@ -54,14 +54,14 @@ def seated(request: FitRequest, fitting: Fitting, cards: Sequence[Owned], plans:
     taken: set[tuple[str | None, Hashable]] = set()
     found: dict[Plan, list[list[Seat]]] = {}
     for plan in plans:
-        asked, scheme = structs.replace(request, quantization=plan.quantization), fitting.prepared(plan.quantization, plan.engine).scheme
+        asked = structs.replace(request, quantization=plan.quantization)
         free = [name for name in first_of if (plan.quantization, name) not in taken]
         own = {name for name in free if fitting.refused(asked, plan.engine, first_of[name]) is None}
         taken |= {(plan.quantization, name) for name in own}
-        arithmetic = activated(scheme)
+        arithmetic = activated(fitting.prepared(plan.quantization, plan.engine).scheme)
         if arithmetic not in rows:
             rows[arithmetic] = [
-                Seat(card.accelerator.usable.expected, card.accelerator.bandwidth_gbps, peak(scheme, card.accelerator), card)
+                Seat(card.accelerator.usable.expected, card.accelerator.bandwidth_gbps, peak_of(arithmetic, card.accelerator), card)
                 for card in ordered
             ]
         groups: dict[Hashable, list[Seat]] = {}

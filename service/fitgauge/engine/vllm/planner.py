@@ -245,9 +245,14 @@ def kv_layouts(
     packed = any(isinstance(mixer, CompressedAttention) for mixer, _ in kept)
     groups = grouped(members, packed=packed)
     in_flight = batches_in_flight(pipeline_parallel, version) * max_batched_tokens
-    return tuple(
-        stage_layout(on_stage(groups, layers), max_model_len, in_flight, max_num_seqs=max_num_seqs, version=version) for layers in stages
-    )
+    layouts: dict[tuple[int, ...], KvLayout] = {}
+    found = []
+    for members_here in (on_stage(groups, layers) for layers in stages):
+        alike = tuple(len(numbers) for group in members_here for _, numbers in group)
+        if alike not in layouts:
+            layouts[alike] = stage_layout(members_here, max_model_len, in_flight, max_num_seqs=max_num_seqs, version=version)
+        found.append(layouts[alike])
+    return tuple(found)
 
 
 def stage_layout(

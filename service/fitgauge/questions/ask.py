@@ -23,6 +23,7 @@ from fitgauge.questions.choices import listed
 from fitgauge.questions.compare import Comparer, Comparison, cells
 from fitgauge.questions.compare_schemas import CompareRequest, CompareRow
 from fitgauge.questions.details import gpu_detail, model_detail
+from fitgauge.questions.gpu_schemas import GpuDetail, GpuList
 from fitgauge.questions.ledger import Ledger, read
 from fitgauge.questions.log_schemas import ExplainLogRequest, LogAnswer
 from fitgauge.questions.models import Models
@@ -33,7 +34,7 @@ from fitgauge.questions.plan_schemas import TrainingPlanAnswer, TrainingPlanRequ
 from fitgauge.questions.recent import Recent
 from fitgauge.questions.recommend import Recommender
 from fitgauge.questions.recommend_schemas import RecommendAnswer, RecommendRequest
-from fitgauge.questions.schemas import FitAnswer, FitRequest, GpuDetail, GpuList, ModelDetail
+from fitgauge.questions.schemas import FitAnswer, FitRequest, ModelDetail
 from fitgauge.questions.serving import Serving
 from fitgauge.questions.siblings import Found, Siblings, wants_siblings
 from fitgauge.questions.trace import explain_trace

@@ -1,7 +1,5 @@
 """What is known of a model or an accelerator by itself."""
 
-from msgspec import UNSET
-
 from fitgauge.catalog.instances import Offer, Offers, PriceRange
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model, Part, Recurrent
@@ -9,8 +7,9 @@ from fitgauge.engine.cache import state_bytes, token_bytes
 from fitgauge.engine.dtypes import size_of
 from fitgauge.engine.weights import stored_bytes
 from fitgauge.questions.answers import parameters
+from fitgauge.questions.gpu_schemas import CardHour, GpuDetail, OfferAnswer
 from fitgauge.questions.prepared import scheme_of
-from fitgauge.questions.schemas import CardHour, GpuDetail, ModelDetail, OfferAnswer
+from fitgauge.questions.schemas import ModelDetail
 
 _HALF = "BF16"
 
@@ -51,9 +50,9 @@ def model_detail(model: Model) -> ModelDetail:
 
 
 def gpu_detail(row: Accelerator, offers: Offers, *, full: bool) -> GpuDetail:
-    """One accelerator in the words of the contract; `full` adds the machines of clouds that hold it."""
+    """One accelerator in the words of the contract; `full` adds what a list has no room for, the machines of clouds among it."""
     capability = row.compute_capability
-    return GpuDetail(
+    detail = GpuDetail(
         id=row.id,
         name=row.name,
         vendor=row.vendor,
@@ -74,8 +73,16 @@ def gpu_detail(row: Accelerator, offers: Offers, *, full: bool) -> GpuDetail:
         msrp_usd=row.msrp_usd,
         release_year=row.release_year,
         card_hour=_card_hour(offers.card_hour(row.id)),
-        offers=[offer_answer(offer) for offer in offers.of(row.id)] if full else UNSET,
     )
+    if full:
+        detail.total_bytes = row.total_bytes
+        detail.usable_windows_bytes = row.usable_windows_bytes
+        detail.unified_memory = row.unified_memory
+        detail.nvlink = row.nvlink
+        detail.flash_attention = row.flash_attention
+        detail.flash_attention_2 = row.flash_attention_2
+        detail.offers = [offer_answer(offer) for offer in offers.of(row.id)]
+    return detail
 
 
 def _sources(row: Accelerator) -> list[str]:

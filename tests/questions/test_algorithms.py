@@ -113,6 +113,12 @@ def test_a_rollout_engine_whose_share_does_not_hold_its_model_does_not_start(tra
     assert train(**asked, rollout_tensor_parallel=4, rollout_memory_utilization=0.3).verdict == "fits"
 
 
+def test_more_ranks_are_suggested_to_a_rollout_engine_that_has_no_room(train):
+    asked = {"model": "Qwen/Qwen2.5-32B-Instruct", "gpu": "H200", "gpu_count": 8, "algorithm": "grpo", "framework": "verl"}
+    answer = train(**asked, rollout_tensor_parallel=1, rollout_memory_utilization=0.3)
+    assert {"rollout_tensor_parallel": 2} in [suggestion.request for suggestion in answer.suggestions]
+
+
 def test_sleep_is_suggested_where_the_rollout_engine_is_in_the_way(train):
     asked = {"model": "Qwen/Qwen3-1.7B", "gpu": "A100 80GB", "algorithm": "grpo", "rollout_engine": "vllm", "micro_batch_size": 4}
     asked |= {"rollout_memory_utilization": 0.6, "activation_checkpointing": "full"}

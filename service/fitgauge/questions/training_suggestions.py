@@ -17,6 +17,7 @@ def candidates(workload: TrainingWorkload, setup: Setup, count: int) -> Iterator
         for _, fields in settings:
             together |= fields
         yield ", ".join(words for words, _ in settings), together
+    yield from _room_for_rollout(workload, setup)
     yield from _methods(workload, setup)
     yield from _more_cards(workload, count)
 
@@ -44,10 +45,25 @@ def _of_algorithm(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[st
         less = next((share for share in (0.5, 0.3, 0.2) if share < rollout.memory_utilization), None)
         if less is not None:
             yield f"give the rollout engine {less:.0%} of the card", {"rollout_memory_utilization": less}
+    if setup.trainer == "verl" and setup.rests != "all":
+        yield "let parameters and states rest in host memory while completions are sampled", {"offload": "cpu"}
     if setup.reference == "resident":
         yield "keep the reference in host memory", {"reference": "offloaded"}
         if setup.algorithm in ("dpo", "kto"):
             yield "compute the reference's log-probabilities beforehand", {"reference": "none"}
+
+
+def _room_for_rollout(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fields]]:
+    """What lets an engine start whose share of the card does not hold its model."""
+    rollout = setup.rollout
+    if rollout is None or rollout.engine not in ("vllm", "sglang"):
+        return
+    for ranks in (2, 4, 8):
+        if ranks > rollout.tensor_parallel and workload.gpus % ranks == 0:
+            yield f"share a copy of the rollout engine among {ranks} GPUs", {"rollout_tensor_parallel": ranks}
+    more = next((share for share in (0.5, 0.7, 0.85) if share > rollout.memory_utilization), None)
+    if more is not None:
+        yield f"give the rollout engine {more:.0%} of the card", {"rollout_memory_utilization": more}
 
 
 def _methods(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fields]]:

@@ -26,7 +26,7 @@ def _settings(workload: TrainingWorkload) -> Iterator[tuple[str, Fields]]:
     """What costs a little speed and no quality."""
     if workload.attention == "eager":
         yield "use SDPA or FlashAttention instead of eager attention", {"attention": "sdpa"}
-    if workload.loss == "full":
+    if workload.loss in ("full", "in_place"):
         yield "fuse the loss with the head (Liger)", {"loss": "fused"}
     if workload.micro_batch_size > 1:
         yield "take micro-batches of 1 and accumulate gradients", {"micro_batch_size": 1}
@@ -69,6 +69,8 @@ def _room_for_rollout(workload: TrainingWorkload, setup: Setup) -> Iterator[tupl
 def _methods(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fields]]:
     """What changes the result a little: smaller states, then adapters."""
     saving: Fields = {"activation_checkpointing": "full", "loss": "fused", "micro_batch_size": 1}
+    if not workload.activation_offload and workload.framework in ("transformers", "fsdp"):
+        yield "checkpoint activations and let them wait in host memory", {**saving, "activation_offload": True}
     if workload.optimizer == "adamw" and workload.framework == "transformers":
         yield "keep optimizer states in 8 bit, checkpoint activations", {**saving, "optimizer": "adamw_8bit"}
     shared: Fields = {"reference": "adapter"} if setup.reference in ("resident", "offloaded") else {}

@@ -56,8 +56,8 @@ def test_an_unknown_bandwidth_gives_no_speed():
     assert decode_speed(10**10, 4, None) is None
 
 
-def test_the_efficiency_is_that_of_published_runs_of_one_request():
-    shares = {}
+def published():
+    """(run, share of the bandwidth of one card) of every row of decode_speeds.jsonl."""
     for line in Path(__file__).parents[1].joinpath("accuracy", "decode_speeds.jsonl").read_text().splitlines():
         run = json.loads(line)
         row = Snapshot().get(run["model"])
@@ -65,10 +65,27 @@ def test_the_efficiency_is_that_of_published_runs_of_one_request():
         shared = weights.laid_out(spec, what_if(run["format"], spec))
         read_bytes = step_bytes(spec, shared, concurrency=1, context_length=run["context_tokens"], cache_dtype="auto")
         bandwidth = accelerators.load().get(run["accelerator"]).bandwidth_gbps
-        shares.setdefault(run["engine"], []).append(read_bytes * run["tokens_per_second"] / (bandwidth * 1e9))
-        assert run["source"]
-    every = [share for of_engine in shares.values() for share in of_engine]
-    tenths = quantiles(every, n=10, method="inclusive")
-    assert len(every) == 49
-    assert pytest.approx((tenths[0], median(every), tenths[8]), abs=0.006) == EFFICIENCY
-    assert median(shares["vllm"]) == pytest.approx(median(shares["llama.cpp"]), abs=0.02)
+        yield run, read_bytes * run["tokens_per_second"] / (bandwidth * 1e9)
+
+
+def test_the_efficiency_is_that_of_published_runs_of_one_request():
+    alone = [(run["engine"], share) for run, share in published() if run.get("cards", 1) == 1]
+    shares = [share for _, share in alone]
+    tenths = quantiles(shares, n=10, method="inclusive")
+    assert len(shares) == 49
+    assert pytest.approx((tenths[0], median(shares), tenths[8]), abs=0.006) == EFFICIENCY
+    by_engine = {name: median(share for engine, share in alone if engine == name) for name in ("vllm", "llama.cpp")}
+    assert by_engine["vllm"] == pytest.approx(by_engine["llama.cpp"], abs=0.02)
+
+
+def test_pipeline_stages_take_their_turns():
+    """Layers spread over 2 to 8 cards decode as fast as one card does that holds them all."""
+    spread = [share for run, share in published() if run.get("cards", 1) > 1]
+    whole = [share for run, share in published() if run.get("cards", 1) == 1 and "70B" in run["model"]]
+    assert len(spread) == 8
+    assert median(spread) == pytest.approx(median(whole), abs=0.06)
+    assert EFFICIENCY[0] < min(spread) < max(spread) < 0.92
+
+
+def test_every_run_has_a_source():
+    assert all(run["source"] for run, _ in published())

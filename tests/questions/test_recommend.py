@@ -330,6 +330,13 @@ def test_only_clouds_that_rent_the_gpus_out_are_told(recommend):
         assert item.cost is None or {rental.cloud for rental in item.cost.rentals} == {"aws"}
 
 
+def test_clouds_go_by_several_names(recommend):
+    assert recommend(clouds="Amazon, Google Cloud", limit=3).items == recommend(clouds=["aws", "gcp"], limit=3).items
+    with pytest.raises(InvalidQuestion) as caught:
+        recommend(clouds="nebiuss")
+    assert caught.value.matches == ("nebius",)
+
+
 def test_a_most_power_leaves_out_what_draws_more_or_is_unknown():
     cards = [structs.replace(card(number, 80, 900.0, (9, 0)), tdp_watts=watts) for number, watts in enumerate((300, 700, None))]
     asked = KNOWN["Qwen/Qwen3-32B"]

@@ -1,6 +1,8 @@
 """What a deployment costs: the rent of its cards, and of a million tokens at the speed it is estimated to have."""
 
+import re
 from collections.abc import Collection, Sequence
+from difflib import get_close_matches
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -116,17 +118,28 @@ def _million(usd_per_hour: float, tokens_per_second: float) -> float:
     return round(usd_per_hour * 1e6 / (3600 * tokens_per_second), 4)
 
 
+_ALIASES = {
+    "amazon": "aws", "amazonwebservices": "aws", "ec2": "aws", "google": "gcp", "googlecloud": "gcp", "googlecloudplatform": "gcp",
+    "gce": "gcp", "microsoft": "azure", "microsoftazure": "azure", "oracle": "oci", "oraclecloud": "oci", "lambdalabs": "lambda",
+    "aliyun": "alibaba", "alibabacloud": "alibaba", "huaweicloud": "huawei", "tencentcloud": "tencent",
+}  # fmt: skip
+"""Other names people type for a cloud, in small letters without anything between them."""
+
+
 def clouds(asked: Collection[str], offers: Offers) -> frozenset[str] | None:
     """The clouds that are meant, None where none is named. Raises InvalidQuestion for one that is unknown."""
     if not asked:
         return None
-    known = offers.clouds()
-    names = [cloud.strip().lower() for cloud in asked]
-    for name in names:
+    known, meant = offers.clouds(), set()
+    for text in asked:
+        word = re.sub(r"[^a-z0-9]", "", text.lower())
+        name = next((cloud for cloud in known if re.sub(r"[^a-z0-9]", "", cloud) == word), _ALIASES.get(word))
         if name not in known:
-            said = f"{name[:40]!r} is no cloud whose offers are known here."
-            raise InvalidQuestion(said, hint=f"Send {', '.join(known) or 'no clouds: none are known'}.", matches=known[:5], field="clouds")
-    return frozenset(names)
+            said = f"{text.strip()[:40]!r} is no cloud whose offers are known here."
+            near = tuple(get_close_matches(word, known, n=3)) or known[:5]
+            raise InvalidQuestion(said, hint=f"Send {', '.join(known) or 'no clouds: none are known'}.", matches=near, field="clouds")
+        meant.add(name)
+    return frozenset(meant)
 
 
 def _rental(rental: Rental) -> RentalAnswer:

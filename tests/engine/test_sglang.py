@@ -15,7 +15,8 @@ from fitgauge.engine.accelerator import custom
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.families import read_config
 from fitgauge.engine.quantity import GIB
-from fitgauge.engine.sglang import RadixPool, default_batch, mem_fraction_static, prefill_graphs, radix_pool, settled, vision_factor
+from fitgauge.engine.sglang import RadixPool, radix_pool, settled
+from fitgauge.engine.sglang_share import default_batch, mem_fraction_static, prefill_graphs, vision_factor
 from fitgauge.engine.workload import Workload
 
 _SNAPSHOT = Snapshot()
@@ -99,8 +100,37 @@ def test_sparse_attention_is_cached_in_fp8_on_blackwell_alone() -> None:
 
 
 def test_a_vision_tower_lowers_the_share() -> None:
-    assert vision_factor(spec_of("Qwen/Qwen3-32B")) == 1.0
-    assert vision_factor(spec_of("google/gemma-3-12b-it")) == pytest.approx(0.95 * (1 - 0.1 * (27 * 1152**2 / (24 * 1024**2) - 1)))
+    gemma = spec_of("google/gemma-3-12b-it")
+    assert vision_factor(spec_of("Qwen/Qwen3-32B"), (0, 5, 23)) == 1.0
+    assert vision_factor(gemma, (0, 5, 23)) == pytest.approx(0.95 * (1 - 0.1 * (27 * 1152**2 / (24 * 1024**2) - 1)))
+    assert [vision_factor(gemma, version) for version in ((0, 4, 4), (0, 4, 8))] == [0.95, 0.90]
+
+
+@pytest.mark.parametrize(
+    "version, card, ranks, share",
+    [
+        ((0, 4, 4), 81_559, 1, 0.88),
+        ((0, 4, 4), 81_559, 8, 0.81),
+        ((0, 4, 4), 143_771, 8, 0.81),
+        ((0, 4, 6), 143_771, 8, (143_771 - 18 * 1024) / 143_771),
+        ((0, 4, 6), 97_871, 8, 0.88),
+        ((0, 4, 8), 24_564, 1, round((24_564 - 2.9 * 1024) / 24_564, 3)),
+        ((0, 4, 10), 81_559, 8, round((81_559 - 13.5 * 1024) / 81_559, 3)),
+        ((0, 5), 183_359, 8, round((183_359 - 32 * 1024) / 183_359, 3)),
+        ((0, 5, 3), 81_559, 1, round((81_559 - (512 + 12_288 + 128 + 512)) / 81_559, 3)),
+    ],
+)
+def test_older_releases_share_by_ranks_and_then_by_the_card(version: tuple[int, ...], card: int, ranks: int, share: float) -> None:
+    work, spec = workload(version=version, tensor_parallel=ranks), spec_of("Qwen/Qwen3-32B")
+    assert mem_fraction_static(spec, work, custom(card * 2**20, f"{card} MiB")) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    "version, card, batch",
+    [((0, 4, 4), 23_034, (8, 2048)), ((0, 4, 4), 81_559, (160, 8192)), ((0, 4, 8), 32_607, (8, 2048)), ((0, 5), 183_359, (160, 16384))],
+)
+def test_older_releases_batch_by_other_sizes_of_cards(version: tuple[int, ...], card: int, batch: tuple[int, int]) -> None:
+    assert default_batch(custom(card * 2**20, f"{card} MiB"), 8192, version, spec_of("Qwen/Qwen3-32B")) == batch
 
 
 @settings(max_examples=60, deadline=None)

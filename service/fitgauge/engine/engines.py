@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
-from fitgauge.engine import mlx, sglang, tensorrt_llm, tgi, transformers, weights
+from fitgauge.engine import mlx, sglang, sglang_share, tensorrt_llm, tgi, transformers, weights
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.estimate import Beside, Estimate
@@ -65,7 +65,7 @@ ENGINES: dict[EngineName, Engine] = {
     "vllm": Engine(
         vllm.estimate, vllm_layout.laid_out, kind=card_kind, halves=Halves(vllm.loaded_stages, vllm.beside_stages, vllm.refilled)
     ),
-    "sglang": Engine(sglang.estimate, vllm_layout.laid_out, sglang.default_batch, sglang.settled),
+    "sglang": Engine(sglang.estimate, vllm_layout.laid_out, sglang_share.default_batch, sglang.settled),
     "tensorrt-llm": Engine(tensorrt_llm.estimate, vllm_layout.laid_out, tensorrt_llm.default_batch),
     "llama.cpp": Engine(
         llamacpp.estimate,

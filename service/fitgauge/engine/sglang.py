@@ -1,20 +1,21 @@
 """Serving with SGLang: a static share of what is free before loading, split into pools of tokens, windows and states.
 
 Source: sglang 0.5.23, srt/mem_cache/kv_cache_configurator.py (`_profile_available_bytes`): pool = free after loading
-- free before loading x (1 - mem_fraction_static); srt/arg_groups/memory_hook.py for the share's automatic value;
-srt/model_executor/pool_configurator.py for the pools. "GB" in its logs is GiB.
+- free before loading x (1 - mem_fraction_static), whose automatic value is `sglang_share.py`'s; srt/model_executor/pool_configurator.py
+for the pools. "GB" in its logs is GiB.
 """
 
 import msgspec
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.activations import activation_bytes
-from fitgauge.engine.architecture import Attention, Block, Kind, LatentAttention, ModelSpec, Part
+from fitgauge.engine.architecture import Attention, LatentAttention, ModelSpec, Part
 from fitgauge.engine.estimate import Estimate, StageEstimate, stage_estimate
 from fitgauge.engine.paged import cache_dtype, full_token_bytes, held, request_state_bytes
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import GIB, MIB, Term, certain
 from fitgauge.engine.runtime import communication_term, graph_term
+from fitgauge.engine.sglang_share import mem_fraction_static
 from fitgauge.engine.vllm.cards import shares_memory
 from fitgauge.engine.vllm.layout import buffer_bytes
 from fitgauge.engine.weights import Laid, pipeline_stages, weights_term
@@ -43,20 +44,6 @@ Source: srt/configs/model_config.py, is_hybrid_swa_model; srt/arg_groups/model_o
 """
 
 
-def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec) -> tuple[int, int]:
-    """(largest batch of the decode graphs, chunked_prefill_size) by the size of the card, for less than four ranks."""
-    memory = total_mib(accelerator)
-    for limit, sequences, tokens in ((20, 8, 2048), (35, 48, 4096), (60, 32, 4096), (160, 256, 8192)):
-        if memory < limit * 1024:
-            return sequences, tokens
-    return 512, 16384
-
-
-def total_mib(accelerator: Accelerator) -> float:
-    """The card's memory as nvidia-smi prints it [MiB]."""
-    return (accelerator.total_bytes or accelerator.usable.expected) / MIB
-
-
 def settled(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> Workload:
     """The workload with `mem_fraction_static` and the cache's format filled in where they were left out.
 
@@ -70,42 +57,6 @@ def settled(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> Wo
         cache_dtype="F8_E4M3" if narrow else workload.cache_dtype,
         gpu_memory_utilization=workload.gpu_memory_utilization or mem_fraction_static(spec, workload, accelerator),
     )
-
-
-def mem_fraction_static(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> float:
-    """The automatic share: 1 - reserve / memory, with a reserve [MiB] of
-    512 + 1.5 x max(chunk, 2048) + 128 x ranks + 2 x largest decode batch + 8 for every prefill graph (1536 for MLA),
-    at least 10 GiB on cards of more than 60 GiB; times a factor for models with a vision tower.
-
-    Source: srt/arg_groups/memory_hook.py, handle_gpu_memory_settings, reserve_for_graph_mb, adjust_mem_fraction_for_vlm.
-    """
-    memory = total_mib(accelerator)
-    reserve = 512 + 1.5 * max(workload.max_batched_tokens, 2048) + 128 * workload.tensor_parallel * workload.pipeline_parallel
-    if not workload.enforce_eager:
-        latent = any(isinstance(mixer, LatentAttention) for mixer, _ in held(spec, None))
-        reserve += 2 * workload.max_num_seqs + (1536 if latent else 8 * prefill_graphs(workload.max_batched_tokens))
-    if memory > 60 * 1024:
-        reserve = max(reserve, 10 * 1024)
-    return max(0.05, round((memory - reserve) / memory, 3) * vision_factor(spec))
-
-
-def prefill_graphs(largest: int) -> int:
-    """How many prefill sizes are captured up to `largest` tokens. Source: cuda_graph_hook.py, generate_prefill_cuda_graph_batch_sizes."""
-    sizes = (range(4, 33, 4), range(48, 257, 16), range(288, 513, 32), range(576, 1025, 64), range(1280, 4097, 256))
-    return sum(size <= largest for steps in sizes for size in steps) + len(range(4608, largest + 1, 512))
-
-
-def vision_factor(spec: ModelSpec) -> float:
-    """0.95 x (1 - 0.1 x (c - 1)) with c = layers x width^2 of the vision tower over that of ViT-L/14, the last factor in [0.8, 1.05]."""
-    tower = max((block for block in spec.blocks if block.part is Part.VISION), key=lambda block: len(block.layers), default=None)
-    if tower is None:
-        return 1.0
-    size = len(tower.layers) * _width(tower) ** 2 / (24 * 1024**2)
-    return 0.95 * max(0.8, min(1.05, 1.0 - 0.1 * (size - 1.0)))
-
-
-def _width(tower: Block) -> int:
-    return max((tensor.shape[0] for tensor in tower.tensors if tensor.kind is Kind.NORM), default=1024)
 
 
 class RadixPool(msgspec.Struct, frozen=True, kw_only=True):

@@ -84,6 +84,16 @@ def test_ppo_under_trl_trains_the_critic_in_the_same_pass_and_elsewhere_after_th
     assert {"weights", "optimizer_states", "critic_gradients"} <= set(named(apart, "critic_update"))
 
 
+def test_trls_ppo_keeps_the_logits_of_every_sampled_token_twice_while_it_samples_and_once_after():
+    rollout = Rollout(engine="transformers", memory_utilization=1.0)
+    setup = Setup(algorithm="ppo", trainer="trl", reference="none", prompt_length=768, completion_length=256, rollout=rollout)
+    found = stage(setup, replace(STEP, micro_batch_size=2, micro_batches=4))
+    once = 2 * 4 * 256 * SPEC.vocabulary_size * 4
+    assert named(found, "rollout")["rollout_logits"] == 2 * once
+    assert named(found, "log_probs")["rollout_logits"] == once
+    assert "rollout_logits" not in named(found, "backward")
+
+
 def test_states_that_rest_leave_the_card_while_completions_are_sampled_and_are_there_for_the_step():
     settings = {"algorithm": "grpo", "trainer": "verl", "reference": "none", "prompt_length": 512, "completion_length": 512}
     stays = stage(Setup(**settings))

@@ -23,6 +23,7 @@ from fitgauge.engine.training.stages import Amount, Phase, PhaseName, Stage, sta
 from fitgauge.engine.training.workload import TrainingWorkload
 
 _SHARED = ("weights", "gradients", "master_weights", "optimizer_states")
+_FLOAT = 4
 _UPDATED = ("master_weights", "optimizer_states")
 _LEARNING: tuple[PhaseName, ...] = ("log_probs", "forward", "backward", "optimizer_step", "critic_update")
 
@@ -81,7 +82,7 @@ class _Cast:
         if self.setup.sampled:
             yield Phase(name="rollout", parts=(*self._resting(stage), *resident, *critic, *self._generation()))
         if self.setup.sampled or self.references or self.setup.reference == "adapter":
-            yield Phase(name="log_probs", parts=(*self._before_inference(stage), *resident, *critic, self._inference()))
+            yield Phase(name="log_probs", parts=(*self._before_inference(stage), *resident, *critic, *self._scores(1), self._inference()))
         for phase in stage.phases:
             together = self._critic(phase.name, stage.number) if joint else () if self.setup.rests != "nothing" else critic
             yield Phase(name=phase.name, parts=(*phase.parts, *resident, *together))
@@ -166,11 +167,21 @@ class _Cast:
         sequences = self.policy.micro_batch_size * self.policy.micro_batches
         tokens = self.setup.prompt_length + self.setup.completion_length
         size = cache_bytes(self.spec, tokens, sequences, dtype="BF16", tensor_parallel=self.policy.tensor_parallel)
-        found = [_whole("rollout_kv_cache", size, f"{sequences} sequences of {tokens} tokens in transformers' own cache")]
+        found = [_whole("rollout_kv_cache", size, f"{sequences} sequences of {tokens} tokens in transformers' own cache"), *self._scores(2)]
         if self.policy.framework == "deepspeed" and self.policy.zero_stage == 3:
             said = "the whole model, gathered for generation (ds3_gather_for_generation)"
             found.append(_whole("rollout_weights", whole_bytes(self.spec, self.policy), said))
         return found
+
+    def _scores(self, copies: int) -> list[Amount]:
+        """Logits of every sampled token in fp32, which TRL's PPO keeps until it has their log-probabilities: as they came and put together,
+        then put together alone (trl/experimental/ppo/ppo_trainer.py, batch_generation: `logitss`, `padded_logitss`)."""
+        given = self.setup.rollout
+        if self.setup.algorithm != "ppo" or given is None or given.engine != "transformers":
+            return []
+        tokens = self.policy.micro_batch_size * self.policy.micro_batches * self.setup.completion_length
+        said = f"{copies} x {tokens} sampled tokens x {self.spec.vocabulary_size} words in fp32"
+        return [_whole("rollout_logits", copies * tokens * self.spec.vocabulary_size * _FLOAT, said)]
 
 
 def _size(stage: Stage, names: Sequence[str]) -> int:

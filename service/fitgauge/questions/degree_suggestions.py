@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.quantity import Bytes
+from fitgauge.engine.training.degrees import MOST_TENSOR
 from fitgauge.engine.training.estimate import training_stage
 from fitgauge.engine.training.overheads import TrainingProfile
 from fitgauge.engine.training.plan import Choices, Plan, search
@@ -20,14 +21,14 @@ _MOST = 1024
 def degrees_that_fit(
     spec: ModelSpec, workload: TrainingWorkload, profile: TrainingProfile, accelerator: Accelerator, count: int
 ) -> Iterator[tuple[str, Fields]]:
-    """(what it is in words, the fields to send) of the fastest layout on as many cards, then on twice, four times ... as many."""
+    """(what it is in words, the fields to send) of the fastest layout on as many cards, else on the fewest beyond."""
 
     def need(tried: TrainingWorkload) -> Bytes:
         every = (training_stage(spec, tried, profile, stage) for stage in stages(spec, tried, ends=True))
         return max((stage.need for stage in every), key=lambda need: need.expected)
 
-    base, cards = replace(workload, framework="megatron"), count
-    while cards <= _MOST:
+    base = replace(workload, framework="megatron")
+    for cards in _counts(spec, count):
         # A step keeps at least one sequence for every card, so that any degree of data parallelism divides it.
         batch = max(cards, workload.micro_batch_size * workload.micro_batches * workload.data_parallel)
         choices = Choices(
@@ -38,7 +39,14 @@ def degrees_that_fit(
         if sure:
             yield _change(max(sure, key=lambda plan: plan.throughput), count)
             return
-        cards *= 2
+
+
+def _counts(spec: ModelSpec, count: int) -> list[int]:
+    """As many cards, twice, four times ... as many, and whole nodes for every number of stages that divides the layers, up to _MOST."""
+    doubled = {count << power for power in range(_MOST.bit_length())}
+    layers = max(1, spec.layers)
+    nodes = {MOST_TENSOR * stages * replicas for stages in range(1, layers + 1) if layers % stages == 0 for replicas in (1, 2)}
+    return sorted(cards for cards in doubled | nodes if count <= cards <= _MOST)
 
 
 def _change(plan: Plan, count: int) -> tuple[str, Fields]:

@@ -83,9 +83,14 @@ def test_every_question_sees_the_own_catalog(http):
     assert http.post("/v1/models-for-gpu", json={"gpu": "lab-x1", "limit": 1}).json()["gpu"]["id"] == "lab-x1"
 
 
-def test_a_recommendation_stays_within_the_quota(http):
-    question = {"model": "acme/large", "gpus": "lab-x1", "no_quantization": True, "context_length": 4096, "concurrency": 8, "limit": 1000}
-    assert {item["gpu"]["count"] for item in http.post("/v1/recommend", json=question).json()["items"]} <= {1, 2}
+def test_a_recommendation_stays_within_the_quota_and_says_so(http):
+    question = {"model": "acme/large", "gpus": "lab-x1", "no_quantization": True, "context_length": 4096}
+    quotas = http.post("/v1/recommend", json={**question, "concurrency": 8, "limit": 1000}).json()
+    assert {item["gpu"]["count"] for item in quotas["items"]} <= {1, 2}
+    assert "Quotas of the catalog hold: at most 2 x Lab X1." in quotas["warnings"]
+    refused = http.post("/v1/recommend", json={**question, "concurrency": 500})
+    assert refused.status_code == 422
+    assert "Lab X1 would do, and 2 may be used" in refused.json()["detail"]
 
 
 def test_more_cards_than_the_quota_are_warned_of_and_never_suggested(http):

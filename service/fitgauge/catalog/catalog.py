@@ -48,6 +48,10 @@ class Catalog:
         """Ways to write them, the commoner reading first."""
         return self._rows.patterns
 
+    def unlimited(self) -> "Catalog":
+        """The same without quotas."""
+        return Catalog(self._rows, self.offers, self.names)
+
     def quota(self, accelerator: Accelerator) -> int | None:
         """How many of these may be used at once, None where nobody limits them."""
         return self.quotas.get(accelerator.id)

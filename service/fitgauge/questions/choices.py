@@ -17,6 +17,9 @@ from fitgauge.questions.recommend_schemas import RecommendRequest
 from fitgauge.questions.search import MOST_CARDS, most_cards, weight_bits
 from fitgauge.questions.seats import Owned, Plan
 
+_TOLD = 8
+"""Quotas that a warning names."""
+
 _PREFERRED: tuple[EngineName, ...] = ("vllm", "mlx", "llama.cpp")
 """Engines where none is asked for: the first that runs a format on a card."""
 
@@ -68,6 +71,15 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Own
         said = "The quotas of the catalog allow none of the GPUs that the other constraints leave."
         raise InvalidQuestion(said, hint="Name other GPUs, or have the quota raised.", field="gpus")
     return list({card.accelerator.id: card for card in within}.values())
+
+
+def quotas_told(request: RecommendRequest, catalog: Catalog) -> list[str]:
+    """What the catalog's quotas keep from being used of the cards that are asked about."""
+    asked = [catalog.find(text).accelerator for text in listed(request.gpus)] or catalog.all()
+    most = request.max_gpu_count or MOST_CARDS
+    held = {card.id: f"{quota} x {card.name}" for card in asked if (quota := catalog.quota(card)) is not None and quota < most}
+    first = list(held.values())[:_TOLD]
+    return [f"Quotas of the catalog hold: at most {', '.join(first)}{', ...' if len(held) > _TOLD else ''}."] if first else []
 
 
 def _quota(card: Owned, catalog: Catalog) -> int:

@@ -68,7 +68,8 @@ class Recommender:
         objective = _objective(request.objective)
         _refuse_other_fields(request)
         if request.task == "training":
-            return self._training.answer(request, model, objective)
+            trained = self._training.answer(request, model, objective)
+            return structs.replace(trained, warnings=[*trained.warnings, *choices.quotas_told(request, self._catalog)])
         fitting = Fitting(model, self._engines, self._preparer)
         front = self.front(request, model, fitting)
         if not front:
@@ -84,7 +85,7 @@ class Recommender:
             objective=objective,
             items=items,
             total=len(front),
-            warnings=telling.warnings(front, items),
+            warnings=[*telling.warnings(front, items), *choices.quotas_told(request, self._catalog)],
             understood_as=telling.understood(front[0]),
         )
 
@@ -108,7 +109,11 @@ class Recommender:
         return Prompts(model, question, fitting, request.prompt_tokens or asked_context(question, model.spec))
 
     def _nothing(self, request: RecommendRequest, model: Model, fitting: Fitting) -> InvalidQuestion:
-        """What leaves nothing: some of the constraints, else what the workload asks too much of."""
+        """What leaves nothing: quotas, some of the constraints, else what the workload asks too much of."""
+        if self._catalog.quotas and (found := Recommender(self._engines, self._catalog.unlimited()).front(request, model, fitting)):
+            cards, quota = answers.cards_in_words(found[0].accelerator, found[0].gpus), self._catalog.quota(found[0].accelerator)
+            said = f"The quotas of the catalog empty the set: {cards} would do, and {quota} may be used."
+            return InvalidQuestion(said, hint="Ask for less, name other GPUs, or have the quota raised.", field="gpus")
         if parted := given_up(request, lambda less: self.front(less, model, fitting)):
             names, found = parted
             best = min(found, key=_ORDERS["cheapest" if "max_usd_per_hour" in names else "fewest_cards"])

@@ -61,6 +61,8 @@ class Layer(Modules):
     def rotated(self, q: Value, k: Value, mixer: Attention) -> tuple[Value, Value]:
         """Queries and keys rotated by tables that all layers share, or that every layer interleaves anew (GLM, Helium, ERNIE)."""
         tape, width = self.tape, self.scene.table_width
+        if self.traits.float_rotary:
+            width = FLOAT
         cos, sin = tape.constant("cos", 1, width), tape.constant("sin", 1, width)
         if self.traits.interleaves:
             size = self.scene.sequence * mixer.head_dim // (2 if self.traits.rotates_part else 1)
@@ -72,6 +74,8 @@ class Layer(Modules):
         tape = self.tape
         half = tape.copy(f"{name}.rotate_half", x)
         rotated = tape.add(f"{name}.rotated", tape.multiply(f"{name}.cos", x, cos), tape.multiply(f"{name}.sin", half, sin))
+        if self.traits.float_rotary:
+            rotated = tape.to(rotated, x.width, f"{name}.narrow")
         return tape.copy(f"{name}.joined", rotated) if self.traits.rotates_part else rotated
 
     def eager(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
@@ -81,6 +85,9 @@ class Layer(Modules):
         if scene.batch > 1:  # a batched product copies what it cannot view
             q, k, v = (tape.copy("attention.apart", part) if tape.partial(part) else part for part in (q, k, v))
         count = scene.tokens * self.keys(k, mixer, heads) * heads
+        width = q.width
+        if self.traits.float_scores:
+            q, k = tape.to(q, FLOAT, "query.float"), tape.to(k, FLOAT, "key.float")
         scores = tape.matmul("attention.scores", q, k, count)
         if not self.traits.scales_queries:
             scores = tape.copy("attention.scaled", scores)
@@ -92,7 +99,12 @@ class Layer(Modules):
         if mixer.causal:
             scores = tape.add("attention.masked", scores, tape.constant("mask", 1, scene.table_width))
         wide = tape.to(scores, FLOAT, "attention.float") if self.traits.float_softmax or tape.compute else scores
-        weights = tape.to(tape.pointwise("attention.softmax", wide, of_output=True), q.width, "attention.weights")
+        if self.traits.sinks:  # beside the keys' scores, less the highest, and dropped again after the softmax
+            wide = tape.copy("attention.less_highest", tape.copy("attention.with_sinks", wide, count + scene.tokens * heads))
+        weights = tape.pointwise("attention.softmax", wide, of_output=True)
+        if self.traits.sinks:
+            weights = tape.slice("attention.without_sinks", weights, count)
+        weights = tape.to(weights, width, "attention.weights")
         weights = self.dropout("attention.weights_dropout", "weights", weights)
         mixed = tape.matmul("attention.product", weights, v, scene.tokens * heads * mixer.value_dim)
         return tape.copy("attention.output", mixed)
@@ -209,7 +221,8 @@ class Layer(Modules):
         picks = scene.tokens * (mlp.experts_per_token if mlp else 1)
         weights = tape.constant("router.weights", picks, x.width)
         if router is not None:
-            scores = tape.to(self.linear(router, x), FLOAT, "router.float")
+            given = tape.to(x, FLOAT, "router.input") if self.traits.float_router else x
+            scores = tape.to(self.linear(router, given), FLOAT, "router.float")
             chosen = tape.copy("router.top_k", tape.pointwise("router.softmax", scores, of_output=True), picks)
             weights = tape.to(chosen, x.width, "router.weights")
         down = experts[-1]
@@ -218,10 +231,17 @@ class Layer(Modules):
         sorted_tokens = tape.operation("experts.tokens", (wide,), picks * scene.hidden, wide.width, beside=indices)
         gate_up = self._grouped("experts.gate_up", sorted_tokens, experts[:-1], picks * 2 * inner)
         gate, up = tape.split("experts.chunk", gate_up, picks * inner, picks * inner)
-        product = tape.multiply("experts.product", self.activation(gate), up)
+        product = self.clamped(gate, up) if self.traits.sinks else tape.multiply("experts.product", self.activation(gate), up)
         out = self._grouped("experts.down", product, [down], picks * scene.hidden)
         weighted = tape.copy("experts.in_order", tape.multiply("experts.weighted", out, weights))
         return tape.copy("experts.sum", weighted, scene.tokens * scene.hidden)
+
+    def clamped(self, gate: Value, up: Value) -> Value:
+        """(up + 1) x gate x sigmoid(1.702 gate), both clamped, of gate and up side by side (GptOssExperts._apply_gate)."""
+        tape = self.tape
+        gate, up = tape.pointwise("experts.gate_clamped", gate), tape.pointwise("experts.up_clamped", up)
+        sigmoid = tape.pointwise("experts.sigmoid", tape.copy("experts.scaled", gate), of_output=True)
+        return tape.multiply("experts.product", tape.copy("experts.up_plus_one", up), tape.multiply("experts.glu", gate, sigmoid))
 
     def _grouped(self, name: str, x: Value, parameters: list[Parameter], elements: int) -> Value:
         weights = [self.weight(parameter) for parameter in parameters]

@@ -27,7 +27,8 @@ class Traits:
     MLP side by side. `scales_queries`: before the product instead of after; `copies_queries`: head by head, as then the output is
     (Whisper). `explicit_mask`: SDPA in a decoder beside an encoder is given its causal mask as a tensor. `position_bias`: a trained
     table is added to scores. `score_cap`, `logits_cap`: tanh caps. `logits_bias`: a buffer is added to logits. `float_softmax`,
-    `float_loss`: in fp32 whatever the precision. `lacks`: kinds of attention that transformers has not for it and runs eagerly
+    `float_scores`, `float_rotary`, `float_router`, `float_loss`: in fp32 whatever the precision. `sinks`: a learned score beside every
+    query's, and the clamped gate of gpt-oss. `lacks`: kinds of attention that transformers has not for it and runs eagerly
     instead. `drops`: where dropout stands.
     """
 
@@ -49,6 +50,10 @@ class Traits:
     logits_cap: bool = False
     logits_bias: bool = False
     float_softmax: bool = True
+    float_scores: bool = False
+    float_rotary: bool = False
+    float_router: bool = False
+    sinks: bool = False
     float_loss: bool = True
     position_bias: bool = False
     lacks: tuple[str, ...] = ()
@@ -76,15 +81,17 @@ T5 = Traits(
 TRAITS: Mapping[str, Traits] = {
     **dict.fromkeys(
         ("llama", "mistral", "ministral", "ministral3", "qwen2", "qwen3", "qwen3_moe", "qwen2_moe", "mixtral",
-         "olmoe", "smollm3", "exaone4", "internlm3", "hunyuan_v1_dense", "nominal"),
+         "olmoe", "smollm3", "exaone4", "internlm3", "hunyuan_v1_dense", "phimoe", "nominal"),
         LLAMA,
     ),
     **dict.fromkeys(("olmo2", "olmo3"), Traits(norm="wide_rms")),
     "helium": Traits(norm="wide_rms", interleaves=True),
-    "ernie4_5": Traits(interleaves=True, proven=False),
+    "ernie4_5": Traits(interleaves=True, float_rotary=True),
+    "ernie4_5_moe": Traits(interleaves=True, float_rotary=True, float_router=True),
     "phi3": Traits(slices=True, rotates_part=True),
-    "gpt_oss": Traits(lacks=("sdpa",), proven=False),
-    "seed_oss": Traits(drops=frozenset({"weights", "attention", "mlp"}), proven=False),
+    "gpt_oss": Traits(norm="wide_rms", lacks=("sdpa",), float_softmax=False, sinks=True),
+    "minimax_m2": Traits(rotates_part=True),
+    "seed_oss": Traits(drops=frozenset({"weights", "attention", "mlp"})),
     "glm": Traits(rotates_part=True, interleaves=True),
     "glm4": Traits(rotates_part=True, interleaves=True),
     "granite": Traits(scales_residual=True, scales_embedding=True, scales_logits=True),
@@ -92,6 +99,7 @@ TRAITS: Mapping[str, Traits] = {
     "gemma": GEMMA,
     "gemma2": replace(GEMMA, score_cap=True, logits_cap=True, lacks=("sdpa",)),
     "gemma3_text": GEMMA,
+    "gemma3": replace(GEMMA, proven=False),
     "olmo": Traits(norm="bare"),
     "stablelm": Traits(norm="layer", rotates_part=True),
     "cohere": Traits(norm="centred", parallel=True, scales_logits=True),
@@ -100,16 +108,18 @@ TRAITS: Mapping[str, Traits] = {
     "starcoder2": replace(PLAIN, drops=frozenset({"embedding", "weights", "attention", "mlp"})),
     "phi": replace(PLAIN, activation="gelu_new", parallel=True, rotates_part=True),
     "gpt_neox": replace(PLAIN, parallel=True, rotates_part=True),
-    "falcon": replace(PLAIN, parallel=True, proven=False),
-    "mpt": replace(PLAIN, lacks=("sdpa", "flash"), proven=False),
-    "gptj": replace(PLAIN, activation="gelu_new", parallel=True, rotates_part=True, proven=False, lacks=("sdpa",)),
+    "falcon": replace(PLAIN, parallel=True, float_softmax=False, proven=False),
+    "mpt": replace(PLAIN, lacks=("sdpa", "flash")),
+    "gptj": replace(PLAIN, activation="gelu_new", parallel=True, rotates_part=True, float_scores=True, lacks=("sdpa",)),
     "opt": Traits(activation="relu", norm="layer", scales_queries=True, drops=frozenset({"attention", "mlp"})),
     "bloom": Traits(activation="bloom_gelu", norm="layer", lacks=("sdpa", "flash")),
     "gpt2": Traits(
         activation="gelu_new", norm="layer", float_softmax=False, drops=frozenset({"embedding", "weights", "attention", "mlp"})
     ),
+    "arcee": Traits(activation="relu_squared"),
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3"), Traits(float_router=True, proven=False)),
     "gpt_bigcode": Traits(
-        activation="gelu", norm="layer", drops=frozenset({"embedding", "weights", "attention", "mlp"}), proven=False
+        activation="gelu", norm="layer", drops=frozenset({"embedding", "weights", "attention", "mlp"})
     ),
     **dict.fromkeys(("bert", "roberta", "xlm-roberta", "camembert", "electra"), BERT),
     "distilbert": replace(BERT, drops=BERT.drops - {"attention"}),

@@ -14,11 +14,13 @@ import msgspec
 
 _DATA = files("fitgauge.catalog") / "data"
 
-_CLOUDS = {
-    "amazon": "aws", "ec2": "aws", "sagemaker": "aws", "microsoft": "azure", "google": "gcp", "gce": "gcp", "oracle": "oci",
-    "aliyun": "alibaba", "lambdalabs": "lambda", "volcano": "volcengine",
+CLOUD_NAMES = {
+    "amazon": "aws", "amazonwebservices": "aws", "ec2": "aws", "sagemaker": "aws", "google": "gcp", "googlecloud": "gcp",
+    "googlecloudplatform": "gcp", "gce": "gcp", "microsoft": "azure", "microsoftazure": "azure", "oracle": "oci", "oraclecloud": "oci",
+    "lambdalabs": "lambda", "aliyun": "alibaba", "alibabacloud": "alibaba", "huaweicloud": "huawei", "tencentcloud": "tencent",
+    "volcano": "volcengine", "datacrunch": "verda",
 }  # fmt: skip
-"""What clouds are called beside their own names."""
+"""What people call clouds beside their own names, in small letters without anything between them."""
 
 _FILLERS = frozenset(
     {"a", "an", "cloud", "instance", "instances", "labs", "machine", "machines", "node", "nodes", "server", "tpu", "vm", "vms"}
@@ -151,7 +153,7 @@ class Offers:
         """The key of the name in `text`, and the clouds that stand beside it."""
         clouds, rest = set(), []
         for word in text.lower().split():
-            cloud = _CLOUDS.get(word, word)
+            cloud = CLOUD_NAMES.get(word, word)
             if cloud in self._clouds:
                 clouds.add(cloud)
             elif word not in _FILLERS:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from fitgauge.catalog.instances import Offers, Rental
+from fitgauge.catalog.instances import CLOUD_NAMES, Offers, Rental
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.errors import InvalidQuestion
 
@@ -118,14 +118,6 @@ def _million(usd_per_hour: float, tokens_per_second: float) -> float:
     return round(usd_per_hour * 1e6 / (3600 * tokens_per_second), 4)
 
 
-_ALIASES = {
-    "amazon": "aws", "amazonwebservices": "aws", "ec2": "aws", "google": "gcp", "googlecloud": "gcp", "googlecloudplatform": "gcp",
-    "gce": "gcp", "microsoft": "azure", "microsoftazure": "azure", "oracle": "oci", "oraclecloud": "oci", "lambdalabs": "lambda",
-    "aliyun": "alibaba", "alibabacloud": "alibaba", "huaweicloud": "huawei", "tencentcloud": "tencent",
-}  # fmt: skip
-"""Other names people type for a cloud, in small letters without anything between them."""
-
-
 def clouds(asked: Collection[str], offers: Offers) -> frozenset[str] | None:
     """The clouds that are meant, None where none is named. Raises InvalidQuestion for one that is unknown."""
     if not asked:
@@ -133,7 +125,7 @@ def clouds(asked: Collection[str], offers: Offers) -> frozenset[str] | None:
     known, meant = offers.clouds(), set()
     for text in asked:
         word = re.sub(r"[^a-z0-9]", "", text.lower())
-        name = next((cloud for cloud in known if re.sub(r"[^a-z0-9]", "", cloud) == word), _ALIASES.get(word))
+        name = next((cloud for cloud in known if re.sub(r"[^a-z0-9]", "", cloud) == word), CLOUD_NAMES.get(word))
         if name not in known:
             said = f"{text.strip()[:40]!r} is no cloud whose offers are known here."
             near = tuple(get_close_matches(word, known, n=3)) or known[:5]

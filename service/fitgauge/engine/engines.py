@@ -25,8 +25,13 @@ def as_asked(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> W
 
 
 def by_itself(accelerator: Accelerator) -> Hashable:
-    """Every card is a kind of its own: its memory decides what is held on it."""
+    """Every card is a kind of its own: its memory and its generation decide what is held on it."""
     return accelerator.id
+
+
+def by_size(accelerator: Accelerator) -> Hashable:
+    """Cards of as much usable memory are of one kind: a share of it is kept back."""
+    return accelerator.usable.expected
 
 
 def any_card(accelerator: Accelerator) -> Hashable:
@@ -66,7 +71,7 @@ ENGINES: dict[EngineName, Engine] = {
         vllm.estimate, vllm_layout.laid_out, kind=card_kind, halves=Halves(vllm.loaded_stages, vllm.beside_stages, vllm.refilled)
     ),
     "sglang": Engine(sglang.estimate, vllm_layout.laid_out, sglang_share.default_batch, sglang.settled),
-    "tensorrt-llm": Engine(tensorrt_llm.estimate, vllm_layout.laid_out, tensorrt_llm.default_batch),
+    "tensorrt-llm": Engine(tensorrt_llm.estimate, vllm_layout.laid_out, tensorrt_llm.default_batch, kind=by_size),
     "llama.cpp": Engine(
         llamacpp.estimate,
         split.laid_out,
@@ -81,7 +86,7 @@ ENGINES: dict[EngineName, Engine] = {
         kind=any_card,
         halves=Halves(llamacpp.loaded_cards, ollama.beside_cards),
     ),
-    "transformers": Engine(transformers.estimate, weights.laid_out),
-    "tgi": Engine(tgi.estimate, vllm_layout.laid_out, tgi.default_batch),
+    "transformers": Engine(transformers.estimate, weights.laid_out, kind=any_card),
+    "tgi": Engine(tgi.estimate, vllm_layout.laid_out, tgi.default_batch, kind=by_size),
     "mlx": Engine(mlx.estimate, mlx.laid_out, mlx.default_batch, kind=any_card),
 }

@@ -12,9 +12,10 @@ from fitgauge.engine.training.algorithms.setup import (
     Sleep,
     Trainer,
 )
-from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import algorithm_words as words
+from fitgauge.questions import training_words
 from fitgauge.questions.training_schemas import TrainingRequest
 
 DEFAULT_PROMPT = 512
@@ -31,6 +32,12 @@ _ENGINE: dict[Trainer, RolloutEngine] = {"trl": "transformers", "verl": "vllm", 
 """trl use_vllm False; verl's rollout.name has no default; openrlhf has vLLM alone."""
 _ROLLOUT_FIELDS = ("rollout_engine", "rollout_memory_utilization", "rollout_tensor_parallel", "rollout_sleep")
 _SAMPLED_FIELDS = (*_ROLLOUT_FIELDS, "group_size", "prompt_length", "completion_length", "critic_model")
+
+
+def asked_framework(request: TrainingRequest) -> Framework:
+    """The framework that is meant: as asked, else that of the trainer (verl: FSDP, OpenRLHF: DeepSpeed). Raises InvalidQuestion for an
+    unknown one."""
+    return training_words.framework(request.framework or words.trainer(request.trainer, None))
 
 
 def asked_length(request: TrainingRequest) -> int | None:

@@ -20,7 +20,6 @@ from fitgauge.engine.training.traits import taught, traits_of
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import algorithm_setups, answers
-from fitgauge.questions import training_words as words
 from fitgauge.questions.algorithms import ALONE, Algorithms, Cast
 from fitgauge.questions.degree_suggestions import degrees_that_fit
 from fitgauge.questions.schemas import Launch, Limits, RankAnswer, Suggestion
@@ -248,7 +247,7 @@ def _warnings(request: TrainingRequest, model: Model, found: Found, trained: Tra
         )
     if workload.precision == "fp8":
         said.append("fp8: the copies of weights that Transformer Engine keeps are counted, what it saves on activations is not.")
-    if workload.framework != words.framework(request.framework):
+    if workload.framework != algorithm_setups.asked_framework(request):
         said.append("A copy on every card (DDP) does not fit: parameters are sharded with FSDP.")
     if request.sequence_length is None and request.prompt_length is None and request.completion_length is None:
         said.append(f"No sequence_length was asked for: {workload.sequence_length} tokens were taken.")

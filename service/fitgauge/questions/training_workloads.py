@@ -6,7 +6,7 @@ from fitgauge.engine.training.degrees import check
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import training_words as words
-from fitgauge.questions.algorithm_setups import asked_length
+from fitgauge.questions.algorithm_setups import asked_framework, asked_length
 from fitgauge.questions.training_schemas import TrainingRequest
 
 DEFAULT_SEQUENCE = 2048
@@ -16,7 +16,7 @@ _ZERO: dict[Framework, int] = {"fsdp": 3, "deepspeed": 2, "megatron": 1, "transf
 
 def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> TrainingWorkload:
     """The TrainingWorkload a request means on `count` cards. Raises InvalidQuestion where it is impossible."""
-    method, framework = words.method(request.method), words.framework(request.framework)
+    method, framework = words.method(request.method), asked_framework(request)
     tensor, pipeline, context = request.tensor_parallel or 1, request.pipeline_parallel or 1, request.context_parallel or 1
     data = request.data_parallel or max(1, count // (tensor * pipeline * context))
     usual = 0 if data * context == 1 and framework == "megatron" else _ZERO[framework]

@@ -48,6 +48,8 @@ def _degrees(workload: TrainingWorkload) -> list[object]:
         ("--expert-model-parallel-size", workload.expert_parallel),
     ):
         flags += [flag, degree] if degree > 1 else []
+    if workload.expert_tensor_parallel != workload.tensor_parallel:
+        flags += ["--expert-tensor-parallel-size", workload.expert_tensor_parallel]
     if workload.sequence_parallel:
         flags.append("--sequence-parallel")
     if workload.pipeline_parallel > 1 and workload.pipeline_schedule == "interleaved":

@@ -54,6 +54,7 @@ def test_what_cannot_run_is_refused_with_what_can(settings, field, works):
 def test_experts_go_only_to_ranks_that_are_there():
     mixture = spec("Qwen/Qwen3-30B-A3B")
     assert runs(mixture, work(framework="megatron", data_parallel=8, expert_parallel=8))
+    assert runs(mixture, work(framework="megatron", tensor_parallel=2, data_parallel=4, expert_parallel=8))
     with pytest.raises(InvalidQuestion, match="does not divide 128 experts and 4"):
         check(mixture, work(framework="megatron", data_parallel=4, expert_parallel=8))
 

@@ -53,6 +53,14 @@ def test_expert_parallelism_gives_whole_experts_and_tensor_parallelism_divides_e
     assert (piece.count, piece.shape) == (16, (384, 2048))
 
 
+def test_experts_stay_whole_where_their_groups_reach_over_tensor_parallel_ranks():
+    reaching = work(framework="megatron", tensor_parallel=2, data_parallel=4, expert_parallel=8, zero_stage=1)
+    piece = tensor_slice(tensor((768, 2048), Split.COLUMN, kind=Kind.EXPERT, count=128), Part.LANGUAGE, reaching)
+    assert (reaching.expert_tensor_parallel, piece.count, piece.shape) == (1, 16, (768, 2048))
+    assert shard_ranks(piece, reaching) == 1
+    assert work(framework="megatron", tensor_parallel=2, data_parallel=8, expert_parallel=8).expert_tensor_parallel == 2
+
+
 def test_experts_are_sharded_over_what_expert_parallelism_leaves_of_the_data_parallel_ranks():
     workload = work(framework="fsdp", data_parallel=16, expert_parallel=4)
     assert shard_ranks(tensor((768, 2048), count=128), workload) == 4

@@ -88,10 +88,10 @@ def _experts(spec: ModelSpec, workload: TrainingWorkload) -> None:
         return
     if not count:
         raise InvalidQuestion("The model has no experts.", hint="Send expert_parallel 1 or leave it out.", field="expert_parallel")
-    ranks = workload.data_parallel * workload.context_parallel
+    ranks = workload.data_parallel * workload.context_parallel * (workload.tensor_parallel if workload.framework == "megatron" else 1)
     possible = [width for width in range(1, count + 1) if count % width == 0 and ranks % width == 0]
     if degree not in possible:
-        detail = f"expert_parallel {degree} does not divide {count} experts and {ranks} data x context parallel ranks."
+        detail = f"expert_parallel {degree} does not divide {count} experts and {ranks} ranks that could share them."
         raise InvalidQuestion(detail, hint=f"Send expert_parallel {_listed(possible)}.", field="expert_parallel")
 
 

@@ -104,7 +104,7 @@ def scene_of(spec: ModelSpec, workload: TrainingWorkload) -> Scene:
         compute_width=BITS[form.compute] // 8,
         heads=workload.tensor_parallel,
         stream=workload.tensor_parallel if workload.sequence_parallel else 1,
-        experts=workload.expert_parallel,
+        experts=max(1, workload.expert_parallel * workload.expert_tensor_parallel // workload.tensor_parallel),
     )
 
 

@@ -82,6 +82,16 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
         return self.method != "full"
 
     @property
+    def expert_tensor_parallel(self) -> int:
+        """Ranks that share every expert: those that share every layer, or one where expert-parallel groups reach over them.
+
+        Megatron divides tensor x context x data parallel ranks among experts anew (megatron/core/parallel_state.py, expert groups;
+        --expert-tensor-parallel-size).
+        """
+        reaches_over = self.framework == "megatron" and self.data_parallel * self.context_parallel % self.expert_parallel
+        return 1 if reaches_over else self.tensor_parallel
+
+    @property
     def steps_early(self) -> bool:
         """Whether no gradient outlives the backward pass of its layer."""
         return self.optimizer == "lomo" or self.optimizer_in_backward

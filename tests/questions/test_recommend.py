@@ -16,18 +16,24 @@ from fitgauge.catalog.instances import Offer, Offers
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.accelerator import Accelerator, Source
 from fitgauge.engine.architecture import Model
+from fitgauge.engine.decode import decode_speed, step_bytes
 from fitgauge.engine.families import read_config
+from fitgauge.engine.prefill import peak
 from fitgauge.engine.quantity import GB, Bytes
+from fitgauge.engine.utilization import token_flops
 from fitgauge.errors import InvalidQuestion
+from fitgauge.questions import words
 from fitgauge.questions.choices import plans
 from fitgauge.questions.fitting import Fitting
 from fitgauge.questions.prepared import Preparer
 from fitgauge.questions.recommend import Recommender
 from fitgauge.questions.recommend_schemas import RecommendRequest
 from fitgauge.questions.schemas import FitRequest
-from fitgauge.questions.search import most_cards
+from fitgauge.questions.search import most_cards, weight_bits
+from fitgauge.questions.workloads import degrees
 
 ENGINES = load_engines()
+PREPARER = Preparer()
 MODELS = ("Qwen/Qwen3-32B", "google/gemma-2-9b-it", "openai/gpt-oss-20b", "Qwen/Qwen3-30B-A3B", "ibm-granite/granite-4.0-h-tiny")
 
 
@@ -92,7 +98,7 @@ def beats(one, other):
 def everything_that_fits(request, asked, cards):
     """(card, count, engine, format) of all that fits, each asked by itself, without any shortcut."""
     found = set()
-    offered = plans(request, asked, Fitting(asked, ENGINES, Preparer()))
+    offered = plans(request, asked, Fitting(asked, ENGINES, PREPARER))
     for accelerator in cards:
         for number, plan in enumerate(offered):
             question = FitRequest(
@@ -102,20 +108,20 @@ def everything_that_fits(request, asked, cards):
                 concurrency=request.concurrency,
                 quantization=plan.quantization,
             )
-            fitting = Fitting(asked, ENGINES, Preparer())
+            fitting = Fitting(asked, ENGINES, PREPARER)
             earlier = [other for other in offered[:number] if other.quantization == plan.quantization]
             if any(fitting.refused(question, other.engine, accelerator) is None for other in earlier):
                 continue
             if fitting.refused(question, plan.engine, accelerator) is not None:
                 continue
             for count in range(1, most_cards(accelerator, request.max_gpu_count) + 1):
-                fresh = Fitting(asked, ENGINES, Preparer()).possible(question, plan.engine, accelerator, count)
+                fresh = Fitting(asked, ENGINES, PREPARER).possible(question, plan.engine, accelerator, count)
                 if fresh is not None and fresh.workload.gpus == count and fresh.verdict == "fits":
                     found.add((accelerator.id, count, plan.engine, plan.quantization or "as published"))
     return found
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(
     cards=CARDS,
     prices=PRICES,
@@ -124,28 +130,40 @@ def everything_that_fits(request, asked, cards):
     concurrency=st.sampled_from([1, 16, 64]),
     engine=st.sampled_from([None, "vllm", "sglang", "llama.cpp"]),
     budget=st.sampled_from([None, None, 2.5]),
+    slowest=st.sampled_from([None, None, 100.0]),
+    nodes=st.sampled_from([None, None, 1]),
 )
-def test_no_option_is_beaten_and_none_that_fits_is_missing(cards, prices, name, context, concurrency, engine, budget):
+def test_no_option_is_beaten_and_none_that_fits_is_missing(cards, prices, name, context, concurrency, engine, budget, slowest, nodes):
     request = RecommendRequest(
-        model=name, context_length=context, concurrency=concurrency, engine=engine, max_gpu_count=3, limit=1000, max_usd_per_hour=budget
+        model=name,
+        context_length=context,
+        concurrency=concurrency,
+        engine=engine,
+        max_gpu_count=3,
+        limit=1000,
+        max_usd_per_hour=budget,
+        min_tokens_per_second=slowest,
+        max_nodes=nodes,
+        gpus_per_node=2,
     )
-    rents = {card.id: price for card, price in zip(cards, prices, strict=False)}
-    fitting = {
-        found for found in everything_that_fits(request, KNOWN[name], cards) if budget is None or rent(rents[found[0]], found[1]) <= budget
+    by_id = {card.id: (card, price) for card, price in zip(cards, prices, strict=False)}
+    every = {found: vector_of(request, KNOWN[name], *by_id[found[0]], found) for found in everything_that_fits(request, KNOWN[name], cards)}
+    allowed = {
+        found: mark
+        for found, mark in every.items()
+        if -mark[4] <= (budget or inf) and mark[2] >= (slowest or -1.0) and found[1] <= 2 * (nodes or inf)
     }
     try:
         answer = Recommender(ENGINES, catalog_of(cards, prices)).answer(request, KNOWN[name])
     except InvalidQuestion:
-        assert not fitting
+        assert not allowed
         return
     vectors = {(item.gpu.id, item.gpu.count, item.engine, item.quantization): vector(item) for item in answer.items}
     assert len(vectors) == len(answer.items) == answer.total
-    assert vectors.keys() <= fitting
+    assert vectors.items() <= allowed.items()
     assert not any(beats(one, other) for one in vectors.values() for other in vectors.values())
-    for missing in fitting - vectors.keys():
-        alone, price = next((c, price) for c, price in zip(cards, prices, strict=False) if c.id == missing[0])
-        own = vector_of(request, KNOWN[name], alone, price, missing)
-        assert any(beats(known, own) for known in vectors.values())
+    for missing in allowed.keys() - vectors.keys():
+        assert any(beats(known, allowed[missing]) for known in vectors.values())
 
 
 def rent(price, count):
@@ -155,29 +173,27 @@ def rent(price, count):
 
 def vector_of(request, asked, accelerator, price, key):
     """The criteria of one combination, from its own numbers."""
-    from fitgauge.engine.decode import decode_speed, step_bytes
-    from fitgauge.engine.prefill import peak
-    from fitgauge.engine.utilization import token_flops
-    from fitgauge.questions import words
-    from fitgauge.questions.workloads import degrees
-
     _, count, engine, quantization = key
-    quantization = None if quantization == "as published" else quantization
-    fitting = Fitting(asked, ENGINES, Preparer())
-    plan = next(p for p in plans(request, asked, fitting) if (p.engine, p.quantization) == (engine, quantization))
+    prepared = PREPARER.prepare(asked, None if quantization == "as published" else quantization, engine)
     tensor, _, _ = degrees(FitRequest(model="x", gpu="x"), asked.spec, count, engine)
     read = step_bytes(
         asked.spec,
-        fitting.prepared(quantization, engine).laid,
+        prepared.laid,
         concurrency=request.concurrency,
         context_length=request.context_length,
         cache_dtype=words.cache_dtype(None, engine),
         tensor_parallel=tensor,
     )
-    fastest = peak(fitting.prepared(quantization, engine).scheme, accelerator)
+    fastest = peak(prepared.scheme, accelerator)
     multiplying = token_flops(asked.spec, request.context_length).forward / (tensor * fastest * 1e12) if fastest else 0.0
     speed = decode_speed(read, request.concurrency, accelerator.bandwidth_gbps, multiplying)
-    return (-count, -count * accelerator.usable.expected, speed.expected if speed else -1.0, plan.bits, -rent(price, count))
+    return (
+        -count,
+        -count * accelerator.usable.expected,
+        speed.expected if speed else -1.0,
+        weight_bits(asked.spec, prepared),
+        -rent(price, count),
+    )
 
 
 @pytest.fixture(scope="module")

@@ -126,6 +126,7 @@ def test_qwens_towers_rotated_in_float32_and_gathered_before_they_did_neither() 
     spec = spec_of("Qwen/Qwen2.5-VL-7B-Instruct")
     tower = next(block for block in spec.blocks if block.part is Part.VISION and block.mlp and len(block.layers) > 1)
     works = [workload(version, tensor_parallel=ranks) for version in ((0, 11), (0, 19)) for ranks in (1, 4)]
+    assert layer_moment(tower, 1280, spec, workload((0, 8))) == 4 * 1280 + 3 * 3420 > 12 * 1280
     assert [layer_moment(tower, 1280, spec, work) for work in works] == [
         18 * 1280,
         8 * 1280 + 3 * 1280 // 4,

@@ -49,6 +49,9 @@ _SPREAD = ((0, 11), (0, 14))
 _ROTATED_IN_FLOAT_UNTIL = (0, 12)
 """Of the releases read, 0.11.0 is the last whose Qwen towers rotate queries and keys in float32 and gather them from all ranks."""
 
+_ROTATED_APART_UNTIL = (0, 9)
+"""Of the releases read, 0.8.3 rotates queries and keys one after the other, 0.11.0 both at once."""
+
 _SQUARES = (1, 4, 9, 16)
 
 
@@ -130,7 +133,7 @@ def layer_moment(layer: Block, width: int, spec: ModelSpec, workload: Workload) 
     """Numbers of one patch at the widest moment of a tower's layer: 4 x width beside the MLP's products or attention's.
 
     Qwen's towers until 0.11 rotate in float32 (2 + 16/t widths: input, its norm, the joined products, their three copies, queries and
-    keys together, both in float32 and rotated) and gather the joined products of all ranks (8 + 3/t widths: what is gathered and its
+    keys together, both in float32 and rotated; 2 + 10/t where these went apart) and gather the joined products of all ranks (8 + 3/t widths: what is gathered and its
     ordered copy beside the rank's own). Source: 0.11.0, models/qwen2_5_vl.py, Qwen2_5_VisionAttention, all_gather_interleave.
     """
     mlp, ranks = layer.mlp, workload.tensor_parallel
@@ -138,7 +141,7 @@ def layer_moment(layer: Block, width: int, spec: ModelSpec, workload: Workload) 
     moment = 4 * width + max(product, *(attention_width(mixer, ranks) for mixer in layer.mixers), 0)
     if spec.model_type not in _NATIVE or workload.version >= _ROTATED_IN_FLOAT_UNTIL:
         return moment
-    rotated = 2 * width + 16 * width // ranks
+    rotated = 2 * width + (10 if workload.version < _ROTATED_APART_UNTIL else 16) * width // ranks
     gathered = 8 * width + 3 * width // ranks if ranks > 1 else 0
     return max(moment, rotated, gathered)
 

@@ -174,3 +174,9 @@ def test_states_and_parameters_of_megatron_in_few_bits_have_their_flags(command)
     found = flags(command(framework="megatron", gpu_count=2, precision="fp8", fp8_parameters=True, optimizer="adamw_bf16"))
     assert {"--fp8-param-gather", "--use-precision-aware-optimizer"} <= set(found)
     assert found["--exp-avg-dtype"] == "bf16"
+
+
+def test_what_a_caller_names_is_one_word_for_the_shell(command):
+    line = command(method="lora", lora_targets=["q_proj; rm -rf $HOME", "$PATH"])
+    assert shlex.split(line)[-2:] == ["q_proj; rm -rf $HOME", "$PATH"]
+    assert "'$PATH'" in line

@@ -1,17 +1,16 @@
 """Words into a command line."""
 
-import re
 import shlex
 from collections.abc import Iterable
 
 from fitgauge.engine.architecture import Model
 
-_VARIABLE = re.compile(r"\$[A-Z_]+")
+_VARIABLES = ("$NODE_RANK", "$MASTER_ADDR")
 
 
 def joined(words: Iterable[object]) -> str:
-    """One line for a shell; a word that is a variable ($MASTER_ADDR) stays one."""
-    return " ".join(text if _VARIABLE.fullmatch(text) else shlex.quote(text) for text in map(str, words))
+    """One line for a shell, in which the variables that every node sets for itself stay variables."""
+    return " ".join(text if text in _VARIABLES else shlex.quote(text) for text in map(str, words))
 
 
 def quoted(text: str) -> str:

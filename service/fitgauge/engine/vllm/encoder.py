@@ -132,9 +132,10 @@ def _video(room: int) -> int:
 def layer_moment(layer: Block, width: int, spec: ModelSpec, workload: Workload) -> int:
     """Numbers of one patch at the widest moment of a tower's layer: 4 x width beside the MLP's products or attention's.
 
-    Qwen's towers until 0.11 rotate in float32 (2 + 16/t widths: input, its norm, the joined products, their three copies, queries and
-    keys together, both in float32 and rotated; 2 + 10/t where these went apart) and gather the joined products of all ranks (8 + 3/t widths: what is gathered and its
-    ordered copy beside the rank's own). Source: 0.11.0, models/qwen2_5_vl.py, Qwen2_5_VisionAttention, all_gather_interleave.
+    Qwen's towers until 0.11 rotate in float32: 2 + 16/t widths (input, its norm, the joined products, their three copies, queries and
+    keys together, both in float32 and rotated), 2 + 10/t where queries and keys went apart. They also gather the joined products of all
+    ranks: 8 + 3/t widths (what is gathered and its ordered copy beside the rank's own).
+    Source: 0.11.0 and 0.8.3, models/qwen2_5_vl.py, Qwen2_5_VisionAttention, all_gather_interleave.
     """
     mlp, ranks = layer.mlp, workload.tensor_parallel
     product = (3 if mlp.gated else 2) * mlp.intermediate_size // ranks if mlp else 0

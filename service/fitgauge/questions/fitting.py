@@ -8,7 +8,7 @@ from msgspec import structs
 from fitgauge.catalog.engines import Engines
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
-from fitgauge.engine.engines import ENGINES, Halves
+from fitgauge.engine.engines import ENGINES, Halves, as_asked
 from fitgauge.engine.estimate import Beside, fullest_required
 from fitgauge.engine.fit import Verdict, fit_probability, verdict
 from fitgauge.engine.profile import EngineProfile
@@ -57,6 +57,7 @@ class Fitting:
         self._engines = engines
         self._preparer = preparer
         self._refused: dict[Hashable, str | None] = {}
+        self._asked: dict[Hashable, Workload] = {}
         self._workloads: Recent[Workload] = Recent(_WORKLOADS)
         self._demands: Recent[Demand] = Recent(_WORKLOADS)
         self._beside: Recent[tuple[Beside, ...]] = Recent(_BESIDE)
@@ -73,8 +74,11 @@ class Fitting:
         """Why the engine does not run it on one such card, None where it does. Raises InvalidQuestion for an unknown format."""
         key = (request.quantization, request.kv_cache_dtype, request.engine_version, engine, accelerator.id)
         if key not in self._refused:
+            same_on_all = (*key[1:4], None if ENGINES[engine].settled is as_asked else accelerator.id)
+            if same_on_all not in self._asked:
+                self._asked[same_on_all] = self._workload(request, engine, accelerator, 1)
             scheme = self.prepared(request.quantization, engine).scheme
-            self._refused[key] = refusal(self._workload(request, engine, accelerator, 1), scheme, accelerator, self._model.spec)
+            self._refused[key] = refusal(self._asked[same_on_all], scheme, accelerator, self._model.spec)
         return self._refused[key]
 
     def possible(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Fitted | None:

@@ -173,21 +173,6 @@ def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator,
     """What every stage holds beside what is loaded: the pass that measures what is left, the process, and the pool."""
     stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
     final, drafted = len(stages) - 1, drafted_layers(spec) if workload.speculative_tokens else 0
-    passes = {
-        place: profiling_terms(spec, profile, workload, accelerator, first=place[0], last=place[1])
-        for place in {(number == 0, number == final) for number in range(len(stages))}
-    }
-    process = {
-        count: runtime_bytes(
-            profile,
-            layers=count,
-            ranks=communicating_ranks(workload),
-            graphs=graphs_in_budget(spec, profile) and not workload.enforce_eager,
-            unified_memory=accelerator.unified_memory,
-            symmetric=shares_memory(accelerator),
-        )
-        for count in set(map(len, stages))
-    }
     layouts = kv_layouts(
         spec,
         [range(layers.start, layers.stop + (drafted if number == final else 0)) for number, layers in enumerate(stages)]
@@ -203,15 +188,25 @@ def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator,
         pipeline_parallel=workload.pipeline_parallel,
         speculative_tokens=workload.speculative_tokens,
     )
-    return tuple(
-        Beside(
-            layers=len(layers),
-            fixed=(*passes[number == 0, number == final], *process[len(layers)]),
-            cache=(cache_term(cache, workload),),
-            layout=cache,
-        )
-        for number, (layers, cache) in enumerate(zip(stages, map(PagedCache, layouts), strict=True))
-    )
+    passes: dict[tuple[bool, bool], tuple[Term, ...]] = {}
+    processes: dict[int, tuple[Term, ...]] = {}
+    found = []
+    for number, (layers, layout) in enumerate(zip(stages, layouts, strict=True)):
+        place, cache = (number == 0, number == final), PagedCache(layout)
+        if place not in passes:
+            passes[place] = profiling_terms(spec, profile, workload, accelerator, first=place[0], last=place[1])
+        if len(layers) not in processes:
+            processes[len(layers)] = runtime_bytes(
+                profile,
+                layers=len(layers),
+                ranks=communicating_ranks(workload),
+                graphs=graphs_in_budget(spec, profile) and not workload.enforce_eager,
+                unified_memory=accelerator.unified_memory,
+                symmetric=shares_memory(accelerator),
+            )
+        fixed = (*passes[place], *processes[len(layers)])
+        found.append(Beside(layers=len(layers), fixed=fixed, cache=(cache_term(cache, workload),), layout=cache))
+    return tuple(found)
 
 
 def refilled(beside: tuple[Beside, ...], workload: Workload) -> tuple[Beside, ...]:

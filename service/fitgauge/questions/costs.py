@@ -14,6 +14,9 @@ from fitgauge.errors import InvalidQuestion
 _SHOWN = 3
 """Rentals told of one option."""
 
+_MOST_KEPT = 16384
+"""Prices kept between questions: of a whole catalog at every count, twice."""
+
 
 class Usd(Struct, kw_only=True):
     """An amount in US dollars as an interval."""
@@ -68,6 +71,8 @@ class Costs:
             return 0.0
         key = (accelerator.id, count)
         if key not in self._kept:
+            if len(self._kept) >= _MOST_KEPT:  # cards of any size can be asked about
+                self._kept.clear()
             price = self._offers.price(accelerator.id, count, self._clouds)
             self._kept[key] = price.usd_per_hour_low if price else None
         return self._kept[key]

@@ -75,6 +75,22 @@ def test_of_a_mixture_its_experts_are_kept_in_host_memory(check_fit: Check) -> N
     assert "of experts per GPU in host memory" in offload.change
 
 
+def test_a_mixture_is_offered_under_llama_cpp_with_experts_in_host_memory(check_fit: Check) -> None:
+    asked = {"model": "Qwen/Qwen3-30B-A3B", "gpu": "RTX 4070"}
+    offered = [suggestion for suggestion in check_fit(**asked).suggestions if suggestion.request.get("engine") == "llama.cpp"]
+    assert len(offered) == 1
+    assert offered[0].request["cpu_offload_gib"] < 16
+    again = check_fit(**{**asked, **offered[0].request})
+    assert (again.verdict, again.per_gpu.required_bytes.expected) == ("fits", offered[0].required_bytes)
+    assert not any("engine" in one.request for one in check_fit(model="Qwen/Qwen3-32B", gpu="RTX 4070").suggestions)
+
+
+def test_what_stays_tight_is_not_offered_again_with_more(check_fit: Check) -> None:
+    tight = [one.request.items() for one in check_fit(model="Qwen/Qwen3-32B", gpu="RTX 4070").suggestions if one.verdict == "tight"]
+    assert len(tight) > 1
+    assert not any(less < more for less in tight for more in tight)
+
+
 def test_more_of_the_same_is_not_offered_beside_what_fits(check_fit: Check) -> None:
     suggestions = check_fit(model="meta-llama/Llama-3.3-70B-Instruct", gpu="2x L40S", context_length=65536, concurrency=16).suggestions
     changed = [frozenset(suggestion.request) for suggestion in suggestions if suggestion.verdict == "fits"]

@@ -16,7 +16,7 @@ from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import most
 from fitgauge.engine.support import refusal
 from fitgauge.engine.vllm.serve import starts
-from fitgauge.engine.workload import GROWING, Workload
+from fitgauge.engine.workload import GGUF_ENGINES, GROWING, Workload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.hub.reference import Reference, parse_reference
 from fitgauge.questions import answers, words
@@ -25,11 +25,23 @@ from fitgauge.questions.notes import WITHOUT_EFFECT, notes, outgrown
 from fitgauge.questions.prepared import Prepared, Preparer
 from fitgauge.questions.schemas import FitAnswer, FitRequest, Launch, Limits, Suggestion
 from fitgauge.questions.siblings import Sibling
-from fitgauge.questions.suggestions import Candidate, Fields, alternatives, candidates, furthered, needless, outdone
+from fitgauge.questions.suggestions import (
+    Candidate,
+    Fields,
+    alternatives,
+    candidates,
+    furthered,
+    has_experts,
+    in_host_memory,
+    needless,
+    outdone,
+    together,
+)
 from fitgauge.questions.workloads import NODE, gpu_count, serving_workload, tensor_widths
 
 _COUNTS = (1, 2, 4, 8, 16, 32, 64)
 _MOST_SUGGESTIONS = 5
+_GGUF_FORMATS = ("q8_0", "q4_k_m")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,20 +224,39 @@ class Serving:
                 failed.extend([(candidate, again)] if again else [])
                 return
             needed, sent = again.estimate.fullest.required.expected, _to_send(fields, request, again.workload)
-            found.append(Suggestion(change=change, verdict=again.verdict, required_bytes=needed, request=sent))
+            if not any(one.verdict == again.verdict and one.request.items() <= sent.items() for one in found):
+                found.append(Suggestion(change=change, verdict=again.verdict, required_bytes=needed, request=sent))
 
-        fullest = checked.estimate.fullest
-        short = fullest.required.expected - checked.estimate.budget.expected
-        weights = sum(term.bytes for term in fullest.terms if term.name == "weights")
-        for candidate in candidates(model.spec, checked.workload, request, limits, checked.count, counts, short, weights, siblings):
+        for candidate in candidates(model.spec, checked.workload, request, limits, checked.count, counts, *_lacking(checked), siblings):
             consider(candidate)
         if all(one.verdict != "fits" or "cpu_offload_gib" in one.request for one in found):
             for base, again in tuple(failed):
                 for candidate in furthered(base, again.workload, _limits(again, model.spec), again.count, counts):
                     consider(candidate)
         found = [suggestion for suggestion in found if not outdone(suggestion, found)]
+        found += self._with_experts_on_host(request, model, accelerator, checked.count)
         found.sort(key=lambda suggestion: suggestion.verdict != "fits")
         return found[:_MOST_SUGGESTIONS]
+
+    def _with_experts_on_host(self, request: FitRequest, model: Model, accelerator: Accelerator, count: int) -> list[Suggestion]:
+        """A mixture served by llama.cpp, with experts in host memory where it takes that; nothing for other models and questions."""
+        if not has_experts(model.spec) or words.engine(request.engine) in GGUF_ENGINES or request.engine_version is not None:
+            return []
+        profile = self._engines.profile("llama.cpp", None)
+        tried: list[Candidate] = [
+            (f"serve a {form.upper()} file with llama.cpp", {"engine": "llama.cpp", "quantization": form}) for form in _GGUF_FORMATS
+        ]
+        while tried:
+            change, fields = tried.pop(0)
+            again = self._possible(structs.replace(request, **fields), model, accelerator, count, profile)
+            if again is None or refusal(again.workload, again.prepared.scheme, accelerator, model.spec) is not None:
+                continue
+            if again.verdict == "fits":
+                needed = again.estimate.fullest.required.expected
+                return [Suggestion(change=change, verdict="fits", required_bytes=needed, request=_to_send(fields, request, again.workload))]
+            if not tried:
+                tried = [together((change, fields), more) for more in in_host_memory(model.spec, again.workload, *_lacking(again))]
+        return []
 
     def _beyond_defaults(
         self, request: FitRequest, model: Model, accelerator: Accelerator, checked: Checked, profile: EngineProfile
@@ -252,6 +283,13 @@ class Serving:
                 needed = again.estimate.fullest.required.expected
                 found.append(Suggestion(change=change, verdict=again.verdict, required_bytes=needed, request=dict(fields)))
         return found[:_MOST_SUGGESTIONS]
+
+
+def _lacking(checked: Checked) -> tuple[int, int]:
+    """What the fullest GPU lacks, and what weights take of it [bytes]."""
+    fullest = checked.estimate.fullest
+    weights = sum(term.bytes for term in fullest.terms if term.name == "weights")
+    return fullest.required.expected - checked.estimate.budget.expected, weights
 
 
 def _limits(checked: Checked, spec: ModelSpec) -> ServingLimits:

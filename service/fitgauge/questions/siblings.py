@@ -29,7 +29,7 @@ class Sibling(NamedTuple):
     def form(self) -> str:
         """Its format: the file's label, or what its config says."""
         scheme = published(self.model.spec)
-        return self.text.rpartition(":")[2] if ":" in self.text else scheme.name if scheme else "another format"
+        return self.text.rpartition(":")[2] if ":" in self.text else scheme.name.removeprefix("modelopt_") if scheme else "another format"
 
 
 Found = tuple[Sibling, ...]

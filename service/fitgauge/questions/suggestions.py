@@ -40,12 +40,12 @@ def candidates(
     settings = list(_settings(spec, workload))
     yield from settings
     if len(settings) > 1:
-        yield _together(*settings)
+        yield together(*settings)
     yield from _fewer(workload, limits)
     for weights in (*_published(siblings), *_supposed(spec, workload, request)):
         yield weights
         if settings:
-            yield _together(weights, *settings)
+            yield together(weights, *settings)
     yield from _slower(spec, workload, short_bytes, weights_bytes)
     yield from _more_cards(count, counts)
 
@@ -54,7 +54,7 @@ def furthered(base: Candidate, workload: Workload, limits: ServingLimits, count:
     """`base`, which does not suffice alone, with one change more: asking for less of what it holds (`limits`), or more cards."""
     for change in (*_fewer(workload, limits), *_more_cards(count, counts)):
         if not change[1].keys() & base[1].keys():
-            yield _together(base, change)
+            yield together(base, change)
 
 
 def alternatives(request: FitRequest, spec: ModelSpec) -> Iterator[tuple[str, dict[str, str]]]:
@@ -118,6 +118,11 @@ def _slower(spec: ModelSpec, workload: Workload, short_bytes: int, weights_bytes
     """What costs speed: no CUDA graphs, weights in host memory."""
     if workload.engine == "vllm" and not workload.enforce_eager:
         yield "capture no CUDA graphs (enforce_eager), which is slower", {"enforce_eager": True}
+    yield from in_host_memory(spec, workload, short_bytes, weights_bytes)
+
+
+def in_host_memory(spec: ModelSpec, workload: Workload, short_bytes: int, weights_bytes: int) -> Iterator[Candidate]:
+    """As many weights as the fullest GPU lacks room for, and somewhat more; no more than it holds."""
     if workload.engine not in GGUF_ENGINES | HOST_WEIGHTS or short_bytes <= 0 or workload.cpu_offload_bytes:
         return
     slower = "slower" if workload.engine in GGUF_ENGINES else "far slower"
@@ -172,7 +177,7 @@ def _more_cards(count: int, counts: tuple[int, ...]) -> Iterator[Candidate]:
             yield f"take {more} GPUs", {**free, "gpu_count": more}
 
 
-def _together(*several: Candidate) -> Candidate:
+def together(*several: Candidate) -> Candidate:
     """Several changes as one."""
     fields: Fields = {}
     for _, change in several:

@@ -401,9 +401,12 @@ def test_a_least_quality_leaves_formats_that_were_measured_to_keep_it(recommend)
 
 
 def test_a_format_tells_what_it_was_measured_on(recommend):
-    item = next(item for item in recommend(quantization="awq", limit=1000).items if item.engine == "vllm")
-    assert item.quality.measurements[0].source
-    assert item.quality.low == min(row.recovered_percent for row in item.quality.measurements)
+    answer = recommend(quantization="awq", limit=1000)
+    quality = next(item for item in answer.items if item.engine == "vllm").quality
+    rows = answer.measurements["awq"]
+    assert all(row.source for row in rows)
+    assert (quality.measurements, quality.low) == (len(rows), min(row.recovered_percent for row in rows))
+    assert recommend(no_quantization=True).measurements == {}
 
 
 def test_within_one_node_no_more_gpus_are_used_than_it_holds(recommend):

@@ -21,7 +21,7 @@ from fitgauge.questions.prompts import Prompts
 from fitgauge.questions.recent import Recent
 from fitgauge.questions.recommend_schemas import Objective, RecommendAnswer, RecommendRequest
 from fitgauge.questions.recommend_training import TrainingRecommender
-from fitgauge.questions.recommended import Telling, stored
+from fitgauge.questions.recommended import Telling, measurements, stored
 from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.search import MOST_CARDS, Option, Search, Wanted, identity
 from fitgauge.questions.seats import Plan
@@ -78,13 +78,15 @@ class Recommender:
         start = request.offset or 0
         question = _question(request, model)
         telling = Telling(request, question, model, objective, self._costs(request), self._prompts(request, question, model, fitting))
-        items = [telling.recommendation(option) for option in front[start : start + (request.limit or _PAGE)]]
+        shown = front[start : start + (request.limit or _PAGE)]
+        items = [telling.recommendation(option) for option in shown]
         return RecommendAnswer(
             summary=telling.summary(front),
             model=answers.model_answer(model),
             objective=objective,
             items=items,
             total=len(front),
+            measurements=measurements(option.plan for option in shown),
             warnings=[*telling.warnings(front, items), *choices.quotas_told(request, self._catalog)],
             understood_as=telling.understood(front[0]),
         )

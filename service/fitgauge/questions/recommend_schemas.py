@@ -168,7 +168,9 @@ class QualityAnswer(Struct, kw_only=True):
     low: float
     expected: Annotated[float, Meta(description="Median over the measurements.")]
     high: float
-    measurements: Annotated[list[MeasuredOn], Meta(description="Empty for the weights as they are published: the reference.")]
+    measurements: Annotated[
+        int, Meta(description="How many: they stand beside the options, by format. 0 for the weights as they are published, the reference.")
+    ]
 
 
 class Recommendation(Struct, kw_only=True):
@@ -225,6 +227,7 @@ class RecommendAnswer(Struct, kw_only=True):
     objective: Objective
     items: Annotated[list[Recommendation], Meta(description="Deployments that serve; empty where task is training.")]
     total: int
+    measurements: Annotated[dict[str, list[MeasuredOn]], Meta(description="What the quality of the formats shown was measured on.")]
     warnings: list[str]
     understood_as: Annotated[Fields, Meta(description="The question with its defaults filled in.")]
     training: Annotated[list[TrainingRecommendation], Meta(description="Where task is training.")] = []

@@ -79,6 +79,7 @@ class TrainingRecommender:
             model=answers.model_answer(model),
             objective=objective,
             items=[],
+            measurements={},
             training=[self._told(trained, request, model) for trained in front[start : start + (request.limit or _PAGE)]],
             total=len(front),
             warnings=_warnings(request, model, _cards(request, self._catalog, _costs(request, self._catalog))),

@@ -1,6 +1,6 @@
 """Options in the words of the contract: each with its speeds, its cost, its quality and how to start it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 
 from msgspec import structs
@@ -170,15 +170,24 @@ class Telling:
 def quality(plan: Plan) -> QualityAnswer | None:
     """What the format of a plan was seen to recover; the weights as published are the reference."""
     if plan.quantization is None or canonical(plan.quantization) in PLAIN:
-        return QualityAnswer(low=100.0, expected=100.0, high=100.0, measurements=[])
+        return QualityAnswer(low=100.0, expected=100.0, high=100.0, measurements=0)
     known = recovery(plan.quantization, plan.engine)
-    if known is None:
-        return None
-    measured = [
-        MeasuredOn(model=row.model, measured=row.measured, measure=row.measure, recovered_percent=row.recovered_percent, source=row.source)
-        for row in known.measurements
-    ]
-    return QualityAnswer(low=known.low, expected=known.expected, high=known.high, measurements=measured)
+    return known and QualityAnswer(low=known.low, expected=known.expected, high=known.high, measurements=len(known.measurements))
+
+
+def measurements(plans: Iterable[Plan]) -> dict[str, list[MeasuredOn]]:
+    """What the quality of their formats was measured on, by format."""
+    found = {}
+    for plan in plans:
+        known = recovery(plan.quantization, plan.engine) if plan.quantization else None
+        if plan.quantization and known:
+            found[plan.quantization] = [
+                MeasuredOn(
+                    model=row.model, measured=row.measured, measure=row.measure, recovered_percent=row.recovered_percent, source=row.source
+                )
+                for row in known.measurements
+            ]
+    return found
 
 
 def stored(option: Option) -> str:

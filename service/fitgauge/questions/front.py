@@ -41,6 +41,11 @@ class Front:
             end += 1
         sizes[place:end], speeds[place:end] = [mark[1]], [mark[2]]
 
+    def fastest(self, total_bytes: int) -> float:
+        """The best speed that is known of no more memory, whatever it costs; less than 0 where none is."""
+        place = bisect_right(self._sizes, total_bytes)
+        return -self._speeds[place - 1] if place else -1.0
+
     def dominates(self, mark: Criteria) -> bool:
         """Whether one of them dominates `mark`."""
         place = bisect_right(self._sizes, mark[1])

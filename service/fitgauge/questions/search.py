@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import NamedTuple
 
 from msgspec import structs
@@ -160,6 +161,8 @@ class Search:
                 left.append(seat)
                 continue
             cost, least_cost = self._prices.of(accelerator, count)
+            if least_cost == inf and front.fastest(usable * count) > rate.ceiling(seat):
+                continue
             mark = criteria(count, usable * count, rate.expected(seat), plan.bits, cost)
             if front.dominates(mark):
                 if cost > least_cost and not front.dominates((*mark[:4], least_cost)):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.decode import DecodeSpeed, decode_speed, expected_speed
+from fitgauge.engine.decode import EFFICIENCY, DecodeSpeed, decode_speed, expected_speed
 from fitgauge.engine.platforms import maker
 from fitgauge.engine.prefill import activated, peak_of
 from fitgauge.engine.workload import EngineName
@@ -93,6 +93,12 @@ class Rate:
         if key not in self._known:
             self._known[key] = expected_speed(self._read, self._concurrency, seat.bandwidth, self._multiplying(seat))
         return self._known[key]
+
+    def ceiling(self, seat: Seat) -> float:
+        """No less than the expected speed: what bandwidth alone allows, and a hundredth for rounding; 0 where it is unknown."""
+        if not self._read or seat.bandwidth is None:
+            return 0.0
+        return self._concurrency * seat.bandwidth * 1e9 * EFFICIENCY[1] / self._read + 0.01
 
     def speed(self, seat: Seat) -> DecodeSpeed | None:
         """The speed as an interval."""

@@ -16,7 +16,6 @@ from fitgauge.engine.training.estimate import TrainingStage, training_stages
 from fitgauge.engine.training.host import checkpoint_bytes
 from fitgauge.engine.training.overheads import TrainingProfile
 from fitgauge.engine.training.stages import PhaseName
-from fitgauge.engine.training.traits import taught, traits_of
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import algorithm_setups, answers
@@ -24,6 +23,7 @@ from fitgauge.questions.algorithms import ALONE, Algorithms, Cast
 from fitgauge.questions.degree_suggestions import degrees_that_fit
 from fitgauge.questions.schemas import Launch, Limits, RankAnswer, Suggestion
 from fitgauge.questions.training_launch import launch_command, unsaid
+from fitgauge.questions.training_recipes import recipe_notes
 from fitgauge.questions.training_saved import saved_segments
 from fitgauge.questions.training_schemas import PhaseAnswer, TrainingAnswer, TrainingPerGpu, TrainingRequest
 from fitgauge.questions.training_suggestions import candidates
@@ -239,12 +239,7 @@ def _warnings(request: TrainingRequest, model: Model, found: Found, trained: Tra
     said = [*model.warnings, *spec.notes]
     if found.note:
         said.append(found.note)
-    if not taught(spec):
-        said.append(f"No activation recipe for {spec.model_type or 'this architecture'}: Llama's was used on its own tensors.")
-    if workload.attention != "eager" and traits_of(spec).eager(workload.attention):
-        said.append(
-            f"transformers has no {workload.attention} attention for {spec.model_type}: it runs eagerly, with its scores in memory."
-        )
+    said += recipe_notes(spec, workload)
     if workload.precision == "fp8":
         said.append("fp8: the copies of weights that Transformer Engine keeps are counted, what it saves on activations is not.")
     if workload.framework != algorithm_setups.asked_framework(request):

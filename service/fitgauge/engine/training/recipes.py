@@ -34,6 +34,7 @@ class Layer(Modules):
                 tape.operation(f"{p.name}.view", (y,), size, y.width, view=True, passes=True)
                 for p, y, size in self._apart(inward, given, rows, sizes)
             )
+        gate = tape.slice("attention.gate", q, sizes[0]) if inward[0].shape[0] == 2 * mixer.query_heads * mixer.head_dim else None
         if self.traits.scales_queries:
             q = tape.copy("query.scaled", q)
         inside = [name for name in self.norms(inside=True) if "att" in name.lower()]
@@ -42,6 +43,8 @@ class Layer(Modules):
         if scene.rotary and source is None:
             q, k = self.rotated(q, k, mixer)
         mixed = self.eager(q, k, v, heads, mixer) if self.traits.eager(scene.attention) else self.fused_attention(q, k, v, heads, mixer)
+        if gate is not None:  # queries come with a gate of the output (Qwen3-Next)
+            mixed = tape.multiply("attention.gated", mixed, tape.pointwise("attention.sigmoid", gate, of_output=True))
         return self.dropout("attention.dropout", "attention", self.linear(out, mixed))
 
     def _apart(
@@ -191,7 +194,7 @@ class Layer(Modules):
         if not dense:
             return mixed
         shared = self.mlp(dense, x)
-        gate = next((p for p in self.unit.parameters if p.kind is Kind.ROUTER and p.shape[0] == 1), None)
+        gate = next((p for p in self.unit.parameters if p.kind in (Kind.ROUTER, Kind.LINEAR) and p.shape[0] == 1), None)
         if gate is not None:
             shared = self.tape.multiply("shared.gated", self.tape.pointwise("sigmoid", self.linear(gate, x), of_output=True), shared)
         return self.tape.add("mlp.with_shared", mixed, shared)
@@ -229,9 +232,13 @@ class Layer(Modules):
         inner = down.shape[1]
         wide, indices = tape.to(x, self.weight(down).width), [("experts.indices", picks, 8)] * 4
         sorted_tokens = tape.operation("experts.tokens", (wide,), picks * scene.hidden, wide.width, beside=indices)
-        gate_up = self._grouped("experts.gate_up", sorted_tokens, experts[:-1], picks * 2 * inner)
-        gate, up = tape.split("experts.chunk", gate_up, picks * inner, picks * inner)
-        product = self.clamped(gate, up) if self.traits.sinks else tape.multiply("experts.product", self.activation(gate), up)
+        gated = mlp is None or mlp.gated
+        first = self._grouped("experts.gate_up", sorted_tokens, experts[:-1], picks * (1 + gated) * inner)
+        if not gated:
+            product = self.activation(first)
+        else:
+            gate, up = tape.split("experts.chunk", first, picks * inner, picks * inner)
+            product = self.clamped(gate, up) if self.traits.sinks else tape.multiply("experts.product", self.activation(gate), up)
         out = self._grouped("experts.down", product, [down], picks * scene.hidden)
         weighted = tape.copy("experts.in_order", tape.multiply("experts.weighted", out, weights))
         return tape.copy("experts.sum", weighted, scene.tokens * scene.hidden)

@@ -4,11 +4,12 @@ from functools import lru_cache
 
 import msgspec
 
-from fitgauge.engine.architecture import Attention, Block, Kind, ModelSpec, Part, Split
+from fitgauge.engine.architecture import Attention, Block, Kind, ModelSpec, Part, Recurrent, Split
 from fitgauge.engine.dtypes import BITS, size_of
 from fitgauge.engine.training.modules import Modules, Scene
 from fitgauge.engine.training.parameters import Parameter, Unit, nominal_linears, units
 from fitgauge.engine.training.recipes import Layer
+from fitgauge.engine.training.recurrent import RecurrentLayer
 from fitgauge.engine.training.segment import Segment, joined, played_segment, stream_width, tape_of
 from fitgauge.engine.training.stacks import (
     StackLayer,
@@ -206,6 +207,8 @@ def layer_segment(spec: ModelSpec, unit: Unit, numbers: tuple[int, ...], scene: 
 
 
 def _recipe(tape: Tape, unit: Unit, spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Layer:
+    if any(isinstance(mixer, Recurrent) for block in spec.blocks for mixer in block.mixers):
+        return RecurrentLayer(tape, unit, scene)
     if spec.task == "generate":
         return Layer(tape, unit, scene)
     source = None

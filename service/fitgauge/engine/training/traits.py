@@ -117,6 +117,9 @@ TRAITS: Mapping[str, Traits] = {
         activation="gelu_new", norm="layer", float_softmax=False, drops=frozenset({"embedding", "weights", "attention", "mlp"})
     ),
     "arcee": Traits(activation="relu_squared"),
+    **dict.fromkeys(("qwen3_next", "qwen3_5", "qwen3_5_moe"), Traits(norm="shifted_rms", rotates_part=True, proven=False)),
+    **dict.fromkeys(("mamba", "mamba2", "jamba"), Traits(proven=False)),
+    "nemotron_h": Traits(activation="relu_squared", proven=False),
     **dict.fromkeys(("deepseek_v2", "deepseek_v3"), Traits(float_router=True, proven=False)),
     "gpt_bigcode": Traits(
         activation="gelu", norm="layer", drops=frozenset({"embedding", "weights", "attention", "mlp"})

@@ -1,0 +1,51 @@
+"""Mamba, Mamba 2, gated delta nets and hybrids: what their kernels keep, and Mamba's reference in PyTorch against measured steps."""
+
+import pytest
+
+from accuracy import training_truth as truth
+from fitgauge.engine.training.segments import segments
+from fitgauge.engine.training.workload import TrainingWorkload
+
+QWEN, MAMBA, NEMOTRON = "Qwen/Qwen3-Next-80B-A3B-Instruct", "state-spaces/mamba-130m-hf", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
+
+
+def layers(name, attention="sdpa"):
+    workload = TrainingWorkload(precision="bf16", sequence_length=512, micro_batch_size=2, attention=attention)
+    return segments(truth.own_model(name, None), workload).layers
+
+
+def test_mambas_reference_is_within_six_percent_of_measured_steps():
+    steps = [step for step in truth.own() if step.row["model"] == MAMBA]
+    assert steps
+    assert all(abs(step.error) <= 0.06 for step in steps)
+
+
+def test_mambas_kernel_keeps_no_state_of_every_token():
+    (kernel,), (written,) = layers(MAMBA), layers(MAMBA, "eager")
+    tokens, channels, states = 2 * 512, 1536, 16
+    assert sum(saved.bytes for saved in written.saved) > 3 * tokens * channels * states * 4
+    assert sum(saved.bytes for saved in kernel.saved) < tokens * channels * states
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        (QWEN, {"delta.query", "delta.key", "delta.value", "delta.chunks", "gated_norm", "experts.tokens"}),
+        (NEMOTRON, {"mixer.in_proj", "scan.output", "experts.tokens", "attention"}),
+    ],
+)
+def test_every_kind_of_layer_of_a_hybrid_has_its_recipe(name, wanted):
+    names = {saved.name for layer in layers(name) for saved in layer.saved}
+    assert wanted <= names
+    assert "activation" not in names  # of layers without a recipe
+
+
+def test_queries_that_come_with_a_gate_keep_it():
+    (attention,) = (layer for layer in layers(QWEN) if 3 in layer.layers)
+    assert "attention.sigmoid" in {saved.name for saved in attention.saved}
+
+
+def test_gradients_reach_every_parameter_of_a_recurrent_layer():
+    spec = truth.own_model(MAMBA, None)
+    (layer,) = segments(spec, TrainingWorkload(precision="bf16", sequence_length=64)).layers
+    assert layer.released == layer.gradients

@@ -7,6 +7,7 @@ import pytest
 
 from accuracy.training_calibrate import DATA, allocated, calibrated, kept, part, ran
 from accuracy.training_questions import asked
+from accuracy.training_score import counted
 from accuracy.training_truth import COUNTERS, published, rows
 from accuracy.truth import GIB
 from fitgauge.catalog.training import load_training
@@ -30,12 +31,12 @@ def test_the_questions_in_the_file_are_those_that_the_rows_make():
 
 
 def test_the_catalogs_coefficients_are_those_that_the_fit_part_makes():
-    """To a hundredth or two: a recipe that learns something moves them, and `python -m accuracy.training_calibrate` writes them anew."""
+    """To a few hundredths: a recipe that learns something moves them, and `python -m accuracy.training_calibrate` writes them anew."""
     stored = json.loads(DATA.read_text())
     anew = calibrated(stored)
-    for name in ("spread", "spread_routed", "fragmentation_logits"):
+    for name in ("spread", "spread_routed", "slack", "fragmentation_logits"):
         for bound in ("low", "expected", "high"):
-            assert anew[name][bound] == pytest.approx(stored[name][bound], abs=0.02), (name, bound)
+            assert anew[name][bound] == pytest.approx(stored[name][bound], abs=0.05), (name, bound)
     for framework, share in anew["fragmentation"].items():
         assert share["expected"] == pytest.approx(stored["fragmentation"][framework]["expected"], abs=0.02), framework
 
@@ -60,7 +61,7 @@ def test_every_counter_is_within_eight_percent_in_half_of_the_runs_and_within_a_
 
 
 def test_the_ninety_percent_interval_holds_about_nine_of_ten():
-    inside = [size.low <= printed <= size.high for which in ("fit", "check") for _, size, printed in compared(which)]
+    inside = [run.covered for run in counted()]
     assert 0.85 <= sum(inside) / len(inside) <= 0.97
 
 

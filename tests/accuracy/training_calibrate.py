@@ -23,6 +23,8 @@ FIT_SHARE = 70
 FULL = 0.93
 """Of a card: what is held beyond it shows the card, not the need."""
 STATES = ("weights", "gradients", "master_weights", "optimizer_states")
+MOST_SLACK = 7
+"""Percent. Intervals grow narrower still beyond it, and a run that went out of memory (t245) is said to fit."""
 LEAST_UNCERTAIN = 0.05
 """Of what is allocated: less that is no arithmetic tells nothing about its spread."""
 
@@ -124,8 +126,8 @@ def fragmentation(seen: list[Kept]) -> tuple[float, dict[str, float]]:
     return best, shares(best)
 
 
-def spread(slack: float, shares: Mapping[str, float], times: float, *, experts: bool) -> tuple[float, float, int]:
-    """(low, high, runs): what of all but states runs allocate over what is counted, where `slack` of the whole is allowed beside.
+def spread(allowed: float, shares: Mapping[str, float], times: float, *, experts: bool) -> tuple[float, float, int]:
+    """(low, high, runs): what of all but states runs allocate over what is counted, where `allowed` of the whole is allowed beside.
 
     Of routed models, of which few runs tell it, what they held tells it less what the allocator usually keeps.
     """
@@ -140,9 +142,24 @@ def spread(slack: float, shares: Mapping[str, float], times: float, *, experts: 
         certain = sum(term.bytes for term in stage.terms if term.name in STATES)
         rest, whole = stage.allocated.expected - certain, stage.allocated.expected
         if peak is not None and rest > LEAST_UNCERTAIN * whole:
-            low.append(Seen(campaign(run.row), (peak + slack * whole - certain) / rest))
-            high.append(Seen(campaign(run.row), (peak - slack * whole - certain) / rest))
+            low.append(Seen(campaign(run.row), (peak + allowed * whole - certain) / rest))
+            high.append(Seen(campaign(run.row), (peak - allowed * whole - certain) / rest))
     return quantile(low, 0.05), quantile(high, 0.95), len(low)
+
+
+def slack(shares: Mapping[str, float], times: float) -> float:
+    """The share of the whole, allowed beside the spread, that makes intervals narrowest: half of the runs' are narrower."""
+    sizes = []
+    for run in ran("fit"):
+        stage = run.trained.fullest
+        certain = sum(term.bytes for term in stage.terms if term.name in STATES)
+        sizes.append(1 - certain / stage.allocated.expected)
+
+    def width(share: float) -> float:
+        low, high, _ = spread(share, shares, times, experts=False)
+        return median((max(high, 1) - min(low, 1)) * uncertain + 2 * share for uncertain in sizes)
+
+    return min((step / 100 for step in range(1, MOST_SLACK + 1)), key=width)
 
 
 def coefficient(low: float, expected: float, high: float, runs: int, source: str = RUNS) -> dict[str, Any]:
@@ -160,15 +177,17 @@ def calibrated(before: dict[str, Any]) -> dict[str, Any]:
         values = [one.share(times) for one in seen if one.framework == name]
         low, high = max(0.0, quantile(values, 0.05)), max(quantile(values, 0.95), share)
         found[name] = coefficient(min(low, share), share, high, len(values))
-    slack, known = before["slack"]["high"], {name: one["expected"] for name, one in (before["fragmentation"] | found).items()}
-    low, high, runs = spread(slack, known, times, experts=False)
-    least, most, routed_runs = spread(slack, known, times, experts=True)
+    known = {name: one["expected"] for name, one in (before["fragmentation"] | found).items()}
+    allowed = slack(known, times)
+    low, high, runs = spread(allowed, known, times, experts=False)
+    least, most, routed_runs = spread(allowed, known, times, experts=True)
     return {
         **before,
         "fragmentation": before["fragmentation"] | found,
         "fragmentation_logits": coefficient(times, times, times, sum(one.logits > 0 for one in seen)),
         "spread": coefficient(min(low, 1), 1, max(high, 1), runs),
         "spread_routed": coefficient(min(least, 1), 1, max(most, 1), routed_runs),
+        "slack": coefficient(-allowed, 0, allowed, runs),
     }
 
 
@@ -176,7 +195,9 @@ def main() -> None:
     """Writes the file."""
     found = calibrated(json.loads(DATA.read_text()))
     DATA.write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps({name: found[name] for name in ("fragmentation", "fragmentation_logits", "spread", "spread_routed")}, indent=1))
+    print(
+        json.dumps({name: found[name] for name in ("fragmentation", "fragmentation_logits", "spread", "spread_routed", "slack")}, indent=1)
+    )
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ _STEPS = ((0.4, 0.8), (0.0, 0.4))
 class Listed(msgspec.Struct, frozen=True):
     """One repository of the list."""
 
-    id: Annotated[str, msgspec.Meta(pattern=r"^[\w.-]+/[\w.-]+$", max_length=200)]
+    id: Annotated[str, msgspec.Meta(pattern=r"^[\w.-]+(/[\w.-]+)?$", max_length=200)]
     downloads: int = 0
     gated: bool | str = False
     tags: list[str] = []

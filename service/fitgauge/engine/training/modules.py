@@ -18,7 +18,8 @@ class Scene:
     """Where a recipe plays. `sequence`: tokens of a sequence on this rank, `keys`: those its attention sees; `batch`: sequences.
 
     `heads`: into how many parts tensor parallelism divides heads, MLPs and the vocabulary; `stream`: into how many the residual
-    stream (sequence parallelism). `rotary`: queries and keys are rotated; `table_width`: bytes of a number of its tables.
+    stream (sequence parallelism). `relative`: rows of DeBERTa's table of relative positions, 0 for
+    other families. `rotary`: queries and keys are rotated; `table_width`: bytes of a number of its tables.
     """
 
     traits: Traits
@@ -33,6 +34,7 @@ class Scene:
     heads: int = 1
     stream: int = 1
     experts: int = 1
+    relative: int = 0
 
     @property
     def tokens(self) -> int:

@@ -100,6 +100,7 @@ def scene_of(spec: ModelSpec, workload: TrainingWorkload) -> Scene:
         keys=workload.sequence_length,
         batch=workload.micro_batch_size,
         hidden=spec.hidden_size,
+        relative=next((t.shape[0] for block in spec.blocks for t in block.tensors if t.name == "rel_embeddings.weight"), 0),
         rotary=bool(spec.rotary_tables) or spec.model_type == "nominal",
         table_width=width,
         compute_width=BITS[form.compute] // 8,

@@ -52,6 +52,32 @@ class StackLayer(Layer):
         x = self.tape.add(f"{name}.residual", x, branch(x if after or not norm else self.norm(norm, x)))
         return self.norm(norm, x) if after and norm else x
 
+    def eager(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
+        """Scores written out; DeBERTa's with two more: contents by positions, positions by contents (DisentangledSelfAttention)."""
+        if not self.scene.relative:
+            return super().eager(q, k, v, heads, mixer)
+        tape, count = self.tape, self.scene.tokens * self.scene.keys * heads
+        scores = tape.matmul("attention.scores", q, tape.copy("key.scaled", k), count)
+        rows = self.scene.relative
+        relative = tape.constant("relative", rows * self.scene.hidden, q.width, grad=True)
+        relative = tape.operation(
+            "relative.dropout", (relative,), relative.elements, q.width, beside=[("relative.dropout.mask", relative.elements, 1)]
+        )
+        projections = self.linears(attention=True)
+        for name, content, parameter in (("key", q, projections[1]), ("query", k, projections[0])):
+            positions = self.linear(parameter, relative, rows)
+            repeated = tape.copy(f"relative.{name}_repeated", positions, self.scene.batch * positions.elements)
+            product = tape.matmul(f"attention.by_relative_{name}", content, repeated, self.scene.tokens * heads * rows)
+            index = [(f"relative.{name}_index", self.scene.sequence * self.scene.keys, 8)]
+            gathered = tape.operation(f"attention.gathered_{name}", (product,), count, q.width, saves=(product,), beside=index)
+            scores = tape.add("attention.summed", scores, tape.copy(f"attention.scaled_{name}", gathered))
+        mask = [("attention.mask", self.scene.tokens * self.scene.keys, 1)]
+        scores = tape.operation("attention.masked", (scores,), count, scores.width, beside=mask)
+        wide = tape.to(scores, FLOAT, "attention.float") if tape.compute else scores
+        weights = tape.to(tape.pointwise("attention.softmax", wide, of_output=True), q.width, "attention.weights")
+        weights = self.dropout("attention.weights_dropout", "weights", weights)
+        return tape.copy("attention.output", tape.matmul("attention.product", weights, v, self.scene.tokens * heads * mixer.value_dim))
+
     def keys(self, k: Value, mixer: Attention, heads: int) -> int:
         """As many as there are: a decoder's queries also meet those of the source."""
         return k.elements // (mixer.head_dim * heads * self.scene.batch)

@@ -126,7 +126,7 @@ TRAITS: Mapping[str, Traits] = {
     ),
     **dict.fromkeys(("bert", "roberta", "xlm-roberta", "camembert", "electra"), BERT),
     "distilbert": replace(BERT, drops=BERT.drops - {"attention"}),
-    "mpnet": replace(BERT, lacks=("sdpa", "flash")),
+    **dict.fromkeys(("mpnet", "deberta-v2"), replace(BERT, lacks=("sdpa", "flash"))),
     "nomic_bert": replace(BERT, activation="silu", drops=frozenset()),
     "modernbert": Traits(activation="gelu", norm="layer", proven=False),
     "bart": BART,

@@ -159,7 +159,7 @@ def step_bytes(trained: Sequence[Parameter], workload: TrainingWorkload) -> int:
         return 0
     if workload.optimizer_in_backward and implementation == "foreach":
         return max(sizes)
-    return sum(sizes) if steps_at_once(workload) else largest_pair(sizes)
+    return sum(sizes) if steps_at_once(workload) else largest_pair(_as_stored(trained, sizes))
 
 
 def steps_at_once(workload: TrainingWorkload) -> bool:
@@ -176,6 +176,20 @@ def largest_pair(sizes: Iterable[int]) -> int:
     for size in sizes:
         most, before = max(most, 2 * size + before), size
     return most
+
+
+def _as_stored(parameters: Sequence[Parameter], sizes: Sequence[int]) -> list[int]:
+    """Sizes of the tensors an optimizer steps: gates and ups of all experts of a layer are one (transformers, gate_up_proj)."""
+    stored: list[int] = []
+    gate: Parameter | None = None
+    for parameter, size in zip(parameters, sizes, strict=True):
+        expert = parameter.kind is Kind.EXPERT
+        if expert and gate is not None and gate.shape == parameter.shape:
+            stored[-1], gate = stored[-1] + size, None
+        else:
+            stored.append(size)
+            gate = parameter if expert else None
+    return stored
 
 
 def _state_dtype(parameter: Parameter, form: Regime) -> str:

@@ -140,7 +140,7 @@ def beginning(found: tuple[Unit, ...], spec: ModelSpec, scene: Scene, workload: 
     if spec.task != "encoder_decoder":
         return embedding_segment(tables, spec, scene, workload)
     around = [unit for unit in found if unit.part is Part.LANGUAGE and not unit.repeated]
-    own = embedded(tables[-1:], around, spec, scene, workload)
+    own = embedded(tables[-1:], around, spec, scene, workload, counted=tables[-1:])
     if spec.tied_embeddings:
         own = again(own, tables[-1], workload)
     return joined("embedding", [*source_segments(list(found), spec, scene, workload), own])

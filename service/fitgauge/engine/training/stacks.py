@@ -105,15 +105,9 @@ def source_segments(found: list[Unit], spec: ModelSpec, scene: Scene, workload: 
     size = beside.tokens * spec.hidden_size
     units = [unit for unit in found if unit.part is Part.ENCODER]
     around, tables = [unit for unit in units if not unit.repeated], [unit for unit in found if unit.part is Part.EMBEDDING]
-    first = embedded(tables[:1], around, spec, beside, workload)
+    first = embedded(tables[:1], around, spec, beside, workload, counted=[*around, *tables[:-1]])
     line = [again(first, tables[0], workload) if len(tables) == 1 and not speech(spec) else first]
-    frozen = workload.adapted and workload.activation_checkpointing == "none"
-    numbered = sorted((number, unit) for unit in units if unit.repeated for number in unit.layers)
-    for number, unit in numbered:
-        tape = tape_of(workload)
-        x = tape.input("hidden", size, width, grad=not (frozen and number == 0))
-        y = StackLayer(tape, unit, beside).play(x)
-        line.append(played_segment(unit.prefix, (), tape, x, y, [unit], workload, checkpointed=workload.activation_checkpointing))
+    line += _layers([unit for unit in units if unit.repeated], size, beside, workload)
     tape = tape_of(workload)
     x = y = tape.input("hidden", size, width, grad=True)
     for unit in around:
@@ -121,8 +115,29 @@ def source_segments(found: list[Unit], spec: ModelSpec, scene: Scene, workload: 
     return [*line, played_segment("encoder.end", (), tape, x, y, [], workload, checkpointed="none")] if y is not x else line
 
 
-def embedded(tables: list[Unit], around: list[Unit], spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Segment:
-    """Words (or a spectrogram through two convolutions), learned positions, a norm after them, dropout."""
+def _layers(found: list[Unit], size: int, scene: Scene, workload: TrainingWorkload) -> list[Segment]:
+    """A segment for every layer of an encoder, in order: those made alike are played once, the first of a frozen base by itself."""
+    frozen = workload.adapted and workload.activation_checkpointing == "none"
+    played: dict[tuple[int, bool], Segment] = {}
+    line = []
+    for number, kind in sorted((number, kind) for kind, unit in enumerate(found) for number in unit.layers):
+        key, unit = (kind, not (frozen and number == 0)), found[kind]
+        if key not in played:
+            tape = tape_of(workload)
+            x = tape.input("hidden", size, stream_width(workload), grad=key[1])
+            y = StackLayer(tape, unit, scene).play(x)
+            played[key] = played_segment(unit.prefix, (), tape, x, y, [unit], workload, checkpointed=workload.activation_checkpointing)
+        line.append(played[key])
+    return line
+
+
+def embedded(
+    tables: list[Unit], around: list[Unit], spec: ModelSpec, scene: Scene, workload: TrainingWorkload, *, counted: list[Unit]
+) -> Segment:
+    """Words (or a spectrogram through two convolutions), learned positions, a norm after them, dropout.
+
+    `counted`: the units whose gradients no other segment counts.
+    """
     tape, width = tape_of(workload), stream_width(workload)
     size = scene.tokens * spec.hidden_size
     named = {parameter.name: (unit, parameter) for unit in around for parameter in unit.parameters}
@@ -142,14 +157,14 @@ def embedded(tables: list[Unit], around: list[Unit], spec: ModelSpec, scene: Sce
         x = Modules(tape, named["layernorm_embedding.weight"][0], scene).norm("layernorm_embedding", x)
     if around:
         x = Modules(tape, around[0], scene).dropout("embedding.dropout", "embedding", x)
-    return played_segment("embedding", (), tape, x, x, [*tables, *around], workload, checkpointed="none")
+    return played_segment("embedding", (), tape, x, x, counted, workload, checkpointed="none")
 
 
 def again(segment: Segment, words: Unit, workload: TrainingWorkload) -> Segment:
     """A segment whose gradient of the words meets one that is there already: their sum is a third, and one of them stays."""
     size = sum(size_of(p.elements, gradient_dtype(p, workload)) for p in words.parameters if p.trained and p.kind is Kind.EMBEDDING)
     backward = Pass(peak=segment.backward.peak + size, end=segment.backward.end - size)
-    return msgspec.structs.replace(segment, backward=backward, gradients=segment.gradients - size)
+    return msgspec.structs.replace(segment, backward=backward)
 
 
 def spectrogram(tape: Tape, first: Value, second: Value, size: int, width: int) -> Value:

@@ -75,7 +75,7 @@ class RecurrentLayer(Layer):
         and the scan's output; the convolution and time steps are made anew (checkpoint_lvl 1)."""
         tape, tokens = self.tape, self.scene.tokens
         out, narrow = self._own("out_proj"), self._own("x_proj").shape[0]
-        inner, state = out.shape[1], self._own("A_log").shape[1]
+        inner, state = out.shape[1] // self.scene.heads, self._own("A_log").shape[1]
         xz = self.linear(self._own("in_proj"), x)
         states = self.scene.batch * inner * ceil(self.scene.sequence / _SCAN_CHUNK) * 2 * state
         beside = [
@@ -93,7 +93,7 @@ class RecurrentLayer(Layer):
         the format of the stream (mamba_inner_fn's fallback)."""
         tape, scene = self.tape, self.scene
         out, narrow, conv = self._own("out_proj"), self._own("x_proj").shape[0], self._own("conv1d")
-        inner, state = out.shape[1], self._own("A_log").shape[1]
+        inner, state = out.shape[1] // self.scene.heads, self._own("A_log").shape[1]
         wide, whole = scene.tokens * inner, scene.tokens * inner * state
         xz = self.linear(self._own("in_proj"), x)
         beside = [
@@ -111,10 +111,14 @@ class RecurrentLayer(Layer):
     def state_space(self, x: Value, mixer: Recurrent) -> Value:
         """Mamba 2's one kernel: it keeps the input projection and the scan's output; convolution and states of chunks are made anew."""
         scene, out = self.scene, self._own("out_proj")
-        conv, state = self._own("conv1d").shape[0], next(s for s in mixer.states if s.name == "ssm")
+        ways, state = scene.heads, next(s for s in mixer.states if s.name == "ssm")
+        conv = self._own("conv1d").shape[0] // ways
         projected = self.linear(self._own("in_proj"), x)
-        beside = [("scan.output", scene.tokens * out.shape[1], projected.width), ("scan.rstd", scene.tokens * state.heads, FLOAT)]
-        chunks = scene.batch * ceil(scene.sequence / _MAMBA2_CHUNK) * state.heads * state.width * FLOAT
+        beside = [
+            ("scan.output", scene.tokens * out.shape[1] // ways, projected.width),
+            ("scan.rstd", scene.tokens * state.heads // ways, FLOAT),
+        ]
+        chunks = scene.batch * ceil(scene.sequence / _MAMBA2_CHUNK) * state.heads // ways * state.width * FLOAT
         again = scene.tokens * conv * projected.width + chunks
         return self.tape.operation(
             "scan", (projected, *self._weights("in_proj")), scene.tokens * out.shape[0], projected.width,
@@ -126,7 +130,8 @@ class RecurrentLayer(Layer):
         and one matrix of 64 x 64 for every chunk and head, the gated norm its input and gate."""
         tape, tokens = self.tape, self.scene.tokens
         out, state = self._own("out_proj"), next(s for s in mixer.states if s.name != "conv")
-        channels, value, heads = self._own("conv1d").shape[0], out.shape[1], self._own("A_log").shape[0]
+        ways = self.scene.heads
+        channels, value, heads = (size // ways for size in (self._own("conv1d").shape[0], out.shape[1], self._own("A_log").shape[0]))
         key = (channels - value) // 2
         projected = {_module(p): self.linear(p, x) for p in self.unit.parameters if _module(p).startswith("in_proj") and not p.adapter}
         joined = projected.get("in_proj_qkv") or tape.copy("qkv.joined", projected["in_proj_qkvz"], tokens * channels)
@@ -138,7 +143,7 @@ class RecurrentLayer(Layer):
             ("delta.beta", tokens * heads, x.width),
             ("delta.chunks", tokens * heads * _DELTA_CHUNK, x.width),
         ]
-        states = self.scene.batch * ceil(self.scene.sequence / _DELTA_CHUNK) * state.heads * state.width * x.width
+        states = self.scene.batch * ceil(self.scene.sequence / _DELTA_CHUNK) * state.heads // ways * state.width * x.width
         again = states + tokens * (key + 2 * value) * x.width
         ruled = tape.operation(
             "delta", (q, k, v), tokens * value, x.width, saves=(q, k, v), beside=beside, scratch=again, back_scratch=2 * again, product=True

@@ -110,6 +110,7 @@ TRAITS: Mapping[str, Traits] = {
     "gpt_neox": replace(PLAIN, parallel=True, rotates_part=True),
     "falcon": replace(PLAIN, parallel=True, float_softmax=False, proven=False),
     "mpt": replace(PLAIN, lacks=("sdpa", "flash")),
+    "gpt_neo": replace(PLAIN, activation="gelu_new", float_scores=True, lacks=("sdpa",)),
     "gptj": replace(PLAIN, activation="gelu_new", parallel=True, rotates_part=True, float_scores=True, lacks=("sdpa",)),
     "opt": Traits(activation="relu", norm="layer", scales_queries=True, drops=frozenset({"attention", "mlp"})),
     "bloom": Traits(activation="bloom_gelu", norm="layer", lacks=("sdpa", "flash")),

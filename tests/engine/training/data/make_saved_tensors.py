@@ -53,6 +53,10 @@ FAMILIES = {
     "qwen2_moe": {**MOE, "moe_intermediate_size": 96, "shared_expert_intermediate_size": 192, "mlp_only_layers": []},
     "granitemoe": {**LLAMA, "num_local_experts": 4, "num_experts_per_tok": 2},
     "arcee": LLAMA, "ernie4_5": LLAMA, "gpt_bigcode": GPT, "mpt": {"vocab_size": 1000, "d_model": 256, "n_layers": 2, "n_heads": 8},
+    "gpt_neo": {
+        "vocab_size": 1000, "hidden_size": 256, "num_layers": 2, "num_heads": 8, "attention_types": [[["global", "local"], 1]],
+        "max_position_embeddings": 512,
+    },
     "seed_oss": {**LLAMA, **NARROW, "residual_dropout": 0.1, "attention_dropout": 0.1},
     "gptj": {**GPT, "rotary_dim": 16, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0},
     "gpt_oss": {**LLAMA, **NARROW, "num_local_experts": 16, "num_experts_per_tok": 4, "sliding_window": 512},

@@ -91,7 +91,6 @@ def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accel
         accelerator=accelerator,
         stages=tuple(_stage(number, stages, spec, laid, workload, profile) for number in range(len(stages))),
         budget=accelerator.usable,
-        given_pool_bytes=workload.cache_pool_bytes,
     )
 
 
@@ -106,6 +105,6 @@ def _stage(
         *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
     )
     formula = f"{requests} requests x {workload.context_length} tokens in steps of {STEP}, {cache.dtype}"
-    size = workload.cache_pool_bytes or cache.pool_bytes(requests, workload.context_length)
+    size = cache.pool_bytes(requests, workload.context_length)
     kept = certain("kv_cache", size, "computed", formula, "mlx_lm/models/cache.py")
     return stage_estimate(stage=number, layers=len(layers), fixed=fixed, cache=(kept,), layout=cache)

@@ -13,6 +13,10 @@ GGUF_ENGINES: frozenset[EngineName] = frozenset({"llama.cpp", "ollama"})
 """Engines that read GGUF files and ggml types."""
 
 
+POOLED: frozenset[EngineName] = frozenset({"vllm", "sglang", "tensorrt-llm", "tgi"})
+"""Engines with a pool for the cache, whose size can be given outright; the others hold what their requests need."""
+
+
 HOST_WEIGHTS: frozenset[EngineName] = frozenset({"vllm", "sglang"})
 """Engines that keep a number of bytes of every rank's layers in host memory and read them from there."""
 

@@ -13,7 +13,7 @@ from fitgauge.engine.quantity import gib, total
 from fitgauge.engine.support import flash_attention_note, wheels_note
 from fitgauge.engine.vllm.serve import outside_terms
 from fitgauge.engine.workload import GGUF_ENGINES, EngineName, Workload
-from fitgauge.questions.launch import loads_asked_format
+from fitgauge.questions.launch import loads_asked_format, uncarried
 from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.words import version
 
@@ -22,13 +22,13 @@ WITHOUT_EFFECT: dict[EngineName, tuple[str, ...]] = {
     "sglang": _VLLM_ONLY,
     "tensorrt-llm": ("cpu_offload_gib", *_VLLM_ONLY),
     "tgi": ("max_num_seqs", "enforce_eager", "cpu_offload_gib", *_VLLM_ONLY),
-    "llama.cpp": ("gpu_memory_utilization", "enforce_eager", *_VLLM_ONLY),
-    "ollama": ("gpu_memory_utilization", "enforce_eager", *_VLLM_ONLY),
+    "llama.cpp": ("gpu_memory_utilization", "enforce_eager", "kv_cache_memory_gib", *_VLLM_ONLY),
+    "ollama": ("gpu_memory_utilization", "enforce_eager", "kv_cache_memory_gib", *_VLLM_ONLY),
     "transformers": (
         "gpu_memory_utilization", "max_batched_tokens", "max_num_seqs", "enforce_eager", "cpu_offload_gib", "kv_cache_memory_gib",
         *_VLLM_ONLY,
     ),
-    "mlx": ("gpu_memory_utilization", "max_num_seqs", "enforce_eager", "cpu_offload_gib", *_VLLM_ONLY),
+    "mlx": ("gpu_memory_utilization", "max_num_seqs", "enforce_eager", "cpu_offload_gib", "kv_cache_memory_gib", *_VLLM_ONLY),
 }  # fmt: skip
 """Fields that an engine's estimate does not depend on: mostly, that it has no such setting; LoRA slots and drafts are sized for vLLM."""
 
@@ -58,6 +58,7 @@ def notes(request: FitRequest, model: Model, found: Found, workload: Workload, c
     unused = [name for name in WITHOUT_EFFECT.get(engine, ()) if getattr(request, name)]
     if unused:
         yield f"{', '.join(unused)} changed nothing: the estimate for {engine} does not depend on {'it' if len(unused) == 1 else 'them'}."
+    yield from uncarried(request, workload)
     card = found.accelerator
     yield from filter(None, (flash_attention_note(engine, card), wheels_note(workload, card), platforms.note(engine, card)))
     if model.source == "size":
@@ -73,7 +74,9 @@ def outgrown(
     spec: ModelSpec, profile: EngineProfile, workload: Workload, estimate: Estimate, accelerator: Accelerator, chance: float
 ) -> Iterator[str]:
     """Where what lies outside vLLM's budget makes the verdict, not what requests need of it. chance: of both."""
-    if workload.engine != "vllm" or verdict(chance) == verdict(fit_probability(estimate.fullest.required, estimate.budget)):
+    if workload.engine != "vllm" or workload.cache_pool_bytes is not None:
+        return
+    if verdict(chance) == verdict(fit_probability(estimate.fullest.required, estimate.budget)):
         return
     outside = total(outside_terms(spec, profile, workload, accelerator, layers=estimate.fullest.layers)).expected
     left = accelerator.usable.expected - estimate.budget.expected

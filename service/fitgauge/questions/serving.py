@@ -1,7 +1,8 @@
 """check_fit: will this model fit on this GPU when it is served?"""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from msgspec import UNSET, structs
 
@@ -13,7 +14,7 @@ from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.estimate import Estimate
 from fitgauge.engine.fit import ServingLimits, Verdict, fit_probability, serving_limits, verdict
 from fitgauge.engine.profile import EngineProfile
-from fitgauge.engine.quantity import most
+from fitgauge.engine.quantity import GIB, most
 from fitgauge.engine.support import refusal
 from fitgauge.engine.vllm.serve import starts
 from fitgauge.engine.workload import GGUF_ENGINES, GROWING, Workload
@@ -104,7 +105,13 @@ class Serving:
             ],
             understood_as=understood(workload, found.accelerator, count, model, request),
             launch=Launch(
-                command=launch_command(model, self._beyond_defaults(request, model, found.accelerator, checked, profile), workload)
+                command=launch_command(
+                    model,
+                    self._beyond_defaults(request, model, found.accelerator, checked, profile),
+                    workload,
+                    pool_tokens=limits.kv_cache_tokens if estimate.given_pool_bytes is not None else None,
+                    laid=checked.prepared.laid,
+                )
             ),
             ranks=answers.rank_answers(estimate) if full and workload.pipeline_parallel > 1 else UNSET,
         )
@@ -241,6 +248,8 @@ class Serving:
     def _with_experts_on_host(self, request: FitRequest, model: Model, accelerator: Accelerator, count: int) -> list[Suggestion]:
         """A mixture served by llama.cpp, with experts in host memory where it takes that; nothing for other models and questions."""
         if not has_experts(model.spec) or words.engine(request.engine) in GGUF_ENGINES or request.engine_version is not None:
+        for candidate in _other_pool(checked):
+            consider(candidate)
             return []
         profile = self._engines.profile("llama.cpp", None)
         tried: list[Candidate] = [
@@ -293,10 +302,11 @@ def _lacking(checked: Checked) -> tuple[int, int]:
 
 
 def _limits(checked: Checked, spec: ModelSpec) -> ServingLimits:
-    """What the cards would hold beside the weights."""
-    workload = checked.workload
-    return serving_limits(
-        checked.estimate,
+    """What the cards would hold beside the weights. A pool given outright that has no room beside them holds no request; its tokens
+    are told as long as a card could hold the pool alone."""
+    workload, estimate = checked.workload, checked.estimate
+    limits = serving_limits(
+        estimate,
         concurrency=workload.requests_per_replica,
         context_length=workload.context_length,
         data_parallel=workload.data_parallel,
@@ -306,6 +316,17 @@ def _limits(checked: Checked, spec: ModelSpec) -> ServingLimits:
 
 def _to_send(fields: Fields, request: FitRequest, workload: Workload) -> dict[str, str | int | float | bool]:
     """The fields of a change: degrees that are set free are sent as they turned out where the question had set them."""
+def _other_pool(checked: Checked) -> Iterator[Candidate]:
+    """Instead of a pool given outright, the least that holds the requests, in tenths of a GiB."""
+    workload, estimate = checked.workload, checked.estimate
+    if estimate.given_pool_bytes is None:
+        return
+    needed = max(stage.layout.pool_bytes(workload.requests_per_replica, workload.context_length) for stage in estimate.stages)
+    size, given = ceil(10 * needed / GIB) / 10, estimate.given_pool_bytes / GIB
+    if size and size != given:
+        yield f"give the KV cache {size:g} GiB instead of {given:g}", {"kv_cache_memory_gib": size}
+
+
     freed = {name: getattr(workload, name) for name, value in fields.items() if value is None and getattr(request, name) is not None}
     return {name: value for name, value in fields.items() if value is not None} | freed
 
@@ -316,6 +337,11 @@ def understood(
     """The question with every default filled in, as fields to send."""
     filled: dict[str, str | int | float | bool] = {
         "model": named(model, request.model),
+    given = estimate.given_pool_bytes
+    if given is None or limits.max_concurrency is None or estimate.fullest.required.expected <= estimate.budget.expected:
+        return limits
+    tokens = limits.kv_cache_tokens if given <= estimate.accelerator.usable.high else 0
+    return ServingLimits(kv_cache_tokens=tokens, max_context_length=0, max_concurrency=0)
         "gpu": accelerator.name,
         "gpu_count": count,
         "engine": workload.engine,

@@ -5,7 +5,7 @@ from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import GIB
-from fitgauge.engine.workload import LAYER_SPLIT, EngineName, Workload
+from fitgauge.engine.workload import LAYER_SPLIT, POOLED, EngineName, Workload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import words
 from fitgauge.questions.schemas import FitRequest
@@ -49,7 +49,7 @@ def serving_workload(request: FitRequest, spec: ModelSpec, accelerator: Accelera
         max_num_seqs=sequences,
         enforce_eager=bool(request.enforce_eager),
         cpu_offload_bytes=int((request.cpu_offload_gib or 0) * GIB),
-        cache_pool_bytes=int(request.kv_cache_memory_gib * GIB) if request.kv_cache_memory_gib else None,
+        cache_pool_bytes=int(request.kv_cache_memory_gib * GIB) if request.kv_cache_memory_gib and name in POOLED else None,
         lora_slots=request.lora_slots or 0,
         lora_rank=request.lora_rank or DEFAULT_LORA_RANK,
         speculative_tokens=request.speculative_tokens or 0,
@@ -62,6 +62,13 @@ def degrees(request: FitRequest, spec: ModelSpec, count: int, engine: EngineName
     that divides the heads, then pipeline stages. Engines that spread layers have stages alone, whatever the degrees are called."""
     data = request.data_parallel or 1
     tensor, pipeline = request.tensor_parallel, request.pipeline_parallel
+    if engine == "tgi":
+        if (pipeline or 1) > 1:
+            hint = "Send tensor_parallel (num_shard) alone, or another engine."
+            raise InvalidQuestion("tgi has no pipeline parallelism.", hint=hint, field="pipeline_parallel")
+        if tensor is None:
+            tensor = max(tensor_widths(spec, min(max(1, count // data), NODE)))
+        pipeline = 1
     if engine in LAYER_SPLIT and (tensor is None or engine != "transformers"):
         tensor, pipeline = 1, tensor * (pipeline or 1) if tensor else pipeline
     if tensor is None:

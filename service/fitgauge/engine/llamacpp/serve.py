@@ -46,7 +46,6 @@ def split_estimate(
         accelerator=accelerator,
         stages=stage_estimates(_loaded(laid, ranges, offload), _beside(spec, ranges, workload, profile, windows, streamed)),
         budget=accelerator.usable,
-        given_pool_bytes=workload.cache_pool_bytes,
     )
 
 
@@ -138,8 +137,6 @@ def projector_terms(spec: ModelSpec) -> tuple[Term, ...]:
 def cache_terms(cells: Cells, workload: Workload) -> tuple[Term, ...]:
     """`kv_cache`, and `state_cache` of recurrent layers."""
     requests, context = workload.requests_per_replica, workload.context_length
-    if workload.cache_pool_bytes is not None:
-        return (certain("kv_cache", workload.cache_pool_bytes, "exact", "the pool given in kv_cache_memory_gib", "the question"),)
     formula = f"{requests} x {context} tokens in whole 256 cells x {cells.full} B, {cache_format(workload).lower()}"
     for window, size in cells.windowed.items():
         formula += f" + cells of windows of {window} x {size} B"

@@ -34,7 +34,7 @@ def test_limits_of_transformers_count_the_activations_they_bring(check_fit: Chec
         {"model": "Qwen/Qwen3-235B-A22B", "gpu": "8x H100", "data_parallel": 8, "expert_parallel": 8, "concurrency": 64},
         {"model": LLAMA, "gpu": "RTX 4090", "context_length": 32768, "concurrency": 8},
         {"model": LLAMA, "gpu": "H100", "context_length": 1024, "concurrency": 2000, "max_num_seqs": 2048},
-        {"model": "openai/gpt-oss-20b", "gpu": "T4"},
+        {"model": "openai/gpt-oss-20b", "gpu": "T4", "engine": "vllm"},
         {"model": LLAMA, "gpu": "M3 Max 64GB", "engine": "vllm"},
         {"model": "google/flan-t5-xxl", "gpu": "A100 80GB"},
         {"model": "meta-llama/Llama-3.1-405B-Instruct", "gpu": "H100"},

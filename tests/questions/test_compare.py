@@ -34,10 +34,15 @@ def test_every_cell_says_what_check_fit_says(compare, check_fit):
 
 
 def test_a_cell_that_is_impossible_says_why_and_the_others_are_answered(compare):
-    rows = compare(models="Qwen/Qwen3-32B", gpus="H100, M3 Max 64GB")
+    rows = compare(models="Qwen/Qwen3-32B", gpus="H100, M3 Max 64GB", engines="vllm")
     assert [row.verdict for row in rows][1] == "unsupported"
     assert "no kernels" in rows[1].note
     assert rows[0].note is None
+
+
+def test_a_cell_without_an_engine_takes_the_first_that_runs_it(compare):
+    rows = compare(models="Qwen/Qwen3-4B", gpus="H100, M3 Max 64GB, GTX 1080 Ti")
+    assert [(row.engine, row.verdict) for row in rows] == [("vllm", "fits"), ("mlx", "fits"), ("llama.cpp", "fits")]
 
 
 def test_a_context_beyond_the_models_maximum_is_told(compare):

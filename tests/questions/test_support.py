@@ -1,8 +1,10 @@
 """What runs where: every refusal names the reason and something that works."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from msgspec import structs
 
 from fitgauge.questions.schemas import FitAnswer
 
@@ -99,3 +101,20 @@ def test_wheels_that_leave_volta_out_are_told_of_versions_that_have_them(check_f
     asked = {"model": "Qwen/Qwen3-0.6B", "gpu": "V100 32GB", "engine": "vllm"}
     assert any("wheels" in warning for warning in check_fit(**asked).warnings)
     assert not any("wheels" in warning for warning in check_fit(**asked, engine_version="0.14.0").warnings)
+
+
+@pytest.mark.parametrize(
+    "asked, engine",
+    [
+        ({"model": "Qwen/Qwen3-8B", "gpu": "M3 Max 64GB"}, "mlx"),
+        ({"model": "Qwen/Qwen3-8B", "gpu": "GTX 1080 Ti"}, "llama.cpp"),
+        ({"model": "openai/gpt-oss-20b", "gpu": "T4"}, "llama.cpp"),
+        ({"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090", "quantization": "q4_k_m"}, "llama.cpp"),
+    ],
+)
+def test_where_no_engine_is_named_the_first_that_runs_it_is_taken_and_told(check_fit: Check, asked: dict[str, Any], engine: str) -> None:
+    answer = check_fit(**asked)
+    assert answer.understood_as["engine"] == engine
+    assert answer.verdict != "unsupported"
+    assert answer.warnings[0].startswith(f"No engine was asked for: {engine} was taken, because vllm ")
+    assert structs.replace(answer, warnings=answer.warnings[1:]) == check_fit(**asked, engine=engine)

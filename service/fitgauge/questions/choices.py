@@ -16,12 +16,10 @@ from fitgauge.questions.fitting import Fitting
 from fitgauge.questions.recommend_schemas import RecommendRequest
 from fitgauge.questions.search import MOST_CARDS, most_cards, weight_bits
 from fitgauge.questions.seats import Owned, Plan
+from fitgauge.questions.usual import USUAL
 
 _TOLD = 8
 """Quotas that a warning names."""
-
-_PREFERRED: tuple[EngineName, ...] = ("vllm", "mlx", "llama.cpp")
-"""Engines where none is asked for: the first that runs a format on a card."""
 
 _SERVER_FORMATS = ("fp8", "w8a8", "awq", "gptq", "nvfp4", "mxfp4")
 _GGUF_FORMATS = ("q8_0", "q6_k", "q5_k_m", "q4_k_m")
@@ -89,7 +87,7 @@ def _quota(card: Owned, catalog: Catalog) -> int:
 
 def plans(request: RecommendRequest, model: Model, fitting: Fitting) -> list[Plan]:
     """The engines and formats that the constraints leave. Raises InvalidQuestion where they leave none, or for a name unknown."""
-    engines = (words.engine(request.engine),) if request.engine else _PREFERRED
+    engines = (words.engine(request.engine),) if request.engine else USUAL
     published = is_quantized(model)
     if request.quantization is not None and request.no_quantization and _lossy(request, model, fitting, engines[0]):
         said = f"quantization {request.quantization} and no_quantization exclude each other."

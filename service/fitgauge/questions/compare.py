@@ -6,6 +6,7 @@ from itertools import product
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import Found
+from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.workload import EngineName
 from fitgauge.errors import InvalidQuestion
@@ -16,9 +17,11 @@ from fitgauge.questions.fitting import Fitting
 from fitgauge.questions.models_for_gpu import AS_PUBLISHED, quantizations
 from fitgauge.questions.prepared import Preparer, scheme_of
 from fitgauge.questions.schemas import FitRequest
+from fitgauge.questions.usual import USUAL, first_that_runs
 from fitgauge.questions.workloads import DEFAULT_CONTEXT
 
-Setting = tuple[EngineName, str | None, int | None, int]
+Setting = tuple[EngineName | None, str | None, int | None, int]
+"""Engine (None: the first usual one that runs the cell), format, context length, concurrency."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +71,9 @@ def cells(models: int, gpus: int, settings: int) -> int:
 
 def _settings(request: CompareRequest) -> list[Setting]:
     """Engines x formats x contexts x concurrencies. Raises InvalidQuestion for an engine or a cache format unknown."""
-    engines = [words.engine(name) for name in listed(request.engines)] or [words.engine(None)]
+    engines: list[EngineName | None] = [words.engine(name) for name in listed(request.engines)] or [None]
     for engine in engines:
-        words.cache_dtype(request.kv_cache_dtype, engine)
+        words.cache_dtype(request.kv_cache_dtype, engine or USUAL[0])
     formats = quantizations(request.quantizations)
     contexts: list[int | None] = [*_several(request.context_lengths)] or [None]
     return list(product(engines, formats, contexts, _several(request.concurrencies) or [1]))
@@ -82,18 +85,19 @@ def _several(sent: int | list[int] | None) -> list[int]:
 
 def _row(number: int, total: int, cache_dtype: str | None, model: Model, found: Found, setting: Setting, fitting: Fitting) -> CompareRow:
     """One cell; what is impossible is unsupported, with the reason."""
-    engine, quantization, context, concurrency = setting
+    asked, quantization, context, concurrency = setting
     spec, accelerator = model.spec, found.accelerator
     question = FitRequest(
         model=model.id,
         gpu=accelerator.name,
         gpu_count=found.count,
-        engine=engine,
+        engine=asked,
         quantization=quantization,
         context_length=context,
         concurrency=concurrency,
         kv_cache_dtype=cache_dtype,
     )
+    engine = asked or first_that_runs(lambda usual: _runs(fitting, question, usual, accelerator))
     row = CompareRow(
         number=number,
         of=total,
@@ -124,3 +128,10 @@ def _row(number: int, total: int, cache_dtype: str | None, model: Model, found: 
         if spec.max_context_length and row.context_length > spec.max_context_length:
             row.note = f"context_length {row.context_length} is beyond the model's maximum of {spec.max_context_length}."
     return row
+
+
+def _runs(fitting: Fitting, question: FitRequest, engine: EngineName, accelerator: Accelerator) -> bool:
+    try:
+        return fitting.refused(question, engine, accelerator) is None
+    except InvalidQuestion:
+        return False

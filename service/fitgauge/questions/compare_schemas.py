@@ -23,7 +23,10 @@ class CompareRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Meta(description="Hub IDs, well-known names or sizes: a list, or text with commas.", examples=["Qwen/Qwen3-32B, 7b"]),
     ]
     gpus: Annotated[Names, Meta(description="GPUs with their counts: a list, or text with commas.", examples=["2x L40S, RTX 4090, 80GB"])]
-    engines: Annotated[Names | None, Meta(description="Serving engines. Default vllm.", examples=["vllm, llama.cpp"])] = None
+    engines: Annotated[
+        Names | None,
+        Meta(description="Serving engines. Default as in check_fit.", examples=["vllm, llama.cpp"]),
+    ] = None
     quantizations: Annotated[
         Names | None, Meta(description="Formats of the weights. Default: as published.", examples=["as published, fp8, awq"])
     ] = None

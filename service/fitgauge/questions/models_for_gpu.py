@@ -15,6 +15,7 @@ from fitgauge.questions.fitting import Fitted, Fitting
 from fitgauge.questions.models_for_gpu_schemas import FittingModel, ModelsForGpuAnswer, ModelsForGpuRequest
 from fitgauge.questions.prepared import Preparer
 from fitgauge.questions.schemas import FitRequest
+from fitgauge.questions.usual import USUAL
 
 _PAGE = 50
 AS_PUBLISHED = "as published"
@@ -67,7 +68,8 @@ class ModelsForGpu:
     def _rows(
         self, request: ModelsForGpuRequest, model: Model, found: Found, count: int, formats: list[str | None]
     ) -> Iterator[FittingModel]:
-        fitting, engine = Fitting(model, self._engines, self._preparer), words.engine(request.engine)
+        fitting = Fitting(model, self._engines, self._preparer)
+        engines = (words.engine(request.engine),) if request.engine else USUAL
         for quantization in formats:
             if quantization is not None and is_quantized(model):
                 continue
@@ -75,13 +77,14 @@ class ModelsForGpu:
                 model=model.id,
                 gpu=found.accelerator.name,
                 gpu_count=count,
-                engine=engine,
+                engine=request.engine,
                 quantization=quantization,
                 context_length=request.context_length,
                 concurrency=request.concurrency,
                 kv_cache_dtype=request.kv_cache_dtype,
             )
-            if fitting.refused(question, engine, found.accelerator) is None:
+            engine = next((name for name in engines if fitting.refused(question, name, found.accelerator) is None), None)
+            if engine is not None:
                 fitted = fitting.possible(question, engine, found.accelerator, count)
                 if fitted is not None and fitted.verdict != "does_not_fit":
                     yield _row(model, quantization, fitted)
@@ -92,6 +95,7 @@ def _row(model: Model, quantization: str | None, fitted: Fitted) -> FittingModel
         model=model.id,
         parameters=answers.parameters(model),
         task=model.spec.task,
+        engine=fitted.workload.engine,
         quantization=quantization or AS_PUBLISHED,
         context_length=fitted.workload.context_length,
         verdict=fitted.verdict,

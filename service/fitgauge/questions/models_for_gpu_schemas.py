@@ -18,7 +18,10 @@ class ModelsForGpuRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     gpu_count: Annotated[
         Annotated[int, Meta(ge=1, le=4096)] | None, Meta(description="How many of them. Default 1, or the count in gpu.")
     ] = None
-    engine: Annotated[Text | None, Meta(description="Serving engine. Default vllm.", examples=["vllm"])] = None
+    engine: Annotated[
+        Text | None,
+        Meta(description="Serving engine. Default as in check_fit.", examples=["vllm"]),
+    ] = None
     quantizations: Annotated[
         Names | None,
         Meta(
@@ -47,6 +50,7 @@ class FittingModel(Struct, kw_only=True):
     model: str
     parameters: int
     task: Task
+    engine: str
     quantization: str
     context_length: int
     verdict: Verdict

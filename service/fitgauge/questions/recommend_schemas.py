@@ -37,9 +37,7 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     concurrency: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None, Meta(description="Requests of that length held at once. Default 1.", examples=[16])
     ] = None
-    engine: Annotated[
-        Text | None, Meta(description="Serving engine. Default: the first of vllm, mlx and llama.cpp that runs a format on a card.")
-    ] = None
+    engine: Annotated[Text | None, Meta(description="Serving engine. Default: vllm, mlx or llama.cpp, the first that runs.")] = None
     quantization: Annotated[
         Text | None,
         Meta(description="Weights as if stored so, such as fp8 or awq. Default: as published, and the usual formats of the engine."),

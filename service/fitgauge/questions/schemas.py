@@ -38,7 +38,8 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     engine: Annotated[
         Text | None,
         Meta(
-            description="Serving engine: vllm (default), sglang, tensorrt-llm, llama.cpp, ollama, transformers, tgi or mlx.",
+            description="Serving engine: vllm (default; mlx or llama.cpp where it does not run), sglang, tensorrt-llm, ollama, "
+            "transformers or tgi.",
             examples=["vllm"],
         ),
     ] = None

@@ -17,7 +17,7 @@ from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import GIB, most
 from fitgauge.engine.support import refusal
 from fitgauge.engine.vllm.serve import starts
-from fitgauge.engine.workload import GGUF_ENGINES, GROWING, Workload
+from fitgauge.engine.workload import GGUF_ENGINES, GROWING, EngineName, Workload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.hub.reference import Reference, parse_reference
 from fitgauge.questions import answers, words
@@ -38,6 +38,7 @@ from fitgauge.questions.suggestions import (
     outdone,
     together,
 )
+from fitgauge.questions.usual import USUAL, unnamed
 from fitgauge.questions.workloads import NODE, gpu_count, serving_workload, tensor_widths
 
 _COUNTS = (1, 2, 4, 8, 16, 32, 64)
@@ -79,6 +80,9 @@ class Serving:
         if workload.engine in GROWING:
             limits = self._reached(limits, request, model, found.accelerator, count, profile)
         refused = refusal(workload, checked.prepared.scheme, found.accelerator, spec)
+        if refused and (usual := self._usual(request, model, found.accelerator, count)):
+            instead = self.answer(structs.replace(request, engine=usual), model, found, siblings)
+            return structs.replace(instead, warnings=[unnamed(refused, usual), *instead.warnings])
         cards = answers.cards_in_words(found.accelerator, count)
         said = answers.summary(model, cards, workload, estimate, checked.verdict, checked.probability, limits)
         full = request.detail == "full"
@@ -122,6 +126,16 @@ class Serving:
         version = words.version(request.engine_version) if request.engine_version else None
         profile = self._engines.profile(words.engine(request.engine), version)
         return self._check(request, model, found.accelerator, gpu_count(request, found.count), profile)
+
+    def _usual(self, request: FitRequest, model: Model, accelerator: Accelerator, count: int) -> EngineName | None:
+        """The engine to take where none was named and the first usual one does not run these weights on the card; None for no other."""
+        if request.engine is not None or request.engine_version is not None or model.spec.task == "encoder_decoder":
+            return None
+        for engine in USUAL[1:]:
+            tried = self._possible(structs.replace(request, engine=engine), model, accelerator, count, self._engines.profile(engine, None))
+            if tried is not None and refusal(tried.workload, tried.prepared.scheme, accelerator, model.spec) is None:
+                return engine
+        return None
 
     def _check(self, request: FitRequest, model: Model, accelerator: Accelerator, count: int, profile: EngineProfile) -> Checked:
         """The estimate at the degrees asked for; those left out are the widest that the engine accepts."""
@@ -234,6 +248,8 @@ class Serving:
             if not any(one.verdict == again.verdict and one.request.items() <= sent.items() for one in found):
                 found.append(Suggestion(change=change, verdict=again.verdict, required_bytes=needed, request=sent))
 
+        for candidate in _other_pool(checked):
+            consider(candidate)
         for candidate in candidates(model.spec, checked.workload, request, limits, checked.count, counts, *_lacking(checked), siblings):
             consider(candidate)
         if all(one.verdict != "fits" or "cpu_offload_gib" in one.request for one in found):
@@ -248,8 +264,6 @@ class Serving:
     def _with_experts_on_host(self, request: FitRequest, model: Model, accelerator: Accelerator, count: int) -> list[Suggestion]:
         """A mixture served by llama.cpp, with experts in host memory where it takes that; nothing for other models and questions."""
         if not has_experts(model.spec) or words.engine(request.engine) in GGUF_ENGINES or request.engine_version is not None:
-        for candidate in _other_pool(checked):
-            consider(candidate)
             return []
         profile = self._engines.profile("llama.cpp", None)
         tried: list[Candidate] = [
@@ -301,21 +315,6 @@ def _lacking(checked: Checked) -> tuple[int, int]:
     return fullest.required.expected - checked.estimate.budget.expected, weights
 
 
-def _limits(checked: Checked, spec: ModelSpec) -> ServingLimits:
-    """What the cards would hold beside the weights. A pool given outright that has no room beside them holds no request; its tokens
-    are told as long as a card could hold the pool alone."""
-    workload, estimate = checked.workload, checked.estimate
-    limits = serving_limits(
-        estimate,
-        concurrency=workload.requests_per_replica,
-        context_length=workload.context_length,
-        data_parallel=workload.data_parallel,
-        max_context_length=spec.max_context_length or workload.context_length,
-    )
-
-
-def _to_send(fields: Fields, request: FitRequest, workload: Workload) -> dict[str, str | int | float | bool]:
-    """The fields of a change: degrees that are set free are sent as they turned out where the question had set them."""
 def _other_pool(checked: Checked) -> Iterator[Candidate]:
     """Instead of a pool given outright, the least that holds the requests, in tenths of a GiB."""
     workload, estimate = checked.workload, checked.estimate
@@ -327,6 +326,26 @@ def _other_pool(checked: Checked) -> Iterator[Candidate]:
         yield f"give the KV cache {size:g} GiB instead of {given:g}", {"kv_cache_memory_gib": size}
 
 
+def _limits(checked: Checked, spec: ModelSpec) -> ServingLimits:
+    """What the cards would hold beside the weights. A pool given outright that has no room beside them holds no request; its tokens
+    are told as long as a card could hold the pool alone."""
+    workload, estimate = checked.workload, checked.estimate
+    limits = serving_limits(
+        estimate,
+        concurrency=workload.requests_per_replica,
+        context_length=workload.context_length,
+        data_parallel=workload.data_parallel,
+        max_context_length=spec.max_context_length or workload.context_length,
+    )
+    given = estimate.given_pool_bytes
+    if given is None or limits.max_concurrency is None or estimate.fullest.required.expected <= estimate.budget.expected:
+        return limits
+    tokens = limits.kv_cache_tokens if given <= estimate.accelerator.usable.high else 0
+    return ServingLimits(kv_cache_tokens=tokens, max_context_length=0, max_concurrency=0)
+
+
+def _to_send(fields: Fields, request: FitRequest, workload: Workload) -> dict[str, str | int | float | bool]:
+    """The fields of a change: degrees that are set free are sent as they turned out where the question had set them."""
     freed = {name: getattr(workload, name) for name, value in fields.items() if value is None and getattr(request, name) is not None}
     return {name: value for name, value in fields.items() if value is not None} | freed
 
@@ -337,11 +356,6 @@ def understood(
     """The question with every default filled in, as fields to send."""
     filled: dict[str, str | int | float | bool] = {
         "model": named(model, request.model),
-    given = estimate.given_pool_bytes
-    if given is None or limits.max_concurrency is None or estimate.fullest.required.expected <= estimate.budget.expected:
-        return limits
-    tokens = limits.kv_cache_tokens if given <= estimate.accelerator.usable.high else 0
-    return ServingLimits(kv_cache_tokens=tokens, max_context_length=0, max_concurrency=0)
         "gpu": accelerator.name,
         "gpu_count": count,
         "engine": workload.engine,

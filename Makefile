@@ -56,8 +56,9 @@ accuracy: .venv/.tools  ## recompute docs/ACCURACY.md from the posted runs, offl
 	@PYTHONPATH=tests $(BIN)/python -m accuracy.run
 	@$(if $(TRUTH),PYTHONPATH=tests $(BIN)/python -m accuracy.local "$(TRUTH)")
 
-calibrate: .venv/.tools  ## fit the catalog's coefficients of vLLM to the fit part of the posted runs
+calibrate: .venv/.tools  ## fit the catalog's coefficients of vLLM and of training to the fit part of the posted runs
 	@PYTHONPATH=tests $(BIN)/python -m accuracy.calibrate
+	@PYTHONPATH=tests $(BIN)/python -m accuracy.training_calibrate
 
 bench: .venv/.tools  ## speed and memory, as ratios of one run
 	@$(BIN)/python tests/bench/run.py

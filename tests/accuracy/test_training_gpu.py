@@ -34,7 +34,7 @@ def test_the_catalogs_coefficients_are_those_that_the_fit_part_makes():
     """To a few hundredths: a recipe that learns something moves them, and `python -m accuracy.training_calibrate` writes them anew."""
     stored = json.loads(DATA.read_text())
     anew = calibrated(stored)
-    for name in ("spread", "spread_routed", "slack", "fragmentation_logits"):
+    for name in ("spread", "spread_routed", "slack", "fragmentation_logits", "fragmentation_dispatched"):
         for bound in ("low", "expected", "high"):
             assert anew[name][bound] == pytest.approx(stored[name][bound], abs=0.05), (name, bound)
     for framework, share in anew["fragmentation"].items():

@@ -25,6 +25,8 @@ FULL = 0.93
 STATES = ("weights", "gradients", "master_weights", "optimizer_states")
 MOST_SLACK = 7
 """Percent. Intervals grow narrower still beyond it, and a run that went out of memory (t245) is said to fit."""
+FITTED = ("fragmentation", "fragmentation_logits", "fragmentation_dispatched", "spread", "spread_routed", "slack")
+"""What `calibrated` writes."""
 LEAST_UNCERTAIN = 0.05
 """Of what is allocated: less that is no arithmetic tells nothing about its spread."""
 
@@ -111,6 +113,17 @@ def kept(which: str) -> list[Kept]:
     return found
 
 
+def dispatched(which: str) -> list[Seen]:
+    """Of every run of a part whose ranks exchanged the tokens of their experts, what was held over what is counted, less 1. None of them
+    prints the peak, so that uneven routing is in it too."""
+    found = []
+    for run in ran(which):
+        held = reserved(run)
+        if held is not None and run.trained.workload.expert_parallel > 1:
+            found.append(Seen(campaign(run.row), held / run.trained.fullest.allocated.expected - 1))
+    return found
+
+
 def fragmentation(seen: list[Kept]) -> tuple[float, dict[str, float]]:
     """(times the logits, share of the peak by framework) with the least sum of absolute errors, as shares of what was held."""
 
@@ -178,6 +191,8 @@ def calibrated(before: dict[str, Any]) -> dict[str, Any]:
         low, high = max(0.0, quantile(values, 0.05)), max(quantile(values, 0.95), share)
         found[name] = coefficient(min(low, share), share, high, len(values))
     known = {name: one["expected"] for name, one in (before["fragmentation"] | found).items()}
+    exchanged = dispatched("fit")
+    most_exchanged = quantile(exchanged, 0.95)
     allowed = slack(known, times)
     low, high, runs = spread(allowed, known, times, experts=False)
     least, most, routed_runs = spread(allowed, known, times, experts=True)
@@ -185,6 +200,7 @@ def calibrated(before: dict[str, Any]) -> dict[str, Any]:
         **before,
         "fragmentation": before["fragmentation"] | found,
         "fragmentation_logits": coefficient(times, times, times, sum(one.logits > 0 for one in seen)),
+        "fragmentation_dispatched": coefficient(0, quantile(exchanged, 0.5), most_exchanged, len(exchanged)),
         "spread": coefficient(min(low, 1), 1, max(high, 1), runs),
         "spread_routed": coefficient(min(least, 1), 1, max(most, 1), routed_runs),
         "slack": coefficient(-allowed, 0, allowed, runs),
@@ -195,9 +211,7 @@ def main() -> None:
     """Writes the file."""
     found = calibrated(json.loads(DATA.read_text()))
     DATA.write_text(json.dumps(found, indent=1) + "\n")
-    print(
-        json.dumps({name: found[name] for name in ("fragmentation", "fragmentation_logits", "spread", "spread_routed", "slack")}, indent=1)
-    )
+    print(json.dumps({name: found[name] for name in FITTED}, indent=1))
 
 
 if __name__ == "__main__":

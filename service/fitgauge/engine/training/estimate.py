@@ -121,6 +121,8 @@ def _cached(least: Term, profile: TrainingProfile, workload: TrainingWorkload, a
     Megatron is launched with expandable segments, where no block waits for another of its size (ms-swift's and NeMo's scripts).
     """
     share, times = profile.fragmentation[workload.framework], profile.fragmentation_logits
+    if workload.expert_parallel > 1:
+        share = profile.fragmentation_dispatched
     logits = 0 if workload.framework == "megatron" else logits
     kept = share.term("fragmentation", allocated.expected, times.expected * logits, "")
     formula = f"{share.expected:g} x allocated {allocated.expected} + {times.expected:g} x logits in fp32 {logits}"

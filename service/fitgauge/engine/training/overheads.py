@@ -16,7 +16,9 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     `runtime_bytes`: CUDA context, libraries and their workspaces. What the caching allocator reserves beyond what is allocated at its
     peak, where memory is plenty: `fragmentation`, a share of it, by framework, and `fragmentation_logits`, times the logits in fp32,
-    whose blocks nothing else is as large as; `fragmentation_least`: what cannot be given back where memory is short.
+    whose blocks nothing else is as large as; `fragmentation_dispatched`, the share in the framework's place where ranks exchange the
+    tokens of their experts, whose blocks have another size on every rank, in every layer and step (NVIDIA-NeMo/RL issues 919 and 2319);
+    `fragmentation_least`: what cannot be given back where memory is short.
     `communication_bytes`: buffers of collectives on two ranks or more. `spread`: of what real runs print over what is counted, of all but
     states, for families with a recipe; `spread_assumed` for those without, `spread_routed` where experts get uneven shares of the tokens;
     `slack`: of all that is allocated, what versions and
@@ -26,6 +28,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     runtime_bytes: Coefficient
     fragmentation: dict[Framework, Coefficient]
     fragmentation_logits: Coefficient
+    fragmentation_dispatched: Coefficient
     fragmentation_least: Coefficient
     communication_bytes: Coefficient
     spread: Coefficient

@@ -15,7 +15,7 @@ from fitgauge.engine.dtypes import BITS
 from fitgauge.engine.training.activations import in_order
 from fitgauge.engine.training.parameters import Parameter, Unit, units
 from fitgauge.engine.training.segments import segments
-from fitgauge.engine.training.sharding import gathered_bytes, shard, tensor_slice
+from fitgauge.engine.training.sharding import gathered_bytes, shard, tensor_slice, whole_gradient_elements
 from fitgauge.engine.training.tape import Pass
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 
@@ -148,6 +148,8 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
     pieces = [[tensor_slice(parameter, unit.part, workload) for parameter in unit.parameters] for unit in found]
     groups = [group_of(piece, workload) if _layer(unit) else None for unit, piece in zip(found, pieces, strict=True)]
     root = group_of([parameter for unit, piece in zip(found, pieces, strict=True) if not _layer(unit) for parameter in piece], workload)
+    whole = sum(whole_gradient_elements(unit, workload) for unit in found) * BITS[regime(workload).compute] // 8
+    root = replace(root, gradients=root.gradients + whole)
     first, last = cut.embedding, cut.head
     ended = Pass(peak=last.forward.peak, end=last.forward.end - last.logits)
     summed = Pass(peak=first.backward.peak + cut.tied_bytes, end=first.backward.end - cut.tied_bytes)

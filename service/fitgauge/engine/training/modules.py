@@ -18,7 +18,8 @@ class Scene:
     """Where a recipe plays. `sequence`: tokens of a sequence on this rank, `keys`: those its attention sees; `batch`: sequences.
 
     `heads`: into how many parts tensor parallelism divides heads, MLPs and the vocabulary; `stream`: into how many the residual
-    stream (sequence parallelism). `relative`: rows of DeBERTa's table of relative positions, 0 for
+    stream (sequence parallelism); `saves_gathered`: what linears read of a cut stream is gathered once and saved whole;
+    `expert_heads`: into how many tensor parallelism divides every expert. `relative`: rows of DeBERTa's table of relative positions, 0 for
     other families. `rotary`: queries and keys are rotated; `table_width`: bytes of a number of its tables.
     """
 
@@ -33,7 +34,9 @@ class Scene:
     compute_width: int
     heads: int = 1
     stream: int = 1
+    saves_gathered: bool = False
     experts: int = 1
+    expert_heads: int = 1
     relative: int = 0
 
     @property
@@ -85,18 +88,32 @@ class Modules:
     # --- modules
 
     def linear(self, parameter: Parameter, x: Value, tokens: int | None = None) -> Value:
-        """A linear layer with its bias and adapter: base(x) + B(A(x)) x scale (PEFT tuners/lora/layer.py, Linear.forward)."""
-        name = parameter.name.removesuffix(".weight")
-        rows = tokens or self.scene.tokens
-        out = parameter.shape[0] // (self.scene.heads if parameter.split not in (Split.NONE, Split.ROW) else 1)
+        """A linear layer with its bias and adapter: base(x) + B(A(x)) x scale (PEFT tuners/lora/layer.py, Linear.forward).
+
+        Of a cut stream, Megatron gathers what is cut by columns for the product alone, in either pass (tensor_parallel/layers.py,
+        LinearWithGradAccumulationAndAsyncCommunication); what is cut by rows leaves each rank a sum to scatter.
+        """
+        name, by_rows = parameter.name.removesuffix(".weight"), parameter.split is Split.ROW
+        rows, stream = tokens or self.scene.tokens, self.scene.stream
+        out = parameter.shape[0] // (self.scene.heads if not by_rows and parameter.split is not Split.NONE else 1)
         scratch = parameter.elements * self.scene.compute_width if parameter.form is not None else 0
+        if stream > 1 and not by_rows and not self.scene.saves_gathered:
+            scratch += x.bytes * stream
         y = self.tape.matmul(name, x, self.weight(parameter), rows * out, scratch=scratch)
+        if stream > 1 and by_rows:
+            y = self.tape.copy(f"{name}.scattered", y, rows * out // stream)
         a, b = self._tensors.get(f"{name}.lora_A.weight"), self._tensors.get(f"{name}.lora_B.weight")
         if a is None or b is None:
             return y
         inner = self.tape.matmul(f"{name}.lora_A", self.tape.to(x, self.weight(a).width), self.weight(a), rows * a.shape[0])
         outer = self.tape.matmul(f"{name}.lora_B", inner, self.weight(b), rows * out)
         return self.tape.add(f"{name}.adapted", y, self.tape.copy(f"{name}.lora_scaled", outer))
+
+    def gathered(self, x: Value) -> Value:
+        """What linears read of a stream that sequence parallelism cut, where that is a tensor of its own (DTensor.redistribute)."""
+        if self.scene.stream == 1 or not self.scene.saves_gathered:
+            return x
+        return self.tape.copy("gathered", x, x.elements * self.scene.stream)
 
     def norm(self, name: str, x: Value) -> Value:
         """A norm in the family's style; without a weight a plain LayerNorm in fp32 (OLMo)."""

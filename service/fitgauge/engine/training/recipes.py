@@ -187,7 +187,7 @@ class Layer(Modules):
     def feed_forward(self, x: Value) -> Value:
         """The MLP, or the mixture and its shared expert."""
         experts = [parameter for parameter in self.unit.parameters if parameter.kind is Kind.EXPERT and len(parameter.shape) == 2]
-        dense = self.linears(attention=False)
+        x, dense = self.gathered(x), self.linears(attention=False)
         if not experts:
             return self.dropout("mlp.dropout", "mlp", self.mlp(dense, x))
         mixed = self.mixture(experts, x)
@@ -218,10 +218,11 @@ class Layer(Modules):
         """Router, experts as one grouped product over the tokens sorted by expert, and their weighted sum.
 
         Grouped products know no autocast: they run in the format of the weights (integrations/moe.py, grouped_mm_experts_forward).
+        Ranks that share every expert have all tokens and a part of its width, others their part of the tokens.
         """
         tape, scene, mlp = self.tape, self.scene, self.unit.block.mlp
         router = next((p for p in self.unit.parameters if p.kind is Kind.ROUTER and p.shape[0] > 1), None)
-        picks = scene.tokens * (mlp.experts_per_token if mlp else 1)
+        picks = scene.tokens * (mlp.experts_per_token if mlp else 1) * scene.expert_heads // scene.heads
         weights = tape.constant("router.weights", picks, x.width)
         if router is not None:
             given = tape.to(x, FLOAT, "router.input") if self.traits.float_router else x
@@ -229,7 +230,7 @@ class Layer(Modules):
             chosen = tape.copy("router.top_k", tape.pointwise("router.softmax", scores, of_output=True), picks)
             weights = tape.to(chosen, x.width, "router.weights")
         down = experts[-1]
-        inner = down.shape[1]
+        inner = down.shape[1] // scene.expert_heads
         wide, indices = tape.to(x, self.weight(down).width), [("experts.indices", picks, 8)] * 4
         sorted_tokens = tape.operation("experts.tokens", (wide,), picks * scene.hidden, wide.width, beside=indices)
         gated = mlp is None or mlp.gated
@@ -267,7 +268,7 @@ class Layer(Modules):
 
     def mix(self, x: Value) -> Value:
         """The layer's attention, of either kind."""
-        mixer = self.unit.block.mixers[0]
+        x, mixer = self.gathered(x), self.unit.block.mixers[0]
         if isinstance(mixer, LatentAttention):
             return self.latent_attention(x, mixer)
         return self.attention(x, mixer) if isinstance(mixer, Attention) else self.unknown(x)

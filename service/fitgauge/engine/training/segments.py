@@ -1,5 +1,6 @@
 """A model cut into segments: the embedding, every kind of layer, and the head with its loss, each played once on a tape."""
 
+from dataclasses import replace
 from functools import lru_cache
 
 import msgspec
@@ -106,7 +107,9 @@ def scene_of(spec: ModelSpec, workload: TrainingWorkload) -> Scene:
         compute_width=BITS[form.compute] // 8,
         heads=workload.tensor_parallel,
         stream=workload.tensor_parallel if workload.sequence_parallel else 1,
+        saves_gathered=workload.dtensor,
         experts=max(1, workload.expert_parallel * workload.expert_tensor_parallel // workload.tensor_parallel),
+        expert_heads=workload.expert_tensor_parallel,
     )
 
 
@@ -162,8 +165,11 @@ def constant_bytes(spec: ModelSpec, scene: Scene) -> int:
 def embedding_segment(found: list[Unit], spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Segment:
     """Token embedding, learned positions, a norm after them, scaling, dropout.
 
-    With a frozen base its output gets a gradient only where checkpointing asks for one (enable_input_require_grads).
+    With a frozen base its output gets a gradient only where checkpointing asks for one (enable_input_require_grads). DTensor makes the
+    gradient of a table cut by vocabulary whole on every rank (torch/distributed/tensor/_ops/_embedding_ops.py, embedding_dense_backward).
     """
+    if workload.dtensor:
+        scene = replace(scene, heads=1)
     tape, width = tape_of(workload), stream_width(workload)
     size = scene.tokens * spec.hidden_size // scene.stream
     made: list[Value] = []
@@ -230,6 +236,8 @@ def head_segment(ends: list[Unit], decoder: list[Unit], spec: ModelSpec, scene: 
                 x = layer.norm(name, x)
     else:
         x = written_head(tape, x, ends, spec, scene)
+    if scene.saves_gathered and scene.stream > 1:
+        x = tape.copy("hidden.gathered", x, x.elements * scene.stream)
     kinds = (Kind.EMBEDDING,) if spec.tied_embeddings else (Kind.HEAD,)
     found = next(((unit, p) for unit in decoder for p in unit.parameters if p.kind in kinds), None)
     vocabulary = -(-spec.vocabulary_size // scene.heads)
@@ -254,12 +262,13 @@ def loss_of(
 ) -> tuple[int, Value]:
     """(bytes of logits that stay, the loss) of a full, chunked or fused loss.
 
-    full: logits, their fp32 copy, log-softmax, which is saved; torchtitan's, compiled, reads the logits alone (components/loss.py).
-    in_place: the fp32 copy becomes the gradient (Unsloth's and flash-attn's kernels), beside a copy of the logits, shifted by a token;
-    Megatron's own makes no second copy (megatron/core/tensor_parallel/cross_entropy.py). chunked: head and loss of an eighth of the
-    tokens at a time; its logits are saved, gradients and (unless compiled) fp32 are there of one eighth. fused: a few rows at a time;
-    gradients of hidden states and head are made in the forward pass (Liger-Kernel, fused_linear_cross_entropy.py: rows of
-    next_power_of_2(tokens / ceil(vocabulary / hidden)) a piece). log_probs: see `_log_probs`.
+    full: logits, their fp32 copy, log-softmax, which is saved; under tensor parallelism transformers gathers the logits (tp_plan,
+    colwise_gather_output), torchtitan and Megatron take the loss of the pieces. torchtitan's, compiled, reads the logits alone
+    (components/loss.py). in_place: the fp32 copy becomes the gradient (Unsloth's and flash-attn's kernels), beside a copy of the logits,
+    shifted by a token; Megatron's own makes no second copy (megatron/core/tensor_parallel/cross_entropy.py). chunked: head and loss of an
+    eighth of the tokens at a time; its logits are saved, gradients and (unless compiled) fp32 are there of one eighth. fused: a few
+    rows at a time; gradients of hidden states and head are made in the forward pass (Liger-Kernel, fused_linear_cross_entropy.py: rows
+    of next_power_of_2(tokens / ceil(vocabulary / hidden)) a piece). log_probs: see `_log_probs`.
     """
     if workload.loss == "fused":
         pieces = max(1, -(-vocabulary // hidden))
@@ -277,6 +286,8 @@ def loss_of(
             "loss", (x, weight), 1, FLOAT, saves=saves, scratch=scratch, back_scratch=back_scratch, beside=beside, product=True
         )
     logits = tape.matmul("logits", x, weight, tokens * vocabulary)
+    if workload.tensor_parallel > 1 and workload.dtensor and not workload.sequence_parallel:
+        logits = tape.copy("logits.gathered", logits, logits.elements * workload.tensor_parallel)
     if traits.logits_bias:
         logits = tape.add("logits.biased", logits, tape.constant("logits.bias", 1, weight.width))
     if traits.logits_cap:
@@ -295,7 +306,9 @@ def loss_of(
     tape.keep(logits)
     wide = tape.to(logits, FLOAT, "logits.float") if traits.float_loss or tape.compute else logits
     softmax = tape.pointwise("logits.log_softmax", wide, of_output=True)
-    return logits.bytes, tape.operation("loss", (softmax,), 1, FLOAT, saves=(softmax,))
+    pieces = workload.sequence_parallel  # zeros, exponentials and their sum are alive at once (torch/distributed/tensor/parallel/loss.py)
+    back_scratch = 2 * softmax.bytes if pieces else 0
+    return logits.bytes, tape.operation("loss", (softmax,), 1, FLOAT, saves=(softmax,), back_scratch=back_scratch)
 
 
 def _log_probs(tape: Tape, logits: Value, workload: TrainingWorkload) -> Value:

@@ -11,10 +11,11 @@ import msgspec
 from msgspec.structs import replace
 
 from fitgauge.engine.architecture import Kind, Part, Split
+from fitgauge.engine.dtypes import BITS
 from fitgauge.engine.laid import TOWERS
 from fitgauge.engine.training import states
 from fitgauge.engine.training.parameters import Parameter, Unit
-from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.engine.training.workload import TrainingWorkload, regime
 
 VOCABULARY_MULTIPLE = 128
 """Megatron pads the vocabulary to 128 x tensor parallel. Source: megatron/training/arguments.py, make_vocab_size_divisible_by."""
@@ -155,13 +156,28 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
 def sliced(unit: Unit, workload: TrainingWorkload) -> Slice:
     """The Slice of one layer of a unit."""
     parameters = tuple(tensor_slice(parameter, unit.part, workload) for parameter in unit.parameters)
+    held = rank_states(parameters, workload)
+    if workload.framework != "fsdp":  # which cuts a gradient before it keeps it
+        held = replace(held, gradients=held.gradients + whole_gradient_elements(unit, workload) * BITS[regime(workload).gradients] // 8)
     return Slice(
         unit=unit,
         parameters=parameters,
-        states=rank_states(parameters, workload),
+        states=held,
         elements=sum(parameter.elements for parameter in parameters),
         trained=sum(parameter.elements for parameter in parameters if parameter.trained),
     )
+
+
+def whole_gradient_elements(unit: Unit, workload: TrainingWorkload) -> int:
+    """Numbers by which the gradients of a unit outnumber this rank's piece of it under tensor parallelism.
+
+    DTensor makes the gradient of a table cut by vocabulary whole on every rank (torch/distributed/tensor/_ops/_embedding_ops.py,
+    embedding_dense_backward); Megatron's own embedding does not.
+    """
+    if not workload.dtensor or workload.tensor_parallel == 1 or unit.part is not Part.EMBEDDING:
+        return 0
+    tables = [parameter for parameter in unit.parameters if parameter.trained and parameter.split is Split.VOCABULARY]
+    return sum(table.elements - tensor_slice(table, unit.part, workload).elements for table in tables)
 
 
 def stage_states(slices: Sequence[tuple[Slice, int]], workload: TrainingWorkload) -> RankStates:

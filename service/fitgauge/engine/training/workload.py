@@ -92,6 +92,11 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
         return 1 if reaches_over else self.tensor_parallel
 
     @property
+    def dtensor(self) -> bool:
+        """Whether tensor parallelism is PyTorch's own (torch.distributed.tensor)."""
+        return self.framework in ("transformers", "fsdp")
+
+    @property
     def steps_early(self) -> bool:
         """Whether no gradient outlives the backward pass of its layer."""
         return self.optimizer == "lomo" or self.optimizer_in_backward

@@ -14,8 +14,8 @@ from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.accelerator import custom
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.families import read_config
-from fitgauge.engine.quantity import GIB
-from fitgauge.engine.sglang import RadixPool, radix_pool, settled
+from fitgauge.engine.quantity import GIB, Bytes
+from fitgauge.engine.sglang import RadixPool, damped, radix_pool, settled
 from fitgauge.engine.sglang_share import default_batch, mem_fraction_static, prefill_graphs, vision_factor
 from fitgauge.engine.workload import Workload
 
@@ -148,3 +148,9 @@ def test_more_memory_never_holds_less_and_the_least_pool_is_enough(model: str, p
     assert cache.tokens(pool) <= cache.tokens(larger)
     assert cache.requests(pool, context) <= cache.requests(larger, context)
     assert cache.requests(cache.pool_bytes(requests, context), context) >= requests
+
+
+def test_what_is_taken_before_loading_costs_the_pools_only_their_share() -> None:
+    """0.7 of 1 GiB more or less; the rest of it is taken off what is kept back."""
+    spread = damped(Bytes(low=2 * GIB, expected=3 * GIB, high=5 * GIB), 0.7)
+    assert spread == Bytes(low=int(2.3 * GIB), expected=3 * GIB, high=int(4.4 * GIB))

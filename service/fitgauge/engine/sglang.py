@@ -5,7 +5,7 @@ Source: sglang 0.5.23, srt/mem_cache/kv_cache_configurator.py (`_profile_availab
 for the pools. "GB" in its logs is GiB.
 """
 
-import msgspec
+from msgspec import Struct, structs
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.activations import activation_bytes
@@ -13,7 +13,7 @@ from fitgauge.engine.architecture import Attention, LatentAttention, ModelSpec, 
 from fitgauge.engine.estimate import Estimate, StageEstimate, stage_estimate
 from fitgauge.engine.paged import cache_dtype, full_token_bytes, held, request_state_bytes
 from fitgauge.engine.profile import EngineProfile
-from fitgauge.engine.quantity import GIB, MIB, Term, certain
+from fitgauge.engine.quantity import GIB, MIB, Bytes, Term, certain
 from fitgauge.engine.runtime import communication_term, graph_term
 from fitgauge.engine.sglang_share import mem_fraction_static
 from fitgauge.engine.vllm.cards import shares_memory
@@ -52,14 +52,14 @@ def settled(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> Wo
     capability = accelerator.compute_capability
     sparse = any(isinstance(mixer, LatentAttention) and mixer.indexer for mixer, _ in held(spec, None))
     narrow = workload.cache_dtype == "auto" and sparse and capability is not None and capability >= (10, 0)
-    return msgspec.structs.replace(
+    return structs.replace(
         workload,
         cache_dtype="F8_E4M3" if narrow else workload.cache_dtype,
         gpu_memory_utilization=workload.gpu_memory_utilization or mem_fraction_static(spec, workload, accelerator),
     )
 
 
-class RadixPool(msgspec.Struct, frozen=True, kw_only=True):
+class RadixPool(Struct, frozen=True, kw_only=True):
     """The pools of one rank. A token of the full pool costs `full` bytes, one of the window pool `windowed`; a state slot `slot`.
 
     `window`: tokens of the longest window. `context_length`: of the question.
@@ -143,7 +143,7 @@ def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accel
     return Estimate(
         accelerator=accelerator,
         stages=tuple(_stage(number, stages, spec, laid, workload, accelerator, profile) for number in range(len(stages))),
-        budget=accelerator.usable,
+        budget=damped(accelerator.usable, static_share(workload)),
         given_pool_bytes=workload.cache_pool_bytes,
     )
 
@@ -166,8 +166,9 @@ def _stage(
         before.append(communication_term(profile, ranks=ranks, symmetric=shares_memory(accelerator)))
     free = max(0, accelerator.usable.expected - sum(term.bytes for term in before))
     after = _after_loading(spec, profile, workload, layers, last)
+    share = static_share(workload)
     fixed = (
-        *before,
+        *(structs.replace(term, low=less.low, high=less.high) for term in before if (less := damped(term, share))),
         weights_term(laid, workload, layers=layers, first=first, last=last),
         certain("buffers", buffers, "computed", "rotary tables of every layer", "sglang/srt/layers/rotary_embedding"),
         *(_multimodal() if any(block.part is Part.VISION for block in spec.blocks) else ()),
@@ -175,6 +176,18 @@ def _stage(
     )
     pool = radix_pool(spec, workload, here)
     return stage_estimate(stage=number, layers=len(layers), fixed=fixed, cache=cache_terms(pool, workload), layout=pool)
+
+
+def static_share(workload: Workload) -> float:
+    """How much of a byte that is free before loading goes to weights and pools: mem_fraction_static, all where the pool is given."""
+    return 1.0 if workload.cache_pool_bytes is not None else workload.gpu_memory_utilization
+
+
+def damped(size: Bytes | Term, share: float) -> Bytes:
+    """`size` with `share` of its spread: as the rest of what is free is kept back, a byte more or less of the card or of what is taken
+    before loading changes weights and pools by that share alone."""
+    expected = size.expected if isinstance(size, Bytes) else size.bytes
+    return Bytes(low=int(expected - share * (expected - size.low)), expected=expected, high=int(expected + share * (size.high - expected)))
 
 
 def _multimodal() -> tuple[Term]:
@@ -208,7 +221,7 @@ def kept_back(after: list[Term], kept: int, workload: Workload) -> tuple[Term, .
     risk = sum(term.high - term.bytes for term in after)
     excess = max(0, risk - max(0, spare)) / risk if risk else 0.0
     terms = [
-        msgspec.structs.replace(
+        structs.replace(
             term,
             low=term.low if spare < 0 else term.bytes,
             high=term.bytes + int((term.high - term.bytes) * excess),

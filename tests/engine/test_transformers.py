@@ -1,11 +1,16 @@
-"""Masks of sliding windows, which transformers builds for SDPA."""
+"""Masks of sliding windows, which transformers builds for SDPA; and where layers go on several cards."""
 
 import pytest
 
 from fitgauge.catalog.models import Snapshot
-from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.architecture import ModelSpec, Part
+from fitgauge.engine.device_map import device_map
 from fitgauge.engine.families import read_config
+from fitgauge.engine.quantity import GIB
+from fitgauge.engine.schemes import Scheme
 from fitgauge.engine.transformers import mask_bytes, scores_terms
+from fitgauge.engine.weights import laid_out
+from fitgauge.engine.what_if import what_if
 from fitgauge.engine.workload import Workload
 
 
@@ -55,3 +60,28 @@ def test_wide_heads_that_share_keys_ran_in_the_math_kernel_before_5_13(name: str
     spec = spec_of(name)
     assert sum(term.bytes for term in scores_terms(spec, work, range(spec.layers))) == scores
     assert scores_terms(spec, work, range(1)) == ()
+
+
+@pytest.mark.parametrize(
+    ("model", "cards", "gib", "layers"),
+    [
+        ("meta-llama/Llama-3.1-70B-Instruct", 4, (32.24, 35.06, 35.06, 29.05), (19, 22, 22, 17)),
+        ("meta-llama/Llama-3.1-70B-Instruct", 8, (16.30, *[17.53] * 6, 9.93), (9, *[11] * 6, 5)),
+    ],
+)
+def test_layers_go_where_device_map_auto_puts_them(model: str, cards: int, gib: tuple[float, ...], layers: tuple[int, ...]) -> None:
+    """Asked of transformers 5.23's get_balanced_memory and infer_auto_device_map, on the meta device, bf16, cards of 75 GiB."""
+    spec = spec_of(model)
+    placed = device_map(laid_out(spec, Scheme(name="unquantized")), spec.layers, cards)
+    assert [round(card.bytes / GIB, 2) for card in placed] == list(gib)
+    assert [len(card.layers) for card in placed] == list(layers)
+
+
+def test_an_encoder_goes_over_several_cards_too() -> None:
+    """flan-t5-xxl over four: transformers itself ends its first card at the encoder's 13th of 24 layers and begins the decoder on the
+    second, with 4.92, 5.41, 5.33 and 4.84 GiB."""
+    spec = spec_of("google/flan-t5-xxl")
+    placed = device_map(laid_out(spec, what_if("bf16", spec)), spec.layers, 4)
+    assert [len(card.layers) for card in placed] == pytest.approx([0, 3, 11, 10], abs=1)
+    assert set(placed[1].by_part) == {Part.ENCODER, Part.LANGUAGE}
+    assert max(card.bytes for card in placed) / GIB == pytest.approx(5.41, rel=0.03)

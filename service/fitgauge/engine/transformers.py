@@ -8,11 +8,13 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.activations import HALF, activation_bytes, attention_width, math_scores_term, mlp_width
 from fitgauge.engine.architecture import Attention, ModelSpec, Part
 from fitgauge.engine.cache import cache_bytes
+from fitgauge.engine.device_map import device_map, weights_term
 from fitgauge.engine.estimate import Estimate, StageEstimate, stage_estimate
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import Term, certain
 from fitgauge.engine.runtime import runtime_bytes
-from fitgauge.engine.weights import Laid, pipeline_stages, weights_term
+from fitgauge.engine.weights import Laid
+from fitgauge.engine.weights import weights_term as whole_term
 from fitgauge.engine.workload import Workload
 
 _MASKS = "transformers/masking_utils.py, sdpa_mask"
@@ -72,10 +74,17 @@ def cache_format(spec: ModelSpec, workload: Workload) -> str:
 
 def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
     """The Estimate of every card: device_map spreads whole layers, so cards are pipeline stages that wait for each other."""
-    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
+    whole = range(spec.layers)
+    weights = [(whole_term(laid, workload, layers=whole, first=True, last=True), whole)]
+    if workload.pipeline_parallel > 1:
+        cards = device_map(laid, spec.layers, workload.pipeline_parallel, workload.tensor_parallel)
+        weights = [(weights_term(laid, card), card.layers) for card in cards]
+    last = len(weights) - 1
     return Estimate(
         accelerator=accelerator,
-        stages=tuple(_stage(number, stages, spec, laid, workload, profile) for number in range(len(stages))),
+        stages=tuple(
+            _stage(number, term, layers, spec, workload, profile, last=number == last) for number, (term, layers) in enumerate(weights)
+        ),
         budget=accelerator.usable,
     )
 
@@ -128,17 +137,16 @@ def scores_terms(spec: ModelSpec, workload: Workload, layers: range) -> tuple[Te
 
 
 def _stage(
-    number: int, stages: tuple[range, ...], spec: ModelSpec, laid: Laid, workload: Workload, profile: EngineProfile
+    number: int, weights: Term, layers: range, spec: ModelSpec, workload: Workload, profile: EngineProfile, *, last: bool
 ) -> StageEstimate:
-    layers, requests = stages[number], workload.requests_per_replica
-    first, last = number == 0, number == len(stages) - 1
+    requests = workload.requests_per_replica
     prompt = requests * workload.context_length
     cache = LazyCache(spec, workload, layers)
     mask = 0
     if not workload.eager_attention:
         mask = mask_bytes(spec, requests=requests, length=workload.context_length, tensor_parallel=workload.tensor_parallel)
     fixed = (
-        weights_term(laid, workload, layers=layers, first=first, last=last),
+        weights,
         *activation_bytes(
             spec,
             profile,

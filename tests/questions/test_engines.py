@@ -150,3 +150,12 @@ def test_a_cache_format_of_another_engine_is_refused_with_those_that_exist(check
     with pytest.raises(InvalidQuestion) as refused:
         check_fit(model="Qwen/Qwen3-0.6B", gpu="24GB", engine="llama.cpp", kv_cache_dtype="fp8")
     assert "q8_0" in refused.value.hint
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_what_stays_on_the_host_may_exceed_what_was_asked_by_one_parameter(check_fit: Check, engine: str) -> None:
+    """Parameters move whole until the limit is reached: the largest of Qwen2.5-72B over two ranks is half of gate and up, 0.45 GiB."""
+    asked = {"model": "Qwen/Qwen2.5-72B-Instruct", "gpu": "2xA100 80GB", "engine": engine, "cpu_offload_gib": 30.0}
+    weights = next(term for term in check_fit(**asked).terms if term.name == "weights")
+    assert weights.bytes == weights.high
+    assert (weights.bytes - weights.low) / GIB == pytest.approx(2 * 29568 * 8192 * 2 / 2 / GIB, rel=1e-3)

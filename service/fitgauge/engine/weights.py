@@ -150,9 +150,9 @@ def pipeline_stages(layers: int, pipeline_parallel: int) -> tuple[range, ...]:
 def weights_term(laid: Laid, workload: Workload, *, layers: range, first: bool, last: bool) -> Term:
     """The term `weights`: parameters on the fullest rank of one pipeline stage, less what HOST_WEIGHTS keep of its layers on the host.
 
-    Of the layers, parameter by parameter, until cpu_offload_bytes are reached; embeddings, head and towers stay. What a step copies
-    back is not counted: vLLM reads host memory in place. Source: vllm/model_executor/offloader/uva.py, _maybe_offload_to_cpu; sglang
-    srt/utils/offloader.py.
+    Of the layers, parameter by parameter, until cpu_offload_bytes are reached, and so up to the largest of them more; embeddings, head
+    and towers stay. What a step copies back is not counted: vLLM reads host memory in place. Source: vllm/model_executor/offloader/
+    uva.py, _maybe_offload_to_cpu; sglang srt/utils/offloader.py.
     """
     degrees = {
         "tensor_parallel": workload.tensor_parallel,
@@ -166,12 +166,22 @@ def weights_term(laid: Laid, workload: Workload, *, layers: range, first: bool, 
     if workload.expert_parallel > 1:
         told += f", expert parallel {workload.expert_parallel}"
     formula = f"{laid.scheme.name} weights, {told}: " + " + ".join(f"{part} {gib(size)}" for part, size in rank.by_part.items())
-    size = rank.bytes
+    size, beyond = rank.bytes, 0
     if workload.cpu_offload_bytes and workload.engine in HOST_WEIGHTS:
-        on_host = min(workload.cpu_offload_bytes, rank_weights(laid, **degrees, layers=layers, first=False, last=False).bytes)
+        in_layers = rank_weights(laid, **degrees, layers=layers, first=False, last=False).bytes
+        on_host = min(workload.cpu_offload_bytes, in_layers)
+        ways = ranks(laid, workload.tensor_parallel, workload.expert_parallel, workload.data_parallel)
+        beyond = min(in_layers - on_host, largest_parameter(laid, ways))
         size -= on_host
-        formula += f", less {gib(on_host)} of the layers in host memory"
-    return certain("weights", size, rank.basis, formula, "every tensor of the architecture, laid out as the engine does")
+        formula += f", less {gib(on_host)} of the layers in host memory, and up to one parameter of {gib(beyond)}"
+    term = certain("weights", size, rank.basis, formula, "every tensor of the architecture, laid out as the engine does")
+    return msgspec.structs.replace(term, low=size - beyond) if beyond else term
+
+
+def largest_parameter(laid: Laid, ways: Ranks) -> int:
+    """Bytes of the largest parameter of any layer on one rank."""
+    layered = (tensor for tensor in laid.tensors if tensor[0].place == "layers")
+    return max((sum(share_bytes(share, laid.layout, ways) for share in tensor) for tensor in layered), default=0)
 
 
 def allocator_term(laid: Laid, workload: Workload, *, layers: range, first: bool, last: bool) -> Term:

@@ -49,12 +49,14 @@ def loaded_terms(
     seen = workload.version < _PADDING_SEEN_UNTIL
     beside += padding if seen else 0
     terms = [
-        certain(
-            "weights",
-            parameters.bytes + beside,
-            "calibrated" if padding and seen else parameters.basis,
-            f"{parameters.formula} + registered buffers (rotary tables, scales) and padded rows {gib(beside)}",
-            f"{parameters.source}; vllm/model_executor/layers/rotary_embedding",
+        Term(
+            name="weights",
+            bytes=parameters.bytes + beside,
+            low=parameters.low + beside,
+            high=parameters.high + beside,
+            basis="calibrated" if padding and seen else parameters.basis,
+            formula=f"{parameters.formula} + registered buffers (rotary tables, scales) and padded rows {gib(beside)}",
+            source=f"{parameters.source}; vllm/model_executor/layers/rotary_embedding",
         ),
         allocator_term(laid, workload, layers=layers, first=first, last=last),
     ]

@@ -10,7 +10,7 @@ from fitgauge.engine.estimate import Beside, Estimate
 from fitgauge.engine.llamacpp import ollama, split
 from fitgauge.engine.llamacpp import serve as llamacpp
 from fitgauge.engine.profile import EngineProfile
-from fitgauge.engine.quantity import Term
+from fitgauge.engine.quantity import Bytes, Term
 from fitgauge.engine.vllm import layout as vllm_layout
 from fitgauge.engine.vllm import serve as vllm
 from fitgauge.engine.vllm.cards import card_kind
@@ -34,6 +34,11 @@ def by_size(accelerator: Accelerator) -> Hashable:
     return accelerator.usable.expected
 
 
+def all_usable(accelerator: Accelerator, workload: Workload) -> Bytes:
+    """All of the card that can be used."""
+    return accelerator.usable
+
+
 def any_card(accelerator: Accelerator) -> Hashable:
     """All cards are of one kind."""
     return None
@@ -55,22 +60,28 @@ class Engine(NamedTuple):
     """What every room offers. `kind`: cards of one kind hold the same under the same workload; `halves`: where an estimate comes in two.
 
     `estimate`; `lay_out`, which prepares a model's weights in a scheme for it; `batch`, its own (max_num_seqs, max_batched_tokens) on a
-    card for a context, a version and a model; `settled`, which fills in what it works out from model and card.
+    card for a context, a version and a model; `settled`, which fills in what it works out from model and card; `budget`, what it may use
+    of a card.
     """
 
     estimate: Callable[[ModelSpec, Laid, Workload, Accelerator, EngineProfile], Estimate]
     lay_out: Callable[..., Laid]
     batch: Callable[[Accelerator, int, tuple[int, ...], ModelSpec], tuple[int, int]] = default_batch
     settled: Callable[[Workload, ModelSpec, Accelerator], Workload] = as_asked
+    budget: Callable[[Accelerator, Workload], Bytes] = all_usable
     kind: Callable[[Accelerator], Hashable] = by_itself
     halves: Halves | None = None
 
 
 ENGINES: dict[EngineName, Engine] = {
     "vllm": Engine(
-        vllm.estimate, vllm_layout.laid_out, kind=card_kind, halves=Halves(vllm.loaded_stages, vllm.beside_stages, vllm.refilled)
+        vllm.estimate,
+        vllm_layout.laid_out,
+        budget=vllm.budget_bytes,
+        kind=card_kind,
+        halves=Halves(vllm.loaded_stages, vllm.beside_stages, vllm.refilled),
     ),
-    "sglang": Engine(sglang.estimate, vllm_layout.laid_out, sglang_share.default_batch, sglang.settled),
+    "sglang": Engine(sglang.estimate, vllm_layout.laid_out, sglang_share.default_batch, sglang.settled, sglang.budget_bytes),
     "tensorrt-llm": Engine(tensorrt_llm.estimate, vllm_layout.laid_out, tensorrt_llm.default_batch, kind=by_size),
     "llama.cpp": Engine(
         llamacpp.estimate,

@@ -143,7 +143,7 @@ def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accel
     return Estimate(
         accelerator=accelerator,
         stages=tuple(_stage(number, stages, spec, laid, workload, accelerator, profile) for number in range(len(stages))),
-        budget=damped(accelerator.usable, static_share(workload)),
+        budget=budget_bytes(accelerator, workload),
         given_pool_bytes=workload.cache_pool_bytes,
     )
 
@@ -176,6 +176,11 @@ def _stage(
     )
     pool = radix_pool(spec, workload, here)
     return stage_estimate(stage=number, layers=len(layers), fixed=fixed, cache=cache_terms(pool, workload), layout=pool)
+
+
+def budget_bytes(accelerator: Accelerator, workload: Workload) -> Bytes:
+    """All that is usable, with as much of its spread as changes weights and pools."""
+    return damped(accelerator.usable, static_share(workload))
 
 
 def static_share(workload: Workload) -> float:

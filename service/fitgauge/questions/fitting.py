@@ -14,7 +14,7 @@ from fitgauge.engine.fit import Verdict, fit_probability, verdict
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.support import refusal
-from fitgauge.engine.vllm.serve import budget_bytes, stage_starts
+from fitgauge.engine.vllm.serve import stage_starts
 from fitgauge.engine.workload import EngineName, Workload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import words
@@ -95,10 +95,11 @@ class Fitting:
     def against(self, demand: Demand, accelerator: Accelerator) -> Fitted:
         """A demand set against a card of its kind."""
         workload, required, layers = demand
+        budget = ENGINES[workload.engine].budget(accelerator, workload)
         if workload.engine == "vllm":
             chance = stage_starts(required, layers, self._model.spec, self.profile("vllm"), workload, accelerator)
-            return Fitted(workload, required, budget_bytes(accelerator, workload), chance)
-        return Fitted(workload, required, accelerator.usable, fit_probability(required, accelerator.usable))
+            return Fitted(workload, required, budget, chance)
+        return Fitted(workload, required, budget, fit_probability(required, budget))
 
     def kind(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> Hashable:
         """Cards of one kind have the same demand."""

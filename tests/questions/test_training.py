@@ -95,6 +95,46 @@ def test_suggestions_fit_and_hold_when_they_are_sent(train):
         assert again.verdict == suggestion.verdict
 
 
+def test_what_a_question_left_open_stays_open_in_what_was_understood(train):
+    for asked in ({}, {"method": "lora", "framework": "fsdp", "gpu_count": 2}, {"optimizer": "adafactor"}):
+        first = train(**SMALL, **asked)
+        again = train(**first.understood_as)
+        assert (again.per_gpu, again.terms, again.understood_as) == (first.per_gpu, first.terms, first.understood_as)
+    assert "optimizer_implementation" not in train(**SMALL).understood_as
+    assert train(**SMALL, optimizer_implementation="foreach").understood_as["optimizer_implementation"] == "foreach"
+
+
+def test_zero_and_offload_under_transformers_are_deepspeeds(train):
+    asked = {"model": "meta-llama/Llama-3.1-8B", "gpu": "8xH100"}
+    divided, offloaded = train(**asked, zero_stage=3), train(**asked, offload="cpu")
+    assert divided.understood_as["framework"] == "deepspeed"
+    assert (offloaded.understood_as["framework"], offloaded.understood_as["zero_stage"]) == ("deepspeed", 3)
+    assert "--use_deepspeed" in divided.launch.command
+    assert any("DeepSpeed" in warning for warning in divided.warnings)
+    assert divided.terms == train(**asked, framework="deepspeed", zero_stage=3).terms
+    assert train(**asked, optimizer="adamw", framework="fsdp", zero_stage=3).understood_as["framework"] == "fsdp"
+
+
+def test_adapters_are_suggested_in_what_the_card_can_multiply(train):
+    requests = [one.request for one in train(model="meta-llama/Llama-3.2-1B", gpu="T4", precision="fp16").suggestions]
+    assert {"method": "lora", "precision": "mixed_fp16"}.items() <= next(one for one in requests if one.get("method") == "lora").items()
+
+
+def test_adapters_that_do_not_fit_on_two_cards_may_leave_their_base_in_host_memory(train):
+    answer = train(model="meta-llama/Llama-2-70b-hf", gpu="2x RTX 3090", method="qlora", sequence_length=512)
+    offloaded = next(one for one in answer.suggestions if one.request.get("offload") == "cpu")
+    assert (offloaded.verdict, offloaded.request["framework"]) == ("fits", "fsdp")
+
+
+def test_no_suggestion_asks_for_more_than_another_that_fits_in_as_little(train):
+    for gpu, settings in (("RTX 4090", {"sequence_length": 4096, "activation_checkpointing": "full"}), ("2x RTX 3090", {})):
+        fitting = train(model="meta-llama/Llama-3.1-8B", gpu=gpu, method="lora", **settings).suggestions
+        for one in fitting:
+            others = (other for other in fitting if other is not one and other.verdict == "fits")
+            assert not any(o.request.items() <= one.request.items() and o.required_bytes <= one.required_bytes for o in others)
+        assert sum(one.request.get("gpu_count", 0) > 2 and one.verdict == "fits" for one in fitting) <= 1
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -124,6 +164,9 @@ def test_what_a_card_cannot_do_is_unsupported_and_says_what_to_use(train, settin
         ({"framework": "jax"}, "framework"),
         ({"precision": "fp1"}, "precision"),
         ({"method": "qlora", "quantization": "q99"}, "quantization"),
+        ({"method": "qlora", "quantization": "q4_k_m"}, "quantization"),
+        ({"method": "full", "quantization": "nf4"}, "quantization"),
+        ({"method": "lora", "lora_targets": ["nothing_of_the_kind"]}, "lora_targets"),
     ],
     ids=lambda value: str(value),
 )

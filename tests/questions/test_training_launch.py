@@ -122,6 +122,22 @@ def test_megatron_is_told_the_models_shapes_and_every_degree(command):
     assert {"--sequence-parallel", "--use-distributed-optimizer", "--bf16", "--untie-embeddings-and-output-weights"} <= set(found)
 
 
+@pytest.mark.parametrize(
+    ("model", "there", "absent"),
+    [
+        ("meta-llama/Llama-3.1-8B", {"--swiglu", "--normalization", "--disable-bias-linear"}, {"--add-qkv-bias", "--qk-layernorm"}),
+        ("Qwen/Qwen2.5-7B", {"--swiglu", "--disable-bias-linear", "--add-qkv-bias"}, {"--qk-layernorm"}),
+        ("Qwen/Qwen3-30B-A3B", {"--qk-layernorm", "--moe-router-topk", "--moe-ffn-hidden-size"}, {"--add-qkv-bias"}),
+        ("openai-community/gpt2", {"--lr"}, {"--swiglu", "--normalization", "--position-embedding-type", "--disable-bias-linear"}),
+    ],
+)
+def test_megatron_is_told_what_layers_compute_and_what_it_cannot_start_without(command, model, there, absent):
+    """What it was not told would be a GPT-2 of the same width, with other memory."""
+    found = flags(command(model=model, framework="megatron", gpu_count=2))
+    assert there | {"--tokenizer-model", "--data-path", "--train-iters", "--lr"} <= set(found)
+    assert not absent & set(found)
+
+
 def test_adapters_and_preferences_under_megatron_are_ms_swifts(command):
     assert " megatron sft --model Qwen/Qwen3-8B" in command(framework="megatron", gpu_count=4, method="lora")
     line = command(framework="megatron", gpu_count=4, tensor_parallel=4, sequence_parallel=True, algorithm="dpo")
@@ -177,6 +193,6 @@ def test_states_and_parameters_of_megatron_in_few_bits_have_their_flags(command)
 
 
 def test_what_a_caller_names_is_one_word_for_the_shell(command):
-    line = command(method="lora", lora_targets=["q_proj; rm -rf $HOME", "$PATH"])
-    assert shlex.split(line)[-2:] == ["q_proj; rm -rf $HOME", "$PATH"]
+    line = command(method="lora", lora_targets=["q_proj", "v_proj; rm -rf $HOME", "$PATH"])
+    assert shlex.split(line)[-3:] == ["q_proj", "v_proj; rm -rf $HOME", "$PATH"]
     assert "'$PATH'" in line

@@ -35,8 +35,19 @@ _SAMPLED_FIELDS = (*_ROLLOUT_FIELDS, "group_size", "prompt_length", "completion_
 
 
 def asked_framework(request: TrainingRequest) -> Framework:
-    """The framework that is meant: as asked, else that of the trainer (verl: FSDP, OpenRLHF: DeepSpeed). Raises InvalidQuestion for an
-    unknown one."""
+    """The framework that is meant: as asked, else that of the trainer (verl: FSDP, OpenRLHF: DeepSpeed); DeepSpeed where transformers is
+    to divide states or to offload them, which it hands to DeepSpeed (transformers integrations/deepspeed.py). Raises InvalidQuestion for
+    an unknown one."""
+    return "deepspeed" if hands_over(request) else _named_framework(request)
+
+
+def hands_over(request: TrainingRequest) -> bool:
+    """Whether a question asks transformers' Trainer for what it leaves to DeepSpeed."""
+    divides = bool(request.zero_stage) or request.offload not in (None, "none")
+    return divides and _named_framework(request) == "transformers"
+
+
+def _named_framework(request: TrainingRequest) -> Framework:
     return training_words.framework(request.framework or words.trainer(request.trainer, None))
 
 

@@ -26,8 +26,8 @@ from fitgauge.questions.training_launch import launch_command, unsaid
 from fitgauge.questions.training_recipes import recipe_notes
 from fitgauge.questions.training_saved import saved_segments
 from fitgauge.questions.training_schemas import PhaseAnswer, TrainingAnswer, TrainingPerGpu, TrainingRequest
-from fitgauge.questions.training_suggestions import candidates
-from fitgauge.questions.training_unsaid import other_choices, widened
+from fitgauge.questions.training_suggestions import Fields, candidates, more_cards
+from fitgauge.questions.training_unsaid import left_open, other_choices, widened
 from fitgauge.questions.training_workloads import refusal, training_gpus, training_workload
 
 _COUNTS = (1, 2, 4, 8, 16, 32, 64)
@@ -93,7 +93,7 @@ class Training:
             ),
             suggestions=[] if refused else self._suggestions(request, model, accelerator, trained, cast),
             warnings=_warnings(request, model, found, trained),
-            understood_as=understood(workload, accelerator, count, model) | algorithm_setups.understood(request, trained.setup),
+            understood_as=_understood(request, trained, accelerator, model),
             launch=Launch(command=launch_command(model, workload, trained.setup)),
             checkpoint_bytes=_checkpoint_bytes(model, trained, cast),
             ranks=_ranks(trained) if full and workload.pipeline_parallel > 1 else UNSET,
@@ -179,13 +179,23 @@ class Training:
                 again = self.check(changed, model, accelerator, changed.gpu_count or trained.count, cast)
             except InvalidQuestion:
                 continue
-            if again.verdict != "does_not_fit" and again.verdict != trained.verdict and refusal(again.workload, accelerator) is None:
-                required = again.fullest.required.expected
+            if again.verdict in ("does_not_fit", trained.verdict) or refusal(again.workload, accelerator) is not None:
+                continue
+            required = again.fullest.required.expected
+            grows = more_cards(fields, trained.count)
+            crowded = grows and again.verdict == "tight" and any(more_cards(other.request, trained.count) for other in found)
+            if not crowded and not any(_asks_less(other, fields, required) for other in found):
                 found.append(Suggestion(change=change, verdict=again.verdict, required_bytes=required, request=dict(fields)))
-            if sum(suggestion.verdict == "fits" for suggestion in found) == _MOST_SUGGESTIONS:
+            fitting = [suggestion for suggestion in found if suggestion.verdict == "fits"]
+            if len(fitting) == _MOST_SUGGESTIONS or (again.verdict == "fits" and grows):
                 break
         found.sort(key=lambda suggestion: suggestion.verdict != "fits")
         return found[:_MOST_SUGGESTIONS]
+
+
+def _asks_less(other: Suggestion, fields: Fields, required: int) -> bool:
+    """Whether another suggestion fits in as little with a part of these changes."""
+    return other.verdict == "fits" and other.required_bytes <= required and other.request.items() <= fields.items()
 
 
 _WHEN: dict[PhaseName, str] = {
@@ -244,6 +254,8 @@ def _warnings(request: TrainingRequest, model: Model, found: Found, trained: Tra
         said.append("fp8: the copies of weights that Transformer Engine keeps are counted, what it saves on activations is not.")
     if workload.framework != algorithm_setups.asked_framework(request):
         said.append("A copy on every card (DDP) does not fit: parameters are sharded with FSDP.")
+    if algorithm_setups.hands_over(request):
+        said.append("transformers leaves ZeRO and offload to DeepSpeed: counted and started so.")
     if request.sequence_length is None and request.prompt_length is None and request.completion_length is None:
         said.append(f"No sequence_length was asked for: {workload.sequence_length} tokens were taken.")
     said += algorithm_setups.warnings(request, trained.setup, workload, trained.probability)
@@ -258,6 +270,13 @@ def _ranks(trained: Trained) -> list[RankAnswer]:
         RankAnswer(stage=s.stage, layers=s.layers, required_bytes=s.required, terms=answers.term_answers(s.terms, full=False))
         for s in trained.stages
     ]
+
+
+def _understood(request: TrainingRequest, trained: Trained, accelerator: Accelerator, model: Model) -> dict[str, str | int | float | bool]:
+    """What was understood; what a question leaves to a framework's version stays open, so that sent again it gets the same answer."""
+    filled = understood(trained.workload, accelerator, trained.count, model) | algorithm_setups.understood(request, trained.setup)
+    opened = left_open(request, trained.workload)
+    return {name: value for name, value in filled.items() if name not in opened}
 
 
 def understood(workload: TrainingWorkload, accelerator: Accelerator, count: int, model: Model) -> dict[str, str | int | float | bool]:

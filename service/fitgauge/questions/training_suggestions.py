@@ -74,10 +74,34 @@ def _methods(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fi
     if workload.optimizer == "adamw" and workload.framework == "transformers":
         yield "keep optimizer states in 8 bit, checkpoint activations", {**saving, "optimizer": "adamw_8bit"}
     shared: Fields = {"reference": "adapter"} if setup.reference in ("resident", "offloaded") else {}
+    half, base = ("mixed_fp16", "an fp32") if workload.precision == "mixed_fp16" else ("bf16", "a bf16")
     if workload.method == "full":
-        yield "train adapters (LoRA) on a bf16 base, checkpoint activations", {**saving, "method": "lora", "precision": "bf16", **shared}
+        yield f"train adapters (LoRA) on {base} base, checkpoint activations", {**saving, "method": "lora", "precision": half, **shared}
     if workload.method in ("full", "lora", "dora"):
-        yield "train adapters on a 4-bit base (QLoRA), checkpoint activations", {**saving, "method": "qlora", "precision": "bf16", **shared}
+        yield "train adapters on a 4-bit base (QLoRA), checkpoint activations", {**saving, "method": "qlora", "precision": half, **shared}
+    yield from _offloaded(workload, setup, saving)
+
+
+def _offloaded(workload: TrainingWorkload, setup: Setup, saving: Fields) -> Iterator[tuple[str, Fields]]:
+    """Parameters and states in host memory: under FSDP for adapters, whose quantized base DeepSpeed does not offload; else ZeRO-3."""
+    if workload.offload != "none" or setup.algorithm != "sft" or workload.framework == "megatron":
+        return
+    if workload.adapted and workload.gpus > 1:
+        yield (
+            "shard with FSDP, keep parameters in host memory, checkpoint activations",
+            {**saving, "framework": "fsdp", "zero_stage": 3, "offload": "cpu"},
+        )
+    if not workload.adapted and workload.optimizer == "adamw" and workload.framework != "fsdp":
+        yield (
+            "keep parameters and optimizer in host memory (DeepSpeed ZeRO-3), checkpoint activations",
+            {**saving, "framework": "deepspeed", "zero_stage": 3, "offload": "cpu"},
+        )
+
+
+def more_cards(fields: Fields, count: int) -> bool:
+    """Whether a change asks for more cards than there are."""
+    asked = fields.get("gpu_count")
+    return isinstance(asked, int) and asked > count
 
 
 def _more_cards(workload: TrainingWorkload, count: int) -> Iterator[tuple[str, Fields]]:

@@ -2,16 +2,22 @@
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.quantization import GGUF_FILE_BITS
 from fitgauge.engine.training.degrees import check
+from fitgauge.engine.training.parameters import linears, merged, units
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
+from fitgauge.engine.what_if import PLAIN, canonical
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import training_words as words
 from fitgauge.questions.algorithm_setups import asked_framework, asked_length
 from fitgauge.questions.training_schemas import TrainingRequest
 
 DEFAULT_SEQUENCE = 2048
+_BASES = ("nf4", "nf4_double", "fp4", "int8", "gptq", "awq")
+"""PEFT's developer guide on quantization."""
 _ZERO: dict[Framework, int] = {"fsdp": 3, "deepspeed": 2, "megatron": 1, "transformers": 0}
-"""The usual stage where nothing is said. Megatron's distributed optimizer is what NeMo and ms-swift turn on."""
+"""The usual stage where nothing is said. Megatron's distributed optimizer is what NeMo and ms-swift turn on. Parameters are offloaded by
+ZeRO-3 alone."""
 
 
 def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> TrainingWorkload:
@@ -20,8 +26,8 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
     tensor, pipeline, context = request.tensor_parallel or 1, request.pipeline_parallel or 1, request.context_parallel or 1
     data = request.data_parallel or max(1, count // (tensor * pipeline * context))
     usual = 0 if data * context == 1 and framework == "megatron" else _ZERO[framework]
-    if framework == "deepspeed" and pipeline > 1:
-        usual = 1
+    if framework == "deepspeed":
+        usual = 1 if pipeline > 1 else 3 if request.offload in ("parameters", "cpu", "nvme") else usual
     zero = request.zero_stage if request.zero_stage is not None else usual
     workload = TrainingWorkload(
         method=method,
@@ -57,6 +63,9 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         ema=request.ema or "none",
         fp8_parameters=bool(request.fp8_parameters),
     )
+    if method == "full" and request.quantization is not None and canonical(request.quantization) not in PLAIN:
+        detail = f"Full training changes every weight, which {request.quantization.strip()} weights do not allow."
+        raise InvalidQuestion(detail, hint="Send method qlora, or leave quantization out.", field="quantization")
     _refuse(workload, spec, count)
     return workload
 
@@ -71,6 +80,7 @@ def _own_units(request: TrainingRequest) -> bool:
 def _refuse(workload: TrainingWorkload, spec: ModelSpec, count: int) -> None:
     """Raises InvalidQuestion for degrees that nothing could run, with the values that work."""
     check(spec, workload)
+    _refuse_base(workload, spec)
     if workload.fp8_parameters and (workload.precision != "fp8" or workload.framework != "megatron"):
         detail = "fp8 parameters belong to fp8 training under Megatron (--fp8-param-gather)."
         hint = "Send precision fp8 and framework megatron, or leave fp8_parameters out."
@@ -79,6 +89,20 @@ def _refuse(workload: TrainingWorkload, spec: ModelSpec, count: int) -> None:
         degrees = f"{workload.tensor_parallel} x {workload.pipeline_parallel} x {workload.context_parallel} x {workload.data_parallel}"
         hint = f"Send gpu_count {workload.gpus}, or smaller degrees: tensor x pipeline x context x data parallel is the number of GPUs."
         raise InvalidQuestion(f"{degrees} parallel ranks need {workload.gpus} GPUs; there are {count}.", hint=hint, field="gpu_count")
+
+
+def _refuse_base(workload: TrainingWorkload, spec: ModelSpec) -> None:
+    """Raises InvalidQuestion for a base that no library trains adapters beside, and for adapters that would sit nowhere."""
+    if not workload.adapted:
+        return
+    if workload.quantization is not None and canonical(workload.quantization).upper() in GGUF_FILE_BITS:
+        detail = f"Adapters are not trained beside GGUF weights ({workload.quantization.strip()})."
+        raise InvalidQuestion(detail, hint=f"Send quantization {', '.join(_BASES)}.", field="quantization")
+    if not any(parameter.adapter for unit in units(spec, workload) for parameter in unit.parameters):
+        blocks = (linear.name for block in spec.blocks for linear in linears(block, merged(block)))
+        names = sorted({name.removesuffix(".weight").split(".")[-1] for name in blocks})
+        detail = "No linear layer of the model has a name of lora_targets."
+        raise InvalidQuestion(detail, hint=f"Send all_linear, attention, or some of {', '.join(names[:12])}.", field="lora_targets")
 
 
 def training_gpus(request: TrainingRequest, named: int | None) -> int:

@@ -1,11 +1,13 @@
 """Flags of Megatron-LM's pretrain_gpt.py, and of ms-swift's `megatron` command for adapters and preferences, which that script has not."""
 
-from fitgauge.engine.architecture import Attention, Model, Part
+from fitgauge.engine.architecture import Attention, Block, Model, ModelSpec, Part
 from fitgauge.engine.training.algorithms.setup import Setup
+from fitgauge.engine.training.traits import traits_of
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.questions.shell import path_of
 
 NODE = 8
+_POSITIONS = ("wpe.weight", "embed_positions.weight")
 
 
 def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
@@ -26,6 +28,8 @@ def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
         flags.append("--use-precision-aware-optimizer")
     flags += ["--exp-avg-dtype", "bf16", "--exp-avg-sq-dtype", "bf16"] if workload.optimizer == "adamw_bf16" else []
     flags += ["--optimizer-cpu-offload"] if workload.offload != "none" else []
+    flags += ["--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", path_of(model)]
+    flags += ["--data-path", "DATA_PREFIX", "--train-iters", "ITERATIONS", "--lr", "LEARNING_RATE"]
     return [*flags, *_recompute(workload, "--recompute-"), *_precision(workload)]
 
 
@@ -85,9 +89,29 @@ def _architecture(model: Model) -> list[object]:
         flags += ["--ffn-hidden-size", max(mlp.intermediate_size for mlp in mlps)]
     routed = max(mlps, key=lambda mlp: mlp.experts, default=None)
     if routed is not None and routed.experts:
-        flags += ["--num-experts", routed.experts, "--moe-grouped-gemm"]
+        flags += ["--num-experts", routed.experts, "--moe-router-topk", routed.experts_per_token, "--moe-grouped-gemm"]
+        flags += ["--moe-ffn-hidden-size", routed.intermediate_size, "--moe-token-dispatcher-type", "alltoall"]
+        if routed.shared_intermediate_size:
+            flags += ["--moe-shared-expert-intermediate-size", routed.shared_intermediate_size]
     flags += ["--vocab-size", spec.vocabulary_size] if spec.vocabulary_size else []
-    return flags if spec.tied_embeddings else [*flags, "--untie-embeddings-and-output-weights"]
+    flags += [] if spec.tied_embeddings else ["--untie-embeddings-and-output-weights"]
+    return [*flags, *_style(spec, blocks)]
+
+
+def _style(spec: ModelSpec, blocks: list[Block]) -> list[object]:
+    """What its layers compute: gates, norms, positions, biases. Left out are flags of one family alone (caps, sinks, windows)."""
+    names, traits = {tensor.name for block in blocks for tensor in block.tensors}, traits_of(spec)
+    learned = any("{}" not in block.prefix and tensor.name.endswith(_POSITIONS) for block in spec.blocks for tensor in block.tensors)
+    biases = [name for name in names if name.endswith(".bias") and "norm" not in name and "ln_" not in name]
+    of_queries = any(name.endswith(("q_proj.bias", "qkv.bias", "c_attn.bias", "query_key_value.bias")) for name in biases)
+    flags: list[object] = []
+    if any(block.mlp is not None and block.mlp.gated for block in blocks) and (traits.gated_activation or traits.activation) == "silu":
+        flags.append("--swiglu")
+    flags += ["--normalization", "RMSNorm"] if "rms" in traits.norm else []
+    flags += [] if learned else ["--position-embedding-type", "rope"]
+    if not any(name.endswith(("o_proj.bias", "down_proj.bias", "c_proj.bias", "dense.bias")) for name in biases):
+        flags += ["--disable-bias-linear", *(["--add-qkv-bias"] if of_queries else [])]
+    return [*flags, *(["--qk-layernorm"] if any("q_norm" in name for name in names) else [])]
 
 
 def _swift(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:

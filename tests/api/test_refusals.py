@@ -145,6 +145,7 @@ def test_a_text_that_is_no_number_is_a_422_all_the_same(ask, text):
         ("gpu_memory_utilization", "1.0000001"),
         ("cpu_offload_gib", "-0.1"),
         ("kv_cache_memory_gib", "0"),
+        ("other_memory_gib", "-0.1"),
         ("enforce_eager", '"true"'),
         ("enforce_eager", "1"),
         ("detail", '"everything"'),

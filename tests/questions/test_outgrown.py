@@ -31,3 +31,29 @@ def test_collectives_that_open_late_need_room_beside_a_high_share(check_fit):
     asked = {"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090", "context_length": 2048, "gpu_memory_utilization": 0.97, "enforce_eager": True}
     one, two = check_fit(**asked), check_fit(**asked, gpu_count=2, tensor_parallel=2)
     assert (one.verdict, two.verdict) == ("fits", "tight")
+
+
+def test_what_others_hold_stops_a_start_at_the_same_share_and_a_lower_one_is_offered(check_fit):
+    """vLLM takes its share of the whole card, and refuses where less is free; other engines have a smaller card."""
+    asked = {"model": SMALL, "gpu": "RTX 4090", "context_length": 2048, "gpu_memory_utilization": 0.92}
+    answer = check_fit(**asked, other_memory_gib=3.0)
+    assert (check_fit(**asked).verdict, answer.verdict) == ("fits", "does_not_fit")
+    assert answer.per_gpu.budget_bytes == check_fit(**asked).per_gpu.budget_bytes
+    lower = answer.suggestions[0].request["gpu_memory_utilization"]
+    assert lower < 0.9
+    assert check_fit(**{**asked, "gpu_memory_utilization": lower}, other_memory_gib=3.0).verdict == "fits"
+
+
+@pytest.mark.parametrize("engine", ["sglang", "tensorrt-llm", "tgi", "transformers"])
+def test_other_engines_have_what_others_leave(check_fit, engine):
+    asked = {"model": SMALL, "gpu": "RTX 4090", "engine": engine}
+    alone, shared = check_fit(**asked), check_fit(**asked, other_memory_gib=2.0)
+    assert alone.per_gpu.usable_bytes - shared.per_gpu.usable_bytes == 2 * 2**30
+    assert alone.limits.max_concurrency > shared.limits.max_concurrency
+
+
+@pytest.mark.parametrize("gpu, said", [("RTX 4090", True), ("RTX 4000 Ada", False), ("A10", False)])
+def test_cards_with_screens_are_told_how_much_others_may_hold(check_fit, gpu, said):
+    asked = {"model": SMALL, "gpu": gpu, "context_length": 2048}
+    assert any("desktop" in warning for warning in check_fit(**asked).warnings) == said
+    assert not any("desktop" in warning for warning in check_fit(**asked, other_memory_gib=0.5).warnings)

@@ -117,6 +117,13 @@ def native_formats(compute_capability: tuple[int, int] | None, gfx: str | None) 
     return None
 
 
+def shared(accelerator: Accelerator, taken_bytes: int) -> Accelerator:
+    """The card as an engine finds it when others hold `taken_bytes` of it."""
+    usable = accelerator.usable
+    left = Bytes(**{name: max(0, getattr(usable, name) - taken_bytes) for name in ("low", "expected", "high")})
+    return msgspec.structs.replace(accelerator, usable=left, total_bytes=accelerator.total_bytes or usable.expected)
+
+
 def custom(size_bytes: int, name: str) -> Accelerator:
     """A card of which nothing is known but its size [bytes]; all of it is usable.
 

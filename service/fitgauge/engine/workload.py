@@ -31,8 +31,10 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     context_length: tokens one request may hold; concurrency: requests of that length held at once, over all replicas.
     Degrees: tensor x pipeline x data parallel is the number of GPUs; expert_parallel is a degree, 1 = off. cache_dtype: canonical, or
     `auto`: the engine's own choice. max_batched_tokens: tokens of one forward pass; max_num_seqs: requests the sampler is sized for.
-    cache_pool_bytes: the pool of one GPU given outright, None for what is left of the budget. lora_slots: adapters held at once, each of
-    at most lora_rank; speculative_tokens: tokens that the model's own prediction heads draft in every step, 0 = off.
+    cache_pool_bytes: the pool of one GPU given outright, None for what is left of the budget. taken_bytes: of every GPU, held by others
+    before an engine starts whose share is of the whole card all the same (vLLM); for the others the card is that much smaller.
+    lora_slots: adapters held at once, each of at most lora_rank; speculative_tokens: tokens that the model's own prediction heads draft
+    in every step, 0 = off.
     """
 
     engine: EngineName
@@ -51,6 +53,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     eager_attention: bool = False
     cpu_offload_bytes: int = 0
     cache_pool_bytes: int | None = None
+    taken_bytes: int = 0
     lora_slots: int = 0
     lora_rank: int = 16
     speculative_tokens: int = 0

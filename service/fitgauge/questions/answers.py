@@ -28,11 +28,11 @@ def gpu_answer(accelerator: Accelerator, count: int) -> GpuAnswer:
     return GpuAnswer(id=accelerator.id, name=accelerator.name, count=count)
 
 
-def per_gpu(estimate: Estimate) -> PerGpu:
-    """The fullest GPU."""
+def per_gpu(estimate: Estimate, taken_bytes: int = 0) -> PerGpu:
+    """The fullest GPU. taken_bytes: held by others on a card that the estimate takes whole."""
     fullest = estimate.fullest
     return PerGpu(
-        usable_bytes=estimate.accelerator.usable.expected,
+        usable_bytes=max(0, estimate.accelerator.usable.expected - taken_bytes),
         budget_bytes=estimate.budget.expected,
         required_bytes=fullest.required,
         headroom_bytes=estimate.budget.expected - fullest.required.expected,

@@ -19,7 +19,8 @@ from fitgauge.questions.causes import causes, in_doubt
 from fitgauge.questions.compared import Measured, rows
 from fitgauge.questions.log_schemas import ExplainLogRequest, LedgerRow, LogAnswer, LogReading
 from fitgauge.questions.schemas import FitRequest
-from fitgauge.questions.serving import Checked, Serving, understood
+from fitgauge.questions.serving import Checked, Serving
+from fitgauge.questions.understood import understood
 
 _VISIBLE = 16 * MIB
 _REMAINDERS = ("kv_cache", "weights_and_runtime", "usable")

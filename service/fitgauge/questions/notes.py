@@ -1,5 +1,6 @@
 """Warnings of a serving answer: what was assumed, what the engine will do besides, and what of the question changed nothing."""
 
+import re
 from collections.abc import Iterator
 
 from fitgauge.catalog.lookup import Found
@@ -7,12 +8,12 @@ from fitgauge.engine import platforms
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model, ModelSpec
 from fitgauge.engine.estimate import Estimate
-from fitgauge.engine.fit import fit_probability, verdict
+from fitgauge.engine.fit import Verdict, fit_probability, verdict
 from fitgauge.engine.profile import EngineProfile
-from fitgauge.engine.quantity import gib, total
+from fitgauge.engine.quantity import GIB, gib, total
 from fitgauge.engine.support import flash_attention_note, wheels_note
 from fitgauge.engine.vllm.serve import outside_terms
-from fitgauge.engine.workload import GGUF_ENGINES, EngineName, Workload
+from fitgauge.engine.workload import GGUF_ENGINES, POOLED, EngineName, Workload
 from fitgauge.questions.launch import loads_asked_format, uncarried
 from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.words import version
@@ -81,6 +82,34 @@ def outgrown(
     outside = total(outside_terms(spec, profile, workload, accelerator, layers=estimate.fullest.layers)).expected
     left = accelerator.usable.expected - estimate.budget.expected
     yield (
-        f"gpu_memory_utilization {workload.gpu_memory_utilization:g} leaves {gib(left)} of the card, and vLLM holds some {gib(outside)} "
+        f"gpu_memory_utilization {workload.gpu_memory_utilization:g} leaves {gib(left)} of the card, and "
+        f"{'vLLM and others hold' if workload.taken_bytes else 'vLLM holds'} some {gib(outside)} "
         "outside its share (CUDA's context, CUDA graphs): a lower share makes room."
     )
+
+
+_DESKTOP = int(2.6 * GIB)
+"""The most that a desktop was seen to hold of a card: tests/accuracy/serving.jsonl, v229 (a GeForce that drove a screen)."""
+
+_WITH_SCREENS = re.compile(r"(?:GTX|RX|Arc) |RTX \d{4}(?! Ada)|.* Laptop")
+"""Names of cards that usually drive a screen too: GeForce, Radeon and Arc, and all of laptops."""
+
+
+def beside_others(
+    spec: ModelSpec, profile: EngineProfile, workload: Workload, estimate: Estimate, request: FitRequest, found: Verdict
+) -> Iterator[str]:
+    """On a card that may drive a screen: how much others may hold of it before the answer is another."""
+    card, fullest, budget = estimate.accelerator, estimate.fullest, estimate.budget
+    if request.other_memory_gib is not None or found == "does_not_fit" or not _WITH_SCREENS.match(card.name):
+        return
+    spare = budget.expected - fullest.required.expected
+    if workload.engine == "vllm" and workload.cache_pool_bytes is None:
+        spare = card.usable.expected - budget.expected
+        spare -= total(outside_terms(spec, profile, workload, card, layers=fullest.layers)).expected
+    elif workload.engine in POOLED and workload.cache_pool_bytes is None:
+        spare = int(spare / workload.gpu_memory_utilization)
+    if 0 <= spare < _DESKTOP:
+        yield (
+            f"What a desktop or another process holds of the card is not counted: beyond {gib(spare)} it would not fit so. "
+            "Send other_memory_gib."
+        )

@@ -87,6 +87,12 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Annotated[float, Meta(ge=0, le=65_536)] | None, Meta(description="GiB of weights per GPU kept in host memory. Default 0.")
     ] = None
     kv_cache_memory_gib: Annotated[Gib | None, Meta(description="GiB of KV cache per GPU, given outright instead of what is left.")] = None
+    other_memory_gib: Annotated[
+        Annotated[float, Meta(ge=0, le=65_536)] | None,
+        Meta(
+            description="GiB of each GPU that others hold before the engine starts: a desktop, another process. Default 0.", examples=[1.5]
+        ),
+    ] = None
     lora_slots: Annotated[
         Annotated[int, Meta(ge=0, le=4096)] | None,
         Meta(description="vllm: LoRA adapters held on the GPU at once (max_loras). Default 0: none.", examples=[4]),

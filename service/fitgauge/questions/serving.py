@@ -2,27 +2,26 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, floor
 
 from msgspec import UNSET, structs
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import Found
-from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.accelerator import Accelerator, shared
 from fitgauge.engine.architecture import Model, ModelSpec
 from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.estimate import Estimate
 from fitgauge.engine.fit import ServingLimits, Verdict, fit_probability, serving_limits, verdict
 from fitgauge.engine.profile import EngineProfile
-from fitgauge.engine.quantity import GIB, most
+from fitgauge.engine.quantity import GIB, most, total
 from fitgauge.engine.support import refusal
-from fitgauge.engine.vllm.serve import starts
+from fitgauge.engine.vllm.serve import outside_terms, starts
 from fitgauge.engine.workload import GGUF_ENGINES, GROWING, EngineName, Workload
 from fitgauge.errors import InvalidQuestion
-from fitgauge.hub.reference import Reference, parse_reference
 from fitgauge.questions import answers, words
 from fitgauge.questions.launch import launch_command
-from fitgauge.questions.notes import WITHOUT_EFFECT, notes, outgrown
+from fitgauge.questions.notes import beside_others, notes, outgrown
 from fitgauge.questions.prepared import Prepared, Preparer
 from fitgauge.questions.schemas import FitAnswer, FitRequest, Launch, Limits, Suggestion
 from fitgauge.questions.siblings import Sibling
@@ -38,6 +37,7 @@ from fitgauge.questions.suggestions import (
     outdone,
     together,
 )
+from fitgauge.questions.understood import understood
 from fitgauge.questions.usual import USUAL, unnamed
 from fitgauge.questions.workloads import NODE, gpu_count, serving_workload, tensor_widths
 
@@ -92,7 +92,7 @@ class Serving:
             fit_probability=None if refused else round(checked.probability, 4),
             model=answers.model_answer(model),
             gpu=answers.gpu_answer(found.accelerator, count),
-            per_gpu=answers.per_gpu(estimate),
+            per_gpu=answers.per_gpu(estimate, workload.taken_bytes),
             terms=answers.term_answers(estimate.fullest.terms, full),
             limits=self._limits(limits, None if refused else self._fewest(request, model, found.accelerator, profile, checked)),
             suggestions=(
@@ -106,6 +106,7 @@ class Serving:
                 *checked.prepared.scheme.warnings,
                 *notes(request, model, found, workload, count, profile),
                 *outgrown(spec, profile, workload, estimate, found.accelerator, checked.probability),
+                *beside_others(spec, profile, workload, estimate, request, checked.verdict),
             ],
             understood_as=understood(workload, found.accelerator, count, model, request),
             launch=Launch(
@@ -154,6 +155,8 @@ class Serving:
 
     def _estimated(self, request: FitRequest, model: Model, accelerator: Accelerator, count: int, profile: EngineProfile) -> Checked:
         workload = serving_workload(request, model.spec, accelerator, count, profile)
+        if request.other_memory_gib and not workload.taken_bytes:
+            accelerator = shared(accelerator, int(request.other_memory_gib * GIB))
         prepared = self._preparer.prepare(model, request.quantization, workload.engine)
         estimate = ENGINES[workload.engine].estimate(model.spec, prepared.laid, workload, accelerator, profile)
         probability = (
@@ -248,7 +251,7 @@ class Serving:
             if not any(one.verdict == again.verdict and one.request.items() <= sent.items() for one in found):
                 found.append(Suggestion(change=change, verdict=again.verdict, required_bytes=needed, request=sent))
 
-        for candidate in _other_pool(checked):
+        for candidate in (*_other_pool(checked), *_lower_share(checked, model.spec, profile)):
             consider(candidate)
         for candidate in candidates(model.spec, checked.workload, request, limits, checked.count, counts, *_lacking(checked), siblings):
             consider(candidate)
@@ -326,6 +329,18 @@ def _other_pool(checked: Checked) -> Iterator[Candidate]:
         yield f"give the KV cache {size:g} GiB instead of {given:g}", {"kv_cache_memory_gib": size}
 
 
+def _lower_share(checked: Checked, spec: ModelSpec, profile: EngineProfile) -> Iterator[Candidate]:
+    """The largest share of the card that leaves room for what vLLM and others hold beside it, in hundredths."""
+    workload, estimate = checked.workload, checked.estimate
+    if workload.engine != "vllm" or estimate.given_pool_bytes is not None:
+        return
+    usable = estimate.accelerator.usable
+    outside = total(outside_terms(spec, profile, workload, estimate.accelerator, layers=estimate.fullest.layers))
+    share = floor(100 * (usable.low - outside.high) / usable.low) / 100
+    if 0 < share < workload.gpu_memory_utilization:
+        yield f"lower gpu_memory_utilization to {share:g}", {"gpu_memory_utilization": share}
+
+
 def _limits(checked: Checked, spec: ModelSpec) -> ServingLimits:
     """What the cards would hold beside the weights. A pool given outright that has no room beside them holds no request; its tokens
     are told as long as a card could hold the pool alone."""
@@ -348,51 +363,3 @@ def _to_send(fields: Fields, request: FitRequest, workload: Workload) -> dict[st
     """The fields of a change: degrees that are set free are sent as they turned out where the question had set them."""
     freed = {name: getattr(workload, name) for name, value in fields.items() if value is None and getattr(request, name) is not None}
     return {name: value for name, value in fields.items() if value is not None} | freed
-
-
-def understood(
-    workload: Workload, accelerator: Accelerator, count: int, model: Model, request: FitRequest
-) -> dict[str, str | int | float | bool]:
-    """The question with every default filled in, as fields to send."""
-    filled: dict[str, str | int | float | bool] = {
-        "model": named(model, request.model),
-        "gpu": accelerator.name,
-        "gpu_count": count,
-        "engine": workload.engine,
-        "engine_version": ".".join(str(part) for part in workload.version),
-        "quantization": request.quantization or "as published",
-        "context_length": workload.context_length,
-        "concurrency": workload.concurrency,
-        "kv_cache_dtype": workload.cache_dtype.lower(),
-        "tensor_parallel": workload.tensor_parallel,
-        "pipeline_parallel": workload.pipeline_parallel,
-        "data_parallel": workload.data_parallel,
-        "expert_parallel": workload.expert_parallel,
-    }
-    filled |= {
-        "gpu_memory_utilization": workload.gpu_memory_utilization,
-        "max_batched_tokens": workload.max_batched_tokens,
-        "max_num_seqs": workload.max_num_seqs,
-        "enforce_eager": workload.enforce_eager,
-    }
-    if request.cpu_offload_gib:
-        filled["cpu_offload_gib"] = request.cpu_offload_gib
-    if request.kv_cache_memory_gib:
-        filled["kv_cache_memory_gib"] = request.kv_cache_memory_gib
-    if workload.lora_slots:
-        filled |= {"lora_slots": workload.lora_slots, "lora_rank": workload.lora_rank}
-    if workload.speculative_tokens:
-        filled["speculative_tokens"] = workload.speculative_tokens
-    if request.draft_model:
-        filled["draft_model"] = request.draft_model
-    without_effect = WITHOUT_EFFECT.get(workload.engine, ())
-    return {name: value for name, value in filled.items() if name not in without_effect}
-
-
-def named(model: Model, text: str) -> str:
-    """The model's id, with the revision and the file that `text` asks for."""
-    try:
-        asked = parse_reference(text)
-    except InvalidQuestion:
-        return model.id
-    return str(Reference(model.id, asked.revision, asked.file))

@@ -50,6 +50,7 @@ def serving_workload(request: FitRequest, spec: ModelSpec, accelerator: Accelera
         enforce_eager=bool(request.enforce_eager),
         cpu_offload_bytes=int((request.cpu_offload_gib or 0) * GIB),
         cache_pool_bytes=int(request.kv_cache_memory_gib * GIB) if request.kv_cache_memory_gib and name in POOLED else None,
+        taken_bytes=int((request.other_memory_gib or 0) * GIB) if name == "vllm" else 0,
         lora_slots=request.lora_slots or 0,
         lora_rank=request.lora_rank or DEFAULT_LORA_RANK,
         speculative_tokens=request.speculative_tokens or 0,

@@ -6,7 +6,7 @@ Source: vllm/v1/worker/gpu_worker.py, determine_available_memory: pool = total x
 
 from msgspec import structs
 
-from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.accelerator import Accelerator, shared
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.estimate import Beside, CacheLayout, Estimate, stage_estimates
 from fitgauge.engine.fit import fit_probability, starting_probability
@@ -93,11 +93,15 @@ def outside_terms(
 ) -> tuple[Term, ...]:
     """What is held beyond total x gpu_memory_utilization: CUDA's context, taken before vLLM looks at what is free; the CUDA graphs of
     releases that do not take them off the pool, from nothing (few sizes to capture) to what the profile says; and what NCCL opens
-    after the pass beyond what the pass saw, as it connects each algorithm at first use (NCCL_RUNTIME_CONNECT, 2.22 and newer).
+    after the pass beyond what the pass saw, as it connects each algorithm at first use (NCCL_RUNTIME_CONNECT, 2.22 and newer); and what
+    others hold, as vLLM refuses to start where less is free than its share of the whole card.
 
-    Source: v1/worker/gpu_worker.py, init_device (the snapshot) and determine_available_memory (what is taken off).
+    Source: v1/worker/gpu_worker.py, init_device (the snapshot) and determine_available_memory (what is taken off); v1/worker/utils.py,
+    request_memory ("Free memory on device ... is less than desired GPU memory utilization").
     """
     terms = []
+    if workload.taken_bytes:
+        terms.append(certain("others", workload.taken_bytes, "exact", "other_memory_gib", "the question"))
     if profile.context_share is not None:
         size = accelerator.usable.expected
         terms.append(profile.context_share.term("context", size, 0, f"{profile.context_share.expected:.4f} of the card's {size} B"))
@@ -163,9 +167,10 @@ def asked_terms(
 
 
 def budget_bytes(accelerator: Accelerator, workload: Workload) -> Bytes:
-    """usable x gpu_memory_utilization [bytes]; all that is usable where the pool is given outright, as vLLM then ignores the share."""
-    share = 1.0 if workload.cache_pool_bytes is not None else workload.gpu_memory_utilization
-    usable = accelerator.usable
+    """usable x gpu_memory_utilization [bytes]; all that is free where the pool is given outright, as vLLM then ignores the share."""
+    if workload.cache_pool_bytes is not None:
+        return shared(accelerator, workload.taken_bytes).usable
+    share, usable = workload.gpu_memory_utilization, accelerator.usable
     return Bytes(low=int(usable.low * share), expected=int(usable.expected * share), high=int(usable.high * share))
 
 

@@ -94,7 +94,7 @@ def _derived(http: httpx.Client, best: dict) -> list[str]:
         f"- A step reads both and the cache: {step * tensor / 1e9:.1f} x 10^9 bytes, tensor parallel {tensor}, pipeline stages in turn, at "
         f"{card['bandwidth_gbps']:g} x 10^9 bytes/s x {EFFICIENCY[1]}: 16 tokens in {16 / speed:.3f} s = {speed:.1f} tokens/s "
         f"(the answer: {told:.1f}).",
-        f"- Price: {rental['machines']} x {rental['instance']} of {rental['cloud']} ({rental['as_of']}, {rental['source']}): "
+        f"- Price: {rental['gpus']} x {rental['instance']} of {rental['cloud']} ({rental['as_of']}, {rental['source']}): "
         f"{price:.2f} USD an hour; per 10^6 tokens {price:.2f} x 10^6 / 3600 / {told:.1f} = {dollars:.2f} USD.",
         f"- Memory of the fullest GPU, from `POST /v1/fit` with the option's `request` and `detail: full`: {needs:.2f} of {has:.2f} GiB."
         f"\n\n{listed}",

@@ -94,6 +94,22 @@ LISTED_CARDS = {
 }  # fmt: skip
 """What a list of prices by the card calls a card, and its memory [GB]; names that leave the card open are not here."""
 
+LISTED_SIZES: dict[str, tuple[int, ...]] = {
+    "verda": (1, 2, 4, 8), "hyperstack": (1, 2, 4, 8), "digitalocean": (1, 8), "runpod": tuple(range(1, 9)), "vultr": (1, 2, 4),
+}  # fmt: skip
+"""How many cards the machines of clouds that price one card hold; of others one is known.
+
+Sources: verda: public files 44312437711, 42739396742 (instance types 1A6000.10V to 8A6000.80V); hyperstack: public file 13125216791
+(flavour n3-RTX-A6000x8), skypilot-org/skypilot-catalog@d9a304ea01:catalogs/v8/primeintellect/vms.csv (n3-A100x1, x2, x4, x8-NVLink);
+digitalocean: public files 19694603138, 67352852188 (gpu-mi300x1, x8); runpod: docs.runpod.io runpodctl create pods (gpuCount), public
+file 70515924098 (maxGpuCountSecureCloud 8); vultr: public file 70332790178 (L40S 1, 2, 4).
+"""
+LISTED_SIZES_OF = {
+    ("verda", "A100 SXM4"): (1, 8), ("verda", "GB300 SXM6"): (1, 2, 4), ("digitalocean", "L40S"): (), ("digitalocean", "RTX 4000 Ada"): (),
+    ("digitalocean", "RTX 6000 Ada"): (), ("hyperstack", "A100 NVLink"): (8,), ("hyperstack", "H100 NVLink"): (8,),
+    ("vultr", "A100 PCIe"): (), ("vultr", "A16"): (), ("vultr", "A40"): (), ("vultr", "GH200"): (),
+}  # fmt: skip
+
 LAMBDA_MACHINES = {
     "Quadro RTX 6000": "gpu_1x_rtx6000", "A6000": "gpu_1x_a6000", "A10": "gpu_1x_a10", "A100 SXM": "gpu_1x_a100_sxm4",
     "A100 PCIe": "gpu_1x_a100", "GH200": "gpu_1x_gh200", "H100 PCIe": "gpu_1x_h100_pcie", "H100 SXM": "gpu_1x_h100_sxm5",
@@ -297,6 +313,7 @@ def listed(pricing: Clone) -> Iterator[Offer]:
                 instance=LAMBDA_MACHINES[name] if cloud == "lambda" else f"{name} by the card",
                 accelerator_id=card,
                 count=1,
+                sizes=LISTED_SIZES_OF.get((cloud, name), LISTED_SIZES.get(cloud, ())),
                 vcpus=row["vcpu"],
                 memory_gib=row["ram_gb"],
                 source=f"{pricing.source(path)} ({row['source_url']})",
@@ -341,7 +358,7 @@ def main(checkouts: Path) -> None:
     rows.sort(key=lambda row: (row.cloud, row.accelerator_id, row.count, row.instance))
     for row in rows:
         load().get(row.accelerator_id)
-    kept = ({key: value for key, value in msgspec.to_builtins(row).items() if value is not None} for row in rows)
+    kept = ({key: value for key, value in msgspec.to_builtins(row).items() if value not in (None, ())} for row in rows)
     DATA.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
 
 

@@ -5,6 +5,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from fitgauge.catalog.accelerators import load as load_accelerators
 from fitgauge.catalog.instances import Offer, Offers, load
@@ -39,6 +40,8 @@ def test_every_row_is_well_formed():
         load_accelerators().get(row.accelerator_id)
         assert row.cloud == row.cloud.lower(), row
         assert 1 <= row.count <= 16, row
+        assert list(row.sizes) == sorted(set(row.sizes)), row
+        assert not row.sizes or row.count == 1, row
         assert row.vcpus is None or row.vcpus >= row.count, row
         assert row.memory_gib is None or row.memory_gib >= 8, row
         assert re.search(r"\S+/\S+@\w{7,}:\S+|@public file \d+", row.source), row
@@ -97,9 +100,25 @@ def test_a_price_that_nobody_states_is_none():
 def test_a_rental_holds_what_was_asked_for_and_no_whole_machine_more(rows, asked):
     offers = Offers(offer(cloud, f"{cloud}{index}", count, low) for index, (cloud, count, low) in enumerate(rows))
     rentals = offers.rentals("card", asked)
-    assert {rental.offer.cloud for rental in rentals} == {cloud for cloud, _, _ in rows}
+    assert {rental.offer.cloud for rental in rentals} == {cloud for cloud, count, _ in rows if count >= min(asked, 8)}
     for rental in rentals:
+        assert rental.count == rental.offer.count * rental.nodes
         assert rental.count - rental.offer.count < asked <= rental.count
+
+
+def test_machines_smaller_than_a_node_of_the_deployment_are_not_put_together():
+    offers = Offers((offer(instance="n1", count=1, low=1), offer(instance="n4", count=4, low=10)))
+    assert [offers.rentals("card", count) == () for count in (1, 4, 5, 8)] == [False, False, True, True]
+    (rental,) = offers.rentals("card", 6, node=4)
+    assert (rental.offer.instance, rental.nodes, rental.count, rental.usd_per_hour_low) == ("n4", 2, 8, 20)
+
+
+def test_of_a_cloud_that_prices_one_card_machines_of_its_sizes_are_paid():
+    offers = Offers((structs.replace(offer(count=1, low=2), sizes=(1, 2, 4, 8)),))
+    rentals = {count: offers.rentals("card", count)[0] for count in (1, 3, 5, 8, 9, 16)}
+    assert {count: (rental.nodes, rental.count, rental.usd_per_hour_low) for count, rental in rentals.items()} == {
+        1: (1, 1, 2), 3: (1, 4, 8), 5: (1, 8, 16), 8: (1, 8, 16), 9: (2, 16, 32), 16: (2, 16, 32),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

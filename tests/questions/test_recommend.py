@@ -1,6 +1,7 @@
 """recommend_gpus: the Pareto set, held against brute force; the order; constraints that leave nothing."""
 
 import asyncio
+import re
 from math import inf
 
 import pytest
@@ -283,7 +284,7 @@ def test_understood_as_can_be_sent_back(recommend):
 
 @pytest.mark.parametrize("fields", [{"engine": "mlx", "vendors": "NVIDIA"}, {"engine": "tensorrt-llm", "vendors": "AMD"}])
 def test_an_engine_that_runs_on_none_of_the_cards_is_told_from_one_that_is_too_small(recommend, fields):
-    with pytest.raises(InvalidQuestion, match="vendors empties the set"):
+    with pytest.raises(InvalidQuestion, match="engine empties the set"):
         recommend(**fields)
 
 
@@ -311,7 +312,7 @@ def test_a_card_of_unknown_bandwidth_has_no_speed(recommend):
         ({"owned": True}, "owned", "of no GPUs"),
         ({"owned": True, "gpus": "2x L40S", "clouds": "aws"}, "clouds", "exclude each other"),
         ({"clouds": "atlantis"}, "clouds", "no cloud"),
-        ({"clouds": "aws", "gpus": "RTX 4090"}, "clouds", "rent out none"),
+        ({"clouds": "aws", "gpus": "RTX 4090"}, "clouds", "rents? out none"),
         ({"concurrency": 1_000_000}, "context_length", "workload"),
     ],
 )
@@ -333,6 +334,43 @@ def test_a_budget_that_nobody_meets_names_the_cheapest_that_would(recommend):
     cheapest = recommend(objective="cheapest", limit=1).items[0]
     assert f"at {cheapest.cost.usd_per_hour_low:.2f} USD an hour" in caught.value.hint
     assert cheapest.gpu.name in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "fields, told",
+    [
+        ({"min_tokens_per_second": 1e6}, "the fastest, at "),
+        ({"max_seconds_to_first_token": 1e-6}, "the shortest wait, "),
+        ({"max_watts": 1}, "it draws the least, "),
+        ({"owned": True, "gpus": "RTX 3060 12GB", "max_gpu_count": 1}, "would do."),
+    ],
+)
+def test_what_is_named_instead_comes_nearest_to_what_was_asked(recommend, fields, told):
+    with pytest.raises(InvalidQuestion) as caught:
+        recommend(**fields)
+    assert told in caught.value.hint
+
+
+def test_of_as_many_cards_the_cheapest_and_at_one_price_the_fastest_comes_first(recommend):
+    def price(item):
+        return item.cost.usd_per_hour_low if item.cost else inf
+
+    fewest = [(item.gpu.count, price(item)) for item in recommend(limit=1000).items]
+    assert fewest == sorted(fewest)
+    cheapest = [(price(item), -item.decode.tokens_per_second.expected if item.decode else 1) for item in recommend(objective="cost").items]
+    assert cheapest == sorted(cheapest)
+
+
+def test_the_summary_names_speed_price_and_the_best_of_other_orders(recommend):
+    summary = recommend(objective="cheapest", concurrency=4).summary
+    assert re.search(r", up to [\d,.]+ tokens a second \([\d,.]+ a request\), from [\d.]+ USD an hour \(", summary)
+    assert "The fewest cards: " in summary or recommend(concurrency=4).items[0] == recommend(objective="cheapest", concurrency=4).items[0]
+    assert "The fastest: " in summary
+
+
+def test_a_list_that_names_nothing_is_refused(recommend):
+    with pytest.raises(InvalidQuestion, match="gpus names nothing"):
+        recommend(gpus=", ,")
 
 
 def test_a_budget_leaves_out_what_is_dearer_or_unpriced_and_nothing_else(recommend):

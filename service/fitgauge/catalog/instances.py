@@ -14,6 +14,9 @@ import msgspec
 
 _DATA = files("fitgauge.catalog") / "data"
 
+USUAL_NODE = 8
+"""Accelerators of a machine where neither the caller nor the catalog says how many there are: an HGX board's."""
+
 CLOUD_NAMES = {
     "amazon": "aws", "amazonwebservices": "aws", "ec2": "aws", "sagemaker": "aws", "google": "gcp", "googlecloud": "gcp",
     "googlecloudplatform": "gcp", "gce": "gcp", "microsoft": "azure", "microsoftazure": "azure", "oracle": "oci", "oraclecloud": "oci",
@@ -37,7 +40,8 @@ _LEFT_OUT = re.compile(r"^(?:standard[ _-]|ecs\.|ml\.)")
 class Offer(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
     """One instance type of a cloud: `count` accelerators of one kind in one machine. What the source does not state is None.
 
-    `cloud`: in lower case ("aws"); `instance`: the cloud's own name ("p5.48xlarge"). `memory_gib`: the host's [GiB].
+    `cloud`: in lower case ("aws"); `instance`: the cloud's own name ("p5.48xlarge"). `memory_gib`: the host's [GiB]. `sizes`: where the
+    cloud prices one card and its machines hold several, how many (ascending); else empty.
     `usd_per_hour_low`, `usd_per_hour_high`: the whole machine on demand in its cheapest and dearest region [USD an hour], as of the
     date `as_of` (YYYY-MM-DD) over `regions` regions.
     """
@@ -53,28 +57,43 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_
     usd_per_hour_high: float | None = None
     as_of: str | None = None
     regions: int | None = None
+    sizes: tuple[int, ...] = ()
 
 
 class Rental(msgspec.Struct, frozen=True, gc=False):
-    """So many machines of one offer as hold the accelerators asked for; a machine is paid whole."""
+    """So many machines of one offer as hold the accelerators asked for; a machine is paid whole. `count`: accelerators in all of them."""
 
     offer: Offer
     nodes: int
-
-    @property
-    def count(self) -> int:
-        """Accelerators in all its machines: what was asked for, or more."""
-        return self.offer.count * self.nodes
+    count: int
 
     @property
     def usd_per_hour_low(self) -> float | None:
         """All its machines in the cheapest region [USD an hour]."""
-        return None if self.offer.usd_per_hour_low is None else self.offer.usd_per_hour_low * self.nodes
+        return self._all(self.offer.usd_per_hour_low)
 
     @property
     def usd_per_hour_high(self) -> float | None:
         """All its machines in the dearest region [USD an hour]."""
-        return None if self.offer.usd_per_hour_high is None else self.offer.usd_per_hour_high * self.nodes
+        return self._all(self.offer.usd_per_hour_high)
+
+    def _all(self, usd_per_hour: float | None) -> float | None:
+        return None if usd_per_hour is None else usd_per_hour * (self.count / self.offer.count)
+
+
+def rental(offer: Offer, count: int, node: int) -> Rental | None:
+    """The machines of one offer that hold `count` accelerators; None where one of them holds less than a node of the deployment.
+
+    node: accelerators that share a machine. Layers split over machines that are smaller would meet over a network, which nobody means
+    who asks for so many accelerators.
+    """
+    largest = offer.sizes[-1] if offer.sizes else offer.count
+    if largest < min(count, node):
+        return None
+    if count > largest:
+        machines = -(-count // largest)
+        return Rental(offer, machines, machines * largest)
+    return Rental(offer, 1, next(size for size in offer.sizes or (offer.count,) if size >= count))
 
 
 class PriceRange(msgspec.Struct, frozen=True, gc=False):
@@ -160,31 +179,29 @@ class Offers:
                 rest.append(word)
         return _key(" ".join(rest)), clouds
 
-    def rentals(self, accelerator_id: str, count: int, clouds: Collection[str] | None = None) -> tuple[Rental, ...]:
-        """How each cloud rents `count` accelerators out, the cheapest cloud first, clouds without a price last.
+    def rentals(self, accelerator_id: str, count: int, clouds: Collection[str] | None = None, node: int = USUAL_NODE) -> tuple[Rental, ...]:
+        """How each cloud that has machines for it rents `count` accelerators out, the cheapest cloud first, those without a price last.
 
-        Of a cloud: its smallest machine that holds them all, the cheapest where several are of a size; where none does, so many of
-        its largest machine as hold them.
+        Of a cloud: the fewest machines with the fewest accelerators that hold them, the cheapest where several do. node: see `rental`.
         """
         rentals = []
         for of_cloud in self._of_clouds(accelerator_id, clouds):
-            largest = of_cloud[-1].count
-            size = next((row.count for row in of_cloud if row.count >= count), largest)
-            offer = next(row for row in of_cloud if row.count == size)
-            rentals.append(Rental(offer, -(-count // size)))
-        return tuple(sorted(rentals, key=lambda rental: (_price(rental), rental.offer.cloud)))
+            held = [found for row in of_cloud if (found := rental(row, count, node)) is not None]
+            if held:
+                rentals.append(min(held, key=lambda found: (found.count, found.nodes, _price(found))))
+        return tuple(sorted(rentals, key=lambda found: (_price(found), found.offer.cloud)))
 
-    def price(self, accelerator_id: str, count: int, clouds: Collection[str] | None = None) -> PriceRange | None:
-        """What `count` accelerators cost over these clouds, None where no price is known."""
-        priced = [rental for rental in self.rentals(accelerator_id, count, clouds) if rental.usd_per_hour_low is not None]
+    def price(self, accelerator_id: str, count: int, clouds: Collection[str] | None = None, node: int = USUAL_NODE) -> PriceRange | None:
+        """What `count` accelerators cost over these clouds, None where no price is known. node: see `rental`."""
+        priced = [found for found in self.rentals(accelerator_id, count, clouds, node) if found.usd_per_hour_low is not None]
         if not priced:
             return None
         return PriceRange(
             count=count,
             usd_per_hour_low=_price(priced[0]),
-            usd_per_hour_high=max(rental.usd_per_hour_high or 0.0 for rental in priced),
-            as_of=min(rental.offer.as_of or "" for rental in priced),
-            clouds=tuple(rental.offer.cloud for rental in priced),
+            usd_per_hour_high=max(found.usd_per_hour_high or 0.0 for found in priced),
+            as_of=min(found.offer.as_of or "" for found in priced),
+            clouds=tuple(found.offer.cloud for found in priced),
         )
 
     def card_hour(self, accelerator_id: str, clouds: Collection[str] | None = None) -> PriceRange | None:

@@ -19,6 +19,9 @@ from fitgauge.errors import FitgaugeError
 CLOUD = "own"
 """The cloud that a company's prices of single cards are listed under."""
 
+_ANY_SIZE = tuple(range(1, 73))
+"""A price of one card holds for as many as a node may have."""
+
 _LARGEST_NUMBER = 2**53
 _LONGEST_TEXT = 500
 
@@ -140,7 +143,8 @@ def _offers(catalog: Catalog, ours: Offers, files: Sequence[tuple[str, OwnFile]]
                 raise refused(file, where, f"{accelerator.name} has a price already.")
             priced.add(accelerator.id)
             instance = OwnInstance(cloud=CLOUD, instance=accelerator.id, accelerator=name, count=1, usd_per_hour=price)
-            own[CLOUD, accelerator.id] = _offer(instance, accelerator, contents.as_of, file, where)
+            offer = _offer(instance, accelerator, contents.as_of, file, where)
+            own[CLOUD, accelerator.id] = msgspec.structs.replace(offer, sizes=_ANY_SIZE)
         for number, row in enumerate(contents.instances, 1):
             where = place("instances", number, row.instance)
             key = row.cloud.lower(), row.instance.lower()

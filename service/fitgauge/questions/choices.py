@@ -43,6 +43,9 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Own
     """The cards that the constraints leave. Raises InvalidQuestion where they leave none, UnknownAccelerator for a name that means none."""
     most = request.max_gpu_count or MOST_CARDS
     named = [catalog.find(text) for text in listed(request.gpus)]
+    for field in ("gpus", "vendors", "clouds"):
+        if getattr(request, field) and not listed(getattr(request, field)):
+            raise InvalidQuestion(f"{field} names nothing.", hint=f"Leave {field} out, or name one.", field=field)
     if request.owned and not named:
         raise InvalidQuestion("owned is said of no GPUs.", hint="Name them in gpus, with their counts: 2x L40S.", field="owned")
     if request.owned and request.clouds:
@@ -62,7 +65,9 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Own
         raise InvalidQuestion(said, hint="Leave vendors out, or name GPUs of these vendors.", field="vendors")
     rented = [card for card in left if costs.rentable(card.accelerator)]
     if not rented:
-        said = f"clouds empties the set: {', '.join(listed(request.clouds))} rent out none of the GPUs that the other constraints leave."
+        named_clouds = listed(request.clouds)
+        rent = "rents" if len(named_clouds) == 1 else "rent"
+        said = f"clouds empties the set: {', '.join(named_clouds)} {rent} out none of the GPUs that the other constraints leave."
         raise InvalidQuestion(said, hint="Leave clouds out, or name other GPUs or clouds.", field="clouds")
     within = [held for card in rented if (held := Owned(card.accelerator, min(card.most, _quota(card, catalog)))).most]
     if not within:

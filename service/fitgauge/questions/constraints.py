@@ -1,6 +1,7 @@
 """What a recommendation must keep within, and which of its constraints leaves nothing."""
 
 from collections.abc import Callable
+from math import inf
 from typing import TypeVar
 
 from msgspec import structs
@@ -13,7 +14,7 @@ from fitgauge.questions.recommend_schemas import RecommendRequest
 
 _CONSTRAINTS = (
     *("max_usd_per_hour", "max_watts", "max_seconds_to_first_token", "min_tokens_per_second", "max_nodes", "max_gpu_count"),
-    *("min_quality", "no_quantization", "min_weight_bits", "quantization", "clouds", "gpus", "vendors", "engine"),
+    *("min_quality", "no_quantization", "min_weight_bits", "quantization", "engine", "clouds", "gpus", "vendors"),
 )
 """Constraints in the order in which they are given up to see which of them leaves nothing."""
 
@@ -64,22 +65,28 @@ def given_up(request: RecommendRequest, front: Front[_Option]) -> tuple[list[str
 
 
 def _without(request: RecommendRequest, names: list[str], front: Front[_Option]) -> list[_Option]:
-    """What is left without some constraints; nothing where the others contradict each other."""
+    """What is left without some constraints; nothing where the others contradict each other. Without GPUs none is owned."""
+    given_up = [*names, "owned"] if "gpus" in names else names
     try:
-        return front(structs.replace(request, **dict.fromkeys(names)))
+        return front(structs.replace(request, **dict.fromkeys(given_up)))
     except InvalidQuestion:
         return []
 
 
-def emptied(request: RecommendRequest, names: list[str], held: str, instead: str, price: float | None) -> InvalidQuestion:
-    """The refusal: which constraints leave nothing that holds `held`, and what would do `instead`, at which price [USD an hour]."""
+def emptied(request: RecommendRequest, names: list[str], held: str, instead: str, why: str) -> InvalidQuestion:
+    """The refusal: which constraints leave nothing for `held`, what would do `instead`, and `why` that one is named, if not empty."""
     told = " and ".join(f"{name} {_told(getattr(request, name))}" for name in names)
-    said = f"{' and '.join(names)} {'empties' if len(names) == 1 else 'together empty'} the set: with {told} nothing holds {held}."
+    said = f"{' and '.join(names)} {'empties' if len(names) == 1 else 'together empty'} the set: with {told} nothing is left for {held}."
     hint = f"Without {'it' if len(names) == 1 else 'them'} {instead} would do"
-    if "max_usd_per_hour" in names:
-        hint += ": its price is not known" if price is None else f": the cheapest, at {price:.2f} USD an hour"
-    return InvalidQuestion(said, hint=f"{hint}.", field=names[0])
+    return InvalidQuestion(said, hint=f"{hint}: {why}." if why else f"{hint}.", field=names[0])
+
+
+def cheapest(usd_per_hour: float) -> str:
+    """Why a deployment is named to whom a budget leaves nothing."""
+    return f"the cheapest, at {usd_per_hour:.2f} USD an hour" if usd_per_hour < inf else "its price is not known"
 
 
 def _told(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.9g}"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else str(value)

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from fitgauge.catalog.instances import CLOUD_NAMES, Offers, Rental
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.errors import InvalidQuestion
+from fitgauge.questions.kubernetes import node_size
 
 _SHOWN = 3
 """Rentals told of one option."""
@@ -58,11 +59,12 @@ class CostAnswer(Struct, kw_only=True):
 class Costs:
     """Prices over some clouds. Cards that are owned cost nothing an hour: electricity and rent of the room are not known here."""
 
-    def __init__(self, offers: Offers, clouds: frozenset[str] | None, *, owned: bool) -> None:
-        """clouds: None for all."""
+    def __init__(self, offers: Offers, clouds: frozenset[str] | None, *, owned: bool, gpus_per_node: int | None = None) -> None:
+        """clouds: None for all; gpus_per_node: None for what is usual for the card."""
         self._offers = offers
         self._clouds = clouds
         self._owned = owned
+        self._gpus_per_node = gpus_per_node
         self._kept: dict[tuple[str, int], float | None] = {}
 
     def usd_per_hour(self, accelerator: Accelerator, count: int) -> float | None:
@@ -73,7 +75,7 @@ class Costs:
         if key not in self._kept:
             if len(self._kept) >= _MOST_KEPT:  # cards of any size can be asked about
                 self._kept.clear()
-            price = self._offers.price(accelerator.id, count, self._clouds)
+            price = self._offers.price(accelerator.id, count, self._clouds, node_size(accelerator, self._gpus_per_node))
             self._kept[key] = price.usd_per_hour_low if price else None
         return self._kept[key]
 
@@ -94,8 +96,9 @@ class Costs:
                 usd_per_million_input_tokens=per_million(0.0, 0.0, prefill),
                 rentals=[],
             )
-        price = self._offers.price(accelerator.id, count, self._clouds)
-        rentals = self._offers.rentals(accelerator.id, count, self._clouds)
+        node = node_size(accelerator, self._gpus_per_node)
+        price = self._offers.price(accelerator.id, count, self._clouds, node)
+        rentals = self._offers.rentals(accelerator.id, count, self._clouds, node)
         if price is None:
             return None
         return CostAnswer(

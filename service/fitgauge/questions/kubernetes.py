@@ -6,11 +6,9 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from fitgauge.catalog import node_labels
+from fitgauge.catalog.instances import USUAL_NODE
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.workload import Workload
-
-USUAL_NODE = 8
-"""GPUs of a node where neither the caller nor the catalog says how many there are: an HGX board's."""
 
 _RESOURCES = (
     ("NVIDIA", "", "nvidia.com/gpu"),

@@ -1,7 +1,6 @@
 """recommend_gpus: what should this model be served on? For training see recommend_training.py."""
 
-from collections.abc import Callable
-from difflib import get_close_matches
+from collections.abc import Callable, Sequence
 from math import inf
 
 from msgspec import structs
@@ -12,18 +11,18 @@ from fitgauge.catalog.training import load_training
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
 from fitgauge.errors import InvalidQuestion
-from fitgauge.questions import answers, choices
-from fitgauge.questions.constraints import emptied, given_up, limits
+from fitgauge.questions import answers, choices, orders
+from fitgauge.questions.constraints import cheapest, emptied, given_up, limits, watts
 from fitgauge.questions.costs import Costs, clouds
 from fitgauge.questions.fitting import Fitting
 from fitgauge.questions.prepared import Preparer
 from fitgauge.questions.prompts import Prompts
 from fitgauge.questions.recent import Recent
-from fitgauge.questions.recommend_schemas import Objective, RecommendAnswer, RecommendRequest
+from fitgauge.questions.recommend_schemas import RecommendAnswer, RecommendRequest
 from fitgauge.questions.recommend_training import TrainingRecommender
 from fitgauge.questions.recommended import Telling, measurements, stored
 from fitgauge.questions.schemas import FitRequest
-from fitgauge.questions.search import MOST_CARDS, Option, Search, Wanted, identity
+from fitgauge.questions.search import MOST_CARDS, Option, Search, Wanted
 from fitgauge.questions.seats import Plan
 from fitgauge.questions.workloads import asked_context
 
@@ -35,22 +34,6 @@ _OF_SERVING = (
     *("context_length", "concurrency", "engine", "quantization", "kv_cache_dtype", "no_quantization", "min_weight_bits"),
     *("min_tokens_per_second", "min_quality", "prompt_tokens", "max_seconds_to_first_token"),
 )
-
-
-def _usd_per_token(option: Option) -> float:
-    """Dollars an hour over tokens a second, infinite where one of them is unknown."""
-    cost, slowness = option.criteria[4], option.criteria[2]
-    return cost / -slowness if slowness < 0 else inf
-
-
-_ORDERS: dict[Objective, Callable[[Option], tuple[float, ...]]] = {
-    "fewest_cards": lambda option: option.criteria,
-    "smallest": lambda option: (option.criteria[1], option.gpus, *option.criteria[2:]),
-    "fastest": lambda option: (option.criteria[2], *option.criteria),
-    "most_headroom": lambda option: (option.fitted.required.expected - option.fitted.budget.expected, *option.criteria),
-    "cheapest": lambda option: (option.criteria[4], *option.criteria),
-    "cheapest_per_token": lambda option: (_usd_per_token(option), *option.criteria),
-}
 
 
 class Recommender:
@@ -65,7 +48,7 @@ class Recommender:
 
     def answer(self, request: RecommendRequest, model: Model) -> RecommendAnswer:
         """The Pareto set, ordered. Raises InvalidQuestion where nothing is left, naming the constraint that empties the set."""
-        objective = _objective(request.objective)
+        objective = orders.objective(request.objective)
         _refuse_other_fields(request)
         if request.task == "training":
             trained = self._training.answer(request, model, objective)
@@ -74,7 +57,7 @@ class Recommender:
         front = self.front(request, model, fitting)
         if not front:
             raise self._nothing(request, model, fitting)
-        front.sort(key=lambda option: (_ORDERS[objective](option), identity(option)))
+        front.sort(key=orders.order(objective))
         start = request.offset or 0
         question = _question(request, model)
         telling = Telling(request, question, model, objective, self._costs(request), self._prompts(request, question, model, fitting))
@@ -101,10 +84,10 @@ class Recommender:
 
     def _costs(self, request: RecommendRequest) -> Costs:
         named, owned = clouds(choices.listed(request.clouds), self._catalog.offers), bool(request.owned)
-        known = self._known_costs.get((named, owned))
+        known = self._known_costs.get((named, owned, request.gpus_per_node))
         if known is None:
-            known = Costs(self._catalog.offers, named, owned=owned)
-            self._known_costs.put((named, owned), known)
+            known = Costs(self._catalog.offers, named, owned=owned, gpus_per_node=request.gpus_per_node)
+            self._known_costs.put((named, owned, request.gpus_per_node), known)
         return known
 
     def _prompts(self, request: RecommendRequest, question: FitRequest, model: Model, fitting: Fitting) -> Prompts:
@@ -118,9 +101,10 @@ class Recommender:
             return InvalidQuestion(said, hint="Ask for less, name other GPUs, or have the quota raised.", field="gpus")
         if parted := given_up(request, lambda less: self.front(less, model, fitting)):
             names, found = parted
-            best = min(found, key=_ORDERS["cheapest" if "max_usd_per_hour" in names else "fewest_cards"])
+            prompts = self._prompts(request, _question(request, model), model, fitting)
+            best, why = _nearest(names, found, prompts)
             instead = f"{answers.cards_in_words(best.accelerator, best.gpus)}, {stored(best)} on {best.plan.engine},"
-            return emptied(request, names, model.id, instead, best.criteria[4] if best.criteria[4] < inf else None)
+            return emptied(request, names, model.id, instead, why)
         least = structs.replace(request, context_length=min(1024, request.context_length or 1024), concurrency=1)
         if least != request and (found := self.front(least, model, fitting)):
             cards = answers.cards_in_words(found[0].accelerator, found[0].gpus)
@@ -145,6 +129,31 @@ def _allowed(request: RecommendRequest, costs: Costs, prompts: Prompts) -> Calla
         return seconds is not None and seconds.expected <= longest
 
     return allowed
+
+
+def _nearest(names: Sequence[str], found: Sequence[Option], prompts: Prompts) -> tuple[Option, str]:
+    """Of what is left without the constraints `names` the option that comes nearest to keeping them, and how near in words."""
+
+    def waiting(option: Option) -> float:
+        seconds = prompts.seconds(option.accelerator, option.gpus, option.plan)
+        return seconds.expected if seconds else inf
+
+    def drawing(option: Option) -> float:
+        return watts(option.accelerator, option.gpus) or inf
+
+    if "max_usd_per_hour" in names:
+        best = min(found, key=orders.order("cheapest"))
+        return best, cheapest(best.criteria[4])
+    if "min_tokens_per_second" in names:
+        best = min(found, key=orders.order("fastest"))
+        return best, f"the fastest, at {-best.criteria[2]:,.0f} tokens a second"
+    if "max_seconds_to_first_token" in names:
+        best = min(found, key=lambda option: (waiting(option), orders.order("cheapest")(option)))
+        return best, f"the shortest wait, {waiting(best):.2g} s"
+    if "max_watts" in names:
+        best = min(found, key=lambda option: (drawing(option), orders.order("cheapest")(option)))
+        return best, f"it draws the least, {drawing(best):,.0f} W"
+    return min(found, key=orders.order("fewest_cards")), ""
 
 
 def _refuse_other_fields(request: RecommendRequest) -> None:
@@ -173,13 +182,3 @@ def _question(request: RecommendRequest, model: Model) -> FitRequest:
         kv_cache_dtype=request.kv_cache_dtype,
         max_num_seqs=request.concurrency if many else None,
     )
-
-
-def _objective(text: str | None) -> Objective:
-    """The order that is meant. Raises InvalidQuestion for one that is unknown."""
-    word = "_".join((text or "fewest_cards").strip().lower().replace("-", " ").replace("_", " ").split())
-    known = {"_".join(name.split("_")): name for name in _ORDERS} | {"fewest_gpus": "fewest_cards"}
-    if word not in known:
-        matches = tuple(get_close_matches(word, known, n=2))
-        raise InvalidQuestion(f"{word[:40]!r} is no objective.", hint=f"Send {', '.join(_ORDERS)}.", matches=matches, field="objective")
-    return known[word]

@@ -19,7 +19,7 @@ from fitgauge.engine.training.workload import Checkpointing, Framework, Training
 from fitgauge.engine.utilization import peak_tflops, token_flops
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import answers, choices, training_words
-from fitgauge.questions.constraints import emptied, given_up, limits, watts
+from fitgauge.questions.constraints import cheapest, emptied, given_up, limits, watts
 from fitgauge.questions.costs import Costs, clouds
 from fitgauge.questions.front import Criteria, dominates
 from fitgauge.questions.kubernetes import pods_for
@@ -154,7 +154,9 @@ class TrainingRecommender:
             names, found = parted
             best = min(found, key=lambda one: _order(one, "cheapest" if "max_usd_per_hour" in names else "fewest_cards"))
             instead = f"{answers.cards_in_words(best.accelerator, best.gpus)}, under {best.layout.workload.framework},"
-            return emptied(request, names, f"a training step of {model.id}", instead, best.criteria[4] if best.criteria[4] < inf else None)
+            return emptied(
+                request, names, f"a training step of {model.id}", instead, cheapest(best.criteria[4]) if "max_usd_per_hour" in names else ""
+            )
         said = f"No layout of {model.id} fits on up to {request.max_gpu_count or DEFAULT_MOST} of any card that is allowed here."
         return InvalidQuestion(
             said, hint="Send method lora or qlora, a shorter sequence_length, or a larger max_gpu_count.", field="method"
@@ -193,7 +195,12 @@ def _order(trained: Trained, objective: Objective) -> tuple[float, ...]:
 
 
 def _costs(request: RecommendRequest, catalog: Catalog) -> Costs:
-    return Costs(catalog.offers, clouds(choices.listed(request.clouds), catalog.offers), owned=bool(request.owned))
+    return Costs(
+        catalog.offers,
+        clouds(choices.listed(request.clouds), catalog.offers),
+        owned=bool(request.owned),
+        gpus_per_node=request.gpus_per_node,
+    )
 
 
 def _cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Owned]:

@@ -1,6 +1,6 @@
 """Options in the words of the contract: each with its speeds, its cost, its quality and how to start it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
 from msgspec import structs
@@ -16,6 +16,7 @@ from fitgauge.questions.constraints import watts
 from fitgauge.questions.costs import CostAnswer, Costs
 from fitgauge.questions.kubernetes import kubernetes
 from fitgauge.questions.launch import launch_command, loads_asked_format
+from fitgauge.questions.orders import order
 from fitgauge.questions.prompts import Prompts, basis
 from fitgauge.questions.recommend_schemas import (
     DecodeAnswer,
@@ -39,6 +40,9 @@ _BEST: dict[Objective, str] = {
     "cheapest": "The cheapest",
     "cheapest_per_token": "The cheapest a token",
 }
+
+_TOLD_BESIDES: tuple[Objective, ...] = ("fewest_cards", "cheapest", "fastest")
+"""Orders whose first option is named in the summary of every other."""
 
 
 class Telling:
@@ -115,7 +119,7 @@ class Telling:
         needs, has = gib(best.fitted.required.expected), gib(best.fitted.budget.expected)
         each = " per GPU" if best.gpus > 1 else ""
         how = f"{cards} with {best.plan.engine}, {stored(best)}"
-        said = f"{_BEST[self._objective]} for {self._model.id}: {how}, needing {needs}{each} of {has}"
+        said = f"{_BEST[self._objective]} for {self._model.id}: {how}, needing {needs}{each} of {has}{self._speed(best)}"
         cost = self._cost(best)
         if cost and cost.rentals:
             first = cost.rentals[0]
@@ -123,7 +127,28 @@ class Telling:
             said += f", from {cost.usd_per_hour_low:.2f} USD an hour ({first.cloud} {machines}{first.instance}, {first.as_of})"
         if len(front) == 1:
             return f"{said}."
-        return f"{said}. Of {len(front)} options none beats another in cards, memory, speed, bits a weight and price at once."
+        return ". ".join([said, *self._besides(front), f"{len(front)} options: none beats another in everything at once."])
+
+    def _speed(self, option: Option) -> str:
+        """How fast it decodes, in all and for each request."""
+        if option.speed is None:
+            return ""
+        requests = option.fitted.workload.concurrency
+        each = f" ({_rounded(option.speed.expected / requests)} a request)" if requests > 1 else ""
+        return f", up to {_rounded(option.speed.expected)} tokens a second{each}"
+
+    def _besides(self, front: Sequence[Option]) -> Iterator[str]:
+        """The best of other orders, where it is another option and known to be one."""
+        told = {id(front[0])}
+        for name in _TOLD_BESIDES:
+            other = min(front, key=order(name))
+            unknown = {"cheapest": other.criteria[4] == inf, "fastest": other.speed is None}.get(name, False)
+            if id(other) in told or unknown or name == self._objective:
+                continue
+            told.add(id(other))
+            cards = answers.cards_in_words(other.accelerator, other.gpus)
+            price = f", {other.criteria[4]:.2f} USD an hour" if 0 < other.criteria[4] < inf else ""
+            yield f"{_BEST[name]}: {cards} with {other.plan.engine}, {stored(other)}{self._speed(other)}{price}"
 
     def warnings(self, front: Sequence[Option], shown: Sequence[Recommendation]) -> list[str]:
         """What a reader must know about the figures of the options that are shown."""
@@ -134,7 +159,7 @@ class Telling:
             reading, multiplying = _range(EFFICIENCY), _range(compute_efficiency(self._model.spec))
             said.append(
                 f"Speeds are a roofline: decoding at {reading} of memory bandwidth, prompts at {multiplying} of peak arithmetic, as "
-                "published runs of such models got on one card."
+                "published runs of such models got on one card; what tensor parallel cards exchange while decoding is not in it."
             )
         if any(option.plan.quantization for option in front):
             said.append("Formats other than as published need a checkpoint that holds them, or an engine that quantizes while loading.")
@@ -193,6 +218,10 @@ def measurements(plans: Iterable[Plan]) -> dict[str, list[MeasuredOn]]:
 def stored(option: Option) -> str:
     """'in fp8', 'as published'."""
     return f"in {option.plan.quantization}" if option.plan.quantization else "as published"
+
+
+def _rounded(speed: float) -> str:
+    return f"{speed:,.0f}" if speed >= 10 else f"{speed:.2g}"
 
 
 def _interval(speed: DecodeSpeed | None) -> tuple[float, float, float] | None:

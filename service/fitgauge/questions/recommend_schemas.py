@@ -58,7 +58,7 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     max_usd_per_hour: Annotated[
         Annotated[float, Meta(gt=0, le=1e6)] | None,
-        Meta(description="Budget: most US dollars an hour on demand; what has no known price is left out. Default: none.", examples=[10]),
+        Meta(description="Budget: most US dollars an hour on demand; what has no known price is left out.", examples=[10]),
     ] = None
     max_gpu_count: Annotated[
         Annotated[int, Meta(ge=1, le=1024)] | None,
@@ -73,7 +73,7 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     max_watts: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
-        Meta(description="Most power that all GPUs together are built to draw; GPUs of unknown power are left out. Default: none."),
+        Meta(description="Most power that all GPUs together are built to draw; what is unknown is left out."),
     ] = None
     no_quantization: Annotated[bool | None, Meta(description="True: only as published. Default false.")] = None
     min_weight_bits: Annotated[
@@ -85,13 +85,13 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     min_tokens_per_second: Annotated[
         Annotated[float, Meta(gt=0, le=1e9)] | None,
-        Meta(description="Least expected decoding speed of all requests together; cards of unknown bandwidth are left out. Default: none."),
+        Meta(description="Least expected decoding speed of all requests together; what is unknown is left out."),
     ] = None
     min_quality: Annotated[
         Annotated[float, Meta(gt=0, le=100)] | None,
         Meta(
-            description="Least percent of the published model's quality that every known measurement of a format recovered; formats that "
-            "nobody measured are left out. Default: none.",
+            description="Least percent of the published quality that every known measurement of a format recovered; what nobody "
+            "measured is left out.",
             examples=[98],
         ),
     ] = None
@@ -101,10 +101,7 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     max_seconds_to_first_token: Annotated[
         Annotated[float, Meta(gt=0, le=1e6)] | None,
-        Meta(
-            description="Most expected seconds until the first token of a prompt that meets an idle server; cards whose arithmetic is not "
-            "known are left out. Default: none."
-        ),
+        Meta(description="Most expected seconds to the first token of a prompt on an idle server; what is unknown is left out."),
     ] = None
     method: Annotated[Switch | None, Meta(description="Training: full (default), lora or qlora.")] = None
     framework: Annotated[

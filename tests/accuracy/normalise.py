@@ -24,8 +24,15 @@ ASKED: dict[str, Row] = {
     "v049": {"quantization": "fp32"},
     "v128": {"data_parallel": 8, "expert_parallel": 8},
     "v129": {"data_parallel": 8, "expert_parallel": 8},
+    "v229": {"other_memory_gib": 2.61},
+    "v230": {"other_memory_gib": 2.61},
+    "v247": {"other_memory_gib": 4.98},
+    "v249": {"other_memory_gib": 4.98},
+    "v256": {"other_memory_gib": 4.99},
+    "v257": {"other_memory_gib": 4.99},
+    "v258": {"other_memory_gib": 4.99},
 }
-"""What a row says in its note or its dtype that the API has a field for."""
+"""What a row says in its note, its dtype or by what was free at start that the API has a field for."""
 
 SETTLED = {"v113"}
 """Rows whose doubt was resolved: graphs are not taken off the pool by the second model runner of that release."""

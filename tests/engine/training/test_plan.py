@@ -1,6 +1,7 @@
 """The search over layouts."""
 
 import pytest
+from msgspec.structs import replace
 
 from fitgauge.catalog.models import Snapshot
 from fitgauge.catalog.sizes import nominal_model
@@ -79,6 +80,54 @@ def test_the_micro_batch_grows_as_long_as_it_fits_and_divides_the_global_batch()
     model = spec("Qwen/Qwen3-0.6B")
     (one,) = search(model, BASE, chosen(frameworks=("fsdp",), counts=(2,), zero_stages=(3,)), need(model), 10**12)
     assert one.workload.micro_batch_size == 32
+
+
+def brute(model, base, choices, usable):
+    """By number of cards: every layout with the least checkpointing that fits it, those that no other beats, the fastest four."""
+    found = {}
+    for count in choices.counts:
+        fitting = []
+        for layout in layouts(model, base, choices, count):
+            for kind in choices.checkpointing or ("none", "selective", "full"):
+                workload = replace(layout, activation_checkpointing=kind)
+                required = need(model)(workload)
+                if required.expected <= usable:
+                    fitting.append(Plan(workload=workload, required=required, throughput=throughput(model, workload)))
+                    break
+        unbeaten = [
+            one
+            for one in fitting
+            if not any(
+                other.throughput >= one.throughput
+                and other.required.expected <= one.required.expected
+                and (other.throughput, other.required.expected) != (one.throughput, one.required.expected)
+                for other in fitting
+            )
+        ]
+        found[count] = sorted({(-one.throughput, one.required.expected) for one in unbeaten})[:4]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "usable"),
+    [
+        ("Qwen/Qwen3-8B", {}, 80 * 10**9),
+        ("Qwen/Qwen3-8B", {"sequence_length": 32_768}, 48 * 10**9),
+        ("Qwen/Qwen3-30B-A3B", {}, 80 * 10**9),
+        ("google/flan-t5-xl", {"sequence_length": 512}, 24 * 10**9),
+        ("Qwen/Qwen3-8B", {"method": "lora", "precision": "bf16"}, 24 * 10**9),
+        ("Qwen/Qwen3-8B", {"offload": "optimizer"}, 40 * 10**9),
+    ],
+)
+def test_the_search_finds_what_looking_at_every_layout_finds(name, settings, usable):
+    """Nothing that fits and is unbeaten is missing, nothing beaten is there, however much the search passes over."""
+    model, base = spec(name), replace(BASE, **settings)
+    choices = chosen(counts=(4, 16), micro_batch_sizes=(1,))
+    by_count = brute(model, base, choices, usable)
+    found = search(model, base, choices, need(model), usable)
+    assert any(by_count.values())
+    for count, plans in by_count.items():
+        assert [(-one.throughput, one.required.expected) for one in found if one.workload.gpus == count] == plans
 
 
 def test_nothing_fits_where_nothing_can():

@@ -1,17 +1,19 @@
 """Searches layouts: which degrees, ZeRO stages and checkpointing hold a model on how many cards, and which are worth showing."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from heapq import heapify, heappop, heappush
 
 import msgspec
 from msgspec.structs import replace
 
-from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.architecture import Kind, ModelSpec
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training.degrees import MOST_TENSOR, experts, runs, tensor_widths
+from fitgauge.engine.training.parameters import units
 from fitgauge.engine.training.pipeline import bubble_share
+from fitgauge.engine.training.sharding import divided, rank_states
 from fitgauge.engine.training.workload import Checkpointing, Framework, TrainingWorkload
-from fitgauge.engine.utilization import token_flops
+from fitgauge.engine.utilization import TokenFlops, token_flops
 
 _PER_COUNT = 4
 _CHECKPOINTING: tuple[Checkpointing, ...] = ("none", "selective", "full")
@@ -56,20 +58,91 @@ Need = Callable[[TrainingWorkload], Bytes]
 
 
 def search(spec: ModelSpec, base: TrainingWorkload, choices: Choices, need: Need, usable_bytes: int) -> list[Plan]:
-    """The Pareto set of every number of cards: no other layout on as many is faster and smaller.
+    """The Pareto set of every number of cards: no other layout on as many is faster and smaller; of each the fastest few.
 
     `need`: what the fullest card of a workload takes. Of a layout the least checkpointing that fits is taken, since it is the fastest.
     """
+    whole = {framework: _whole(spec, replace(base, framework=framework)) for framework in choices.frameworks}
     found: list[Plan] = []
     for count in choices.counts:
-        fitting = [
-            plan
-            for layout in layouts(spec, base, choices, count)
-            if (plan := _lightest(spec, layout, choices, need, usable_bytes)) is not None
-        ]
-        best = sorted(pareto(fitting), key=lambda plan: (-plan.throughput, plan.required.expected))[:_PER_COUNT]
-        found += pareto([_widest(plan, choices, need, usable_bytes) for plan in best])
+        every = ((layout, _least_bytes(layout, whole[layout.framework])) for layout in layouts(spec, base, choices, count))
+        possible = [(layout, least) for layout, least in every if least <= usable_bytes]
+        found += pareto([_widest(plan, choices, need, usable_bytes) for plan in _fastest(spec, possible, choices, need, usable_bytes)])
     return found
+
+
+class _Whole(msgspec.Struct, frozen=True, gc=False):
+    """Weights and optimizer's states of a whole model on devices, those of routed experts apart [bytes]."""
+
+    weights: int
+    states: int
+    expert_weights: int
+    expert_states: int
+
+
+def _whole(spec: ModelSpec, base: TrainingWorkload) -> _Whole:
+    def summed(*, routed: bool) -> tuple[int, int]:
+        weights = states = 0
+        for unit in units(spec, base):
+            own = [parameter for parameter in unit.parameters if (parameter.count > 1 or parameter.kind is Kind.EXPERT) is routed]
+            held = rank_states(own, replace(base, zero_stage=3 if base.framework == "fsdp" else 0))
+            weights += held.weights * len(unit.layers)
+            states += (held.master_weights + held.optimizer_states) * len(unit.layers)
+        return weights, states
+
+    return _Whole(*summed(routed=False), *summed(routed=True))
+
+
+def _least_bytes(layout: TrainingWorkload, whole: _Whole) -> float:
+    """What the fullest card of a layout holds at the least [bytes]: a card's share of weights and states, were stages alike."""
+    pieces = layout.tensor_parallel * layout.pipeline_parallel
+    ranks = layout.data_parallel // layout.data_parallel_replicate * layout.context_parallel
+    over_weights, over_states = (ranks if divided(of, layout) else 1 for of in ("weights", "states"))
+    cut = pieces * layout.expert_parallel * layout.expert_tensor_parallel // layout.tensor_parallel
+    expert_ranks = max(1, ranks * pieces // cut)
+    return (
+        whole.weights / (pieces * over_weights)
+        + whole.states / (pieces * over_states)
+        + whole.expert_weights / (cut * (expert_ranks if over_weights > 1 else 1))
+        + whole.expert_states / (cut * (expert_ranks if over_states > 1 else 1))
+    )
+
+
+def _fastest(
+    spec: ModelSpec, possible: Sequence[tuple[TrainingWorkload, float]], choices: Choices, need: Need, usable_bytes: int
+) -> list[Plan]:
+    """The fastest plans of the Pareto set of these layouts, fastest first. `possible`: each with what it needs at the least.
+
+    Layouts are looked at in the order of their speed, so that neither what is slower than the last plan kept is estimated, nor what
+    cannot be smaller than it.
+    """
+    kinds = choices.checkpointing or _CHECKPOINTING
+    flops = {kind: _flops(spec, replace(layout, activation_checkpointing=kind)) for kind in kinds for layout, _ in possible[:1]}
+    paces = (_throughput(spec, layout, flops[kinds[0]], choices.flops_per_byte) for layout, _ in possible)
+    waiting = [(-pace, possible[number][1], number, 0) for number, pace in enumerate(paces)]
+    heapify(waiting)
+    kept: list[Plan] = []
+    while waiting and len(kept) < _PER_COUNT:
+        pace, best = waiting[0][0], kept[-1] if kept else None
+        while waiting and waiting[0][0] == pace:
+            _, least, number, step = heappop(waiting)
+            if best is not None and least > best.required.expected:
+                continue
+            workload = replace(possible[number][0], activation_checkpointing=kinds[step])
+            plan = Plan(workload=workload, required=need(workload), throughput=-pace)
+            if plan.required.expected > usable_bytes and step + 1 < len(kinds):
+                slower = _throughput(spec, workload, flops[kinds[step + 1]], choices.flops_per_byte)
+                heappush(waiting, (-slower, least, number, step + 1))
+            elif plan.required.expected <= usable_bytes:
+                best = plan if best is None else _better(plan, best)
+        if best is not None and (not kept or best is not kept[-1]):
+            kept.append(best)
+    return kept
+
+
+def _better(plan: Plan, other: Plan) -> Plan:
+    """The smaller of two plans; of two alike the faster, else the simpler one."""
+    return min(other, plan, key=lambda one: (one.required.expected, -one.throughput, _complexity(one.workload)))
 
 
 def layouts(spec: ModelSpec, base: TrainingWorkload, choices: Choices, count: int) -> Iterator[TrainingWorkload]:
@@ -135,21 +208,6 @@ def _zero_stages(choices: Choices, framework: Framework, ranks: int) -> Sequence
     return choices.zero_stages or possible
 
 
-def _lightest(spec: ModelSpec, layout: TrainingWorkload, choices: Choices, need: Need, usable_bytes: int) -> Plan | None:
-    """The layout with the least checkpointing that fits, None where not even the most does."""
-    kinds = choices.checkpointing or _CHECKPOINTING
-
-    @cache
-    def required(kind: Checkpointing) -> Bytes:
-        return need(replace(layout, activation_checkpointing=kind))
-
-    if all(required(kind).expected > usable_bytes for kind in (kinds[0], kinds[-1])):
-        return None
-    kind = next(kind for kind in kinds if required(kind).expected <= usable_bytes)
-    workload = replace(layout, activation_checkpointing=kind)
-    return Plan(workload=workload, required=required(kind), throughput=throughput(spec, workload, choices.flops_per_byte))
-
-
 def _widest(plan: Plan, choices: Choices, need: Need, usable_bytes: int) -> Plan:
     """The plan with the largest micro-batch that fits and keeps the global batch. In a pipeline it stays: fewer micro-batches wait more."""
     if choices.micro_batch_sizes or plan.workload.pipeline_parallel > 1:
@@ -173,7 +231,14 @@ def throughput(spec: ModelSpec, workload: TrainingWorkload, flops_per_byte: floa
     3.2); `flops_per_byte`: what a card computes at its peak while its link moves one byte. What data and context parallelism exchange
     overlaps with computation where the micro-batch is large enough, and is left out.
     """
-    flops = token_flops(spec, workload.sequence_length, checkpointing=workload.activation_checkpointing, frozen_base=workload.adapted)
+    return _throughput(spec, workload, _flops(spec, workload), flops_per_byte)
+
+
+def _flops(spec: ModelSpec, workload: TrainingWorkload) -> TokenFlops:
+    return token_flops(spec, workload.sequence_length, checkpointing=workload.activation_checkpointing, frozen_base=workload.adapted)
+
+
+def _throughput(spec: ModelSpec, workload: TrainingWorkload, flops: TokenFlops, flops_per_byte: float) -> float:
     ways = workload.tensor_parallel
     moved = 2 * 8 * (ways - 1) / ways * spec.layers * spec.hidden_size
     waiting = bubble_share(workload.pipeline_schedule, workload.pipeline_parallel, workload.micro_batches)

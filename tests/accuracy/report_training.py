@@ -8,9 +8,11 @@ from accuracy import training_peers as peers
 from accuracy import training_score as score
 from accuracy import training_truth as truth
 from accuracy.report import Figures, table
+from accuracy.training_calibrate import campaign, routed
 from accuracy.training_score import Counted
-from accuracy.training_truth import Step
+from accuracy.training_truth import Published, Step
 from accuracy.truth import GIB
+from fitgauge.catalog.catalog import bundled
 
 
 class Bar(NamedTuple):
@@ -51,6 +53,9 @@ STEP_CAUSES = (
 )
 """What is known of steps that come out worst: the beginning of the model's name, the attention, the cause; the first that fits."""
 
+HELD_LOGITS = "torchtitan frees its logits before the backward pass (train.py, del pred); here their caller holds them"
+EXPERT_ADAPTERS = "ms-swift's all-linear puts adapters beside experts' linears too (TEGroupedLinear), which are not counted"
+ALIKE = "every step has sequences of one length, so the allocator keeps less in vain than in runs of all kinds"
 ROUTING = "what Megatron and DeepSpeed hold to route tokens to experts is not derived"
 RUN_CAUSES = {
     "t106": "whether layers were recomputed is not printed; estimated as the project's other recipes, which do",
@@ -64,6 +69,11 @@ RUN_CAUSES = {
     "t173": ROUTING,
     "t174": ROUTING,
     "t175": ROUTING,
+    **dict.fromkeys(("f001", "f004", "f022", "f023", "f024"), HELD_LOGITS),
+    **dict.fromkeys(("f081", "f082", "f083"), EXPERT_ADAPTERS),
+    **dict.fromkeys(("f059", "f063", "f064", "f065", "f067", "f069", "f071", "f073"), ALIKE),
+    "f048": "the source's row contradicts itself: layers' inputs and logits of four sequences are more than is printed",
+    "f074": "a process under ROCm holds more than under CUDA: the same BERT steps differ by 1.2 GiB between MI325X and H100",
 }
 """What is known of published runs that come out worst."""
 
@@ -163,11 +173,26 @@ def worst_runs(counted: Iterable[Counted]) -> str:
     return table(("run", "what", "counter", "measured GiB", "low", "expected", "high", "why", "source"), rows)
 
 
-def misjudged() -> str:
+def thin(one: Counted) -> str:
+    """What a run that was looked for is of."""
+    request = one.run.request
+    if bundled().find(request.gpu).accelerator.vendor.lower() == "amd":
+        return "AMD"
+    kinds = {
+        "mixtures": routed(one.run),
+        "context parallel": (request.context_parallel or 1) > 1,
+        "offload": request.offload is not None,
+        "tensor parallel": (request.tensor_parallel or 1) > 1,
+    }
+    return next((name for name, is_so in kinds.items() if is_so), "other")
+
+
+def misjudged(runs: Iterable[Published]) -> str:
     """Runs whose outcome was told wrongly."""
+    chosen = tuple(runs)
     rows: list[tuple[object, ...]] = [
         (one.run.row["id"], one.run.request.model, one.run.request.gpu, one.run.row["outcome"], one.verdict, one.run.row["source"])
-        for one in (*score.outcomes(ran=False), *score.outcomes(ran=True))
+        for one in (*score.outcomes(chosen, ran=False), *score.outcomes(chosen, ran=True))
         if not one.right
     ]
     return table(("run", "model", "card", "happened", "said", "source"), rows) if rows else "None."
@@ -180,6 +205,11 @@ holds. *Ranks*: one rank of FSDP2 by PyTorch's own tracker (`training_fsdp.jsonl
 printed (`training_gpu.jsonl`: {runs} that say enough to be asked), each against the counter it names: PyTorch's allocated or reserved
 peak, or the device's. Steps are arithmetic: nothing is fitted to them. What the allocator holds in vain and the width of intervals is
 fitted to the fit part of the runs (`training_calibrate.py`); `check` in `headline_training.json` is the rest."""
+
+FOUND = """\
+`training_found.jsonl` ({rows} published runs, {asked} of which the API can be asked): looked for when all was fitted, where the first set
+is thin. None is fitted to, and none was left out for its error: a run is not asked where a setting has no word in the API, which its
+`note` names. By campaign too, since the runs of one share what is wrong."""
 
 KERNELS = """\
 Dropout: a CPU keeps its noise in the format of its input and writes the scores of an attention with dropout out; CUDA keeps a byte a number
@@ -198,7 +228,8 @@ def document(figures: Figures) -> str:
     every = (*truth.given(), *truth.own())
     taught = [step for step in every if step.taught]
     counted = score.counted()
-    counts = {"given": len(truth.given()), "own": len(truth.own()), "ranks": len(truth.ranks()), "runs": len(truth.published()[0])}
+    unknown = (*truth.published().unknown, *truth.found().unknown)
+    counts = {"given": len(truth.given()), "own": len(truth.own()), "ranks": len(truth.ranks()), "runs": len(truth.published().runs)}
     return "\n\n".join(
         (
             "# Accuracy of training",
@@ -224,13 +255,20 @@ def document(figures: Figures) -> str:
             by_framework(counted, lambda one: one.counter.removesuffix("_gib"), "counter"),
             by_framework(counted, lambda one: one.run.request.method or "full", "method"),
             "Outcomes that were told wrongly:",
-            misjudged(),
+            misjudged(truth.published().runs),
+            "## Runs to which nothing is fitted",
+            FOUND.format(rows=len(truth.rows("training_found")), asked=len(truth.found().runs)),
+            by_framework(score.found(), thin, "what"),
+            by_framework(score.found(), lambda one: campaign(one.run.row), "campaign"),
+            "Outcomes that were told wrongly:",
+            misjudged(truth.found().runs),
+            worst_runs(score.found()),
             "## The ten worst steps and ranks, one a model and attention",
             worst_steps((*taught, *truth.ranks())),
             "## The ten worst published runs",
             worst_runs(counted),
             "## What is not measured",
             NOT_MEASURED,
-            "Models of published runs whose config is not at hand: " + (", ".join(truth.published()[1]) or "none") + ".",
+            "Models of published runs whose config is not at hand: " + (", ".join(unknown) or "none") + ".",
         )
     ) + "\n"  # fmt: skip

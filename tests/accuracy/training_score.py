@@ -44,13 +44,10 @@ class Outcome(NamedTuple):
         return self.verdict != ("does_not_fit" if self.ran else "fits")
 
 
-@cache
-def counted(which: str | None = None) -> tuple[Counted, ...]:
-    """Every published run of a part, None for both, that ended and names a counter."""
+def _counted(runs: Iterable[Published]) -> tuple[Counted, ...]:
+    """Every run that ended and names a counter."""
     found = []
-    for run in truth.published()[0]:
-        if which not in (None, part(run.row)):
-            continue
+    for run in runs:
         printed = run.row["measured"]
         name, field = next(((name, field) for name, field in COUNTERS if printed.get(name)), ("", ""))
         if run.row["outcome"] != "oom" and name:
@@ -59,9 +56,21 @@ def counted(which: str | None = None) -> tuple[Counted, ...]:
     return tuple(found)
 
 
-def outcomes(*, ran: bool) -> tuple[Outcome, ...]:
-    """Published runs that ran out of memory, or that ran."""
-    return tuple(Outcome(run, ran, run.trained.verdict) for run in truth.published()[0] if (run.row["outcome"] != "oom") == ran)
+@cache
+def counted(which: str | None = None) -> tuple[Counted, ...]:
+    """Published runs of a part, None for both, that ended and name a counter."""
+    return _counted(run for run in truth.published().runs if which in (None, part(run.row)))
+
+
+@cache
+def found() -> tuple[Counted, ...]:
+    """The same of the runs to which nothing is fitted."""
+    return _counted(truth.found().runs)
+
+
+def outcomes(runs: Iterable[Published], *, ran: bool) -> tuple[Outcome, ...]:
+    """Runs that ran out of memory, or that ran."""
+    return tuple(Outcome(run, ran, run.trained.verdict) for run in runs if (run.row["outcome"] != "oom") == ran)
 
 
 def spread(errors: Iterable[float], digits: int = 3) -> dict[str, float]:
@@ -103,7 +112,7 @@ def verdicts(found: Iterable[Outcome]) -> dict[str, float]:
 
 def headline() -> dict[str, dict[str, dict[str, float]]]:
     """Every figure of training, in the shape of the serving half's: name -> part -> figure."""
-    own = truth.own()
+    own, first, later = truth.own(), truth.published().runs, truth.found().runs
     return {
         "training_steps": {"given": steps(truth.given()), "own": steps(step for step in own if step.taught)},
         "training_untaught": {
@@ -112,5 +121,7 @@ def headline() -> dict[str, dict[str, dict[str, float]]]:
         },
         "training_ranks": {"fsdp": steps(truth.ranks())},
         "training_runs": {"check": runs(counted("check")), "all": runs(counted())},
-        "training_outcomes": {"out of memory": verdicts(outcomes(ran=False)), "ran": verdicts(outcomes(ran=True))},
+        "training_outcomes": {"out of memory": verdicts(outcomes(first, ran=False)), "ran": verdicts(outcomes(first, ran=True))},
+        "training_found": {"check": runs(found())},
+        "training_found_outcomes": {"out of memory": verdicts(outcomes(later, ran=False)), "ran": verdicts(outcomes(later, ran=True))},
     }

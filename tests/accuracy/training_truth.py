@@ -1,6 +1,7 @@
 """The truth about training, as questions: steps measured byte for byte, ranks of FSDP2 by PyTorch's tracker, runs that people published.
 
-`training.jsonl` and `training_own.jsonl` (steps), `training_fsdp.jsonl` (ranks), `training_gpu.jsonl` (runs): see README.md.
+`training.jsonl` and `training_own.jsonl` (steps), `training_fsdp.jsonl` (ranks), `training_gpu.jsonl` and `training_found.jsonl` (runs):
+see README.md.
 """
 
 import json
@@ -157,14 +158,17 @@ class Published(NamedTuple):
     trained: Trained
 
 
-@cache
-def published() -> tuple[tuple[Published, ...], tuple[str, ...]]:
-    """Published runs that say enough (those with a `question`), with their estimates; and the models whose config is not at hand.
+class Asked(NamedTuple):
+    """The runs of a file that say enough (those with a `question`), with their estimates; and the models whose config is not at hand."""
 
-    Raises FitgaugeError where a run that happened is refused.
-    """
+    runs: tuple[Published, ...]
+    unknown: tuple[str, ...]
+
+
+def _asked(name: str) -> Asked:
+    """The runs of one file. Raises FitgaugeError where a run that happened is refused."""
     found, unknown = [], set()
-    for row in rows("training_gpu"):
+    for row in rows(name):
         asked = row.get("question")
         if asked is None:
             continue
@@ -175,4 +179,16 @@ def published() -> tuple[tuple[Published, ...], tuple[str, ...]]:
         request = msgspec.convert(asked, TrainingRequest)
         card = bundled().find(request.gpu).accelerator
         found.append(Published(row, request, known, TRAINING.check(request, known, card, request.gpu_count or 1)))
-    return tuple(found), tuple(sorted(unknown))
+    return Asked(tuple(found), tuple(sorted(unknown)))
+
+
+@cache
+def published() -> Asked:
+    """The first set of published runs, part of which was fitted to."""
+    return _asked("training_gpu")
+
+
+@cache
+def found() -> Asked:
+    """Published runs that were looked for when all was fitted: nothing is fitted to them."""
+    return _asked("training_found")

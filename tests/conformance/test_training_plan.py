@@ -156,6 +156,24 @@ def test_a_checkpoint_to_resume_from_is_fourteen_bytes_a_parameter_in_mixed_prec
         assert one["checkpoint_bytes"] == pytest.approx(14 * 13 * GB, rel=0.001)
 
 
+def test_stages_alike_of_126_layers_are_found_on_counts_that_are_no_power_of_two(plan):
+    answer = plan(model="meta-llama/Llama-3.1-405B", gpu="H100", sequence_length=8192, max_gpu_count=1024)
+    assert answer["min_gpu_count"] is not None
+    for one in answer["plans"]:
+        assert 126 % one["settings"]["pipeline_parallel"] == 0
+
+
+def test_encoders_are_planned_without_megatron_whose_script_trains_decoders(plan):
+    answer = plan(model="google-bert/bert-base-uncased", gpu="L40S", max_gpu_count=4)
+    assert answer["plans"]
+    assert "megatron" not in {one["settings"]["framework"] for one in answer["plans"]}
+
+
+def test_a_card_without_bf16_is_planned_in_fp16(plan):
+    answer = plan(model="meta-llama/Llama-3.2-1B", gpu="T4", method="qlora")
+    assert {one["settings"]["precision"] for one in answer["plans"]} == {"mixed_fp16"}
+
+
 def test_where_nothing_fits_the_answer_says_what_to_try(plan):
     answer = plan(model="70b", gpu="24GB", max_gpu_count=2)
     assert (answer["plans"], answer["min_gpu_count"]) == ([], None)

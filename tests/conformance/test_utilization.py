@@ -25,6 +25,23 @@ def test_three_examples_of_2048_tokens_on_four_gpus_are_46_5_percent_of_3300_pub
     assert round(100 * answer["fraction_of_published"], 1) == 46.5
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"gpu": "H100", "achieved_tflops": 400},
+        {"gpu": "8xH100", "model": "7b", "tokens_per_second": 80_000, "zero_stage": 3, "interconnect_gbps": 32},
+        {"gpu": "8xH100", "model": "7b", "mfu": 0.4, "token_budget": 2e12, "price_per_gpu_hour": 2.5},
+        {"gpu": "T4", "model": "7b", "samples_per_second": 2, "sequence_length": 512, "precision": "fp16"},
+    ],
+    ids=str,
+)
+def test_what_was_understood_is_a_question_with_the_same_answer(utilization, question):
+    first = utilization(**question).json()
+    again = utilization(**first["understood_as"]).json()
+    names = ("summary", "mfu", "budget", "communication", "advice", "understood_as")
+    assert {name: again[name] for name in names} == {name: first[name] for name in names}
+
+
 def test_throughput_and_a_model_give_the_mfu(utilization):
     answer = utilization(gpu="A100 80GB", gpu_count=4, tokens_per_second=6144, model="7b").json()
     assert answer["mfu"] == pytest.approx(1536 * answer["flops"]["model_flops_per_token"] / 312e12)

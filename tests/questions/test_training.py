@@ -115,6 +115,13 @@ def test_zero_and_offload_under_transformers_are_deepspeeds(train):
     assert train(**asked, optimizer="adamw", framework="fsdp", zero_stage=3).understood_as["framework"] == "fsdp"
 
 
+def test_a_card_without_bf16_gets_fp16_where_nothing_was_said(train):
+    answer = train(model="meta-llama/Llama-3.2-1B", gpu="T4", method="qlora")
+    assert (answer.verdict, answer.understood_as["precision"]) == ("fits", "mixed_fp16")
+    assert any("mixed_fp16" in warning for warning in answer.warnings)
+    assert train(model="meta-llama/Llama-3.2-1B", gpu="T4", method="qlora", precision="bf16").verdict == "unsupported"
+
+
 def test_adapters_are_suggested_in_what_the_card_can_multiply(train):
     requests = [one.request for one in train(model="meta-llama/Llama-3.2-1B", gpu="T4", precision="fp16").suggestions]
     assert {"method": "lora", "precision": "mixed_fp16"}.items() <= next(one for one in requests if one.get("method") == "lora").items()

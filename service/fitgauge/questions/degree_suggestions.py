@@ -21,14 +21,16 @@ _MOST = 1024
 def degrees_that_fit(
     spec: ModelSpec, workload: TrainingWorkload, profile: TrainingProfile, accelerator: Accelerator, count: int
 ) -> Iterator[tuple[str, Fields]]:
-    """(what it is in words, the fields to send) of the fastest layout on as many cards, else on the fewest beyond."""
+    """(what it is in words, the fields to send) of the fastest layout on as many cards, else on the fewest beyond: twice, four
+    times ... as many, or whole nodes."""
 
     def need(tried: TrainingWorkload) -> Bytes:
         every = (training_stage(spec, tried, profile, stage) for stage in stages(spec, tried, ends=True))
         return max((stage.need for stage in every), key=lambda need: need.expected)
 
     base = replace(workload, framework="megatron")
-    for cards in _counts(spec, count):
+    doubled = {count << power for power in range(_MOST.bit_length())}
+    for cards in sorted(cards for cards in doubled | whole_nodes(spec) if count <= cards <= _MOST):
         # A step keeps at least one sequence for every card, so that any degree of data parallelism divides it.
         batch = max(cards, workload.micro_batch_size * workload.micro_batches * workload.data_parallel)
         choices = Choices(
@@ -41,12 +43,10 @@ def degrees_that_fit(
             return
 
 
-def _counts(spec: ModelSpec, count: int) -> list[int]:
-    """As many cards, twice, four times ... as many, and whole nodes for every number of stages that divides the layers, up to _MOST."""
-    doubled = {count << power for power in range(_MOST.bit_length())}
+def whole_nodes(spec: ModelSpec) -> set[int]:
+    """Cards of as many nodes, or twice as many, as there are stages, for every number of stages that divides the layers."""
     layers = max(1, spec.layers)
-    nodes = {MOST_TENSOR * stages * replicas for stages in range(1, layers + 1) if layers % stages == 0 for replicas in (1, 2)}
-    return sorted(cards for cards in doubled | nodes if count <= cards <= _MOST)
+    return {MOST_TENSOR * stages * replicas for stages in range(1, layers + 1) if layers % stages == 0 for replicas in (1, 2)}
 
 
 def _change(plan: Plan, count: int) -> tuple[str, Fields]:

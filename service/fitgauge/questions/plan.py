@@ -20,12 +20,13 @@ from fitgauge.engine.utilization import peak_tflops
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import answers
 from fitgauge.questions import training_words as words
+from fitgauge.questions.degree_suggestions import whole_nodes
 from fitgauge.questions.plan_launch import plan_launch
 from fitgauge.questions.plan_schemas import Objective, PlanAnswer, TrainingPlanAnswer, TrainingPlanRequest
 from fitgauge.questions.schemas import RankAnswer
 from fitgauge.questions.training import understood
 from fitgauge.questions.training_schemas import TrainingRequest
-from fitgauge.questions.training_workloads import refusal, training_workload
+from fitgauge.questions.training_workloads import in_its_formats, refusal, training_workload
 
 DEFAULT_GLOBAL_BATCH = 128
 DEFAULT_MOST = 64
@@ -76,7 +77,7 @@ class Planner:
     def _search(self, request: TrainingPlanRequest, model: Model, found: Found) -> _Searched:
         """The plans of one method, the one asked for first. Raises InvalidQuestion where no layout of it can run."""
         accelerator, choices = found.accelerator, _choices(request, model, found)
-        base = _base(request, model, choices)
+        base = _base(request, model, choices, accelerator)
         refused = refusal(base, accelerator)
         if refused is not None:
             raise InvalidQuestion(refused, hint=refused.partition(". ")[2] or refused, field="precision")
@@ -87,6 +88,10 @@ class Planner:
 
         _possible(base, model, choices)
         plans = search(model.spec, base, choices, need, accelerator.usable.expected)
+        if not plans and len(choices.counts) > 1 and "megatron" in choices.frameworks:  # stages alike want other counts than powers of two
+            nodes = tuple(sorted(count for count in whole_nodes(model.spec) if count <= choices.counts[-1]))
+            of_nodes = structs.replace(choices, counts=nodes, frameworks=("megatron",))
+            plans = search(model.spec, base, of_nodes, need, accelerator.usable.expected)
         plans.sort(key=lambda plan: _order(plan, request.objective or "fewest_gpus", accelerator))
         return _Searched(base, choices, plans)
 
@@ -121,7 +126,7 @@ def _choices(request: TrainingPlanRequest, model: Model, found: Found) -> Choice
         raise InvalidQuestion(f"gpu_count {count} is beyond max_gpu_count {most}.", hint="Send one of them.", field="max_gpu_count")
     doubled = [2**power for power in range(most.bit_length()) if 2**power <= most]
     adapted = words.method(request.method) != "full"
-    searched = tuple(name for name in _SEARCHED if not (adapted and name == "megatron"))
+    searched = tuple(name for name in _SEARCHED if name != "megatron" or (not adapted and model.spec.task == "generate"))
     return Choices(
         frameworks=(words.framework(request.framework),) if request.framework else searched,
         counts=(count,) if count else tuple(dict.fromkeys([*doubled, most])),
@@ -152,7 +157,7 @@ def _flops_per_byte(accelerator: Accelerator) -> float:
     return peak * 1e12 / (link * 1e9) if peak and link else A100_FLOPS_PER_BYTE
 
 
-def _base(request: TrainingPlanRequest, model: Model, choices: Choices) -> TrainingWorkload:
+def _base(request: TrainingPlanRequest, model: Model, choices: Choices, accelerator: Accelerator) -> TrainingWorkload:
     """What every plan has in common, as check_training_fit would understand it on one card."""
     shared = (
         "method",
@@ -167,7 +172,7 @@ def _base(request: TrainingPlanRequest, model: Model, choices: Choices) -> Train
         "offload",
     )
     asked = TrainingRequest(model=request.model, gpu=request.gpu, **{name: getattr(request, name) for name in shared})
-    base = training_workload(asked, model.spec, 1)
+    base = training_workload(in_its_formats(asked, accelerator), model.spec, 1)
     return structs.replace(base, framework=choices.frameworks[0], pipeline_schedule=request.pipeline_schedule or "1f1b")
 
 

@@ -28,7 +28,7 @@ from fitgauge.questions.training_saved import saved_segments
 from fitgauge.questions.training_schemas import PhaseAnswer, TrainingAnswer, TrainingPerGpu, TrainingRequest
 from fitgauge.questions.training_suggestions import Fields, candidates, more_cards
 from fitgauge.questions.training_unsaid import left_open, other_choices, widened
-from fitgauge.questions.training_workloads import refusal, training_gpus, training_workload
+from fitgauge.questions.training_workloads import in_its_formats, refusal, training_gpus, training_workload
 
 _COUNTS = (1, 2, 4, 8, 16, 32, 64)
 _MOST_SUGGESTIONS = 5
@@ -105,7 +105,7 @@ class Training:
 
         Several cards under transformers hold a copy each (DDP), or, where that does not fit and nothing was said about it, shards (FSDP).
         """
-        workload = training_workload(request, model.spec, count)
+        workload = training_workload(in_its_formats(request, accelerator), model.spec, count)
         trained = self._estimated(request, workload, model, accelerator, count, cast)
         left_open = request.zero_stage is None and request.data_parallel is None and workload.framework == "transformers"
         if trained.verdict != "does_not_fit" or not left_open or workload.data_parallel == 1 or workload.data_parallel != workload.gpus:
@@ -254,6 +254,8 @@ def _warnings(request: TrainingRequest, model: Model, found: Found, trained: Tra
         said.append("fp8: the copies of weights that Transformer Engine keeps are counted, what it saves on activations is not.")
     if workload.framework != algorithm_setups.asked_framework(request):
         said.append("A copy on every card (DDP) does not fit: parameters are sharded with FSDP.")
+    if request.precision is None and workload.precision == "mixed_fp16":
+        said.append(f"{found.accelerator.name} has no bf16 arithmetic: precision mixed_fp16 was taken.")
     if algorithm_setups.hands_over(request):
         said.append("transformers leaves ZeRO and offload to DeepSpeed: counted and started so.")
     if request.sequence_length is None and request.prompt_length is None and request.completion_length is None:

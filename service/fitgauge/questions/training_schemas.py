@@ -43,7 +43,7 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     precision: Annotated[
         Switch | None,
         Meta(
-            description="mixed_bf16 (default; bf16 for lora), mixed_fp16, bf16, fp32, int8 or fp8; mixed is the framework's own.",
+            description="mixed_bf16 (default; bf16 for lora, mixed_fp16 where the card has no bf16), bf16, fp32, int8 or fp8.",
             examples=["bf16"],
         ),
     ] = None

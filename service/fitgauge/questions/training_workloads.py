@@ -1,5 +1,7 @@
 """From a training request to a TrainingWorkload: every default filled in, every impossible setting refused with those that work."""
 
+from msgspec import structs
+
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.quantization import GGUF_FILE_BITS
@@ -116,6 +118,14 @@ def training_gpus(request: TrainingRequest, named: int | None) -> int:
     for degree in degrees:
         product *= degree or 1
     return product
+
+
+def in_its_formats(request: TrainingRequest, accelerator: Accelerator) -> TrainingRequest:
+    """The request in fp16 where no precision was asked for and the card has no bf16."""
+    formats = accelerator.formats
+    if request.precision is not None or formats is None or "bf16" in formats:
+        return request
+    return structs.replace(request, precision="mixed_fp16")
 
 
 def refusal(workload: TrainingWorkload, accelerator: Accelerator) -> str | None:

@@ -257,6 +257,13 @@ def _summary(accelerator: Accelerator, facts: _Facts, published: float | None, b
     return " ".join(said)
 
 
+_ASKED = (
+    "achieved_tflops", "tokens_per_second", "samples_per_second", "published_tokens_per_second", "peak_tflops", "mfu", "token_budget",
+    "price_per_gpu_hour", "zero_stage", "micro_batch_size", "interconnect_gbps",
+)  # fmt: skip
+"""What has no default."""
+
+
 def _understood(
     request: UtilizationRequest, model: Model | None, accelerator: Accelerator, facts: _Facts
 ) -> dict[str, str | int | float | bool]:
@@ -268,4 +275,5 @@ def _understood(
         "method": request.method or "full",
         "activation_checkpointing": request.activation_checkpointing or "none",
     }
+    filled |= {name: value for name in _ASKED if (value := getattr(request, name)) is not None}
     return filled | ({"model": model.id} if model else {})

@@ -266,7 +266,8 @@ GROUPS = (
     Group((0, 21), "0.24.0", 0.92, TRITON, ((0, 17), (0, 25)), True, "none", False, "vllm 0.25.0 v1/worker/gpu_worker.py"),
     Group((0, 25), "0.28.0", 0.92, TRITON, ((0, 17), (9, 9)), True, "dense", False, DENSE_SECOND),
     Group((0, 29), "0.30.0", 0.92, TRITON, ((0, 17), (9, 9)), True, "all", True, "vllm 0.29.0 config/vllm.py, use_v2_model_runner"),
-    Group((0, 31), "0.33.0", 0.92, TRITON, ((0, 17), (9, 9)), True, "all", True, "vllm 0.31.0, 0.33.0 v1/worker/gpu/model_runner.py"),
+    Group((0, 31), "0.32.0", 0.92, TRITON, ((0, 17), (9, 9)), True, "all", True, "vllm 0.31.0, 0.32.0 v1/worker/gpu/model_runner.py"),
+    Group((0, 33), "0.33.0", 0.92, TRITON, ((0, 17), (9, 9)), True, "all", True, "vllm 0.33.0 v1/worker/gpu/model_runner.py"),
 )
 
 SAMPLERS = {
@@ -278,11 +279,14 @@ SAMPLERS = {
     ),
 }
 LOGITS_ONLY = derived(
-    0.5, 0.5, 1.6, "v1/worker/gpu/model_runner.py, _dummy_sampler_run (0.25, 0.28): logits in 16 bits, in float32 where processed"
+    0.5, 0.5, 1.6, "v1/worker/gpu/model_runner.py, _dummy_sampler_run (0.25, 0.28, 0.32): logits in 16 bits, in float32 where processed"
 )
-WARMED = (0, 31)
+WARMED = (0, 33)
 LOGITS_WARM = derived(
-    1.5, 2.6, 3.1, "v1/worker/gpu/model_runner.py, _dummy_sampler_run (0.33): 16 bits, float32 copy, scores of log-probabilities"
+    3.5,
+    3.5,
+    3.6,
+    "v1/worker/gpu/model_runner.py, _dummy_sampler_run (0.33): 16 bits, float32, FlashInfer's masked logits and probabilities",
 )
 COPIES = derived(3, 4, 7, "residual, normalised input, attention's output and MLP's output of one layer, 16 bits each")
 
@@ -322,7 +326,7 @@ def vllm_profiles() -> list[dict[str, Any]]:
 
 
 def second_logits(group: Group) -> dict[str, Any] | None:
-    """The second runner's copies, of releases before and after its warm-up pass (0.29.0 has none, 0.31.0 has)."""
+    """The second runner's copies, of releases before and after its warm-up pass (0.28.0, 0.31.0, 0.32.0 have none, 0.33.0 has)."""
     if group.second == "none":
         return None
     return LOGITS_WARM if group.since >= WARMED else LOGITS_ONLY

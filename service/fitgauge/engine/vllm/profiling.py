@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.activations import HALF, activation_bytes, attention_width, expert_width
-from fitgauge.engine.architecture import CompressedAttention, CrossAttention, LatentAttention, ModelSpec, Part, Recurrent
-from fitgauge.engine.profile import EngineProfile, SecondRunner
+from fitgauge.engine.architecture import Attention, CompressedAttention, CrossAttention, LatentAttention, Mixer, ModelSpec, Part, Recurrent
+from fitgauge.engine.profile import Coefficient, EngineProfile, SecondRunner
 from fitgauge.engine.quantity import KIB, MIB, Term, certain
 from fitgauge.engine.vllm.defaults import first_engine
 from fitgauge.engine.vllm.draft import is_head, read_bytes
@@ -38,6 +38,24 @@ _SECOND_SEES_IMAGES = (0, 27)
 """The first release whose second model runner profiles the encoder. Source: 0.27.0, v1/worker/gpu/model_runner.py, profile_run (vLLM pull
 request 47985, which came too late for 0.26: ray-project/ray pull request 65045)."""
 
+_EXPANDED = (0, 11)
+"""Of the releases read, the first whose pass stands in for the latents of earlier tokens that a layer of MLA expands."""
+_EXPANDED_MOST = 64 * 1024
+"""Tokens of them at most. Source: MLACommonMetadataBuilder.determine_chunked_prefill_workspace_size (0.11.0, 0.19.0, 0.33.0)."""
+_ATTENDING_SOURCE = "vllm/model_executor/layers/attention/mla_attention.py, forward_impl; v1/worker/workspace.py"
+
+_WARMED = (0, 33)
+"""The first release whose second model runner's sampler is profiled with every sampling parameter set (0.32.0 has none)."""
+_FUSED = ((8, 0), (12, 1))
+"""Compute capabilities for which that release takes FlashInfer's sampler. Source: v1/attention/backends/flashinfer.py (0.33.0)."""
+_UNFUSED = Coefficient(
+    low=1.5,
+    expected=1.65,
+    high=1.85,
+    runs=0,
+    source="v1/sample/ops/topk_topp_triton.py (0.33): 16-bit and float32 logits, a row a multiprocessor",
+)
+
 _TEMPORARIES = "vllm/v1/worker/gpu_model_runner.py, profile_run"
 
 
@@ -51,7 +69,7 @@ def profiling_terms(
     """
     tensor_parallel, tokens = workload.tensor_parallel, workload.max_batched_tokens
     second = runs_second(spec, profile.second_runner)
-    sampler = profile.second_logits_copies if second else profile.logits_copies
+    sampler = second_sampler(profile, workload, accelerator) if second else profile.logits_copies
     seen_tokens = max(tokens, _SECOND_PASS) if second and workload.version < _SECOND_PASS_UNTIL else tokens
     kept = kept_workspace(spec, workload) if workload.version >= WORKSPACES_KEPT else 0
     indexed = indexed_peak(spec, profile, workload, kept) if workload.version >= _INDEXED else 0
@@ -69,6 +87,10 @@ def profiling_terms(
     if indexed > sum(term.bytes for term in terms):
         said = "queries, output and the indexer's 512 MiB of logits of one layer, beside workspaces"
         terms = (certain("activations", indexed, "computed", said, _INDEXER_SOURCE),)
+    attending = attending_peak(spec, profile, workload, kept)
+    if attending > sum(term.bytes for term in terms):
+        said = "queries, keys, values and output of one layer beside copies of the hidden state, and the workspace the layers share"
+        terms = (certain("activations", attending, "computed", said, _ATTENDING_SOURCE),)
     extra = workspace_bytes(accelerator) + stage_bytes(spec, workload) + (read_bytes(spec, workload) if last else 0)
     terms = (_with(terms[0], extra), *terms[1:])
     profiled = first and (not second or workload.version >= _SECOND_SEES_IMAGES)
@@ -95,6 +117,14 @@ def runs_second(spec: ModelSpec, models: SecondRunner) -> bool:
         (block.mlp is not None and block.mlp.experts) or any(isinstance(mixer, Recurrent | CrossAttention) for mixer in block.mixers)
         for block in language
     )
+
+
+def second_sampler(profile: EngineProfile, workload: Workload, accelerator: Accelerator) -> Coefficient | None:
+    """Copies of the logits that the second model runner's sampler holds: without FlashInfer, which is for some NVIDIA cards, fewer."""
+    least, most = _FUSED
+    capability = accelerator.compute_capability
+    fused = capability is not None and least <= capability <= most
+    return profile.second_logits_copies if fused or workload.version < _WARMED else _UNFUSED
 
 
 def kept_workspace(spec: ModelSpec, workload: Workload) -> int:
@@ -127,6 +157,45 @@ def indexed_peak(spec: ModelSpec, profile: EngineProfile, workload: Workload, ke
     width = max(attention_width(mixer, workload.tensor_parallel) for mixer in mixers)
     row = HALF * (profile.hidden_copies.expected * spec.hidden_size + width)
     return int(workload.max_batched_tokens * row) + _INDEXER_LOGITS + kept
+
+
+def attending_peak(spec: ModelSpec, profile: EngineProfile, workload: Workload, kept: int) -> int:
+    """What is alive while a layer attends [bytes]: tokens x 2 B x (copies x hidden + `attending_width`), the workspace that the layers
+    before have left (`kept`), and with MLA the expanded latents of earlier tokens (`expanded_bytes`). Source: `_ATTENDING_SOURCE`."""
+    mixers = [mixer for block in spec.blocks if block.part is Part.LANGUAGE for mixer in block.mixers]
+    tensor_parallel, copies = workload.tensor_parallel, profile.hidden_copies.expected
+    return max(
+        (
+            kept
+            + int(workload.max_batched_tokens * HALF * (copies * spec.hidden_size + attending_width(mixer, tensor_parallel)))
+            + expanded_bytes(mixer, workload)
+            for mixer in mixers
+        ),
+        default=0,
+    )
+
+
+def attending_width(mixer: Mixer, tensor_parallel: int) -> int:
+    """Numbers of one token on one rank while a layer attends: queries, keys and values as projected, queries and keys turned by their
+    positions, the output; with MLA the queries, the latent as projected and as normed, the output."""
+    match mixer:
+        case Attention():
+            heads, kv_heads = max(1, mixer.query_heads // tensor_parallel), max(1, mixer.kv_heads // tensor_parallel)
+            return heads * (2 * mixer.head_dim + mixer.value_dim) + kv_heads * (2 * mixer.head_dim + mixer.value_dim)
+        case LatentAttention():
+            heads = max(1, mixer.query_heads // tensor_parallel)
+            return heads * (mixer.nope_dim + mixer.rope_dim + mixer.value_dim) + 2 * mixer.latent_dim + mixer.rope_dim
+        case _:
+            return attention_width(mixer, tensor_parallel)
+
+
+def expanded_bytes(mixer: Mixer, workload: Workload) -> int:
+    """Keys and values of eight contexts, or of 4 x 16 tokens a sequence, expanded from their latents: tokens x heads x (nope + value) x
+    2 B, of 65,536 tokens at most [bytes]; 0 where nothing is expanded."""
+    if not isinstance(mixer, LatentAttention) or mixer.indexer or workload.version < _EXPANDED:
+        return 0
+    tokens = min(max(8 * workload.context_length, 64 * workload.max_num_seqs), _EXPANDED_MOST)
+    return tokens * max(1, mixer.query_heads // workload.tensor_parallel) * (mixer.nope_dim + mixer.value_dim) * HALF
 
 
 def workspace_bytes(accelerator: Accelerator) -> int:

@@ -57,6 +57,7 @@ def test_a_plain_name_needs_no_note(text):
 def test_a_card_of_two_devices_and_a_machine_of_eight_are_explained():
     assert "two of these" in find("MI250X").note
     assert "holds 8" in find("dgx h100").note
+    assert "holds 72" in find("gb200 nvl72").note
 
 
 def test_a_machine_of_a_cloud_says_what_it_holds():
@@ -103,7 +104,7 @@ def test_what_was_understood_is_echoed():
         "RTX 9999x", "foo", "RTX 9999", "4091", "RTX 4095", "RTX 4090 Ti", "rtx 1080 ti", "gtx 4090", "h101", "a1000x", "A100 64GB",
         "rtx 4090 12gb", "rtx 4090 (12 GB)", "H100 24GB", "radeon 4090", "amd h100", "nvidia mi300x",
         "4090 3090", "4090 + 3090", "4090x3090", "2x 4090 + 2x 3090", "80", "x", "8",
-        "gpu", "24 32",
+        "gpu", "24 32", "4090 魔改", "é4090",
         "24gb 48gb", "nvidia 24gb", "m9 max", "tpu v99", "3g.99gb", "RX 4090", "🦙", "'; drop table", "8x", "nvidia", "pro", "rtx", "super",
     ],
 )  # fmt: skip

@@ -60,7 +60,16 @@ def test_more_gpus_than_a_node_holds_are_several_pods():
 
 def test_a_node_is_named_where_its_label_was_seen():
     assert pods("H100 SXM").node_selector == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
-    assert pods("MI300X").node_selector == {}
+    assert pods("MI300X").node_selector == {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"}
+    assert pods("MI210").node_selector == {}
+
+
+def test_gke_is_asked_for_the_topology_of_a_slice_that_one_host_holds():
+    assert pods("TPU v6e", 8).node_selector == {
+        "cloud.google.com/gke-tpu-accelerator": "tpu-v6e-slice",
+        "cloud.google.com/gke-tpu-topology": "2x4",
+    }
+    assert "cloud.google.com/gke-tpu-topology" not in pods("TPU v6e", 16).node_selector
 
 
 def test_serving_shares_memory_where_tensors_are_split():

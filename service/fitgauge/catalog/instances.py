@@ -26,12 +26,13 @@ CLOUD_NAMES = {
 """What people call clouds beside their own names, in small letters without anything between them."""
 
 _FILLERS = frozenset(
-    {"a", "an", "cloud", "instance", "instances", "labs", "machine", "machines", "node", "nodes", "server", "tpu", "vm", "vms"}
+    {"a", "an", "cloud", "instance", "instances", "labs", "machine", "machines", "node", "nodes", "series", "server", "tpu", "vm", "vms"}
 )
 
 _SEPARATORS = re.compile(r"[\s._-]+")
-_FAMILY = re.compile(r"([a-z]+\d\w*(?:-b\d+)?)\.|([a-z]\d-\w+)-")
-"""What machines of AWS and GCP that differ in size alone share: g5 of g5.12xlarge, a3-highgpu of a3-highgpu-8g."""
+_FAMILY = re.compile(r"([a-z]+\d\w*(?:-b\d+)?)\.|([a-z]\d-\w+)-|Standard_([A-Z]+)\d+[a-z]*(_\w+_v\d)$")
+"""What machines of AWS, GCP and Azure that differ in size alone share: g5 of g5.12xlarge, a3-highgpu of a3-highgpu-8g, ND_MI300X_v5 of
+Standard_ND96isr_MI300X_v5."""
 
 _LEFT_OUT = re.compile(r"^(?:standard[ _-]|ecs\.|ml\.)")
 """What clouds write before some names, and people leave out or add."""
@@ -141,7 +142,7 @@ class Offers:
         families: dict[str, list[Offer]] = {}
         for row in self._rows:
             if family := _FAMILY.match(row.instance):
-                families.setdefault(_key(family[1] or family[2]), []).append(row)
+                families.setdefault(_key("".join(filter(None, family.groups()))), []).append(row)
         alike = (rows for rows in families.items() if len({row.accelerator_id for row in rows[1]}) == 1)
         self._families: Mapping[str, Offer] = MappingProxyType({key: rows[0] for key, rows in alike})
 
@@ -171,7 +172,7 @@ class Offers:
     def _read(self, text: str) -> tuple[str, set[str]]:
         """The key of the name in `text`, and the clouds that stand beside it."""
         clouds, rest = set(), []
-        for word in text.lower().split():
+        for word in text.lower().replace("-series", "").split():
             cloud = CLOUD_NAMES.get(word, word)
             if cloud in self._clouds:
                 clouds.add(cloud)

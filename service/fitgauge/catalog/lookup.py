@@ -29,6 +29,9 @@ _PLURAL = re.compile(r"(?<=\d{4})s\b")
 _REMARK = re.compile(r"\s*\((?![^()]*\d\s*[gmt]i?b)[^()]*\)$")
 """A remark at the end that names no size: "L4 24GB (g6.xlarge)"."""
 
+_RACK = re.compile(r"\bnvl ?(36|72|144)\b")
+"""Racks of Grace Blackwell and Vera Rubin."""
+
 _HINT = 'Send a name such as "RTX 4090", "2x L40S" or "p5.48xlarge", or a memory size such as "24GB". GET /v1/gpus lists all accelerators.'
 
 
@@ -197,4 +200,6 @@ def _note(name: str, rows: list[Accelerator]) -> str | None:
         notes.append("One card holds two of these devices; one device is counted.")
     if name.startswith(("dgx ", "hgx ", "nvidia dgx ")) and first.node_size:
         notes.append(f"One accelerator is counted; the machine of this name holds {first.node_size}.")
+    if rack := _RACK.search(name):
+        notes.append(f"One accelerator is counted; the rack of this name holds {rack[1]}.")
     return " ".join(notes) or None

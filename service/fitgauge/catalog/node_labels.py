@@ -1,4 +1,4 @@
-"""How Kubernetes names the nodes that hold a card: data/node_labels.tsv, the label GPU feature discovery writes, with a source a row."""
+"""How Kubernetes labels the nodes that hold a card: data/node_labels.tsv, with a source a row."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 
 @cache
-def load() -> Mapping[str, str]:
-    """nvidia.com/gpu.product by accelerator id, read once. Cards whose label nobody was seen to print are missing."""
+def load() -> Mapping[str, tuple[str, str]]:
+    """(Key, value) of the label by accelerator id, read once. Cards whose label nobody was seen to print are missing."""
     lines = files("fitgauge.catalog").joinpath("data/node_labels.tsv").read_text("utf-8").splitlines()
     rows = [line.split("\t") for line in lines if not line.startswith("#")]
-    return MappingProxyType({accelerator_id: label for accelerator_id, label, _ in rows})
+    return MappingProxyType({accelerator_id: (key, value) for accelerator_id, key, value, _ in rows})

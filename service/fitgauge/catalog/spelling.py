@@ -26,10 +26,17 @@ _SYNONYMS = {"mobile": "laptop", "notebook": "laptop", "ws": "workstation", "inf
 
 _NUMBERS = {"one": 1, "single": 1, "two": 2, "dual": 2, "three": 3, "triple": 3, "four": 4, "quad": 4, "eight": 8, "sixteen": 16}
 
+_CHINESE_NUMBERS = {name: number for number, name in enumerate("一二三四五六七八", 1)} | {"两": 2, "双": 2, "单": 1, "十六": 16}
+_CHINESE_COUNT = re.compile(rf"(\d+|{'|'.join(sorted(_CHINESE_NUMBERS, key=len, reverse=True))})\s*(?:[张块片个]|卡)(?:\s*卡)?")
+"""八张H100, 8卡H100, H100八卡, 双卡4090."""
+
 _REWRITES = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
         (r"(?<=\d),(?=\d{3}\b)", ""),  # 97,887 MiB
+        ("英伟达", " nvidia "),
+        ("华为|昇腾", " huawei "),
+        ("显卡|显存", " gpu "),
         (r"nvidia\.com/", "nvidia "),  # a Kubernetes resource
         (r"\bpci[- ]?(?:express|e)\b", "pcie"),
         (r"\bmax[- ]q\b", "maxq"),
@@ -39,8 +46,12 @@ _REWRITES = tuple(
         (r"\bh100[- ]80gb[- ]hbm3\b", "h100 sxm 80gb"),  # what the driver calls the SXM card; the PCIe card has HBM2e
         (r"\bsxm\d\b", "sxm"),
         (r"\b(?:hbm|gddr)\d?[ex]?\b", " "),
-        (r"[^a-z0-9.]+|\.(?!\d)", " "),
-        (r"\b(m\d(?: pro| max| ultra)?|[ahv][18]00(?: sxm| pcie)?) (\d{2,3})(?= |$)(?! [gmt]i?b?\b)", r"\1 \2gb"),  # m3 max 64, a100 80
+        (r"[^\w.]+|_|\.(?!\d)", " "),
+        (r"(?<=[a-z0-9])(?=[^\x00-\x7f])|(?<=[^\x00-\x7f])(?=[a-z0-9])", " "),
+        (
+            r"\b(m\d(?: pro| max| ultra)?(?: apple)?|[ahv][18]00(?: sxm| pcie)?) (\d{2,3})(?= |$)(?! [gmt]i?b?\b)",
+            r"\1 \2gb",
+        ),  # m3 max 64, a100 80
     )
 )
 
@@ -114,7 +125,14 @@ def clean(text: str) -> str:
         raise InvalidQuestion(f"A name of {len(text)} characters is too long.", hint=f"Send {MAX_LENGTH} characters at most.", field="gpu")
     if any(unicodedata.category(character).startswith("C") for character in stripped):
         raise InvalidQuestion("The name holds control characters.", hint='Send plain text such as "RTX 4090".', field="gpu")
-    return _LABEL.sub("", unicodedata.normalize("NFKC", stripped).lower().replace("×", "x"))
+    plain = _LABEL.sub("", unicodedata.normalize("NFKC", stripped).lower().replace("×", "x"))
+    return _CHINESE_COUNT.sub(_counted, plain).strip()
+
+
+def _counted(found: re.Match[str]) -> str:
+    """A Chinese count as "8x " before a name and " x8" after it."""
+    number = _CHINESE_NUMBERS.get(found[1], found[1])
+    return f"{number}x " if found.start() == 0 else f" x{number}"
 
 
 def read(text: str, vocabulary: Set[str]) -> Spelling:

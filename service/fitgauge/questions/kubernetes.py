@@ -23,6 +23,14 @@ _RESOURCES = (
 (docs.habana.ai, Intel Gaudi Device Plugin for Kubernetes), intel/intel-device-plugins-for-kubernetes (xe driver), GKE (TPUs in GKE),
 AWS Neuron (k8s-neuron-device-plugin: one for every device), Ascend/ascend-device-plugin."""
 
+_FLAT_SLICES = {1: "1x1", 4: "2x2", 8: "2x4"}
+_TPU_TOPOLOGIES: dict[str, dict[int, str]] = {
+    "tpu-v5e-16gb": _FLAT_SLICES, "tpu-v6e-trillium-32gb": _FLAT_SLICES, "tpu-v4-32gb": {4: "2x2x1"}, "tpu-v5p-95gb": {4: "2x2x1"},
+    "tpu7x-ironwood-192gb": {4: "2x2x1"},
+}  # fmt: skip
+"""Topologies of the slices that one host holds, by chips. Sources: public files 54702942848 (1x1), 33221075227 (2x2), 71606592411 (2x4),
+60022527150 (v4), 68450608580 (v5p), 17643082555 (tpu7x)."""
+
 _SHARED_MEMORY = {"AMD": "8Gi"}
 _SHARED_MEMORY_ELSEWHERE = "2Gi"
 """Size of /dev/shm, in which the processes of tensor parallelism meet: vllm-project/vllm docs/deployment/k8s.md, its examples."""
@@ -80,15 +88,21 @@ def pods_for(accelerator: Accelerator, count: int, asked: int | None, *, togethe
     each = -(-count // pods)
     shared = _SHARED_MEMORY.get(accelerator.vendor, _SHARED_MEMORY_ELSEWHERE) if together else None
     host = _HOST_GB * each + -(-offloaded * each // 10**9) + (int(shared.removesuffix("Gi")) + 1 if shared else 0)
-    label = node_labels.load().get(accelerator.id)
     return Kubernetes(
         kind="Deployment" if pods == 1 else "LeaderWorkerSet",
         pods=pods,
         limits={resource: each},
         requests={"memory": f"{host}G"},
-        node_selector={"nvidia.com/gpu.product": label} if label else {},
+        node_selector=_node_selector(accelerator, each if pods == 1 else None),
         shared_memory=SharedMemory(mount_path="/dev/shm", medium="Memory", size_limit=shared) if shared else None,
     )
+
+
+def _node_selector(accelerator: Accelerator, slice_of: int | None) -> dict[str, str]:
+    """The label of nodes with such a card; GKE asks for the topology of a TPU slice besides. slice_of: chips of one host, None for more."""
+    label = node_labels.load().get(accelerator.id)
+    topology = _TPU_TOPOLOGIES.get(accelerator.id, {}).get(slice_of or 0)
+    return ({label[0]: label[1]} if label else {}) | ({"cloud.google.com/gke-tpu-topology": topology} if topology else {})
 
 
 def _resource(accelerator: Accelerator) -> str | None:

@@ -69,7 +69,7 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Meta(description="GPUs in one of your nodes. Default: what is usual for the card, else 8."),
     ] = None
     max_nodes: Annotated[
-        Annotated[int, Meta(ge=1, le=1024)] | None, Meta(description="Most nodes of one deployment; 1: within a node. Default: none.")
+        Annotated[int, Meta(ge=1, le=1024)] | None, Meta(description="Most nodes of one deployment; 1: within a node.")
     ] = None
     max_watts: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,

@@ -1,9 +1,9 @@
 """One room per engine: which function estimates for which, how each lays weights out, and what it takes where a flag is left out."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
-from fitgauge.engine import mlx, sglang, sglang_share, tensorrt_llm, tgi, transformers, weights
+from fitgauge.engine import mlx, profiled, sglang, sglang_share, tensorrt_llm, tgi, transformers, weights
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.estimate import Beside, Estimate
@@ -24,16 +24,6 @@ def as_asked(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> W
     return workload
 
 
-def by_itself(accelerator: Accelerator) -> Hashable:
-    """Every card is a kind of its own: its memory and its generation decide what is held on it."""
-    return accelerator.id
-
-
-def by_size(accelerator: Accelerator) -> Hashable:
-    """Cards of as much usable memory are of one kind: a share of it is kept back."""
-    return accelerator.usable.expected
-
-
 def all_usable(accelerator: Accelerator, workload: Workload) -> Bytes:
     """All of the card that can be used."""
     return accelerator.usable
@@ -47,17 +37,22 @@ def any_card(accelerator: Accelerator) -> Hashable:
 class Halves(NamedTuple):
     """An estimate in two: what the weights take (`loaded`), and what comes `beside` them whatever their number format.
 
-    Of a workload that keeps no weights on the host. `estimate.stage_estimates` of both is the estimate's. `refilled`: what comes beside
-    them for another number of requests, from that for one; None where more than the cache depends on it.
+    `estimate.stage_estimates` of both is the estimate's. `refilled`: what comes beside them for another number of requests, from that for
+    one; None where more than the cache depends on it. `sized`: what comes beside them on one card by its memory, never less than beside
+    them on all of its kind; None where cards of one kind hold the same. `offloads`: whether they are those of a workload that keeps
+    weights on the host, too.
     """
 
     loaded: Callable[[ModelSpec, Laid, Workload, Accelerator], tuple[tuple[Term, ...], ...]]
     beside: Callable[[ModelSpec, Workload, Accelerator, EngineProfile], tuple[Beside, ...]]
     refilled: Callable[[tuple[Beside, ...], Workload], tuple[Beside, ...]] | None = None
+    sized: Callable[[Sequence[tuple[Term, ...]], Sequence[Beside], Workload, Accelerator], tuple[Beside, ...]] | None = None
+    offloads: bool = True
 
 
 class Engine(NamedTuple):
-    """What every room offers. `kind`: cards of one kind hold the same under the same workload; `halves`: where an estimate comes in two.
+    """What every room offers. `kind`: cards of one kind hold the same under the same workload, but for what `halves.sized` tells apart;
+    `halves`: where an estimate comes in two.
 
     `estimate`; `lay_out`, which prepares a model's weights in a scheme for it; `batch`, its own (max_num_seqs, max_batched_tokens) on a
     card for a context, a version and a model; `settled`, which fills in what it works out from model and card; `budget`, what it may use
@@ -69,7 +64,7 @@ class Engine(NamedTuple):
     batch: Callable[[Accelerator, int, tuple[int, ...], ModelSpec], tuple[int, int]] = default_batch
     settled: Callable[[Workload, ModelSpec, Accelerator], Workload] = as_asked
     budget: Callable[[Accelerator, Workload], Bytes] = all_usable
-    kind: Callable[[Accelerator], Hashable] = by_itself
+    kind: Callable[[Accelerator], Hashable] = any_card
     halves: Halves | None = None
 
 
@@ -81,23 +76,39 @@ ENGINES: dict[EngineName, Engine] = {
         kind=card_kind,
         halves=Halves(vllm.loaded_stages, vllm.beside_stages, vllm.refilled),
     ),
-    "sglang": Engine(sglang.estimate, vllm_layout.laid_out, sglang_share.default_batch, sglang.settled, sglang.budget_bytes),
-    "tensorrt-llm": Engine(tensorrt_llm.estimate, vllm_layout.laid_out, tensorrt_llm.default_batch, kind=by_size),
+    "sglang": Engine(
+        sglang.estimate,
+        vllm_layout.laid_out,
+        sglang_share.default_batch,
+        sglang.settled,
+        sglang.budget_bytes,
+        kind=sglang.card_kind,
+        halves=Halves(sglang.loaded_stages, sglang.beside_stages, sized=sglang.sized),
+    ),
+    "tensorrt-llm": Engine(
+        tensorrt_llm.estimate,
+        vllm_layout.laid_out,
+        tensorrt_llm.default_batch,
+        halves=Halves(profiled.loaded_stages, tensorrt_llm.beside_stages, sized=tensorrt_llm.sized),
+    ),
     "llama.cpp": Engine(
         llamacpp.estimate,
         split.laid_out,
         llamacpp.default_batch,
-        kind=any_card,
-        halves=Halves(llamacpp.loaded_cards, llamacpp.beside_cards),
+        halves=Halves(llamacpp.loaded_cards, llamacpp.beside_cards, offloads=False),
     ),
     "ollama": Engine(
         ollama.estimate,
         split.laid_out,
         ollama.default_batch,
-        kind=any_card,
-        halves=Halves(llamacpp.loaded_cards, ollama.beside_cards),
+        halves=Halves(llamacpp.loaded_cards, ollama.beside_cards, offloads=False),
     ),
-    "transformers": Engine(transformers.estimate, weights.laid_out, kind=any_card),
-    "tgi": Engine(tgi.estimate, vllm_layout.laid_out, tgi.default_batch, kind=by_size),
-    "mlx": Engine(mlx.estimate, mlx.laid_out, mlx.default_batch, kind=any_card),
+    "transformers": Engine(transformers.estimate, weights.laid_out),
+    "tgi": Engine(
+        tgi.estimate,
+        vllm_layout.laid_out,
+        tgi.default_batch,
+        halves=Halves(profiled.loaded_stages, tgi.beside_stages, sized=tgi.sized),
+    ),
+    "mlx": Engine(mlx.estimate, mlx.laid_out, mlx.default_batch),
 }

@@ -52,17 +52,21 @@ class StageEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Beside(NamedTuple):
-    """What one rank of a pipeline stage holds beside the loaded weights, the same in every number format of them."""
+    """What one rank of a pipeline stage holds beside the loaded weights, the same in every number format of them.
+
+    `after`: of an engine that keeps a part of the card back, what comes later and lives in that part.
+    """
 
     layers: int
     fixed: tuple[Term, ...]
     cache: tuple[Term, ...]
     layout: CacheLayout
+    after: tuple[Term, ...] = ()
 
     @property
     def expected_bytes(self) -> int:
         """Expected bytes of all of it."""
-        return sum(term.bytes for term in self.fixed) + sum(term.bytes for term in self.cache)
+        return sum(term.bytes for terms in (self.fixed, self.cache, self.after) for term in terms)
 
 
 def stage_estimates(loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside]) -> tuple[StageEstimate, ...]:

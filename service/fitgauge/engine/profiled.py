@@ -1,48 +1,51 @@
 """Engines that load, run one largest batch, and give a share of what is then free to a flat pool of blocks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.activations import activation_bytes
 from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.estimate import Estimate, StageEstimate, stage_estimate
+from fitgauge.engine.estimate import Beside, Estimate, stage_estimates
 from fitgauge.engine.paged import cache_dtype, flat_pool
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import Term, certain, total
 from fitgauge.engine.runtime import runtime_bytes
-from fitgauge.engine.weights import Laid, pipeline_stages, weights_term
+from fitgauge.engine.weights import Laid, loading_degrees, pipeline_stages, weights_term
 from fitgauge.engine.workload import Workload
 
 Reserve = Callable[[int, int, Workload], Term]
 """(bytes taken before the pool, bytes of the card) -> the term that is held back of the rest."""
 
 
-def profiled_estimate(
-    spec: ModelSpec,
-    laid: Laid,
-    workload: Workload,
-    accelerator: Accelerator,
-    profile: EngineProfile,
-    *,
-    block: int,
-    reserve: Reserve,
-    beside: tuple[Term, ...] = (),
-) -> Estimate:
-    """The Estimate of every pipeline stage. block: tokens of a block. reserve: what the engine leaves free beside the pool.
-    beside: what its largest batch holds on every rank beside the usual."""
-    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
+def loaded_stages(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
+    """The weights of every pipeline stage."""
+    return laid.once(loading_degrees(workload), lambda: _loaded(spec, laid, workload))
 
-    def stage(number: int) -> StageEstimate:
-        layers, first, last = stages[number], number == 0, number == len(stages) - 1
-        fixed: tuple[Term, ...] = (
-            weights_term(laid, workload, layers=layers, first=first, last=last),
+
+def _loaded(spec: ModelSpec, laid: Laid, workload: Workload) -> tuple[tuple[Term, ...], ...]:
+    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
+    final = len(stages) - 1
+    return tuple(
+        (weights_term(laid, workload, layers=layers, first=number == 0, last=number == final),) for number, layers in enumerate(stages)
+    )
+
+
+def profiled_stages(
+    spec: ModelSpec, workload: Workload, profile: EngineProfile, *, block: int, batch: tuple[Term, ...] = ()
+) -> tuple[Beside, ...]:
+    """What every stage holds beside its weights, but for what is held back. block: tokens of a block. batch: what the largest batch holds
+    on every rank beside the usual."""
+    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
+    final, requests, found = len(stages) - 1, workload.requests_per_replica, []
+    for number, layers in enumerate(stages):
+        fixed = (
             *activation_bytes(
                 spec,
                 profile,
                 tokens=workload.max_batched_tokens,
                 sequences=workload.max_num_seqs,
                 tensor_parallel=workload.tensor_parallel,
-                samples=last and spec.task != "encode",
+                samples=number == final and spec.task != "encode",
                 expert_parallel=workload.expert_parallel,
             ),
             *runtime_bytes(
@@ -51,27 +54,42 @@ def profiled_estimate(
                 ranks=workload.tensor_parallel * workload.pipeline_parallel,
                 graphs=profile.graphs_in_budget and not workload.enforce_eager,
             ),
-            *beside,
+            *batch,
         )
-        if workload.cache_pool_bytes is None:
-            fixed = (*fixed, reserve(total(fixed).expected, accelerator.usable.expected, workload))
         pool = flat_pool(
             spec,
             dtype=cache_dtype(spec, workload.cache_dtype),
             tensor_parallel=workload.tensor_parallel,
             block=block,
-            layers=layers if len(stages) > 1 else None,
+            layers=layers if final else None,
             context_length=workload.context_length,
         )
-        requests = workload.requests_per_replica
         size = workload.cache_pool_bytes or pool.pool_bytes(requests, workload.context_length)
         formula = f"{requests} requests x {workload.context_length} tokens in blocks of {block} x {pool.cell} B"
         cache = (certain("kv_cache", size, "computed", formula, profile.source),)
-        return stage_estimate(stage=number, layers=len(layers), fixed=fixed, cache=cache, layout=pool)
+        found.append(Beside(layers=len(layers), fixed=fixed, cache=cache, layout=pool))
+    return tuple(found)
 
+
+def with_reserve(
+    loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside], workload: Workload, accelerator: Accelerator, reserve: Reserve
+) -> tuple[Beside, ...]:
+    """Every stage with what is held back of this card, unless the pool is given outright."""
+    if workload.cache_pool_bytes is not None:
+        return tuple(beside)
+    return tuple(
+        stage._replace(fixed=(*stage.fixed, reserve(total((*terms, *stage.fixed)).expected, accelerator.usable.expected, workload)))
+        for terms, stage in zip(loaded, beside, strict=True)
+    )
+
+
+def profiled_estimate(
+    accelerator: Accelerator, workload: Workload, loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside]
+) -> Estimate:
+    """The Estimate of stages whose reserve is among what they hold beside their weights."""
     return Estimate(
         accelerator=accelerator,
-        stages=tuple(stage(number) for number in range(len(stages))),
+        stages=stage_estimates(loaded, beside),
         budget=accelerator.usable,
         given_pool_bytes=workload.cache_pool_bytes,
     )

@@ -5,12 +5,14 @@ Source: sglang 0.5.23, srt/mem_cache/kv_cache_configurator.py (`_profile_availab
 for the pools. "GB" in its logs is GiB.
 """
 
+from collections.abc import Hashable, Sequence
+
 from msgspec import Struct, structs
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.activations import activation_bytes
 from fitgauge.engine.architecture import Attention, LatentAttention, ModelSpec, Part
-from fitgauge.engine.estimate import Estimate, StageEstimate, stage_estimate
+from fitgauge.engine.estimate import Beside, Estimate, stage_estimates
 from fitgauge.engine.paged import cache_dtype, full_token_bytes, held, request_state_bytes
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import GIB, MIB, Bytes, Term, certain
@@ -18,7 +20,7 @@ from fitgauge.engine.runtime import communication_term, graph_term
 from fitgauge.engine.sglang_share import mem_fraction_static
 from fitgauge.engine.vllm.cards import shares_memory
 from fitgauge.engine.vllm.layout import buffer_bytes
-from fitgauge.engine.weights import Laid, pipeline_stages, weights_term
+from fitgauge.engine.weights import Laid, loading_degrees, pipeline_stages, weights_term
 from fitgauge.engine.workload import Workload
 
 WINDOW_SHARE = 0.8
@@ -49,14 +51,22 @@ def settled(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> Wo
 
     Sparse MLA (DeepSeek V3.2, GLM-5) has an fp8 cache on Blackwell by itself. Source: srt/arg_groups/overrides.py, 0.5.23.
     """
-    capability = accelerator.compute_capability
     sparse = any(isinstance(mixer, LatentAttention) and mixer.indexer for mixer, _ in held(spec, None))
-    narrow = workload.cache_dtype == "auto" and sparse and capability is not None and capability >= (10, 0)
+    narrow = workload.cache_dtype == "auto" and sparse and _narrow(accelerator)
     return structs.replace(
         workload,
         cache_dtype="F8_E4M3" if narrow else workload.cache_dtype,
         gpu_memory_utilization=workload.gpu_memory_utilization or mem_fraction_static(spec, workload, accelerator),
     )
+
+
+def card_kind(accelerator: Accelerator) -> Hashable:
+    """Cards of one kind hold the same before they are `sized`: whether ranks share memory, and whether sparse MLA is narrow by itself."""
+    return shares_memory(accelerator), _narrow(accelerator)
+
+
+def _narrow(accelerator: Accelerator) -> bool:
+    return accelerator.compute_capability is not None and accelerator.compute_capability >= (10, 0)
 
 
 class RadixPool(Struct, frozen=True, kw_only=True):
@@ -139,43 +149,64 @@ def radix_pool(spec: ModelSpec, workload: Workload, layers: range | None) -> Rad
 
 def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
     """The Estimate of every pipeline stage."""
-    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
+    loaded = loaded_stages(spec, laid, workload, accelerator)
+    beside = beside_stages(spec, workload, accelerator, profile)
     return Estimate(
         accelerator=accelerator,
-        stages=tuple(_stage(number, stages, spec, laid, workload, accelerator, profile) for number in range(len(stages))),
+        stages=stage_estimates(loaded, sized(loaded, beside, workload, accelerator)),
         budget=budget_bytes(accelerator, workload),
         given_pool_bytes=workload.cache_pool_bytes,
     )
 
 
-def _stage(
-    number: int,
-    stages: tuple[range, ...],
-    spec: ModelSpec,
-    laid: Laid,
-    workload: Workload,
-    accelerator: Accelerator,
-    profile: EngineProfile,
-) -> StageEstimate:
-    layers, first, last = stages[number], number == 0, number == len(stages) - 1
-    here = layers if len(stages) > 1 else None
-    buffers = buffer_bytes(spec, tensor_parallel=workload.tensor_parallel, expert_parallel=workload.expert_parallel, layers=here)
+def loaded_stages(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
+    """What every stage loads: weights, rotary tables, the cache of images."""
+    return laid.once(loading_degrees(workload), lambda: _loaded(spec, laid, workload))
+
+
+def _loaded(spec: ModelSpec, laid: Laid, workload: Workload) -> tuple[tuple[Term, ...], ...]:
+    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
+    final, images = len(stages) - 1, any(block.part is Part.VISION for block in spec.blocks)
+
+    def buffers(layers: range) -> Term:
+        here = layers if final else None
+        size = buffer_bytes(spec, tensor_parallel=workload.tensor_parallel, expert_parallel=workload.expert_parallel, layers=here)
+        return certain("buffers", size, "computed", "rotary tables of every layer", "sglang/srt/layers/rotary_embedding")
+
+    return tuple(
+        (
+            weights_term(laid, workload, layers=layers, first=number == 0, last=number == final),
+            buffers(layers),
+            *(_multimodal() if images else ()),
+        )
+        for number, layers in enumerate(stages)
+    )
+
+
+def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[Beside, ...]:
+    """What every stage holds beside that: the process, there before SGLang measures what is free, the pools, and what comes after them."""
     before = [profile.runtime_bytes.term("runtime", 1, 0, "CUDA context and libraries, there before SGLang measures what is free")]
     ranks = workload.tensor_parallel * workload.pipeline_parallel
     if ranks > 1:
         before.append(communication_term(profile, ranks=ranks, symmetric=shares_memory(accelerator)))
-    free = max(0, accelerator.usable.expected - sum(term.bytes for term in before))
-    after = _after_loading(spec, profile, workload, layers, last)
-    share = static_share(workload)
-    fixed = (
-        *(structs.replace(term, low=less.low, high=less.high) for term in before if (less := damped(term, share))),
-        weights_term(laid, workload, layers=layers, first=first, last=last),
-        certain("buffers", buffers, "computed", "rotary tables of every layer", "sglang/srt/layers/rotary_embedding"),
-        *(_multimodal() if any(block.part is Part.VISION for block in spec.blocks) else ()),
-        *(() if workload.cache_pool_bytes is not None else kept_back(after, int(free * (1 - workload.gpu_memory_utilization)), workload)),
-    )
-    pool = radix_pool(spec, workload, here)
-    return stage_estimate(stage=number, layers=len(layers), fixed=fixed, cache=cache_terms(pool, workload), layout=pool)
+    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
+    final, found = len(stages) - 1, []
+    for number, layers in enumerate(stages):
+        pool = radix_pool(spec, workload, layers if final else None)
+        after = () if workload.cache_pool_bytes is not None else _after_loading(spec, profile, workload, layers, number == final)
+        found.append(Beside(len(layers), fixed=tuple(before), cache=cache_terms(pool, workload), layout=pool, after=after))
+    return tuple(found)
+
+
+def sized(loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside], workload: Workload, accelerator: Accelerator) -> tuple[Beside, ...]:
+    """What every stage holds beside the loaded weights on this card, by its memory: what is kept back of it, and what lives in that."""
+    share, found = static_share(workload), []
+    for stage in beside:
+        free = max(0, accelerator.usable.expected - sum(term.bytes for term in stage.fixed))
+        before = (structs.replace(term, low=less.low, high=less.high) for term in stage.fixed if (less := damped(term, share)))
+        kept = () if workload.cache_pool_bytes is not None else kept_back(stage.after, int(free * (1 - share)), workload)
+        found.append(stage._replace(fixed=(*before, *kept), after=()))
+    return tuple(found)
 
 
 def budget_bytes(accelerator: Accelerator, workload: Workload) -> Bytes:
@@ -200,24 +231,20 @@ def _multimodal() -> tuple[Term]:
     return (certain("encoder_cache", MULTIMODAL_BYTES, "computed", "embeddings of images, 100 MiB by default", source),)
 
 
-def _after_loading(spec: ModelSpec, profile: EngineProfile, workload: Workload, layers: range, last: bool) -> list[Term]:
+def _after_loading(spec: ModelSpec, profile: EngineProfile, workload: Workload, layers: range, last: bool) -> tuple[Term, ...]:
     """What comes after the pools are taken and lives in what is kept back."""
-    terms = [
-        *activation_bytes(
-            spec,
-            profile,
-            tokens=workload.max_batched_tokens,
-            sequences=workload.max_num_seqs,
-            tensor_parallel=workload.tensor_parallel,
-            samples=last and spec.task != "encode",
-        )
-    ]
-    if not workload.enforce_eager:
-        terms.append(graph_term(profile, len(layers)))
-    return terms
+    terms = activation_bytes(
+        spec,
+        profile,
+        tokens=workload.max_batched_tokens,
+        sequences=workload.max_num_seqs,
+        tensor_parallel=workload.tensor_parallel,
+        samples=last and spec.task != "encode",
+    )
+    return terms if workload.enforce_eager else (*terms, graph_term(profile, len(layers)))
 
 
-def kept_back(after: list[Term], kept: int, workload: Workload) -> tuple[Term, ...]:
+def kept_back(after: tuple[Term, ...], kept: int, workload: Workload) -> tuple[Term, ...]:
     """Terms that come after the pools, and `reserve`, what `kept` bytes hold beyond them.
 
     As long as they stay within what is kept back, their doubt changes nothing of what has to fit: only an excess has a spread.

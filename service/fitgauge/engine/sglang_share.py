@@ -90,7 +90,7 @@ def reserved_by_work(spec: ModelSpec, memory: float, workload: Workload) -> floa
 def prefill_graphs(largest: int) -> int:
     """How many prefill sizes are captured up to `largest` tokens. Source: cuda_graph_hook.py, generate_prefill_cuda_graph_batch_sizes."""
     sizes = (range(4, 33, 4), range(48, 257, 16), range(288, 513, 32), range(576, 1025, 64), range(1280, 4097, 256))
-    return sum(size <= largest for steps in sizes for size in steps) + len(range(4608, largest + 1, 512))
+    return sum(len(range(steps.start, min(steps.stop, largest + 1), steps.step)) for steps in sizes) + len(range(4608, largest + 1, 512))
 
 
 def vision_factor(spec: ModelSpec, version: tuple[int, ...]) -> float:

@@ -5,11 +5,13 @@ free_gpu_memory_fraction; whole blocks of tokens_per_block (32). Documentation: 
 max_attention_window is set by hand.
 """
 
+from collections.abc import Sequence
+
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.estimate import Estimate
+from fitgauge.engine.estimate import Beside, Estimate
 from fitgauge.engine.profile import EngineProfile
-from fitgauge.engine.profiled import profiled_estimate
+from fitgauge.engine.profiled import loaded_stages, profiled_estimate, profiled_stages, with_reserve
 from fitgauge.engine.quantity import Term, certain
 from fitgauge.engine.weights import Laid
 from fitgauge.engine.workload import Workload
@@ -26,7 +28,19 @@ def default_batch(accelerator: Accelerator, context_length: int, version: tuple[
 
 def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
     """The Estimate of every pipeline stage."""
-    return profiled_estimate(spec, laid, workload, accelerator, profile, block=TOKENS_PER_BLOCK, reserve=left_free)
+    loaded = loaded_stages(spec, laid, workload, accelerator)
+    beside = sized(loaded, beside_stages(spec, workload, accelerator, profile), workload, accelerator)
+    return profiled_estimate(accelerator, workload, loaded, beside)
+
+
+def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[Beside, ...]:
+    """What every stage holds beside its weights, whatever the card."""
+    return profiled_stages(spec, workload, profile, block=TOKENS_PER_BLOCK)
+
+
+def sized(loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside], workload: Workload, accelerator: Accelerator) -> tuple[Beside, ...]:
+    """The same on this card, by its memory: with what is held back of it."""
+    return with_reserve(loaded, beside, workload, accelerator, left_free)
 
 
 def left_free(taken: int, usable: int, workload: Workload) -> Term:

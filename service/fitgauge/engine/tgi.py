@@ -4,12 +4,14 @@ Source: text-generation-inference 3.3, server/text_generation_server/models/flas
 (free - (1 - cuda_memory_fraction) x total) x wiggle room // bytes of a block; every layer keeps every token, windows too.
 """
 
+from collections.abc import Sequence
+
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.activations import math_scores_term
 from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.estimate import Estimate
+from fitgauge.engine.estimate import Beside, Estimate
 from fitgauge.engine.profile import EngineProfile
-from fitgauge.engine.profiled import profiled_estimate
+from fitgauge.engine.profiled import loaded_stages, profiled_estimate, profiled_stages, with_reserve
 from fitgauge.engine.quantity import Term, certain
 from fitgauge.engine.weights import Laid
 from fitgauge.engine.workload import Workload
@@ -42,9 +44,20 @@ def default_batch(accelerator: Accelerator, context_length: int, version: tuple[
 
 def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
     """The Estimate of every pipeline stage."""
-    beside = scores_terms(spec, workload)
-    block = block_tokens(workload.version)
-    return profiled_estimate(spec, laid, workload, accelerator, profile, block=block, reserve=left_free, beside=beside)
+    loaded = loaded_stages(spec, laid, workload, accelerator)
+    beside = sized(loaded, beside_stages(spec, workload, accelerator, profile), workload, accelerator)
+    return profiled_estimate(accelerator, workload, loaded, beside)
+
+
+def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[Beside, ...]:
+    """What every stage holds beside its weights, whatever the card."""
+    block, scores = block_tokens(workload.version), scores_terms(spec, workload)
+    return profiled_stages(spec, workload, profile, block=block, batch=scores)
+
+
+def sized(loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside], workload: Workload, accelerator: Accelerator) -> tuple[Beside, ...]:
+    """The same on this card, by its memory: with what is held back of it."""
+    return with_reserve(loaded, beside, workload, accelerator, left_free)
 
 
 def scores_terms(spec: ModelSpec, workload: Workload) -> tuple[Term, ...]:

@@ -14,7 +14,8 @@ from fitgauge.engine.workload import HOST_WEIGHTS, Workload
 
 __all__ = [
     "TOWERS", "Laid", "Layout", "RankWeights", "Ranks", "Share", "allocator_bytes", "allocator_term", "divided", "laid_out",
-    "pipeline_stages", "rank_weights", "ranks", "refined", "share_bytes", "stored_bytes", "summary_bytes", "weights_term",
+    "loading_degrees", "pipeline_stages", "rank_weights", "ranks", "refined", "share_bytes", "stored_bytes", "summary_bytes",
+    "weights_term",
 ]  # fmt: skip
 
 
@@ -145,6 +146,12 @@ def pipeline_stages(layers: int, pipeline_parallel: int) -> tuple[range, ...]:
         sizes[-number] += 1
     starts = [sum(sizes[:number]) for number in range(pipeline_parallel)]
     return tuple(range(start, start + size) for start, size in zip(starts, sizes, strict=True))
+
+
+def loading_degrees(workload: Workload) -> tuple[int, ...]:
+    """What `weights_term` depends on beside the model: over how many ranks it is divided, and how much of it the host keeps."""
+    degrees = workload.tensor_parallel, workload.pipeline_parallel, workload.data_parallel, workload.expert_parallel
+    return *degrees, workload.cpu_offload_bytes
 
 
 def weights_term(laid: Laid, workload: Workload, *, layers: range, first: bool, last: bool) -> Term:

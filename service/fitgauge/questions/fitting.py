@@ -8,11 +8,11 @@ from msgspec import structs
 from fitgauge.catalog.engines import Engines
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
-from fitgauge.engine.engines import ENGINES, Halves, as_asked
+from fitgauge.engine.engines import ENGINES, Halves
 from fitgauge.engine.estimate import Beside, fullest_required
 from fitgauge.engine.fit import Verdict, fit_probability, verdict
 from fitgauge.engine.profile import EngineProfile
-from fitgauge.engine.quantity import Bytes
+from fitgauge.engine.quantity import Bytes, Term
 from fitgauge.engine.support import refusal
 from fitgauge.engine.vllm.serve import stage_starts
 from fitgauge.engine.workload import EngineName, Workload
@@ -21,18 +21,23 @@ from fitgauge.questions import words
 from fitgauge.questions.prepared import Prepared, Preparer
 from fitgauge.questions.recent import Recent
 from fitgauge.questions.schemas import FitRequest
-from fitgauge.questions.workloads import asked_context, serving_workload
+from fitgauge.questions.workloads import asked_context, unsettled_workload
 
 _WORKLOADS, _BESIDE = 4096, 512
 """Workloads, demands and what comes beside the weights kept of one question: at most some 5 MiB."""
 
 
 class Demand(NamedTuple):
-    """What a workload requires of the fullest of its cards, and the layers on that card; the same on all cards of one kind."""
+    """What a workload requires of the fullest of its cards, and the layers on that card; the same on all cards of one kind.
+
+    `parts`: where cards of a kind differ by their memory, what is `loaded` and what comes `beside` it on every stage. `required` is then
+    the least that any of them needs.
+    """
 
     workload: Workload
     required: Bytes
     layers: int
+    parts: tuple[tuple[tuple[Term, ...], ...], tuple[Beside, ...]] | None = None
 
 
 class Fitted(NamedTuple):
@@ -74,7 +79,7 @@ class Fitting:
         """Why the engine does not run it on one such card, None where it does. Raises InvalidQuestion for an unknown format."""
         key = (request.quantization, request.kv_cache_dtype, request.engine_version, engine, accelerator.id)
         if key not in self._refused:
-            same_on_all = (*key[1:4], None if ENGINES[engine].settled is as_asked else accelerator.id)
+            same_on_all = key[1:4]
             if same_on_all not in self._asked:
                 self._asked[same_on_all] = self._workload(request, engine, accelerator, 1)
             scheme = self.prepared(request.quantization, engine).scheme
@@ -94,8 +99,12 @@ class Fitting:
 
     def against(self, demand: Demand, accelerator: Accelerator) -> Fitted:
         """A demand set against a card of its kind."""
-        workload, required, layers = demand
-        budget = ENGINES[workload.engine].budget(accelerator, workload)
+        workload, required, layers, parts = demand
+        room = ENGINES[workload.engine]
+        if parts is not None and room.halves is not None and room.halves.sized is not None:
+            workload = room.settled(workload, self._model.spec, accelerator)
+            required, layers = fullest_required(parts[0], room.halves.sized(*parts, workload, accelerator))
+        budget = room.budget(accelerator, workload)
         if workload.engine == "vllm":
             chance = stage_starts(required, layers, self._model.spec, self.profile("vllm"), workload, accelerator)
             return Fitted(workload, required, budget, chance)
@@ -134,11 +143,11 @@ class Fitting:
         """The engine's estimate of the fullest card; what comes beside the weights is estimated once for all their formats."""
         spec, profile, room = self._model.spec, self.profile(workload.engine), ENGINES[workload.engine]
         laid = self.prepared(quantization, workload.engine).laid
-        if room.halves is None or workload.cpu_offload_bytes:
+        if room.halves is None or (workload.cpu_offload_bytes and not room.halves.offloads):
             fullest = room.estimate(spec, laid, workload, accelerator, profile).fullest
             return Demand(workload, fullest.required, fullest.layers)
-        loaded = room.halves.loaded(spec, laid, workload, accelerator)
-        return Demand(workload, *fullest_required(loaded, self._comes_beside(room.halves, workload, accelerator, kind)))
+        loaded, beside = room.halves.loaded(spec, laid, workload, accelerator), self._comes_beside(room.halves, workload, accelerator, kind)
+        return Demand(workload, *fullest_required(loaded, beside), None if room.halves.sized is None else (loaded, beside))
 
     def _comes_beside(self, halves: Halves, workload: Workload, accelerator: Accelerator, kind: Hashable) -> tuple[Beside, ...]:
         """What comes beside the weights, worked out for one request and refilled for more where the engine allows."""
@@ -148,16 +157,17 @@ class Fitting:
                 one = self._comes_beside(halves, structs.replace(workload, concurrency=1), accelerator, kind)
                 known = halves.refilled(one, workload)
             else:
-                known = halves.beside(self._model.spec, workload, accelerator, self.profile(workload.engine))
+                settled = ENGINES[workload.engine].settled(workload, self._model.spec, accelerator)
+                known = halves.beside(self._model.spec, settled, accelerator, self.profile(workload.engine))
             self._beside.put((workload, kind), known)
         return known
 
     def _workload(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Workload:
-        """The Workload a request means, the same for every format of the weights."""
+        """The Workload a request means, not settled yet: the same for every format of the weights and on all cards of a kind."""
         asked = structs.astuple(structs.replace(request, model="", gpu="", quantization=None))
         key = (asked, engine, count, self.kind(request, engine, accelerator))
         kept = self._workloads.get(key)
         if kept is None:
-            kept = serving_workload(request, self._model.spec, accelerator, count, self.profile(engine))
+            kept = unsettled_workload(request, self._model.spec, accelerator, count, self.profile(engine))
             self._workloads.put(key, kept)
         return kept

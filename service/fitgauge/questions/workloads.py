@@ -24,6 +24,11 @@ def asked_context(request: FitRequest, spec: ModelSpec) -> int:
 
 def serving_workload(request: FitRequest, spec: ModelSpec, accelerator: Accelerator, count: int, profile: EngineProfile) -> Workload:
     """The Workload a request means on `count` cards. Raises InvalidQuestion where its degrees are impossible."""
+    return ENGINES[profile.engine].settled(unsettled_workload(request, spec, accelerator, count, profile), spec, accelerator)
+
+
+def unsettled_workload(request: FitRequest, spec: ModelSpec, accelerator: Accelerator, count: int, profile: EngineProfile) -> Workload:
+    """The same but for what the engine works out from the model and each card by itself (`Engine.settled`)."""
     name = profile.engine
     context = asked_context(request, spec)
     tensor, pipeline, data = degrees(request, spec, count, name)
@@ -34,7 +39,7 @@ def serving_workload(request: FitRequest, spec: ModelSpec, accelerator: Accelera
     version = words.version(request.engine_version or profile.newest)
     sequences, tokens = ENGINES[name].batch(accelerator, context, version, spec)
     sequences = request.max_num_seqs or sequences
-    workload = Workload(
+    return Workload(
         engine=name,
         version=version,
         context_length=context,
@@ -55,7 +60,6 @@ def serving_workload(request: FitRequest, spec: ModelSpec, accelerator: Accelera
         lora_rank=request.lora_rank or DEFAULT_LORA_RANK,
         speculative_tokens=request.speculative_tokens or 0,
     )
-    return ENGINES[name].settled(workload, spec, accelerator)
 
 
 def degrees(request: FitRequest, spec: ModelSpec, count: int, engine: EngineName) -> tuple[int, int, int]:

@@ -122,6 +122,16 @@ def test_a_card_without_bf16_gets_fp16_where_nothing_was_said(train):
     assert train(model="meta-llama/Llama-3.2-1B", gpu="T4", method="qlora", precision="bf16").verdict == "unsupported"
 
 
+def test_what_was_measured_elsewhere_is_said(train):
+    def said(**fields):
+        return " ".join(train(model="meta-llama/Llama-3.2-1B", method="lora", **fields).warnings)
+
+    assert "under CUDA" in said(gpu="Apple M3 Max 64GB")
+    assert "under CUDA" not in said(gpu="MI300X")
+    assert "Unsloth" in said(gpu="RTX 4090", framework="unsloth")
+    assert "Unsloth" not in said(gpu="RTX 4090", framework="unsloth", activation_checkpointing="none")
+
+
 def test_adapters_are_suggested_in_what_the_card_can_multiply(train):
     requests = [one.request for one in train(model="meta-llama/Llama-3.2-1B", gpu="T4", precision="fp16").suggestions]
     assert {"method": "lora", "precision": "mixed_fp16"}.items() <= next(one for one in requests if one.get("method") == "lora").items()
@@ -148,6 +158,7 @@ def test_no_suggestion_asks_for_more_than_another_that_fits_in_as_little(train):
         ({"gpu": "V100 32GB", "precision": "bf16"}, "bf16"),
         ({"gpu": "V100 32GB", "precision": "mixed_fp16", "attention": "flash"}, "FlashAttention"),
         ({"gpu": "A100 80GB", "precision": "fp8"}, "fp8"),
+        ({"gpu": "Apple M3 Max 64GB", "framework": "megatron"}, "Megatron"),
     ],
 )
 def test_what_a_card_cannot_do_is_unsupported_and_says_what_to_use(train, settings, words):

@@ -138,6 +138,20 @@ def test_megatron_is_told_what_layers_compute_and_what_it_cannot_start_without(c
     assert not absent & set(found)
 
 
+def test_completions_of_a_prompt_are_sampled_at_once_as_trl_wants_them(answer):
+    """It refuses a sampling that is no multiple of the group (trl/trainer/grpo_config.py)."""
+    for count, batches, steps in ((1, 1, 8), (8, 1, None), (2, 2, 4), (2, 4, None)):
+        found = flags(answer(algorithm="grpo", gpu_count=count, micro_batches=batches, method="lora").launch.command)
+        assert found.get("--steps_per_generation") == (steps and str(steps)), (count, batches)
+        sampled = int(found["--per_device_train_batch_size"]) * count * (steps or batches)
+        assert sampled % int(found["--num_generations"]) == 0
+
+
+def test_tensor_parallelism_under_transformers_is_accelerates_mesh(command):
+    found = flags(command(gpu_count=8, tensor_parallel=4))
+    assert (found.get("--parallelism_config_tp_size"), found.get("--parallelism_config_dp_replicate_size")) == ("4", "2")
+
+
 def test_adapters_and_preferences_under_megatron_are_ms_swifts(command):
     assert " megatron sft --model Qwen/Qwen3-8B" in command(framework="megatron", gpu_count=4, method="lora")
     line = command(framework="megatron", gpu_count=4, tensor_parallel=4, sequence_parallel=True, algorithm="dpo")

@@ -115,7 +115,10 @@ def warnings(request: TrainingRequest, setup: Setup, workload: TrainingWorkload,
         said.append("verl's FSDP workers keep the reference in host memory.")
     made = workload.micro_batch_size * workload.micro_batches * workload.data_parallel
     if setup.sampled and setup.trainer == "trl" and made % setup.group_size:
-        said.append(f"TRL wants micro-batch x micro_batches x data parallel ({made}) to be a multiple of group_size {setup.group_size}.")
+        said.append(
+            f"{made} completions of a step are no multiple of group_size {setup.group_size}: one sampling serves several steps "
+            "(steps_per_generation)."
+        )
     if setup.rollout is not None and setup.rollout.engine in ("vllm", "sglang") and setup.trainer == "trl" and setup.rollout.sleep == "off":
         said.append("The rollout engine keeps its weights and cache while the policy is trained: rollout_sleep level_2 lets them go.")
     return said

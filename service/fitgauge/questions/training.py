@@ -18,7 +18,7 @@ from fitgauge.engine.training.overheads import TrainingProfile
 from fitgauge.engine.training.stages import PhaseName
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidQuestion
-from fitgauge.questions import algorithm_setups, answers
+from fitgauge.questions import algorithm_setups, answers, training_images
 from fitgauge.questions.algorithms import ALONE, Algorithms, Cast
 from fitgauge.questions.degree_suggestions import degrees_that_fit
 from fitgauge.questions.schemas import Launch, Limits, RankAnswer, Suggestion
@@ -256,6 +256,12 @@ def _warnings(request: TrainingRequest, model: Model, found: Found, trained: Tra
         said.append("A copy on every card (DDP) does not fit: parameters are sharded with FSDP.")
     if request.precision is None and workload.precision == "mixed_fp16":
         said.append(f"{found.accelerator.name} has no bf16 arithmetic: precision mixed_fp16 was taken.")
+    if found.accelerator.vendor not in ("NVIDIA", "AMD", "custom"):
+        said.append(f"What allocator and process add was measured under CUDA; {found.accelerator.vendor}'s may differ.")
+    if (request.framework or "").strip().lower() == "unsloth" and request.activation_checkpointing is None:
+        said.append(
+            "Unsloth checkpoints activations to host memory unless told otherwise: activation_checkpointing full, activation_offload true."
+        )
     if algorithm_setups.hands_over(request):
         said.append("transformers leaves ZeRO and offload to DeepSpeed: counted and started so.")
     if request.sequence_length is None and request.prompt_length is None and request.completion_length is None:
@@ -322,4 +328,5 @@ def understood(workload: TrainingWorkload, accelerator: Accelerator, count: int,
         "optimizer_in_backward": workload.optimizer_in_backward,
         "ema": workload.ema,
         **({"fp8_parameters": workload.fp8_parameters} if workload.precision == "fp8" else {}),
+        **training_images.understood(workload, model.spec),
     }

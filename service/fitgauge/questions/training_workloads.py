@@ -12,9 +12,12 @@ from fitgauge.engine.what_if import PLAIN, canonical
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import training_words as words
 from fitgauge.questions.algorithm_setups import asked_framework, asked_length
+from fitgauge.questions.training_images import images
 from fitgauge.questions.training_schemas import TrainingRequest
 
 DEFAULT_SEQUENCE = 2048
+_WITHOUT_MEGATRON = ("Apple", "Google")
+"""It calls torch.cuda, which ROCm answers too and Intel's Gaudi has a fork for."""
 _BASES = ("nf4", "nf4_double", "fp4", "int8", "gptq", "awq")
 """PEFT's developer guide on quantization."""
 _ZERO: dict[Framework, int] = {"fsdp": 3, "deepspeed": 2, "megatron": 1, "transformers": 0}
@@ -31,6 +34,8 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
     if framework == "deepspeed":
         usual = 1 if pipeline > 1 else 3 if request.offload in ("parameters", "cpu", "nvme") else usual
     zero = request.zero_stage if request.zero_stage is not None else usual
+    length = asked_length(request) or min(DEFAULT_SEQUENCE, spec.max_context_length or DEFAULT_SEQUENCE)
+    seen = images(request, spec, length, adapted=method != "full")
     workload = TrainingWorkload(
         method=method,
         framework=framework,
@@ -40,7 +45,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         loss=request.loss or "full",
         activation_checkpointing=request.activation_checkpointing or "none",
         attention=request.attention or "sdpa",
-        sequence_length=asked_length(request) or min(DEFAULT_SEQUENCE, spec.max_context_length or DEFAULT_SEQUENCE),
+        sequence_length=length,
         micro_batch_size=request.micro_batch_size or 1,
         lora_rank=request.lora_rank or 16,
         lora_targets=words.targets(request.lora_targets),
@@ -64,6 +69,9 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         optimizer_in_backward=bool(request.optimizer_in_backward),
         ema=request.ema or "none",
         fp8_parameters=bool(request.fp8_parameters),
+        images=seen.count,
+        image_tokens=seen.tokens,
+        train_vision_tower=seen.train_vision_tower,
     )
     if method == "full" and request.quantization is not None and canonical(request.quantization) not in PLAIN:
         detail = f"Full training changes every weight, which {request.quantization.strip()} weights do not allow."
@@ -131,6 +139,8 @@ def in_its_formats(request: TrainingRequest, accelerator: Accelerator) -> Traini
 def refusal(workload: TrainingWorkload, accelerator: Accelerator) -> str | None:
     """Why this card cannot run it, and what to use instead; None where it can, or where nobody knows."""
     formats = accelerator.formats
+    if workload.framework == "megatron" and accelerator.vendor in _WITHOUT_MEGATRON:
+        return f"Megatron does not run on {accelerator.name}. Use framework transformers."
     if workload.attention == "flash" and accelerator.flash_attention_2 is False:
         return f"FlashAttention-2 does not run on {accelerator.name}. Use attention sdpa."
     if formats is not None and workload.precision in ("mixed_bf16", "bf16") and "bf16" not in formats:

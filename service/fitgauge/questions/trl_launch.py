@@ -1,5 +1,7 @@
 """Flags of `accelerate launch` and of the script it starts: TRL's, or transformers' examples for encoders."""
 
+from math import gcd
+
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -42,6 +44,8 @@ def accelerate_flags(workload: TrainingWorkload) -> list[object]:
         flags += _degrees(workload)
     elif workload.framework == "deepspeed":
         flags += ["--use_deepspeed", "--deepspeed_config_file", DEEPSPEED]
+    elif workload.tensor_parallel * workload.context_parallel > 1:
+        flags += _mesh(workload, replicas=workload.data_parallel, shards=1)
     if workload.precision == "fp8":
         flags += ["--mixed_precision", "fp8", "--fp8_backend", "te", "--fp8_format", "HYBRID"]
     return flags
@@ -49,12 +53,17 @@ def accelerate_flags(workload: TrainingWorkload) -> list[object]:
 
 def _degrees(workload: TrainingWorkload) -> list[object]:
     """Replicas, shards, context and tensor parallel of FSDP2's mesh, where there is more than shards."""
-    if workload.data_parallel_replicate * workload.tensor_parallel * workload.context_parallel == 1:
+    replicas = workload.data_parallel_replicate
+    if replicas * workload.tensor_parallel * workload.context_parallel == 1:
         return []
+    return _mesh(workload, replicas=replicas, shards=workload.data_parallel // replicas)
+
+
+def _mesh(workload: TrainingWorkload, *, replicas: int, shards: int) -> list[object]:
     return [
         "--use_parallelism_config", "true",
-        "--parallelism_config_dp_replicate_size", workload.data_parallel_replicate,
-        "--parallelism_config_dp_shard_size", workload.data_parallel // workload.data_parallel_replicate,
+        "--parallelism_config_dp_replicate_size", replicas,
+        "--parallelism_config_dp_shard_size", shards,
         "--parallelism_config_tp_size", workload.tensor_parallel,
         "--parallelism_config_cp_size", workload.context_parallel,
     ]  # fmt: skip
@@ -73,7 +82,7 @@ def script_flags(model: Model, workload: TrainingWorkload, setup: Setup) -> list
         flags += ["--loss_type", "chunked_nll" if workload.loss == "chunked" else "nll"]
     if workload.activation_offload:
         flags += ["--activation_offloading", "true"]
-    return [*flags, *_algorithm(model, setup), *_adapters(workload)]
+    return [*flags, *_algorithm(model, workload, setup), *_adapters(workload)]
 
 
 def _lengths(workload: TrainingWorkload, setup: Setup) -> list[object]:
@@ -107,7 +116,14 @@ def _trainer(workload: TrainingWorkload) -> list[object]:
     return flags
 
 
-def _algorithm(model: Model, setup: Setup) -> list[object]:
+def steps_sampled(workload: TrainingWorkload, setup: Setup) -> int:
+    """Forward passes that one sampling has to serve, so that all completions of a prompt are sampled at once: TRL wants micro-batch x
+    processes x steps_per_generation to be a multiple of num_generations (trl/trainer/grpo_config.py, generation_batch_size)."""
+    made = workload.micro_batch_size * workload.data_parallel * workload.micro_batches
+    return workload.micro_batches * setup.group_size // gcd(made, setup.group_size)
+
+
+def _algorithm(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
     """What the algorithm's script has flags for. A reference is loaded where beta is above 0."""
     match setup.algorithm:
         case "dpo" | "kto":
@@ -119,6 +135,8 @@ def _algorithm(model: Model, setup: Setup) -> list[object]:
         case "grpo" | "rloo":
             flags: list[object] = ["--num_generations", setup.group_size, "--beta", 0 if setup.reference == "none" else _BETA]
             flags += ["--reward_model_name_or_path", "REWARD_MODEL"] if setup.rewarded else ["--reward_funcs", "accuracy_reward"]
+            steps = steps_sampled(workload, setup)
+            flags += ["--steps_per_generation", steps] if steps > workload.micro_batches else []
             return flags + _rollout(setup)
         case _:
             return []

@@ -15,6 +15,7 @@ from fitgauge.logs.readings import Flag, Outcome, Reading, StartLog, find_readin
 
 SIGNATURES = (
     "load_tensors:", "llama_model_loader:", "llama_kv_cache", "llama_context:", "llama_new_context_with_model:", "ggml_cuda_init:",
+    "memory_breakdown_print:",
     "print_info:", "llm_load_print_meta:", "llama_init_from_model:", "KV buffer size", "compute buffer size", "model buffer size",
 )  # fmt: skip
 
@@ -27,8 +28,21 @@ RULES = (
     rule("output buffer size", rf"{_DEVICE} +output buffer size = +(?P<output>NUM) MiB", "MiB"),
     rule("cells", r"size = +NUM MiB \( *(?P<kv_tokens>INT) cells", "tokens"),
     rule("cudaMalloc failed", r"allocating (?P<requested>NUM) MiB on device (?P<rank>\d{1,2}): cudaMalloc failed", "MiB"),
+    rule("MiB free)", r"- (?P<rank>\w{2,12}) +: [^()]{2,60} \((?P<total>NUM) MiB, (?P<free_at_start>NUM) MiB free\)", "MiB"),
     rule("MiB free", r"using device (?P<rank>\w{2,12}) \([^()]{2,60}\)[^-]{0,40}- (?P<free_at_start>NUM) MiB free", "MiB"),
 )
+_BREAKDOWN = (
+    rule(
+        "memory_breakdown_print:",
+        r"- (?P<rank>[A-Za-z]{2,12}\d{1,2}) \([^()]{2,60}\) *\| +(?P<total>NUM) = +(?P<free>NUM) \+ +\( *NUM = +(?P<weights>NUM) \+ +"
+        r"(?P<kv_pool>NUM) \+ +(?P<activations>NUM)\)",
+        "MiB",
+    ),
+)
+"""The table that is printed at the end, and before a load where layers are fitted to the cards: model, context and compute of each.
+
+Source: common/fit.cpp, common_memory_breakdown_print.
+"""
 _HOST = re.compile(r"^CPU|_Host$|^AMX|^BLAS")
 
 _INTEGERS = {
@@ -39,10 +53,12 @@ _INTEGERS = {
     "n_gpu_layers": ("offloaded", re.compile(r"offloaded (\d{1,4})/\d{1,4} layers")),
     "layers": ("offloaded", re.compile(r"offloaded \d{1,4}/(\d{1,4}) layers")),
 }
+_SLOT = re.compile(r"n_slots = (?P<slots>\d{1,5}), n_ctx_slot = (?P<context>\d{1,9})")
 _CACHE_TYPE = re.compile(r"K \((?P<type>\w{2,8})\)")
 _FLASH = re.compile(r"flash_attn += (?P<flash>\w{1,9})")
 _FORMAT = re.compile(r"file type +(?:=|:) +(?P<format>[\w -]{2,24})|ftype += (?P<old>[\w -]{2,24})")
-_BUILD = re.compile(r"(?:build(?::| =)|version:) +(?P<build>\d{3,6}) \([0-9a-f]{6,12}\)")
+_BUILD = re.compile(r"(?:build(?::| =)|version:) +(?P<build>\d{3,6}) \([0-9a-f]{6,12}\)|build_info: b(?P<info>\d{3,6})-[0-9a-f]{6,12}")
+_LOADING = re.compile(r"load_model: loading model '(?P<path>[^']{1,512})'")
 _PATH = re.compile(r"(?:tensors|values) from (?P<path>\S{1,512}) \(version")
 _NAME = re.compile(r"general\.name +(?:str +)?= (?P<name>[\w .()+-]{2,80})")
 _SOURCE = re.compile(r"repo_url str += https://huggingface\.co/(?P<id>[\w.-]{1,96}/[\w.-]{1,96})(?<!\.\.\.)\s*$")
@@ -50,11 +66,11 @@ _SOURCE = re.compile(r"repo_url str += https://huggingface\.co/(?P<id>[\w.-]{1,9
 
 def read(lines: list[Line]) -> StartLog:
     """What llama.cpp's log says."""
-    readings, found = device_readings(lines), flags_of(lines)
-    build = first(lines, "(", _BUILD)
+    readings, found = buffers_or_table(lines), flags_of(lines)
+    build = first(lines, "(", _BUILD) or first(lines, "build_info", _BUILD)
     return StartLog(
         engine="llama.cpp",
-        version=build["build"] if build else None,
+        version=(build["build"] or build["info"]) if build else None,
         model=model_of(lines),
         called=name_of(lines),
         gpu=card(lines),
@@ -86,6 +102,21 @@ def device_readings(lines: list[Line]) -> list[Reading]:
     return told
 
 
+def buffers_or_table(lines: list[Line]) -> list[Reading]:
+    """The buffers as they were allocated; the table of all of them where a quieter log has nothing else."""
+    told = device_readings(lines)
+    return told if any(reading.name in ("weights", "kv_pool", "requested") for reading in told) else [*told, *breakdown(lines)]
+
+
+def breakdown(lines: list[Line]) -> list[Reading]:
+    """The last table of what every device holds; none where the only one is what fitting started from and did not keep."""
+    starts = [index for index, line in enumerate(lines) if "memory breakdown [MiB]" in line.text]
+    kept = has(lines, "no changes needed") or not has(lines, "for initial parameters")
+    if not starts or (len(starts) == 1 and not kept):
+        return []
+    return find_readings(lines[starts[-1] :], _BREAKDOWN)
+
+
 def flags_of(lines: list[Line]) -> dict[str, Flag]:
     """Context, batch, layers on the GPU, cache format and quantization as the loader prints them."""
     found: dict[str, Flag] = {}
@@ -93,6 +124,9 @@ def flags_of(lines: list[Line]) -> dict[str, Flag]:
         match = first(lines, key, pattern)
         if match:
             found[name] = int(match[1])
+    slot = first(lines, "n_ctx_slot", _SLOT)
+    if slot and "context_length" not in found:
+        found |= {"context_length": int(slot["context"]), "n_parallel": int(slot["slots"])}
     cache, flash, stored = first(lines, "K (", _CACHE_TYPE), first(lines, "flash_attn", _FLASH), first(lines, "type", _FORMAT)
     if cache and cache["type"] not in ("f16", "F16"):
         found["kv_cache_dtype"] = cache["type"]
@@ -105,7 +139,7 @@ def flags_of(lines: list[Line]) -> dict[str, Flag]:
 
 def model_of(lines: list[Line]) -> str | None:
     """The repository: from the Hub's cache in the path, from -hf on the command line, or from the file's own metadata."""
-    path = first(lines, " from ", _PATH)
+    path = first(lines, " from ", _PATH) or first(lines, "loading model '", _LOADING)
     command = next((line.text for line in lines if "-hf " in line.text or "--hf-repo" in line.text), "")
     option = re.search(r"(?:-hf|--hf-repo)[ =](?P<id>[\w./:-]{3,200})", command)
     source = first(lines, "repo_url", _SOURCE)

@@ -17,6 +17,7 @@ _FOLDERS = frozenset({
 _CARDS = (
     ("compute capability", re.compile(r"Device (?P<index>\d{1,2}): (?P<gpu>[^,]{2,60}), compute capability")),
     ("using device", re.compile(r"using device (?:CUDA|ROCm|HIP|Vulkan|MTL|Metal)(?P<index>\d{0,2}) \((?P<gpu>[^()]{2,60})\)")),
+    ("MiB free)", re.compile(r"- (?:CUDA|ROCm|HIP|Vulkan|MTL|SYCL)(?P<index>\d{1,2}) +: (?P<gpu>[^()]{2,60}) \(\d")),
     ("name=", re.compile(r'name="(?P<gpu>(?:NVIDIA|AMD|Radeon|Tesla|GeForce)[^"]{2,60})"')),
     ("description=", re.compile(r'description="(?P<gpu>(?:NVIDIA|AMD|Radeon|Tesla|GeForce)[^"]{2,60})"')),
     (

@@ -25,9 +25,9 @@ _RULES = (
     rule("KV Cache is", r"K size: (?P<k_pool>NUM) ?GB, V size: (?P<v_pool>NUM) ?GB"),
     rule("KV Cache is", r"KV size: (?P<kv_pool>NUM) ?GB"),
     rule("Mamba Cache is", r"conv_state size: (?P<conv_state>NUM) ?GB,? ssm_state size: (?P<ssm_state>NUM) ?GB"),
-    rule("SWAKVPool", r"SWAKVPool mem usage: (?P<kv_pool>NUM) ?GB"),
+    rule("SWAKVPool", r"SWAKVPool mem usage: (?P<all_pools>NUM) ?GB"),
     rule("Memory pool end", r"Memory pool end\. avail mem=(?P<free_after_pool>NUM) ?GB"),
-    rule("graph end", r"graph end\. Time elapsed: NUM s\. mem usage=(?P<cuda_graphs>NUM) ?GB"),
+    rule("graph end", r"graph end\. (?:Time )?elapsed[:=] ?NUM s[.,] mem usage=(?P<cuda_graphs>NUM) ?GB"),
     rule("max_total_num_tokens=", r"max_total_num_tokens=(?P<kv_tokens>INT)", "tokens"),
     rule("max_running_requests=", r"max_running_requests=(?P<max_running_requests>INT), context_len", "requests"),
 )
@@ -42,6 +42,7 @@ _ARGUMENTS: dict[str, tuple[str, type[Flag]]] = {
 _LINE = re.compile(r"max_total_num_tokens=\d+.{0,200}?context_len=(?P<context>\d{1,9})")
 _CHUNK = re.compile(r"chunked_prefill_size=(?P<tokens>\d{1,9})")
 _RANK = re.compile(r"^[^\]]{0,80}?\d\d:\d\d:\d\d(?P<rank>(?: (?:DP|TP|PP|EP)\d{1,4}){1,4})\]")
+_POOL_DTYPE = re.compile(r"KV Cache is allocated\. dtype: torch\.(?P<dtype>float8_e4m3fn|float8_e5m2)")
 _VERSION = re.compile(r"sglang(?:==| version:? | v)(?P<version>\d[\w.+-]{1,40})", re.IGNORECASE)
 
 
@@ -57,9 +58,12 @@ def read(lines: list[Line]) -> StartLog:
         found["max_batched_tokens"] = int(chunk["tokens"])
     if found.get("kv_cache_dtype") == "auto":
         del found["kv_cache_dtype"]
+    narrow = first(lines, "KV Cache is", _POOL_DTYPE)
+    if narrow and "kv_cache_dtype" not in found:
+        found["kv_cache_dtype"] = narrow["dtype"].removeprefix("float8").replace("_e4m3fn", "fp8_e4m3").replace("_e5m2", "fp8_e5m2")
     version = first(lines, "lang", _VERSION)
-    readings = _summed(_drafted(find_readings(lines, _RULES, rank_of)))
-    drafts = any(reading.name == "draft_weights" for reading in readings)
+    readings = _pooled(_summed(_drafted(find_readings(lines, _RULES, rank_of))))
+    drafts = any(reading.name.startswith("draft_") for reading in readings)
     return StartLog(
         engine="sglang",
         version=version["version"] if version else None,
@@ -105,6 +109,40 @@ def _summed(readings: list[Reading]) -> list[Reading]:
         else:
             told.append(reading)
     return told
+
+
+def _pooled(readings: list[Reading]) -> list[Reading]:
+    """The pools of full and of sliding layers as one; those after a rank's first end are its draft's."""
+    told: list[Reading] = []
+    ended: set[str] = set()
+    places: dict[tuple[str, str], int] = {}
+    for reading in readings:
+        rank = reading.rank
+        if reading.name == "free_after_pool":
+            ended.add(rank)
+        if reading.name not in ("kv_pool", "kv_tokens", "all_pools"):
+            told.append(reading)
+            continue
+        whole = reading.name == "all_pools"
+        name = "kv_tokens" if reading.name == "kv_tokens" else "kv_pool"
+        reading, place = structs.replace(reading, name=name), places.get((name, rank))
+        if place is None:
+            places[name, rank] = len(told)
+            told.append(reading)
+        elif whole:
+            told[place] = reading
+        elif rank in ended:
+            told.append(reading if name == "kv_tokens" else structs.replace(reading, name="draft_kv_pool"))
+        else:
+            told[place] = _together(told[place], reading)
+    return told
+
+
+def _together(pool: Reading, other: Reading) -> Reading:
+    """Two pools of one rank: their bytes as a sum, their tokens as the more, as sliding layers have 0.8 of those of full ones."""
+    if pool.name == "kv_tokens":
+        return max(pool, other, key=lambda reading: reading.value)
+    return structs.replace(pool, value=pool.value + other.value, resolution=pool.resolution + other.resolution)
 
 
 def _outcome(lines: list[Line], readings: list[Reading]) -> Outcome | None:

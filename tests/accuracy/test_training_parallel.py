@@ -6,6 +6,7 @@ from statistics import median
 import pytest
 
 from accuracy.training_truth import own_model, rows
+from fitgauge.engine.families import read_config
 from fitgauge.engine.training.pipeline import held
 from fitgauge.engine.training.stages import stages
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -84,3 +85,30 @@ def test_a_rank_of_tensor_parallelism_and_fsdp_is_within_three_percent():
     assert len(errors) >= 15
     assert median(errors) <= 0.001
     assert errors[-1] <= 0.03
+
+
+def zero_peaks(row):
+    """(estimated, measured) bytes of the passes of a rank of ZeRO."""
+    workload = TrainingWorkload(
+        framework="deepspeed",
+        zero_stage=row["zero_stage"],
+        data_parallel=row["ranks"],
+        sequence_length=row["seq"],
+        micro_batch_size=row["batch"],
+        micro_batches=row["micro_batches"],
+    )
+    (stage,) = stages(read_config(row["config"]), workload)
+    phases = {phase.name: phase.total for phase in stage.phases}
+    return {name: (phases[name], row["bytes"][name]) for name in ("forward", "backward")} | {
+        "highest": (stage.highest.total, max(row["bytes"].values()))
+    }
+
+
+def test_a_rank_of_zero_holds_what_deepspeed_itself_holds():
+    """Small models: DeepSpeed's buckets have their whole size all the same, which is most of what is there."""
+    own = [zero_peaks(row) for row in of_kind("zero")]
+    assert len(own) >= 9
+    for name, most in (("forward", 0.04), ("backward", 0.05), ("highest", 0.05)):
+        errors = sorted(abs(estimated / measured - 1) for peaks in own for estimated, measured in [peaks[name]])
+        assert median(errors) <= 0.025
+        assert errors[-1] <= most, name

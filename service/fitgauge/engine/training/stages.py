@@ -21,6 +21,8 @@ from fitgauge.engine.training.segments import Cut, segments
 from fitgauge.engine.training.sharding import Held, RankStates, Slice, divided, sliced, stage_slices, stage_states
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 
+_BUCKETS = "gradients on their way to other ranks: buckets of the framework's default size"
+
 PhaseName = Literal["rollout", "log_probs", "forward", "backward", "optimizer_step", "critic_update"]
 
 
@@ -151,12 +153,14 @@ def _line(cut: Cut, layers: range | None, *, first: bool, last: bool) -> _Line:
 
 
 class _Passes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The highest moments of both passes beyond states, what is left between them, and gradients at the backward moment [bytes]."""
+    """The highest moments of both passes beyond states, what is left between them, and gradients at the backward moment [bytes].
+    `opening`: the highest moment of the backward pass before its first segment has left a gradient."""
 
     forward: int
     between: int
     backward: int
     gradients: int
+    opening: int
 
 
 def _play(line: _Line, *, stays: float) -> _Passes:
@@ -167,17 +171,19 @@ def _play(line: _Line, *, stays: float) -> _Passes:
         forward = max(forward, live + segment.forward.peak)
         live += segment.forward.end
     live -= sum(segment.casts for segment in line.segments)
-    between, backward, at, done = live, 0, 0, 0
+    between, backward, at, done, opening = live, 0, 0, 0, 0
     for number, segment in enumerate(reversed(line.segments)):
         shared = line.tied if number == len(line.segments) - 1 else 0
         peak = live + segment.backward.peak + shared
-        if peak > backward:
+        if number == 0 and len(line.segments) > 1:
+            opening = peak
+        elif peak > backward:
             backward, at = peak, done
         kept = min(segment.gradients, segment.released) if stays == 1 else int(stays * segment.released)
         gone = shared if stays == 1 else int(stays * shared) + segment.released - kept
         live += segment.backward.end - gone
         done += kept
-    return _Passes(forward=forward, between=between, backward=backward, gradients=at)
+    return _Passes(forward=forward, between=between, backward=backward, gradients=at, opening=opening)
 
 
 def _phases(
@@ -210,20 +216,28 @@ def _phases(
     swapped = zero.exchange(workload, rank, trained=trained, held=every, largest=largest, width=width)
     kept = _states(rank, said)
     gradients = _amount("gradients", rank.gradients, said["gradients"])
-    exchanged = [
-        Amount("communication", swapped.buckets, "gradients on their way to other ranks: buckets of the framework's default size"),
-        Amount("gathered_weights", swapped.gathered, "parameters gathered for use, as many as the framework keeps at once"),
-    ]
+    gathered = Amount("gathered_weights", swapped.gathered, "parameters gathered for use, as many as the framework keeps at once")
+    stands = Amount("communication", swapped.standing, _BUCKETS)
     flight = f"{in_flight:g} micro-batches in flight, {passes.between} B of each between its passes; the highest moment of one: "
     forward = _amount("activations", others + passes.forward, f"{flight}{passes.forward} B")
-    back = _amount("activations", others + passes.backward - passes.gradients, f"{flight}{passes.backward - passes.gradients} B")
+    backward, made_then, buckets = passes.backward, passes.gradients, swapped.buckets
+    if passes.opening > backward + buckets.expected:
+        backward, made_then, buckets = passes.opening, 0, zero.NOTHING
+    back = _amount("activations", others + backward - made_then, f"{flight}{backward - made_then} B")
+    there = gradients if standing else _amount("gradients", made_then, said["gradients"])
+    stepped = _amount("gradients", rank.master_weights // 2, said["gradients"]) if swapped.frees_gradients else gradients
     stepping = "square roots, updates and fp32 copies of gradients that the step makes"
     return (
-        _phase("forward", [*kept, *([gradients] if standing else []), exchanged[1], forward]),
-        _phase("backward", [*kept, gradients if standing else _amount("gradients", passes.gradients, said["gradients"]), *exchanged, back]),
+        _phase("forward", [*kept, *([gradients] if standing else []), stands, gathered, forward]),
+        _phase("backward", [*kept, there, stands, Amount("communication", buckets, _BUCKETS), gathered, back]),
         _phase(
             "optimizer_step",
-            [*kept, gradients, exchanged[0], _amount("optimizer_temporaries", rank.step_temporaries + swapped.step_copies, stepping)],
+            [
+                *kept,
+                stepped,
+                *([] if swapped.frees_gradients else [stands]),
+                _amount("optimizer_temporaries", rank.step_temporaries + swapped.step_copies, stepping),
+            ],
         ),
     )
 

@@ -158,3 +158,28 @@ def test_two_counts_that_differ_are_told(check_fit: Check) -> None:
 def test_quantizations_are_understood_as_people_write_them(check_fit: Check, written: str, same: str | None) -> None:
     asked = {"model": LLAMA, "gpu": "RTX 4090"}
     assert check_fit(**asked, quantization=written).per_gpu == check_fit(**asked, quantization=same).per_gpu
+
+
+@pytest.mark.parametrize("gpu", ["M2 16GB", "TPU v5e"])
+def test_weights_stay_in_host_memory_only_where_a_card_can_read_it(check_fit: Check, gpu: str) -> None:
+    for suggestion in check_fit(model="Qwen/Qwen3-30B-A3B", gpu=gpu).suggestions:
+        assert "cpu_offload_gib" not in suggestion.request
+
+
+def test_more_of_what_is_part_of_a_machine_is_never_advised(check_fit: Check) -> None:
+    answer = check_fit(model="Qwen/Qwen3-30B-A3B", gpu="M2 16GB")
+    assert answer.verdict == "does_not_fit"
+    assert answer.limits.min_gpu_count is None
+    assert all("gpu_count" not in suggestion.request for suggestion in answer.suggestions)
+
+
+def test_host_memory_is_advised_last_of_what_fits(check_fit: Check) -> None:
+    fitting = [one.request for one in check_fit(model="openai/gpt-oss-120b", gpu="RTX 4090").suggestions if one.verdict == "fits"]
+    offloaded = ["cpu_offload_gib" in request for request in fitting]
+    assert offloaded == sorted(offloaded)
+    assert not offloaded[0]
+
+
+def test_where_only_more_gpus_help_two_changes_at_once_are_told_too(check_fit: Check) -> None:
+    suggestions = check_fit(model="Qwen/Qwen3-14B", gpu="L4", context_length=40960, concurrency=8).suggestions
+    assert any(one.verdict == "fits" and "gpu_count" not in one.request for one in suggestions)

@@ -13,6 +13,7 @@ from fitgauge.engine.architecture import Model, ModelSpec
 from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.estimate import Estimate
 from fitgauge.engine.fit import ServingLimits, Verdict, fit_probability, serving_limits, verdict
+from fitgauge.engine.platforms import maker
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import GIB, most, total
 from fitgauge.engine.support import refusal
@@ -24,6 +25,7 @@ from fitgauge.questions.launch import launch_command
 from fitgauge.questions.notes import beside_others, notes, outgrown
 from fitgauge.questions.prepared import Prepared, Preparer
 from fitgauge.questions.schemas import FitAnswer, FitRequest, Launch, Limits, Suggestion
+from fitgauge.questions.search import most_cards
 from fitgauge.questions.siblings import Sibling
 from fitgauge.questions.suggestions import (
     Candidate,
@@ -44,6 +46,8 @@ from fitgauge.questions.workloads import NODE, gpu_count, serving_workload, tens
 _COUNTS = (1, 2, 4, 8, 16, 32, 64)
 _MOST_SUGGESTIONS = 5
 _GGUF_FORMATS = ("q8_0", "q4_k_m")
+_HOST_MEMORY_READERS = frozenset({"nvidia", "amd", "intel", "custom"})
+"""Makers whose cards read weights that stay on the host. Source: vLLM 0.33 utils/torch_utils.py, get_accelerator_view_from_cpu_tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +209,7 @@ class Serving:
     def _fewest(self, request: FitRequest, model: Model, accelerator: Accelerator, profile: EngineProfile, checked: Checked) -> int | None:
         """The least of 1, 2, 4, ... 64 cards, or those asked for, that hold it, however they are split."""
         free = structs.replace(request, tensor_parallel=None, pipeline_parallel=None, data_parallel=None, expert_parallel=None)
-        for count in sorted({*_COUNTS, checked.count}):
+        for count in sorted({*_together(accelerator), checked.count}):
             if count == checked.count and checked.verdict == "fits":
                 return count
             if checked.prepared.total_bytes > count * checked.estimate.budget.expected:
@@ -231,11 +235,13 @@ class Serving:
         found: list[Suggestion] = []
         failed: list[tuple[Candidate, Checked]] = []
         known = {sibling.text: sibling.model for sibling in siblings}
-        accelerator, one_more = card.accelerator, {checked.count + 1} if checked.count < NODE else set()
-        counts = tuple(count for count in sorted({*_COUNTS, *one_more}) if card.quota is None or count <= card.quota)
+        accelerator, one_more = card.accelerator, _together(card.accelerator, checked.count + 1) if checked.count < NODE else ()
+        counts = tuple(count for count in sorted({*_together(accelerator), *one_more}) if card.quota is None or count <= card.quota)
 
         def consider(candidate: Candidate) -> None:
             change, fields = candidate
+            if "cpu_offload_gib" in fields and not _has_host_memory(accelerator):
+                return
             if sum(one.verdict == "fits" for one in found) == _MOST_SUGGESTIONS or any(needless(fields, one) for one in found):
                 return
             changed = structs.replace(request, **fields)
@@ -255,13 +261,13 @@ class Serving:
             consider(candidate)
         for candidate in candidates(model.spec, checked.workload, request, limits, checked.count, counts, *_lacking(checked), siblings):
             consider(candidate)
-        if all(one.verdict != "fits" or "cpu_offload_gib" in one.request for one in found):
+        if all(one.verdict != "fits" or {"cpu_offload_gib", "gpu_count"} & one.request.keys() for one in found):
             for base, again in tuple(failed):
                 for candidate in furthered(base, again.workload, _limits(again, model.spec), again.count, counts):
                     consider(candidate)
         found = [suggestion for suggestion in found if not outdone(suggestion, found)]
         found += self._with_experts_on_host(request, model, accelerator, checked.count)
-        found.sort(key=lambda suggestion: suggestion.verdict != "fits")
+        found.sort(key=lambda suggestion: (suggestion.verdict != "fits", "cpu_offload_gib" in suggestion.request))
         return found[:_MOST_SUGGESTIONS]
 
     def _with_experts_on_host(self, request: FitRequest, model: Model, accelerator: Accelerator, count: int) -> list[Suggestion]:
@@ -280,7 +286,7 @@ class Serving:
             if again.verdict == "fits":
                 needed = again.estimate.fullest.required.expected
                 return [Suggestion(change=change, verdict="fits", required_bytes=needed, request=_to_send(fields, request, again.workload))]
-            if not tried:
+            if not tried and _has_host_memory(accelerator):
                 tried = [together((change, fields), more) for more in in_host_memory(model.spec, again.workload, *_lacking(again))]
         return []
 
@@ -309,6 +315,16 @@ class Serving:
                 needed = again.estimate.fullest.required.expected
                 found.append(Suggestion(change=change, verdict=again.verdict, required_bytes=needed, request=dict(fields)))
         return found[:_MOST_SUGGESTIONS]
+
+
+def _together(accelerator: Accelerator, *counts: int) -> tuple[int, ...]:
+    """Of these counts of cards, or the usual ones, those that one deployment can take."""
+    return tuple(count for count in counts or _COUNTS if count <= most_cards(accelerator, count))
+
+
+def _has_host_memory(accelerator: Accelerator) -> bool:
+    """Whether there is memory beside the card's own that it can read weights from."""
+    return maker(accelerator) in _HOST_MEMORY_READERS and not accelerator.unified_memory
 
 
 def _lacking(checked: Checked) -> tuple[int, int]:

@@ -76,6 +76,20 @@ def test_batch_fifty_of_llama_7b_in_int8_just_fits_an_a100_of_80_gb(train):
     assert train(model="7b", precision="int8", gpu="A100 80GB", sequence_length=2048, micro_batch_size=60)["verdict"] == "does_not_fit"
 
 
+def test_sixty_five_billion_in_gptq_with_lora_need_about_fifty_gigabytes(train):
+    usual = {"sequence_length": 2048, "activation_checkpointing": "full"}
+    answer = train(model="65b", gpu="80GB", method="qlora", quantization="gptq", **usual)
+    assert answer["per_gpu"]["required_bytes"]["expected"] / GB == pytest.approx(50, abs=3)
+    assert answer["verdict"] == "fits"
+
+
+@pytest.mark.parametrize(("quantization", "each"), [("int8", 1), ("gptq", 0.5), ("awq", 0.5), ("nf4", 0.5 * 9 / 8)])
+def test_a_frozen_base_that_is_only_a_size_takes_the_bytes_of_its_format(train, quantization, each):
+    """nf4 keeps a scale for 64 numbers, of whatever shape."""
+    answer = train(model="7b", method="lora", lora_rank=1, quantization=quantization, **STEP)
+    assert term(answer, "weights") == pytest.approx(7 * GB * each, rel=0.01)
+
+
 MEGATRON = {
     "model": "13b", "framework": "megatron", "method": "full", "optimizer": "adamw", "gpu": "80GB", "sequence_length": 4096,
     "micro_batch_size": 1, "micro_batches": 1024,

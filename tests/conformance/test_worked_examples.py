@@ -62,3 +62,15 @@ def test_llm_int8_halves_the_weights_of_bloom(fit):
     whole = weights(fit(model="bigscience/bloom", gpu="1000GB", context_length=2048))
     half = weights(fit(model="bigscience/bloom", gpu="1000GB", context_length=2048, quantization="int8"))
     assert half / whole == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize(("number_format", "gpu"), [("int8", "12GB"), ("fp16", "16GB"), ("fp16", "24GB")])
+def test_six_billion_are_made_for_consumer_cards(fit, number_format, gpu):
+    answer = fit(model="6b", quantization=number_format, gpu=gpu, engine="transformers", context_length=2048)
+    assert answer["verdict"] in ("fits", "tight")
+
+
+@pytest.mark.parametrize("gpu", ["A10", "RTX 4090"])
+def test_thirteen_billion_fit_an_a10_and_a_4090_when_they_are_quantized(fit, gpu):
+    assert fit(model="13b", quantization="int4", gpu=gpu, context_length=4096)["verdict"] == "fits"
+    assert fit(model="13b", quantization="fp16", gpu=gpu, context_length=4096)["verdict"] == "does_not_fit"

@@ -117,6 +117,8 @@ def merged(block: Block) -> tuple[Tensor, ...]:
 
 def _parameter(block: Block, tensor: Tensor, workload: TrainingWorkload, form: Regime, scheme: Scheme | None) -> Parameter:
     stored = scheme.format_of(block.prefix + tensor.name, tensor, block.part) if scheme else None
+    if stored is not None and tensor.shape[1:] == (1,) and not stored.flat:  # a bare count of parameters, whose scales cannot be known
+        stored = Format(name=stored.name, bits=stored.bits)
     return Parameter(
         name=tensor.name,
         shape=tensor.shape,

@@ -1,6 +1,7 @@
 """Answers as a person reads them in a terminal: the picture before the table."""
 
 from collections.abc import Callable
+from typing import Literal
 
 from rich.console import Console
 from rich.markup import escape
@@ -22,6 +23,8 @@ _BAR = 32
 _LEDGER_BAR = 20
 _NEED_BAR = 16
 _RENT_BAR = 8
+_WIDE = 120
+"""Columns of a terminal below which the bars of a wide table are left out."""
 
 
 def show_fit(answer: FitAnswer, console: Console | None = None) -> None:
@@ -116,12 +119,16 @@ def show_models_for_gpu(answer: ModelsForGpuAnswer, console: Console | None = No
     )
     console.print()
     table = Table(box=None, pad_edge=False)
-    columns = ("model", "left"), ("parameters", "right"), ("weights", "left"), ("needs of budget", "left"), ("GiB", "right")
-    for name, justify in columns:
-        table.add_column(name, justify=justify, no_wrap=name != "model", overflow="fold")  # type: ignore[arg-type]
+    for name in ("model", "parameters", "engine", "weights", "needs of budget", "GiB"):
+        justify: Literal["left", "right"] = "right" if name in ("parameters", "GiB") else "left"
+        table.add_column(name, justify=justify, no_wrap=name != "model", overflow="fold")
     for item in answer.items:
         table.add_row(
-            item.model, f"{item.parameters / 1e9:.2f}e9", item.quantization, *_need(item.required_bytes, item.budget_bytes, item.verdict)
+            item.model,
+            f"{item.parameters / 1e9:.2f}e9",
+            item.engine,
+            item.quantization,
+            *_need(item.required_bytes, item.budget_bytes, item.verdict),
         )
     console.print(table)
     if answer.total > len(answer.items):
@@ -162,19 +169,23 @@ def show_recommendations(answer: RecommendAnswer, console: Console | None = None
     if answer.training:
         _trained_on(answer, console)
         return
-    table = _table("GPUs", "engine", "weights", "needs of budget", right=("GiB", "tokens/s", "1st token s", "USD/h", "", "USD/M tokens"))
-    table.columns[-2].justify = "left"
+    wide = console.width >= _WIDE
+    left = ("GPUs", "engine", "weights", *(("needs of budget",) if wide else ()))
+    table = _table(*left, right=("GiB", "tokens/s", "1st token s", "USD/h", *(("",) if wide else ()), "USD/M tokens"))
+    table.columns[-2].justify = "left" if wide else "right"
     dearest = max((item.cost.usd_per_hour_low for item in answer.items if item.cost), default=0.0) or 1.0
     for item in answer.items:
         speed = f"{item.decode.tokens_per_second.expected:,.0f}" if item.decode else "?"
         wait = f"{item.prefill.seconds_to_first_token.expected:,.1f}" if item.prefill else "?"
-        need = _need(item.required_bytes, item.budget_bytes, item.verdict)
+        need, gib = _need(item.required_bytes, item.budget_bytes, item.verdict)
         rent, bar, tokens = "?", Text(), "?"
         if item.cost:
             rent, bar = f"{item.cost.usd_per_hour_low:,.2f}", _bar(_RENT_BAR * item.cost.usd_per_hour_low / dearest, "magenta")
             if item.cost.usd_per_million_output_tokens:
                 tokens = f"{item.cost.usd_per_million_output_tokens.expected:,.2f}"
-        table.add_row(f"{item.gpu.count} x {item.gpu.name}", item.engine, item.quantization, *need, speed, wait, rent, bar, tokens)
+        needed, rented = ((need,), (bar,)) if wide else ((), ())
+        name = f"{item.gpu.count} x {item.gpu.name}"
+        table.add_row(name, item.engine, item.quantization, *needed, gib, speed, wait, rent, *rented, tokens)
     console.print(table)
     if answer.total > len(answer.items):
         console.print(f"{len(answer.items)} of {answer.total}")

@@ -78,3 +78,15 @@ def test_compare_gives_one_row_a_line(run):
 
 def test_numbers_that_are_none_are_refused(run):
     assert run("compare", "7b", "H100", "--context-lengths", "4096,many").exit_code == 2
+
+
+def test_a_narrow_terminal_shows_numbers_without_bars(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    result = run("recommend", "Qwen/Qwen3-4B", "--gpus", "RTX 4090")
+    assert result.exit_code == 0, result.output
+    assert "█" not in result.output
+    assert "USD/M tokens" in result.output
+
+
+def test_a_narrow_list_of_models_names_the_engine(run):
+    assert " mlx " in run("models-for", "M3 Max 64GB", "--limit", "3").output

@@ -142,7 +142,7 @@ class Telling:
         told = {id(front[0])}
         for name in _TOLD_BESIDES:
             other = min(front, key=order(name))
-            unknown = {"cheapest": other.criteria[4] == inf, "fastest": other.speed is None}.get(name, False)
+            unknown = {"cheapest": other.criteria[4] in (0, inf), "fastest": other.speed is None}.get(name, False)
             if id(other) in told or unknown or name == self._objective:
                 continue
             told.add(id(other))

@@ -95,6 +95,8 @@ def _trainer(workload: TrainingWorkload) -> list[object]:
     """TrainingArguments. TRL turns bf16 autocast on by itself: what trains without it must turn it off (trl/trainer/base_config.py)."""
     flags: list[object] = ["--per_device_train_batch_size", workload.micro_batch_size]
     flags += ["--gradient_accumulation_steps", workload.micro_batches]
+    if workload.framework == "fsdp" and workload.micro_batches > 1:  # the Trainer would keep whole gradients from one to the next
+        flags += ["--accelerator_config", '{"gradient_accumulation_kwargs": {"sync_each_batch": true}}']
     flags += ["--gradient_checkpointing", said(workload.activation_checkpointing != "none")]
     optimizer = _OPTIMIZERS.get(workload.optimizer)
     if optimizer == "adamw_torch" and workload.optimizer_implementation == "fused":

@@ -25,6 +25,7 @@ def work(**settings):
         ({"framework": "megatron", "pipeline_parallel": 64}, "pipeline_parallel", "36"),
         ({"framework": "megatron", "pipeline_parallel": 5}, "pipeline_parallel", "1, 2, 3, 4, 6, 9, 12, 18 or 36"),
         ({"framework": "megatron", "pipeline_parallel": 12, "pipeline_schedule": "interleaved"}, "pipeline_schedule", "1f1b"),
+        ({"framework": "megatron", "pipeline_parallel": 3, "pipeline_schedule": "interleaved", "micro_batches": 8}, "micro_batches", "9"),
         ({"framework": "fsdp", "pipeline_parallel": 2}, "pipeline_parallel", "megatron"),
         ({"framework": "megatron", "expert_parallel": 2}, "expert_parallel", "1"),
         ({"framework": "megatron", "zero_stage": 3}, "zero_stage", "0 or 1"),
@@ -41,6 +42,9 @@ def work(**settings):
         ),
         ({"framework": "megatron", "context_parallel": 3}, "context_parallel", "divides"),
         ({"framework": "megatron", "sequence_parallel": True}, "sequence_parallel", "above 1"),
+        ({"framework": "transformers", "tensor_parallel": 2, "sequence_parallel": True}, "sequence_parallel", "megatron or fsdp"),
+        ({"framework": "deepspeed", "pipeline_parallel": 2, "pipeline_schedule": "gpipe"}, "pipeline_schedule", "1f1b"),
+        ({"framework": "fsdp", "fsdp_version": 1, "offload": "parameters", "micro_batches": 4}, "micro_batches", "fsdp_version 2"),
     ],
 )
 def test_what_cannot_run_is_refused_with_what_can(settings, field, works):

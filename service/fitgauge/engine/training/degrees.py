@@ -21,6 +21,7 @@ def check(spec: ModelSpec, workload: TrainingWorkload) -> None:
     _replicas(workload)
     _secondary(workload)
     _sequence(workload)
+    _accumulation(workload)
 
 
 def runs(spec: ModelSpec, workload: TrainingWorkload) -> bool:
@@ -56,7 +57,8 @@ def _tensor(spec: ModelSpec, workload: TrainingWorkload) -> None:
 
 
 def _pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
-    """Megatron wants stages alike (megatron/training/arguments.py)."""
+    """Megatron wants stages alike (megatron/training/arguments.py), and whole groups of micro-batches when it interleaves
+    (megatron/core/pipeline_parallel/schedules.py, forward_backward_pipelining_with_interleaving)."""
     stages, layers = workload.pipeline_parallel, max(1, spec.layers)
     if stages == 1:
         return
@@ -69,10 +71,17 @@ def _pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
     if workload.framework not in ("megatron", "deepspeed"):
         detail = f"Pipeline parallelism under {workload.framework} is not sized here."
         raise InvalidQuestion(detail, hint="Send framework megatron or deepspeed, or pipeline_parallel 1.", field="pipeline_parallel")
+    if workload.framework == "deepspeed" and workload.pipeline_schedule != "1f1b":  # deepspeed/runtime/pipe/schedule.py, TrainSchedule
+        detail = f"DeepSpeed's pipelines run 1f1b alone, not {workload.pipeline_schedule}."
+        raise InvalidQuestion(detail, hint="Send pipeline_schedule 1f1b, or framework megatron.", field="pipeline_schedule")
     if workload.framework == "megatron" and layers % stages:
         even = [count for count in range(1, layers + 1) if layers % count == 0]
         detail = f"Megatron divides its {layers} layers evenly; {stages} stages do not."
         raise InvalidQuestion(detail, hint=f"Send pipeline_parallel {_listed(even)}.", field="pipeline_parallel")
+    if workload.pipeline_schedule == "interleaved" and workload.micro_batches > 1 and workload.micro_batches % stages:
+        detail = f"The interleaved schedule takes micro-batches in groups of {stages}, one a stage; {workload.micro_batches} leave a rest."
+        nearest = -(-workload.micro_batches // stages) * stages
+        raise InvalidQuestion(detail, hint=f"Send micro_batches {nearest}, or pipeline_schedule 1f1b.", field="micro_batches")
     if workload.pipeline_schedule == "interleaved" and layers % (2 * stages):
         even = [count for count in range(1, layers + 1) if layers % (2 * count) == 0]
         raise InvalidQuestion(
@@ -144,9 +153,21 @@ def _sequence(workload: TrainingWorkload) -> None:
             hint="Send a context_parallel that divides sequence_length.",
             field="context_parallel",
         )
+    if workload.sequence_parallel and workload.framework in ("transformers", "deepspeed"):
+        detail = f"Tensor parallelism under {workload.framework} does not cut the stream between its linears."
+        raise InvalidQuestion(detail, hint="Send sequence_parallel false, or framework megatron or fsdp.", field="sequence_parallel")
     if workload.sequence_parallel and workload.tensor_parallel == 1:
         detail = "Sequence parallelism divides what tensor parallelism leaves whole; there is no tensor parallelism."
         raise InvalidQuestion(detail, hint="Send tensor_parallel above 1, or sequence_parallel false.", field="sequence_parallel")
+
+
+def _accumulation(workload: TrainingWorkload) -> None:
+    """FSDP1 takes the newest gradient for the sum of all where gradients go to the host as they are reduced
+    (torch/distributed/fsdp/fully_sharded_data_parallel.py, note on CPU offloading outside no_sync)."""
+    if workload.framework == "fsdp" and workload.fsdp_version == 1 and workload.offload != "none" and workload.micro_batches > 1:
+        detail = f"FSDP1 does not add up gradients of {workload.micro_batches} micro-batches that it offloads."
+        hint = "Send micro_batches 1 with a larger micro_batch_size, fsdp_version 2, or offload none."
+        raise InvalidQuestion(detail, hint=hint, field="micro_batches")
 
 
 def _listed(values: Iterable[int]) -> str:

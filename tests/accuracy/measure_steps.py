@@ -7,10 +7,14 @@ used, every storage is counted from the operation that makes it until it is free
 (native_dropout), and attention with dropout writes no scores out, both of which a CPU does otherwise. The model is the architecture its
 config names, the loss its own; one without a head gives the mean of its hidden states. Keys that a line may leave out: `implementation`
 (of the optimizer: for_loop), `experts` (transformers' choice), `packed` (sequences of one row, told apart by positions: 1), `layers` (all).
+
+A line with `images` (of a sequence, each of `image_tokens` tokens) is computed in earnest, since towers look at the sizes of images; its
+model is small and its own: `config`. `train_vision_tower`: false freezes the tower, not the projector.
 """
 
 import contextlib
 import json
+import math
 import sys
 import warnings
 import weakref
@@ -101,19 +105,24 @@ class Adapted(torch.nn.Module):
         return self.base(x) + self.b(self.a(x.to(self.a.weight.dtype))) * 2.0
 
 
-def adapt(model: Any, rank: int) -> None:
-    """Freezes the model and puts an adapter beside every linear layer but the head."""
+TOWER = ("visual", "vision_tower", "vision_model")
+PROJECTOR = ("merger", "multi_modal_projector", "connector")
+
+
+def adapt(model: Any, rank: int, *, tower: bool = True) -> None:
+    """Freezes the model and puts an adapter beside every linear layer but the head; without `tower` not where images are read."""
     head = model.get_output_embeddings()
     model.requires_grad_(False)
     for name, module in list(model.named_modules()):
-        if type(module) is torch.nn.Linear and module is not head:
+        seeing = any(part in name for part in (*TOWER, *PROJECTOR))
+        if type(module) is torch.nn.Linear and module is not head and (tower or not seeing):
             parent, _, own = name.rpartition(".")
             setattr(model.get_submodule(parent), own, Adapted(module, rank))
 
 
-def snapshot(name: str, layers: int | None) -> Any:
-    """The configuration of a bundled model, of `layers` layers where that is given."""
-    row = next(row for line in MODELS.open() if (row := json.loads(line))["id"] == name)
+def snapshot(name: str, layers: int | None, own: dict[str, Any] | None = None) -> Any:
+    """The configuration of a bundled model, of `layers` layers where that is given; or a row's own."""
+    row = {"config": own} if own else next(row for line in MODELS.open() if (row := json.loads(line))["id"] == name)
     config = {key: value for key, value in row["config"].items() if key not in ("auto_map", "quantization_config")}
     if layers:
         config |= {key: layers for key in ("num_hidden_layers", "n_layer") if key in config}
@@ -124,8 +133,9 @@ def snapshot(name: str, layers: int | None) -> Any:
 
 def build(row: dict[str, Any]) -> Any:
     """The model of a row, in training, with its adapters and checkpoints."""
-    config = snapshot(row["model"], row.get("layers"))
+    config = snapshot(row["model"], row.get("layers"), row.get("config"))
     config._attn_implementation, config.use_cache = row["attn"], False
+    config.get_text_config().use_cache = False
     if "experts" in row:
         config._experts_implementation = row["experts"]
     config.encoder_layerdrop = config.decoder_layerdrop = 0.0
@@ -137,7 +147,10 @@ def build(row: dict[str, Any]) -> Any:
         head = model.get_output_embeddings()
         head.weight = torch.nn.Parameter(torch.empty_like(head.weight))
     if row["method"] == "lora":
-        adapt(model, row["rank"])
+        adapt(model, row["rank"], tower=row.get("train_vision_tower", True))
+    elif not row.get("train_vision_tower", True):
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(any(part in name for part in PROJECTOR) or not any(part in name for part in TOWER))
     model.train()
     if row["checkpointing"] != "none":
         kwargs: dict[str, Any] = {"use_reentrant": False}
@@ -169,12 +182,27 @@ def inputs(model: Any, row: dict[str, Any]) -> dict[str, torch.Tensor]:
     if config.model_type == "whisper":
         frames = 2 * config.max_source_positions
         return {"input_features": torch.zeros((row["batch"], config.num_mel_bins, frames), dtype=model.dtype), "labels": tokens}
-    given = {"input_ids": tokens}
+    given = {"input_ids": tokens} | (seen(model, row, tokens) if row.get("images") else {})
     if row.get("packed", 1) > 1:
         given["position_ids"] = (torch.arange(row["seq"]) % (row["seq"] // row["packed"])).expand(row["batch"], -1)
     if "Classification" in architecture:
         return given | {"labels": tokens[:, 0].contiguous()}
     return given if architecture.endswith(("Model", "Encoder")) else given | {"labels": tokens}
+
+
+def seen(model: Any, row: dict[str, Any], tokens: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Square images of noise, and their places written into `tokens`."""
+    config, count = model.config, row["images"] * row["batch"]
+    tokens[:, : row["images"] * row["image_tokens"]] = config.image_token_id
+    vision = config.vision_config
+    if not hasattr(vision, "spatial_merge_size"):
+        side = vision.image_size if isinstance(vision.image_size, int) else vision.image_size[0]
+        return {"pixel_values": torch.zeros((count, 3, side, side))}
+    side = math.isqrt(row["image_tokens"]) * vision.spatial_merge_size
+    numbers = 3 * vision.temporal_patch_size * vision.patch_size**2
+    kinds = (tokens == config.image_token_id).int()
+    grid = torch.tensor([[1, side, side]] * count)
+    return {"pixel_values": torch.zeros((count * side**2, numbers)), "image_grid_thw": grid, "mm_token_type_ids": kinds}
 
 
 def loss_of(output: Any) -> torch.Tensor:
@@ -208,12 +236,14 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
     """Bytes of one step: see tests/accuracy/README.md."""
     if row.get("packed", 1) == 1:  # fake tensors hold no values to look for
         masking_utils.find_packed_sequence_indices = lambda position_ids: None
-    with Fake(allow_non_fake_inputs=True), cuda_dropout():
+    with contextlib.nullcontext() if row.get("images") else Fake(allow_non_fake_inputs=True), cuda_dropout():
         model = build(row)
         parameters = list(model.parameters())
         trained = [parameter for parameter in parameters if parameter.requires_grad]
         optimizer, given = optimizer_of(row, trained), inputs(model, row)
-        live = Live(parameters)
+        pixels = given.get("pixel_values")
+        live = Live(parameters if pixels is None else [*parameters, pixels])
+        live.live = live.peak = 0 if pixels is None else _size(pixels)
         found: dict[str, int] = {}
         half = AUTOCAST.get(row["regime"])
         with live:

@@ -86,6 +86,9 @@ def step_workload(row: Row) -> TrainingWorkload:
         activation_checkpointing=row["checkpointing"],
         attention=row["attn"],
         lora_rank=row["rank"] or 16,
+        images=row.get("images", 0),
+        image_tokens=row.get("image_tokens", 0),
+        train_vision_tower=row.get("train_vision_tower", True),
     )
 
 
@@ -119,16 +122,22 @@ def given() -> tuple[Step, ...]:
 @cache
 def own() -> tuple[Step, ...]:
     """The steps of our own measuring."""
-    return tuple(_step(row, own_model(row["model"], row.get("layers")), step_workload(row)) for row in rows("training_own"))
+    return tuple(_step(row, _own_spec(row), step_workload(row)) for row in rows("training_own"))
+
+
+def _own_spec(row: Row) -> ModelSpec:
+    """The model of a row: a bundled one, or a small one whose configuration it holds."""
+    return read_config(row["config"]) if "config" in row else own_model(row["model"], row.get("layers"))
 
 
 @cache
 def untaught() -> tuple[Step, ...]:
-    """Every step of a taught family once more, played as a family that nobody taught would be."""
+    """Every step of a taught family once more, played as a family that nobody taught would be; without images, which such a family is told
+    to leave out."""
     return tuple(
         _step(step.row, msgspec.structs.replace(step.spec, model_type="untaught"), step.workload)
         for step in (*given(), *own())
-        if step.taught
+        if step.taught and not step.workload.images
     )
 
 

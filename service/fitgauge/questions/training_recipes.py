@@ -1,8 +1,9 @@
 """What an answer says of the recipe behind its activations: whether there is one, and what it takes for granted."""
 
-from fitgauge.engine.architecture import ModelSpec, Part, Recurrent
+from fitgauge.engine.architecture import ModelSpec, Recurrent
 from fitgauge.engine.training.traits import TRAITS, taught, traits_of
 from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.questions.training_images import image_notes
 
 
 def recipe_notes(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
@@ -25,6 +26,4 @@ def recipe_notes(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
         )
     if spec.task == "encoder_decoder":
         said.append("The source is taken to be as long as sequence_length, or as a spectrogram's encoder fixes it.")
-    if any(block.part in (Part.VISION, Part.AUDIO) for block in spec.blocks):
-        said.append("Text alone: weights of the towers for images and sounds are counted, what they keep of a sample is not.")
-    return said
+    return said + image_notes(workload, spec)

@@ -79,7 +79,7 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     zero_stage: Annotated[
         Annotated[int, Meta(ge=0, le=3)] | None,
-        Meta(description="What ZeRO divides: 1 states, 2 gradients, 3 parameters. FSDP: 3 frees what it gathered, 2 keeps it."),
+        Meta(description="ZeRO divides: 1 states, 2 gradients, 3 parameters. FSDP: 3 frees what it gathered, 2 keeps it."),
     ] = None
     offload: Annotated[
         Literal["none", "optimizer", "parameters", "cpu", "nvme"] | None, Meta(description="What lives in host memory. Default none.")
@@ -109,6 +109,14 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         bool | None,
         Meta(description="fp8: linears' weights are fp8 themselves (--fp8-param-gather), not 16-bit with fp8 copies. Default false."),
     ] = None
+    images: Annotated[
+        Annotated[int, Meta(ge=0, le=4096)] | None,
+        Meta(description="Images of a sequence. Default: 1 for vision-language models."),
+    ] = None
+    image_tokens: Annotated[
+        Tokens | None, Meta(description="Of each, within sequence_length. Default: the tower's, or of 768 x 768 pixels.")
+    ] = None
+    train_vision_tower: Annotated[bool | None, Meta(description="A frozen tower keeps nothing. Default: true for full.")] = None
     algorithm: Annotated[
         Switch | None, Meta(description="sft (default), reward, dpo, kto, orpo, simpo, ppo, grpo or rloo.", examples=["grpo"])
     ] = None

@@ -69,7 +69,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         optimizer_in_backward=bool(request.optimizer_in_backward),
         ema=request.ema or "none",
         fp8_parameters=bool(request.fp8_parameters),
-        images=seen.count,
+        images=seen.number,
         image_tokens=seen.tokens,
         train_vision_tower=seen.train_vision_tower,
     )

@@ -128,7 +128,7 @@ def _parameter(block: Block, tensor: Tensor, workload: TrainingWorkload, form: R
         count=tensor.count,
         dtype=form.weights,
         form=stored,
-        trained=not workload.adapted,
+        trained=not workload.adapted and (workload.train_vision_tower or block.part is not Part.VISION),
     )
 
 
@@ -138,7 +138,8 @@ def _adapters(block: Block, whole: Sequence[Tensor], workload: TrainingWorkload,
     Source: PEFT tuners/lora/layer.py; DoRA arXiv 2402.09353. Under tensor parallelism the half that meets the divided side divides.
     """
     rank, found = workload.lora_rank, []
-    for tensor in linears(block, whole):
+    seeing = block.part in (Part.VISION, Part.PROJECTOR) and bool(workload.images) and workload.train_vision_tower
+    for tensor in linears(block, whole, seeing=seeing):
         if not targeted(tensor.name, workload.lora_targets):
             continue
         name, (out, inputs) = tensor.name.removesuffix(".weight"), tensor.shape
@@ -155,12 +156,13 @@ def _adapter(name: str, shape: tuple[int, ...], split: Split, beside: Tensor, fo
     return Parameter(name=name, shape=shape, kind=Kind.LINEAR, split=split, units=beside.units, count=1, dtype=form.adapters, adapter=True)
 
 
-def linears(block: Block, whole: Iterable[Tensor]) -> list[Tensor]:
-    """The linear modules of a language or encoder layer that an adapter can sit beside: no head, router or fused expert.
+def linears(block: Block, whole: Iterable[Tensor], *, seeing: bool = False) -> list[Tensor]:
+    """The linear modules of a language or encoder layer that an adapter can sit beside: no head, router or fused expert; `seeing`: of a
+    vision tower too.
 
     Of a model that is only a size, the linears its attention and MLP would have.
     """
-    if block.part not in (Part.LANGUAGE, Part.ENCODER):
+    if not seeing and block.part not in (Part.LANGUAGE, Part.ENCODER):
         return []
     found = [tensor for tensor in whole if tensor.kind is Kind.LINEAR and len(tensor.shape) == 2]
     return nominal_linears(block) if any(tensor.shape[1] == 1 for tensor in found) else found

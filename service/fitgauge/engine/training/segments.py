@@ -25,6 +25,7 @@ from fitgauge.engine.training.stacks import (
 )
 from fitgauge.engine.training.states import gradient_dtype
 from fitgauge.engine.training.tape import FLOAT, Pass, Tape, Value
+from fitgauge.engine.training.towers import first_has_gradient, image_constants, scattered, tower_segments
 from fitgauge.engine.training.traits import Traits, traits_of
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 
@@ -123,25 +124,27 @@ def _play(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
         for numbers in _alike(unit.layers, workload)
         if numbers
     )
-    embedding = beginning(found, spec, scene, workload)
     ends = [unit for unit in decoder if not unit.repeated and unit.part is not Part.EMBEDDING]
     head = head_segment(ends, decoder, spec, scene, workload)
     table = next((p for unit in decoder for p in unit.parameters if p.kind is Kind.EMBEDDING), None)
     tied = spec.tied_embeddings and spec.task != "encoder_decoder" and table is not None and table.trained
+    tied_bytes = size_of(table.elements, gradient_dtype(table, workload)) // scene.heads if tied and table else 0
     return Cut(
-        embedding=embedding,
+        embedding=beginning(found, spec, scene, workload, tied_bytes),
         layers=layers,
         head=head,
-        constants=constant_bytes(spec, scene) + bias_bytes(spec, scene, workload),
-        tied_bytes=size_of(table.elements, gradient_dtype(table, workload)) // scene.heads if tied and table else 0,
+        constants=constant_bytes(spec, scene) + image_constants(spec, scene, workload) + bias_bytes(spec, scene, workload),
+        tied_bytes=tied_bytes,
     )
 
 
-def beginning(found: tuple[Unit, ...], spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Segment:
+def beginning(found: tuple[Unit, ...], spec: ModelSpec, scene: Scene, workload: TrainingWorkload, tied_bytes: int) -> Segment:
     """All before the first layer of the language model: its embedding, and the whole encoder beside which it decodes."""
     tables = [unit for unit in found if unit.part is Part.EMBEDDING]
     if spec.task != "encoder_decoder":
-        return embedding_segment(tables, spec, scene, workload)
+        text = embedding_segment(tables, spec, scene, workload)
+        seen = tower_segments(found, spec, scene, workload)
+        return joined("embedding", scattered(seen, text, tied_bytes, spec, scene, workload)) if seen else text
     around = [unit for unit in found if unit.part is Part.LANGUAGE and not unit.repeated]
     own = embedded(tables[-1:], around, spec, scene, workload, counted=tables[-1:])
     if spec.tied_embeddings:
@@ -198,7 +201,7 @@ def embedding_segment(found: list[Unit], spec: ModelSpec, scene: Scene, workload
 
 def _alike(layers: tuple[int, ...], workload: TrainingWorkload) -> tuple[tuple[int, ...], ...]:
     """Layers whose input gets a gradient, and the first where it does not: of a frozen base, whose embedding gets none."""
-    if not workload.adapted or workload.activation_checkpointing != "none":
+    if first_has_gradient(workload):
         return (layers,)
     return tuple(number for number in layers if number == 0), tuple(number for number in layers if number)
 
@@ -206,7 +209,7 @@ def _alike(layers: tuple[int, ...], workload: TrainingWorkload) -> tuple[tuple[i
 def layer_segment(spec: ModelSpec, unit: Unit, numbers: tuple[int, ...], scene: Scene, workload: TrainingWorkload) -> Segment:
     """The layers `numbers` of one kind by their recipe."""
     tape, width = tape_of(workload), stream_width(workload)
-    grad = not workload.adapted or workload.activation_checkpointing != "none" or 0 not in numbers
+    grad = first_has_gradient(workload) or 0 not in numbers
     x = tape.input("hidden", scene.tokens * spec.hidden_size // scene.stream, width, grad=grad)
     drawn = _nominal(unit, workload) if unit.block.tensors and unit.block.tensors[0].shape[1:] == (1,) else unit
     output = _recipe(tape, drawn, spec, scene, workload).play(x)

@@ -81,7 +81,8 @@ T5 = Traits(
 TRAITS: Mapping[str, Traits] = {
     **dict.fromkeys(
         ("llama", "mistral", "ministral", "ministral3", "qwen2", "qwen3", "qwen3_moe", "qwen2_moe", "mixtral",
-         "olmoe", "smollm3", "exaone4", "internlm3", "hunyuan_v1_dense", "phimoe", "nominal"),
+         "olmoe", "smollm3", "exaone4", "internlm3", "hunyuan_v1_dense", "phimoe", "nominal",
+         "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "llava", "llava_next", "internvl", "internvl_chat"),
         LLAMA,
     ),
     **dict.fromkeys(("olmo2", "olmo3"), Traits(norm="wide_rms")),
@@ -100,6 +101,7 @@ TRAITS: Mapping[str, Traits] = {
     "gemma2": replace(GEMMA, score_cap=True, logits_cap=True, lacks=("sdpa",)),
     "gemma3_text": GEMMA,
     "gemma3": replace(GEMMA, proven=False),
+    "paligemma": GEMMA,
     "olmo": Traits(norm="bare"),
     "stablelm": Traits(norm="layer", rotates_part=True),
     "cohere": Traits(norm="centred", parallel=True, scales_logits=True),

@@ -34,7 +34,9 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     `fsdp_version`: 1 (FullyShardedDataParallel) or 2 (fully_shard); `shard_embeddings`: embedding and head are units of their own, not the
     root's. `compiled`: torch.compile'd layers and loss; `activation_offload`:
     what layers keep goes to the host between the passes; `optimizer_in_backward`: every parameter steps when its gradient is there.
-    `ema`: where a moving average of the trained weights is kept; `fp8_parameters`: linears' weights are fp8 and have no 16-bit copy.
+    `images`: of every sequence, each of which takes `image_tokens` of it; `train_vision_tower`: with adapters, the tower and its projector
+    have some too; without it a tower is frozen, not its projector. `ema`: where a moving average of the trained weights is kept;
+    `fp8_parameters`: linears' weights are fp8 and have no 16-bit copy.
     """
 
     method: Method = "full"
@@ -70,6 +72,9 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     optimizer_in_backward: bool = False
     ema: Averages = "none"
     fp8_parameters: bool = False
+    images: int = 0
+    image_tokens: int = 0
+    train_vision_tower: bool = True
 
     @property
     def gpus(self) -> int:

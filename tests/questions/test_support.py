@@ -38,6 +38,8 @@ Check = Callable[..., FitAnswer]
         ("llama.cpp", "Qwen/Qwen3-8B", "TPU v6e", "q4_k_m", "no kernels"),
         ("ollama", "Qwen/Qwen3-8B", "Gaudi 3", "q4_k_m", "no kernels"),
         ("tensorrt-llm", "Qwen/Qwen3-8B", "Trainium 2", None, "no kernels"),
+        ("tgi", "Qwen/Qwen3-Next-80B-A3B-Instruct", "H200", None, "tgi has no Qwen3NextForCausalLM. Send engine vllm or sglang."),
+        ("llama.cpp", "facebook/opt-125m", "RTX 4090", None, "llama.cpp has no OPTForCausalLM"),
     ],
 )
 def test_what_does_not_run_is_unsupported_with_reason_and_remedy(
@@ -118,3 +120,9 @@ def test_where_no_engine_is_named_the_first_that_runs_it_is_taken_and_told(check
     assert answer.verdict != "unsupported"
     assert answer.warnings[0].startswith(f"No engine was asked for: {engine} was taken, because vllm ")
     assert structs.replace(answer, warnings=answer.warnings[1:]) == check_fit(**asked, engine=engine)
+
+
+def test_an_engine_that_takes_transformers_classes_is_warned_of(check_fit: Check) -> None:
+    answer = check_fit(model="bigscience/bloom-560m", gpu="H100", engine="sglang")
+    assert answer.verdict != "unsupported"
+    assert any("no class of its own for BloomForCausalLM" in warning for warning in answer.warnings)

@@ -96,6 +96,12 @@ def engines_for(accelerator: Accelerator) -> tuple[EngineName, ...]:
     return tuple(name for name in asked if _built(PLATFORMS[name].get(whose), accelerator))
 
 
+def built(engine: EngineName, accelerator: Accelerator) -> bool:
+    """Whether the engine is built for this card; so for one of a maker that nobody knows."""
+    whose = maker(accelerator)
+    return _built(PLATFORMS[engine].get(whose), accelerator) or not any(whose in platforms for platforms in PLATFORMS.values())
+
+
 def refusal(engine: EngineName, method: str | None, form: Format | None, accelerator: Accelerator) -> str | None:
     """Why the engine does not run weights of this method on a card of its maker, with what does; None where it may.
 

@@ -5,7 +5,7 @@ sglang 0.5.23 srt/layers/quantization; transformers 5.23 quantizers/; TensorRT-L
 text-generation-inference 3.3 server/layers and docs, conceptual/quantization; llama.cpp ggml.h, ggml_type; mlx-lm 0.32 utils.py.
 """
 
-from fitgauge.engine import platforms
+from fitgauge.engine import implemented, platforms
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.quantization import GGUF_BLOCKS, GGUF_FILE_BITS
@@ -70,8 +70,10 @@ def refusal(workload: Workload, scheme: Scheme, accelerator: Accelerator, spec: 
         return reason
     if engine == "vllm" and (unknown := _architecture(spec, version)):
         return unknown
-    elsewhere = platforms.refusal(engine, _method(scheme), scheme.form, accelerator)
-    return elsewhere or _format(engine, version, scheme, accelerator) or _kernels(engine, accelerator)
+    method = _method(scheme)
+    elsewhere = platforms.refusal(engine, method, scheme.form, accelerator)
+    unread = elsewhere or _format(engine, version, scheme, accelerator) or _kernels(engine, accelerator)
+    return unread or implemented.refusal(workload, spec, method, accelerator)
 
 
 def _architecture(spec: ModelSpec, version: tuple[int, ...]) -> str | None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from fitgauge.catalog.lookup import Found
-from fitgauge.engine import platforms
+from fitgauge.engine import implemented, platforms
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model, ModelSpec
 from fitgauge.engine.estimate import Estimate
@@ -61,7 +61,8 @@ def notes(request: FitRequest, model: Model, found: Found, workload: Workload, c
         yield f"{', '.join(unused)} changed nothing: the estimate for {engine} does not depend on {'it' if len(unused) == 1 else 'them'}."
     yield from uncarried(request, workload)
     card = found.accelerator
-    yield from filter(None, (flash_attention_note(engine, card), wheels_note(workload, card), platforms.note(engine, card)))
+    said = (flash_attention_note(engine, card), wheels_note(workload, card), platforms.note(engine, card), implemented.note(workload, spec))
+    yield from filter(None, said)
     if model.source == "size":
         return
     if engine in GGUF_ENGINES and not (model.stored and model.stored.file_name):

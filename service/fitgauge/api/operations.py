@@ -154,8 +154,8 @@ OPERATIONS: tuple[Operation, ...] = (
         method="POST",
         path="/v1/explain-log",
         summary="What does this start-up log say, and how far was the estimate from it?",
-        description="Reads the start-up log of vLLM, SGLang, llama.cpp or Ollama, or PyTorch's out-of-memory message, and puts every term "
-        "it measured beside its estimate: which differs most, and what caused it. Send model and gpu where the log does not name them.",
+        description="Reads an engine's start-up log, or PyTorch's out-of-memory message, and puts every term it "
+        "measured beside its estimate: which differs most, and what caused it. Send model and gpu where the log does not name them.",
         request=ExplainLogRequest,
         answer=LogAnswer,
         errors=(400, 413, 415, *_MODEL_ERRORS),

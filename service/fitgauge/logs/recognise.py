@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fitgauge.logs import llamacpp, ollama, sglang, torch_oom, vllm
+from fitgauge.logs import llamacpp, ollama, sglang, tensorrt_llm, tgi, torch_oom, vllm
 from fitgauge.logs.lines import Line, clean_lines
 from fitgauge.logs.names import card
 from fitgauge.logs.readings import StartLog
@@ -21,6 +21,8 @@ _ENGINES = (
     _Engine(vllm.SIGNATURES, vllm.read),
     _Engine(sglang.SIGNATURES, sglang.read),
     _Engine(llamacpp.SIGNATURES, llamacpp.read),
+    _Engine(tensorrt_llm.SIGNATURES, tensorrt_llm.read),
+    _Engine(tgi.SIGNATURES, tgi.read),
 )
 """In the order of preference: Ollama's log holds llama.cpp's."""
 

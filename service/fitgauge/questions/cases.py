@@ -6,9 +6,10 @@ from hashlib import sha256
 import msgspec
 
 from fitgauge.engine.quantity import GIB
+from fitgauge.engine.workload import POOLED
 from fitgauge.logs.names import hub_id
 from fitgauge.logs.readings import StartLog
-from fitgauge.questions.compared import POOLED, Measured
+from fitgauge.questions.compared import Measured
 from fitgauge.questions.log_schemas import LogCase, Measurement
 from fitgauge.questions.schemas import FitRequest
 

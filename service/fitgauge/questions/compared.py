@@ -7,11 +7,9 @@ from msgspec import structs
 
 from fitgauge.engine.estimate import Estimate, StageEstimate
 from fitgauge.engine.quantity import Bytes, Term, total
+from fitgauge.engine.workload import POOLED
 from fitgauge.logs.readings import Reading
 from fitgauge.questions.log_schemas import LedgerRow
-
-POOLED = ("vllm", "sglang", "tensorrt-llm")
-"""Engines whose cache takes what is left; with the others it is what the context needs."""
 
 _WEIGHTS = ("weights", "buffers", "fragmentation", "workspace", "repacking")
 _ACTIVATIONS = ("activations", "logits", "encoder")

@@ -42,7 +42,8 @@ def read(request: ExplainLogRequest, engines: Engines) -> Reading:
     if log is None:
         raise InvalidQuestion(
             "Nothing in this text is a measurement that is known here.",
-            hint="Send the start-up log of vLLM, SGLang, llama.cpp or Ollama as it was printed, or PyTorch's out-of-memory message.",
+            hint="Send the start-up log of vLLM, SGLang, TensorRT-LLM, TGI, llama.cpp or Ollama as it was printed, or PyTorch's "
+            "out-of-memory message.",
             field="log",
         )
     engine = log.engine or request.engine or "transformers"

@@ -19,7 +19,8 @@ class ExplainLogRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Meta(
             min_length=1,
             max_length=LONGEST_LOG,
-            description="The start-up log of vLLM, SGLang, llama.cpp or Ollama, or PyTorch's out-of-memory message, as it was printed.",
+            description="The start-up log of vLLM, SGLang, TensorRT-LLM, TGI, llama.cpp or Ollama, or PyTorch's out-of-memory message, as "
+            "it was printed.",
             examples=["INFO 12-02 15:48:37 [gpu_model_runner.py:3338] Model loading took 14.9889 GiB memory and 3.03 seconds"],
         ),
     ]

@@ -172,3 +172,16 @@ def test_a_row_with_a_field_that_is_not_known_is_refused():
     row = msgspec.to_builtins(ROWS[0]) | {"usable_gb": 1}
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(row, Accelerator)
+
+
+def test_slices_of_one_card_have_bandwidth_as_they_have_memory():
+    cards: dict[str, dict[int, float]] = {}
+    for row in load().all():
+        if found := re.fullmatch(r"MIG (\d)g\.\d+gb \((.+)\)", row.name):
+            cards.setdefault(found[2], {}).setdefault(int(found[1]), row.bandwidth_gbps)
+    assert len(cards) >= 9
+    for card, by_slices in cards.items():
+        if {3, 4} <= by_slices.keys():
+            assert by_slices[3] == by_slices[4], card
+        if {2, 4} <= by_slices.keys():
+            assert by_slices[2] * 2 == pytest.approx(by_slices[4], abs=0.2), card

@@ -14,11 +14,12 @@ from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.families import read_config
 from fitgauge.questions.compare import Comparer
 from fitgauge.questions.compare_schemas import CompareRequest
-from fitgauge.questions.fitting import Fitting
+from fitgauge.questions.fitting import Fitting, card_class
 from fitgauge.questions.prepared import scheme_of
 from fitgauge.questions.recommend import Recommender
 from fitgauge.questions.recommend_schemas import RecommendRequest
 from fitgauge.questions.schemas import FitRequest
+from fitgauge.questions.seats import Hall
 from fitgauge.questions.workloads import serving_workload
 
 PROFILES = load_engines()
@@ -70,6 +71,31 @@ def test_cells_that_differ_in_concurrency_alone_are_estimated_once(counted):
     rows = list(Comparer(PROFILES).compare(request, [asked], found).rows)
     assert len(rows) == 80
     assert counted["vllm"] == 4
+
+
+def test_cards_asked_about_again_are_seated_and_priced_once(monkeypatch):
+    halls = []
+    monkeypatch.setattr("fitgauge.questions.recommend.Hall", lambda *given: halls.append(given) or Hall(*given))
+    recommender, asked = Recommender(PROFILES, bundled()), model("openai/gpt-oss-20b")
+    for gpus in ("H100, 2x L40S", "H100, 2x L40S", "H100, 4x L40S"):
+        for context in (4096, 8192):
+            recommender.answer(RecommendRequest(model=asked.id, gpus=gpus, context_length=context), asked)
+    assert len(halls) == 2
+
+
+def test_cards_of_a_class_are_asked_once_whether_a_plan_runs(monkeypatch):
+    asked_of = Counter()
+    refused = Fitting.refused
+
+    def counting(self, request, engine, accelerator):
+        asked_of[request.quantization, engine, card_class(accelerator)] += 1
+        return refused(self, request, engine, accelerator)
+
+    monkeypatch.setattr(Fitting, "refused", counting)
+    recommender, asked = Recommender(PROFILES, bundled()), model("Qwen/Qwen3-32B")
+    for context in (4096, 8192):
+        recommender.answer(RecommendRequest(model=asked.id, context_length=context), asked)
+    assert set(asked_of.values()) == {1}
 
 
 def test_recommendations_leave_nothing_behind():

@@ -11,6 +11,7 @@ from fitgauge.engine.architecture import Model
 from fitgauge.engine.engines import ENGINES, Halves
 from fitgauge.engine.estimate import Beside, fullest_required
 from fitgauge.engine.fit import Verdict, fit_probability, verdict
+from fitgauge.engine.platforms import maker
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import Bytes, Term
 from fitgauge.engine.support import refusal
@@ -25,6 +26,11 @@ from fitgauge.questions.workloads import asked_context, unsettled_workload
 
 _WORKLOADS, _BESIDE = 4096, 512
 """Workloads, demands and what comes beside the weights kept of one question: at most some 5 MiB."""
+
+
+def card_class(accelerator: Accelerator) -> Hashable:
+    """What decides whether an engine runs a format on a card."""
+    return maker(accelerator), accelerator.compute_capability, accelerator.gfx
 
 
 class Demand(NamedTuple):
@@ -81,10 +87,20 @@ class Fitting:
         if key not in self._refused:
             same_on_all = key[1:4]
             if same_on_all not in self._asked:
-                self._asked[same_on_all] = self._workload(request, engine, accelerator, 1)
+                self._asked[same_on_all] = self.workload(request, engine, accelerator, 1)
             scheme = self.prepared(request.quantization, engine).scheme
             self._refused[key] = refusal(self._asked[same_on_all], scheme, accelerator, self._model.spec)
         return self._refused[key]
+
+    def runs(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> bool:
+        """Whether the engine runs it on cards of this class. Raises InvalidQuestion for an unknown format."""
+        prepared = self.prepared(request.quantization, engine)
+        key = (request.kv_cache_dtype, request.engine_version, card_class(accelerator))
+        known = prepared.runs.get(key)
+        if known is None:
+            known = self.refused(request, engine, accelerator) is None
+            prepared.runs.put(key, known)
+        return known
 
     def possible(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Fitted | None:
         """The question on `count` cards; None where it is impossible."""
@@ -118,21 +134,17 @@ class Fitting:
 
     def demand(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Demand:
         """What the question demands of a card. Raises InvalidQuestion where the engine cannot be laid out over so many."""
-        workload = self._workload(request, engine, accelerator, count)
-        kind = ENGINES[engine].kind(accelerator)
-        key = (request.quantization, workload, kind)
+        return self.demand_of(request.quantization, self.workload(request, engine, accelerator, count), accelerator)
+
+    def demand_of(self, quantization: str | None, workload: Workload, accelerator: Accelerator) -> Demand:
+        """What a workload demands of a card, with the weights in a format. Raises InvalidQuestion as `demand`."""
+        kind = ENGINES[workload.engine].kind(accelerator)
+        key = (quantization, workload, kind)
         kept = self._demands.get(key)
         if kept is None:
-            kept = self._demand(request.quantization, workload, accelerator, kind)
+            kept = self._demand(quantization, workload, accelerator, kind)
             self._demands.put(key, kept)
         return kept
-
-    def demanded(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Demand | None:
-        """The same; None where it is impossible."""
-        try:
-            return self.demand(request, engine, accelerator, count)
-        except InvalidQuestion:
-            return None
 
     def least_usable(self, demand: Demand) -> int:
         """Usable bytes below which a card is more likely too small than not."""
@@ -162,7 +174,7 @@ class Fitting:
             self._beside.put((workload, kind), known)
         return known
 
-    def _workload(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Workload:
+    def workload(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Workload:
         """The Workload a request means, not settled yet: the same for every format of the weights and on all cards of a kind."""
         asked = structs.astuple(structs.replace(request, model="", gpu="", quantization=None))
         key = (asked, engine, count, self.kind(request, engine, accelerator))

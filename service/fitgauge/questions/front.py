@@ -21,18 +21,21 @@ def dominates(one: Criteria, other: Criteria) -> bool:
 class Front:
     """Marks of deployments that fit, all with no more cards and no fewer bits than those that are asked about.
 
-    `_sizes`, `_speeds`: the steps of the best speed that so much memory is known to give, both in their order. `_marks`: all of them, the
-    one that dominated last first, as it mostly dominates the next one too.
+    `_sizes`, `_speeds`: the steps of the best speed that so much memory is known to give, both in their order. `_marks`: all of them, and
+    `_priced`: those of known cost, each with the one that dominated last first, as it mostly dominates the next one too.
     """
 
     def __init__(self) -> None:
         self._sizes: list[int] = []
         self._speeds: list[float] = []
         self._marks: list[Criteria] = []
+        self._priced: list[Criteria] = []
 
     def add(self, mark: Criteria) -> None:
         """Takes a deployment in."""
         self._marks.insert(0, mark)
+        if mark[4] < inf:
+            self._priced.insert(0, mark)
         sizes, speeds, place = self._sizes, self._speeds, bisect_right(self._sizes, mark[1])
         if place and speeds[place - 1] <= mark[2]:
             return
@@ -54,10 +57,11 @@ class Front:
         if self._speeds[place - 1] < mark[2] and mark[4] == inf:
             return True
         size, speed, cost = mark[1], mark[2], mark[4]
-        for number, known in enumerate(self._marks):
+        marks = self._priced if cost < inf else self._marks
+        for number, known in enumerate(marks):
             if known[1] <= size and known[2] <= speed and known[4] <= cost and known != mark:
                 if number:
-                    self._marks.insert(0, self._marks.pop(number))
+                    marks.insert(0, marks.pop(number))
                 return True
         return False
 

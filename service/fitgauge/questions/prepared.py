@@ -1,6 +1,6 @@
 """A model's weights laid out in a number format: the slow half of an estimate, kept for the questions that follow."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fitgauge.engine import weights
 from fitgauge.engine.architecture import Model
@@ -12,14 +12,18 @@ from fitgauge.engine.what_if import what_if
 from fitgauge.engine.workload import EngineName
 from fitgauge.questions.recent import Recent
 
+_CLASSES = 128
+"""Classes of cards remembered of one model in one format; a catalog has some forty."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Weights laid out for one engine. total_bytes: of all parameters, undivided."""
+    """Weights laid out for one engine. total_bytes: of all parameters, undivided; runs: on which classes of cards it was seen to run."""
 
     laid: Laid
     scheme: Scheme
     total_bytes: int
+    runs: Recent[bool] = field(default_factory=lambda: Recent(_CLASSES), compare=False)
 
 
 _AS_TRAINED = Scheme(name="unquantized")

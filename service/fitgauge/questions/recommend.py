@@ -23,7 +23,7 @@ from fitgauge.questions.recommend_training import TrainingRecommender
 from fitgauge.questions.recommended import Telling, measurements, stored
 from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.search import MOST_CARDS, Option, Search, Wanted
-from fitgauge.questions.seats import Plan
+from fitgauge.questions.seats import Hall, Owned, Plan
 from fitgauge.questions.workloads import asked_context
 
 _PAGE = 20
@@ -44,6 +44,7 @@ class Recommender:
         self._catalog = catalog
         self._preparer = Preparer()
         self._known_costs: Recent[Costs] = Recent(16)
+        self._halls: Recent[tuple[list[Owned], Hall]] = Recent(4)
         self._training = TrainingRecommender(load_training(), catalog)
 
     def answer(self, request: RecommendRequest, model: Model) -> RecommendAnswer:
@@ -79,8 +80,16 @@ class Recommender:
         costs, question = self._costs(request), _question(request, model)
         cards, plans = choices.cards(request, self._catalog, costs), choices.plans(request, model, fitting)
         prompts = self._prompts(request, question, model, fitting)
-        wanted = Wanted(slowest=request.min_tokens_per_second or 0.0, cost=costs.usd_per_hour, passes=_allowed(request, costs, prompts))
-        return Search(model, question, fitting, cards, plans, wanted).front()
+        wanted = Wanted(slowest=request.min_tokens_per_second or 0.0, passes=_allowed(request, costs, prompts))
+        return Search(model, question, fitting, self._hall(cards, costs), plans, wanted).front()
+
+    def _hall(self, cards: list[Owned], costs: Costs) -> Hall:
+        key = (costs, *((card.accelerator.id, card.most) for card in cards))
+        known = self._halls.get(key)
+        if known is None or known[0] != cards:
+            known = cards, Hall(cards, costs.usd_per_hour)
+            self._halls.put(key, known)
+        return known[1]
 
     def _costs(self, request: RecommendRequest) -> Costs:
         named, owned = clouds(choices.listed(request.clouds), self._catalog.offers), bool(request.owned)

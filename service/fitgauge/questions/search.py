@@ -1,7 +1,7 @@
 """Every way to serve a model on the cards at hand, and of those that fit the ones that nothing beats."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -14,32 +14,30 @@ from fitgauge.engine.cache import CACHED_PARTS, request_bytes
 from fitgauge.engine.decode import DecodeSpeed, step_bytes
 from fitgauge.engine.dtypes import BITS
 from fitgauge.engine.utilization import token_flops
+from fitgauge.engine.workload import EngineName, Workload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import words
-from fitgauge.questions.fitting import Fitted, Fitting
+from fitgauge.questions.fitting import Demand, Fitted, Fitting
 from fitgauge.questions.front import Criteria, Known, criteria
 from fitgauge.questions.prepared import Prepared
 from fitgauge.questions.schemas import FitRequest
-from fitgauge.questions.seats import Owned, Plan, Prices, Rate, Seat, seated
+from fitgauge.questions.seats import Hall, Plan, Rate, Seat, kinds, seated
 from fitgauge.questions.workloads import asked_context, degrees
 
 MOST_CARDS = 16
 
-
-def unpriced(accelerator: Accelerator, count: int) -> float | None:
-    """What nobody is told the price of."""
-    return None
+_UNASKED: tuple[float, Demand | None] = (0.0, None)
+"""(least usable bytes, demand) of a kind of card that was not asked yet."""
 
 
 class Wanted(NamedTuple):
     """What an option must be besides fitting.
 
-    `slowest`: tokens a second below which none is wanted. `cost`: what so many cards cost an hour [USD], None where that is unknown.
-    `passes`: whether the deployment is allowed, asked before it is estimated; None allows all.
+    `slowest`: tokens a second below which none is wanted. `passes`: whether the deployment is allowed, asked before it is estimated; None
+    allows all.
     """
 
     slowest: float = 0.0
-    cost: Callable[[Accelerator, int], float | None] = unpriced
     passes: Callable[[Accelerator, int, Plan], bool] | None = None
 
 
@@ -90,17 +88,20 @@ class Search:
     """The options of one question about `model`. `plans`: in the order in which their engines are preferred for a card."""
 
     def __init__(
-        self, model: Model, request: FitRequest, fitting: Fitting, cards: Sequence[Owned], plans: Sequence[Plan], wanted: Wanted = Wanted()
+        self, model: Model, request: FitRequest, fitting: Fitting, hall: Hall, plans: Sequence[Plan], wanted: Wanted = Wanted()
     ) -> None:
         self._spec = model.spec
         self._request = request
         self._fitting = fitting
         self._plans = sorted(plans, key=lambda plan: -plan.bits)
         self._wanted = wanted
-        self._most = max((card.most for card in cards), default=0)
-        self._seats = seated(request, fitting, cards, plans)
-        self._left: dict[tuple[Plan, int], list[list[Seat]]] = {}
-        self._prices = Prices(wanted.cost, self._most)
+        self._most = max((card.most for card in hall.cards), default=0)
+        self._prices = hall.prices
+        self._seats = seated(request, fitting, hall, plans)
+        self._kinds = kinds(request, fitting, hall, plans)
+        self._left: dict[tuple[Plan, int], list[Seat]] = {}
+        self._degrees: dict[tuple[EngineName, int], int | None] = {}
+        self._workloads: dict[tuple[EngineName, int, Hashable], Workload] = {}
         self._cache_floor = cache_floor(model.spec, request)
         self._flops = token_flops(model.spec, asked_context(request, model.spec)).forward
         self._rates: dict[tuple[Plan, int], Rate] = {}
@@ -122,45 +123,27 @@ class Search:
         """Options of one plan on `count` cards that nothing `known` dominates; each of them is known from then on.
 
         Over as many tensor ranks a card is as fast on more cards, which hold more memory in all. So a card that was dominated, whatever
-        more of it cost, is not looked at again.
+        more of it cost, is not looked at again. What a kind of card demands is asked once one of its cards might be an option.
         """
-        if not self._seats[plan]:
+        tensor, needed = self._tensor_ranks(plan.engine, count), self._least_usable(plan, count)
+        if tensor is None:
             return []
-        request = structs.replace(self._request, gpu_count=count, quantization=plan.quantization, engine=plan.engine)
-        try:
-            tensor, pipeline, _ = degrees(request, self._spec, count, plan.engine)
-        except InvalidQuestion:
+        seats = self._left.get((plan, tensor), self._seats[plan])
+        if not seats or seats[-1].usable < needed:
             return []
-        if tensor * pipeline < count:  # cards left idle: fewer do the same
-            return []
-        rate, key = self._rate(request, plan, tensor), (plan, tensor)
-        found: list[Option] = []
-        left = []
-        for group in self._left.get(key, self._seats[plan]):
-            options, seats = self._among(group, request, plan, rate, known)
-            found += options
-            if seats:
-                left.append(seats)
-        self._left[key] = left
-        return found
-
-    def _among(self, group: list[Seat], request: FitRequest, plan: Plan, rate: Rate, known: Known) -> tuple[list[Option], list[Seat]]:
-        """(Options, seats to look at on more cards) of a group, which is asked what it demands once a card of it might be an option."""
-        count, front, demand = request.gpu_count or 1, known.front(plan.bits), None
-        needed = self._least_usable(plan, count)
-        if group[-1].usable < needed:
-            return [], group
-        place = bisect_left(group, (needed,))
-        found: list[Option] = []
-        left = group[:place]
-        for number, seat in enumerate(group[place:], place):
-            usable, accelerator = seat.usable, seat.card.accelerator
-            if seat.card.most < count:
+        rate, front, of_kind = self._rate(plan, tensor), known.front(plan.bits), self._kinds[plan.engine]
+        first = bisect_left(seats, (needed,))
+        left, found = seats[:first], []
+        demands: dict[Hashable, tuple[float, Demand | None]] = {}
+        for seat in seats[first:]:
+            usable, place, _, _, (accelerator, most) = seat
+            if most < count:
                 continue
-            if usable < needed:
+            least, demand = demands.get(kind := of_kind[place], _UNASKED)
+            if usable < least:
                 left.append(seat)
                 continue
-            cost, least_cost = self._prices.of(accelerator, count)
+            cost, least_cost = self._prices[place][count - 1]
             if least_cost == inf and front.fastest(usable * count) > rate.ceiling(seat):
                 continue
             mark = criteria(count, usable * count, rate.expected(seat), plan.bits, cost)
@@ -172,17 +155,39 @@ class Search:
             if not self._is_wanted(accelerator, count, plan, mark):
                 continue
             if demand is None:
-                demand = self._fitting.demanded(request, plan.engine, accelerator, count)
-                if demand is None:
-                    return found, [*left, *group[number + 1 :]]
-                needed = self._fitting.least_usable(demand)
-                if usable < needed:
-                    continue
+                demand = self._demand(plan, count, kind, accelerator)
+                least = inf if demand is None else self._fitting.least_usable(demand)
+                demands[kind] = least, demand
+            if demand is None or usable < least:
+                continue
             fitted = self._fitting.against(demand, accelerator)
             if fitted.verdict == "fits":
                 known.add(mark)
                 found.append(Option(accelerator, count, plan, rate.speed(seat), fitted, mark))
-        return found, left
+        self._left[plan, tensor] = left
+        return found
+
+    def _tensor_ranks(self, engine: EngineName, count: int) -> int | None:
+        """How many ranks divide a layer on `count` cards; None where they cannot be used, or some would idle, as fewer then do the same."""
+        if (engine, count) not in self._degrees:
+            request = structs.replace(self._request, gpu_count=count, engine=engine)
+            try:
+                tensor, pipeline, _ = degrees(request, self._spec, count, engine)
+                self._degrees[engine, count] = tensor if tensor * pipeline >= count else None
+            except InvalidQuestion:
+                self._degrees[engine, count] = None
+        return self._degrees[engine, count]
+
+    def _demand(self, plan: Plan, count: int, kind: Hashable, accelerator: Accelerator) -> Demand | None:
+        """What a plan demands of `count` cards of a kind; None where it is impossible."""
+        key = (plan.engine, count, kind)
+        try:
+            if key not in self._workloads:
+                request = structs.replace(self._request, gpu_count=count, engine=plan.engine)
+                self._workloads[key] = self._fitting.workload(request, plan.engine, accelerator, count)
+            return self._fitting.demand_of(plan.quantization, self._workloads[key], accelerator)
+        except InvalidQuestion:
+            return None
 
     def _is_wanted(self, accelerator: Accelerator, count: int, plan: Plan, mark: Criteria) -> bool:
         """Whether the deployment, if it fits, is one of those asked for."""
@@ -191,16 +196,17 @@ class Search:
             return False
         return wanted.passes is None or wanted.passes(accelerator, count, plan)
 
-    def _rate(self, request: FitRequest, plan: Plan, tensor_parallel: int) -> Rate:
+    def _rate(self, plan: Plan, tensor_parallel: int) -> Rate:
         """The speeds of a plan whose weights are divided so, worked out once for all counts of cards."""
         key = (plan, tensor_parallel)
         if key not in self._rates:
-            read = 0 if self._spec.task == "encode" else self._step_bytes(request, plan, tensor_parallel)
-            self._rates[key] = Rate(read, request.concurrency or 1, self._flops, tensor_parallel)
+            read = 0 if self._spec.task == "encode" else self._step_bytes(plan, tensor_parallel)
+            self._rates[key] = Rate(read, self._request.concurrency or 1, self._flops, tensor_parallel)
         return self._rates[key]
 
-    def _step_bytes(self, request: FitRequest, plan: Plan, tensor_parallel: int) -> int:
+    def _step_bytes(self, plan: Plan, tensor_parallel: int) -> int:
         """What one rank reads for a token of every request."""
+        request = self._request
         return step_bytes(
             self._spec,
             self._fitting.prepared(plan.quantization, plan.engine).laid,

@@ -9,10 +9,10 @@ from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.decode import EFFICIENCY, DecodeSpeed, decode_speed, expected_speed
-from fitgauge.engine.platforms import maker
 from fitgauge.engine.prefill import activated, peak_of
+from fitgauge.engine.utilization import Arithmetic
 from fitgauge.engine.workload import EngineName
-from fitgauge.questions.fitting import Fitting
+from fitgauge.questions.fitting import Fitting, card_class
 from fitgauge.questions.schemas import FitRequest
 
 
@@ -32,49 +32,82 @@ class Plan(NamedTuple):
 
 
 class Seat(NamedTuple):
-    """A card that a plan may run on. `usable` bytes; `bandwidth`: 10^9 bytes a second; `peak`: 10^12 operations a second of the plan's
-    arithmetic; None where it is not known."""
+    """A card that a plan may run on. `usable` bytes; `place` among all cards; `bandwidth`: 10^9 bytes a second; `peak`: 10^12 operations a
+    second of the plan's arithmetic; None where it is not known."""
 
     usable: int
+    place: int
     bandwidth: float | None
     peak: float | None
     card: Owned
 
 
-def seated(request: FitRequest, fitting: Fitting, cards: Sequence[Owned], plans: Sequence[Plan]) -> dict[Plan, list[list[Seat]]]:
-    """The cards of every plan, in groups of one kind, by memory: those on which it is the first of `plans` that runs its format."""
-    ordered = sorted(cards, key=lambda card: (card.accelerator.usable.expected, card.accelerator.id))
-    classes = [_class(card.accelerator) for card in ordered]
-    first_of = {name: card.accelerator for name, card in zip(classes, ordered, strict=True)}
-    kinds = {
-        engine: [fitting.kind(request, engine, card.accelerator) for card in ordered]
-        for engine in dict.fromkeys(plan.engine for plan in plans)
-    }
-    rows: dict[str, list[Seat]] = {}
+class Prices(dict[int, list[tuple[float, float]]]):
+    """By the place of a card: of 1, 2, ... of it (what they cost, the least that so many or more of them cost), asked once for each card.
+
+    Infinitely much where that is unknown.
+    """
+
+    def __init__(self, cards: Sequence[Owned], cost: Callable[[Accelerator, int], float | None]) -> None:
+        super().__init__()
+        self._cards, self._cost = cards, cost
+
+    def __missing__(self, place: int) -> list[tuple[float, float]]:
+        accelerator, most = self._cards[place]
+        asked = (self._cost(accelerator, count) for count in range(1, most + 1))
+        costs = [inf if cost is None else cost for cost in asked]
+        least = list(accumulate(reversed(costs), min))[::-1]
+        self[place] = known = list(zip(costs, least, strict=True))
+        return known
+
+
+class Hall:
+    """Some cards by their memory, and what no model changes of them: worked out once for as long as they are asked about.
+
+    cost: what so many cards cost an hour [USD], None where that is unknown.
+    """
+
+    def __init__(self, cards: Sequence[Owned], cost: Callable[[Accelerator, int], float | None]) -> None:
+        self.cards = sorted(cards, key=lambda card: (card.accelerator.usable.expected, card.accelerator.id))
+        self.classes = [card_class(card.accelerator) for card in self.cards]
+        self.first_of = {name: card.accelerator for name, card in zip(self.classes, self.cards, strict=True)}
+        self.prices = Prices(self.cards, cost)
+        self._rows: dict[Arithmetic, list[Seat]] = {}
+
+    def row(self, arithmetic: Arithmetic) -> list[Seat]:
+        """A seat on every card for plans of this arithmetic."""
+        if arithmetic not in self._rows:
+            self._rows[arithmetic] = [
+                Seat(
+                    card.accelerator.usable.expected,
+                    place,
+                    card.accelerator.bandwidth_gbps,
+                    peak_of(arithmetic, card.accelerator),
+                    card,
+                )
+                for place, card in enumerate(self.cards)
+            ]
+        return self._rows[arithmetic]
+
+
+def seated(request: FitRequest, fitting: Fitting, hall: Hall, plans: Sequence[Plan]) -> dict[Plan, list[Seat]]:
+    """The cards of every plan, by memory: those on which it is the first of `plans` that runs its format."""
     taken: set[tuple[str | None, Hashable]] = set()
-    found: dict[Plan, list[list[Seat]]] = {}
+    found: dict[Plan, list[Seat]] = {}
     for plan in plans:
         asked = structs.replace(request, quantization=plan.quantization)
-        free = [name for name in first_of if (plan.quantization, name) not in taken]
-        own = {name for name in free if fitting.refused(asked, plan.engine, first_of[name]) is None}
+        free = [name for name in hall.first_of if (plan.quantization, name) not in taken]
+        own = {name for name in free if fitting.runs(asked, plan.engine, hall.first_of[name])}
         taken |= {(plan.quantization, name) for name in own}
-        arithmetic = activated(fitting.prepared(plan.quantization, plan.engine).scheme)
-        if arithmetic not in rows:
-            rows[arithmetic] = [
-                Seat(card.accelerator.usable.expected, card.accelerator.bandwidth_gbps, peak_of(arithmetic, card.accelerator), card)
-                for card in ordered
-            ]
-        groups: dict[Hashable, list[Seat]] = {}
-        for name, kind, seat in zip(classes, kinds[plan.engine], rows[arithmetic], strict=True):
-            if name in own:
-                groups.setdefault(kind, []).append(seat)
-        found[plan] = list(groups.values())
+        row = hall.row(activated(fitting.prepared(plan.quantization, plan.engine).scheme))
+        found[plan] = [seat for name, seat in zip(hall.classes, row, strict=True) if name in own]
     return found
 
 
-def _class(accelerator: Accelerator) -> Hashable:
-    """What decides whether an engine runs a format on a card."""
-    return maker(accelerator), accelerator.compute_capability, accelerator.gfx
+def kinds(request: FitRequest, fitting: Fitting, hall: Hall, plans: Sequence[Plan]) -> dict[EngineName, list[Hashable]]:
+    """The kind of every card of the hall, by engine."""
+    engines = dict.fromkeys(plan.engine for plan in plans)
+    return {engine: [fitting.kind(request, engine, card.accelerator) for card in hall.cards] for engine in engines}
 
 
 class Rate:
@@ -85,14 +118,10 @@ class Rate:
 
     def __init__(self, read: int, concurrency: int, flops: float, ranks: int) -> None:
         self._read, self._concurrency, self._flops, self._ranks = read, concurrency, flops, ranks
-        self._known: dict[tuple[float | None, float | None], float | None] = {}
 
     def expected(self, seat: Seat) -> float | None:
-        """The expected speed, worked out once for every bandwidth and peak."""
-        key = (seat.bandwidth, seat.peak)
-        if key not in self._known:
-            self._known[key] = expected_speed(self._read, self._concurrency, seat.bandwidth, self._multiplying(seat))
-        return self._known[key]
+        """The expected speed."""
+        return expected_speed(self._read, self._concurrency, seat.bandwidth, self._multiplying(seat))
 
     def ceiling(self, seat: Seat) -> float:
         """No less than the expected speed: what bandwidth alone allows, and a hundredth for rounding; 0 where it is unknown."""
@@ -106,19 +135,3 @@ class Rate:
 
     def _multiplying(self, seat: Seat) -> float:
         return self._flops / (self._ranks * seat.peak * 1e12) if seat.peak else 0.0
-
-
-class Prices:
-    """What 1, 2, ... `most` cards cost, asked once for every card; infinitely much where that is unknown."""
-
-    def __init__(self, cost: Callable[[Accelerator, int], float | None], most: int) -> None:
-        self._cost, self._most = cost, most
-        self._known: dict[str, tuple[list[float], list[float]]] = {}
-
-    def of(self, accelerator: Accelerator, count: int) -> tuple[float, float]:
-        """(what `count` of them cost, the least that so many or more of them cost)."""
-        known = self._known.get(accelerator.id)
-        if known is None:
-            costs = [inf if cost is None else cost for cost in (self._cost(accelerator, number) for number in range(1, self._most + 1))]
-            known = self._known[accelerator.id] = costs, list(accumulate(reversed(costs), min))[::-1]
-        return known[0][count - 1], known[1][count - 1]

@@ -1,4 +1,4 @@
-"""Parallel training against the frameworks' own code: schedules, tensor parallelism, ZeRO (training_parallel.jsonl)."""
+"""Parallel training against the frameworks' own code: schedules, tensor parallelism, ZeRO, Megatron's stages (training_parallel.jsonl)."""
 
 from functools import cache
 from statistics import median
@@ -112,3 +112,21 @@ def test_a_rank_of_zero_holds_what_deepspeed_itself_holds():
         errors = sorted(abs(estimated / measured - 1) for peaks in own for estimated, measured in [peaks[name]])
         assert median(errors) <= 0.025
         assert errors[-1] <= most, name
+
+
+def test_every_stage_of_a_megatron_layout_has_the_parameters_that_megatron_makes():
+    """Norms whole, heads, MLPs and vocabulary cut, experts over expert groups, tied embeddings on the first and the last stage."""
+    own = of_kind("megatron")
+    assert len(own) >= 12
+    for row in own:
+        workload = TrainingWorkload(
+            framework="megatron",
+            zero_stage=1,
+            sequence_length=128,
+            tensor_parallel=row["tensor"],
+            pipeline_parallel=row["pipeline"],
+            expert_parallel=row["expert"],
+            data_parallel=row["ranks"] // (row["tensor"] * row["pipeline"]),
+        )
+        assert workload.expert_tensor_parallel == row["expert_tensor"]
+        assert [stage.parameters for stage in stages(own_model(row["model"], row["layers"]), workload)] == row["parameters"], row

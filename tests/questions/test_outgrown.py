@@ -57,3 +57,18 @@ def test_cards_with_screens_are_told_how_much_others_may_hold(check_fit, gpu, sa
     asked = {"model": SMALL, "gpu": gpu, "context_length": 2048}
     assert any("desktop" in warning for warning in check_fit(**asked).warnings) == said
     assert not any("desktop" in warning for warning in check_fit(**asked, other_memory_gib=0.5).warnings)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_what_was_measured_on_other_cards_is_assumed_and_wide(check_fit, engine):
+    """Of one MI300X there is a log with 3.9 GiB of graphs, 4.4 times what NVIDIA's cards hold for that model."""
+    asked = {"model": "Qwen/Qwen3-8B", "engine": engine}
+    (ours, theirs) = ({term.name: term for term in check_fit(**asked, gpu=gpu).terms} for gpu in ("H200", "MI300X"))
+    assert (ours["runtime"].basis, theirs["runtime"].basis) == ("calibrated", "assumed")
+    assert theirs["runtime"].low < ours["runtime"].low
+    assert theirs["runtime"].high > ours["runtime"].high
+    assert theirs["cuda_graphs"].basis == "assumed"
+
+
+def test_tpus_capture_no_graphs(check_fit):
+    assert "cuda_graphs" not in {term.name for term in check_fit(model="Qwen/Qwen3-8B", gpu="TPU v6e", engine="vllm").terms}

@@ -1,7 +1,10 @@
 """What an engine holds beside tensors of the model: CUDA graphs, the process itself, communication between ranks."""
 
+from collections.abc import Iterable
+
 import msgspec
 
+from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import GIB, Term
 
@@ -26,6 +29,39 @@ def runtime_bytes(
     if ranks > 1:
         terms.append(communication_term(profile, ranks=ranks, symmetric=symmetric))
     return tuple(terms)
+
+
+MEASURED_ON = ("NVIDIA", "custom")
+"""Vendors of the cards that the coefficients are of; a card that is only a size is taken for one of them."""
+
+_ELSEWHERE = 4.4
+"""Graphs of a run on an MI300X over those of NVIDIA's cards: 3.9 GiB to 0.89 (tests/accuracy/serving.jsonl, v122)."""
+
+_WITHOUT_GRAPHS = ("Google", "AWS", "Apple")
+"""Vendors on whose accelerators vLLM captures no graphs. Source: vllm 0.33 platforms/interface.py, support_static_graph_mode, which only
+cuda.py, rocm.py and xpu.py answer with yes; TPUs and Neuron compile programs instead."""
+
+
+def elsewhere(accelerator: Accelerator) -> str:
+    """The vendor of a card that the coefficients are not of; empty for the others."""
+    return "" if accelerator.vendor in MEASURED_ON else accelerator.vendor
+
+
+def captures_graphs(accelerator: Accelerator) -> bool:
+    """Whether decode steps are captured as graphs of the device at all."""
+    return accelerator.vendor not in _WITHOUT_GRAPHS
+
+
+def as_measured(terms: Iterable[Term], accelerator: Accelerator) -> tuple[Term, ...]:
+    """`terms` of NVIDIA's cards; on another maker's they are assumed, from nothing to as much as one run there held above them."""
+    if not elsewhere(accelerator):
+        return tuple(terms)
+    return tuple(
+        msgspec.structs.replace(
+            term, low=0, high=max(term.high, int(_ELSEWHERE * term.bytes)), basis="assumed", formula=f"{term.formula}, as on NVIDIA's cards"
+        )
+        for term in terms
+    )
 
 
 def communication_term(profile: EngineProfile, *, ranks: int, symmetric: bool) -> Term:

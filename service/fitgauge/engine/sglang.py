@@ -16,7 +16,7 @@ from fitgauge.engine.estimate import Beside, Estimate, stage_estimates
 from fitgauge.engine.paged import cache_dtype, full_token_bytes, held, request_state_bytes
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import GIB, MIB, Bytes, Term, certain
-from fitgauge.engine.runtime import communication_term, graph_term
+from fitgauge.engine.runtime import as_measured, captures_graphs, communication_term, elsewhere, graph_term
 from fitgauge.engine.sglang_share import mem_fraction_static
 from fitgauge.engine.vllm.cards import shares_memory
 from fitgauge.engine.vllm.layout import buffer_bytes
@@ -61,8 +61,9 @@ def settled(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> Wo
 
 
 def card_kind(accelerator: Accelerator) -> Hashable:
-    """Cards of one kind hold the same before they are `sized`: whether ranks share memory, and whether sparse MLA is narrow by itself."""
-    return shares_memory(accelerator), _narrow(accelerator)
+    """Cards of one kind hold the same before they are `sized`: whether ranks share memory, whether sparse MLA is narrow by itself, and
+    on whose cards what the process holds was not measured."""
+    return shares_memory(accelerator), _narrow(accelerator), elsewhere(accelerator)
 
 
 def _narrow(accelerator: Accelerator) -> bool:
@@ -189,12 +190,15 @@ def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator,
     ranks = workload.tensor_parallel * workload.pipeline_parallel
     if ranks > 1:
         before.append(communication_term(profile, ranks=ranks, symmetric=shares_memory(accelerator)))
+    process = as_measured(before, accelerator)
     stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
     final, found = len(stages) - 1, []
     for number, layers in enumerate(stages):
         pool = radix_pool(spec, workload, layers if final else None)
-        after = () if workload.cache_pool_bytes is not None else _after_loading(spec, profile, workload, layers, number == final)
-        found.append(Beside(len(layers), fixed=tuple(before), cache=cache_terms(pool, workload), layout=pool, after=after))
+        after: tuple[Term, ...] = ()
+        if workload.cache_pool_bytes is None:
+            after = _after_loading(spec, profile, workload, layers, accelerator, last=number == final)
+        found.append(Beside(len(layers), fixed=process, cache=cache_terms(pool, workload), layout=pool, after=after))
     return tuple(found)
 
 
@@ -231,7 +235,9 @@ def _multimodal() -> tuple[Term]:
     return (certain("encoder_cache", MULTIMODAL_BYTES, "computed", "embeddings of images, 100 MiB by default", source),)
 
 
-def _after_loading(spec: ModelSpec, profile: EngineProfile, workload: Workload, layers: range, last: bool) -> tuple[Term, ...]:
+def _after_loading(
+    spec: ModelSpec, profile: EngineProfile, workload: Workload, layers: range, accelerator: Accelerator, *, last: bool
+) -> tuple[Term, ...]:
     """What comes after the pools are taken and lives in what is kept back."""
     terms = activation_bytes(
         spec,
@@ -241,7 +247,9 @@ def _after_loading(spec: ModelSpec, profile: EngineProfile, workload: Workload, 
         tensor_parallel=workload.tensor_parallel,
         samples=last and spec.task != "encode",
     )
-    return terms if workload.enforce_eager else (*terms, graph_term(profile, len(layers)))
+    if workload.enforce_eager or not captures_graphs(accelerator):
+        return terms
+    return (*terms, *as_measured([graph_term(profile, len(layers))], accelerator))
 
 
 def kept_back(after: tuple[Term, ...], kept: int, workload: Workload) -> tuple[Term, ...]:

@@ -12,6 +12,7 @@ import msgspec
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Attention, LatentAttention, ModelSpec, Split
 from fitgauge.engine.laid import Laid, Share, round_up
+from fitgauge.engine.runtime import elsewhere
 from fitgauge.engine.vllm.kv_formats import cuda_major, resolved_format
 
 AMPERE, HOPPER, BLACKWELL = 8, 9, 10
@@ -113,8 +114,8 @@ class CardKind(NamedTuple):
     """What vLLM's terms depend on of a card, but for its memory: cards of one kind hold the same bytes.
 
     `generation`: the first number of the compute capability, where all before Hopper count as one; 0 without CUDA. `symmetric`: see
-    `shares_memory`. `early`: before Ampere, where releases until 0.11 serve with their first engine. Of two kinds some models hold the
-    same; of one kind no model holds anything else.
+    `shares_memory`. `early`: before Ampere, where releases until 0.11 serve with their first engine. `elsewhere`: the vendor where no
+    coefficient was measured on its cards. Of two kinds some models hold the same; of one kind no model holds anything else.
     """
 
     cuda: bool
@@ -122,6 +123,7 @@ class CardKind(NamedTuple):
     symmetric: bool
     unified_memory: bool
     early: bool
+    elsewhere: str
 
 
 def card_kind(accelerator: Accelerator) -> CardKind:
@@ -129,17 +131,21 @@ def card_kind(accelerator: Accelerator) -> CardKind:
     major = cuda_major(accelerator.compute_capability)
     generation = max(major, HOPPER - 1) if major else 0
     early = 0 < major < AMPERE
-    return CardKind(accelerator.vendor == "NVIDIA", generation, shares_memory(accelerator), accelerator.unified_memory, early)
+    nvidia, unified = accelerator.vendor == "NVIDIA", accelerator.unified_memory
+    return CardKind(nvidia, generation, shares_memory(accelerator), unified, early, elsewhere(accelerator))
 
 
 def shares_memory(accelerator: Accelerator) -> bool:
-    """Whether ranks may map each other's memory as one (symmetric memory), which NVLink's switches alone offer; unknown cards may.
+    """Whether ranks may map each other's memory as one (symmetric memory), which NVLink's switches alone offer; a card that is only a
+    size may.
 
     Source: vllm/distributed/device_communicators/all_reduce_utils.py, SYMM_MEM_ALL_REDUCE_MAX_SIZES (capabilities 9.0 and 10.x alone),
     symm_mem.py (off without multicast), flashinfer_all_reduce.py. NCCL opens its channels, each with buffers, by the links it finds.
     """
     capability = accelerator.compute_capability
-    return capability is None or (accelerator.nvlink is not False and not accelerator.unified_memory and capability[0] in (9, 10))
+    if capability is None:
+        return accelerator.vendor == "custom"
+    return accelerator.nvlink is not False and not accelerator.unified_memory and capability[0] in (9, 10)
 
 
 def refusal(spec: ModelSpec, cache_dtype: str, compute_capability: tuple[int, int] | None) -> str | None:

@@ -12,7 +12,7 @@ from fitgauge.engine.estimate import Beside, CacheLayout, Estimate, stage_estima
 from fitgauge.engine.fit import fit_probability, starting_probability
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import Bytes, Term, certain, total
-from fitgauge.engine.runtime import communication_term, graph_term, runtime_bytes
+from fitgauge.engine.runtime import as_measured, captures_graphs, communication_term, graph_term, runtime_bytes
 from fitgauge.engine.vllm.cards import card_kind, on_card, shares_memory
 from fitgauge.engine.vllm.draft import check_draft, draft_term, drafted_layers
 from fitgauge.engine.vllm.layout import check_parallel
@@ -105,7 +105,7 @@ def outside_terms(
     if profile.context_share is not None:
         size = accelerator.usable.expected
         terms.append(profile.context_share.term("context", size, 0, f"{profile.context_share.expected:.4f} of the card's {size} B"))
-    if not graphs_in_budget(spec, profile) and not workload.enforce_eager:
+    if not graphs_in_budget(spec, profile) and not workload.enforce_eager and captures_graphs(accelerator):
         terms.append(structs.replace(graph_term(profile, layers), low=0))
     ranks = communicating_ranks(workload)
     if ranks > 1:
@@ -201,14 +201,15 @@ def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator,
         if place not in passes:
             passes[place] = profiling_terms(spec, profile, workload, accelerator, first=place[0], last=place[1])
         if len(layers) not in processes:
-            processes[len(layers)] = runtime_bytes(
+            process = runtime_bytes(
                 profile,
                 layers=len(layers),
                 ranks=communicating_ranks(workload),
-                graphs=graphs_in_budget(spec, profile) and not workload.enforce_eager,
+                graphs=graphs_in_budget(spec, profile) and not workload.enforce_eager and captures_graphs(accelerator),
                 unified_memory=accelerator.unified_memory,
                 symmetric=shares_memory(accelerator),
             )
+            processes[len(layers)] = as_measured(process, accelerator)
         fixed = (*passes[place], *processes[len(layers)])
         found.append(Beside(layers=len(layers), fixed=fixed, cache=(cache_term(cache, workload),), layout=cache))
     return tuple(found)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from fitgauge.catalog.catalog import bundled
@@ -84,3 +85,12 @@ def test_cards_without_flashinfer_hold_fewer_copies_of_the_logits() -> None:
         for name in ("A100 80GB", "V100", "MI300X")
     ]
     assert sizes[1] == sizes[2] < 0.6 * sizes[0]
+
+
+@pytest.mark.parametrize(
+    ("card", "version", "keeps"), [("H100 SXM", (0, 33), False), ("A100 80GB", (0, 33), True), ("H100 SXM", (0, 14), True)]
+)
+def test_experts_of_mxfp4_keep_no_workspace_where_one_kernel_runs_them(card: str, version: tuple[int, int], keeps: bool) -> None:
+    """vLLM 0.33's pass of gpt-oss-20b on a Hopper leaves 16 MiB, of rotary tables; Marlin, on an Ampere, shares a workspace."""
+    work = msgspec.structs.replace(workload(ROWS[0]), version=version)
+    assert (kept_workspace(spec_of("openai/gpt-oss-20b"), work, bundled().find(card).accelerator) > 0) == keeps

@@ -19,6 +19,9 @@ from fitgauge.engine.workload import Workload
 WORKSPACES_KEPT = (0, 14)
 """The first version read whose experts' workspaces outlive the layers. Source: vllm/v1/worker/workspace.py (0.14.1; 0.11.0 has none)."""
 
+_MONOLITHIC = (0, 19)
+"""Of the releases read, the first that prefers kernels of router and experts together (0.11.0 has none)."""
+
 _INDEXED = (0, 19)
 """Of the releases read, the first whose sparse indexers take their workspace and logits in the pass (0.11.0 does not)."""
 _INDEXER_LOGITS = 512 * MIB
@@ -71,7 +74,7 @@ def profiling_terms(
     second = runs_second(spec, profile.second_runner)
     sampler = second_sampler(profile, workload, accelerator) if second else profile.logits_copies
     seen_tokens = max(tokens, _SECOND_PASS) if second and workload.version < _SECOND_PASS_UNTIL else tokens
-    kept = kept_workspace(spec, workload) if workload.version >= WORKSPACES_KEPT else 0
+    kept = kept_workspace(spec, workload, accelerator) if workload.version >= WORKSPACES_KEPT else 0
     indexed = indexed_peak(spec, profile, workload, kept) if workload.version >= _INDEXED else 0
     terms = activation_bytes(
         spec,
@@ -127,13 +130,24 @@ def second_sampler(profile: EngineProfile, workload: Workload, accelerator: Acce
     return profile.second_logits_copies if fused or workload.version < _WARMED else _UNFUSED
 
 
-def kept_workspace(spec: ModelSpec, workload: Workload) -> int:
+def in_one_kernel(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> bool:
+    """Whether one kernel runs router and experts and returns what it took: gpt-oss in MXFP4, on Hopper with OpenAI's Triton kernels, on
+    data-centre Blackwell with FlashInfer's. Source: fused_moe/oracle/mxfp4.py (0.19.0, 0.33.0), OAITritonMxfp4ExpertsMonolithic."""
+    capability = accelerator.compute_capability
+    built = capability is not None and (9, 0) <= capability < (11, 0)
+    stored = (spec.quantization or {}).get("quant_method") == "mxfp4"
+    return built and stored and spec.model_type == "gpt_oss" and workload.version >= _MONOLITHIC
+
+
+def kept_workspace(spec: ModelSpec, workload: Workload, accelerator: Accelerator | None = None) -> int:
     """Bytes of the workspace that all layers share and that stays once it has grown: that of the experts, tokens x 2 B x the widest
-    `expert_width`, or of the sparse indexers where theirs is larger: 40 contexts of keys, each of its numbers a byte, with a scale."""
+    `expert_width` unless they run `in_one_kernel`, or of the sparse indexers where theirs is larger: 40 contexts of keys, each of its
+    numbers a byte, with a scale."""
     widths = (
         expert_width(block.mlp, spec.hidden_size, workload.tensor_parallel, workload.expert_parallel) for block in spec.blocks if block.mlp
     )
-    experts = workload.max_batched_tokens * HALF * max(widths, default=0)
+    returned = accelerator is not None and in_one_kernel(spec, workload, accelerator)
+    experts = 0 if returned else workload.max_batched_tokens * HALF * max(widths, default=0)
     gathered = (
         _INDEXER_LENGTH * workload.context_length // ratio * (dim + 4) for dim, ratio in indexers(spec) if workload.version >= _INDEXED
     )

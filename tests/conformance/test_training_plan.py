@@ -163,6 +163,12 @@ def test_stages_alike_of_126_layers_are_found_on_counts_that_are_no_power_of_two
         assert 126 % one["settings"]["pipeline_parallel"] == 0
 
 
+@pytest.mark.parametrize("counts", [{"gpu_count": 1}, {"max_gpu_count": 2}])
+def test_adapters_on_one_card_are_planned_without_anything_that_shards(plan, counts):
+    plans = plan(model="meta-llama/Llama-3.1-8B", gpu="RTX 4090", method="qlora", **counts)["plans"]
+    assert {one["settings"]["framework"] for one in plans if one["gpu_count"] == 1} == {"transformers"}
+
+
 def test_encoders_are_planned_without_megatron_whose_script_trains_decoders(plan):
     answer = plan(model="google-bert/bert-base-uncased", gpu="L40S", max_gpu_count=4)
     assert answer["plans"]

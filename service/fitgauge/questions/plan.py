@@ -87,7 +87,11 @@ class Planner:
             return max((stage.need for stage in every), key=lambda need: need.expected)
 
         _possible(base, model, choices)
-        plans = search(model.spec, base, choices, need, accelerator.usable.expected)
+        plans = [
+            plan
+            for part in _alone_apart(request, base, choices)
+            for plan in search(model.spec, base, part, need, accelerator.usable.expected)
+        ]
         if not plans and len(choices.counts) > 1 and "megatron" in choices.frameworks:  # stages alike want other counts than powers of two
             nodes = tuple(sorted(count for count in whole_nodes(model.spec) if count <= choices.counts[-1]))
             of_nodes = structs.replace(choices, counts=nodes, frameworks=("megatron",))
@@ -140,6 +144,21 @@ def _choices(request: TrainingPlanRequest, model: Model, found: Found) -> Choice
         zero_stages=_given(request.zero_stage),
         flops_per_byte=_flops_per_byte(found.accelerator),
     )
+
+
+def _alone_apart(request: TrainingPlanRequest, base: TrainingWorkload, choices: Choices) -> list[Choices]:
+    """The choices of one card and those of several, where nothing that shards has a place on one: adapters under no framework asked for."""
+    if (
+        not base.adapted
+        or request.framework is not None
+        or request.zero_stage is not None
+        or base.offload != "none"
+        or 1 not in choices.counts
+    ):
+        return [choices]
+    several = tuple(count for count in choices.counts if count > 1)
+    alone = structs.replace(choices, counts=(1,), frameworks=("transformers",))
+    return [alone, *([structs.replace(choices, counts=several)] if several else [])]
 
 
 def _usual_batch(count: int) -> int:

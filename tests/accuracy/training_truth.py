@@ -108,7 +108,7 @@ def rank_workload(row: Row) -> TrainingWorkload:
     )
 
 
-def _step(row: Row, spec: ModelSpec, workload: TrainingWorkload) -> Step:
+def step_of(row: Row, spec: ModelSpec, workload: TrainingWorkload) -> Step:
     (stage,) = training_stages(spec, workload, PROFILE)
     return Step(row, spec, workload, stage)
 
@@ -116,13 +116,13 @@ def _step(row: Row, spec: ModelSpec, workload: TrainingWorkload) -> Step:
 @cache
 def given() -> tuple[Step, ...]:
     """The first set of steps."""
-    return tuple(_step(row, given_models()[row["model"]], step_workload(row)) for row in rows("training"))
+    return tuple(step_of(row, given_models()[row["model"]], step_workload(row)) for row in rows("training"))
 
 
 @cache
 def own() -> tuple[Step, ...]:
     """The steps of our own measuring."""
-    return tuple(_step(row, _own_spec(row), step_workload(row)) for row in rows("training_own"))
+    return tuple(step_of(row, _own_spec(row), step_workload(row)) for row in rows("training_own"))
 
 
 def _own_spec(row: Row) -> ModelSpec:
@@ -144,7 +144,7 @@ def untaught() -> tuple[Step, ...]:
 @cache
 def ranks() -> tuple[Step, ...]:
     """One rank of FSDP2 each."""
-    return tuple(_step(row, given_models()[row["model"]], rank_workload(row)) for row in rows("training_fsdp"))
+    return tuple(step_of(row, given_models()[row["model"]], rank_workload(row)) for row in rows("training_fsdp"))
 
 
 # --- published runs

@@ -1,0 +1,75 @@
+"""The truth about parallel training, as questions: one rank of tensor parallelism, of ZeRO, of a Megatron layout (training_parallel.jsonl)."""
+
+from functools import cache
+
+from accuracy.training_truth import Row, Step, own_model, rows, step_of
+from fitgauge.engine.families import read_config
+from fitgauge.engine.training.workload import TrainingWorkload
+
+
+@cache
+def of_kind(kind: str) -> tuple[Row, ...]:
+    """The rows of a kind: schedule, tensor, zero, megatron."""
+    return tuple(row for row in rows("training_parallel") if row["kind"] == kind)
+
+
+def gathers_attention(row: Row) -> bool:
+    """OLMo 2 norms queries and keys over all heads: transformers' plan gathers them and every rank computes the whole attention."""
+    return "OLMo-2" in row["model"] and not row["sequence_parallel"]
+
+
+def tensor_workload(row: Row) -> TrainingWorkload:
+    """The question of a rank of tensor parallelism, in FSDP2 where data parallelism shards its pieces once more."""
+    sharded = row["data_parallel"] > 1
+    return TrainingWorkload(
+        framework="fsdp" if sharded else "transformers",
+        precision=row["regime"],
+        optimizer_implementation="for_loop",
+        zero_stage=(3 if row["reshard"] else 2) if sharded else 0,
+        sequence_length=row["seq"],
+        micro_batch_size=row["batch"],
+        activation_checkpointing=row["checkpointing"],
+        attention=row["attn"],
+        tensor_parallel=row["tensor_parallel"],
+        sequence_parallel=row["sequence_parallel"],
+        data_parallel=row["data_parallel"],
+    )
+
+
+def zero_workload(row: Row) -> TrainingWorkload:
+    """The question of a rank of DeepSpeed's ZeRO."""
+    return TrainingWorkload(
+        framework="deepspeed",
+        zero_stage=row["zero_stage"],
+        data_parallel=row["ranks"],
+        sequence_length=row["seq"],
+        micro_batch_size=row["batch"],
+        micro_batches=row["micro_batches"],
+    )
+
+
+def megatron_workload(row: Row) -> TrainingWorkload:
+    """The question of a Megatron layout."""
+    return TrainingWorkload(
+        framework="megatron",
+        zero_stage=1,
+        sequence_length=128,
+        tensor_parallel=row["tensor"],
+        pipeline_parallel=row["pipeline"],
+        expert_parallel=row["expert"],
+        data_parallel=row["ranks"] // (row["tensor"] * row["pipeline"]),
+    )
+
+
+@cache
+def tensor_ranks(*, sharded: bool) -> tuple[Step, ...]:
+    """One rank of tensor parallelism each, alone or with FSDP2 around it."""
+    chosen = (row for row in of_kind("tensor") if (row["data_parallel"] > 1) is sharded and not gathers_attention(row))
+    return tuple(step_of(row, own_model(row["model"], row["layers"]), tensor_workload(row)) for row in chosen)
+
+
+@cache
+def zero_ranks() -> tuple[Step, ...]:
+    """One rank of ZeRO each."""
+    every = (row | {"bytes": row["bytes"] | {"total": max(row["bytes"].values())}} for row in of_kind("zero"))
+    return tuple(step_of(row, read_config(row["config"]), zero_workload(row)) for row in every)

@@ -72,6 +72,12 @@ def _integers(text: str) -> list[int]:
     return [int(part) for part in text.split(",")]
 
 
+def _misused(error: msgspec.ValidationError) -> click.UsageError:
+    """What the contract says of an option or argument, named as it is typed."""
+    said, _, path = str(error).partition(" - at `$.")
+    return click.UsageError(f"{path.rstrip('`').replace('_', '-')}: {said}" if path else said)
+
+
 @main.command()
 @click.argument("model")
 @click.argument("gpu")
@@ -83,7 +89,7 @@ def check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # noqa:
     try:
         request = msgspec.convert({"model": model, "gpu": gpu, "detail": "full", **given}, FitRequest)
     except msgspec.ValidationError as error:
-        raise click.UsageError(str(error)) from None
+        raise _misused(error) from None
     answer = _told(lambda: asyncio.run(_check_fit(request)))
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2))
@@ -105,7 +111,7 @@ def train_check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  #
     try:
         request = msgspec.convert({"model": model, "gpu": gpu, "detail": "full", **given}, TrainingRequest)
     except msgspec.ValidationError as error:
-        raise click.UsageError(str(error)) from None
+        raise _misused(error) from None
     _, answer = _told(lambda: asyncio.run(_asked(lambda questions: questions.check_training_fit(request))))
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2))
@@ -176,7 +182,7 @@ def _converted(given: dict[str, Any], kind: type[_Answer]) -> _Answer:
     try:
         return msgspec.convert({name: value for name, value in given.items() if value is not None}, kind)
     except msgspec.ValidationError as error:
-        raise click.UsageError(str(error)) from None
+        raise _misused(error) from None
 
 
 @main.command("explain-log")

@@ -90,3 +90,9 @@ def test_a_narrow_terminal_shows_numbers_without_bars(run, monkeypatch):
 
 def test_a_narrow_list_of_models_names_the_engine(run):
     assert " mlx " in run("models-for", "M3 Max 64GB", "--limit", "3").output
+
+
+def test_what_the_contract_refuses_is_named_as_it_is_typed(run):
+    result = run("recommend", "7b", "--max-gpu-count", "0")
+    assert result.exit_code == 2
+    assert "max-gpu-count: Expected `int` >= 1" in result.output

@@ -73,7 +73,9 @@ class BodyReader(Generic[Body]):
         named, at = _NAMED.search(message), _AT_FIELD.search(message)
         found = named or at
         field = found["field"].partition("[")[0][:80] if found else None
-        detail = _AT_FIELD.sub("", message).replace("Object", "The question")[:200] + "."
+        detail = (
+            _AT_FIELD.sub("", message).replace("Object missing", "The question lacks the").replace("Object", "The question")[:200] + "."
+        )
         matches: tuple[str, ...] = ()
         if field is None:
             hint = f"Send an object such as {self._example}."

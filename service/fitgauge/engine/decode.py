@@ -33,17 +33,23 @@ def step_bytes(spec: ModelSpec, laid: Laid, *, concurrency: int, context_length:
     E x (1 - (1 - k/E)^B) where routing is even. `cache_dtype`: `auto`, and
     ggml's blocks, count as the model's own. Sparse attention reads less than is counted.
     """
+    visited = _visited_share(spec, concurrency)
+    weights = laid.once(("read", tensor_parallel, visited), lambda: _weights_read(spec, laid, visited, tensor_parallel))
+    dtype = cache_dtype if cache_dtype in BITS else spec.dtype
+    cache = cache_bytes(spec, context_length, concurrency, dtype=dtype, tensor_parallel=tensor_parallel)
+    return int(weights * laid.scale) + cache
+
+
+def _weights_read(spec: ModelSpec, laid: Laid, visited: float, tensor_parallel: int) -> float:
+    """Bytes of weights one rank reads in a step that visits this share of the routed experts."""
     layout, ways = laid.layout, ranks(laid, tensor_parallel, 1, 1)
     parts = (Part.LANGUAGE, Part.HEAD, Part.EMBEDDING) if spec.tied_embeddings else (Part.LANGUAGE, Part.HEAD)
-    visited = _visited_share(spec, concurrency)
     weights = 0.0
     for share in laid.shares:
         if share.part in parts:
             size = len(share.layers) * share_bytes(share, layout, ways)
             weights += size * visited if share.experts else size
-    dtype = cache_dtype if cache_dtype in BITS else spec.dtype
-    cache = cache_bytes(spec, context_length, concurrency, dtype=dtype, tensor_parallel=tensor_parallel)
-    return int(weights * laid.scale) + cache
+    return weights
 
 
 def _visited_share(spec: ModelSpec, tokens: int) -> float:

@@ -1,6 +1,6 @@
 """One model over many cards: what it demands is worked out once for cards that an engine treats alike, and set against each of them."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import NamedTuple
 
 from msgspec import structs
@@ -92,15 +92,18 @@ class Fitting:
             self._refused[key] = refusal(self._asked[same_on_all], scheme, accelerator, self._model.spec)
         return self._refused[key]
 
-    def runs(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> bool:
-        """Whether the engine runs it on cards of this class. Raises InvalidQuestion for an unknown format."""
-        prepared = self.prepared(request.quantization, engine)
-        key = (request.kv_cache_dtype, request.engine_version, card_class(accelerator))
-        known = prepared.runs.get(key)
-        if known is None:
-            known = self.refused(request, engine, accelerator) is None
-            prepared.runs.put(key, known)
-        return known
+    def running(self, request: FitRequest, engine: EngineName, classes: Mapping[Hashable, Accelerator]) -> set[Hashable]:
+        """Those classes of cards on which the engine runs it, asked of a card of each. Raises InvalidQuestion for an unknown format."""
+        runs, found = self.prepared(request.quantization, engine).runs, set()
+        for name, accelerator in classes.items():
+            key = (request.kv_cache_dtype, request.engine_version, name)
+            known = runs.get(key)
+            if known is None:
+                known = self.refused(request, engine, accelerator) is None
+                runs.put(key, known)
+            if known:
+                found.add(name)
+        return found
 
     def possible(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Fitted | None:
         """The question on `count` cards; None where it is impossible."""

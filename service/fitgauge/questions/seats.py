@@ -96,8 +96,8 @@ def seated(request: FitRequest, fitting: Fitting, hall: Hall, plans: Sequence[Pl
     found: dict[Plan, list[Seat]] = {}
     for plan in plans:
         asked = structs.replace(request, quantization=plan.quantization)
-        free = [name for name in hall.first_of if (plan.quantization, name) not in taken]
-        own = {name for name in free if fitting.runs(asked, plan.engine, hall.first_of[name])}
+        free = {name: first for name, first in hall.first_of.items() if (plan.quantization, name) not in taken}
+        own = fitting.running(asked, plan.engine, free)
         taken |= {(plan.quantization, name) for name in own}
         row = hall.row(activated(fitting.prepared(plan.quantization, plan.engine).scheme))
         found[plan] = [seat for name, seat in zip(hall.classes, row, strict=True) if name in own]

@@ -1,7 +1,7 @@
 """Serving with llama.cpp (llama-server): layers over the cards, a cache allocated whole, one compute buffer a card."""
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.architecture import ModelSpec, count_within
 from fitgauge.engine.estimate import Beside, Estimate, stage_estimates
 from fitgauge.engine.llamacpp.cells import Cells, Windows
 from fitgauge.engine.llamacpp.compute import compute_term
@@ -51,7 +51,8 @@ def split_estimate(
 
 def loaded_cards(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
     """What every card holds of the weights, none of which stay on the host."""
-    return _loaded(laid, layer_split(spec.layers, workload.pipeline_parallel), Offload(0, 0))
+    ranges = layer_split(spec.layers, workload.pipeline_parallel)
+    return laid.once(ranges, lambda: _loaded(laid, ranges, Offload(0, 0)))
 
 
 def _loaded(laid: Laid, ranges: tuple[range, ...], offload: Offload) -> tuple[tuple[Term, ...], ...]:
@@ -76,8 +77,13 @@ def _beside(
 ) -> tuple[Beside, ...]:
     requests, context, final = workload.requests_per_replica, workload.context_length, len(ranges) - 1
     projector = projector_terms(spec)
+    alike: dict[tuple[int, ...], Beside] = {}
     found = []
     for number, layers in enumerate(ranges):
+        made = (number == 0, number == final, len(layers), *(count_within(block.layers, layers) for block in spec.blocks))
+        if made in alike:
+            found.append(alike[made])
+            continue
         cells = Cells(spec, layers, cache_format(workload), windows, context)
         fixed = (
             *(projector if number == 0 else ()),
@@ -94,7 +100,8 @@ def _beside(
             ),
             *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
         )
-        found.append(Beside(layers=len(layers), fixed=fixed, cache=cache_terms(cells, workload), layout=cells))
+        alike[made] = Beside(layers=len(layers), fixed=fixed, cache=cache_terms(cells, workload), layout=cells)
+        found.append(alike[made])
     return tuple(found)
 
 

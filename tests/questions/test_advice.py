@@ -183,3 +183,10 @@ def test_host_memory_is_advised_last_of_what_fits(check_fit: Check) -> None:
 def test_where_only_more_gpus_help_two_changes_at_once_are_told_too(check_fit: Check) -> None:
     suggestions = check_fit(model="Qwen/Qwen3-14B", gpu="L4", context_length=40960, concurrency=8).suggestions
     assert any(one.verdict == "fits" and "gpu_count" not in one.request for one in suggestions)
+
+
+def test_where_nothing_else_runs_an_engine_of_the_card_is_offered_with_smaller_weights(check_fit: Check) -> None:
+    """16-bit weights of 8B do not fit on a TPU v5e, and TensorRT-LLM is no engine for it."""
+    offered = check_fit(model="Qwen/Qwen3-8B", gpu="TPU v5e", engine="tensorrt-llm").suggestions
+    assert offered[0].request == {"engine": "vllm", "quantization": "fp8"}
+    assert offered[0].verdict == "fits"

@@ -1,6 +1,6 @@
 """check_fit: will this model fit on this GPU when it is served?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, floor
 
@@ -13,7 +13,7 @@ from fitgauge.engine.architecture import Model, ModelSpec
 from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.estimate import Estimate
 from fitgauge.engine.fit import ServingLimits, Verdict, fit_probability, serving_limits, verdict
-from fitgauge.engine.platforms import maker
+from fitgauge.engine.platforms import engines_for, maker
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import GIB, most, total
 from fitgauge.engine.support import refusal
@@ -37,6 +37,7 @@ from fitgauge.questions.suggestions import (
     in_host_memory,
     needless,
     outdone,
+    smaller_elsewhere,
     together,
 )
 from fitgauge.questions.understood import understood
@@ -304,8 +305,16 @@ class Serving:
 
     def _instead(self, request: FitRequest, model: Model, accelerator: Accelerator, count: int) -> list[Suggestion]:
         """Formats and engines that run on this card where what was asked for does not."""
-        found: list[Suggestion] = []
-        for change, fields in alternatives(request, model.spec):
+        found = list(self._running(alternatives(request, model.spec), request, model, accelerator, count))
+        if not found:
+            found = list(self._running(smaller_elsewhere(engines_for(accelerator)), request, model, accelerator, count))
+        return found[:_MOST_SUGGESTIONS]
+
+    def _running(
+        self, changes: Iterable[tuple[str, dict[str, str]]], request: FitRequest, model: Model, accelerator: Accelerator, count: int
+    ) -> Iterator[Suggestion]:
+        """Those of `changes` that run on the card and are not sure to exceed it."""
+        for change, fields in changes:
             changed = structs.replace(request, **fields)
             version = words.version(changed.engine_version) if changed.engine_version else None
             again = self._possible(changed, model, accelerator, count, self._engines.profile(words.engine(changed.engine), version))
@@ -313,8 +322,7 @@ class Serving:
                 continue
             if refusal(again.workload, again.prepared.scheme, accelerator, model.spec) is None:
                 needed = again.estimate.fullest.required.expected
-                found.append(Suggestion(change=change, verdict=again.verdict, required_bytes=needed, request=dict(fields)))
-        return found[:_MOST_SUGGESTIONS]
+                yield Suggestion(change=change, verdict=again.verdict, required_bytes=needed, request=dict(fields))
 
 
 def _together(accelerator: Accelerator, *counts: int) -> tuple[int, ...]:

@@ -70,6 +70,13 @@ def alternatives(request: FitRequest, spec: ModelSpec) -> Iterator[tuple[str, di
         yield f"serve a {scheme.upper()} file with llama.cpp", {"engine": "llama.cpp", "quantization": scheme}
 
 
+def smaller_elsewhere(engines: Sequence[EngineName]) -> Iterator[tuple[str, dict[str, str]]]:
+    """(what it is in words, the fields to send): an engine that runs on the card, with weights in fewer bits."""
+    for engine in engines:
+        for scheme in ("q8_0", "q4_k_m") if engine in GGUF_ENGINES else ("fp8", "awq", "gptq"):
+            yield f"serve it with {engine} in {scheme}", {"engine": engine, "quantization": scheme}
+
+
 def needless(fields: Fields, found: Suggestion) -> bool:
     """Whether a change asks for more than one that was found to fit: the same and others, more of the same, or a format that is
     only supposed where a published one fits."""

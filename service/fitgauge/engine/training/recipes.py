@@ -123,7 +123,10 @@ class Layer(Modules):
         """
         tape, scene = self.tape, self.scene
         masked = scene.attention == "sdpa" and (self.explicit(mixer) or (mixer.window is not None and mixer.window <= scene.keys))
-        if masked:
+        bare = self.traits.bare_sdpa and scene.attention == "sdpa"
+        if bare and mixer.kv_heads == 1 < mixer.query_heads:
+            return self.math_attention(q, k, v, heads, mixer)
+        if masked or bare:
             k, v = self._repeated(k, v, heads, mixer)
         q, k, v = saves = tuple(tape.cast(value, value.name) for value in (q, k, v))
         beside = [("attention.log_sum", scene.tokens * heads, FLOAT)]
@@ -133,6 +136,18 @@ class Layer(Modules):
         size = scene.tokens * heads * mixer.value_dim
         mixed = tape.operation("attention", (q, k, v), size, q.width, saves=saves, saves_output=True, beside=beside, product=True)
         return tape.copy("attention.output", mixed) if self.traits.rotates_part or self.traits.copies_queries else mixed
+
+    def math_attention(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
+        """PyTorch's SDPA for keys of fewer heads than queries, which its kernels refuse: every step in fp32, keys and values spread out
+        (aten/src/ATen/native/transformers/attention.cpp, _scaled_dot_product_attention_math; sdp_utils.cpp, which kernel takes what)."""
+        tape, rows, width = self.tape, self.scene.tokens * heads, self.tape.compute or q.width
+        q, k, v = (tape.to(tape.cast(part, part.name), FLOAT, f"{part.name}.float") for part in (q, k, v))
+        q, k = tape.copy("query.scaled", q), tape.copy("key.scaled", k, rows * mixer.head_dim)
+        scores = tape.operation("attention.scores", (q, k), rows * self.scene.keys, FLOAT, saves=(q, k), product=True)
+        weights = tape.pointwise("attention.softmax", scores, of_output=True)
+        v = tape.copy("value.spread", v, rows * mixer.value_dim)
+        mixed = tape.operation("attention.product", (weights, v), rows * mixer.value_dim, FLOAT, saves=(weights, v), product=True)
+        return tape.copy("attention.output", tape.to(mixed, width))
 
     def keys(self, k: Value, mixer: Attention, heads: int) -> int:
         """Keys that a query meets: of its own sequence, or of another's."""
@@ -154,7 +169,10 @@ class Layer(Modules):
 
     def latent_attention(self, x: Value, mixer: LatentAttention) -> Value:
         """Multi-head latent attention: queries and keys through narrow latents with norms, then expanded for every head
-        (models/deepseek_v3/modeling_deepseek_v3.py)."""
+        (models/deepseek_v3/modeling_deepseek_v3.py).
+
+        The kernel for values of another width than queries writes its output token by token (PyTorch, _efficient_attention_forward).
+        """
         tape, tokens = self.tape, self.scene.tokens
         heads = max(1, mixer.query_heads // self.scene.heads)
         narrow, wide = self._ending("q_a_proj"), self._ending("q_b_proj", "q_proj")
@@ -173,8 +191,10 @@ class Layer(Modules):
             head_dim=mixer.nope_dim + mixer.rope_dim,
             value_dim=mixer.value_dim,
         )
-        eager = self.traits.eager(self.scene.attention)
-        return self.linear(out, self.eager(q, k, v, heads, plain) if eager else self.fused_attention(q, k, v, heads, plain))
+        if self.traits.eager(self.scene.attention):
+            return self.linear(out, self.eager(q, k, v, heads, plain))
+        mixed = self.fused_attention(q, k, v, heads, plain)
+        return self.linear(out, tape.copy("attention.output", mixed) if plain.head_dim == plain.value_dim else mixed)
 
     def _ending(self, *modules: str) -> Parameter | None:
         return next((p for p in self.linears(attention=True) if p.name.removesuffix(".weight").endswith(modules)), None)
@@ -225,8 +245,7 @@ class Layer(Modules):
         picks = scene.tokens * (mlp.experts_per_token if mlp else 1) * scene.expert_heads // scene.heads
         weights = tape.constant("router.weights", picks, x.width)
         if router is not None:
-            given = tape.to(x, FLOAT, "router.input") if self.traits.float_router else x
-            scores = tape.to(self.linear(router, given), FLOAT, "router.float")
+            scores = tape.to(self._routed(router, x), FLOAT, "router.float")
             chosen = tape.copy("router.top_k", tape.pointwise("router.softmax", scores, of_output=True), picks)
             weights = tape.to(chosen, x.width, "router.weights")
         down = experts[-1]
@@ -243,6 +262,15 @@ class Layer(Modules):
         out = self._grouped("experts.down", product, [down], picks * scene.hidden)
         weighted = tape.copy("experts.in_order", tape.multiply("experts.weighted", out, weights))
         return tape.copy("experts.sum", weighted, scene.tokens * scene.hidden)
+
+    def _routed(self, router: Parameter, x: Value) -> Value:
+        """The router's product, in fp32 where its family says so; DeepSeek's weight becomes fp32 for it, others' is kept so."""
+        if not self.traits.float_router:
+            return self.linear(router, x)
+        given, weight = self.tape.to(x, FLOAT, "router.input"), self.weight(router)
+        if not self.traits.casts_router:
+            return self.linear(router, given)
+        return self.tape.matmul("router", given, self.tape.to(weight, FLOAT, "router.weight"), self.scene.tokens * router.shape[0])
 
     def clamped(self, gate: Value, up: Value) -> Value:
         """(up + 1) x gate x sigmoid(1.702 gate), both clamped, of gate and up side by side (GptOssExperts._apply_gate)."""

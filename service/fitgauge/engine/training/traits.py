@@ -25,11 +25,11 @@ class Traits:
     saved tensors were compared with autograd's own. `slices`: a fused projection is sliced, not split. `rotates_part`: rotated and
     plain parts of queries and keys are put together again, `interleaves`: by tables made anew in every layer. `parallel`: attention and
     MLP side by side. `scales_queries`: before the product instead of after; `copies_queries`: head by head, as then the output is
-    (Whisper). `explicit_mask`: SDPA in a decoder beside an encoder is given its causal mask as a tensor. `position_bias`: a trained
-    table is added to scores. `score_cap`, `logits_cap`: tanh caps. `logits_bias`: a buffer is added to logits. `float_softmax`,
-    `float_scores`, `float_rotary`, `float_router`, `float_loss`: in fp32 whatever the precision. `sinks`: a learned score beside every
-    query's, and the clamped gate of gpt-oss. `lacks`: kinds of attention that transformers has not for it and runs eagerly
-    instead. `drops`: where dropout stands.
+    (Whisper). `explicit_mask`: SDPA in a decoder beside an encoder is given its causal mask as a tensor. `position_bias`: a trained table
+    is added to scores. `score_cap`, `logits_cap`: tanh caps. `logits_bias`: a buffer is added to logits. `float_softmax`, `float_scores`,
+    `float_rotary`, `float_router`, `float_loss`: in fp32 whatever the precision; `casts_router`: so is its weight. `sinks`: a learned score
+    beside every query's, and the clamped gate of gpt-oss. `bare_sdpa`: PyTorch's SDPA is called with keys as they are, or repeated before.
+    `lacks`: kinds of attention that transformers has not for it and runs eagerly instead. `drops`: where dropout stands.
     """
 
     activation: str = "silu"
@@ -53,9 +53,11 @@ class Traits:
     float_scores: bool = False
     float_rotary: bool = False
     float_router: bool = False
+    casts_router: bool = False
     sinks: bool = False
     float_loss: bool = True
     position_bias: bool = False
+    bare_sdpa: bool = False
     lacks: tuple[str, ...] = ()
     drops: frozenset[Place] = frozenset()
     proven: bool = True
@@ -110,7 +112,7 @@ TRAITS: Mapping[str, Traits] = {
     "starcoder2": replace(PLAIN, drops=frozenset({"embedding", "weights", "attention", "mlp"})),
     "phi": replace(PLAIN, activation="gelu_new", parallel=True, rotates_part=True),
     "gpt_neox": replace(PLAIN, parallel=True, rotates_part=True),
-    "falcon": replace(PLAIN, parallel=True, float_softmax=False, proven=False),
+    "falcon": replace(PLAIN, parallel=True, float_softmax=False, bare_sdpa=True),
     "mpt": replace(PLAIN, lacks=("sdpa", "flash")),
     "gpt_neo": replace(PLAIN, activation="gelu_new", float_scores=True, lacks=("sdpa",)),
     "gptj": replace(PLAIN, activation="gelu_new", parallel=True, rotates_part=True, float_scores=True, lacks=("sdpa",)),
@@ -123,7 +125,7 @@ TRAITS: Mapping[str, Traits] = {
     **dict.fromkeys(("qwen3_next", "qwen3_5", "qwen3_5_moe"), Traits(norm="shifted_rms", rotates_part=True, proven=False)),
     **dict.fromkeys(("mamba", "mamba2", "jamba"), Traits(proven=False)),
     "nemotron_h": Traits(activation="relu_squared", proven=False),
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3"), Traits(float_router=True, proven=False)),
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3"), Traits(float_router=True, casts_router=True)),
     "gpt_bigcode": Traits(
         activation="gelu", norm="layer", drops=frozenset({"embedding", "weights", "attention", "mlp"})
     ),

@@ -27,6 +27,10 @@ LLAMA = {
 MHA = {name: size for name, size in LLAMA.items() if name != "num_key_value_heads"}
 GPT = {"vocab_size": 1000, "n_embd": 256, "n_layer": 2, "n_head": 8}
 MOE = {**LLAMA, "num_experts": 16, "num_experts_per_tok": 4}
+LATENT = {
+    **MHA, "num_key_value_heads": 8, "q_lora_rank": 96, "kv_lora_rank": 64, "qk_nope_head_dim": 16, "qk_rope_head_dim": 16, "v_head_dim": 32, "n_routed_experts": 16,
+    "num_experts_per_tok": 4, "n_shared_experts": 1, "moe_intermediate_size": 704, "first_k_dense_replace": 0,
+}  # fmt: skip
 NARROW = {"head_dim": 32}
 PADDED = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 SLIDING = {"sliding_window": 16, "layer_types": ["sliding_attention"] * 2}
@@ -65,6 +69,9 @@ FAMILIES = {
     "ernie4_5_moe": {
         **LLAMA, "moe_num_experts": 16, "moe_k": 4, "moe_intermediate_size": 96, "moe_num_shared_experts": 1, "moe_layer_start_index": 0,
     },
+    "deepseek_v2": {**LATENT, "topk_method": "greedy", "n_group": 1, "topk_group": 1}, "deepseek_v3": {**LATENT, "n_group": 4, "topk_group": 2},
+    "falcon": {**MHA, "ffn_hidden_size": 704, "new_decoder_architecture": True, "num_kv_heads": 2, "bias": False, "alibi": False},
+    "modernbert": {**ENCODER, **PADDED, "sep_token_id": 2, "cls_token_id": 1, "global_attn_every_n_layers": 1},
     "bert": ENCODER, "roberta": ENCODER, "electra": {**ENCODER, "embedding_size": 128}, "nomic_bert": ENCODER,
     "distilbert": {"vocab_size": 1000, "dim": 256, "hidden_dim": 704, "n_layers": 2, "n_heads": 8},
     "bart": BESIDE, "m2m_100": BESIDE,
@@ -85,7 +92,9 @@ _SECOND = re.compile(r"^(?!(.*\.)?encoder\.(layers|block)\.)\D*\.1\.")
 def _kind(family: str) -> type:
     if family in ("bart", "t5", "m2m_100"):
         return AutoModelForSeq2SeqLM
-    return AutoModelForMaskedLM if family in ("bert", "roberta", "electra", "nomic_bert", "distilbert") else AutoModelForCausalLM
+    return (
+        AutoModelForMaskedLM if family in ("bert", "roberta", "electra", "nomic_bert", "distilbert", "modernbert") else AutoModelForCausalLM
+    )
 
 
 def saved(family: str, config: dict[str, object], attention: str, regime: str, method: str) -> list[int]:

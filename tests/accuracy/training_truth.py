@@ -135,7 +135,7 @@ def untaught() -> tuple[Step, ...]:
     """Every step of a taught family once more, played as a family that nobody taught would be; without images, which such a family is told
     to leave out."""
     return tuple(
-        _step(step.row, msgspec.structs.replace(step.spec, model_type="untaught"), step.workload)
+        step_of(step.row, msgspec.structs.replace(step.spec, model_type="untaught"), step.workload)
         for step in (*given(), *own())
         if step.taught and not step.workload.images
     )

@@ -39,6 +39,8 @@ def test_what_others_hold_stops_a_start_at_the_same_share_and_a_lower_one_is_off
     answer = check_fit(**asked, other_memory_gib=3.0)
     assert (check_fit(**asked).verdict, answer.verdict) == ("fits", "does_not_fit")
     assert answer.per_gpu.budget_bytes == check_fit(**asked).per_gpu.budget_bytes
+    assert (answer.limits.kv_cache_tokens, answer.limits.max_concurrency) == (0, 0)
+    assert "beside that share of the card" in answer.summary
     lower = answer.suggestions[0].request["gpu_memory_utilization"]
     assert lower < 0.9
     assert check_fit(**{**asked, "gpu_memory_utilization": lower}, other_memory_gib=3.0).verdict == "fits"

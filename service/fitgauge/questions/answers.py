@@ -85,6 +85,8 @@ def _obstacle(estimate: Estimate) -> str:
     """What is in the way: one term that is too large by itself, else how much is missing and what takes most."""
     first, second = estimate.fullest.terms[:2]
     if estimate.fullest.required.expected <= estimate.budget.expected:
+        if estimate.given_pool_bytes is None:
+            return "What the engine and others hold beside that share of the card leaves too little free to start."
         return f"The KV cache that was given, {gib(estimate.pool_bytes)}, does not hold them."
     if first.bytes > estimate.budget.expected:
         words = _words(first)

@@ -366,8 +366,8 @@ def _lower_share(checked: Checked, spec: ModelSpec, profile: EngineProfile) -> I
 
 
 def _limits(checked: Checked, spec: ModelSpec) -> ServingLimits:
-    """What the cards would hold beside the weights. A pool given outright that has no room beside them holds no request; its tokens
-    are told as long as a card could hold the pool alone."""
+    """What the cards would hold beside the weights. Nothing, where the engine does not start for what is held outside its share. A pool
+    given outright that has no room beside the weights holds no request; its tokens are told as long as a card could hold it alone."""
     workload, estimate = checked.workload, checked.estimate
     limits = serving_limits(
         estimate,
@@ -376,10 +376,11 @@ def _limits(checked: Checked, spec: ModelSpec) -> ServingLimits:
         data_parallel=workload.data_parallel,
         max_context_length=spec.max_context_length or workload.context_length,
     )
-    given = estimate.given_pool_bytes
-    if given is None or limits.max_concurrency is None or estimate.fullest.required.expected <= estimate.budget.expected:
+    given, within = estimate.given_pool_bytes, estimate.fullest.required.expected <= estimate.budget.expected
+    starts_not = given is None and within and checked.verdict == "does_not_fit"
+    if limits.max_concurrency is None or not (starts_not or (given is not None and not within)):
         return limits
-    tokens = limits.kv_cache_tokens if given <= estimate.accelerator.usable.high else 0
+    tokens = limits.kv_cache_tokens if given is not None and given <= estimate.accelerator.usable.high else 0
     return ServingLimits(kv_cache_tokens=tokens, max_context_length=0, max_concurrency=0)
 
 

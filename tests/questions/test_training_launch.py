@@ -147,6 +147,23 @@ def test_completions_of_a_prompt_are_sampled_at_once_as_trl_wants_them(answer):
         assert sampled % int(found["--num_generations"]) == 0
 
 
+@pytest.mark.parametrize(
+    ("asked", "dtype"),
+    [
+        ({"method": "qlora"}, "float32"),
+        ({"method": "qlora", "framework": "fsdp"}, "bfloat16"),
+        ({"method": "lora", "framework": "fsdp", "precision": "mixed_fp16"}, "float16"),
+        ({"framework": "fsdp"}, "float32"),
+        ({"framework": "deepspeed"}, "bfloat16"),
+    ],
+    ids=str,
+)
+def test_weights_are_loaded_in_the_format_that_was_counted(command, asked, dtype):
+    found = flags(command(gpu_count=2, activation_checkpointing="full", **asked))
+    assert found["--dtype"] == dtype
+    assert ("--bnb_4bit_quant_storage" in found) == (asked.get("method") == "qlora" and asked.get("framework") == "fsdp")
+
+
 def test_tensor_parallelism_under_transformers_is_accelerates_mesh(command):
     found = flags(command(gpu_count=8, tensor_parallel=4))
     assert (found.get("--parallelism_config_tp_size"), found.get("--parallelism_config_dp_replicate_size")) == ("4", "2")

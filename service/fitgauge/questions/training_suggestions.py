@@ -83,7 +83,7 @@ def _methods(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fi
 
 
 def _offloaded(workload: TrainingWorkload, setup: Setup, saving: Fields) -> Iterator[tuple[str, Fields]]:
-    """Parameters and states in host memory: of adapters under FSDP (PEFT's guide on FSDP, QLoRA on two cards of 24 GB), else under ZeRO-3."""
+    """Parameters and states in host memory: of adapters under FSDP (PEFT's guide on FSDP: QLoRA on two cards of 24 GB), else by ZeRO-3."""
     if workload.offload != "none" or setup.algorithm != "sft" or workload.framework == "megatron":
         return
     if workload.adapted and workload.gpus > 1:

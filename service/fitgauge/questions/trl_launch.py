@@ -4,7 +4,7 @@ from math import gcd
 
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.training.algorithms.setup import Setup
-from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.engine.training.workload import TrainingWorkload, regime
 from fitgauge.questions.launch_files import DEEPSPEED
 from fitgauge.questions.shell import path_of, said
 
@@ -25,6 +25,7 @@ _SCRIPTS = {
     "orpo": ("examples/scripts/orpo.py",), "simpo": ("examples/scripts/cpo.py",), "ppo": ("examples/scripts/ppo/ppo.py",),
 }  # fmt: skip
 """trl/scripts and examples/scripts of its repository."""
+_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _BETA = 0.04
 
 
@@ -77,7 +78,7 @@ def script_flags(model: Model, workload: TrainingWorkload, setup: Setup) -> list
     flags += _lengths(workload, setup)
     flags += _trainer(workload)
     flags += ["--attn_implementation", "flash_attention_2" if workload.attention == "flash" else workload.attention]
-    flags += ["--dtype", "float32" if workload.precision in ("mixed_bf16", "mixed_fp16", "fp32", "fp8") else "bfloat16"]
+    flags += ["--dtype", _DTYPES.get(regime(workload).weights, "bfloat16")]
     if setup.algorithm == "sft" and workload.loss != "fused":
         flags += ["--loss_type", "chunked_nll" if workload.loss == "chunked" else "nll"]
     if workload.activation_offload:
@@ -174,6 +175,8 @@ def _adapters(workload: TrainingWorkload) -> list[object]:
     elif quantization in ("nf4", "nf4_double", "fp4"):
         flags += ["--load_in_4bit", "true", "--bnb_4bit_quant_type", quantization[:3]]
         flags += ["--use_bnb_nested_quant", "true"] if quantization == "nf4_double" else []
+        if workload.framework == "fsdp":  # shards packed weights as numbers of the format of the rest (PEFT's guide on FSDP)
+            flags += ["--bnb_4bit_quant_storage", _DTYPES[regime(workload).weights]]
     return flags
 
 

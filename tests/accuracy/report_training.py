@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from statistics import median
 from typing import NamedTuple
 
+from accuracy import training_parallel as parallel
 from accuracy import training_peers as peers
 from accuracy import training_score as score
 from accuracy import training_truth as truth
@@ -40,6 +41,11 @@ BARS = (
     Bar("published GPU runs within their 90 % interval", "training_runs", "all", "coverage", 85, 97),
     Bar("runs that ended without memory, not told that they fit", "training_outcomes", "out of memory", "right", 90, None),
 )
+
+PARALLEL = """\
+One rank each, measured in the frameworks' own code without a GPU (tests/accuracy/README.md). Beside these, what every rank of 176 pipeline
+schedules of torch.distributed.pipelining, megatron-core and DeepSpeed holds, and the parameters of 27 stages that megatron-core makes, are
+met exactly."""
 
 TRACKER = "the tracker counts what no device holds in its first step (tests/engine/training/test_fsdp.py)"
 NOISE = "a CPU keeps dropout's noise in the format of its input, CUDA a byte a number"
@@ -223,6 +229,20 @@ tensors cannot follow them; see `basis` and the warnings of an answer. Whole vis
 alone."""
 
 
+def parallel_steps() -> list[Step]:
+    """Every measured rank."""
+    return [*truth.ranks(), *parallel.tensor_ranks(sharded=False), *parallel.tensor_ranks(sharded=True), *parallel.zero_ranks()]
+
+
+def _kind(step: Step) -> str:
+    if step.row.get("kind") == "zero":
+        return f"DeepSpeed's ZeRO-{step.workload.zero_stage}"
+    if "tensor_parallel" not in step.row:
+        return "FSDP2"
+    plan = "torchtitan's plan" if step.workload.sequence_parallel else "transformers' plan"
+    return f"tensor parallel, {plan}" + (", and FSDP2" if step.workload.data_parallel > 1 else "")
+
+
 def document(figures: Figures) -> str:
     """The whole half."""
     every = (*truth.given(), *truth.own())
@@ -248,6 +268,9 @@ def document(figures: Figures) -> str:
             grouped("attention", taught, lambda step: str(step.row["attn"])),
             grouped("optimizer", taught, lambda step: f"{step.row['optimizer']}, {step.row.get('implementation', 'for_loop')}"),
             grouped("sequences in a row", taught, lambda step: "several, packed" if step.row.get("packed", 1) > 1 else "one"),
+            "## Parallel ranks",
+            PARALLEL,
+            grouped("what", parallel_steps(), _kind),
             "## Families never taught (basis: assumed)",
             grouped("family", [step for step in every if not step.taught], lambda step: step.spec.model_type),
             "## Published runs",

@@ -1,4 +1,4 @@
-"""The truth about parallel training, as questions: one rank of tensor parallelism, of ZeRO, of a Megatron layout (training_parallel.jsonl)."""
+"""The truth about parallel training, as questions: ranks of tensor parallelism, of ZeRO, of Megatron layouts (training_parallel.jsonl)."""
 
 from functools import cache
 

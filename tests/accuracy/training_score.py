@@ -5,6 +5,7 @@ from functools import cache
 from statistics import median
 from typing import NamedTuple
 
+from accuracy import training_parallel as parallel
 from accuracy import training_truth as truth
 from accuracy.score import quantile
 from accuracy.training_calibrate import part
@@ -119,7 +120,12 @@ def headline() -> dict[str, dict[str, dict[str, float]]]:
             "never taught": steps(step for step in own if not step.taught),
             "as if never taught": steps(truth.untaught()),
         },
-        "training_ranks": {"fsdp": steps(truth.ranks())},
+        "training_ranks": {
+            "fsdp": steps(truth.ranks()),
+            "tensor": steps(parallel.tensor_ranks(sharded=False)),
+            "tensor and fsdp": steps(parallel.tensor_ranks(sharded=True)),
+            "zero": steps(parallel.zero_ranks()),
+        },
         "training_runs": {"check": runs(counted("check")), "all": runs(counted())},
         "training_outcomes": {"out of memory": verdicts(outcomes(first, ran=False)), "ran": verdicts(outcomes(first, ran=True))},
         "training_found": {"check": runs(found())},

@@ -1,5 +1,6 @@
 """What every engine's answer must hold to, asked as callers ask."""
 
+import re
 from collections.abc import Callable
 from typing import Any, get_args
 
@@ -159,3 +160,11 @@ def test_what_stays_on_the_host_may_exceed_what_was_asked_by_one_parameter(check
     weights = next(term for term in check_fit(**asked).terms if term.name == "weights")
     assert weights.bytes == weights.high
     assert (weights.bytes - weights.low) / GIB == pytest.approx(2 * 29568 * 8192 * 2 / 2 / GIB, rel=1e-3)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_calibrated_term_names_the_runs_behind_it(check_fit: Check, engine: str) -> None:
+    terms = check_fit(model="Qwen/Qwen3-8B", gpu="H100", engine=engine, detail="full").terms
+    calibrated = [str(term.source) for term in terms if term.basis == "calibrated"]
+    assert calibrated
+    assert all(re.search(r"\[\d+ runs?\]$", source) for source in calibrated)

@@ -25,6 +25,11 @@ class Coefficient(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """`calibrated` where runs stand behind it."""
         return "calibrated" if self.runs else "assumed"
 
+    @property
+    def traced(self) -> str:
+        """The source, with how many runs stand behind the number."""
+        return f"{self.source} [{self.runs} {'run' if self.runs == 1 else 'runs'}]" if self.runs else self.source
+
     def term(self, name: str, scale: float, offset: float, formula: str) -> Term:
         """The term `offset` + coefficient x `scale` [bytes], spread as the coefficient is."""
         return Term(
@@ -34,7 +39,7 @@ class Coefficient(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             high=int(offset + self.high * scale),
             basis=self.basis,
             formula=formula,
-            source=self.source,
+            source=self.traced,
         )
 
 

@@ -82,5 +82,5 @@ def graph_term(profile: EngineProfile, layers: int) -> Term:
         high=int(base.high - once.expected + once.high),
         basis=once.basis,
         formula=formula,
-        source=once.source,
+        source=once.traced,
     )

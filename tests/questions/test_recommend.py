@@ -351,6 +351,13 @@ def test_what_is_named_instead_comes_nearest_to_what_was_asked(recommend, fields
     assert told in caught.value.hint
 
 
+def test_of_gpus_that_are_too_small_the_workload_that_is_left_is_told(recommend):
+    with pytest.raises(InvalidQuestion) as caught:
+        recommend(gpus="RTX 3090", max_gpu_count=1, concurrency=8, context_length=16384)
+    concurrency, context = map(int, re.search(r"concurrency (\d+) at context_length (\d+) is left", caught.value.hint).groups())
+    assert recommend(gpus="RTX 3090", max_gpu_count=1, concurrency=concurrency, context_length=context).items
+
+
 def test_of_as_many_cards_the_cheapest_and_at_one_price_the_fastest_comes_first(recommend):
     def price(item):
         return item.cost.usd_per_hour_low if item.cost else inf

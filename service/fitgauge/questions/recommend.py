@@ -1,6 +1,6 @@
 """recommend_gpus: what should this model be served on? For training see recommend_training.py."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import inf
 
 from msgspec import structs
@@ -27,6 +27,7 @@ from fitgauge.questions.seats import Hall, Owned, Plan
 from fitgauge.questions.workloads import asked_context
 
 _PAGE = 20
+_SHORTEST = 1024
 _FEWEST_AT_ONCE = 256
 """Requests that vLLM runs at once on its smallest cards, where nothing is said. Source: engine/vllm/defaults.py."""
 _OF_TRAINING = ("method", "framework", "sequence_length", "global_batch_size", "precision", "optimizer", "lora_rank")
@@ -102,6 +103,13 @@ class Recommender:
     def _prompts(self, request: RecommendRequest, question: FitRequest, model: Model, fitting: Fitting) -> Prompts:
         return Prompts(model, question, fitting, request.prompt_tokens or asked_context(question, model.spec))
 
+    def _less(self, request: RecommendRequest, model: Model, fitting: Fitting) -> str:
+        """The most of the workload that is left of it with these constraints, in fields to send; empty where nothing is."""
+        for context, requests in _smaller(request, asked_context(_question(request, model), model.spec)):
+            if self.front(structs.replace(request, context_length=context, concurrency=requests), model, fitting):
+                return f"concurrency {requests} at context_length {context}"
+        return ""
+
     def _nothing(self, request: RecommendRequest, model: Model, fitting: Fitting) -> InvalidQuestion:
         """What leaves nothing: quotas, some of the constraints, else what the workload asks too much of."""
         if self._catalog.quotas and (found := Recommender(self._engines, self._catalog.unlimited()).front(request, model, fitting)):
@@ -113,14 +121,28 @@ class Recommender:
             prompts = self._prompts(request, _question(request, model), model, fitting)
             best, why = _nearest(names, found, prompts)
             instead = f"{answers.cards_in_words(best.accelerator, best.gpus)}, {stored(best)} on {best.plan.engine},"
-            return emptied(request, names, model.id, instead, why)
-        least = structs.replace(request, context_length=min(1024, request.context_length or 1024), concurrency=1)
+            refused = emptied(request, names, model.id, instead, why)
+            if request.gpus and {"gpus", "max_gpu_count"} & set(names) and (less := self._less(request, model, fitting)):
+                refused.hint = f"{refused.hint} With {request.gpus if isinstance(request.gpus, str) else 'these GPUs'} {less} is left."
+            return refused
+        least = structs.replace(request, context_length=min(_SHORTEST, request.context_length or _SHORTEST), concurrency=1)
         if least != request and (found := self.front(least, model, fitting)):
             cards = answers.cards_in_words(found[0].accelerator, found[0].gpus)
             hint = f"Send a shorter context_length or a lower concurrency: one request of {least.context_length} tokens fits on {cards}."
             return InvalidQuestion(f"The workload empties the set: nothing holds {model.id} with it.", hint=hint, field="context_length")
         hint = "Send a smaller model, a narrower quantization, or leave a constraint out."
         return InvalidQuestion(f"Nothing that is allowed here holds {model.id}.", hint=hint, field="model")
+
+
+def _smaller(request: RecommendRequest, context: int) -> Iterator[tuple[int, int]]:
+    """(Context length, concurrency) of less and less: fewer requests down to one, then shorter ones."""
+    requests = request.concurrency or 1
+    while requests > 1:
+        requests //= 2
+        yield context, requests
+    while context > _SHORTEST:
+        context //= 2
+        yield context, 1
 
 
 def _allowed(request: RecommendRequest, costs: Costs, prompts: Prompts) -> Callable[[Accelerator, int, Plan], bool] | None:

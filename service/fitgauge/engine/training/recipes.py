@@ -142,10 +142,11 @@ class Layer(Modules):
         (aten/src/ATen/native/transformers/attention.cpp, _scaled_dot_product_attention_math; sdp_utils.cpp, which kernel takes what)."""
         tape, rows, width = self.tape, self.scene.tokens * heads, self.tape.compute or q.width
         q, k, v = (tape.to(tape.cast(part, part.name), FLOAT, f"{part.name}.float") for part in (q, k, v))
-        q, k = tape.copy("query.scaled", q), tape.copy("key.scaled", k, rows * mixer.head_dim)
+        spread = tape.copy if self.scene.batch > 1 else tape.slice  # of one sequence all heads can see one
+        q, k = tape.copy("query.scaled", q), spread("key.spread", tape.copy("key.scaled", k), rows * mixer.head_dim)
         scores = tape.operation("attention.scores", (q, k), rows * self.scene.keys, FLOAT, saves=(q, k), product=True)
         weights = tape.pointwise("attention.softmax", scores, of_output=True)
-        v = tape.copy("value.spread", v, rows * mixer.value_dim)
+        v = spread("value.spread", v, rows * mixer.value_dim)
         mixed = tape.operation("attention.product", (weights, v), rows * mixer.value_dim, FLOAT, saves=(weights, v), product=True)
         return tape.copy("attention.output", tape.to(mixed, width))
 

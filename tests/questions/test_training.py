@@ -143,6 +143,13 @@ def test_adapters_that_do_not_fit_on_two_cards_may_leave_their_base_in_host_memo
     assert (offloaded.verdict, offloaded.request["framework"]) == ("fits", "fsdp")
 
 
+def test_changes_together_are_named_only_where_they_are_sent(train):
+    """A reference in host memory is no change where there is none."""
+    answer = train(model="meta-llama/Llama-3.1-8B", gpu="8xA100 80GB", algorithm="dpo", sequence_length=2048)
+    for one in answer.suggestions:
+        assert ("keep the reference in host memory" in one.change) == (one.request.get("reference") == "offloaded"), one
+
+
 def test_no_suggestion_asks_for_more_than_another_that_fits_in_as_little(train):
     for gpu, settings in (("RTX 4090", {"sequence_length": 4096, "activation_checkpointing": "full"}), ("2x RTX 3090", {})):
         fitting = train(model="meta-llama/Llama-3.1-8B", gpu=gpu, method="lora", **settings).suggestions

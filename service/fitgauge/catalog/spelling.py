@@ -18,7 +18,7 @@ VENDORS = {
 FILLERS = frozenset({
     "gpu", "gpus", "card", "cards", "accelerator", "accelerators", "graphics", "device", "devices", "vram", "memory", "ram", "edition",
     "generation", "gen", "series", "npu", "mig", "design", "of", "with", "a", "an", "the", "each", "per", "gcd", "die", "my", "cloud",
-    "tensor", "core", "tpus",
+    "tensor", "core", "tpus", "free", "colab", "kaggle",
 })  # fmt: skip
 """Words that say nothing about which one it is."""
 

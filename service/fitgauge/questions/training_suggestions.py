@@ -16,7 +16,8 @@ def candidates(workload: TrainingWorkload, setup: Setup, count: int) -> Iterator
         together: Fields = {}
         for _, fields in settings:
             together |= fields
-        yield ", ".join(words for words, _ in settings), together
+        kept = [words for words, fields in settings if fields.items() <= together.items()]
+        yield ", ".join(kept), together
     yield from _room_for_rollout(workload, setup)
     yield from _methods(workload, setup)
     yield from _more_cards(workload, count)

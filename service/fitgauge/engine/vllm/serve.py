@@ -4,6 +4,8 @@ Source: vllm/v1/worker/gpu_worker.py, determine_available_memory: pool = total x
 - peak of the profiling pass (- CUDA graphs, from 0.21).
 """
 
+from collections.abc import Iterable
+
 from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator, shared
@@ -195,9 +197,11 @@ def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator,
     )
     passes: dict[tuple[bool, bool], tuple[Term, ...]] = {}
     processes: dict[int, tuple[Term, ...]] = {}
+    caches = {id(layout): PagedCache(layout) for layout in layouts}  # stages alike share one
+    pools = _pools(caches.values(), workload)
     found = []
     for number, (layers, layout) in enumerate(zip(stages, layouts, strict=True)):
-        place, cache = (number == 0, number == final), PagedCache(layout)
+        place, cache = (number == 0, number == final), caches[id(layout)]
         if place not in passes:
             passes[place] = profiling_terms(spec, profile, workload, accelerator, first=place[0], last=place[1])
         if len(layers) not in processes:
@@ -211,13 +215,19 @@ def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator,
             )
             processes[len(layers)] = as_measured(process, accelerator)
         fixed = (*passes[place], *processes[len(layers)])
-        found.append(Beside(layers=len(layers), fixed=fixed, cache=(cache_term(cache, workload),), layout=cache))
+        found.append(Beside(layers=len(layers), fixed=fixed, cache=(pools[id(cache)],), layout=cache))
     return tuple(found)
 
 
 def refilled(beside: tuple[Beside, ...], workload: Workload) -> tuple[Beside, ...]:
     """What every stage holds for `workload`, from what it holds for one with another concurrency."""
-    return tuple(stage._replace(cache=(cache_term(stage.layout, workload),)) for stage in beside)
+    pools = _pools((stage.layout for stage in beside), workload)
+    return tuple(stage._replace(cache=(pools[id(stage.layout)],)) for stage in beside)
+
+
+def _pools(caches: Iterable[CacheLayout], workload: Workload) -> dict[int, Term]:
+    """The `cache_term` of every cache, by its identity: stages alike share theirs."""
+    return {number: cache_term(cache, workload) for number, cache in {id(cache): cache for cache in caches}.items()}
 
 
 def communicating_ranks(workload: Workload) -> int:

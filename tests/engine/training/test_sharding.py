@@ -79,6 +79,14 @@ def test_fsdp2_pads_the_first_dimension_of_every_parameter():
     assert shard(tensor((10, 3)), work(framework="fsdp", data_parallel=4)).shape == (3, 3)
 
 
+def test_fsdp1_cuts_a_flat_buffer_where_fsdp2_pads_every_parameter():
+    """A router of 8 rows over 64 ranks; FullyShardedDataParallel over 8 ranks of 495 numbers holds 62 (torch 2.13, fake process group)."""
+    router = tensor((8, 4096))
+    assert shard(router, work(framework="fsdp", data_parallel=64)).elements == 4096
+    assert shard(router, work(framework="fsdp", fsdp_version=1, data_parallel=64)).elements == 512
+    assert shard(tensor((45, 11)), work(framework="fsdp", fsdp_version=1, data_parallel=8)).elements == 62
+
+
 def test_zero_cuts_a_flat_buffer():
     assert shard(tensor((10, 3)), work(framework="deepspeed", zero_stage=3, data_parallel=4)).elements == 8
 

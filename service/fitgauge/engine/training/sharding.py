@@ -86,13 +86,14 @@ def shard(parameter: Parameter, workload: TrainingWorkload) -> Parameter:
     """One data-parallel rank's shard.
 
     FSDP2 cuts every parameter along its first dimension (experts that share a tensor: between experts) into equal chunks and pads the
-    last: torch/distributed/fsdp/_fully_shard/_fsdp_param.py, _init_sharded_param. ZeRO and Megatron's distributed optimizer cut one flat
-    buffer evenly: deepspeed/runtime/zero/stage_1_and_2.py; megatron/core/optimizer/distrib_optimizer.py.
+    last: torch/distributed/fsdp/_fully_shard/_fsdp_param.py, _init_sharded_param. FSDP1, ZeRO and Megatron's distributed optimizer cut one
+    flat buffer evenly: torch/distributed/fsdp/_flat_param.py, _get_shard; deepspeed/runtime/zero/stage_1_and_2.py;
+    megatron/core/optimizer/distrib_optimizer.py.
     """
     ranks = shard_ranks(parameter, workload)
     if ranks == 1 or not parameter.shape:
         return parameter
-    if workload.framework == "fsdp":
+    if workload.framework == "fsdp" and (workload.fsdp_version == 2 or parameter.form is not None):
         if parameter.count > 1:
             return replace(parameter, count=-(-parameter.count // ranks))
         return replace(parameter, shape=(-(-parameter.shape[0] // ranks), *parameter.shape[1:]))

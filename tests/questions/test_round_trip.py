@@ -22,7 +22,9 @@ def card(engine: EngineName) -> str:
 
 
 @pytest.mark.parametrize("engine", get_args(EngineName))
-@pytest.mark.parametrize("fields", [{}, {"cpu_offload_gib": 2.0}, {"kv_cache_memory_gib": 4.0}, {"other_memory_gib": 3.0}, {"quantization": "as published"}])
+@pytest.mark.parametrize(
+    "fields", [{}, {"cpu_offload_gib": 2.0}, {"kv_cache_memory_gib": 4.0}, {"other_memory_gib": 3.0}, {"quantization": "as published"}]
+)
 def test_understood_as_sent_back_gives_the_same_answer(check_fit: Check, engine: EngineName, fields: dict[str, Any]) -> None:
     first = check_fit(model="google/gemma-2-9b-it", gpu=card(engine), engine=engine, **fields)
     again = check_fit(**first.understood_as)

@@ -71,6 +71,14 @@ def test_the_command_carries_what_was_asked(command, asked, said):
     assert {name: found.get(name) for name in said} == said
 
 
+def test_segments_grow_under_torchtitan_and_axolotl_and_where_a_caller_says_so_which_the_command_then_sets(answer):
+    grow = [answer(framework=name).understood_as["expandable_segments"] for name in ("torchtitan", "axolotl", "trl")]
+    assert grow == [True, True, False]
+    asked = answer(expandable_segments=True)
+    assert asked.launch.command.startswith("env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True ")
+    assert "PYTORCH_CUDA_ALLOC_CONF" not in answer().launch.command
+
+
 def test_deepspeed_reads_a_configuration_that_the_command_writes_first(command):
     line = command(framework="deepspeed", gpu_count=8, zero_stage=3, offload="cpu", micro_batch_size=2, micro_batches=4)
     written = re.match(r"echo '(.*)' > ds_config.json && accelerate launch", line)

@@ -17,7 +17,8 @@ _UNSAID = {"muon": "Muon", "adam_mini": "Adam-mini"}
 
 def launch_command(model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED) -> str:
     """The command line, whole: under DeepSpeed it writes the configuration first that it then reads."""
-    command = joined(command_of(model, workload, setup))
+    allocator = ["env", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"] if workload.expandable_segments else []
+    command = joined([*allocator, *command_of(model, workload, setup)])
     if workload.framework == "deepspeed" and f" {DEEPSPEED}" in command:
         return f"echo {quoted(deepspeed_config(workload))} > {DEEPSPEED} && {command}"
     return command

@@ -153,6 +153,7 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         None
     )
     compile: Annotated[bool | None, Meta(description="torch.compile. Default false.")] = None
+    expandable_segments: Annotated[bool | None, Meta(description="The allocator's. Default: torchtitan's and axolotl's.")] = None
     activation_offload: Annotated[bool | None, Meta(description="What layers keep waits in host memory. Default false.")] = None
     optimizer_in_backward: Annotated[bool | None, Meta(description="Every parameter steps in the backward pass. Default false.")] = None
     detail: Annotated[

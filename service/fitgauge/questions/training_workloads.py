@@ -65,6 +65,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         fsdp_version=request.fsdp_version or (2 if method == "full" else 1),
         shard_embeddings=_own_units(request),
         compiled=bool(request.compile),
+        expandable_segments=_growing(request),
         activation_offload=bool(request.activation_offload),
         optimizer_in_backward=bool(request.optimizer_in_backward),
         ema=request.ema or "none",
@@ -85,6 +86,14 @@ def _own_units(request: TrainingRequest) -> bool:
     if request.shard_embeddings is not None:
         return request.shard_embeddings
     return "titan" in (request.framework or "").lower()
+
+
+def _growing(request: TrainingRequest) -> bool:
+    """Whether the allocator's segments grow: as asked, else where a framework sets it. Source: torchtitan run_train.sh; axolotl
+    utils/__init__.py, set_pytorch_cuda_alloc_conf."""
+    if request.expandable_segments is not None:
+        return request.expandable_segments
+    return any(name in (request.framework or "").lower() for name in ("titan", "axolotl"))
 
 
 def _refuse(workload: TrainingWorkload, spec: ModelSpec, count: int) -> None:

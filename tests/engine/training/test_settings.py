@@ -95,6 +95,9 @@ def test_the_allocator_keeps_more_where_logits_are_whole():
     assert terms[1]["fragmentation"] == pytest.approx(share * fused.allocated.expected, rel=0.01)
 
 
-@pytest.mark.parametrize(("asked", "share"), [({"loss": "chunked"}, 0), ({"tensor_parallel": 2}, 0.5), ({"pipeline_parallel": 2}, 0)])
-def test_only_the_last_stage_makes_whole_logits_and_tensor_parallel_ranks_share_them(asked, share):
+@pytest.mark.parametrize(
+    ("asked", "share"),
+    [({"loss": "chunked"}, 0), ({"expandable_segments": True}, 0), ({"tensor_parallel": 2}, 0.5), ({"pipeline_parallel": 2}, 0)],
+)
+def test_blocks_for_whole_logits_are_kept_on_the_last_stage_alone_shared_by_tensor_parallel_ranks_and_not_where_segments_grow(asked, share):
     assert logits_bytes(LLAMA, replace(STEP, **asked), 0) == share * 4 * LOGITS

@@ -32,7 +32,7 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     over which ZeRO++ cuts a second copy of the weights, 1 = off. `micro_batches`: of one
     step of a pipeline, per data-parallel rank. `logits_tokens`: of every sequence, whose logits are made; None for all.
     `fsdp_version`: 1 (FullyShardedDataParallel) or 2 (fully_shard); `shard_embeddings`: embedding and head are units of their own, not the
-    root's. `compiled`: torch.compile'd layers and loss; `activation_offload`:
+    root's. `compiled`: torch.compile'd layers and loss; `expandable_segments`: the allocator's segments grow; `activation_offload`:
     what layers keep goes to the host between the passes; `optimizer_in_backward`: every parameter steps when its gradient is there.
     `images`: of every sequence, each of which takes `image_tokens` of it; `train_vision_tower`: with adapters, the tower and its projector
     have some too; without it a tower is frozen, not its projector. `ema`: where a moving average of the trained weights is kept;
@@ -68,6 +68,7 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     fsdp_version: int = 2
     shard_embeddings: bool = False
     compiled: bool = False
+    expandable_segments: bool = False
     activation_offload: bool = False
     optimizer_in_backward: bool = False
     ema: Averages = "none"

@@ -213,7 +213,9 @@ fitted to the fit part of the runs (`training_calibrate.py`); `check` in `headli
 FOUND = """\
 `training_found.jsonl` ({rows} published runs, {asked} of which the API can be asked): looked for when all was fitted, where the first set
 is thin. None is fitted to, and none was left out for its error: a run is not asked where a setting has no word in the API, which its
-`note` names. By campaign too, since the runs of one share what is wrong."""
+`note` names. By campaign too, since the runs of one share what is wrong. When they were first asked, before anything was mended, the median
+was 9.5 %, the 90th percentile 27.9 % and 73.5 % lay in their intervals. One cause was mended since, from its source and not by a fit:
+torchtitan sets the allocator's segments to grow, so no blocks are kept for logits."""
 
 KERNELS = """\
 Dropout: a CPU keeps its noise in the format of its input and writes the scores of an attention with dropout out; CUDA keeps a byte a number

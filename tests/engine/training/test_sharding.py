@@ -79,6 +79,14 @@ def test_fsdp2_pads_the_first_dimension_of_every_parameter():
     assert shard(tensor((10, 3)), work(framework="fsdp", data_parallel=4)).shape == (3, 3)
 
 
+@pytest.mark.parametrize("settings", [{"framework": "deepspeed"}, {"framework": "fsdp", "fsdp_version": 1}, {"framework": "fsdp"}])
+def test_a_quantized_base_is_cut_as_it_is_packed(settings):
+    model = spec("Qwen/Qwen3-8B")
+    qlora = work(method="qlora", quantization="nf4", precision="bf16", zero_stage=3, data_parallel=8, **settings)
+    (packed, *_) = (p for p in everything(model, qlora) if p.form is not None)
+    assert shard(packed, qlora).bytes == pytest.approx(packed.bytes / 8, rel=0.01)
+
+
 def test_fsdp1_cuts_a_flat_buffer_where_fsdp2_pads_every_parameter():
     """A router of 8 rows over 64 ranks; FullyShardedDataParallel over 8 ranks of 495 numbers holds 62 (torch 2.13, fake process group)."""
     router = tensor((8, 4096))

@@ -93,7 +93,7 @@ def shard(parameter: Parameter, workload: TrainingWorkload) -> Parameter:
     ranks = shard_ranks(parameter, workload)
     if ranks == 1 or not parameter.shape:
         return parameter
-    if workload.framework == "fsdp" and (workload.fsdp_version == 2 or parameter.form is not None):
+    if parameter.form is not None or (workload.framework == "fsdp" and workload.fsdp_version == 2):
         if parameter.count > 1:
             return replace(parameter, count=-(-parameter.count // ranks))
         return replace(parameter, shape=(-(-parameter.shape[0] // ranks), *parameter.shape[1:]))

@@ -74,3 +74,11 @@ def test_what_was_measured_on_other_cards_is_assumed_and_wide(check_fit, engine)
 
 def test_tpus_capture_no_graphs(check_fit):
     assert "cuda_graphs" not in {term.name for term in check_fit(model="Qwen/Qwen3-8B", gpu="TPU v6e", engine="vllm").terms}
+
+
+@pytest.mark.parametrize("gpu, said", [("RTX 4090", False), ("T4", True)])
+def test_one_card_is_not_filled_with_weights_by_device_map(check_fit, gpu, said):
+    """7B in 16 bits is 14.2 GiB: nine tenths of a T4 are 13.3."""
+    answer = check_fit(model="Qwen/Qwen2.5-7B-Instruct", gpu=gpu, engine="transformers", context_length=64)
+    assert answer.verdict in ("fits", "tight")
+    assert any("would go to host memory" in warning for warning in answer.warnings) == said

@@ -89,6 +89,24 @@ def outgrown(
     )
 
 
+_WHOLE_CARD = 0.9
+"""Of the memory of a card that is alone, what device_map="auto" fills with weights. Source: transformers 5.23, integrations/accelerate.py,
+get_balanced_memory."""
+
+
+def spilled(workload: Workload, estimate: Estimate, found: Verdict) -> Iterator[str]:
+    """Where transformers puts weights on the host though the card would hold them."""
+    if workload.engine != "transformers" or workload.gpus > 1 or found == "does_not_fit":
+        return
+    weights = sum(term.bytes for term in estimate.fullest.fixed if term.name == "weights")
+    most = int(_WHOLE_CARD * estimate.accelerator.usable.expected)
+    if weights > most:
+        yield (
+            f'device_map="auto" fills {_WHOLE_CARD:.0%} of a single card: {gib(weights - most)} of the weights would go to host memory. '
+            "Set max_memory."
+        )
+
+
 _DESKTOP = int(2.6 * GIB)
 """The most that a desktop was seen to hold of a card: tests/accuracy/serving.jsonl, v229 (a GeForce that drove a screen)."""
 

@@ -22,7 +22,7 @@ from fitgauge.engine.workload import GGUF_ENGINES, GROWING, EngineName, Workload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import answers, words
 from fitgauge.questions.launch import launch_command
-from fitgauge.questions.notes import beside_others, notes, outgrown
+from fitgauge.questions.notes import beside_others, notes, outgrown, spilled
 from fitgauge.questions.prepared import Prepared, Preparer
 from fitgauge.questions.schemas import FitAnswer, FitRequest, Launch, Limits, Suggestion
 from fitgauge.questions.search import most_cards
@@ -111,6 +111,7 @@ class Serving:
                 *checked.prepared.scheme.warnings,
                 *notes(request, model, found, workload, count, profile),
                 *outgrown(spec, profile, workload, estimate, found.accelerator, checked.probability),
+                *spilled(workload, estimate, checked.verdict),
                 *beside_others(spec, profile, workload, estimate, request, checked.verdict),
             ],
             understood_as=understood(workload, found.accelerator, count, model, request),

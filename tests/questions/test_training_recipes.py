@@ -17,7 +17,7 @@ from fitgauge.questions.training_recipes import recipe_notes
         ("state-spaces/mamba-130m-hf", "sdpa", "CUDA kernels"),
         ("state-spaces/mamba-130m-hf", "eager", "PyTorch alone"),
         ("Qwen/Qwen2.5-VL-7B-Instruct", "sdpa", "Text alone"),
-        ("albert/albert-xxlarge-v2", "sdpa", "BERT's was used"),
+        ("openai/clip-vit-base-patch32", "sdpa", "BERT's was used"),
         ("EleutherAI/gpt-j-6b", "sdpa", "has no sdpa attention"),
     ],
 )

@@ -219,6 +219,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     `basis` is `exact` where a reader was taught this architecture, `assumed` where the config was read by its usual names.
     `image_prefix`: the tokens of an image also attend to those after them. `quantization`: the config's own
     `quantization_config` (or hf_quant_config.json), as published, else None. `draft`: another model that drafts tokens beside it.
+    `layer_uses`: how often each layer runs in one pass (ALBERT's share their weights).
     """
 
     model_type: str
@@ -236,6 +237,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     basis: Basis = "exact"
     notes: tuple[str, ...] = ()
     draft: "ModelSpec | None" = None
+    layer_uses: int = 1
 
     @cached_property
     def parameters(self) -> int:

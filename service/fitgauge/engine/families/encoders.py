@@ -116,6 +116,7 @@ def read_encoder(config: Config, dialect: Dialect) -> ModelSpec:
         ),
         context=sizes.positions - dialect.position_offset,
         notes=shared_layers(sizes),
+        layer_uses=max(1, sizes.layers // sizes.groups) if sizes.groups else 1,
     )
 
 
@@ -136,7 +137,9 @@ def read_sizes(config: Config, defaults: Sizes) -> Sizes:
     )
 
 
-def encoder_spec(config: Config, sizes: Sizes, *, blocks: tuple[Block, ...], context: int, notes: tuple[str, ...] = ()) -> ModelSpec:
+def encoder_spec(
+    config: Config, sizes: Sizes, *, blocks: tuple[Block, ...], context: int, notes: tuple[str, ...] = (), layer_uses: int = 1
+) -> ModelSpec:
     """What every encoder's ModelSpec says. A config without a dtype is older than that key, and its weights are F32."""
     return ModelSpec(
         model_type=config.text("model_type"),
@@ -149,6 +152,7 @@ def encoder_spec(config: Config, sizes: Sizes, *, blocks: tuple[Block, ...], con
         tied_embeddings=config.flag("tie_word_embeddings", default=True),
         blocks=blocks,
         notes=notes,
+        layer_uses=layer_uses,
     )
 
 

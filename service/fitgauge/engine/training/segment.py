@@ -101,6 +101,30 @@ def joined(name: str, line: Sequence[Segment]) -> Segment:
     )
 
 
+def used_again(segment: Segment, uses: int, unit: Unit, workload: TrainingWorkload) -> Segment:
+    """A layer that runs `uses` times with the same weights: its gradients are made in the last run, which is the backward pass's first,
+    and added to in the others; casts of its weights, made in the first run, serve all."""
+    trained = [p for p in unit.parameters if p.trained]
+    sizes = [size_of(p.elements, gradient_dtype(p, workload)) for p in trained]
+    names = {f"{unit.prefix}{p.name}.cast" for p in trained}
+    casts = sum(tensor.bytes for tensor in segment.saved if tensor.name in names) if workload.activation_checkpointing == "none" else 0
+    total, largest = sum(sizes), max(sizes, default=0)
+    forward, backward = segment.forward, segment.backward
+    later = msgspec.structs.replace(
+        segment,
+        forward=Pass(peak=forward.peak - casts, end=forward.end - casts),
+        backward=Pass(peak=backward.peak, end=backward.end + casts),
+        casts=0,
+    )
+
+    def added(one: Segment) -> Segment:
+        back = Pass(peak=one.backward.peak - total + largest, end=one.backward.end - total)
+        return msgspec.structs.replace(one, backward=back, gradients=0, released=0)
+
+    whole = joined(segment.name, [added(segment), *[added(later)] * (uses - 2), later])
+    return msgspec.structs.replace(whole, layers=segment.layers, saved=segment.saved)
+
+
 def _after_each_other(passes: Sequence[Pass]) -> Pass:
     live = peak = 0
     for each in passes:

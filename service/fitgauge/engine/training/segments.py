@@ -11,7 +11,7 @@ from fitgauge.engine.training.modules import Modules, Scene
 from fitgauge.engine.training.parameters import Parameter, Unit, nominal_linears, units
 from fitgauge.engine.training.recipes import Layer
 from fitgauge.engine.training.recurrent import RecurrentLayer
-from fitgauge.engine.training.segment import Segment, joined, played_segment, stream_width, tape_of
+from fitgauge.engine.training.segment import Segment, joined, played_segment, stream_width, tape_of, used_again
 from fitgauge.engine.training.stacks import (
     StackLayer,
     again,
@@ -213,7 +213,8 @@ def layer_segment(spec: ModelSpec, unit: Unit, numbers: tuple[int, ...], scene: 
     x = tape.input("hidden", scene.tokens * spec.hidden_size // scene.stream, width, grad=grad)
     drawn = _nominal(unit, workload) if unit.block.tensors and unit.block.tensors[0].shape[1:] == (1,) else unit
     output = _recipe(tape, drawn, spec, scene, workload).play(x)
-    return played_segment(unit.prefix, numbers, tape, x, output, [unit], workload, checkpointed=workload.activation_checkpointing)
+    made = played_segment(unit.prefix, numbers, tape, x, output, [unit], workload, checkpointed=workload.activation_checkpointing)
+    return made if spec.layer_uses == 1 else used_again(made, spec.layer_uses, unit, workload)
 
 
 def _recipe(tape: Tape, unit: Unit, spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Layer:

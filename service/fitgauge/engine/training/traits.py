@@ -130,10 +130,11 @@ TRAITS: Mapping[str, Traits] = {
         activation="gelu", norm="layer", drops=frozenset({"embedding", "weights", "attention", "mlp"})
     ),
     **dict.fromkeys(("bert", "roberta", "xlm-roberta", "camembert", "electra"), BERT),
+    "albert": replace(BERT, activation="gelu_new", drops=frozenset()),
     "distilbert": replace(BERT, drops=BERT.drops - {"attention"}),
     **dict.fromkeys(("mpnet", "deberta-v2"), replace(BERT, lacks=("sdpa", "flash"))),
     "nomic_bert": replace(BERT, activation="silu", drops=frozenset()),
-    "modernbert": Traits(activation="gelu", norm="layer", proven=False),
+    "modernbert": Traits(activation="gelu", norm="layer"),
     "bart": BART,
     "marian": replace(BART, activation="silu", proven=False),
     "mbart": replace(BART, norms_after=False, proven=False),

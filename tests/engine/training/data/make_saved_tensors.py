@@ -28,7 +28,8 @@ MHA = {name: size for name, size in LLAMA.items() if name != "num_key_value_head
 GPT = {"vocab_size": 1000, "n_embd": 256, "n_layer": 2, "n_head": 8}
 MOE = {**LLAMA, "num_experts": 16, "num_experts_per_tok": 4}
 LATENT = {
-    **MHA, "num_key_value_heads": 8, "q_lora_rank": 96, "kv_lora_rank": 64, "qk_nope_head_dim": 16, "qk_rope_head_dim": 16, "v_head_dim": 32, "n_routed_experts": 16,
+    **MHA, "num_key_value_heads": 8, "q_lora_rank": 96, "kv_lora_rank": 64, "qk_nope_head_dim": 16, "qk_rope_head_dim": 16, "v_head_dim": 32,
+    "n_routed_experts": 16,
     "num_experts_per_tok": 4, "n_shared_experts": 1, "moe_intermediate_size": 704, "first_k_dense_replace": 0,
 }  # fmt: skip
 NARROW = {"head_dim": 32}
@@ -69,7 +70,8 @@ FAMILIES = {
     "ernie4_5_moe": {
         **LLAMA, "moe_num_experts": 16, "moe_k": 4, "moe_intermediate_size": 96, "moe_num_shared_experts": 1, "moe_layer_start_index": 0,
     },
-    "deepseek_v2": {**LATENT, "topk_method": "greedy", "n_group": 1, "topk_group": 1}, "deepseek_v3": {**LATENT, "n_group": 4, "topk_group": 2},
+    "deepseek_v2": {**LATENT, "topk_method": "greedy", "n_group": 1, "topk_group": 1},
+    "deepseek_v3": {**LATENT, "n_group": 4, "topk_group": 2},
     "falcon": {**MHA, "ffn_hidden_size": 704, "new_decoder_architecture": True, "num_kv_heads": 2, "bias": False, "alibi": False},
     "modernbert": {**ENCODER, **PADDED, "sep_token_id": 2, "cls_token_id": 1, "global_attn_every_n_layers": 1},
     "bert": ENCODER, "roberta": ENCODER, "electra": {**ENCODER, "embedding_size": 128}, "nomic_bert": ENCODER,
@@ -103,7 +105,8 @@ def saved(family: str, config: dict[str, object], attention: str, regime: str, m
     settings._attn_implementation, settings.use_cache = attention, False
     masking_utils.find_packed_sequence_indices = lambda position_ids: None  # fake tensors hold no values to look for
     sizes: list[int] = []
-    with FakeTensorMode(allow_non_fake_inputs=True), cuda_dropout():
+    fake = contextlib.nullcontext() if family == "modernbert" else FakeTensorMode(allow_non_fake_inputs=True)  # it asks for values
+    with fake, cuda_dropout():
         model = _kind(family).from_config(settings, dtype=torch.bfloat16 if regime == "bf16" else torch.float32)
         if method == "lora":
             adapt(model, 16)

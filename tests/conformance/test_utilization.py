@@ -109,7 +109,11 @@ def test_an_uploaded_trace_says_where_the_time_goes_and_what_to_change(service, 
     assert "ZeRO-2" in answer["advice"][0]
 
 
-@pytest.mark.parametrize("data", [b"", b"nothing of the kind", b"\x1f\x8bgarbage", gzip.compress(b"{}"), trace()])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"nothing of the kind", b"\x1f\x8bgarbage", gzip.compress(b"{}"), trace()],
+    ids=["empty", "text", "cut short", "no events", "no steps"],
+)
 def test_what_is_no_trace_is_refused_with_what_to_send(service, data):
     response = service.post("/v1/utilization", content=data, headers={"Content-Type": "application/gzip"})
     assert response.status_code == 422

@@ -109,14 +109,16 @@ class RecurrentLayer(Layer):
         return self.linear(out, scanned)
 
     def state_space(self, x: Value, mixer: Recurrent) -> Value:
-        """Mamba 2's one kernel: it keeps the input projection and the scan's output; convolution and states of chunks are made anew."""
+        """Mamba 2's one kernel: it keeps the input projection, the scan's output and a deviation for every token and group; convolution and
+        states of chunks are made anew."""
         scene, out = self.scene, self._own("out_proj")
         ways, state = scene.heads, next(s for s in mixer.states if s.name == "ssm")
         conv = self._own("conv1d").shape[0] // ways
-        projected = self.linear(self._own("in_proj"), x)
+        inner, projected = out.shape[1] // ways, self.linear(self._own("in_proj"), x)
+        groups = max(1, (conv - inner) // 2 * inner // (state.width * state.heads // ways))  # B and C of each group: two states wide
         beside = [
-            ("scan.output", scene.tokens * out.shape[1] // ways, projected.width),
-            ("scan.rstd", scene.tokens * state.heads // ways, FLOAT),
+            ("scan.output", scene.tokens * inner, projected.width),
+            ("scan.rstd", scene.tokens * groups, FLOAT),
         ]
         chunks = scene.batch * ceil(scene.sequence / _MAMBA2_CHUNK) * state.heads // ways * state.width * FLOAT
         again = scene.tokens * conv * projected.width + chunks

@@ -28,9 +28,9 @@ MHA = {name: size for name, size in LLAMA.items() if name != "num_key_value_head
 GPT = {"vocab_size": 1000, "n_embd": 256, "n_layer": 2, "n_head": 8}
 MOE = {**LLAMA, "num_experts": 16, "num_experts_per_tok": 4}
 LATENT = {
-    **MHA, "num_key_value_heads": 8, "q_lora_rank": 96, "kv_lora_rank": 64, "qk_nope_head_dim": 16, "qk_rope_head_dim": 16, "v_head_dim": 32,
-    "n_routed_experts": 16,
-    "num_experts_per_tok": 4, "n_shared_experts": 1, "moe_intermediate_size": 704, "first_k_dense_replace": 0,
+    **MHA, "num_key_value_heads": 8, "q_lora_rank": 96, "kv_lora_rank": 64, "qk_nope_head_dim": 16, "qk_rope_head_dim": 16,
+    "v_head_dim": 32, "n_routed_experts": 16, "num_experts_per_tok": 4, "n_shared_experts": 1, "moe_intermediate_size": 704,
+    "first_k_dense_replace": 0,
 }  # fmt: skip
 NARROW = {"head_dim": 32}
 PADDED = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}

@@ -26,8 +26,8 @@ LISTS: dict[EngineName, Listed] = {
     "sglang": Listed(sglang.ARCHITECTURES, (0, 5), "0.5.23", borrows=True),
     "tensorrt-llm": Listed(tensorrt_llm.ARCHITECTURES | tensorrt_llm.BUILT, (1, 2), "1.2"),
     "tgi": Listed(tgi.MODEL_TYPES | tgi.AUTOMATIC, (3, 3), "3.3.7", by_type=True),
-    "llama.cpp": Listed(llamacpp.ARCHITECTURES, (), "of mid-2026"),
-    "ollama": Listed(llamacpp.ARCHITECTURES | llamacpp.OLLAMA, (), "of mid-2026"),
+    "llama.cpp": Listed(llamacpp.ARCHITECTURES, (), "at commit 00bdaa1"),
+    "ollama": Listed(llamacpp.ARCHITECTURES | llamacpp.OLLAMA, (), "at commit 00bdaa1"),
     "mlx": Listed(mlx.MODEL_TYPES | mlx.VISION, (0, 32), "0.32.0 and mlx-vlm 0.6.15", by_type=True),
 }
 """By engine; transformers itself is not among them: it runs what it or the repository has code for."""

@@ -6,6 +6,7 @@ then keeps every state of every token; of the others it is not derived. The kern
 compared with autograd but Mamba's reference.
 Source: state-spaces/mamba, ops/selective_scan_interface.py (MambaInnerFn) and ops/triton/ssd_combined.py (MambaSplitConv1dScanCombinedFn);
 fla-org/flash-linear-attention, ops/gated_delta_rule/chunk.py (ChunkGatedDeltaRuleFunction) and modules/fused_norm_gate.py;
+Dao-AILab/causal-conv1d, causal_conv1d_interface.py (it saves its input; SiLU is inside);
 transformers models/{mamba,nemotron_h,jamba,qwen3_next}/modeling_*.py.
 """
 

@@ -160,13 +160,15 @@ def tower_segments(found: tuple[Unit, ...], spec: ModelSpec, scene: Scene, workl
     projectors = [unit for unit in found if unit.part is Part.PROJECTOR and _projects(unit.block)]
     stacked = [unit for unit in projectors if unit.repeated for _ in unit.layers]
     depth = len(layers) // (len(stacked) + 1)
+    played: dict[tuple[str, bool, bool], tuple[Segment, Value]] = {}
     for number, _, unit in layers[: len(layers) - tower.style.unread]:
-        tape = tape_of(workload)
-        x = tape.input("image.hidden", stream.elements, stream.width, grad=stream.grad)
         windowed = tower.style.window is not None and number % tower.style.whole != tower.style.whole - 1
         here = replace(own, keys=min(own.keys, tower.style.window or own.keys)) if windowed else own
-        stream = TowerLayer(tape, unit, here, tower.style).play(x)
-        line.append(_played(unit.prefix, tape, x, stream, [unit], workload, checkpointed=workload.activation_checkpointing))
+        alike = (unit.prefix, windowed, stream.grad)
+        if alike not in played:
+            played[alike] = _layer(unit, here, tower.style, stream, workload)
+        segment, stream = played[alike]
+        line.append(segment)
         if stacked and (number + 1) % depth == 0:  # spread evenly, as configurations have them
             line.append(_projector(stacked.pop(), tower, own, images, stream, workload))
     if tower.style.ends_normed:
@@ -174,6 +176,14 @@ def tower_segments(found: tuple[Unit, ...], spec: ModelSpec, scene: Scene, workl
         line.append(end)
     line += [_projector(unit, tower, own, images, stream, workload) for unit in projectors if not unit.repeated]
     return line if stream.grad else [_beside(segment, tower, own, workload) for segment in line]
+
+
+def _layer(unit: Unit, scene: Scene, style: Style, hidden: Value, workload: TrainingWorkload) -> tuple[Segment, Value]:
+    """A layer and what it gives."""
+    tape = tape_of(workload)
+    x = tape.input("image.hidden", hidden.elements, hidden.width, grad=hidden.grad)
+    y = TowerLayer(tape, unit, scene, style).play(x)
+    return _played(unit.prefix, tape, x, y, [unit], workload, checkpointed=workload.activation_checkpointing), y
 
 
 def _beside(segment: Segment, tower: Tower, scene: Scene, workload: TrainingWorkload) -> Segment:

@@ -66,5 +66,5 @@ def test_every_stage_of_a_megatron_layout_has_the_parameters_that_megatron_makes
     assert len(own) >= 12
     for row in own:
         workload = truth.megatron_workload(row)
-        assert workload.expert_tensor_parallel == row["expert_tensor"]
+        assert workload.expert_ways == row["expert_tensor"]
         assert [stage.parameters for stage in stages(own_model(row["model"], row["layers"]), workload)] == row["parameters"], row

@@ -185,6 +185,14 @@ def test_adapters_and_preferences_under_megatron_are_ms_swifts(command):
     assert flags(line)["--sequence_parallel"] == "true"
 
 
+def test_ms_swift_is_told_how_many_ranks_share_an_expert_where_megatron_would_know(command):
+    asked = {"model": "Qwen/Qwen3-30B-A3B", "framework": "megatron", "gpu_count": 8, "tensor_parallel": 2, "expert_parallel": 4}
+    assert "--expert-tensor-parallel-size" not in flags(command(**asked))
+    assert flags(command(**asked, expert_tensor_parallel=1))["--expert-tensor-parallel-size"] == "1"
+    assert flags(command(**asked, method="lora"))["--expert_tensor_parallel_size"] == "2"
+    assert "--expert_tensor_parallel_size" not in flags(command(**asked, method="lora", expert_tensor_parallel=1))
+
+
 def test_verl_and_openrlhf_get_their_own_commands(command):
     asked = {"gpu_count": 8, "algorithm": "ppo", "prompt_length": 1024, "completion_length": 2048, "rollout_memory_utilization": 0.6}
     verl = command(framework="verl", offload="cpu", **asked)

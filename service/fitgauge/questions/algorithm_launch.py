@@ -69,6 +69,7 @@ def _verl_engine(workload: TrainingWorkload, actor: str) -> dict[str, object]:
             f"{engine}.pipeline_model_parallel_size": workload.pipeline_parallel,
             f"{engine}.context_parallel_size": workload.context_parallel,
             f"{engine}.expert_model_parallel_size": workload.expert_parallel,
+            f"{engine}.expert_tensor_parallel_size": workload.expert_ways,
             f"{engine}.param_offload": everything,
             f"{engine}.grad_offload": everything,
             f"{engine}.optimizer_offload": workload.offload != "none",

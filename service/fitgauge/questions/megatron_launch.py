@@ -17,7 +17,7 @@ def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
     flags: list[object] = ["torchrun", "--nproc-per-node", min(NODE, workload.gpus)]
     if workload.gpus > NODE:
         flags += ["--nnodes", -(-workload.gpus // NODE), "--node-rank", "$NODE_RANK", "--master-addr", "$MASTER_ADDR"]
-    flags += ["pretrain_gpt.py", *_architecture(model), *_degrees(workload)]
+    flags += ["pretrain_gpt.py", *_architecture(model), *_degrees(workload, usual=workload.tensor_parallel)]
     flags += ["--seq-length", workload.sequence_length, "--max-position-embeddings", workload.sequence_length]
     flags += ["--micro-batch-size", workload.micro_batch_size, "--global-batch-size", _global_batch(workload)]
     if workload.zero_stage:
@@ -43,7 +43,8 @@ def _precision(workload: TrainingWorkload) -> list[object]:
     return [] if workload.precision == "fp32" else ["--fp16" if workload.precision == "mixed_fp16" else "--bf16"]
 
 
-def _degrees(workload: TrainingWorkload) -> list[object]:
+def _degrees(workload: TrainingWorkload, usual: int) -> list[object]:
+    """`usual`: ranks that share an expert where nothing is said."""
     flags: list[object] = []
     for flag, degree in (
         ("--tensor-model-parallel-size", workload.tensor_parallel),
@@ -52,8 +53,8 @@ def _degrees(workload: TrainingWorkload) -> list[object]:
         ("--expert-model-parallel-size", workload.expert_parallel),
     ):
         flags += [flag, degree] if degree > 1 else []
-    if workload.expert_tensor_parallel != workload.tensor_parallel:
-        flags += ["--expert-tensor-parallel-size", workload.expert_tensor_parallel]
+    if workload.expert_ways != usual:
+        flags += ["--expert-tensor-parallel-size", workload.expert_ways]
     if workload.sequence_parallel:
         flags.append("--sequence-parallel")
     if workload.pipeline_parallel > 1 and workload.pipeline_schedule == "interleaved":
@@ -126,7 +127,8 @@ def _swift(model: Model, workload: TrainingWorkload, setup: Setup) -> list[objec
         else ["megatron", "rlhf", "--rlhf_type", words.get(setup.algorithm, setup.algorithm)]
     )
     flags: list[object] = [*start, "--model", path_of(model), "--dataset", "DATASET"]
-    degrees = _degrees(workload)
+    routed = any(block.mlp is not None and block.mlp.experts for block in model.spec.blocks)
+    degrees = _degrees(workload, usual=1 if routed else workload.expert_ways)  # megatron/arguments/megatron_args.py
     flags += [str(word).replace("-", "_").replace("__", "--", 1) if str(word).startswith("--") else word for word in degrees]
     if workload.sequence_parallel:
         flags[flags.index("--sequence_parallel") : flags.index("--sequence_parallel") + 1] = ["--sequence_parallel", "true"]

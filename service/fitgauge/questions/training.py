@@ -12,6 +12,7 @@ from fitgauge.engine.architecture import Model
 from fitgauge.engine.fit import Verdict, fit_probability, verdict
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.training.algorithms.setup import Setup
+from fitgauge.engine.training.degrees import experts
 from fitgauge.engine.training.estimate import TrainingStage, training_stages
 from fitgauge.engine.training.host import checkpoint_bytes
 from fitgauge.engine.training.overheads import TrainingProfile
@@ -319,6 +320,7 @@ def understood(workload: TrainingWorkload, accelerator: Accelerator, count: int,
         "pipeline_schedule": workload.pipeline_schedule,
         "context_parallel": workload.context_parallel,
         "expert_parallel": workload.expert_parallel,
+        **({"expert_tensor_parallel": workload.expert_ways} if experts(model.spec) else {}),
         "data_parallel": workload.data_parallel,
         "data_parallel_replicate": workload.data_parallel_replicate,
         "zero_hpz_partition_size": workload.zero_hpz_partition_size,

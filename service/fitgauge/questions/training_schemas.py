@@ -56,7 +56,7 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     optimizer_implementation: Annotated[
         Literal["foreach", "fused", "for_loop"] | None,
-        Meta(description="How PyTorch steps: foreach (its default on CUDA) holds one more copy of the update."),
+        Meta(description="foreach (PyTorch's default on CUDA) holds one more copy of the update."),
     ] = None
     loss: Annotated[
         Literal["full", "chunked", "fused", "in_place"] | None,
@@ -68,7 +68,7 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     micro_batches: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
-        Meta(description="Forward passes of a step on one rank: gradient accumulation, or what fills a pipeline. Default 1."),
+        Meta(description="Forward passes of a step on one rank (gradient accumulation). Default 1."),
     ] = None
     activation_checkpointing: Annotated[
         Literal["none", "selective", "full"] | None,
@@ -85,9 +85,7 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Literal["none", "optimizer", "parameters", "cpu", "nvme"] | None, Meta(description="What lives in host memory. Default none.")
     ] = None
     tensor_parallel: Annotated[Degree | None, Meta(description="Ranks that share every layer. Default 1.")] = None
-    sequence_parallel: Annotated[
-        bool | None, Meta(description="With tensor parallel, norms and residuals are divided too. Default false.")
-    ] = None
+    sequence_parallel: Annotated[bool | None, Meta(description="With tensor parallel: norms and residuals divided too.")] = None
     pipeline_parallel: Annotated[Degree | None, Meta(description="Stages the layers are spread over. Default 1.")] = None
     pipeline_schedule: Annotated[
         Literal["1f1b", "gpipe", "interleaved", "zero_bubble"] | None,
@@ -95,19 +93,22 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     context_parallel: Annotated[Degree | None, Meta(description="Ranks that share every sequence. Default 1.")] = None
     expert_parallel: Annotated[Degree | None, Meta(description="Ranks the experts are spread over. Default 1.")] = None
+    expert_tensor_parallel: Annotated[
+        Degree | None, Meta(description="Megatron: ranks that share an expert. Default: tensor_parallel.")
+    ] = None
     data_parallel: Annotated[Degree | None, Meta(description="Ranks with data of their own. Default: what the GPUs leave.")] = None
     data_parallel_replicate: Annotated[
-        Degree | None, Meta(description="Groups of them that each hold a whole set of shards (HSDP). Default 1.")
+        Degree | None, Meta(description="Groups that each hold a whole set of shards (HSDP). Default 1.")
     ] = None
     zero_hpz_partition_size: Annotated[
-        Degree | None, Meta(description="ZeRO++: ranks over which ZeRO-3 cuts a second copy of the weights. Default 1: none.")
+        Degree | None, Meta(description="ZeRO++: ranks that share a second copy of ZeRO-3's weights. Default 1: none.")
     ] = None
     ema: Annotated[
-        Literal["none", "device", "host"] | None, Meta(description="Where a moving average of the trained weights is kept. Default none.")
+        Literal["none", "device", "host"] | None, Meta(description="Where a moving average of the weights is kept. Default none.")
     ] = None
     fp8_parameters: Annotated[
         bool | None,
-        Meta(description="fp8: linears' weights are fp8 themselves (--fp8-param-gather), not 16-bit with fp8 copies. Default false."),
+        Meta(description="fp8: linears' weights are fp8 alone (--fp8-param-gather)."),
     ] = None
     images: Annotated[
         Annotated[int, Meta(ge=0, le=4096)] | None,
@@ -125,7 +126,7 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     reference: Annotated[
         Switch | None,
-        Meta(description="The reference model: resident, offloaded, adapter (the base of an adapter), none. Default: the trainer's."),
+        Meta(description="The reference model: resident, offloaded, adapter (its base), none. Default: the trainer's."),
     ] = None
     reward_model: Annotated[
         Text | None, Meta(description="Of ppo, grpo and rloo: a Hub ID, policy (its architecture), or none. Default: policy for ppo.")

@@ -59,6 +59,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         micro_batches=request.micro_batches or 1,
         context_parallel=context,
         expert_parallel=request.expert_parallel or 1,
+        expert_tensor_parallel=request.expert_tensor_parallel,
         data_parallel=data,
         data_parallel_replicate=request.data_parallel_replicate or 1,
         zero_hpz_partition_size=request.zero_hpz_partition_size or 1,

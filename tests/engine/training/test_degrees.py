@@ -63,6 +63,29 @@ def test_experts_go_only_to_ranks_that_are_there():
         check(mixture, work(framework="megatron", data_parallel=4, expert_parallel=8))
 
 
+@pytest.mark.parametrize(
+    ("name", "settings", "works"),
+    [
+        ("Qwen/Qwen3-30B-A3B", {"framework": "megatron", "tensor_parallel": 2, "data_parallel": 4, "expert_tensor_parallel": 3}, "1, 2, 4"),
+        ("Qwen/Qwen3-30B-A3B", {"framework": "fsdp", "data_parallel": 4, "expert_tensor_parallel": 2}, "megatron"),
+        ("Qwen/Qwen3-8B", {"framework": "megatron", "tensor_parallel": 2, "expert_tensor_parallel": 2}, "out"),
+    ],
+)
+def test_experts_of_a_degree_of_their_own_are_refused_where_nothing_runs_them(name, settings, works):
+    with pytest.raises(InvalidQuestion) as refused:
+        check(spec(name), work(**settings))
+    assert refused.value.field == "expert_tensor_parallel"
+    assert works in refused.value.hint
+
+
+def test_expert_groups_are_made_anew_of_a_stages_ranks():
+    mixture, stage = spec("Qwen/Qwen3-30B-A3B"), {"framework": "megatron", "tensor_parallel": 2, "data_parallel": 4}
+    assert runs(mixture, work(**stage, expert_parallel=8, expert_tensor_parallel=1))
+    with pytest.raises(InvalidQuestion) as refused:
+        check(mixture, work(**stage, expert_parallel=8, expert_tensor_parallel=2))
+    assert refused.value.hint == "Send expert_parallel 1, 2 or 4."
+
+
 def test_tensor_parallelism_may_outnumber_kv_heads_that_divide_it():
     assert tensor_widths(spec(), 32) == [1, 2, 4, 8, 16, 32]
 

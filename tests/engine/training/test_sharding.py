@@ -56,9 +56,16 @@ def test_expert_parallelism_gives_whole_experts_and_tensor_parallelism_divides_e
 def test_experts_stay_whole_where_their_groups_reach_over_tensor_parallel_ranks():
     reaching = work(framework="megatron", tensor_parallel=2, data_parallel=4, expert_parallel=8, zero_stage=1)
     piece = tensor_slice(tensor((768, 2048), Split.COLUMN, kind=Kind.EXPERT, count=128), Part.LANGUAGE, reaching)
-    assert (reaching.expert_tensor_parallel, piece.count, piece.shape) == (1, 16, (768, 2048))
+    assert (reaching.expert_ways, piece.count, piece.shape) == (1, 16, (768, 2048))
     assert shard_ranks(piece, reaching) == 1
-    assert work(framework="megatron", tensor_parallel=2, data_parallel=8, expert_parallel=8).expert_tensor_parallel == 2
+    assert work(framework="megatron", tensor_parallel=2, data_parallel=8, expert_parallel=8).expert_ways == 2
+
+
+def test_experts_are_divided_as_often_as_asked_and_their_states_over_the_ranks_that_leaves():
+    whole = work(framework="megatron", tensor_parallel=2, data_parallel=4, expert_parallel=4, expert_tensor_parallel=1)
+    piece = tensor_slice(tensor((768, 2048), Split.COLUMN, kind=Kind.EXPERT, count=128), Part.LANGUAGE, whole)
+    assert (piece.count, piece.shape, shard_ranks(piece, whole)) == (32, (768, 2048), 2)
+    assert tensor_slice(tensor((768, 2048), Split.COLUMN), Part.LANGUAGE, whole).shape == (384, 2048)
 
 
 def test_experts_are_sharded_over_what_expert_parallelism_leaves_of_the_data_parallel_ranks():

@@ -1,6 +1,7 @@
 """Which layouts a framework can run at all: each refusal names the field and the values that work."""
 
 from collections.abc import Iterable
+from math import gcd
 
 from fitgauge.engine.architecture import Attention, ModelSpec, Part
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -93,15 +94,47 @@ def _pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
 
 def _experts(spec: ModelSpec, workload: TrainingWorkload) -> None:
     degree, count = workload.expert_parallel, experts(spec)
+    _expert_ways(spec, workload, count)
     if degree == 1:
         return
     if not count:
         raise InvalidQuestion("The model has no experts.", hint="Send expert_parallel 1 or leave it out.", field="expert_parallel")
-    ranks = workload.data_parallel * workload.context_parallel * (workload.tensor_parallel if workload.framework == "megatron" else 1)
+    ranks = _expert_ranks(workload) // (workload.expert_tensor_parallel or 1 if workload.framework == "megatron" else 1)
     possible = [width for width in range(1, count + 1) if count % width == 0 and ranks % width == 0]
     if degree not in possible:
         detail = f"expert_parallel {degree} does not divide {count} experts and {ranks} ranks that could share them."
         raise InvalidQuestion(detail, hint=f"Send expert_parallel {_listed(possible)}.", field="expert_parallel")
+
+
+def _expert_ranks(workload: TrainingWorkload) -> int:
+    """Ranks of a pipeline stage among which experts are divided: Megatron divides its tensor-parallel ranks anew."""
+    return workload.data_parallel * workload.context_parallel * (workload.tensor_parallel if workload.framework == "megatron" else 1)
+
+
+def _expert_ways(spec: ModelSpec, workload: TrainingWorkload, count: int) -> None:
+    """A degree asked for experts alone is Megatron's: with expert parallelism it divides a stage's ranks, and it divides an expert's width
+    (megatron/core/parallel_state.py, expert groups; transformer/moe/experts.py)."""
+    ways, field = workload.expert_tensor_parallel, "expert_tensor_parallel"
+    if ways is None or (ways == 1 and not count):
+        return
+    if not count:
+        raise InvalidQuestion("The model has no experts.", hint="Leave expert_tensor_parallel out.", field=field)
+    if workload.framework != "megatron":
+        if ways != workload.tensor_parallel:
+            detail = f"Experts are divided by tensor_parallel under {workload.framework}, not by a degree of their own."
+            raise InvalidQuestion(detail, hint="Send framework megatron, or leave expert_tensor_parallel out.", field=field)
+        return
+    ranks, inner = _expert_ranks(workload), _expert_width(spec)
+    possible = [width for width in range(1, ranks + 1) if ranks % width == 0 and inner % width == 0]
+    fitting = [width for width in possible if ranks % (width * workload.expert_parallel) == 0] or possible
+    if ways not in possible:
+        detail = f"expert_tensor_parallel {ways} does not divide {ranks} ranks of a stage and experts of width {inner}."
+        raise InvalidQuestion(detail, hint=f"Send expert_tensor_parallel {_listed(fitting)}.", field=field)
+
+
+def _expert_width(spec: ModelSpec) -> int:
+    """What all experts' widths can be divided by."""
+    return gcd(*(block.mlp.intermediate_size for block in spec.blocks if block.part is Part.LANGUAGE and block.mlp and block.mlp.experts))
 
 
 def _zero(workload: TrainingWorkload) -> None:

@@ -19,8 +19,9 @@ class Scene:
 
     `heads`: into how many parts tensor parallelism divides heads, MLPs and the vocabulary; `stream`: into how many the residual
     stream (sequence parallelism); `saves_gathered`: what linears read of a cut stream is gathered once and saved whole;
-    `expert_heads`: into how many tensor parallelism divides every expert. `relative`: rows of DeBERTa's table of relative positions, 0 for
-    other families. `rotary`: queries and keys are rotated; `table_width`: bytes of a number of its tables.
+    `experts`: over how many ranks experts are spread; `expert_heads`: into how many parts each is divided. `relative`: rows of DeBERTa's
+    table of relative positions, 0 for other families. `rotary`: queries and keys are rotated; `table_width`: bytes of a number of its
+    tables.
     """
 
     traits: Traits
@@ -59,9 +60,10 @@ class Modules:
 
     def weight(self, parameter: Parameter) -> Value:
         """A parameter as a leaf of the tape, as this rank holds it."""
-        divided = self.scene.heads if parameter.split is not Split.NONE else 1
-        if parameter.count > 1 or parameter.kind is Kind.EXPERT:
-            divided *= self.scene.experts
+        routed = parameter.count > 1 or parameter.kind is Kind.EXPERT
+        divided = self.scene.experts if routed else 1
+        if parameter.split is not Split.NONE:
+            divided *= self.scene.expert_heads if routed else self.scene.heads
         width = max(1, BITS[parameter.dtype] // 8) if parameter.form is None else self.scene.compute_width
         return self.tape.parameter(self.unit.prefix + parameter.name, parameter.elements // divided, width, trained=parameter.trained)
 

@@ -98,7 +98,7 @@ def _least_bytes(layout: TrainingWorkload, whole: _Whole) -> float:
     pieces = layout.tensor_parallel * layout.pipeline_parallel
     ranks = layout.data_parallel // layout.data_parallel_replicate * layout.context_parallel
     over_weights, over_states = (ranks if divided(of, layout) else 1 for of in ("weights", "states"))
-    cut = pieces * layout.expert_parallel * layout.expert_tensor_parallel // layout.tensor_parallel
+    cut = pieces * layout.expert_parallel * layout.expert_ways // layout.tensor_parallel
     expert_ranks = max(1, ranks * pieces // cut)
     return (
         whole.weights / (pieces * over_weights)

@@ -109,8 +109,8 @@ def scene_of(spec: ModelSpec, workload: TrainingWorkload) -> Scene:
         heads=workload.tensor_parallel,
         stream=workload.tensor_parallel if workload.sequence_parallel else 1,
         saves_gathered=workload.dtensor,
-        experts=max(1, workload.expert_parallel * workload.expert_tensor_parallel // workload.tensor_parallel),
-        expert_heads=workload.expert_tensor_parallel,
+        experts=workload.expert_parallel,
+        expert_heads=workload.expert_ways,
     )
 
 

@@ -54,7 +54,7 @@ def tensor_slice(parameter: Parameter, part: Part, workload: TrainingWorkload) -
     """
     ways, count = workload.tensor_parallel, parameter.count
     if parameter.kind is Kind.EXPERT or count > 1:
-        ways, count = workload.expert_tensor_parallel, -(-count // workload.expert_parallel)
+        ways, count = workload.expert_ways, -(-count // workload.expert_parallel)
     if ways == 1 or part in TOWERS or parameter.split is Split.NONE or not parameter.shape:
         return parameter if count == parameter.count else replace(parameter, count=count)
     axis = 1 if parameter.split is Split.ROW and len(parameter.shape) > 1 else 0
@@ -78,7 +78,7 @@ def shard_ranks(parameter: Parameter, workload: TrainingWorkload) -> int:
     """
     ranks = workload.data_parallel // workload.data_parallel_replicate * workload.context_parallel
     if parameter.count > 1 or parameter.kind is Kind.EXPERT:
-        ranks = max(1, ranks * workload.tensor_parallel // (workload.expert_tensor_parallel * workload.expert_parallel))
+        ranks = max(1, ranks * workload.tensor_parallel // (workload.expert_ways * workload.expert_parallel))
     return ranks
 
 

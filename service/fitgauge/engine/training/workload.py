@@ -28,9 +28,10 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     `sequence_length`: tokens of one sequence; `micro_batch_size`: sequences of one forward pass on one rank. `lora_rank`,
     `lora_targets`: of adapters (a tuple holds names of modules); `quantization`: of a frozen base, by its name in `what_if`.
     `zero_stage`: 0-3; for FSDP 3 = parameters freed after the forward pass, 2 = kept. Degrees: tensor x pipeline x context x data
-    parallel is the number of GPUs; `data_parallel_replicate`: groups that each hold a whole set of shards; `zero_hpz_partition_size`: ranks
-    over which ZeRO++ cuts a second copy of the weights, 1 = off. `micro_batches`: of one
-    step of a pipeline, per data-parallel rank. `logits_tokens`: of every sequence, whose logits are made; None for all.
+    parallel is the number of GPUs; `expert_tensor_parallel`: see `expert_ways`, which fills it in; `data_parallel_replicate`: groups
+    that each hold a whole set of shards; `zero_hpz_partition_size`: ranks over which ZeRO++ cuts a second copy of the weights, 1 = off.
+    `micro_batches`: of one step of a pipeline, per data-parallel rank. `logits_tokens`: of every sequence, whose logits are made; None
+    for all.
     `fsdp_version`: 1 (FullyShardedDataParallel) or 2 (fully_shard); `shard_embeddings`: embedding and head are units of their own, not the
     root's. `compiled`: torch.compile'd layers and loss; `expandable_segments`: the allocator's segments grow; `activation_offload`:
     what layers keep goes to the host between the passes; `optimizer_in_backward`: every parameter steps when its gradient is there.
@@ -61,6 +62,7 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     micro_batches: int = 1
     context_parallel: int = 1
     expert_parallel: int = 1
+    expert_tensor_parallel: int | None = None
     data_parallel: int = 1
     data_parallel_replicate: int = 1
     zero_hpz_partition_size: int = 1
@@ -88,12 +90,15 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
         return self.method != "full"
 
     @property
-    def expert_tensor_parallel(self) -> int:
-        """Ranks that share every expert: those that share every layer, or one where expert-parallel groups reach over them.
+    def expert_ways(self) -> int:
+        """Ranks that share every expert: as many as asked, else those that share every layer, or one where expert-parallel groups reach
+        over them.
 
-        Megatron divides tensor x context x data parallel ranks among experts anew (megatron/core/parallel_state.py, expert groups;
-        --expert-tensor-parallel-size).
+        Megatron divides tensor x context x data parallel ranks among experts anew, by --expert-tensor-parallel-size, which it takes from
+        --tensor-model-parallel-size (megatron/core/parallel_state.py, expert groups); ms-swift's is 1 (megatron/arguments).
         """
+        if self.expert_tensor_parallel is not None:
+            return self.expert_tensor_parallel
         reaches_over = self.framework == "megatron" and self.data_parallel * self.context_parallel % self.expert_parallel
         return 1 if reaches_over else self.tensor_parallel
 

@@ -9,6 +9,7 @@ from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.estimate import Beside, Estimate
 from fitgauge.engine.llamacpp import ollama, split
 from fitgauge.engine.llamacpp import serve as llamacpp
+from fitgauge.engine.once import Once
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import Bytes, Term
 from fitgauge.engine.vllm import layout as vllm_layout
@@ -34,8 +35,16 @@ def any_card(accelerator: Accelerator) -> Hashable:
     return None
 
 
+def afresh(
+    beside: Callable[[ModelSpec, Workload, Accelerator, EngineProfile], tuple[Beside, ...]],
+) -> Callable[[ModelSpec, Workload, Accelerator, EngineProfile, Once], tuple[Beside, ...]]:
+    """`beside` of an engine that keeps nothing of what it worked out before."""
+    return lambda spec, workload, accelerator, profile, known: beside(spec, workload, accelerator, profile)
+
+
 class Halves(NamedTuple):
-    """An estimate in two: what the weights take (`loaded`), and what comes `beside` them whatever their number format.
+    """An estimate in two: what the weights take (`loaded`), and what comes `beside` them whatever their number format,
+    with what is known of this model and engine from before.
 
     `estimate.stage_estimates` of both is the estimate's. `refilled`: what comes beside them for another number of requests, from that for
     one; None where more than the cache depends on it. `sized`: what comes beside them on one card by its memory, never less than beside
@@ -44,7 +53,7 @@ class Halves(NamedTuple):
     """
 
     loaded: Callable[[ModelSpec, Laid, Workload, Accelerator], tuple[tuple[Term, ...], ...]]
-    beside: Callable[[ModelSpec, Workload, Accelerator, EngineProfile], tuple[Beside, ...]]
+    beside: Callable[[ModelSpec, Workload, Accelerator, EngineProfile, Once], tuple[Beside, ...]]
     refilled: Callable[[tuple[Beside, ...], Workload], tuple[Beside, ...]] | None = None
     sized: Callable[[Sequence[tuple[Term, ...]], Sequence[Beside], Workload, Accelerator], tuple[Beside, ...]] | None = None
     offloads: bool = True
@@ -83,32 +92,32 @@ ENGINES: dict[EngineName, Engine] = {
         sglang.settled,
         sglang.budget_bytes,
         kind=sglang.card_kind,
-        halves=Halves(sglang.loaded_stages, sglang.beside_stages, sized=sglang.sized),
+        halves=Halves(sglang.loaded_stages, afresh(sglang.beside_stages), sized=sglang.sized),
     ),
     "tensorrt-llm": Engine(
         tensorrt_llm.estimate,
         vllm_layout.laid_out,
         tensorrt_llm.default_batch,
-        halves=Halves(profiled.loaded_stages, tensorrt_llm.beside_stages, sized=tensorrt_llm.sized),
+        halves=Halves(profiled.loaded_stages, afresh(tensorrt_llm.beside_stages), sized=tensorrt_llm.sized),
     ),
     "llama.cpp": Engine(
         llamacpp.estimate,
         split.laid_out,
         llamacpp.default_batch,
-        halves=Halves(llamacpp.loaded_cards, llamacpp.beside_cards, offloads=False),
+        halves=Halves(llamacpp.loaded_cards, afresh(llamacpp.beside_cards), offloads=False),
     ),
     "ollama": Engine(
         ollama.estimate,
         split.laid_out,
         ollama.default_batch,
-        halves=Halves(llamacpp.loaded_cards, ollama.beside_cards, offloads=False),
+        halves=Halves(llamacpp.loaded_cards, afresh(ollama.beside_cards), offloads=False),
     ),
     "transformers": Engine(transformers.estimate, weights.laid_out),
     "tgi": Engine(
         tgi.estimate,
         vllm_layout.laid_out,
         tgi.default_batch,
-        halves=Halves(profiled.loaded_stages, tgi.beside_stages, sized=tgi.sized),
+        halves=Halves(profiled.loaded_stages, afresh(tgi.beside_stages), sized=tgi.sized),
     ),
     "mlx": Engine(mlx.estimate, mlx.laid_out, mlx.default_batch),
 }

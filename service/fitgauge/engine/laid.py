@@ -3,12 +3,13 @@
 import re
 from collections.abc import Callable, Hashable, Iterable
 from math import gcd
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 import msgspec
 
 from fitgauge.engine.architecture import Block, Kind, ModelSpec, Part, Split, Stored, Tensor
 from fitgauge.engine.dtypes import BITS, size_of
+from fitgauge.engine.once import Derived, Once
 from fitgauge.engine.quantity import Basis
 from fitgauge.engine.quantization import Format, tensor_bytes
 from fitgauge.engine.schemes import Scheme, is_nominal
@@ -63,11 +64,6 @@ Where = tuple[Part, Place, tuple[int, ...], Split, int, int]
 """The first fields of a Share: tensors that agree in them are divided alike."""
 
 
-Derived = TypeVar("Derived")
-
-MOST_REMEMBERED = 256
-
-
 class Laid(msgspec.Struct, frozen=True, kw_only=True):
     """A model's parameters by how they are divided, in one scheme, under one engine's Layout.
 
@@ -83,16 +79,11 @@ class Laid(msgspec.Struct, frozen=True, kw_only=True):
     basis: Basis
     scale: float = 1.0
     tower_heads: int = 0
-    remembered: dict[Hashable, Any] = msgspec.field(default_factory=dict)
+    remembered: Once = msgspec.field(default_factory=Once)
 
     def once(self, key: Hashable, derive: Callable[[], Derived]) -> Derived:
-        """What `derive` gives, derived once for every `key`: the same arguments give the same bytes, so remembering changes nothing."""
-        known: Derived | None = self.remembered.get(key)
-        if known is None:
-            if len(self.remembered) >= MOST_REMEMBERED:
-                self.remembered.clear()
-            known = self.remembered[key] = derive()
-        return known
+        """What `derive` gives, derived once for every `key`."""
+        return self.remembered.of(key, derive)
 
 
 def divided(size: int, ways: int) -> int:

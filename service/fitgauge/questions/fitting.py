@@ -1,5 +1,6 @@
 """One model over many cards: what it demands is worked out once for cards that an engine treats alike, and set against each of them."""
 
+from collections import defaultdict
 from collections.abc import Hashable, Mapping
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from fitgauge.engine.architecture import Model
 from fitgauge.engine.engines import ENGINES, Halves
 from fitgauge.engine.estimate import Beside, fullest_required
 from fitgauge.engine.fit import Verdict, fit_probability, verdict
+from fitgauge.engine.once import Once
 from fitgauge.engine.platforms import maker
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import Bytes, Term
@@ -72,6 +74,7 @@ class Fitting:
         self._workloads: Recent[Workload] = Recent(_WORKLOADS)
         self._demands: Recent[Demand] = Recent(_WORKLOADS)
         self._beside: Recent[tuple[Beside, ...]] = Recent(_BESIDE)
+        self._known: defaultdict[EngineName, Once] = defaultdict(Once)
 
     def profile(self, engine: EngineName) -> EngineProfile:
         """The newest profile of an engine."""
@@ -173,7 +176,7 @@ class Fitting:
                 known = halves.refilled(one, workload)
             else:
                 settled = ENGINES[workload.engine].settled(workload, self._model.spec, accelerator)
-                known = halves.beside(self._model.spec, settled, accelerator, self.profile(workload.engine))
+                known = halves.beside(self._model.spec, settled, accelerator, self.profile(workload.engine), self._known[workload.engine])
             self._beside.put((workload, kind), known)
         return known
 

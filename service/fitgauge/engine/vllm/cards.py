@@ -125,6 +125,11 @@ class CardKind(NamedTuple):
     early: bool
     elsewhere: str
 
+    @property
+    def alone(self) -> "CardKind":
+        """What the profiling pass and the cache depend on of it: not its links, nor whose card it is."""
+        return self._replace(symmetric=False, unified_memory=False, elsewhere="")
+
 
 def card_kind(accelerator: Accelerator) -> CardKind:
     """The CardKind of an accelerator."""

@@ -4,7 +4,6 @@ Symbols: L tokens of a request, F tokens in flight (scheduled, not yet settled),
 Source throughout: vLLM 0.33.0, `v1/core/kv_cache_planning.py`, `v1/core/kv_cache_utils.py`, `v1/kv_cache_interface.py`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -193,44 +192,41 @@ def kv_layout(
     pipeline_parallel: int = 1,
     speculative_tokens: int = 0,
 ) -> KvLayout:
-    """The KV cache of a model as vLLM lays it out on one rank: `kv_layouts` of the stage that holds `layers`, None for all."""
-    (layout,) = kv_layouts(
+    """The KV cache of a model as vLLM lays it out on one rank of the stage that holds `layers`, None for all.
+
+    `max_num_seqs`: 0 where no CUDA graphs are captured. `version`: vLLM's. The rest: see `model_groups`.
+    """
+    groups = model_groups(
         spec,
-        (layers,),
         tensor_parallel=tensor_parallel,
         cache_dtype=cache_dtype,
         max_model_len=max_model_len,
         max_batched_tokens=max_batched_tokens,
-        max_num_seqs=max_num_seqs,
         compute_capability=compute_capability,
         version=version,
-        pipeline_parallel=pipeline_parallel,
         speculative_tokens=speculative_tokens,
     )
-    return layout
+    in_flight = batches_in_flight(pipeline_parallel, version) * max_batched_tokens
+    return stage_layout(on_stage(groups, layers), max_model_len, in_flight, max_num_seqs=max_num_seqs, version=version)
 
 
-def kv_layouts(
+def model_groups(
     spec: ModelSpec,
-    stages: Sequence[range | None],
     *,
     tensor_parallel: int,
     cache_dtype: str,
     max_model_len: int,
     max_batched_tokens: int,
-    max_num_seqs: int,
     compute_capability: tuple[int, int] | None = None,
     version: tuple[int, ...] = (0, 33),
-    pipeline_parallel: int = 1,
     speculative_tokens: int = 0,
-) -> tuple[KvLayout, ...]:
-    """The KV cache of a model as vLLM lays it out on one rank of every stage.
+) -> tuple[Members, ...]:
+    """The layers of a whole model in the groups that vLLM makes of them, before they are dealt to pipeline stages.
 
-    `stages`: the layers of each, None for all. `cache_dtype`: as `--kv-cache-dtype`, or a canonical number format. `max_num_seqs`: 0
-    where no CUDA graphs are captured. `compute_capability`: of the card, None without CUDA. `version`: vLLM's.
+    `cache_dtype`: as `--kv-cache-dtype`, or a canonical number format. `compute_capability`: of the card, None without CUDA.
     `speculative_tokens`: drafted a step by the model's own heads, whose layers then keep a cache too, numbered on from the last; a
-    recurrent layer holds a state more for each of them (MambaSpec, num_speculative_blocks). Layers are grouped as a whole model before
-    they are dealt to stages. Raises InvalidQuestion for a dtype that vLLM has not.
+    recurrent layer holds a state more for each of them (MambaSpec, num_speculative_blocks). Raises InvalidQuestion for a dtype that
+    vLLM has not.
     """
     kept: list[tuple[Mixer, Layers]] = [
         (lengthened(mixer, block, speculative_tokens), block.layers)
@@ -242,17 +238,7 @@ def kv_layouts(
     on = deployment(spec, [mixer for mixer, _ in kept], tensor_parallel, cache_dtype, max_model_len, compute_capability, version)
     on = on._replace(encoder_tokens=max_batched_tokens, states=on.states + speculative_tokens)
     members = [(one, numbers) for mixer, numbers in kept for one in mixer_specs(mixer, on)]
-    packed = any(isinstance(mixer, CompressedAttention) for mixer, _ in kept)
-    groups = grouped(members, packed=packed)
-    in_flight = batches_in_flight(pipeline_parallel, version) * max_batched_tokens
-    layouts: dict[tuple[int, ...], KvLayout] = {}
-    found = []
-    for members_here in (on_stage(groups, layers) for layers in stages):
-        alike = tuple(len(numbers) for group in members_here for _, numbers in group)
-        if alike not in layouts:
-            layouts[alike] = stage_layout(members_here, max_model_len, in_flight, max_num_seqs=max_num_seqs, version=version)
-        found.append(layouts[alike])
-    return tuple(found)
+    return grouped(members, packed=any(isinstance(mixer, CompressedAttention) for mixer, _ in kept))
 
 
 def stage_layout(

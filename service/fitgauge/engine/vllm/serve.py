@@ -5,6 +5,7 @@ Source: vllm/v1/worker/gpu_worker.py, determine_available_memory: pool = total x
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -12,15 +13,17 @@ from fitgauge.engine.accelerator import Accelerator, shared
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.estimate import Beside, CacheLayout, Estimate, stage_estimates
 from fitgauge.engine.fit import fit_probability, starting_probability
+from fitgauge.engine.once import Once
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import Bytes, Term, certain, total
 from fitgauge.engine.runtime import as_measured, captures_graphs, communication_term, graph_term, runtime_bytes
 from fitgauge.engine.vllm.cards import card_kind, on_card, shares_memory
 from fitgauge.engine.vllm.draft import check_draft, draft_term, drafted_layers
+from fitgauge.engine.vllm.kv_groups import Members, on_stage
 from fitgauge.engine.vllm.layout import check_parallel
 from fitgauge.engine.vllm.loading import loaded_terms
 from fitgauge.engine.vllm.lora import check_lora, lora_term
-from fitgauge.engine.vllm.planner import KvLayout, kv_layouts
+from fitgauge.engine.vllm.planner import KvLayout, batches_in_flight, model_groups, stage_layout
 from fitgauge.engine.vllm.profiling import profiling_terms, runs_second
 from fitgauge.engine.weights import Laid, pipeline_stages
 from fitgauge.engine.workload import Workload
@@ -65,7 +68,7 @@ def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accel
     loaded = loaded_stages(spec, laid, workload, accelerator)
     return Estimate(
         accelerator=accelerator,
-        stages=stage_estimates(loaded, beside_stages(spec, workload, accelerator, profile)),
+        stages=stage_estimates(loaded, beside_stages(spec, workload, accelerator, profile, Once())),
         budget=budget_bytes(accelerator, workload),
         given_pool_bytes=workload.cache_pool_bytes,
     )
@@ -176,47 +179,75 @@ def budget_bytes(accelerator: Accelerator, workload: Workload) -> Bytes:
     return Bytes(low=int(usable.low * share), expected=int(usable.expected * share), high=int(usable.high * share))
 
 
-def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[Beside, ...]:
-    """What every stage holds beside what is loaded: the pass that measures what is left, the process, and the pool."""
+class Held(NamedTuple):
+    """What stages of some tensor degree hold: the model's layers in `groups`; of every stage the profiling pass by its place (whether it is
+    the first, whether the last) and the cache by batches in flight and layers; caches of the same layers are one."""
+
+    groups: tuple[Members, ...]
+    passes: dict[tuple[bool, bool], tuple[Term, ...]]
+    caches: dict[tuple[int, range | tuple[int, ...] | None], PagedCache]
+
+
+def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile, known: Once) -> tuple[Beside, ...]:
+    """What every stage holds beside what is loaded: the pass that measures what is left, the process, and the pool.
+
+    `known`: of this model and profile; passes and groups of layers depend on the number of stages only in whether there are several.
+    """
     stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
     final, drafted = len(stages) - 1, drafted_layers(spec) if workload.speculative_tokens else 0
-    layouts = kv_layouts(
+    ranks, symmetric = communicating_ranks(workload), shares_memory(accelerator)
+    graphs = graphs_in_budget(spec, profile) and not workload.enforce_eager and captures_graphs(accelerator)
+    divided = structs.replace(workload, pipeline_parallel=2) if final > 1 else workload
+    held = known.of((divided, card_kind(accelerator).alone), lambda: Held(_groups(spec, workload, accelerator), {}, {}))
+    processes: dict[int, tuple[Term, ...]] = {}
+    places, caches = [], []
+    for number, layers in enumerate(stages):
+        place = number == 0, number == final
+        if place not in held.passes:
+            held.passes[place] = profiling_terms(spec, profile, workload, accelerator, first=place[0], last=place[1])
+        if len(layers) not in processes:
+            process = runtime_bytes(
+                profile, layers=len(layers), ranks=ranks, graphs=graphs, unified_memory=accelerator.unified_memory, symmetric=symmetric
+            )
+            processes[len(layers)] = as_measured(process, accelerator)
+        places.append((len(layers), (*held.passes[place], *processes[len(layers)])))
+        kept = range(layers.start, layers.stop + drafted) if drafted and place[1] else layers
+        caches.append(_cache(held, workload, kept if final else None))
+    pools = _pools(caches, workload)
+    return tuple(
+        Beside(layers=layers, fixed=fixed, cache=(pools[id(cache)],), layout=cache)
+        for (layers, fixed), cache in zip(places, caches, strict=True)
+    )
+
+
+def _groups(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> tuple[Members, ...]:
+    return model_groups(
         spec,
-        [range(layers.start, layers.stop + (drafted if number == final else 0)) for number, layers in enumerate(stages)]
-        if final
-        else [None],
         tensor_parallel=workload.tensor_parallel,
         cache_dtype=workload.cache_dtype,
         max_model_len=workload.context_length,
         max_batched_tokens=workload.max_batched_tokens,
-        max_num_seqs=0 if workload.enforce_eager else workload.max_num_seqs,
         compute_capability=accelerator.compute_capability,
         version=workload.version,
-        pipeline_parallel=workload.pipeline_parallel,
         speculative_tokens=workload.speculative_tokens,
     )
-    passes: dict[tuple[bool, bool], tuple[Term, ...]] = {}
-    processes: dict[int, tuple[Term, ...]] = {}
-    caches = {id(layout): PagedCache(layout) for layout in layouts}  # stages alike share one
-    pools = _pools(caches.values(), workload)
-    found = []
-    for number, (layers, layout) in enumerate(zip(stages, layouts, strict=True)):
-        place, cache = (number == 0, number == final), caches[id(layout)]
-        if place not in passes:
-            passes[place] = profiling_terms(spec, profile, workload, accelerator, first=place[0], last=place[1])
-        if len(layers) not in processes:
-            process = runtime_bytes(
-                profile,
-                layers=len(layers),
-                ranks=communicating_ranks(workload),
-                graphs=graphs_in_budget(spec, profile) and not workload.enforce_eager and captures_graphs(accelerator),
-                unified_memory=accelerator.unified_memory,
-                symmetric=shares_memory(accelerator),
-            )
-            processes[len(layers)] = as_measured(process, accelerator)
-        fixed = (*passes[place], *processes[len(layers)])
-        found.append(Beside(layers=len(layers), fixed=fixed, cache=(pools[id(cache)],), layout=cache))
-    return tuple(found)
+
+
+def _cache(held: Held, workload: Workload, layers: range | None) -> PagedCache:
+    """The cache of the stage that holds `layers`, None for all: the same for stages whose layers are alike."""
+    batches = batches_in_flight(workload.pipeline_parallel, workload.version)
+    found = held.caches.get((batches, layers))
+    if found is None:
+        members = on_stage(held.groups, layers)
+        alike = batches, tuple(len(numbers) for group in members for _, numbers in group)
+        found = held.caches.get(alike)
+        if found is None:
+            sequences = 0 if workload.enforce_eager else workload.max_num_seqs
+            in_flight = batches * workload.max_batched_tokens
+            layout = stage_layout(members, workload.context_length, in_flight, max_num_seqs=sequences, version=workload.version)
+            found = held.caches[alike] = PagedCache(layout)
+        held.caches[batches, layers] = found
+    return found
 
 
 def refilled(beside: tuple[Beside, ...], workload: Workload) -> tuple[Beside, ...]:

@@ -1,0 +1,23 @@
+"""A bounded memory of what was worked out, for what asks the same again."""
+
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+Derived = TypeVar("Derived")
+
+MOST_REMEMBERED = 256
+
+
+class Once(dict[Hashable, Any]):
+    """What was derived, by key: the same arguments give the same bytes, so remembering changes nothing. Emptied where it is full."""
+
+    __slots__ = ()
+
+    def of(self, key: Hashable, derive: Callable[[], Derived]) -> Derived:
+        """What `derive` gives, derived once for every `key`."""
+        known: Derived | None = self.get(key)
+        if known is None:
+            if len(self) >= MOST_REMEMBERED:
+                self.clear()
+            known = self[key] = derive()
+        return known

@@ -12,7 +12,8 @@ import httpx
 from click.testing import CliRunner
 
 from fitgauge.cli import main
-from fitgauge.engine.decode import EFFICIENCY
+from fitgauge.engine.decode import EFFICIENCY, LAYER_SECONDS, NVLINK_SECONDS, PCIE_SECONDS
+from fitgauge.engine.prefill import LINK_EFFICIENCY, PCIE_GBPS
 from hub_stand_in import HubStandIn
 from live import client, serving
 
@@ -74,7 +75,11 @@ def _derived(http: httpx.Client, best: dict) -> list[str]:
     weights = MATRICES * BITS[best["quantization"]] / 8
     head = VOCABULARY * HIDDEN * 2
     step = (weights + head + cache) / tensor
-    speed = 16 / (step / (card["bandwidth_gbps"] * 1e9 * EFFICIENCY[1]))
+    latency = NVLINK_SECONDS if card.get("nvlink") else PCIE_SECONDS
+    sent = 2 * LAYERS * 16 * HIDDEN * 2 * 2 * (tensor - 1) / tensor / ((card["interconnect_gbps"] or PCIE_GBPS) * 1e9 * LINK_EFFICIENCY)
+    exchanged = 2 * LAYERS * latency + sent if tensor > 1 else 0.0
+    read, layers = step / (card["bandwidth_gbps"] * 1e9 * EFFICIENCY), LAYERS * LAYER_SECONDS
+    speed = 16 / (read + layers + exchanged)
     told, cost = best["decode"]["tokens_per_second"]["expected"], best["cost"]
     rental = cost["rentals"][0]
     price = rental["usd_per_hour_low"]
@@ -92,8 +97,9 @@ def _derived(http: httpx.Client, best: dict) -> list[str]:
         f"- Weights: {MATRICES / 1e9:.2f} x 10^9 in the layers' matrices at {bits:.4g} bits = {weights / 1e9:.2f} x 10^9 bytes; the output "
         f"head {VOCABULARY:,} x {HIDDEN:,} x 2 = {head / 1e9:.2f} x 10^9 bytes.",
         f"- A step reads both and the cache: {step * tensor / 1e9:.1f} x 10^9 bytes, tensor parallel {tensor}, pipeline stages in turn, at "
-        f"{card['bandwidth_gbps']:g} x 10^9 bytes/s x {EFFICIENCY[1]}: 16 tokens in {16 / speed:.3f} s = {speed:.1f} tokens/s "
-        f"(the answer: {told:.1f}).",
+        f"{card['bandwidth_gbps']:g} x 10^9 bytes/s x {EFFICIENCY}: {read * 1e3:.1f} ms. Its layers take {LAYERS} x "
+        f"{LAYER_SECONDS * 1e6:.0f} us = {layers * 1e3:.1f} ms more, its {2 * LAYERS} all-reduces {exchanged * 1e3:.1f} ms "
+        f"({latency * 1e6:.0f} us each, and their bytes): 16 tokens in {16 / speed:.3f} s = {speed:.1f} tokens/s (the answer: {told:.1f}).",
         f"- Price: {rental['gpus']} x {rental['instance']} of {rental['cloud']} ({rental['as_of']}, {rental['source']}): "
         f"{price:.2f} USD an hour; per 10^6 tokens {price:.2f} x 10^6 / 3600 / {told:.1f} = {dollars:.2f} USD.",
         f"- Memory of the fullest GPU, from `POST /v1/fit` with the option's `request` and `detail: full`: {needs:.2f} of {has:.2f} GiB."

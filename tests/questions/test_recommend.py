@@ -17,7 +17,7 @@ from fitgauge.catalog.instances import Offer, Offers
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.accelerator import Accelerator, Source
 from fitgauge.engine.architecture import Model
-from fitgauge.engine.decode import decode_speed, step_bytes
+from fitgauge.engine.decode import decode_speed, step_bytes, waiting_seconds
 from fitgauge.engine.families import read_config
 from fitgauge.engine.prefill import peak
 from fitgauge.engine.quantity import GB, Bytes
@@ -187,7 +187,8 @@ def vector_of(request, asked, accelerator, price, key):
     )
     fastest = peak(prepared.scheme, accelerator)
     multiplying = token_flops(asked.spec, request.context_length).forward / (tensor * fastest * 1e12) if fastest else 0.0
-    speed = decode_speed(read, request.concurrency, accelerator.bandwidth_gbps, multiplying)
+    waiting = waiting_seconds(asked.spec, request.concurrency, tensor, accelerator)
+    speed = decode_speed(read, request.concurrency, accelerator.bandwidth_gbps, multiplying, waiting)
     return (
         -count,
         -count * accelerator.usable.expected,

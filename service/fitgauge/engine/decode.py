@@ -1,20 +1,44 @@
-"""How fast tokens come out at most: a step reads weights and cache once, and multiplies for every request; the slower sets the pace."""
+"""How fast tokens come out: a step reads weights and cache once, multiplies for every request, and waits for its layers and the links."""
 
 import msgspec
 
+from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec, Part
 from fitgauge.engine.cache import cache_bytes
 from fitgauge.engine.dtypes import BITS
-from fitgauge.engine.prefill import COMPUTE_EFFICIENCY
+from fitgauge.engine.prefill import COMPUTE_EFFICIENCY, LINK_EFFICIENCY, PCIE_GBPS, exchanged_bytes
 from fitgauge.engine.weights import Laid, ranks, share_bytes
 
-EFFICIENCY = (0.48, 0.72, 0.82)
-"""Share of a card's bandwidth that decoding really gets: low, expected, high.
+EFFICIENCY = 0.91
+"""Share of a card's bandwidth that reading gets in a step, beside what its layers wait.
 
-Calibrated: 10th percentile, median and 90th percentile of 49 published runs of one request (vLLM on A100 and RTX PRO 6000, llama.cpp on 14
-NVIDIA cards and two of Apple, 1B to 70B, tests/accuracy/decode_speeds.jsonl); a test holds them to the rows. They differ little by engine:
-median 0.72 and 0.71. Tensor parallelism was not among them.
+Calibrated with LAYER_SECONDS: of all hundredths and 10 us the pair with the least mean error (of logarithms, 0.16; 0.47 with none) over 83
+published runs of one request on one card (llama.cpp, vLLM, SGLang, MLC LLM and gpt-fast; 0.5B to 72B; NVIDIA and Apple), in
+tests/accuracy/decode_speeds.jsonl; a test derives them again from the rows.
 """
+
+LAYER_SECONDS = 120e-6
+"""What a layer takes beside reading [s], on however many cards: kernels that start one after another and are too small to fill a card. The
+runs leave it by layers, not by steps: 2.5 ms of 24 layers, 3.6 of 36."""
+
+SPREAD = (0.75, 1.0, 1.37)
+"""Speed of such runs over the expected one: 10th percentile, median, 90th percentile. MLC LLM's compiled kernels are among the fast ones,
+large models on an H20 among the slow ones."""
+
+NVLINK_SECONDS = 6e-6
+"""One all-reduce of a few kB between cards of one node [s] where they are joined by NVLink or its like.
+
+Measured: 6 us, two H100 in CUDA graphs (NVIDIA/nccl#1259); 17 us, eight H100 (pytorch/pytorch#131739). Of 10 published runs on 2 to 8 cards
+what their engine waits for its layers on one card leaves -4 to 17 us, median 2."""
+
+PCIE_SECONDS = 74e-6
+"""The same over PCIe, as engines have it from NCCL. Calibrated: median of what 17 runs of MLC LLM on 2 to 8 cards leave; 10th and 90th
+percentile 50 and 92 us."""
+
+NVLINK_GBPS = 300.0
+"""10^9 bytes a second, one direction, of such links where the catalog does not say: the slowest that it knows, A100's."""
+
+_SERVER_GENERATIONS = (9, 10)
 
 
 class DecodeSpeed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -58,30 +82,63 @@ def _visited_share(spec: ModelSpec, tokens: int) -> float:
     return max((1.0 - (1.0 - min(1.0, visited / experts)) ** tokens for visited, experts in sizes), default=1.0)
 
 
-def decode_speed(read_bytes: int, concurrency: int, bandwidth_gbps: float | None, multiplying: float = 0.0) -> DecodeSpeed | None:
-    """Tokens a second = concurrency / max(bytes of a step / (bandwidth x efficiency), concurrency x multiplying / efficiency); None where
-    the bandwidth is unknown.
+def waiting_seconds(spec: ModelSpec, concurrency: int, tensor_parallel: int, accelerator: Accelerator) -> float:
+    """What a step takes beside reading and multiplying [s] = layers x LAYER_SECONDS + all-reduces.
 
-    `multiplying`: seconds of one token at the peak of the cards that share it, 0 where the peak is unknown. A ceiling: communication and
-    scheduling are left out but for what the efficiencies hold of them. Source: Pope et al. 2022 (arXiv 2211.05102), section 2.1.
+    Those are two a layer of `concurrency` hidden states where tensor parallel ranks divide it, each a latency and its bytes over the link.
+
+    Pipeline stages follow each other, so all layers count; a hop between them was not seen in runs over 2 to 8 cards and is left out.
+    Source: exchanged_bytes; Megatron-LM, arXiv 1909.08053, section 3.
+    """
+    layers = spec.layers * LAYER_SECONDS
+    if tensor_parallel == 1:
+        return layers
+    latency, known = (NVLINK_SECONDS, NVLINK_GBPS) if joined(accelerator) else (PCIE_SECONDS, PCIE_GBPS)
+    rate = (accelerator.interconnect_gbps or known) * 1e9 * LINK_EFFICIENCY
+    return layers + 2 * spec.layers * latency + exchanged_bytes(spec, concurrency, tensor_parallel) / rate
+
+
+def joined(accelerator: Accelerator) -> bool:
+    """Whether cards of a node exchange over links of their own.
+
+    Where the catalog does not say: those that are sold by the node, and NVIDIA's server cards since Hopper, as engine/vllm/cards.py takes
+    them.
+    """
+    if accelerator.nvlink is not None:
+        return accelerator.nvlink
+    major = (accelerator.compute_capability or (0, 0))[0]
+    return accelerator.node_size is not None or (major in _SERVER_GENERATIONS and not accelerator.unified_memory)
+
+
+def decode_speed(
+    read_bytes: int, concurrency: int, bandwidth_gbps: float | None, multiplying: float = 0.0, waiting: float = 0.0
+) -> DecodeSpeed | None:
+    """Tokens a second = concurrency / (max(bytes of a step / (bandwidth x efficiency), concurrency x multiplying / efficiency) + waiting);
+    None where the bandwidth is unknown.
+
+    `multiplying`: seconds of one token at the peak of the cards that share it, 0 where the peak is unknown. `waiting`: waiting_seconds.
+    Low and high are SPREAD of reading and waiting. Source: Pope et al. 2022 (arXiv 2211.05102), section 2.1.
     """
     if bandwidth_gbps is None or read_bytes <= 0:
         return None
-    low, expected, high = (_speed(read_bytes, concurrency, bandwidth_gbps, multiplying, number) for number in range(len(EFFICIENCY)))
+    low, expected, high = (_speed(read_bytes, concurrency, bandwidth_gbps, multiplying, waiting, number) for number in range(len(SPREAD)))
     return DecodeSpeed(low=low, expected=expected, high=high)
 
 
-def expected_speed(read_bytes: int, concurrency: int, bandwidth_gbps: float | None, multiplying: float = 0.0) -> float | None:
+def expected_speed(
+    read_bytes: int, concurrency: int, bandwidth_gbps: float | None, multiplying: float = 0.0, waiting: float = 0.0
+) -> float | None:
     """`decode_speed(...).expected` alone."""
     if bandwidth_gbps is None or read_bytes <= 0:
         return None
-    return _speed(read_bytes, concurrency, bandwidth_gbps, multiplying, _EXPECTED)
+    return _speed(read_bytes, concurrency, bandwidth_gbps, multiplying, waiting, _EXPECTED)
 
 
 _EXPECTED = 1
 
 
-def _speed(read_bytes: int, concurrency: int, bandwidth_gbps: float, multiplying: float, number: int) -> float:
-    """At the lowest (0), expected (1) or highest (2) efficiencies."""
-    reading, multiplied = read_bytes / (bandwidth_gbps * 1e9), concurrency * multiplying
-    return round(concurrency / max(reading / EFFICIENCY[number], multiplied / COMPUTE_EFFICIENCY[number]), 2)
+def _speed(read_bytes: int, concurrency: int, bandwidth_gbps: float, multiplying: float, waiting: float, number: int) -> float:
+    """At the lowest (0), expected (1) or highest (2) of what was seen."""
+    reading, multiplied = read_bytes / (bandwidth_gbps * 1e9 * EFFICIENCY), concurrency * multiplying
+    paced = max(reading / SPREAD[number], multiplied / COMPUTE_EFFICIENCY[number])
+    return round(concurrency / (paced + waiting / SPREAD[number]), 2)

@@ -44,7 +44,7 @@ class Prompts:
             peak=fastest,
             link_gbps=accelerator.interconnect_gbps,
             efficiency=self._efficiency,
-            read_seconds=prepared.total_bytes / tensor / (bandwidth * 1e9 * EFFICIENCY[1]) if bandwidth else 0.0,
+            read_seconds=prepared.total_bytes / tensor / (bandwidth * 1e9 * EFFICIENCY) if bandwidth else 0.0,
         )
 
     def speed(self, accelerator: Accelerator, count: int, plan: Plan) -> DecodeSpeed | None:

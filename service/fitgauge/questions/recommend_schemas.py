@@ -128,7 +128,7 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class DecodeAnswer(Struct, kw_only=True):
-    """An upper bound on generation: what memory bandwidth and arithmetic allow, the slower of the two."""
+    """How fast it generates: what memory bandwidth and arithmetic allow, the slower of the two, and what layers and links take on top."""
 
     tokens_per_second: Annotated[DecodeSpeed, Meta(description="Of all requests together, every context full.")]
     per_request: Annotated[float, Meta(description="Expected tokens a second of one request.")]

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from fitgauge.catalog.quality import recovery
 from fitgauge.engine.architecture import Model
-from fitgauge.engine.decode import EFFICIENCY, DecodeSpeed
+from fitgauge.engine.decode import EFFICIENCY, LAYER_SECONDS, SPREAD, DecodeSpeed
 from fitgauge.engine.prefill import compute_efficiency
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.what_if import PLAIN, canonical
@@ -135,7 +135,7 @@ class Telling:
             return ""
         requests = option.fitted.workload.concurrency
         each = f" ({_rounded(option.speed.expected / requests)} a request)" if requests > 1 else ""
-        return f", up to {_rounded(option.speed.expected)} tokens a second{each}"
+        return f", about {_rounded(option.speed.expected)} tokens a second{each}"
 
     def _besides(self, front: Sequence[Option]) -> Iterator[str]:
         """The best of other orders, where it is another option and known to be one."""
@@ -156,10 +156,11 @@ class Telling:
         if request.context_length is None:
             said.append(f"No context_length was asked for: {front[0].fitted.workload.context_length} tokens were taken.")
         if any(option.speed for option in front):
-            reading, multiplying = _range(EFFICIENCY), _range(compute_efficiency(self._model.spec))
+            multiplying = _range(compute_efficiency(self._model.spec))
             said.append(
-                f"Speeds are a roofline: decoding at {reading} of memory bandwidth, prompts at {multiplying} of peak arithmetic, as "
-                "published runs of such models got on one card; what tensor parallel cards exchange while decoding is not in it."
+                f"Speeds are a roofline: decoding at {EFFICIENCY:.0%} of memory bandwidth, {LAYER_SECONDS * 1e6:.0f} us a layer and the "
+                f"all-reduces of tensor parallel cards on top, of which published runs got {SPREAD[0]:.0%} to {SPREAD[2]:.0%}; prompts at "
+                f"{multiplying} of peak arithmetic."
             )
         if any(option.plan.quantization for option in front):
             said.append("Formats other than as published need a checkpoint that holds them, or an engine that quantizes while loading.")

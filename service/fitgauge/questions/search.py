@@ -201,7 +201,7 @@ class Search:
         key = (plan, tensor_parallel)
         if key not in self._rates:
             read = 0 if self._spec.task == "encode" else self._step_bytes(plan, tensor_parallel)
-            self._rates[key] = Rate(read, self._request.concurrency or 1, self._flops, tensor_parallel)
+            self._rates[key] = Rate(self._spec, read, self._request.concurrency or 1, self._flops, tensor_parallel)
         return self._rates[key]
 
     def _step_bytes(self, plan: Plan, tensor_parallel: int) -> int:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.decode import EFFICIENCY, DecodeSpeed, decode_speed, expected_speed
+from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.decode import EFFICIENCY, LAYER_SECONDS, DecodeSpeed, decode_speed, expected_speed, waiting_seconds
 from fitgauge.engine.prefill import activated, peak_of
 from fitgauge.engine.utilization import Arithmetic
 from fitgauge.engine.workload import EngineName
@@ -111,27 +112,36 @@ def kinds(request: FitRequest, fitting: Fitting, hall: Hall, plans: Sequence[Pla
 
 
 class Rate:
-    """Tokens a second of one plan by a card's bandwidth and peak.
+    """Tokens a second of one plan by a card's bandwidth, peak and link.
 
     `read`: bytes of a step on one rank, 0 where nothing is generated; `flops`: of one token, over `ranks`.
     """
 
-    def __init__(self, read: int, concurrency: int, flops: float, ranks: int) -> None:
-        self._read, self._concurrency, self._flops, self._ranks = read, concurrency, flops, ranks
+    def __init__(self, spec: ModelSpec, read: int, concurrency: int, flops: float, ranks: int) -> None:
+        self._spec, self._read, self._concurrency, self._flops, self._ranks = spec, read, concurrency, flops, ranks
+        self._waits: dict[int, float] = {}
+        self._layers = spec.layers * LAYER_SECONDS
 
     def expected(self, seat: Seat) -> float | None:
         """The expected speed."""
-        return expected_speed(self._read, self._concurrency, seat.bandwidth, self._multiplying(seat))
+        return expected_speed(self._read, self._concurrency, seat.bandwidth, self._multiplying(seat), self._waiting(seat))
 
     def ceiling(self, seat: Seat) -> float:
-        """No less than the expected speed: what bandwidth alone allows, and a hundredth for rounding; 0 where it is unknown."""
+        """No less than the expected speed: what bandwidth and layers allow, and a hundredth for rounding; 0 where it is unknown."""
         if not self._read or seat.bandwidth is None:
             return 0.0
-        return self._concurrency * seat.bandwidth * 1e9 * EFFICIENCY[1] / self._read + 0.01
+        return self._concurrency / (self._read / (seat.bandwidth * 1e9 * EFFICIENCY) + self._layers) + 0.01
 
     def speed(self, seat: Seat) -> DecodeSpeed | None:
         """The speed as an interval."""
-        return decode_speed(self._read, self._concurrency, seat.bandwidth, self._multiplying(seat))
+        return decode_speed(self._read, self._concurrency, seat.bandwidth, self._multiplying(seat), self._waiting(seat))
 
     def _multiplying(self, seat: Seat) -> float:
         return self._flops / (self._ranks * seat.peak * 1e12) if seat.peak else 0.0
+
+    def _waiting(self, seat: Seat) -> float:
+        if self._ranks == 1:
+            return self._layers
+        if seat.place not in self._waits:
+            self._waits[seat.place] = waiting_seconds(self._spec, self._concurrency, self._ranks, seat.card.accelerator)
+        return self._waits[seat.place]

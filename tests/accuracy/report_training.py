@@ -59,7 +59,6 @@ STEP_CAUSES = (
 )
 """What is known of steps that come out worst: the beginning of the model's name, the attention, the cause; the first that fits."""
 
-EXPERT_ADAPTERS = "ms-swift's all-linear puts adapters beside experts' linears too (TEGroupedLinear), which are not counted"
 ALIKE = "every step has sequences of one length, so the allocator keeps less in vain than in runs of all kinds"
 ROUTING = "what Megatron and DeepSpeed hold to route tokens to experts is not derived"
 RUN_CAUSES = {
@@ -74,7 +73,7 @@ RUN_CAUSES = {
     "t173": ROUTING,
     "t174": ROUTING,
     "t175": ROUTING,
-    **dict.fromkeys(("f081", "f082", "f083"), EXPERT_ADAPTERS),
+    **dict.fromkeys(("f081", "f082", "f083"), ROUTING),
     **dict.fromkeys(("f059", "f063", "f064", "f065", "f067", "f069", "f071", "f073"), ALIKE),
     "f048": "the source's row contradicts itself: layers' inputs and logits of four sequences are more than is printed",
     "f074": "a process under ROCm holds more than under CUDA: the same BERT steps differ by 1.2 GiB between MI325X and H100",

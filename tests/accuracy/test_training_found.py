@@ -6,8 +6,11 @@ import pytest
 
 from accuracy.training_calibrate import ran
 from accuracy.training_score import found, outcomes, runs
-from accuracy.training_truth import COUNTERS, rows
+from accuracy.training_truth import COUNTERS, own_model, rows
 from accuracy.training_truth import found as asked
+from accuracy.truth import GIB
+from fitgauge.engine.training.stages import stages
+from fitgauge.engine.training.workload import TrainingWorkload
 
 ROWS = rows("training_found")
 OTHERS = {"gpu_memory_printed", "allocated_after_step_gib", "as_printed"}
@@ -49,14 +52,25 @@ def test_there_are_some_of_every_kind_that_the_first_set_has_few_of():
     assert sum(row["outcome"] == "oom" for row in ROWS) >= 5
 
 
-def test_half_of_their_figures_are_met_within_a_tenth_and_nine_of_ten_within_three_tenths():
+def test_megatron_leaves_what_a_run_printed_after_its_step_where_every_expert_is_whole():
+    """The recipe's expert_tensor_parallel_size is 1 (Megatron-Bridge, recipes/qwen/qwen3_moe.py): divided by two, it would be 33.6 GiB."""
+    row = next(row for row in ROWS if row["id"] == "f096")
+    degrees = {name: row[f"{name}_parallel"] for name in ("tensor", "pipeline", "expert")}
+    question = {f"{name}_parallel": degree for name, degree in degrees.items()} | {"sequence_parallel": True, "expert_tensor_parallel": 1}
+    workload = TrainingWorkload(framework="megatron", zero_stage=1, data_parallel=4, sequence_length=4096, **question)
+    first, _ = stages(own_model(row["model"], None), workload)
+    after = next(phase.total for phase in first.phases if phase.name == "optimizer_step")
+    assert after / GIB == pytest.approx(row["measured"]["allocated_after_step_gib"], rel=0.01)
+
+
+def test_half_of_their_figures_are_met_within_a_tenth_and_nine_of_ten_within_a_fifth():
     errors = sorted(abs(one.error) for one in found())
     assert median(errors) <= 0.1
-    assert errors[int(0.9 * len(errors))] <= 0.3
+    assert errors[int(0.9 * len(errors))] <= 0.2
 
 
 def test_most_of_their_figures_lie_within_the_interval():
-    assert runs(found())["coverage"] >= 70
+    assert runs(found())["coverage"] >= 80
 
 
 def test_nine_of_ten_outcomes_are_told_rightly():

@@ -104,11 +104,16 @@ class Modules:
         y = self.tape.matmul(name, x, self.weight(parameter), rows * out, scratch=scratch)
         if stream > 1 and by_rows:
             y = self.tape.copy(f"{name}.scattered", y, rows * out // stream)
+        return self.adapted(parameter, x, y, rows, rows * out)
+
+    def adapted(self, parameter: Parameter, x: Value, y: Value, rows: int, elements: int) -> Value:
+        """What a linear gives, `y`, with its adapter's part of as many `elements`, of `rows` of `x`; `y` alone where it has none."""
+        name = parameter.name.removesuffix(".weight")
         a, b = self._tensors.get(f"{name}.lora_A.weight"), self._tensors.get(f"{name}.lora_B.weight")
         if a is None or b is None:
             return y
         inner = self.tape.matmul(f"{name}.lora_A", self.tape.to(x, self.weight(a).width), self.weight(a), rows * a.shape[0])
-        outer = self.tape.matmul(f"{name}.lora_B", inner, self.weight(b), rows * out)
+        outer = self.tape.matmul(f"{name}.lora_B", inner, self.weight(b), elements)
         return self.tape.add(f"{name}.adapted", y, self.tape.copy(f"{name}.lora_scaled", outer))
 
     def gathered(self, x: Value) -> Value:

@@ -136,10 +136,13 @@ def _adapters(block: Block, whole: Sequence[Tensor], workload: TrainingWorkload,
     """A (rank, in) and B (out, rank) beside every targeted linear; DoRA adds a magnitude for every output.
 
     Source: PEFT tuners/lora/layer.py; DoRA arXiv 2402.09353. Under tensor parallelism the half that meets the divided side divides.
+    PEFT leaves experts that share a tensor alone; under Megatron every expert has a pair of its own (ms-swift
+    swift/megatron/utils.py, find_all_linears, and tuners/lora.py, LoraParallelLinear).
     """
     rank, found = workload.lora_rank, []
     seeing = block.part in (Part.VISION, Part.PROJECTOR) and bool(workload.images) and workload.train_vision_tower
-    for tensor in linears(block, whole, seeing=seeing):
+    grouped = expert_linears(whole) if workload.framework == "megatron" and block.part is Part.LANGUAGE else []
+    for tensor in (*linears(block, whole, seeing=seeing), *grouped):
         if not targeted(tensor.name, workload.lora_targets):
             continue
         name, (out, inputs) = tensor.name.removesuffix(".weight"), tensor.shape
@@ -153,7 +156,23 @@ def _adapters(block: Block, whole: Sequence[Tensor], workload: TrainingWorkload,
 
 
 def _adapter(name: str, shape: tuple[int, ...], split: Split, beside: Tensor, form: Regime) -> Parameter:
-    return Parameter(name=name, shape=shape, kind=Kind.LINEAR, split=split, units=beside.units, count=1, dtype=form.adapters, adapter=True)
+    kind, count = (Kind.EXPERT, beside.count) if beside.kind is Kind.EXPERT else (Kind.LINEAR, 1)
+    return Parameter(name=name, shape=shape, kind=kind, split=split, units=beside.units, count=count, dtype=form.adapters, adapter=True)
+
+
+def expert_linears(whole: Iterable[Tensor]) -> list[Tensor]:
+    """The linears of routed experts as Megatron groups them: gate and up are one (linear_fc1), down the other (linear_fc2).
+
+    Source: megatron/core/transformer/moe/experts.py, TEGroupedMLP. Each has the name of its first tensor.
+    """
+    found: dict[tuple[str, Split], Tensor] = {}
+    for tensor in whole:
+        if tensor.kind is not Kind.EXPERT or len(tensor.shape) != 2:
+            continue
+        key = (tensor.name.removesuffix(".weight").rpartition(".")[0], tensor.split)
+        rows = found[key].shape[0] if key in found else 0
+        found[key] = msgspec.structs.replace(found.get(key, tensor), shape=(rows + tensor.shape[0], tensor.shape[1]))
+    return list(found.values())
 
 
 def linears(block: Block, whole: Iterable[Tensor], *, seeing: bool = False) -> list[Tensor]:

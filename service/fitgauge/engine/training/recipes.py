@@ -207,7 +207,7 @@ class Layer(Modules):
 
     def feed_forward(self, x: Value) -> Value:
         """The MLP, or the mixture and its shared expert."""
-        experts = [parameter for parameter in self.unit.parameters if parameter.kind is Kind.EXPERT and len(parameter.shape) == 2]
+        experts = [p for p in self.unit.parameters if p.kind is Kind.EXPERT and len(p.shape) == 2 and not p.adapter]
         x, dense = self.gathered(x), self.linears(attention=False)
         if not experts:
             return self.dropout("mlp.dropout", "mlp", self.mlp(dense, x))
@@ -283,7 +283,9 @@ class Layer(Modules):
     def _grouped(self, name: str, x: Value, parameters: list[Parameter], elements: int) -> Value:
         weights = [self.weight(parameter) for parameter in parameters]
         saves = [x] if any(weight.grad for weight in weights) else []
-        return self.tape.operation(name, (x, *weights), elements, weights[0].width, saves=saves)
+        y = self.tape.operation(name, (x, *weights), elements, weights[0].width, saves=saves)
+        inputs = parameters[0].shape[1] // (self.scene.expert_heads if parameters[0].split is Split.ROW else 1)
+        return self.adapted(parameters[0], x, y, x.elements // inputs, elements)
 
     # --- the layer
 

@@ -371,7 +371,7 @@ def test_of_as_many_cards_the_cheapest_and_at_one_price_the_fastest_comes_first(
 
 def test_the_summary_names_speed_price_and_the_best_of_other_orders(recommend):
     summary = recommend(objective="cheapest", concurrency=4).summary
-    assert re.search(r", up to [\d,.]+ tokens a second \([\d,.]+ a request\), from [\d.]+ USD an hour \(", summary)
+    assert re.search(r", about [\d,.]+ tokens a second \([\d,.]+ a request\), from [\d.]+ USD an hour \(", summary)
     assert "The fewest cards: " in summary or recommend(concurrency=4).items[0] == recommend(objective="cheapest", concurrency=4).items[0]
     assert "The fastest: " in summary
 

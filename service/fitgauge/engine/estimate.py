@@ -66,7 +66,7 @@ class Beside(NamedTuple):
     @property
     def expected_bytes(self) -> int:
         """Expected bytes of all of it."""
-        return sum(term.bytes for terms in (self.fixed, self.cache, self.after) for term in terms)
+        return sum([term.bytes for term in (*self.fixed, *self.cache, *self.after)])
 
 
 def stage_estimates(loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside]) -> tuple[StageEstimate, ...]:
@@ -79,7 +79,7 @@ def stage_estimates(loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside]
 
 def fullest_required(loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside]) -> tuple[Bytes, int]:
     """(`required`, layers) of the stage that needs most, the same as `Estimate.fullest` of these stages, without making the others."""
-    sizes = [sum(term.bytes for term in terms) + rest.expected_bytes for terms, rest in zip(loaded, beside, strict=True)]
+    sizes = [sum([term.bytes for term in terms]) + rest.expected_bytes for terms, rest in zip(loaded, beside, strict=True)]
     number = sizes.index(max(sizes))
     rest = beside[number]
     return total((*loaded[number], *rest.fixed, *rest.cache)), rest.layers

@@ -42,9 +42,9 @@ _WITHOUT_GRAPHS = ("Google", "AWS", "Apple")
 cuda.py, rocm.py and xpu.py answer with yes; TPUs and Neuron compile programs instead."""
 
 
-def elsewhere(accelerator: Accelerator) -> str:
+def elsewhere(vendor: str) -> str:
     """The vendor of a card that the coefficients are not of; empty for the others."""
-    return "" if accelerator.vendor in MEASURED_ON else accelerator.vendor
+    return "" if vendor in MEASURED_ON else vendor
 
 
 def captures_graphs(accelerator: Accelerator) -> bool:
@@ -54,7 +54,7 @@ def captures_graphs(accelerator: Accelerator) -> bool:
 
 def as_measured(terms: Iterable[Term], accelerator: Accelerator) -> tuple[Term, ...]:
     """`terms` of NVIDIA's cards; on another maker's they are assumed, from nothing to as much as one run there held above them."""
-    if not elsewhere(accelerator):
+    if not elsewhere(accelerator.vendor):
         return tuple(terms)
     return tuple(
         msgspec.structs.replace(

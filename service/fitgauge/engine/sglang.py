@@ -63,7 +63,7 @@ def settled(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> Wo
 def card_kind(accelerator: Accelerator) -> Hashable:
     """Cards of one kind hold the same before they are `sized`: whether ranks share memory, whether sparse MLA is narrow by itself, and
     on whose cards what the process holds was not measured."""
-    return shares_memory(accelerator), _narrow(accelerator), elsewhere(accelerator)
+    return shares_memory(accelerator), _narrow(accelerator), elsewhere(accelerator.vendor)
 
 
 def _narrow(accelerator: Accelerator) -> bool:

@@ -5,6 +5,7 @@ Every rule was read in the source named and is held to vLLM's own answers on fak
 and 12.0 (tests/engine/vllm/data/oracle_more.jsonl).
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -133,11 +134,15 @@ class CardKind(NamedTuple):
 
 def card_kind(accelerator: Accelerator) -> CardKind:
     """The CardKind of an accelerator."""
-    major = cuda_major(accelerator.compute_capability)
+    return _kind(accelerator.vendor, accelerator.compute_capability, accelerator.nvlink, accelerator.unified_memory)
+
+
+@lru_cache(maxsize=256)
+def _kind(vendor: str, capability: tuple[int, int] | None, nvlink: bool | None, unified_memory: bool) -> CardKind:
+    major = cuda_major(capability)
     generation = max(major, HOPPER - 1) if major else 0
-    early = 0 < major < AMPERE
-    nvidia, unified = accelerator.vendor == "NVIDIA", accelerator.unified_memory
-    return CardKind(nvidia, generation, shares_memory(accelerator), unified, early, elsewhere(accelerator))
+    symmetric = _symmetric(vendor, capability, nvlink, unified_memory)
+    return CardKind(vendor == "NVIDIA", generation, symmetric, unified_memory, 0 < major < AMPERE, elsewhere(vendor))
 
 
 def shares_memory(accelerator: Accelerator) -> bool:
@@ -147,10 +152,13 @@ def shares_memory(accelerator: Accelerator) -> bool:
     Source: vllm/distributed/device_communicators/all_reduce_utils.py, SYMM_MEM_ALL_REDUCE_MAX_SIZES (capabilities 9.0 and 10.x alone),
     symm_mem.py (off without multicast), flashinfer_all_reduce.py. NCCL opens its channels, each with buffers, by the links it finds.
     """
-    capability = accelerator.compute_capability
+    return _symmetric(accelerator.vendor, accelerator.compute_capability, accelerator.nvlink, accelerator.unified_memory)
+
+
+def _symmetric(vendor: str, capability: tuple[int, int] | None, nvlink: bool | None, unified_memory: bool) -> bool:
     if capability is None:
-        return accelerator.vendor == "custom"
-    return accelerator.nvlink is not False and not accelerator.unified_memory and capability[0] in (9, 10)
+        return vendor == "custom"
+    return nvlink is not False and not unified_memory and capability[0] in (9, 10)
 
 
 def refusal(spec: ModelSpec, cache_dtype: str, compute_capability: tuple[int, int] | None) -> str | None:

@@ -28,7 +28,7 @@ large models on an H20 among the slow ones."""
 NVLINK_SECONDS = 6e-6
 """One all-reduce of a few kB between cards of one node [s] where they are joined by NVLink or its like.
 
-Measured: 6 us, two H100 in CUDA graphs (NVIDIA/nccl#1259); 17 us, eight H100 (pytorch/pytorch#131739). Of 10 published runs on 2 to 8 cards
+Measured: 6 us, two H100 in CUDA graphs (NVIDIA/nccl#1259); 17 us, eight cards (pytorch/pytorch#131739). Of 10 published runs on 2 to 8 cards
 what their engine waits for its layers on one card leaves -4 to 17 us, median 2."""
 
 PCIE_SECONDS = 74e-6

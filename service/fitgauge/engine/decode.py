@@ -12,7 +12,7 @@ from fitgauge.engine.weights import Laid, ranks, share_bytes
 EFFICIENCY = 0.91
 """Share of a card's bandwidth that reading gets in a step, beside what its layers wait.
 
-Calibrated with LAYER_SECONDS: of all hundredths and 10 us the pair with the least mean error (of logarithms, 0.16; 0.47 with none) over 83
+Calibrated with LAYER_SECONDS: of all hundredths and 10 us the pair with the least mean error (of logarithms, 0.16; 0.46 with none) over 83
 published runs of one request on one card (llama.cpp, vLLM, SGLang, MLC LLM and gpt-fast; 0.5B to 72B; NVIDIA and Apple), in
 tests/accuracy/decode_speeds.jsonl; a test derives them again from the rows.
 """
@@ -28,8 +28,8 @@ large models on an H20 among the slow ones."""
 NVLINK_SECONDS = 6e-6
 """One all-reduce of a few kB between cards of one node [s] where they are joined by NVLink or its like.
 
-Measured: 6 us, two H100 in CUDA graphs (NVIDIA/nccl#1259); 17 us, eight cards (pytorch/pytorch#131739). Of 10 published runs on 2 to 8 cards
-what their engine waits for its layers on one card leaves -4 to 17 us, median 2."""
+Measured: 6 us, two H100 in CUDA graphs (NVIDIA/nccl#1259); 17 us, eight cards (pytorch/pytorch#131739). Of 10 published runs on 2 to 8
+cards what their engine waits for its layers on one card leaves -4 to 17 us, median 2."""
 
 PCIE_SECONDS = 74e-6
 """The same over PCIe, as engines have it from NCCL. Calibrated: median of what 17 runs of MLC LLM on 2 to 8 cards leave; 10th and 90th

@@ -63,6 +63,17 @@ def test_megatron_leaves_what_a_run_printed_after_its_step_where_every_expert_is
     assert after / GIB == pytest.approx(row["measured"]["allocated_after_step_gib"], rel=0.01)
 
 
+def test_megatrons_kernels_keep_what_a_run_without_checkpointing_printed():
+    """f091 reduces its gradients in 16 bit, half of what is counted of them. By transformers' own recipe it would be 73 GiB."""
+    row = next(row for row in ROWS if row["id"] == "f091")
+    workload = TrainingWorkload(
+        framework="megatron", zero_stage=1, data_parallel=16, expert_parallel=16, sequence_length=row["sequence_length"], attention="flash"
+    )
+    (stage,) = stages(own_model(row["model"], None), workload)
+    gradients = next(part.size.expected for part in stage.highest.parts if part.name == "gradients")
+    assert (stage.highest.total - gradients / 2) / GIB == pytest.approx(row["measured"]["peak_allocated_gib"], rel=0.04)
+
+
 def test_half_of_their_figures_are_met_within_a_tenth_and_nine_of_ten_within_a_fifth():
     errors = sorted(abs(one.error) for one in found())
     assert median(errors) <= 0.1

@@ -242,27 +242,35 @@ class Layer(Modules):
         Ranks that share every expert have all tokens and a part of its width, others their part of the tokens.
         """
         tape, scene, mlp = self.tape, self.scene, self.unit.block.mlp
-        router = next((p for p in self.unit.parameters if p.kind is Kind.ROUTER and p.shape[0] > 1), None)
-        picks = scene.tokens * (mlp.experts_per_token if mlp else 1) * scene.expert_heads // scene.heads
-        weights = tape.constant("router.weights", picks, x.width)
-        if router is not None:
-            scores = tape.to(self._routed(router, x), FLOAT, "router.float")
-            chosen = tape.copy("router.top_k", tape.pointwise("router.softmax", scores, of_output=True), picks)
-            weights = tape.to(chosen, x.width, "router.weights")
-        down = experts[-1]
+        weights, picks, down = self.routing(x), self.picks, experts[-1]
         inner = down.shape[1] // scene.expert_heads
         wide, indices = tape.to(x, self.weight(down).width), [("experts.indices", picks, 8)] * 4
         sorted_tokens = tape.operation("experts.tokens", (wide,), picks * scene.hidden, wide.width, beside=indices)
         gated = mlp is None or mlp.gated
-        first = self._grouped("experts.gate_up", sorted_tokens, experts[:-1], picks * (1 + gated) * inner)
+        first = self.grouped("experts.gate_up", sorted_tokens, experts[:-1], picks * (1 + gated) * inner)
         if not gated:
             product = self.activation(first)
         else:
             gate, up = tape.split("experts.chunk", first, picks * inner, picks * inner)
             product = self.clamped(gate, up) if self.traits.sinks else tape.multiply("experts.product", self.activation(gate), up)
-        out = self._grouped("experts.down", product, [down], picks * scene.hidden)
+        out = self.grouped("experts.down", product, [down], picks * scene.hidden)
         weighted = tape.copy("experts.in_order", tape.multiply("experts.weighted", out, weights))
         return tape.copy("experts.sum", weighted, scene.tokens * scene.hidden)
+
+    @property
+    def picks(self) -> int:
+        """Tokens that the experts of this rank get, each as often as it chose one of them."""
+        scene, mlp = self.scene, self.unit.block.mlp
+        return scene.tokens * (mlp.experts_per_token if mlp else 1) * scene.expert_heads // scene.heads
+
+    def routing(self, x: Value) -> Value:
+        """The weights of the chosen experts."""
+        router = next((p for p in self.unit.parameters if p.kind is Kind.ROUTER and p.shape[0] > 1), None)
+        if router is None:
+            return self.tape.constant("router.weights", self.picks, x.width)
+        scores = self.tape.to(self._routed(router, x), FLOAT, "router.float")
+        chosen = self.tape.copy("router.top_k", self.tape.pointwise("router.softmax", scores, of_output=True), self.picks)
+        return self.tape.to(chosen, x.width, "router.weights")
 
     def _routed(self, router: Parameter, x: Value) -> Value:
         """The router's product, in fp32 where its family says so; DeepSeek's weight becomes fp32 for it, others' is kept so."""
@@ -280,7 +288,8 @@ class Layer(Modules):
         sigmoid = tape.pointwise("experts.sigmoid", tape.copy("experts.scaled", gate), of_output=True)
         return tape.multiply("experts.product", tape.copy("experts.up_plus_one", up), tape.multiply("experts.glu", gate, sigmoid))
 
-    def _grouped(self, name: str, x: Value, parameters: list[Parameter], elements: int) -> Value:
+    def grouped(self, name: str, x: Value, parameters: list[Parameter], elements: int) -> Value:
+        """One product of every expert with its tokens, and of its adapter."""
         weights = [self.weight(parameter) for parameter in parameters]
         saves = [x] if any(weight.grad for weight in weights) else []
         y = self.tape.operation(name, (x, *weights), elements, weights[0].width, saves=saves)

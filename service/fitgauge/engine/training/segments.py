@@ -7,6 +7,7 @@ import msgspec
 
 from fitgauge.engine.architecture import Attention, Block, Kind, ModelSpec, Part, Recurrent, Split
 from fitgauge.engine.dtypes import BITS, size_of
+from fitgauge.engine.training.megatron import MegatronLayer
 from fitgauge.engine.training.modules import Modules, Scene
 from fitgauge.engine.training.parameters import Parameter, Unit, nominal_linears, units
 from fitgauge.engine.training.recipes import Layer
@@ -221,7 +222,7 @@ def _recipe(tape: Tape, unit: Unit, spec: ModelSpec, scene: Scene, workload: Tra
     if any(isinstance(mixer, Recurrent) for block in spec.blocks for mixer in block.mixers):
         return RecurrentLayer(tape, unit, scene)
     if spec.task == "generate":
-        return Layer(tape, unit, scene)
+        return MegatronLayer(tape, unit, scene) if workload.framework == "megatron" else Layer(tape, unit, scene)
     source = None
     if spec.task == "encoder_decoder":
         elements = source_tokens(spec, scene) * scene.batch * spec.hidden_size

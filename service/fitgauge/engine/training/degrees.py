@@ -125,7 +125,7 @@ def _expert_ways(spec: ModelSpec, workload: TrainingWorkload, count: int) -> Non
             raise InvalidQuestion(detail, hint="Send framework megatron, or leave expert_tensor_parallel out.", field=field)
         return
     ranks, inner = _expert_ranks(workload), _expert_width(spec)
-    possible = [width for width in range(1, ranks + 1) if ranks % width == 0 and inner % width == 0]
+    possible = [width for width in range(1, max(1, min(ranks, inner)) + 1) if ranks % width == 0 and inner % width == 0]
     fitting = [width for width in possible if ranks % (width * workload.expert_parallel) == 0] or possible
     if ways not in possible:
         detail = f"expert_tensor_parallel {ways} does not divide {ranks} ranks of a stage and experts of width {inner}."

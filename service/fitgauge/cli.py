@@ -11,12 +11,12 @@ import msgspec
 
 from fitgauge import __version__
 from fitgauge.errors import FitgaugeError
-from fitgauge.questions.compare_schemas import CompareAnswer, CompareRequest
-from fitgauge.questions.log_schemas import LONGEST_LOG, ExplainLogRequest, LogCase
-from fitgauge.questions.models_for_gpu_schemas import ModelsForGpuRequest
-from fitgauge.questions.recommend_schemas import RecommendRequest
+from fitgauge.questions.ledger.schemas import LONGEST_LOG, ExplainLogRequest, LogCase
+from fitgauge.questions.recommending.schemas import RecommendRequest
 from fitgauge.questions.schemas import FitAnswer, FitRequest
-from fitgauge.questions.training_schemas import TrainingRequest
+from fitgauge.questions.tables.compare_schemas import CompareAnswer, CompareRequest
+from fitgauge.questions.tables.models_for_gpu_schemas import ModelsForGpuRequest
+from fitgauge.questions.training.schemas import TrainingRequest
 
 if TYPE_CHECKING:
     from fitgauge.catalog.catalog import Catalog

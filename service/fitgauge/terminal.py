@@ -11,12 +11,12 @@ from rich.text import Text
 from fitgauge.catalog.instances import Offers
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.quantity import GIB, Bytes
-from fitgauge.questions.compare_schemas import CompareAnswer
-from fitgauge.questions.log_schemas import LogAnswer
-from fitgauge.questions.models_for_gpu_schemas import ModelsForGpuAnswer
-from fitgauge.questions.recommend_schemas import RecommendAnswer
+from fitgauge.questions.ledger.schemas import LogAnswer
+from fitgauge.questions.recommending.schemas import RecommendAnswer
 from fitgauge.questions.schemas import FitAnswer, Limits, TermAnswer
-from fitgauge.questions.training_schemas import TrainingAnswer
+from fitgauge.questions.tables.compare_schemas import CompareAnswer
+from fitgauge.questions.tables.models_for_gpu_schemas import ModelsForGpuAnswer
+from fitgauge.questions.training.schemas import TrainingAnswer
 
 _COLOURS = {"fits": "green", "tight": "yellow", "does_not_fit": "red", "unsupported": "red"}
 _BAR = 32

@@ -9,7 +9,7 @@ from fitgauge.engine.estimate import StageEstimate
 from fitgauge.engine.quantity import total
 from fitgauge.engine.vllm.serve import PagedCache
 from fitgauge.errors import FitgaugeError
-from fitgauge.questions.serving import Checked
+from fitgauge.questions.serving.check import Checked
 
 LOADED = ("weights", "fragmentation", "workspace", "repacking")
 """What vLLM's "Model loading took" counts."""

@@ -12,7 +12,7 @@ from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.models import Snapshot
 from fitgauge.hub import Hub, HubSettings
 from fitgauge.questions import Questions
-from fitgauge.questions.log_schemas import ExplainLogRequest
+from fitgauge.questions.ledger.schemas import ExplainLogRequest
 from fitgauge.questions.models import Models
 
 LOGS = Path(__file__).parent.parent / "logs" / "data"

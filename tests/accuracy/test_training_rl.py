@@ -15,7 +15,7 @@ from fitgauge.engine.quantity import GIB
 from fitgauge.hub import Hub, HubSettings
 from fitgauge.questions import Questions
 from fitgauge.questions.models import Models
-from fitgauge.questions.training_schemas import TrainingRequest
+from fitgauge.questions.training.schemas import TrainingRequest
 
 ROWS = [json.loads(line) for line in Path(__file__).with_name("training_rl.jsonl").read_text().splitlines()]
 PEAKS = [row for row in ROWS if row["measured"]]

@@ -20,8 +20,8 @@ from fitgauge.engine.families import read_config
 from fitgauge.engine.training.estimate import TrainingStage, training_stages
 from fitgauge.engine.training.traits import taught
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.questions.training import Trained, Training
-from fitgauge.questions.training_schemas import TrainingRequest
+from fitgauge.questions.training.check import Trained, Training
+from fitgauge.questions.training.schemas import TrainingRequest
 
 Row = dict[str, Any]
 

@@ -23,7 +23,7 @@ from fitgauge.engine.architecture import Model, Stored
 from fitgauge.engine.families import read_config
 from fitgauge.errors import FitgaugeError
 from fitgauge.questions.schemas import FitAnswer, FitRequest
-from fitgauge.questions.serving import Checked, Serving
+from fitgauge.questions.serving.check import Checked, Serving
 
 HERE = Path(__file__).parent
 GIB = 2**30

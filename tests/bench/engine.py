@@ -11,7 +11,7 @@ from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.families import read_config
 from fitgauge.questions.prepared import scheme_of
 from fitgauge.questions.schemas import FitRequest
-from fitgauge.questions.workloads import serving_workload
+from fitgauge.questions.serving.workloads import serving_workload
 
 MODELS = (
     "Qwen/Qwen3-32B",

@@ -9,10 +9,10 @@ from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.families import read_config
-from fitgauge.questions.compare import Comparer
-from fitgauge.questions.compare_schemas import CompareRequest
-from fitgauge.questions.recommend import Recommender
-from fitgauge.questions.recommend_schemas import RecommendRequest
+from fitgauge.questions.recommending.recommend import Recommender
+from fitgauge.questions.recommending.schemas import RecommendRequest
+from fitgauge.questions.tables.compare import Comparer
+from fitgauge.questions.tables.compare_schemas import CompareRequest
 
 KINDS = {
     "dense": "meta-llama/Llama-3.3-70B-Instruct",

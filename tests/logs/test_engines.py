@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fitgauge.logs.recognise import recognise
-from fitgauge.questions.compared import Measured
+from fitgauge.questions.ledger.compared import Measured
 
 DATA = Path(__file__).parent / "data"
 CASES = json.loads((DATA / "expected.json").read_text())

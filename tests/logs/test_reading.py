@@ -7,7 +7,7 @@ from fitgauge.logs.lines import MAX_CHARACTERS, clean_lines
 from fitgauge.logs.names import card, hub_id
 from fitgauge.logs.recognise import recognise
 from fitgauge.logs.vllm import rank_of
-from fitgauge.questions.compared import Measured
+from fitgauge.questions.ledger.compared import Measured
 
 LOADED = "INFO 12-02 15:48:37 [gpu_model_runner.py:3338] Model loading took 14.9889 GiB memory and 3.03 seconds"
 

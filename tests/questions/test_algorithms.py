@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from fitgauge.errors import InvalidQuestion
-from fitgauge.questions.training_schemas import TrainingRequest
+from fitgauge.questions.training.schemas import TrainingRequest
 
 
 @pytest.fixture(scope="module")

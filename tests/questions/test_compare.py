@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from fitgauge.errors import InvalidQuestion
-from fitgauge.questions.compare_schemas import CompareRequest
+from fitgauge.questions.tables.compare_schemas import CompareRequest
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.families import read_config
-from fitgauge.questions.fitting import Fitting
 from fitgauge.questions.prepared import Preparer
+from fitgauge.questions.recommending.fitting import Fitting
 from fitgauge.questions.schemas import FitRequest
-from fitgauge.questions.serving import Serving
+from fitgauge.questions.serving.check import Serving
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -5,7 +5,7 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fitgauge.questions.front import Known, criteria, dominates
+from fitgauge.questions.recommending.front import Known, criteria, dominates
 
 MARKS = st.lists(
     st.builds(

@@ -9,9 +9,9 @@ from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.accelerator import custom
 from fitgauge.engine.families import read_config
 from fitgauge.engine.quantity import GB
-from fitgauge.questions.kubernetes import kubernetes, nodes, pods_for
+from fitgauge.questions.recommending.kubernetes import kubernetes, nodes, pods_for
 from fitgauge.questions.schemas import FitRequest
-from fitgauge.questions.workloads import serving_workload
+from fitgauge.questions.serving.workloads import serving_workload
 
 
 def pods(name, count=1, asked=None, *, together=False, offloaded=0):

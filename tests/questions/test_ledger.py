@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from accuracy.truth import Run
 from fitgauge.errors import FitgaugeError, InvalidQuestion
 from fitgauge.questions import Questions
-from fitgauge.questions.log_schemas import ExplainLogRequest, LogAnswer
+from fitgauge.questions.ledger.schemas import ExplainLogRequest, LogAnswer
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 GIB = 2**30

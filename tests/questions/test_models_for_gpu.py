@@ -6,7 +6,7 @@ import pytest
 
 from fitgauge.catalog.models import Snapshot
 from fitgauge.errors import InvalidQuestion
-from fitgauge.questions.models_for_gpu_schemas import ModelsForGpuRequest
+from fitgauge.questions.tables.models_for_gpu_schemas import ModelsForGpuRequest
 
 
 @pytest.fixture(scope="module")

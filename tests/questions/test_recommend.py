@@ -24,14 +24,14 @@ from fitgauge.engine.quantity import GB, Bytes
 from fitgauge.engine.utilization import token_flops
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import words
-from fitgauge.questions.choices import plans
-from fitgauge.questions.fitting import Fitting
 from fitgauge.questions.prepared import Preparer
-from fitgauge.questions.recommend import Recommender
-from fitgauge.questions.recommend_schemas import RecommendRequest
+from fitgauge.questions.recommending.choices import plans
+from fitgauge.questions.recommending.fitting import Fitting
+from fitgauge.questions.recommending.recommend import Recommender
+from fitgauge.questions.recommending.schemas import RecommendRequest
+from fitgauge.questions.recommending.search import most_cards, weight_bits
 from fitgauge.questions.schemas import FitRequest
-from fitgauge.questions.search import most_cards, weight_bits
-from fitgauge.questions.workloads import degrees
+from fitgauge.questions.serving.workloads import degrees
 
 ENGINES = load_engines()
 PREPARER = Preparer()

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from fitgauge.errors import InvalidQuestion
-from fitgauge.questions.plan_schemas import TrainingPlanRequest
-from fitgauge.questions.recommend_schemas import RecommendRequest
-from fitgauge.questions.training_schemas import TrainingRequest
+from fitgauge.questions.planning.schemas import TrainingPlanRequest
+from fitgauge.questions.recommending.schemas import RecommendRequest
+from fitgauge.questions.training.schemas import TrainingRequest
 
 MODEL = "Qwen/Qwen3-8B"
 

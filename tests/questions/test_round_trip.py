@@ -7,8 +7,8 @@ import pytest
 
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.workload import EngineName
-from fitgauge.questions.notes import WITHOUT_EFFECT
 from fitgauge.questions.schemas import FitAnswer
+from fitgauge.questions.serving.notes import WITHOUT_EFFECT
 
 Check = Callable[..., FitAnswer]
 SETTINGS: dict[str, Any] = {

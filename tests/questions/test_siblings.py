@@ -7,7 +7,7 @@ import pytest
 from fitgauge.catalog.models import Snapshot
 from fitgauge.hub import Hub, HubSettings, Reference
 from fitgauge.questions.models import Models
-from fitgauge.questions.siblings import Siblings, kind_for, wants_siblings
+from fitgauge.questions.serving.siblings import Siblings, kind_for, wants_siblings
 from hub_stand_in import HubStandIn, llama_config, safetensors_repository
 
 FP8 = llama_config(quantization_config={"quant_method": "fp8"})

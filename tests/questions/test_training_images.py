@@ -8,8 +8,8 @@ from fitgauge.catalog.training import load_training
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.families import read_config
 from fitgauge.errors import InvalidQuestion
-from fitgauge.questions.training import Training
-from fitgauge.questions.training_schemas import TrainingRequest
+from fitgauge.questions.training.check import Training
+from fitgauge.questions.training.schemas import TrainingRequest
 
 TRAINING = Training(load_training(), load_engines())
 TEXT = {

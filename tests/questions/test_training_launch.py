@@ -8,8 +8,8 @@ import shlex
 import pytest
 import yaml
 
-from fitgauge.questions.plan_schemas import TrainingPlanRequest
-from fitgauge.questions.training_schemas import TrainingRequest
+from fitgauge.questions.planning.schemas import TrainingPlanRequest
+from fitgauge.questions.training.schemas import TrainingRequest
 
 MODEL = {"model": "Qwen/Qwen3-8B", "gpu": "H100"}
 

@@ -5,7 +5,7 @@ import pytest
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.families import read_config
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.questions.training_recipes import recipe_notes
+from fitgauge.questions.training.recipes import recipe_notes
 
 
 @pytest.mark.parametrize(

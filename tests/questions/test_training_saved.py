@@ -5,7 +5,7 @@ import pytest
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.families import read_config
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.questions.training_saved import saved_segments
+from fitgauge.questions.training.saved import saved_segments
 
 BATCH, SEQUENCE, HIDDEN, INNER, KV = 2, 128, 2048, 8192, 512  # Llama 3.2 1B
 

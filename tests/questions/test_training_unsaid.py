@@ -6,9 +6,9 @@ import pytest
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.families import read_config
 from fitgauge.engine.quantity import Bytes
-from fitgauge.questions.training_schemas import TrainingRequest
-from fitgauge.questions.training_unsaid import other_choices, widened
-from fitgauge.questions.training_workloads import training_workload
+from fitgauge.questions.training.schemas import TrainingRequest
+from fitgauge.questions.training.unsaid import other_choices, widened
+from fitgauge.questions.training.workloads import training_workload
 
 MISTRAL = "mistralai/Mistral-7B-v0.1"
 SPEC = read_config(Snapshot().get(MISTRAL).config)

@@ -12,15 +12,15 @@ from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.families import read_config
-from fitgauge.questions.compare import Comparer
-from fitgauge.questions.compare_schemas import CompareRequest
-from fitgauge.questions.fitting import Fitting, card_class
 from fitgauge.questions.prepared import scheme_of
-from fitgauge.questions.recommend import Recommender
-from fitgauge.questions.recommend_schemas import RecommendRequest
+from fitgauge.questions.recommending.fitting import Fitting, card_class
+from fitgauge.questions.recommending.recommend import Recommender
+from fitgauge.questions.recommending.schemas import RecommendRequest
+from fitgauge.questions.recommending.seats import Hall
 from fitgauge.questions.schemas import FitRequest
-from fitgauge.questions.seats import Hall
-from fitgauge.questions.workloads import serving_workload
+from fitgauge.questions.serving.workloads import serving_workload
+from fitgauge.questions.tables.compare import Comparer
+from fitgauge.questions.tables.compare_schemas import CompareRequest
 
 PROFILES = load_engines()
 
@@ -75,7 +75,7 @@ def test_cells_that_differ_in_concurrency_alone_are_estimated_once(counted):
 
 def test_cards_asked_about_again_are_seated_and_priced_once(monkeypatch):
     halls = []
-    monkeypatch.setattr("fitgauge.questions.recommend.Hall", lambda *given: halls.append(given) or Hall(*given))
+    monkeypatch.setattr("fitgauge.questions.recommending.recommend.Hall", lambda *given: halls.append(given) or Hall(*given))
     recommender, asked = Recommender(PROFILES, bundled()), model("openai/gpt-oss-20b")
     for gpus in ("H100, 2x L40S", "H100, 2x L40S", "H100, 4x L40S"):
         for context in (4096, 8192):

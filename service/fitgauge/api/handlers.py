@@ -15,14 +15,14 @@ from fitgauge.api.operations import NDJSON, OPERATIONS, UPLOADS
 from fitgauge.catalog.mounted import Mounted
 from fitgauge.questions import Questions
 from fitgauge.questions.catalog_state import Readiness, catalog_state, standing
-from fitgauge.questions.compare_schemas import MOST_AT_ONCE, CompareAnswer, CompareRequest
-from fitgauge.questions.log_schemas import ExplainLogRequest
-from fitgauge.questions.models_for_gpu_schemas import ModelsForGpuRequest
-from fitgauge.questions.plan_schemas import TrainingPlanRequest
-from fitgauge.questions.recommend_schemas import RecommendRequest
+from fitgauge.questions.ledger.schemas import ExplainLogRequest
+from fitgauge.questions.planning.schemas import TrainingPlanRequest
+from fitgauge.questions.recommending.schemas import RecommendRequest
 from fitgauge.questions.schemas import FitRequest, Health
-from fitgauge.questions.training_schemas import TrainingRequest
-from fitgauge.questions.utilization_schemas import UtilizationRequest
+from fitgauge.questions.tables.compare_schemas import MOST_AT_ONCE, CompareAnswer, CompareRequest
+from fitgauge.questions.tables.models_for_gpu_schemas import ModelsForGpuRequest
+from fitgauge.questions.training.schemas import TrainingRequest
+from fitgauge.questions.utilizing.schemas import UtilizationRequest
 
 Anything = Request[Any, Any, Any]
 

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from fitgauge.questions.catalog_state import CatalogState, Readiness
-from fitgauge.questions.compare_schemas import CompareAnswer, CompareRequest, CompareRow
 from fitgauge.questions.gpu_schemas import GpuDetail, GpuList
-from fitgauge.questions.log_schemas import ExplainLogRequest, LogAnswer
-from fitgauge.questions.models_for_gpu_schemas import ModelsForGpuAnswer, ModelsForGpuRequest
-from fitgauge.questions.plan_schemas import TrainingPlanAnswer, TrainingPlanRequest
-from fitgauge.questions.recommend_schemas import RecommendAnswer, RecommendRequest
+from fitgauge.questions.ledger.schemas import ExplainLogRequest, LogAnswer
+from fitgauge.questions.planning.schemas import TrainingPlanAnswer, TrainingPlanRequest
+from fitgauge.questions.recommending.schemas import RecommendAnswer, RecommendRequest
 from fitgauge.questions.schemas import FitAnswer, FitRequest, Health, ModelDetail
-from fitgauge.questions.training_schemas import TrainingAnswer, TrainingRequest
-from fitgauge.questions.utilization_schemas import UtilizationAnswer, UtilizationRequest
+from fitgauge.questions.tables.compare_schemas import CompareAnswer, CompareRequest, CompareRow
+from fitgauge.questions.tables.models_for_gpu_schemas import ModelsForGpuAnswer, ModelsForGpuRequest
+from fitgauge.questions.training.schemas import TrainingAnswer, TrainingRequest
+from fitgauge.questions.utilizing.schemas import UtilizationAnswer, UtilizationRequest
 
 
 @dataclass(frozen=True)

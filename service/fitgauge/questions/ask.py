@@ -17,31 +17,31 @@ from fitgauge.engine.workload import EngineName
 from fitgauge.errors import FitgaugeError
 from fitgauge.logs.trace import TraceReader
 from fitgauge.questions import words
-from fitgauge.questions.algorithm_setups import named_model
-from fitgauge.questions.algorithms import Cast
-from fitgauge.questions.choices import listed
-from fitgauge.questions.compare import Comparer, Comparison, cells
-from fitgauge.questions.compare_schemas import CompareRequest, CompareRow
 from fitgauge.questions.details import gpu_detail, model_detail
 from fitgauge.questions.gpu_schemas import GpuDetail, GpuList
-from fitgauge.questions.ledger import Ledger, read
-from fitgauge.questions.log_schemas import ExplainLogRequest, LogAnswer
+from fitgauge.questions.ledger.explain import Ledger, read
+from fitgauge.questions.ledger.schemas import ExplainLogRequest, LogAnswer
 from fitgauge.questions.models import Models
-from fitgauge.questions.models_for_gpu import ModelsForGpu
-from fitgauge.questions.models_for_gpu_schemas import ModelsForGpuAnswer, ModelsForGpuRequest
-from fitgauge.questions.plan import Planner
-from fitgauge.questions.plan_schemas import TrainingPlanAnswer, TrainingPlanRequest
+from fitgauge.questions.planning.plan import Planner
+from fitgauge.questions.planning.schemas import TrainingPlanAnswer, TrainingPlanRequest
 from fitgauge.questions.recent import Recent
-from fitgauge.questions.recommend import Recommender
-from fitgauge.questions.recommend_schemas import RecommendAnswer, RecommendRequest
+from fitgauge.questions.recommending.choices import listed
+from fitgauge.questions.recommending.recommend import Recommender
+from fitgauge.questions.recommending.schemas import RecommendAnswer, RecommendRequest
 from fitgauge.questions.schemas import FitAnswer, FitRequest, ModelDetail
-from fitgauge.questions.serving import Serving
-from fitgauge.questions.siblings import Found, Siblings, wants_siblings
-from fitgauge.questions.trace import explain_trace
-from fitgauge.questions.training import Training
-from fitgauge.questions.training_schemas import TrainingAnswer, TrainingRequest
-from fitgauge.questions.utilization import explain_utilization
-from fitgauge.questions.utilization_schemas import UtilizationAnswer, UtilizationRequest
+from fitgauge.questions.serving.check import Serving
+from fitgauge.questions.serving.siblings import Found, Siblings, wants_siblings
+from fitgauge.questions.tables.compare import Comparer, Comparison, cells
+from fitgauge.questions.tables.compare_schemas import CompareRequest, CompareRow
+from fitgauge.questions.tables.models_for_gpu import ModelsForGpu
+from fitgauge.questions.tables.models_for_gpu_schemas import ModelsForGpuAnswer, ModelsForGpuRequest
+from fitgauge.questions.training.algorithm_setups import named_model
+from fitgauge.questions.training.algorithms import Cast
+from fitgauge.questions.training.check import Training
+from fitgauge.questions.training.schemas import TrainingAnswer, TrainingRequest
+from fitgauge.questions.utilizing.explain import explain_utilization
+from fitgauge.questions.utilizing.schemas import UtilizationAnswer, UtilizationRequest
+from fitgauge.questions.utilizing.trace import explain_trace
 
 _ROWS = 100
 """Rows of a comparison made in one go: some ten milliseconds."""

@@ -18,7 +18,7 @@ from fitgauge.engine.training.segments import segments
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.questions.prepared import Preparer
 from fitgauge.questions.schemas import FitRequest
-from fitgauge.questions.workloads import serving_workload
+from fitgauge.questions.serving.workloads import serving_workload
 
 PROFILE = load_training()
 

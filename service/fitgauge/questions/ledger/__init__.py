@@ -1,0 +1,1 @@
+"""explain_log: what an engine said of itself beside its estimate."""

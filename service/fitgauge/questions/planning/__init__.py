@@ -1,0 +1,1 @@
+"""plan_training: which layout trains it on the fewest GPUs."""

@@ -1,0 +1,25 @@
+"""How to start a plan: the command, and the files it reads."""
+
+from msgspec.structs import replace
+
+from fitgauge.engine.architecture import Model
+from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.questions.planning.schemas import PlanLaunch
+from fitgauge.questions.serving.launch_files import DEEPSPEED, FSDP, accelerate_config, deepspeed_config
+from fitgauge.questions.shell import joined
+from fitgauge.questions.training.launch import SUPERVISED, command_of
+from fitgauge.questions.training.trl_launch import script_flags
+
+
+def plan_launch(model: Model, workload: TrainingWorkload) -> PlanLaunch:
+    """The launch of check_training_fit; under DeepSpeed and FSDP the settings stand in a file that `accelerate launch` reads."""
+    if workload.framework == "deepspeed":
+        return PlanLaunch(command=joined(command_of(model, workload, SUPERVISED)), files={DEEPSPEED: deepspeed_config(workload, indent=2)})
+    if workload.framework != "fsdp":
+        return PlanLaunch(command=joined(command_of(model, workload, SUPERVISED)), files={})
+    in_file = workload.activation_checkpointing == "full"
+    script = script_flags(model, replace(workload, activation_checkpointing="none") if in_file else workload, SUPERVISED)
+    launcher = ["accelerate", "launch", "--num_processes", workload.gpus, "--config_file", FSDP]
+    if workload.gpus > 8:
+        launcher += ["--machine_rank", "$NODE_RANK", "--main_process_ip", "$MASTER_ADDR"]
+    return PlanLaunch(command=joined([*launcher, *script]), files={FSDP: accelerate_config(workload)})

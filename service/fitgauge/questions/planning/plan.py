@@ -1,0 +1,283 @@
+"""plan_training: which layouts train this model, on how many GPUs?"""
+
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from fitgauge.catalog.lookup import Found
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.architecture import Model
+from fitgauge.engine.fit import fit_probability, verdict
+from fitgauge.engine.quantity import Bytes, gib
+from fitgauge.engine.training.degrees import check
+from fitgauge.engine.training.estimate import training_stage, training_stages
+from fitgauge.engine.training.host import checkpoint_bytes
+from fitgauge.engine.training.overheads import TrainingProfile
+from fitgauge.engine.training.plan import A100_FLOPS_PER_BYTE, Choices, Plan, layouts, search
+from fitgauge.engine.training.stages import stages
+from fitgauge.engine.training.workload import Framework, TrainingWorkload
+from fitgauge.engine.utilization import peak_tflops
+from fitgauge.errors import InvalidQuestion
+from fitgauge.questions import answers
+from fitgauge.questions.planning.launch import plan_launch
+from fitgauge.questions.planning.schemas import Objective, PlanAnswer, TrainingPlanAnswer, TrainingPlanRequest
+from fitgauge.questions.schemas import RankAnswer
+from fitgauge.questions.training import words
+from fitgauge.questions.training.check import understood
+from fitgauge.questions.training.degree_suggestions import whole_nodes
+from fitgauge.questions.training.schemas import TrainingRequest
+from fitgauge.questions.training.workloads import in_its_formats, refusal, training_workload
+
+DEFAULT_GLOBAL_BATCH = 128
+DEFAULT_MOST = 64
+DEFAULT_LIMIT = 16
+_SEARCHED: tuple[Framework, ...] = ("megatron", "fsdp", "deepspeed")
+
+
+_METHODS = ("full", "lora", "qlora")
+_ANY = ("any", "all")
+
+
+@dataclass(frozen=True, slots=True)
+class _Searched:
+    """The plans of one method, and what they had to choose from."""
+
+    base: TrainingWorkload
+    choices: Choices
+    plans: list[Plan]
+
+
+class Planner:
+    """Answers plan_training about models that are at hand. Pure arithmetic: no I/O, no await."""
+
+    def __init__(self, profile: TrainingProfile) -> None:
+        self._profile = profile
+
+    def answer(self, request: TrainingPlanRequest, model: Model, found: Found) -> TrainingPlanAnswer:
+        """The TrainingPlanAnswer. Raises InvalidQuestion where nothing of what is asked for can run, with what to send instead."""
+        accelerator, objective = found.accelerator, request.objective or "fewest_gpus"
+        methods = _METHODS if (request.method or "").strip().lower() in _ANY else (request.method,)
+        searched = [self._search(structs.replace(request, method=method), model, found) for method in methods]
+        each = max(1, (request.limit or DEFAULT_LIMIT) // len(methods))
+        listed = [self._plan(request, model, accelerator, plan) for one in searched for plan in one.plans[:each]]
+        choices, plans = searched[0].choices, [plan for one in searched for plan in one.plans]
+        return TrainingPlanAnswer(
+            summary=" ".join(_summary(model, accelerator, one, many=len(methods) > 1) for one in searched),
+            model=answers.model_answer(model),
+            gpu=answers.gpu_answer(accelerator, listed[0].gpu_count if listed else choices.counts[-1]),
+            objective=objective,
+            global_batch_size=choices.global_batch_size,
+            min_gpu_count=min((plan.workload.gpus for plan in plans), default=None),
+            plans=listed,
+            total=len(plans),
+            warnings=[*model.warnings, *model.spec.notes, *([found.note] if found.note else [])],
+            understood_as=_understood(searched, request, model, accelerator),
+        )
+
+    def _search(self, request: TrainingPlanRequest, model: Model, found: Found) -> _Searched:
+        """The plans of one method, the one asked for first. Raises InvalidQuestion where no layout of it can run."""
+        accelerator, choices = found.accelerator, _choices(request, model, found)
+        base = _base(request, model, choices, accelerator)
+        refused = refusal(base, accelerator)
+        if refused is not None:
+            raise InvalidQuestion(refused, hint=refused.partition(". ")[2] or refused, field="precision")
+
+        def need(workload: TrainingWorkload) -> Bytes:
+            every = (training_stage(model.spec, workload, self._profile, stage) for stage in stages(model.spec, workload, ends=True))
+            return max((stage.need for stage in every), key=lambda need: need.expected)
+
+        _possible(base, model, choices)
+        plans = [
+            plan
+            for part in _alone_apart(request, base, choices)
+            for plan in search(model.spec, base, part, need, accelerator.usable.expected)
+        ]
+        if not plans and len(choices.counts) > 1 and "megatron" in choices.frameworks:  # stages alike want other counts than powers of two
+            nodes = tuple(sorted(count for count in whole_nodes(model.spec) if count <= choices.counts[-1]))
+            of_nodes = structs.replace(choices, counts=nodes, frameworks=("megatron",))
+            plans = search(model.spec, base, of_nodes, need, accelerator.usable.expected)
+        plans.sort(key=lambda plan: _order(plan, request.objective or "fewest_gpus", accelerator))
+        return _Searched(base, choices, plans)
+
+    def _plan(self, request: TrainingPlanRequest, model: Model, accelerator: Accelerator, plan: Plan) -> PlanAnswer:
+        workload, usable = plan.workload, accelerator.usable
+        every = training_stages(model.spec, workload, self._profile, usable.expected)
+        price = request.price_per_gpu_hour
+        return PlanAnswer(
+            gpu_count=workload.gpus,
+            verdict="fits" if verdict(fit_probability(plan.required, usable)) == "fits" else "tight",
+            required_bytes=max(every, key=lambda stage: stage.need.expected).required,
+            headroom_bytes=usable.expected - plan.required.expected,
+            host_bytes=sum(stage.host_bytes for stage in every) * workload.gpus // len(every),
+            checkpoint_bytes=checkpoint_bytes(model.spec, workload),
+            relative_throughput=round(plan.throughput, 4),
+            efficiency=round(plan.efficiency, 4),
+            cost_per_gpu_hour_of_work=None if price is None else round(price / plan.efficiency, 4),
+            settings=understood(workload, accelerator, workload.gpus, model),
+            stages=[
+                RankAnswer(stage=s.stage, layers=s.layers, required_bytes=s.required, terms=answers.term_answers(s.terms, full=False))
+                for s in every
+            ],
+            launch=plan_launch(model, workload),
+        )
+
+
+def _choices(request: TrainingPlanRequest, model: Model, found: Found) -> Choices:
+    """What the search may choose from: what is sent is fixed. Raises InvalidQuestion where two fields contradict each other."""
+    most = request.max_gpu_count or DEFAULT_MOST
+    count = request.gpu_count or (found.count if found.count > 1 else None)
+    if count is not None and request.max_gpu_count is not None and count > most:
+        raise InvalidQuestion(f"gpu_count {count} is beyond max_gpu_count {most}.", hint="Send one of them.", field="max_gpu_count")
+    doubled = [2**power for power in range(most.bit_length()) if 2**power <= most]
+    adapted = words.method(request.method) != "full"
+    searched = tuple(name for name in _SEARCHED if name != "megatron" or (not adapted and model.spec.task == "generate"))
+    return Choices(
+        frameworks=(words.framework(request.framework),) if request.framework else searched,
+        counts=(count,) if count else tuple(dict.fromkeys([*doubled, most])),
+        global_batch_size=request.global_batch_size or _usual_batch(count or 1),
+        checkpointing=(request.activation_checkpointing,) if request.activation_checkpointing else (),
+        micro_batch_sizes=_given(request.micro_batch_size),
+        tensor=_given(request.tensor_parallel),
+        pipeline=_given(request.pipeline_parallel),
+        context=_given(request.context_parallel),
+        expert=_given(request.expert_parallel),
+        zero_stages=_given(request.zero_stage),
+        flops_per_byte=_flops_per_byte(found.accelerator),
+    )
+
+
+def _alone_apart(request: TrainingPlanRequest, base: TrainingWorkload, choices: Choices) -> list[Choices]:
+    """The choices of one card and those of several, where nothing that shards has a place on one: adapters under no framework asked for."""
+    if (
+        not base.adapted
+        or request.framework is not None
+        or request.zero_stage is not None
+        or base.offload != "none"
+        or 1 not in choices.counts
+    ):
+        return [choices]
+    several = tuple(count for count in choices.counts if count > 1)
+    alone = structs.replace(choices, counts=(1,), frameworks=("transformers",))
+    return [alone, *([structs.replace(choices, counts=several)] if several else [])]
+
+
+def _usual_batch(count: int) -> int:
+    """The least multiple of `count` from DEFAULT_GLOBAL_BATCH on, so that data parallelism alone divides it too."""
+    return -(-DEFAULT_GLOBAL_BATCH // count) * count
+
+
+def _given(value: int | None) -> tuple[int, ...]:
+    return () if value is None else (value,)
+
+
+def _flops_per_byte(accelerator: Accelerator) -> float:
+    """What the card computes while its link moves a byte; an A100's where the catalog does not know both."""
+    peak, link = peak_tflops(accelerator, "bf16"), accelerator.interconnect_gbps
+    return peak * 1e12 / (link * 1e9) if peak and link else A100_FLOPS_PER_BYTE
+
+
+def _base(request: TrainingPlanRequest, model: Model, choices: Choices, accelerator: Accelerator) -> TrainingWorkload:
+    """What every plan has in common, as check_training_fit would understand it on one card."""
+    shared = (
+        "method",
+        "lora_rank",
+        "lora_targets",
+        "quantization",
+        "precision",
+        "optimizer",
+        "loss",
+        "sequence_length",
+        "attention",
+        "offload",
+    )
+    asked = TrainingRequest(model=request.model, gpu=request.gpu, **{name: getattr(request, name) for name in shared})
+    base = training_workload(in_its_formats(asked, accelerator), model.spec, 1)
+    return structs.replace(base, framework=choices.frameworks[0], pipeline_schedule=request.pipeline_schedule or "1f1b")
+
+
+def _possible(base: TrainingWorkload, model: Model, choices: Choices) -> None:
+    """Raises InvalidQuestion where no layout at all is left, with what forbids it."""
+    if any(True for count in choices.counts for _ in layouts(model.spec, base, choices, count)):
+        return
+    most, product = choices.counts[-1], 1
+    fixed = {"tensor_parallel": choices.tensor, "pipeline_parallel": choices.pipeline, "context_parallel": choices.context}
+    asked = {name: values[0] for name, values in fixed.items() if values}
+    for degree in asked.values():
+        product *= degree
+    if most % product:
+        detail = f"{product} ranks of the degrees asked for do not divide {most} GPUs."
+        raise InvalidQuestion(detail, hint=f"Send gpu_count {product} or a multiple of it.", field="gpu_count")
+    expert, zero = choices.expert[0] if choices.expert else 1, choices.zero_stages[0] if choices.zero_stages else 0
+    for framework in choices.frameworks:
+        if framework != "megatron" and product > 1:
+            detail = f"Plans under {framework} use data parallelism alone."
+            raise InvalidQuestion(detail, hint="Send framework megatron, or leave the degrees out.", field="framework")
+        layout = structs.replace(base, **asked, framework=framework, expert_parallel=expert, zero_stage=zero, data_parallel=most // product)
+        check(model.spec, layout)
+    size = choices.micro_batch_sizes[0] if choices.micro_batch_sizes else 1
+    ranks = most // product * size
+    detail = (
+        f"global_batch_size {choices.global_batch_size} does not divide over {most // product} data-parallel ranks of {size} sequences."
+    )
+    raise InvalidQuestion(detail, hint=f"Send a global_batch_size that is a multiple of {ranks}.", field="global_batch_size")
+
+
+def _order(plan: Plan, objective: Objective, accelerator: Accelerator) -> tuple[float, ...]:
+    """What comes first: certain plans before tight ones on as many cards."""
+    tight = float(verdict(fit_probability(plan.required, accelerator.usable)) != "fits")
+    if objective == "fastest":
+        return (-plan.throughput, tight)
+    if objective == "cheapest":
+        return (-plan.efficiency, plan.workload.gpus, tight)
+    return (plan.workload.gpus, tight, -plan.throughput)
+
+
+def _summary(model: Model, accelerator: Accelerator, searched: _Searched, *, many: bool) -> str:
+    """What one method comes to; with its name where there are `many`."""
+    counts, method = searched.choices.counts, f"{searched.base.method}: " if many else ""
+    if not searched.plans:
+        tried = f"up to {counts[-1]} x {accelerator.name}" if len(counts) > 1 else f"{counts[0]} x {accelerator.name}"
+        remedy = "" if many else ": try lora or qlora, offload, more or larger GPUs, or a shorter sequence_length"
+        return f"{method}No layout of {model.id} fits on {tried}{remedy}."
+    first, least = searched.plans[0], min(plan.workload.gpus for plan in searched.plans)
+    return (
+        f"{method}{least} x {accelerator.name} are the fewest of the tried counts that train {model.id}. First plan: "
+        f"{_layout(first.workload)} on {first.workload.gpus}, at least {gib(first.required.expected)} on the fullest GPU, "
+        f"efficiency {first.efficiency:.0%}."
+    )
+
+
+def _layout(workload: TrainingWorkload) -> str:
+    """'megatron, tensor 2 x pipeline 4 x data 2, ZeRO-1, selective checkpointing'."""
+    named = (
+        ("tensor", workload.tensor_parallel),
+        ("pipeline", workload.pipeline_parallel),
+        ("context", workload.context_parallel),
+        ("data", workload.data_parallel),
+    )
+    degrees = " x ".join(f"{word} {degree}" for word, degree in named if degree != 1) or "one rank"
+    zero = f", ZeRO-{workload.zero_stage}" if workload.zero_stage else ""
+    checkpointing = workload.activation_checkpointing.replace("none", "no")
+    return f"{workload.framework}, {degrees}{zero}, {checkpointing} checkpointing"
+
+
+def _understood(
+    searched: list[_Searched], request: TrainingPlanRequest, model: Model, accelerator: Accelerator
+) -> dict[str, str | int | float | bool]:
+    """What every plan keeps and between what was searched, as fields to send."""
+    kept = ("optimizer", "loss", "sequence_length", "attention", "offload", "pipeline_schedule")
+    base, choices = searched[0].base, searched[0].choices
+    filled: dict[str, str | int | float | bool] = {"model": model.id, "gpu": accelerator.name}
+    filled["method"] = base.method if len(searched) == 1 else "any"
+    if len({one.base.precision for one in searched}) == 1:
+        filled["precision"] = base.precision
+    if request.framework is not None:
+        filled["framework"] = choices.frameworks[0]
+    filled |= {name: getattr(base, name) for name in kept}
+    filled["max_gpu_count" if len(choices.counts) > 1 else "gpu_count"] = choices.counts[-1]
+    filled |= {"global_batch_size": choices.global_batch_size, "objective": request.objective or "fewest_gpus"}
+    asked = (
+        *("micro_batch_size", "activation_checkpointing", "zero_stage", "tensor_parallel", "pipeline_parallel", "context_parallel"),
+        *("expert_parallel", "lora_rank", "quantization", "price_per_gpu_hour", "limit"),
+    )
+    return filled | {name: value for name in asked if (value := getattr(request, name)) is not None}

@@ -1,0 +1,1 @@
+"""recommend_gpus: what a model should be served or trained on."""

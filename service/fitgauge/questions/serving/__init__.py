@@ -1,0 +1,1 @@
+"""check_fit: will a model fit when it is served."""

@@ -1,0 +1,134 @@
+"""Warnings of a serving answer: what was assumed, what the engine will do besides, and what of the question changed nothing."""
+
+import re
+from collections.abc import Iterator
+
+from fitgauge.catalog.lookup import Found
+from fitgauge.engine import implemented, platforms
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.architecture import Model, ModelSpec
+from fitgauge.engine.estimate import Estimate
+from fitgauge.engine.fit import Verdict, fit_probability, verdict
+from fitgauge.engine.profile import EngineProfile
+from fitgauge.engine.quantity import GIB, gib, total
+from fitgauge.engine.support import flash_attention_note, wheels_note
+from fitgauge.engine.vllm.serve import outside_terms
+from fitgauge.engine.workload import GGUF_ENGINES, POOLED, EngineName, Workload
+from fitgauge.questions.schemas import FitRequest
+from fitgauge.questions.serving.launch import loads_asked_format, uncarried
+from fitgauge.questions.words import version
+
+_VLLM_ONLY = ("lora_slots", "lora_rank", "speculative_tokens", "draft_model")
+WITHOUT_EFFECT: dict[EngineName, tuple[str, ...]] = {
+    "sglang": _VLLM_ONLY,
+    "tensorrt-llm": ("cpu_offload_gib", *_VLLM_ONLY),
+    "tgi": ("max_num_seqs", "enforce_eager", "cpu_offload_gib", *_VLLM_ONLY),
+    "llama.cpp": ("gpu_memory_utilization", "enforce_eager", "kv_cache_memory_gib", *_VLLM_ONLY),
+    "ollama": ("gpu_memory_utilization", "enforce_eager", "kv_cache_memory_gib", *_VLLM_ONLY),
+    "transformers": (
+        "gpu_memory_utilization", "max_batched_tokens", "max_num_seqs", "enforce_eager", "cpu_offload_gib", "kv_cache_memory_gib",
+        *_VLLM_ONLY,
+    ),
+    "mlx": ("gpu_memory_utilization", "max_num_seqs", "enforce_eager", "cpu_offload_gib", "kv_cache_memory_gib", *_VLLM_ONLY),
+}  # fmt: skip
+"""Fields that an engine's estimate does not depend on: mostly, that it has no such setting; LoRA slots and drafts are sized for vLLM."""
+
+
+def notes(request: FitRequest, model: Model, found: Found, workload: Workload, count: int, profile: EngineProfile) -> Iterator[str]:
+    """What a reader must know beside what model, spec and scheme say of themselves."""
+    spec, engine = model.spec, workload.engine
+    if found.note:
+        yield found.note
+    if request.gpu_count is not None and found.count not in (1, request.gpu_count):
+        yield f"gpu names {found.count} cards and gpu_count {request.gpu_count}: {request.gpu_count} were taken."
+    if found.quota is not None and count > found.quota:
+        yield f"The catalog's quota of {found.accelerator.name} is {found.quota}: {count} are more than may be used."
+    if request.context_length is None:
+        most = f"the model's maximum is {spec.max_context_length}"
+        yield f"No context_length was asked for: {workload.context_length} tokens were taken; {most}."
+    elif spec.max_context_length and workload.context_length > spec.max_context_length:
+        yield f"context_length {workload.context_length} is beyond the model's maximum of {spec.max_context_length}."
+    if workload.gpus < count:
+        yield f"{count - workload.gpus} of {count} GPUs are idle: the degrees make {workload.gpus} ranks."
+    if engine == "vllm" and workload.requests_per_replica > workload.max_num_seqs:
+        yield f"vLLM runs at most max_num_seqs = {workload.max_num_seqs} requests at once; more wait."
+    if request.engine_version and workload.version > version(profile.newest):
+        yield f"engine_version {request.engine_version} is newer than what is known of {engine}: {profile.newest} was taken."
+    if engine == "vllm" and request.lora_rank and not request.lora_slots:
+        yield "lora_rank changed nothing: no lora_slots were asked for."
+    unused = [name for name in WITHOUT_EFFECT.get(engine, ()) if getattr(request, name)]
+    if unused:
+        yield f"{', '.join(unused)} changed nothing: the estimate for {engine} does not depend on {'it' if len(unused) == 1 else 'them'}."
+    yield from uncarried(request, workload)
+    card = found.accelerator
+    said = (flash_attention_note(engine, card), wheels_note(workload, card), platforms.note(engine, card), implemented.note(workload, spec))
+    yield from filter(None, said)
+    if model.source == "size":
+        return
+    if engine in GGUF_ENGINES and not (model.stored and model.stored.file_name):
+        put = "pull one of" if engine == "ollama" else "put a repository in the command that holds"
+        yield f"{engine} loads GGUF files: {put} {model.id}."
+    elif not loads_asked_format(request, engine):
+        yield f"{model.id} is not stored in {request.quantization}: put a checkpoint that is in the command."
+
+
+def outgrown(
+    spec: ModelSpec, profile: EngineProfile, workload: Workload, estimate: Estimate, accelerator: Accelerator, chance: float
+) -> Iterator[str]:
+    """Where what lies outside vLLM's budget makes the verdict, not what requests need of it. chance: of both."""
+    if workload.engine != "vllm" or workload.cache_pool_bytes is not None:
+        return
+    if verdict(chance) == verdict(fit_probability(estimate.fullest.required, estimate.budget)):
+        return
+    outside = total(outside_terms(spec, profile, workload, accelerator, layers=estimate.fullest.layers)).expected
+    left = accelerator.usable.expected - estimate.budget.expected
+    yield (
+        f"gpu_memory_utilization {workload.gpu_memory_utilization:g} leaves {gib(left)} of the card, and "
+        f"{'vLLM and others hold' if workload.taken_bytes else 'vLLM holds'} some {gib(outside)} "
+        "outside its share (CUDA's context, CUDA graphs): a lower share makes room."
+    )
+
+
+_WHOLE_CARD = 0.9
+"""Of the memory of a card that is alone, what device_map="auto" fills with weights. Source: transformers 5.23, integrations/accelerate.py,
+get_balanced_memory."""
+
+
+def spilled(workload: Workload, estimate: Estimate, found: Verdict) -> Iterator[str]:
+    """Where transformers puts weights on the host though the card would hold them."""
+    if workload.engine != "transformers" or workload.gpus > 1 or found == "does_not_fit":
+        return
+    weights = sum(term.bytes for term in estimate.fullest.fixed if term.name == "weights")
+    most = int(_WHOLE_CARD * estimate.accelerator.usable.expected)
+    if weights > most:
+        yield (
+            f'device_map="auto" fills {_WHOLE_CARD:.0%} of a single card: {gib(weights - most)} of the weights would go to host memory. '
+            "Set max_memory."
+        )
+
+
+_DESKTOP = int(2.6 * GIB)
+"""The most that a desktop was seen to hold of a card: tests/accuracy/serving.jsonl, v229 (a GeForce that drove a screen)."""
+
+_WITH_SCREENS = re.compile(r"(?:GTX|RX|Arc) |RTX \d{4}(?! Ada)|.* Laptop")
+"""Names of cards that usually drive a screen too: GeForce, Radeon and Arc, and all of laptops."""
+
+
+def beside_others(
+    spec: ModelSpec, profile: EngineProfile, workload: Workload, estimate: Estimate, request: FitRequest, found: Verdict
+) -> Iterator[str]:
+    """On a card that may drive a screen: how much others may hold of it before the answer is another."""
+    card, fullest, budget = estimate.accelerator, estimate.fullest, estimate.budget
+    if request.other_memory_gib is not None or found == "does_not_fit" or not _WITH_SCREENS.match(card.name):
+        return
+    spare = budget.expected - fullest.required.expected
+    if workload.engine == "vllm" and workload.cache_pool_bytes is None:
+        spare = card.usable.expected - budget.expected
+        spare -= total(outside_terms(spec, profile, workload, card, layers=fullest.layers)).expected
+    elif workload.engine in POOLED and workload.cache_pool_bytes is None:
+        spare = int(spare / workload.gpu_memory_utilization)
+    if 0 <= spare < _DESKTOP:
+        yield (
+            f"What a desktop or another process holds of the card is not counted: beyond {gib(spare)} it would not fit so. "
+            "Send other_memory_gib."
+        )

@@ -1,0 +1,114 @@
+"""list_models_that_fit: which of the bundled models run on this card?"""
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from fitgauge.catalog.engines import Engines
+from fitgauge.catalog.lookup import Found
+from fitgauge.catalog.models import Snapshot
+from fitgauge.engine.architecture import Model, Stored
+from fitgauge.engine.families import read_config
+from fitgauge.errors import InvalidQuestion
+from fitgauge.questions import answers, words
+from fitgauge.questions.prepared import Preparer
+from fitgauge.questions.recommending.choices import is_quantized, listed
+from fitgauge.questions.recommending.fitting import Fitted, Fitting
+from fitgauge.questions.schemas import FitRequest
+from fitgauge.questions.serving.usual import USUAL
+from fitgauge.questions.tables.models_for_gpu_schemas import FittingModel, ModelsForGpuAnswer, ModelsForGpuRequest
+
+_PAGE = 50
+AS_PUBLISHED = "as published"
+_KEPT = 2048
+"""Models laid out in a format: all that are bundled in four formats, some 20 MiB."""
+
+
+class ModelsForGpu:
+    """Holds every bundled model, once somebody asks, against one card. Tenths of a second, so not for an event loop."""
+
+    def __init__(self, engines: Engines, snapshot: Snapshot) -> None:
+        self._engines = engines
+        self._snapshot = snapshot
+        self._preparer = Preparer(_KEPT)
+
+    def answer(self, request: ModelsForGpuRequest, found: Found) -> ModelsForGpuAnswer:
+        """A page of those that fit, the largest first. Raises InvalidQuestion for a format, an engine or a cache format unknown."""
+        count = request.gpu_count or found.count
+        formats = quantizations(request.quantizations)
+        rows = [row for model in self._meant(request) for row in self._rows(request, model, found, count, formats)]
+        rows.sort(key=lambda row: (-row.parameters, row.model.lower()))
+        start = request.offset or 0
+        return ModelsForGpuAnswer(
+            gpu=answers.gpu_answer(found.accelerator, count),
+            items=rows[start : start + (request.limit or _PAGE)],
+            total=len(rows),
+            warnings=[found.note] if found.note else [],
+        )
+
+    @cached_property
+    def _models(self) -> tuple[Model, ...]:
+        return tuple(self._read(model_id) for model_id in self._snapshot.ids())
+
+    def _read(self, model_id: str) -> Model:
+        row = self._snapshot.get(model_id)
+        assert row is not None
+        stored = Stored(elements=row.elements) if row.elements else None
+        return Model(id=row.id, source="snapshot", spec=read_config(row.config, row.quantization), stored=stored)
+
+    def _meant(self, request: ModelsForGpuRequest) -> Iterator[Model]:
+        """The models that are asked about: by task, by words of their name, and able to hold the context."""
+        wanted = (request.search or "").lower().split()
+        for model in self._models:
+            spec = model.spec
+            named = f"{model.id} {spec.model_type} {spec.architecture}".lower()
+            able = not request.context_length or not spec.max_context_length or request.context_length <= spec.max_context_length
+            if able and request.task in (None, spec.task) and all(word in named for word in wanted):
+                yield model
+
+    def _rows(
+        self, request: ModelsForGpuRequest, model: Model, found: Found, count: int, formats: list[str | None]
+    ) -> Iterator[FittingModel]:
+        fitting = Fitting(model, self._engines, self._preparer)
+        engines = (words.engine(request.engine),) if request.engine else USUAL
+        for quantization in formats:
+            if quantization is not None and is_quantized(model):
+                continue
+            question = FitRequest(
+                model=model.id,
+                gpu=found.accelerator.name,
+                gpu_count=count,
+                engine=request.engine,
+                quantization=quantization,
+                context_length=request.context_length,
+                concurrency=request.concurrency,
+                kv_cache_dtype=request.kv_cache_dtype,
+            )
+            engine = next((name for name in engines if fitting.refused(question, name, found.accelerator) is None), None)
+            if engine is not None:
+                fitted = fitting.possible(question, engine, found.accelerator, count)
+                if fitted is not None and fitted.verdict != "does_not_fit":
+                    yield _row(model, quantization, fitted)
+
+
+def _row(model: Model, quantization: str | None, fitted: Fitted) -> FittingModel:
+    return FittingModel(
+        model=model.id,
+        parameters=answers.parameters(model),
+        task=model.spec.task,
+        engine=fitted.workload.engine,
+        quantization=quantization or AS_PUBLISHED,
+        context_length=fitted.workload.context_length,
+        verdict=fitted.verdict,
+        fit_probability=round(fitted.probability, 4),
+        required_bytes=fitted.required,
+        budget_bytes=fitted.budget.expected,
+        headroom_bytes=fitted.budget.expected - fitted.required.expected,
+    )
+
+
+def quantizations(sent: str | list[str] | None) -> list[str | None]:
+    """Formats as sent; None is as published. Raises InvalidQuestion for too many."""
+    named = listed(sent) or [AS_PUBLISHED]
+    if len(named) > 16:
+        raise InvalidQuestion(f"{len(named)} quantizations are too many.", hint="Send up to 16.", field="quantizations")
+    return [None if name.lower() in (AS_PUBLISHED, "published", "none") else name for name in named]

@@ -1,0 +1,57 @@
+"""How to start the training that was estimated: one command with its settings, and the files it reads."""
+
+from fitgauge.engine.architecture import Model
+from fitgauge.engine.training.algorithms.setup import Setup
+from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.questions.serving.launch_files import DEEPSPEED, deepspeed_config
+from fitgauge.questions.shell import joined, quoted
+from fitgauge.questions.training.algorithm_launch import openrlhf_command, verl_command
+from fitgauge.questions.training.megatron_launch import megatron_command
+from fitgauge.questions.training.trl_launch import accelerate_flags, script_flags
+
+SUPERVISED = Setup(algorithm="sft", trainer="trl", reference="none")
+"""Training without other models."""
+_MEGATRON_OPTIMIZERS = ("adamw", "adamw_bf16", "sgd", "sgd_momentum", "muon")
+_UNSAID = {"muon": "Muon", "adam_mini": "Adam-mini"}
+
+
+def launch_command(model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED) -> str:
+    """The command line, whole: under DeepSpeed it writes the configuration first that it then reads."""
+    allocator = ["env", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"] if workload.expandable_segments else []
+    command = joined([*allocator, *command_of(model, workload, setup)])
+    if workload.framework == "deepspeed" and f" {DEEPSPEED}" in command:
+        return f"echo {quoted(deepspeed_config(workload))} > {DEEPSPEED} && {command}"
+    return command
+
+
+def command_of(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
+    """The words of the command: of the library that trains, else Megatron's script, else TRL's or transformers' under accelerate."""
+    if setup.algorithm in ("ppo", "grpo", "rloo"):
+        if setup.trainer == "verl":
+            return verl_command(model, workload, setup)
+        if setup.trainer == "openrlhf":
+            return openrlhf_command(model, workload, setup)
+    if workload.framework == "megatron":
+        return megatron_command(model, workload, setup)
+    return ["accelerate", "launch", *accelerate_flags(workload), *script_flags(model, workload, setup)]
+
+
+def unsaid(model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED) -> list[str]:
+    """What was estimated and has no flag in the command, as sentences."""
+    found = []
+    under_trl = workload.framework != "megatron" and setup.trainer == "trl"
+    if under_trl and workload.optimizer in _UNSAID:
+        found.append(f"transformers' Trainer has no --optim for {_UNSAID[workload.optimizer]}: hand the optimizer to it in code.")
+    if workload.framework == "megatron" and workload.optimizer not in _MEGATRON_OPTIMIZERS:
+        found.append(f"Megatron has no --optimizer for {workload.optimizer}: the command says adam.")
+    if workload.ema != "none":
+        found.append("The moving average of the weights has no flag: add it to the trainer in code.")
+    if workload.optimizer_in_backward:
+        found.append("Stepping in the backward pass has no flag: it is set up in code, or by torchtune's optimizer_in_bwd.")
+    if under_trl and setup.reference == "offloaded":
+        found.append("TRL has no flag that keeps the reference in host memory: the command keeps it on the card.")
+    if under_trl and (workload.tensor_parallel > 1 or workload.pipeline_parallel > 1) and workload.framework == "deepspeed":
+        found.append("TRL's trainers use neither tensor nor pipeline parallelism under DeepSpeed: the command has data parallelism alone.")
+    if model.source == "size":
+        found.append("The model is only a size: put your model's path in the place of path/to/model.")
+    return found

@@ -1,0 +1,29 @@
+"""What an answer says of the recipe behind its activations: whether there is one, and what it takes for granted."""
+
+from fitgauge.engine.architecture import ModelSpec, Recurrent
+from fitgauge.engine.training.traits import TRAITS, taught, traits_of
+from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.questions.training.images import image_notes
+
+
+def recipe_notes(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
+    """Warnings about how the activations of this model were derived."""
+    said, name = [], spec.model_type or "this architecture"
+    if not taught(spec):
+        like = "Llama's" if spec.task == "generate" else "BERT's"
+        said.append(
+            f"The activation recipe of {name} was derived from its code and not compared with a measured step."
+            if spec.model_type in TRAITS
+            else f"No activation recipe for {name}: {like} was used on its own tensors."
+        )
+    if workload.attention != "eager" and traits_of(spec).eager(workload.attention):
+        said.append(f"transformers has no {workload.attention} attention for {name}: it runs eagerly, with its scores in memory.")
+    if any(isinstance(mixer, Recurrent) for block in spec.blocks for mixer in block.mixers):
+        said.append(
+            "Recurrent layers: as transformers runs them in PyTorch alone."
+            if workload.attention == "eager"
+            else "Recurrent layers: as the CUDA kernels of mamba_ssm, causal_conv1d and fla run them; in PyTorch alone they keep far more."
+        )
+    if spec.task == "encoder_decoder":
+        said.append("The source is taken to be as long as sequence_length, or as a spectrogram's encoder fixes it.")
+    return said + image_notes(workload, spec)

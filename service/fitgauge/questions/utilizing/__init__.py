@@ -1,0 +1,1 @@
+"""explain_utilization: how well cards are used."""

@@ -12,10 +12,9 @@ from types import MappingProxyType
 
 import msgspec
 
-_DATA = files("fitgauge.catalog") / "data"
+from fitgauge.engine.accelerator import USUAL_NODE
 
-USUAL_NODE = 8
-"""Accelerators of a machine where neither the caller nor the catalog says how many there are: an HGX board's."""
+_DATA = files("fitgauge.catalog") / "data"
 
 CLOUD_NAMES = {
     "amazon": "aws", "amazonwebservices": "aws", "ec2": "aws", "sagemaker": "aws", "google": "gcp", "googlecloud": "gcp",

@@ -7,6 +7,9 @@ from fitgauge.errors import InvalidQuestion
 
 MAX_CUSTOM_BYTES = 16_384 * GB
 
+USUAL_NODE = 8
+"""Accelerators of a machine, and the widest tensor parallelism, where neither the caller nor the catalog says: an HGX board's."""
+
 
 class Source(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where the fact `of` an accelerator comes from: `of` is the name of the field."""

@@ -1,7 +1,10 @@
 """A bounded memory of what was worked out, for what asks the same again."""
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from fitgauge.engine.architecture import ModelSpec
 
 Derived = TypeVar("Derived")
 
@@ -21,3 +24,16 @@ class Once(dict[Hashable, Any]):
                 self.clear()
             known = self[key] = derive()
         return known
+
+
+@dataclass(frozen=True, eq=False)
+class Same:
+    """A model by identity, so that looking it up does not read it."""
+
+    spec: ModelSpec
+
+    def __hash__(self) -> int:
+        return id(self.spec)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.spec is self.spec

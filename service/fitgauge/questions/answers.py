@@ -10,6 +10,11 @@ from fitgauge.engine.quantity import Term, gib
 from fitgauge.engine.workload import Workload
 from fitgauge.questions.schemas import GpuAnswer, ModelAnswer, PerGpu, RankAnswer, TermAnswer
 
+COUNTS = (1, 2, 4, 8, 16, 32, 64)
+"""GPUs tried where fewer do not suffice."""
+
+MOST_SUGGESTIONS = 5
+
 
 def model_answer(model: Model) -> ModelAnswer:
     """The model that was meant."""

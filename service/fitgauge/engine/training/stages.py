@@ -1,7 +1,6 @@
 """One rank of every pipeline stage over a step: forward and backward passes and the optimizer's step, each with its parts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
@@ -10,6 +9,7 @@ from msgspec.structs import replace
 
 from fitgauge.engine.architecture import Kind, ModelSpec, Part
 from fitgauge.engine.dtypes import BITS
+from fitgauge.engine.once import Same
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training import fsdp, zero
 from fitgauge.engine.training.activations import in_order
@@ -68,22 +68,9 @@ def stages(spec: ModelSpec, workload: TrainingWorkload, *, ends: bool = False) -
     fullest."""
     layers = pipeline_stages(max(1, spec.layers), workload.pipeline_parallel)
     last = len(layers) - 1
-    slices = _slices(_Same(spec), _stateful(workload))
+    slices = _slices(Same(spec), _stateful(workload))
     numbers = [number for number in range(len(layers)) if not ends or number in (0, 1, last)]
     return tuple(_stage(spec, workload, slices, number, layers[number], last) for number in numbers)
-
-
-@dataclass(frozen=True, eq=False)
-class _Same:
-    """A model by identity, so that looking it up does not read it."""
-
-    spec: ModelSpec
-
-    def __hash__(self) -> int:
-        return id(self.spec)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.spec is self.spec
 
 
 def _stateful(workload: TrainingWorkload) -> TrainingWorkload:
@@ -94,7 +81,7 @@ def _stateful(workload: TrainingWorkload) -> TrainingWorkload:
 
 
 @lru_cache(maxsize=512)
-def _slices(same: _Same, workload: TrainingWorkload) -> tuple[Slice, ...]:
+def _slices(same: Same, workload: TrainingWorkload) -> tuple[Slice, ...]:
     return tuple(sliced(unit, workload) for unit in units(same.spec, workload))
 
 

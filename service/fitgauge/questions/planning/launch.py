@@ -5,9 +5,9 @@ from msgspec.structs import replace
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.questions.planning.schemas import PlanLaunch
-from fitgauge.questions.serving.launch_files import DEEPSPEED, FSDP, accelerate_config, deepspeed_config
 from fitgauge.questions.shell import joined
 from fitgauge.questions.training.launch import SUPERVISED, command_of
+from fitgauge.questions.training.launch_files import DEEPSPEED, FSDP, accelerate_config, deepspeed_config
 from fitgauge.questions.training.trl_launch import script_flags
 
 

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from fitgauge.catalog import node_labels
-from fitgauge.catalog.instances import USUAL_NODE
-from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
 from fitgauge.engine.workload import Workload
 
 _RESOURCES = (

@@ -20,6 +20,7 @@ from fitgauge.engine.utilization import peak_tflops, token_flops
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import answers
 from fitgauge.questions.planning.launch import plan_launch
+from fitgauge.questions.planning.plan import DEFAULT_GLOBAL_BATCH, DEFAULT_MOST
 from fitgauge.questions.recommending import choices
 from fitgauge.questions.recommending.constraints import cheapest, emptied, given_up, limits, watts
 from fitgauge.questions.recommending.costs import Costs, clouds
@@ -32,8 +33,6 @@ from fitgauge.questions.training.check import understood
 from fitgauge.questions.training.schemas import TrainingRequest
 from fitgauge.questions.training.workloads import refusal, training_workload
 
-DEFAULT_MOST = 64
-DEFAULT_GLOBAL_BATCH = 128
 _PAGE = 20
 _VENDORS = ("NVIDIA", "AMD")
 """Makers whose cards are searched where none is named: the frameworks' memory was learned on CUDA and holds for ROCm's PyTorch."""

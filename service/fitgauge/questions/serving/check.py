@@ -8,7 +8,7 @@ from msgspec import UNSET, structs
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import Found
-from fitgauge.engine.accelerator import Accelerator, shared
+from fitgauge.engine.accelerator import USUAL_NODE, Accelerator, shared
 from fitgauge.engine.architecture import Model, ModelSpec
 from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.estimate import Estimate
@@ -21,6 +21,7 @@ from fitgauge.engine.vllm.serve import outside_terms, starts
 from fitgauge.engine.workload import GGUF_ENGINES, GROWING, EngineName, Workload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import answers, words
+from fitgauge.questions.answers import COUNTS, MOST_SUGGESTIONS
 from fitgauge.questions.prepared import Prepared, Preparer
 from fitgauge.questions.recommending.search import most_cards
 from fitgauge.questions.schemas import FitAnswer, FitRequest, Launch, Limits, Suggestion
@@ -42,10 +43,8 @@ from fitgauge.questions.serving.suggestions import (
 )
 from fitgauge.questions.serving.understood import understood
 from fitgauge.questions.serving.usual import USUAL, unnamed
-from fitgauge.questions.serving.workloads import NODE, gpu_count, serving_workload, tensor_widths
+from fitgauge.questions.serving.workloads import gpu_count, serving_workload, tensor_widths
 
-_COUNTS = (1, 2, 4, 8, 16, 32, 64)
-_MOST_SUGGESTIONS = 5
 _GGUF_FORMATS = ("q8_0", "q4_k_m")
 _HOST_MEMORY_READERS = frozenset({"nvidia", "amd", "intel", "custom"})
 """Makers whose cards read weights that stay on the host. Source: vLLM 0.33 utils/torch_utils.py, get_accelerator_view_from_cpu_tensor."""
@@ -151,7 +150,7 @@ class Serving:
         except InvalidQuestion as refused:
             if request.tensor_parallel is not None or refused.field != "tensor_parallel":
                 raise
-            for width in reversed(tensor_widths(model.spec, min(count, NODE))):
+            for width in reversed(tensor_widths(model.spec, min(count, USUAL_NODE))):
                 narrower = structs.replace(request, tensor_parallel=width)
                 try:
                     return self._estimated(narrower, model, accelerator, count, profile)
@@ -237,14 +236,14 @@ class Serving:
         found: list[Suggestion] = []
         failed: list[tuple[Candidate, Checked]] = []
         known = {sibling.text: sibling.model for sibling in siblings}
-        accelerator, one_more = card.accelerator, _together(card.accelerator, checked.count + 1) if checked.count < NODE else ()
+        accelerator, one_more = card.accelerator, _together(card.accelerator, checked.count + 1) if checked.count < USUAL_NODE else ()
         counts = tuple(count for count in sorted({*_together(accelerator), *one_more}) if card.quota is None or count <= card.quota)
 
         def consider(candidate: Candidate) -> None:
             change, fields = candidate
             if "cpu_offload_gib" in fields and not _has_host_memory(accelerator):
                 return
-            if sum(one.verdict == "fits" for one in found) == _MOST_SUGGESTIONS or any(needless(fields, one) for one in found):
+            if sum(one.verdict == "fits" for one in found) == MOST_SUGGESTIONS or any(needless(fields, one) for one in found):
                 return
             changed = structs.replace(request, **fields)
             meant = known.get(changed.model, model)
@@ -270,7 +269,7 @@ class Serving:
         found = [suggestion for suggestion in found if not outdone(suggestion, found)]
         found += self._with_experts_on_host(request, model, accelerator, checked.count)
         found.sort(key=lambda suggestion: (suggestion.verdict != "fits", "cpu_offload_gib" in suggestion.request))
-        return found[:_MOST_SUGGESTIONS]
+        return found[:MOST_SUGGESTIONS]
 
     def _with_experts_on_host(self, request: FitRequest, model: Model, accelerator: Accelerator, count: int) -> list[Suggestion]:
         """A mixture served by llama.cpp, with experts in host memory where it takes that; nothing for other models and questions."""
@@ -309,7 +308,7 @@ class Serving:
         found = list(self._running(alternatives(request, model.spec), request, model, accelerator, count))
         if not found:
             found = list(self._running(smaller_elsewhere(engines_for(accelerator)), request, model, accelerator, count))
-        return found[:_MOST_SUGGESTIONS]
+        return found[:MOST_SUGGESTIONS]
 
     def _running(
         self, changes: Iterable[tuple[str, dict[str, str]]], request: FitRequest, model: Model, accelerator: Accelerator, count: int
@@ -328,7 +327,7 @@ class Serving:
 
 def _together(accelerator: Accelerator, *counts: int) -> tuple[int, ...]:
     """Of these counts of cards, or the usual ones, those that one deployment can take."""
-    return tuple(count for count in counts or _COUNTS if count <= most_cards(accelerator, count))
+    return tuple(count for count in counts or COUNTS if count <= most_cards(accelerator, count))
 
 
 def _has_host_memory(accelerator: Accelerator) -> bool:

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
+from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.architecture import ModelSpec, Recurrent
 from fitgauge.engine.fit import ServingLimits
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.workload import GGUF_ENGINES, HOST_WEIGHTS, EngineName, Workload
 from fitgauge.questions.schemas import FitRequest, Suggestion
 from fitgauge.questions.serving.siblings import Sibling
-from fitgauge.questions.serving.workloads import NODE
 
 Fields = dict[str, str | int | float | bool | None]
 Candidate = tuple[str, Fields]
@@ -180,7 +180,7 @@ def _more_cards(count: int, counts: tuple[int, ...]) -> Iterator[Candidate]:
     """Up to a node of them, or to four times the cards."""
     free: Fields = dict.fromkeys(("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel"))
     for more in counts:
-        if count < more <= max(NODE, 4 * count):
+        if count < more <= max(USUAL_NODE, 4 * count):
             yield f"take {more} GPUs", {**free, "gpu_count": more}
 
 

@@ -1,6 +1,6 @@
 """From a request of the contract to a Workload: every default filled in, every impossible degree refused with those that work."""
 
-from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.profile import EngineProfile
@@ -13,8 +13,6 @@ from fitgauge.questions.schemas import FitRequest
 DEFAULT_CONTEXT = 8192
 DEFAULT_LORA_RANK = 16
 """vLLM's own. Source: config/lora.py, max_lora_rank."""
-NODE = 8
-"""Cards of a node, and the widest tensor parallelism that is taken where none is asked for."""
 
 
 def asked_context(request: FitRequest, spec: ModelSpec) -> int:
@@ -72,13 +70,13 @@ def degrees(request: FitRequest, spec: ModelSpec, count: int, engine: EngineName
             hint = "Send tensor_parallel (num_shard) alone, or another engine."
             raise InvalidQuestion("tgi has no pipeline parallelism.", hint=hint, field="pipeline_parallel")
         if tensor is None:
-            tensor = max(tensor_widths(spec, min(max(1, count // data), NODE)))
+            tensor = max(tensor_widths(spec, min(max(1, count // data), USUAL_NODE)))
         pipeline = 1
     if engine in LAYER_SPLIT and (tensor is None or engine != "transformers"):
         tensor, pipeline = 1, tensor * (pipeline or 1) if tensor else pipeline
     if tensor is None:
         free = max(1, count // ((pipeline or 1) * data))
-        tensor = max(width for width in tensor_widths(spec, min(free, NODE)) if free % width == 0)
+        tensor = max(width for width in tensor_widths(spec, min(free, USUAL_NODE)) if free % width == 0)
     elif tensor not in tensor_widths(spec, tensor):
         possible = ", ".join(str(width) for width in tensor_widths(spec, 64))
         hint = f"Send a tensor_parallel that divides the {spec.query_heads} attention heads: {possible}."

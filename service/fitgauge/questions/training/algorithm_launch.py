@@ -1,11 +1,11 @@
 """Commands of the libraries that train on completions they sample: verl and OpenRLHF."""
 
+from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.questions.shell import path_of
 
-NODE = 8
 _ESTIMATORS = {"ppo": "gae", "grpo": "grpo", "rloo": "rloo"}
 _OPENRLHF_ESTIMATORS = {"ppo": "gae", "grpo": "group_norm", "rloo": "rloo"}
 
@@ -55,7 +55,7 @@ def verl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list
         settings |= {"critic.model.path": path_of(model), "critic.ppo_micro_batch_size_per_gpu": workload.micro_batch_size}
     if setup.rewarded:
         settings |= {"reward_model.enable": True, "reward_model.model.path": "REWARD_MODEL"}
-    settings |= {"trainer.n_gpus_per_node": min(NODE, workload.gpus), "trainer.nnodes": -(-workload.gpus // NODE)}
+    settings |= {"trainer.n_gpus_per_node": min(USUAL_NODE, workload.gpus), "trainer.nnodes": -(-workload.gpus // USUAL_NODE)}
     return [*words, *(f"{name}={value}" for name, value in settings.items())]
 
 
@@ -86,7 +86,7 @@ def _verl_engine(workload: TrainingWorkload, actor: str) -> dict[str, object]:
 
 def openrlhf_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
     """`openrlhf.cli.train_ppo_ray` with every model on the same cards. Source: openrlhf/cli/train_ppo_ray.py."""
-    nodes, each = -(-workload.gpus // NODE), min(NODE, workload.gpus)
+    nodes, each = -(-workload.gpus // USUAL_NODE), min(USUAL_NODE, workload.gpus)
     words: list[object] = ["python3", "-m", "openrlhf.cli.train_ppo_ray"]
     roles = ["actor", *(["ref"] if setup.reference != "none" else []), *(["critic"] if setup.criticized else [])]
     roles += ["reward"] if setup.rewarded else []

@@ -20,6 +20,7 @@ from fitgauge.engine.training.stages import PhaseName
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import answers
+from fitgauge.questions.answers import COUNTS, MOST_SUGGESTIONS
 from fitgauge.questions.schemas import Launch, Limits, RankAnswer, Suggestion
 from fitgauge.questions.training import algorithm_setups
 from fitgauge.questions.training import images as training_images
@@ -33,8 +34,6 @@ from fitgauge.questions.training.suggestions import Fields, candidates, more_car
 from fitgauge.questions.training.unsaid import left_open, other_choices, widened
 from fitgauge.questions.training.workloads import in_its_formats, refusal, training_gpus, training_workload
 
-_COUNTS = (1, 2, 4, 8, 16, 32, 64)
-_MOST_SUGGESTIONS = 5
 _MOST_BATCH = 65_536
 
 
@@ -157,7 +156,7 @@ class Training:
         ways = [open_to]
         if trained.workload.framework == "transformers":
             ways.append(structs.replace(open_to, framework="fsdp", zero_stage=3))
-        for count in sorted({*_COUNTS, trained.count}):
+        for count in sorted({*COUNTS, trained.count}):
             for grown in ways:
                 try:
                     if self.check(grown, model, accelerator, count, cast).verdict == "fits":
@@ -190,10 +189,10 @@ class Training:
             if not crowded and not any(_asks_less(other, fields, required) for other in found):
                 found.append(Suggestion(change=change, verdict=again.verdict, required_bytes=required, request=dict(fields)))
             fitting = [suggestion for suggestion in found if suggestion.verdict == "fits"]
-            if len(fitting) == _MOST_SUGGESTIONS or (again.verdict == "fits" and grows):
+            if len(fitting) == MOST_SUGGESTIONS or (again.verdict == "fits" and grows):
                 break
         found.sort(key=lambda suggestion: suggestion.verdict != "fits")
-        return found[:_MOST_SUGGESTIONS]
+        return found[:MOST_SUGGESTIONS]
 
 
 def _asks_less(other: Suggestion, fields: Fields, required: int) -> bool:

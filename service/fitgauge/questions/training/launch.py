@@ -3,9 +3,9 @@
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.questions.serving.launch_files import DEEPSPEED, deepspeed_config
 from fitgauge.questions.shell import joined, quoted
 from fitgauge.questions.training.algorithm_launch import openrlhf_command, verl_command
+from fitgauge.questions.training.launch_files import DEEPSPEED, deepspeed_config
 from fitgauge.questions.training.megatron_launch import megatron_command
 from fitgauge.questions.training.trl_launch import accelerate_flags, script_flags
 

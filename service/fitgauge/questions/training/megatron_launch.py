@@ -1,12 +1,12 @@
 """Flags of Megatron-LM's pretrain_gpt.py, and of ms-swift's `megatron` command for adapters and preferences, which that script has not."""
 
+from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.architecture import Attention, Block, Model, ModelSpec, Part
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.traits import traits_of
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.questions.shell import path_of
 
-NODE = 8
 _POSITIONS = ("wpe.weight", "embed_positions.weight")
 
 
@@ -14,9 +14,9 @@ def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
     """The words of the command."""
     if workload.adapted or setup.algorithm != "sft":
         return _swift(model, workload, setup)
-    flags: list[object] = ["torchrun", "--nproc-per-node", min(NODE, workload.gpus)]
-    if workload.gpus > NODE:
-        flags += ["--nnodes", -(-workload.gpus // NODE), "--node-rank", "$NODE_RANK", "--master-addr", "$MASTER_ADDR"]
+    flags: list[object] = ["torchrun", "--nproc-per-node", min(USUAL_NODE, workload.gpus)]
+    if workload.gpus > USUAL_NODE:
+        flags += ["--nnodes", -(-workload.gpus // USUAL_NODE), "--node-rank", "$NODE_RANK", "--master-addr", "$MASTER_ADDR"]
     flags += ["pretrain_gpt.py", *_architecture(model), *_degrees(workload, usual=workload.tensor_parallel)]
     flags += ["--seq-length", workload.sequence_length, "--max-position-embeddings", workload.sequence_length]
     flags += ["--micro-batch-size", workload.micro_batch_size, "--global-batch-size", _global_batch(workload)]
@@ -118,9 +118,9 @@ def _style(spec: ModelSpec, blocks: list[Block]) -> list[object]:
 def _swift(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
     """ms-swift's `megatron sft` and `megatron rlhf`: NPROC_PER_NODE starts its processes."""
     words = {"reward": "rm", "simpo": "simpo"}
-    start: list[object] = ["env", f"NPROC_PER_NODE={min(NODE, workload.gpus)}"]
-    if workload.gpus > NODE:
-        start += [f"NNODES={-(-workload.gpus // NODE)}"]
+    start: list[object] = ["env", f"NPROC_PER_NODE={min(USUAL_NODE, workload.gpus)}"]
+    if workload.gpus > USUAL_NODE:
+        start += [f"NNODES={-(-workload.gpus // USUAL_NODE)}"]
     start += (
         ["megatron", "sft"]
         if setup.algorithm == "sft"

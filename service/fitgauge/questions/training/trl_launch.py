@@ -2,13 +2,13 @@
 
 from math import gcd
 
+from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload, regime
-from fitgauge.questions.serving.launch_files import DEEPSPEED
 from fitgauge.questions.shell import path_of, said
+from fitgauge.questions.training.launch_files import DEEPSPEED
 
-NODE = 8
 _OPTIMIZERS = {
     "adamw": "adamw_torch", "adamw_8bit": "adamw_bnb_8bit", "paged_adamw": "paged_adamw_32bit", "paged_adamw_8bit": "paged_adamw_8bit",
     "adamw_bf16": "adamw_anyprecision", "adafactor": "adafactor", "lion": "lion_32bit", "lion_8bit": "lion_8bit", "sgd": "sgd",
@@ -32,8 +32,8 @@ _BETA = 0.04
 def accelerate_flags(workload: TrainingWorkload) -> list[object]:
     """Flags of the launcher: processes, nodes, FSDP2 or DeepSpeed, degrees. Source: accelerate/commands/launch.py."""
     flags: list[object] = ["--num_processes", workload.gpus]
-    if workload.gpus > NODE:
-        flags += ["--num_machines", -(-workload.gpus // NODE), "--machine_rank", "$NODE_RANK", "--main_process_ip", "$MASTER_ADDR"]
+    if workload.gpus > USUAL_NODE:
+        flags += ["--num_machines", -(-workload.gpus // USUAL_NODE), "--machine_rank", "$NODE_RANK", "--main_process_ip", "$MASTER_ADDR"]
     if workload.framework == "fsdp":
         flags += ["--use_fsdp", "--fsdp_version", workload.fsdp_version]
         if workload.fsdp_version == 2:

@@ -1,11 +1,11 @@
 """The models of an algorithm: how each is trained or held, as workloads that the training room already knows."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 from msgspec.structs import replace
 
 from fitgauge.engine.architecture import ModelSpec, Part
+from fitgauge.engine.once import Same
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import Loss, TrainingWorkload
 
@@ -51,27 +51,14 @@ def _loss(workload: TrainingWorkload, setup: Setup) -> Loss:
     return "log_probs_in_place" if setup.trainer == "verl" else "log_probs"
 
 
-@dataclass(frozen=True, eq=False)
-class _Same:
-    """A model by identity, so that looking it up does not read it."""
-
-    spec: ModelSpec
-
-    def __hash__(self) -> int:
-        return id(self.spec)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.spec is self.spec
-
-
 def headless(spec: ModelSpec) -> ModelSpec:
     """The model as reward model or critic: without the head of the vocabulary; its own, of one number a token, is not counted.
 
     Source: transformers modeling_layers.py, GenericForSequenceClassification (`score`: hidden x num_labels).
     """
-    return _headless(_Same(spec))
+    return _headless(Same(spec))
 
 
 @lru_cache(maxsize=128)
-def _headless(same: _Same) -> ModelSpec:
+def _headless(same: Same) -> ModelSpec:
     return replace(same.spec, blocks=tuple(block for block in same.spec.blocks if block.part is not Part.HEAD))

@@ -2,12 +2,12 @@
 
 import msgspec
 
+from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.engine.training.zero import BUCKET_ELEMENTS, LIVE_ELEMENTS, PREFETCH_ELEMENTS
 
 DEEPSPEED = "ds_config.json"
 FSDP = "fsdp.yaml"
-_NODE = 8
 
 
 def deepspeed_config(workload: TrainingWorkload, indent: int = -1) -> str:
@@ -55,7 +55,7 @@ def accelerate_config(workload: TrainingWorkload) -> str:
     """Accelerate's YAML for FSDP. Checkpointing stands in it, and not among the script's flags: the Trainer refuses both. See its docs,
     "Fully Sharded Data Parallel"."""
     precision = {"mixed_fp16": "fp16", "mixed_bf16": "bf16", "fp8": "fp8"}.get(workload.precision, "no")
-    lines = ["distributed_type: FSDP", f"num_processes: {workload.gpus}", f"num_machines: {-(-workload.gpus // _NODE)}"]
+    lines = ["distributed_type: FSDP", f"num_processes: {workload.gpus}", f"num_machines: {-(-workload.gpus // USUAL_NODE)}"]
     lines.append(f"mixed_precision: {precision}")
     if precision == "fp8":
         lines += ["fp8_config:", "  backend: TE", "  fp8_format: HYBRID"]

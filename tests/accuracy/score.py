@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, get_args
 from accuracy.truth import GIB, Run, Scored, answer, check, runs
 from fitgauge.engine.estimate import StageEstimate
 from fitgauge.engine.quantity import total
-from fitgauge.engine.vllm.serve import PagedCache
+from fitgauge.engine.vllm.planner import KvLayout
 from fitgauge.errors import FitgaugeError
 from fitgauge.questions.serving.check import Checked
 
@@ -99,7 +99,7 @@ def planner(part: str | None) -> list[Error]:
 def uniform(found: Checked) -> bool:
     """Whether all layers share one group of the cache."""
     cache = found.estimate.fullest.layout
-    return isinstance(cache, PagedCache) and len(cache.layout.groups) == 1
+    return isinstance(cache, KvLayout) and len(cache.groups) == 1
 
 
 def kv_tokens(part: str | None) -> list[Error]:

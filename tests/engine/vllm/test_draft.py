@@ -11,9 +11,9 @@ from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.families import read_config
 from fitgauge.engine.schemes import Scheme
 from fitgauge.engine.vllm.draft import check_draft, draft_spec, draft_term, drafted_layers, read_bytes, with_draft
-from fitgauge.engine.vllm.planner import kv_layout
 from fitgauge.engine.workload import Workload
 from fitgauge.errors import InvalidQuestion
+from kv_layouts import kv_layout
 
 NAME = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
 
@@ -40,7 +40,7 @@ def loaded(spec: ModelSpec, **changes: Any) -> int:
 def pool_bytes(spec: ModelSpec, speculative_tokens: int) -> int:
     layout = kv_layout(
         spec, tensor_parallel=1, cache_dtype="auto", max_model_len=8192, max_batched_tokens=8192, max_num_seqs=256,
-        compute_capability=(9, 0), version=(0, 33), speculative_tokens=speculative_tokens,
+        compute_capability=(9, 0), speculative_tokens=speculative_tokens,
     )  # fmt: skip
     return layout.block_bytes
 

@@ -13,9 +13,10 @@ from fitgauge.engine.published import published
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.schemes import Scheme
 from fitgauge.engine.vllm import cards, layout
-from fitgauge.engine.vllm.planner import KvLayout, kv_layout
+from fitgauge.engine.vllm.planner import KvLayout
 from fitgauge.engine.weights import Laid, pipeline_stages, rank_weights
 from fitgauge.errors import InvalidQuestion
+from kv_layouts import kv_layout
 
 ROOT = Path(__file__).parents[3]
 ROWS: list[dict[str, Any]] = [json.loads(line) for line in (Path(__file__).parent / "data" / "oracle_more.jsonl").read_text().splitlines()]
@@ -79,7 +80,6 @@ def _plan(row: dict[str, Any], stage: range | None = None) -> KvLayout:
         cache_dtype=row.get("kv_cache_dtype", "auto"),
         max_model_len=row["context_length"],
         max_batched_tokens=row["batched"],
-        max_num_seqs=0,
         layers=stage,
         compute_capability=tuple(row["capability"]),
         version=_version(row),
@@ -118,12 +118,12 @@ def test_blocks_and_tokens_of_a_pool_are_those_of_vllm(row):
     whole = _plan(row)
     pool = int(row["pool_gib"] * GIB)
     if "stages" not in row:
-        plan = whole.plan(pool)
-        assert (plan.num_blocks, plan.error) == (row["blocks"], None)
-        assert plan.kv_tokens == pytest.approx(row["tokens"], rel=1e-3)
+        assert whole.blocks(pool) == row["blocks"]
+        assert whole.tokens(pool) == pytest.approx(row["tokens"], rel=1e-3)
+        assert whole.pool_bytes(1, row["context_length"]) <= pool
         return
     stages = pipeline_stages(_spec(row["model"]).layers, row["pipeline_parallel"])
-    blocks = min(_plan(row, layers).plan(pool).num_blocks for layers in stages)
+    blocks = min(_plan(row, layers).blocks(pool) for layers in stages)
     assert blocks == row["blocks"]
     assert int(blocks / whole.blocks_per_request * row["context_length"]) == pytest.approx(row["tokens"], rel=1e-3)
 

@@ -24,14 +24,14 @@ from fitgauge.engine.architecture import (
     State,
 )
 from fitgauge.engine.families import read_config
-from fitgauge.engine.quantity import GIB
+from fitgauge.engine.quantity import GIB, most
 from fitgauge.engine.vllm.kv_formats import checkpoint_format
-from fitgauge.engine.vllm.planner import KvLayout, kv_layout
+from fitgauge.engine.vllm.planner import KvLayout
 from fitgauge.errors import InvalidQuestion
+from kv_layouts import NEWEST, kv_layout
 
 DATA = Path(__file__).parent / "data"
 HOPPER = (9, 0)
-NEWEST = (0, 33, 0)
 
 
 def _rows(name: str) -> list[dict[str, Any]]:
@@ -54,26 +54,22 @@ def _oracle_layout(row: dict[str, Any]) -> KvLayout:
         cache_dtype=row["cache_dtype"],
         max_model_len=row["context_length"],
         max_batched_tokens=row["max_batched_tokens"],
-        max_num_seqs=0,
         compute_capability=HOPPER,
-        version=NEWEST,
     )
 
 
 def _as_asked(row: dict[str, Any]) -> bool:
-    layout = _oracle_layout(row)
-    plan = layout.plan(int(row["pool_gib"] * GIB))
-    groups = sorted([group.layers, group.block, group.page_bytes] for group in plan.groups)
+    layout, pool, asked = _oracle_layout(row), int(row["pool_gib"] * GIB), row["context_length"]
+    groups = sorted([group.layers, group.block, group.page_bytes] for group in layout.groups)
     if groups != sorted(row["groups"]):
         return False
+    starts = layout.pool_bytes(1, asked) <= pool
     if "needed_gib" in row:
         needed = round(layout.blocks_per_request * layout.block_bytes / GIB, 2)
-        return plan.error is not None and needed == row["needed_gib"] and str(row["longest"]) in plan.error
-    return plan.error is None and (plan.num_blocks, plan.kv_tokens, plan.max_concurrency) == (
-        row["blocks"],
-        row["tokens"],
-        row["concurrency"],
-    )
+        longest = most(asked, lambda tokens: layout.pool_bytes(1, tokens) <= pool)
+        return (starts, needed, longest) == (False, row["needed_gib"], row["longest"])
+    told = (layout.blocks(pool), layout.tokens(pool), layout.concurrency(pool))
+    return starts and told == (row["blocks"], row["tokens"], row["concurrency"])
 
 
 @pytest.mark.parametrize("model", CONFIGS)
@@ -110,9 +106,9 @@ def test_posted_logs_are_met_within_the_rounding_of_the_printed_pool(
         _spec(model), tensor_parallel=tp, cache_dtype=dtype, max_model_len=context, max_batched_tokens=batched, max_num_seqs=256,
         compute_capability=card, version=version,
     )  # fmt: skip
-    low, high = layout.plan(int((pool - 0.005) * GIB)), layout.plan(int((pool + 0.005) * GIB))
-    assert low.kv_tokens <= tokens <= high.kv_tokens
-    assert low.max_concurrency - 0.005 <= concurrency <= high.max_concurrency + 0.005
+    low, high = int((pool - 0.005) * GIB), int((pool + 0.005) * GIB)
+    assert layout.tokens(low) <= tokens <= layout.tokens(high)
+    assert layout.concurrency(low) - 0.005 <= concurrency <= layout.concurrency(high) + 0.005
 
 
 # --- laws -----------------------------------------------------------------------------------------------------------
@@ -133,8 +129,7 @@ def _model(*stacks: tuple[int, Mixer], task: str = "generate", **fields: Any) ->
 
 def _layout(spec: ModelSpec, **changes: Any) -> KvLayout:
     asked: dict[str, Any] = {
-        "tensor_parallel": 1, "cache_dtype": "auto", "max_model_len": 8192, "max_batched_tokens": 2048, "max_num_seqs": 0,
-        "compute_capability": HOPPER, "version": NEWEST,
+        "tensor_parallel": 1, "cache_dtype": "auto", "max_model_len": 8192, "max_batched_tokens": 2048, "compute_capability": HOPPER,
     }  # fmt: skip
     return kv_layout(spec, **{**asked, **changes})
 
@@ -159,9 +154,7 @@ pools = st.integers(0, 200 * GIB)
 @given(specs, pools, pools)
 def test_a_larger_pool_never_holds_fewer_tokens(spec, one, other):
     layout = _layout(spec)
-    small, large = layout.plan(min(one, other)), layout.plan(max(one, other))
-    assert small.kv_tokens <= large.kv_tokens
-    assert small.error is not None or large.error is None
+    assert layout.tokens(min(one, other)) <= layout.tokens(max(one, other))
 
 
 @given(specs, st.sampled_from([1, 2, 4, 8]), st.integers(1, 64), st.integers(1, 8192))
@@ -172,27 +165,11 @@ def test_more_tensor_parallel_ranks_never_need_more_bytes_each(spec, ranks, requ
 
 
 @given(specs, st.integers(1, 64), st.integers(1, 8192), st.sampled_from([(0, 15), (0, 25), NEWEST]))
-def test_the_pool_for_some_requests_starts_and_holds_them_and_a_block_less_does_not(spec, requests, tokens, version):
+def test_the_pool_for_some_requests_holds_them_beside_the_null_block_and_a_block_less_does_not(spec, requests, tokens, version):
     layout = _layout(spec, version=version)
     pool = layout.pool_bytes(requests, tokens)
-    plan = layout.plan(pool)
-    assert plan.error is None
-    assert layout.max_concurrent(pool, tokens) >= requests
-    assert layout.max_context_length(pool, requests) >= tokens
-    short = pool - layout.block_bytes
-    assert layout.plan(short).error is not None or layout.max_concurrent(short, tokens) < requests
-
-
-@given(specs, pools, st.integers(1, 32))
-@settings(max_examples=50)
-def test_the_longest_context_fits_and_the_next_token_does_not(spec, pool, requests):
-    layout = _layout(spec)
-    longest = layout.max_context_length(pool, requests)
-    usable = pool // layout.block_bytes - 1 if pool >= layout.block_bytes else 0
-    if longest:
-        assert requests * layout.request_blocks(longest) <= usable
-    if longest < layout.max_model_len:
-        assert requests * layout.request_blocks(longest + 1) > usable
+    assert layout.requests(pool, tokens) >= requests
+    assert layout.requests(pool - layout.block_bytes, tokens) < requests
 
 
 @given(specs, st.integers(2, 4))
@@ -206,18 +183,6 @@ def test_stages_share_out_every_layer_of_every_group(spec, stages):
 
 
 # --- single rules ---------------------------------------------------------------------------------------------------
-
-
-def test_a_pool_that_holds_one_request_but_not_the_null_block_is_refused():
-    layout = _layout(_model((32, _attention())))
-    needed = layout.blocks_per_request * layout.block_bytes
-    assert layout.plan(needed).error is not None
-    assert "1.00 GiB of KV cache are needed" in (layout.plan(needed).error or "")
-    assert layout.plan(needed + layout.block_bytes).error is None
-
-
-def test_no_memory_at_all_is_refused():
-    assert _layout(_model((4, _attention()))).plan(0).error == "No available memory for the cache blocks."
 
 
 def test_max_batched_tokens_changes_the_memory_of_a_sliding_window():
@@ -282,8 +247,6 @@ def test_states_a_request_holds_follow_the_version_and_the_card(version, card, s
 
 def test_more_sequences_than_state_blocks_are_refused_where_graphs_are_captured():
     layout = _layout(_model((30, _GATED_DELTA), (10, _attention(2, 256))), max_num_seqs=1024)
-    assert "max_num_seqs (1024)" in (layout.plan(1000 * layout.block_bytes).error or "")
-    assert layout.plan(1024 * layout.block_bytes).error is None
     assert layout.pool_bytes(1, 100) == 1024 * layout.block_bytes
 
 
@@ -299,8 +262,8 @@ def test_what_vllm_cannot_lay_out_is_refused():
 
 
 def test_encoders_and_layers_that_read_anothers_cache_keep_nothing():
-    plan = _layout(_model((12, _attention(causal=False)), (12, _attention(shares_cache=True)))).plan(GIB)
-    assert (plan.groups, plan.kv_tokens, plan.error) == ((), 0, None)
+    layout = _layout(_model((12, _attention(causal=False)), (12, _attention(shares_cache=True))))
+    assert (layout.groups, layout.keeps, layout.pool_bytes(8, 8192)) == ((), False, 0)
 
 
 def test_cross_attention_is_held_once_a_request_for_as_many_tokens_as_a_batch():
@@ -309,15 +272,9 @@ def test_cross_attention_is_held_once_a_request_for_as_many_tokens_as_a_batch():
     assert layout.request_blocks(160) == 10 + 2048 // 16
 
 
-def test_bytes_per_token_is_the_growth_of_a_long_request():
-    layout = _layout(_model((4, _attention()), (20, _attention(window=128))), max_model_len=65536)
-    grown = (layout.request_blocks(65536) - layout.request_blocks(32768)) * layout.block_bytes
-    assert grown == 32768 * layout.bytes_per_token
-
-
 def test_a_stage_without_attention_limits_nothing():
     layout = _layout(_model((8, _attention())), layers=range(8, 16))
-    assert (layout.plan(GIB).error, layout.pool_bytes(8, 8192)) == (None, 0)
+    assert (layout.keeps, layout.pool_bytes(8, 8192)) == (False, 0)
 
 
 @pytest.mark.parametrize(

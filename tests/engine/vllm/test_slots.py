@@ -15,9 +15,9 @@ from fitgauge.engine.schemes import Scheme
 from fitgauge.engine.vllm.draft import draft_term
 from fitgauge.engine.vllm.layout import laid_out
 from fitgauge.engine.vllm.lora import RANKS, check_lora, lora_features, lora_term, recurrent_features
-from fitgauge.engine.vllm.planner import kv_layout
 from fitgauge.engine.workload import Workload
 from fitgauge.errors import InvalidQuestion
+from kv_layouts import kv_layout
 
 DATA = Path(__file__).parent / "data" / "oracle_more.jsonl"
 SNAPSHOT = Path(__file__).parents[3] / "service" / "fitgauge" / "catalog" / "data" / "models.jsonl"
@@ -62,7 +62,6 @@ def _plan(row: dict[str, Any], speculative_tokens: int, stage: range | None = No
         cache_dtype="auto",
         max_model_len=row["context_length"],
         max_batched_tokens=row["batched"],
-        max_num_seqs=0,
         layers=stage,
         compute_capability=tuple(row["capability"]),
         speculative_tokens=speculative_tokens,
@@ -83,10 +82,10 @@ def test_a_draft_adds_the_bytes_that_vllm_loads_for_it(row):
 @pytest.mark.parametrize("row", DRAFTED, ids=_name)
 def test_a_draft_takes_the_blocks_that_vllm_gives_it(row):
     pool = int(row["pool_gib"] * GIB)
-    with_draft, without = (_plan(row, drafted).plan(pool) for drafted in (1, 0))
-    assert with_draft.num_blocks == row["blocks"]
-    assert with_draft.kv_tokens == pytest.approx(row["tokens"], rel=1e-3)
-    assert with_draft.kv_tokens < without.kv_tokens
+    with_draft, without = (_plan(row, drafted) for drafted in (1, 0))
+    assert with_draft.blocks(pool) == row["blocks"]
+    assert with_draft.tokens(pool) == pytest.approx(row["tokens"], rel=1e-3)
+    assert with_draft.tokens(pool) < without.tokens(pool)
     assert [group.layers for group in with_draft.groups] == [layers for layers, _, _ in row["groups"]]
 
 

@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from fitgauge.engine.architecture import Attention, CompressedAttention, LatentAttention, Mixer, ModelSpec, Recurrent
 from fitgauge.engine.cache import CACHED_PARTS, rank_heads, state_bytes
-from fitgauge.engine.quantity import GIB, most
 from fitgauge.engine.vllm.draft import drafted_mixers, lengthened
 from fitgauge.engine.vllm.kv_formats import attention_token_bytes, latent_token_bytes, resolved_format, served_dtype
-from fitgauge.engine.vllm.kv_groups import Layers, Members, grouped, on_stage
+from fitgauge.engine.vllm.kv_groups import Layers, Members, grouped
 from fitgauge.engine.vllm.kv_specs import (
     Deployment,
     Kind,
@@ -22,9 +21,6 @@ from fitgauge.engine.vllm.kv_specs import (
     mixer_specs,
     state_policy,
 )
-
-LONGEST = 2**31
-"""No request is longer [tokens]: where a bisection for the longest context ends."""
 
 IN_FLIGHT_COUNTED = (0, 26)
 """The first version whose windows reserve for every batch in flight, not one. Source: vLLM pull request 47728, merged after 6 July
@@ -64,25 +60,6 @@ class KvGroup(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class KvPlan:
-    """What vLLM makes of a pool: `num_blocks` of `block_bytes` each, of which a request of max_model_len takes `blocks_per_request`.
-
-    A rank that keeps no cache (an encoder, a stage without attention) has block_bytes 0, and its zeros limit nothing.
-
-    `kv_tokens` and `max_concurrency` are what it logs ("GPU KV cache size", "Maximum concurrency"). `error`: why it refuses to
-    start, in its words, else None; the numbers then say what it would have had.
-    """
-
-    groups: tuple[KvGroup, ...]
-    block_bytes: int
-    num_blocks: int
-    kv_tokens: int
-    max_concurrency: float
-    blocks_per_request: int
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class KvLayout:
     """The groups of a model as deployed, on one rank; what remains is to divide a pool by them.
 
@@ -104,110 +81,37 @@ class KvLayout:
         """Blocks of the pool that one request of `tokens` tokens takes: the sum over groups, which draw from one pool."""
         return sum(group.blocks(tokens, self.in_flight) * times for group, times in self.counted)
 
-    def plan(self, pool_bytes: int) -> KvPlan:
-        """The plan for a pool of `pool_bytes` on this rank.
+    @property
+    def keeps(self) -> bool:
+        """Whether this rank has blocks at all: an encoder's and a stage's without attention have none."""
+        return self.block_bytes > 0
 
-        num_blocks = P // block_bytes; concurrency = num_blocks / blocks_per_request; tokens = concurrency x max_model_len.
-        Source: get_kv_cache_configs, get_kv_cache_capacity. With pipeline stages vLLM takes the least num_blocks of all.
-        """
-        if not self.block_bytes:
-            return KvPlan(self.groups, 0, 1, 0, 0.0, 0)
-        blocks = max(pool_bytes, 0) // self.block_bytes
-        concurrency = blocks / self.blocks_per_request
-        tokens = (
-            blocks // len(self.groups) * min(group.block for group in self.groups)
-            if self.tokens_by_group
-            else int(concurrency * self.max_model_len)
-        )
-        return KvPlan(self.groups, self.block_bytes, blocks, tokens, concurrency, self.blocks_per_request, self.refusal(pool_bytes))
+    def blocks(self, pool_bytes: int) -> int:
+        """Whole blocks of a pool. With pipeline stages vLLM takes the fewest of all. Source: get_kv_cache_configs."""
+        return max(pool_bytes, 0) // self.block_bytes
 
-    def refusal(self, pool_bytes: int) -> str | None:
-        """Why vLLM does not start with this pool, None where it does.
+    def concurrency(self, pool_bytes: int) -> float:
+        """ "Maximum concurrency" as vLLM logs it: blocks over those of a request of max_model_len. Source: get_kv_cache_capacity."""
+        return self.blocks(pool_bytes) / self.blocks_per_request
 
-        The pool less the null block, which is never handed out, must hold one request of max_model_len; and every running request
-        needs a state block when CUDA graphs of the decode step are captured. Sources: _check_enough_kv_cache_memory;
-        `config/compilation.py` (resolve_cudagraph_mode_and_sizes).
-        """
-        usable = pool_bytes - self.block_bytes
-        needed = self.blocks_per_request * self.block_bytes
-        if usable <= 0:
-            return "No available memory for the cache blocks."
-        if needed > usable:
-            longest = self.max_context_length(pool_bytes)
-            estimate = f" The longest that fits is {longest} tokens." if longest else ""
-            return (
-                f"To serve one request of {self.max_model_len} tokens, {needed / GIB:.2f} GiB of KV cache are needed; "
-                f"{usable / GIB:.2f} GiB are available.{estimate}"
-            )
-        blocks = pool_bytes // self.block_bytes
-        if self.max_state_requests > blocks:
-            return (
-                f"max_num_seqs ({self.max_state_requests}) exceeds the {blocks} blocks of the pool; every request needs one for its state."
-            )
-        return None
+    def tokens(self, pool_bytes: int) -> int:
+        """ "GPU KV cache size" as vLLM logs it: concurrency x max_model_len, or blocks of one group x b."""
+        if self.tokens_by_group:
+            return self.blocks(pool_bytes) // len(self.groups) * min(group.block for group in self.groups)
+        return int(self.concurrency(pool_bytes) * self.max_model_len)
 
     def pool_bytes(self, concurrency: int, context_length: int) -> int:
-        """Bytes of the least pool that starts and holds `concurrency` requests of `context_length` tokens at once.
+        """Bytes of the least pool that starts with this length as max_model_len and holds `concurrency` such requests.
 
-        = (1 null block + the larger of concurrency x blocks of a request and one request of max_model_len) x block_bytes.
+        = (1 null block, which is never handed out, + concurrency x blocks of a request; at least a state block for each of max_num_seqs)
+        x block_bytes. With less vLLM refuses to start. Sources: _check_enough_kv_cache_memory; `config/compilation.py`
+        (resolve_cudagraph_mode_and_sizes).
         """
-        if not self.block_bytes:
-            return 0
-        held = max(concurrency * self.request_blocks(min(context_length, self.max_model_len)), self.blocks_per_request)
-        return max(held + 1, self.max_state_requests) * self.block_bytes
+        return max(concurrency * self.request_blocks(context_length) + 1, self.max_state_requests) * self.block_bytes
 
-    def max_context_length(self, pool_bytes: int, concurrency: int = 1, ceiling: int | None = None) -> int:
-        """The longest context [tokens] of which `concurrency` requests fit at once, the null block left out; 0 where not one token does.
-
-        Up to `ceiling`, which is max_model_len as in vLLM's own estimate unless given. LONGEST where a rank keeps no cache.
-        """
-        if not self.block_bytes:
-            return LONGEST
-        usable = (max(pool_bytes, 0) // self.block_bytes - 1) // max(concurrency, 1)
-        return most(ceiling or self.max_model_len, lambda tokens: self.request_blocks(tokens) <= usable)
-
-    def max_concurrent(self, pool_bytes: int, context_length: int) -> int:
-        """Requests of `context_length` tokens that the pool holds at once, the null block left out."""
-        if not self.block_bytes:
-            return LONGEST
-        return max(max(pool_bytes, 0) // self.block_bytes - 1, 0) // self.request_blocks(context_length)
-
-    @property
-    def bytes_per_token(self) -> float:
-        """Bytes of the pool that one more token of a long request takes: block_bytes / b of every group that keeps all tokens."""
-        return sum(self.block_bytes / group.block * times for group, times in self.counted if group.kind == Kind.FULL)
-
-
-def kv_layout(
-    spec: ModelSpec,
-    *,
-    tensor_parallel: int,
-    cache_dtype: str,
-    max_model_len: int,
-    max_batched_tokens: int,
-    max_num_seqs: int,
-    layers: range | None = None,
-    compute_capability: tuple[int, int] | None = None,
-    version: tuple[int, ...] = (0, 33),
-    pipeline_parallel: int = 1,
-    speculative_tokens: int = 0,
-) -> KvLayout:
-    """The KV cache of a model as vLLM lays it out on one rank of the stage that holds `layers`, None for all.
-
-    `max_num_seqs`: 0 where no CUDA graphs are captured. `version`: vLLM's. The rest: see `model_groups`.
-    """
-    groups = model_groups(
-        spec,
-        tensor_parallel=tensor_parallel,
-        cache_dtype=cache_dtype,
-        max_model_len=max_model_len,
-        max_batched_tokens=max_batched_tokens,
-        compute_capability=compute_capability,
-        version=version,
-        speculative_tokens=speculative_tokens,
-    )
-    in_flight = batches_in_flight(pipeline_parallel, version) * max_batched_tokens
-    return stage_layout(on_stage(groups, layers), max_model_len, in_flight, max_num_seqs=max_num_seqs, version=version)
+    def requests(self, pool_bytes: int, context_length: int) -> int:
+        """Whole requests of `context_length` tokens that the pool holds at once beside the null block."""
+        return max(self.blocks(pool_bytes) - 1, 0) // self.request_blocks(context_length)
 
 
 def model_groups(
@@ -217,8 +121,8 @@ def model_groups(
     cache_dtype: str,
     max_model_len: int,
     max_batched_tokens: int,
+    version: tuple[int, ...],
     compute_capability: tuple[int, int] | None = None,
-    version: tuple[int, ...] = (0, 33),
     speculative_tokens: int = 0,
 ) -> tuple[Members, ...]:
     """The layers of a whole model in the groups that vLLM makes of them, before they are dealt to pipeline stages.

@@ -31,38 +31,6 @@ from fitgauge.engine.workload import Workload
 _PLANNER = "vllm/v1/core/kv_cache_planning.py (0.33), kv_cache_utils.py before"
 
 
-class PagedCache:
-    """vLLM's pool of blocks behind the questions every engine's cache answers."""
-
-    __slots__ = ("layout",)
-
-    def __init__(self, layout: KvLayout) -> None:
-        self.layout = layout
-
-    @property
-    def keeps(self) -> bool:
-        """Whether this rank has blocks at all."""
-        return self.layout.block_bytes > 0
-
-    def pool_bytes(self, concurrency: int, context_length: int) -> int:
-        """Bytes of the least pool that starts with this length as max_model_len and holds `concurrency` such requests.
-
-        = (1 null block + concurrency x blocks of a request, at least a state block for each of max_num_seqs) x bytes of a block.
-        """
-        layout = self.layout
-        if not layout.groups:
-            return 0
-        return max(concurrency * layout.request_blocks(context_length) + 1, layout.max_state_requests) * layout.block_bytes
-
-    def tokens(self, pool_bytes: int) -> int:
-        """ "GPU KV cache size" as vLLM logs it."""
-        return self.layout.plan(pool_bytes).kv_tokens
-
-    def requests(self, pool_bytes: int, context_length: int) -> int:
-        """Whole requests of `context_length` tokens."""
-        return self.layout.max_concurrent(pool_bytes, context_length)
-
-
 def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
     """The Estimate of every pipeline stage. Raises InvalidQuestion where vLLM refuses the parallelism."""
     loaded = loaded_stages(spec, laid, workload, accelerator)
@@ -185,7 +153,7 @@ class Held(NamedTuple):
 
     groups: tuple[Members, ...]
     passes: dict[tuple[bool, bool], tuple[Term, ...]]
-    caches: dict[tuple[int, range | tuple[int, ...] | None], PagedCache]
+    caches: dict[tuple[int, range | tuple[int, ...] | None], KvLayout]
 
 
 def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile, known: Once) -> tuple[Beside, ...]:
@@ -233,7 +201,7 @@ def _groups(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> tu
     )
 
 
-def _cache(held: Held, workload: Workload, layers: range | None) -> PagedCache:
+def _cache(held: Held, workload: Workload, layers: range | None) -> KvLayout:
     """The cache of the stage that holds `layers`, None for all: the same for stages whose layers are alike."""
     batches = batches_in_flight(workload.pipeline_parallel, workload.version)
     found = held.caches.get((batches, layers))
@@ -244,8 +212,8 @@ def _cache(held: Held, workload: Workload, layers: range | None) -> PagedCache:
         if found is None:
             sequences = 0 if workload.enforce_eager else workload.max_num_seqs
             in_flight = batches * workload.max_batched_tokens
-            layout = stage_layout(members, workload.context_length, in_flight, max_num_seqs=sequences, version=workload.version)
-            found = held.caches[alike] = PagedCache(layout)
+            found = stage_layout(members, workload.context_length, in_flight, max_num_seqs=sequences, version=workload.version)
+            held.caches[alike] = found
         held.caches[batches, layers] = found
     return found
 

@@ -88,7 +88,6 @@ def test_clouds_come_cheapest_first_and_those_without_a_price_last():
 def test_a_price_spans_clouds_and_regions_and_names_its_date():
     price = Offers((offer("south", low=40, high=48), offer("east"), offer("north", low=16, high=24))).price("card", 8)
     assert (price.usd_per_hour_low, price.usd_per_hour_high, price.as_of, price.clouds) == (16, 48, "2026-01-02", ("north", "south"))
-    assert (price.usd_per_gpu_hour_low, price.usd_per_gpu_hour_high) == (2, 6)
 
 
 def test_a_price_that_nobody_states_is_none():

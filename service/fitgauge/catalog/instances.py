@@ -108,16 +108,6 @@ class PriceRange(msgspec.Struct, frozen=True, gc=False):
     as_of: str
     clouds: tuple[str, ...]
 
-    @property
-    def usd_per_gpu_hour_low(self) -> float:
-        """The lowest price over the accelerators asked for [USD an hour each]."""
-        return self.usd_per_hour_low / self.count
-
-    @property
-    def usd_per_gpu_hour_high(self) -> float:
-        """The highest price over the accelerators asked for [USD an hour each]."""
-        return self.usd_per_hour_high / self.count
-
 
 class Offers:
     """Offers of clouds, found by accelerator or by name. Never changes."""

@@ -51,7 +51,6 @@ def quantization(text: str | None) -> str | None:
     return None if text is None or re.sub(r"[^a-z]", "", text.lower()) in _AS_PUBLISHED else text
 
 
-@lru_cache(256)
 @lru_cache(maxsize=256)
 def version(text: str) -> tuple[int, ...]:
     """'v0.31.0', '0.31' or '0.29.1rc1.dev187' as numbers. Raises InvalidQuestion for what is no version."""

@@ -7,9 +7,6 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Attention, LatentAttention, ModelSpec, Part
 from fitgauge.engine.quantity import GIB
 
-NEWEST = (0, 33)
-"""The version these defaults were read in, where no other is said."""
-
 SECOND_ENGINE = (0, 8)
 """The first version whose V1 engine is the default."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from fitgauge.engine.quantity import GIB, gib
+from fitgauge.engine.workload import GGUF_ENGINES
 from fitgauge.logs.readings import StartLog
 from fitgauge.questions.ledger.compared import Measured
 from fitgauge.questions.ledger.schemas import LedgerRow
@@ -73,7 +74,7 @@ def _activations(log: StartLog, row: LedgerRow, _: dict[str, LedgerRow], measure
     if row.within:
         return
     workload = checked.workload
-    names = ("n_parallel", "n_ubatch") if log.engine in ("llama.cpp", "ollama") else ("max_num_seqs", "max_batched_tokens")
+    names = ("n_parallel", "n_ubatch") if log.engine in GGUF_ENGINES else ("max_num_seqs", "max_batched_tokens")
     for name, taken in zip(names, (workload.max_num_seqs, workload.max_batched_tokens), strict=True):
         if name in log.flags:
             yield f"activations: {name} {log.flags[name]} was given."

@@ -10,6 +10,7 @@ from fitgauge.catalog.lookup import Found
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.published import published
 from fitgauge.engine.quantity import GIB, MIB, gib
+from fitgauge.engine.workload import GGUF_ENGINES
 from fitgauge.errors import InvalidQuestion
 from fitgauge.logs.readings import StartLog
 from fitgauge.logs.recognise import recognise
@@ -129,7 +130,7 @@ def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], 
     if fields["gpu"] is None:
         raise InvalidQuestion("The log names no GPU.", hint='Send it beside the log: "gpu": "H100".', field="gpu")
     fields["gpu_count"] = request.gpu_count or (log.gpu_count if "tensor_parallel" not in fields else None)
-    if log.engine in ("llama.cpp", "ollama"):
+    if log.engine in GGUF_ENGINES:
         fields |= _split_fields(log)
     if log.flags.get("expert_parallel_on"):
         fields["expert_parallel"] = int(fields.get("tensor_parallel", 1)) * int(fields.get("data_parallel", 1))

@@ -22,11 +22,24 @@ def service() -> Iterator[httpx.Client]:
 @pytest.fixture
 def fit(service: httpx.Client) -> Ask:
     """POST /v1/fit with these fields, and the answer."""
+    return lambda **question: answered(service, "/v1/fit", {"detail": "full", **question})
 
-    def ask(**question: Any) -> dict[str, Any]:
-        response = service.post("/v1/fit", json={"detail": "full", **question})
-        assert response.status_code == 200, response.text
-        answer: dict[str, Any] = response.json()
-        return answer
 
-    return ask
+@pytest.fixture
+def train(service: httpx.Client) -> Ask:
+    """POST /v1/training-fit with these fields, and the answer."""
+    return lambda **question: answered(service, "/v1/training-fit", {"detail": "full", **question})
+
+
+@pytest.fixture
+def plan(service: httpx.Client) -> Ask:
+    """POST /v1/training-plan with these fields, and the answer."""
+    return lambda **question: answered(service, "/v1/training-plan", question)
+
+
+def answered(service: httpx.Client, path: str, question: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a question that has one."""
+    response = service.post(path, json=question)
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer

@@ -1,21 +1,8 @@
 """The worked examples of training, as answers of the API. GB = 10^9 bytes, B = 10^9 parameters."""
 
-import httpx
 import pytest
 
-GB = 10**9
-
-
-@pytest.fixture
-def train(service: httpx.Client):
-    """POST /v1/training-fit with these fields, and the answer."""
-
-    def ask(**question):
-        response = service.post("/v1/training-fit", json={"detail": "full", **question})
-        assert response.status_code == 200, response.text
-        return response.json()
-
-    return ask
+GB, GIB = 10**9, 2**30
 
 
 def term(answer, *names):
@@ -55,13 +42,26 @@ def test_optimizer_bytes_a_parameter(train, optimizer, precision, each):
     assert term(train(model="7b", optimizer=optimizer, precision=precision, **STEP), "optimizer_states") == 7 * GB * each
 
 
+def test_seven_billion_on_fsdp_take_twenty_bytes_a_parameter_at_the_least_and_160_gb_in_all(train):
+    """On two cards of 80 GB, the fewest that hold it: what it needs of both, and what both show."""
+    answer = train(model="7b", framework="fsdp", gpu="A100 80GB", gpu_count=2, sequence_length=2048)
+    usable, shown = answer["per_gpu"]["usable_bytes"], answer["per_gpu"]["required_bytes"]
+    assert answer["verdict"] == "fits"
+    assert answer["limits"]["min_gpu_count"] == 2
+    assert 2 * (usable - answer["per_gpu"]["headroom_bytes"]) >= 20 * 7 * GB
+    assert 2 * shown["low"] <= 160 * GB <= 2 * shown["high"]
+
+
 def test_eight_bit_adam_takes_two_bytes_a_parameter_and_its_scales(train):
     assert term(train(model="7b", optimizer="adamw_8bit", **STEP), "optimizer_states") / (7 * GB) == pytest.approx(2, rel=0.02)
 
 
-def test_six_billion_in_int8_take_six_six_and_twelve_gigabytes(train):
-    answer = train(model="6b", precision="int8", optimizer="adamw", **STEP)
+def test_six_billion_in_int8_take_six_six_and_twelve_gigabytes_and_25_3_with_a_context_of_1_3(train):
+    """The context is measured on the machine it was seen on; a kernel that steps in place (fused) makes no temporaries."""
+    context = {"runtime_gib": 1.3 * GB / GIB, "optimizer_implementation": "fused"}
+    answer = train(model="6b", precision="int8", optimizer="adamw", **context, **STEP)
     assert [term(answer, name) for name in ("weights", "gradients", "optimizer_states")] == [6 * GB, 6 * GB, 12 * GB]
+    assert states(answer) + term(answer, "runtime") == pytest.approx(25.3 * GB, abs=1)
 
 
 def test_a_sample_of_llama_7b_in_int8_takes_hidden_and_intermediate_in_every_layer(train):
@@ -71,6 +71,7 @@ def test_a_sample_of_llama_7b_in_int8_takes_hidden_and_intermediate_in_every_lay
 
 def test_batch_fifty_of_llama_7b_in_int8_just_fits_an_a100_of_80_gb(train):
     answer = train(model="7b", precision="int8", gpu="A100 80GB", sequence_length=2048, micro_batch_size=50)
+    assert [term(answer, name) for name in ("weights", "gradients", "optimizer_states")] == [7 * GB, 7 * GB, 14 * GB]
     assert answer["per_gpu"]["allocated_bytes"]["expected"] / GB == pytest.approx(77.5, abs=0.05)
     assert answer["verdict"] in ("fits", "tight")
     assert train(model="7b", precision="int8", gpu="A100 80GB", sequence_length=2048, micro_batch_size=60)["verdict"] == "does_not_fit"
@@ -83,45 +84,49 @@ def test_sixty_five_billion_in_gptq_with_lora_need_about_fifty_gigabytes(train):
     assert answer["verdict"] == "fits"
 
 
+def test_bloom_is_fine_tuned_in_full_on_72_a100_of_80_gb_and_not_on_half_of_them(train):
+    usual = {"framework": "deepspeed", "zero_stage": 3, "sequence_length": 2048, "activation_checkpointing": "full"}
+    assert train(model="bigscience/bloom", gpu="A100 80GB SXM", gpu_count=72, **usual)["verdict"] == "fits"
+    assert train(model="bigscience/bloom", gpu="A100 80GB SXM", gpu_count=36, **usual)["verdict"] == "does_not_fit"
+
+
+def test_flash_attention_is_unsupported_on_v100_and_sdpa_named_instead(train):
+    answer = train(model="65b", method="lora", gpu="V100 32GB", attention="flash")
+    assert answer["verdict"] == "unsupported"
+    assert "FlashAttention" in answer["summary"]
+    assert "sdpa" in answer["summary"]
+
+
+LLAMA_13B = {"model": "meta-llama/Llama-2-13b-hf", "gpu": "1000GB", "framework": "megatron", "sequence_length": 4096}
+
+
+@pytest.mark.parametrize(
+    ("settings", "size"),
+    [
+        ({"activation_rule": "40shl"}, 40 * 4096 * 5120 * 40),
+        ({"activation_rule": "34sbh"}, 34 * 4096 * 5120 * 40),
+        ({"activation_rule": "34sbh", "attention": "eager"}, (34 * 4096 * 5120 + 5 * 40 * 4096**2) * 40),
+        ({"activation_rule": "34sbh", "attention": "eager", "activation_checkpointing": "selective"}, 34 * 4096 * 5120 * 40),
+        ({"activation_rule": "34sbh", "activation_checkpointing": "full"}, 2 * 4096 * 5120 * 40 + 34 * 4096 * 5120),
+        ({"activation_rule": "34sbh", "tensor_parallel": 2}, (10 + 12) * 4096 * 5120 * 40),
+        ({"activation_rule": "34sbh", "tensor_parallel": 2, "sequence_parallel": True}, 17 * 4096 * 5120 * 40),
+        ({"activation_rule": "widths"}, (5120 + 13824) * 4096 * 40 * 2),
+    ],
+    ids=str,
+)
+def test_rules_that_people_quote_are_counted_for_any_model_where_they_are_asked_for(train, settings, size):
+    answer = train(**LLAMA_13B, **settings)
+    assert term(answer, "activations") == size
+    assert any(settings["activation_rule"] in line for line in answer["warnings"])
+
+
+def test_a_size_under_megatron_is_counted_as_its_model_where_the_recipe_is_asked_for(train):
+    model = term(train(**LLAMA_13B), "activations")
+    assert term(train(**{**LLAMA_13B, "model": "13b"}, activation_rule="recipe"), "activations") == pytest.approx(model, rel=0.02)
+
+
 @pytest.mark.parametrize(("quantization", "each"), [("int8", 1), ("gptq", 0.5), ("awq", 0.5), ("nf4", 0.5 * 9 / 8)])
 def test_a_frozen_base_that_is_only_a_size_takes_the_bytes_of_its_format(train, quantization, each):
     """nf4 keeps a scale for 64 numbers, of whatever shape."""
     answer = train(model="7b", method="lora", lora_rank=1, quantization=quantization, **STEP)
     assert term(answer, "weights") == pytest.approx(7 * GB * each, rel=0.01)
-
-
-MEGATRON = {
-    "model": "13b", "framework": "megatron", "method": "full", "optimizer": "adamw", "gpu": "80GB", "sequence_length": 4096,
-    "micro_batch_size": 1, "micro_batches": 1024,
-}  # fmt: skip
-
-
-def test_megatron_takes_eighteen_bytes_a_parameter(train):
-    answer = train(**{**MEGATRON, "gpu": "1000GB", "micro_batches": 1})
-    assert states(answer) == 13 * GB * 18
-    assert term(answer, "activations") == 40 * 4096 * 5120 * 40
-
-
-@pytest.mark.parametrize("ranks", [2, 8, 64])
-def test_zero_1_leaves_six_bytes_a_parameter_and_divides_twelve_so_that_it_alone_never_fits(train, ranks):
-    answer = train(**MEGATRON, zero_stage=1, data_parallel=ranks, gpu_count=ranks)
-    assert states(answer) / GB == pytest.approx(13 * (6 + 12 / ranks), rel=1e-3)
-    assert answer["verdict"] == "does_not_fit"
-
-
-@pytest.mark.parametrize(
-    ("data", "zero", "gigabytes", "verdict"),
-    [(1, 0, (92.5, 84, 75.5, 67), "does_not_fit"), (2, 1, (73, 64.5, 56, 47.5), "fits")],
-)
-def test_four_stages_of_1f1b_hold_four_three_two_and_one_micro_batches(train, data, zero, gigabytes, verdict):
-    answer = train(**MEGATRON, pipeline_parallel=4, data_parallel=data, zero_stage=zero, gpu_count=4 * data)
-    tensors = ("weights", "gradients", "master_weights", "optimizer_states", "activations")
-    held = [sum(found["bytes"] for found in rank["terms"] if found["name"] in tensors) / GB for rank in answer["ranks"]]
-    assert held == pytest.approx(gigabytes, rel=0.015)
-    assert answer["verdict"] == verdict or (verdict, answer["verdict"]) == ("fits", "tight")
-
-
-def test_eight_stages_of_1f1b_fit(train):
-    answer = train(**MEGATRON, pipeline_parallel=8, gpu_count=8)
-    assert answer["per_gpu"]["allocated_bytes"]["expected"] / GB == pytest.approx(63.25, rel=0.015)
-    assert answer["verdict"] in ("fits", "tight")

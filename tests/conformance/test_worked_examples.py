@@ -11,7 +11,7 @@ def weights(answer):
 
 
 @pytest.mark.parametrize(
-    ("number_format", "each"), [("fp32", 4), ("tf32", 4), ("fp16", 2), ("bf16", 2), ("int8", 1), ("fp8", 1), ("int4", 0.5)]
+    ("number_format", "each"), [("fp64", 8), ("fp32", 4), ("tf32", 4), ("fp16", 2), ("bf16", 2), ("int8", 1), ("fp8", 1), ("int4", 0.5)]
 )
 def test_a_parameter_takes_the_bytes_of_its_format(fit, number_format, each):
     assert weights(fit(model="7b", quantization=number_format, gpu="80GB")) == pytest.approx(7e9 * each, rel=1e-6)
@@ -20,6 +20,12 @@ def test_a_parameter_takes_the_bytes_of_its_format(fit, number_format, each):
 @pytest.mark.parametrize(("number_format", "gib"), [("fp32", 26.08), ("fp16", 13.04), ("int8", 6.52), ("int4", 3.26)])
 def test_seven_billion_parameters_in_gib(fit, number_format, gib):
     assert weights(fit(model="7b", quantization=number_format, gpu="80GB")) / GIB == pytest.approx(gib, abs=0.005)
+
+
+def test_a_model_takes_two_bytes_a_parameter_in_fp16_on_disk_too(service):
+    answer = service.get("/v1/models/meta-llama/Llama-2-13b-hf").json()
+    assert answer["dtype"] == "F16"
+    assert answer["weights_bytes"] == 2 * answer["parameters"] == pytest.approx(26 * GB, rel=0.002)
 
 
 @pytest.mark.parametrize("billions", [3, 7, 13, 30, 65])
@@ -62,6 +68,12 @@ def test_llm_int8_halves_the_weights_of_bloom(fit):
     whole = weights(fit(model="bigscience/bloom", gpu="1000GB", context_length=2048))
     half = weights(fit(model="bigscience/bloom", gpu="1000GB", context_length=2048, quantization="int8"))
     assert half / whole == pytest.approx(0.5, abs=0.02)
+
+
+def test_llm_int8_keeps_outlier_columns_in_16_bit_and_is_said_to_run_15_to_23_percent_slower(fit):
+    warnings = " ".join(fit(model="bigscience/bloom", gpu="1000GB", context_length=2048, quantization="int8")["warnings"])
+    assert "outlier columns stay in 16 bit" in warnings
+    assert "15 to 23 %" in warnings
 
 
 @pytest.mark.parametrize(("number_format", "gpu"), [("int8", "12GB"), ("fp16", "16GB"), ("fp16", "24GB")])

@@ -1,12 +1,15 @@
 """Puts an Estimate into the words of the contract."""
 
+from collections.abc import Iterable
+
 from msgspec import UNSET
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.estimate import Estimate, StageEstimate
-from fitgauge.engine.fit import ServingLimits, Verdict
-from fitgauge.engine.quantity import Term, gib
+from fitgauge.engine.fit import ServingLimits, Verdict, fit_probability, verdict
+from fitgauge.engine.quantity import Bytes, Term, gib
+from fitgauge.engine.training.estimate import TrainingStage
 from fitgauge.engine.workload import Workload
 from fitgauge.questions.schemas import GpuAnswer, ModelAnswer, PerGpu, RankAnswer, TermAnswer
 
@@ -62,26 +65,39 @@ def term_answers(terms: tuple[Term, ...], full: bool) -> list[TermAnswer]:
 
 
 def rank_answers(estimate: Estimate) -> list[RankAnswer]:
-    """Every pipeline stage."""
-    return [
-        RankAnswer(stage=stage.stage, layers=stage.layers, required_bytes=stage.required, terms=term_answers(stage.terms, full=False))
-        for stage in estimate.stages
-    ]
+    """Every pipeline stage of an engine."""
+    return [_rank_answer(stage, stage.required, estimate.budget) for stage in estimate.stages]
+
+
+def training_rank_answers(stages: Iterable[TrainingStage], usable: Bytes) -> list[RankAnswer]:
+    """Every pipeline stage of a training run, on cards of which `usable` bytes can be taken."""
+    return [_rank_answer(stage, stage.need, usable) for stage in stages]
+
+
+def _rank_answer(stage: StageEstimate | TrainingStage, need: Bytes, room: Bytes) -> RankAnswer:
+    return RankAnswer(
+        stage=stage.stage,
+        layers=stage.layers,
+        verdict=verdict(fit_probability(need, room)),
+        required_bytes=stage.required,
+        headroom_bytes=room.expected - need.expected,
+        terms=term_answers(stage.terms, full=False),
+    )
 
 
 def summary(
-    model: Model, cards: str, workload: Workload, estimate: Estimate, verdict: Verdict, probability: float, limits: ServingLimits
+    model: Model, cards: str, workload: Workload, estimate: Estimate, found: Verdict, probability: float, limits: ServingLimits
 ) -> str:
     """One or two sentences a person can act on."""
     fullest, each = estimate.fullest, " per GPU" if workload.gpus > 1 else ""
     need, have = gib(fullest.required.expected), gib(estimate.budget.expected)
     asked = f"{_count(workload.concurrency, 'request')} of {_count(workload.context_length, 'token')}"
     asked += " needs" if workload.concurrency == 1 else " need"
-    if verdict == "fits":
+    if found == "fits":
         longest = f"The longest context that fits is {_count(limits.max_context_length, 'token')}."
         return f"{model.id} fits on {cards}: {asked} {need}{each} of {have}. {longest}"
     deciding = " and ".join(_words(term) for term in deciding_terms(fullest))
-    if verdict == "tight":
+    if found == "tight":
         return f"{model.id} on {cards} is tight ({probability:.0%} likely): {asked} {need}{each} of {have}; {deciding} decide."
     return f"{model.id} does not fit on {cards}: {asked} {need}{each}, the engine may use {have}. {_obstacle(estimate)}"
 

@@ -184,7 +184,9 @@ class RankAnswer(Struct, kw_only=True):
 
     stage: int
     layers: int
+    verdict: Annotated[Literal["fits", "tight", "does_not_fit"], Meta(description="Of this stage alone; the fullest decides for all.")]
     required_bytes: Bytes
+    headroom_bytes: Annotated[int, Meta(description="As in per_gpu, of this stage: negative where it does not fit.")]
     terms: list[TermAnswer]
 
 

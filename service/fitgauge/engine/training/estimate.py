@@ -6,8 +6,8 @@ import msgspec
 
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.profile import Coefficient
-from fitgauge.engine.quantity import Basis, Bytes, Term, total
-from fitgauge.engine.training.coarse import quoted_bytes
+from fitgauge.engine.quantity import Basis, Bytes, Term, certain, total
+from fitgauge.engine.training.coarse import RULE_SOURCES, quoted, rule_of
 from fitgauge.engine.training.overheads import TrainingProfile, logits_bytes
 from fitgauge.engine.training.stages import Amount, Phase, PhaseName, Stage, stages
 from fitgauge.engine.training.traits import taught
@@ -27,6 +27,8 @@ SOURCES = {
     "communication": "what collectives read and write (engine/training/fsdp.py, zero.py)",
     "inference_activations": "a pass under no_grad (engine/training/algorithms/passes.py)",
 }
+
+_MEGATRON = "Megatron-Core's layers with their fused kernels, played by autograd's rules (engine/training/megatron.py, recipes.py)"
 
 
 class TrainingStage(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,15 +81,16 @@ def training_stage(
     spread = profile.spread if basis == "computed" else profile.spread_assumed
     if any(block.mlp is not None and block.mlp.experts for block in spec.blocks):
         spread = profile.spread_routed
-    quoted = quoted_bytes(spec, workload, stage.layers) is not None
+    rule = RULE_SOURCES.get(rule_of(spec, workload))
+    played = rule or (_MEGATRON if workload.framework == "megatron" else SOURCES["activations"])
 
     def termed(phase: Phase) -> tuple[Term, ...]:
-        parts = tuple(_term(part, basis, spread.low, spread.high, quoted=quoted) for part in phase.parts)
-        return parts if quoted else _slackened(parts, profile.slack)
+        parts = tuple(_term(part, basis, spread.low, spread.high, played, quoted=rule is not None) for part in phase.parts)
+        return parts if rule else _slackened(parts, profile.slack)
 
     terms = termed(highest)
     allocated = total(terms)
-    around = [*other.get(highest.name, ()), profile.runtime_bytes.term("runtime", 1, 0, "CUDA context, libraries, their workspaces")]
+    around = [*other.get(highest.name, ()), _runtime(workload, profile)]
     if workload.gpus > 1:
         around.append(profile.communication_bytes.term("communicators", 1, 0, f"NCCL's own buffers for {workload.gpus} ranks"))
     least = _fragmentation(profile.fragmentation_least, allocated)
@@ -109,6 +112,14 @@ def training_stage(
         nvme_bytes=stage.nvme,
         phase_terms={} if beside is None else {phase.name: (*termed(phase), *other.get(phase.name, ())) for phase in phases},
     )
+
+
+def _runtime(workload: TrainingWorkload, profile: TrainingProfile) -> Term:
+    """What the process holds before its first tensor: as measured, else as such processes do."""
+    what = "CUDA context, libraries, their workspaces"
+    if workload.runtime_bytes is not None:
+        return certain("runtime", workload.runtime_bytes, "exact", what, "as sent: runtime_gib")
+    return profile.runtime_bytes.term("runtime", 1, 0, what)
 
 
 def _fragmentation(share: Coefficient, allocated: Bytes) -> Term:
@@ -148,29 +159,31 @@ def _within(usual: Term, least: Term, room: int | None) -> Term:
 
 
 def _as_quoted(spec: ModelSpec, workload: TrainingWorkload, stage: Stage, phase: Phase) -> Phase:
-    """The phase with activations by a rule of thumb, where the model is only a size and the framework has one; such a sum counts
-    gradients whole beside them."""
-    quoted = quoted_bytes(spec, workload, stage.layers)
-    if quoted is None or phase.name not in ("forward", "backward"):
+    """The phase with activations by a rule of thumb, where the workload has one; such a sum counts gradients whole beside them."""
+    rule = quoted(spec, workload, stage.layers)
+    if rule is None or phase.name not in ("forward", "backward"):
         return phase
-    size = int(quoted[0] * stage.in_flight)
+    size = int(rule.kept * stage.in_flight) + rule.again
+    formula = f"{stage.in_flight:g} micro-batches in flight, each {rule.formula}"
     others = [part for part in phase.parts if part.name not in ("activations", "gradients")]
     gradients = [part for each in stage.phases if each.name == "optimizer_step" for part in each.parts if part.name == "gradients"]
-    return Phase(name=phase.name, parts=(*others, *gradients, Amount("activations", Bytes(low=size, expected=size, high=size), quoted[1])))
+    return Phase(name=phase.name, parts=(*others, *gradients, Amount("activations", Bytes(low=size, expected=size, high=size), formula)))
 
 
-def _term(part: Amount, basis: Basis, low: float, high: float, *, quoted: bool) -> Term:
-    """A part as a term: states are arithmetic, a quoted rule is what it is, the rest is as uncertain as its recipe."""
+def _term(part: Amount, basis: Basis, low: float, high: float, played: str, *, quoted: bool) -> Term:
+    """A part as a term: states are arithmetic, a quoted rule is what it is, the rest is as uncertain as its recipe. `played`: the source
+    of activations."""
     state = part.name.endswith(_STATES)
-    certain = state or quoted
+    sure = state or quoted
+    source = played if part.name == "activations" else SOURCES.get(part.name) or _source_of_role(part.name)
     return Term(
         name=part.name,
         bytes=part.size.expected,
-        low=part.size.low if certain else int(part.size.low * low),
-        high=part.size.high if certain else int(part.size.high * high),
+        low=part.size.low if sure else int(part.size.low * low),
+        high=part.size.high if sure else int(part.size.high * high),
         basis="computed" if state else "assumed" if quoted else basis,
         formula=part.formula or f"{part.size.expected} B",
-        source=SOURCES.get(part.name) or _source_of_role(part.name),
+        source=source,
     )
 
 

@@ -88,6 +88,8 @@ def segments(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
         offload="none",
         optimizer="adamw",
         optimizer_implementation="foreach",
+        activation_rule=None,
+        runtime_bytes=None,
     )
     return _cut(_Key(id(spec), relevant, spec))
 

@@ -19,6 +19,8 @@ AttentionKernel = Literal["eager", "sdpa", "flash"]
 Offload = Literal["none", "optimizer", "parameters", "cpu", "nvme"]
 Averages = Literal["none", "device", "host"]
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zero_bubble"]
+ActivationRule = Literal["recipe", "34sbh", "40shl", "widths"]
+"""recipe: what autograd keeps, tensor by tensor; the others are rules of thumb (coarse.py)."""
 Targets = Literal["attention", "all_linear"] | tuple[str, ...]
 
 
@@ -37,7 +39,8 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     what layers keep goes to the host between the passes; `optimizer_in_backward`: every parameter steps when its gradient is there.
     `images`: of every sequence, each of which takes `image_tokens` of it; `train_vision_tower`: with adapters, the tower and its projector
     have some too; without it a tower is frozen, not its projector. `ema`: where a moving average of the trained weights is kept;
-    `fp8_parameters`: linears' weights are fp8 and have no 16-bit copy.
+    `fp8_parameters`: linears' weights are fp8 and have no 16-bit copy. `activation_rule`: None leaves it to the model (coarse.py, rule_of);
+    `runtime_bytes`: what the process holds before its first tensor, where somebody measured it.
     """
 
     method: Method = "full"
@@ -78,6 +81,8 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     images: int = 0
     image_tokens: int = 0
     train_vision_tower: bool = True
+    activation_rule: ActivationRule | None = None
+    runtime_bytes: int | None = None
 
     @property
     def gpus(self) -> int:

@@ -21,7 +21,6 @@ from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import answers
 from fitgauge.questions.planning.launch import plan_launch
 from fitgauge.questions.planning.schemas import Objective, PlanAnswer, TrainingPlanAnswer, TrainingPlanRequest
-from fitgauge.questions.schemas import RankAnswer
 from fitgauge.questions.training import words
 from fitgauge.questions.training.check import understood
 from fitgauge.questions.training.degree_suggestions import whole_nodes
@@ -114,10 +113,7 @@ class Planner:
             efficiency=round(plan.efficiency, 4),
             cost_per_gpu_hour_of_work=None if price is None else round(price / plan.efficiency, 4),
             settings=understood(workload, accelerator, workload.gpus, model),
-            stages=[
-                RankAnswer(stage=s.stage, layers=s.layers, required_bytes=s.required, terms=answers.term_answers(s.terms, full=False))
-                for s in every
-            ],
+            stages=answers.training_rank_answers(every, usable),
             launch=plan_launch(model, workload),
         )
 

@@ -1,6 +1,5 @@
 """Warnings of a serving answer: what was assumed, what the engine will do besides, and what of the question changed nothing."""
 
-import re
 from collections.abc import Iterator
 
 from fitgauge.catalog.lookup import Found
@@ -10,10 +9,12 @@ from fitgauge.engine.architecture import Model, ModelSpec
 from fitgauge.engine.estimate import Estimate
 from fitgauge.engine.fit import Verdict, fit_probability, verdict
 from fitgauge.engine.profile import EngineProfile
-from fitgauge.engine.quantity import GIB, gib, total
+from fitgauge.engine.quantity import gib, total
 from fitgauge.engine.support import flash_attention_note, wheels_note
 from fitgauge.engine.vllm.serve import outside_terms
+from fitgauge.engine.what_if import canonical
 from fitgauge.engine.workload import GGUF_ENGINES, POOLED, EngineName, Workload
+from fitgauge.questions.desktops import desktop_note, drives_screens
 from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.serving.launch import loads_asked_format, uncarried
 from fitgauge.questions.words import version
@@ -32,6 +33,12 @@ WITHOUT_EFFECT: dict[EngineName, tuple[str, ...]] = {
     "mlx": ("gpu_memory_utilization", "max_num_seqs", "enforce_eager", "cpu_offload_gib", "kv_cache_memory_gib", *_VLLM_ONLY),
 }  # fmt: skip
 """Fields that an engine's estimate does not depend on: mostly, that it has no such setting; LoRA slots and drafts are sized for vLLM."""
+
+_LLM_INT8 = (
+    "int8 is LLM.int8() of bitsandbytes: outlier columns stay in 16 bit, and it is slower than fp16: 15 to 23 % for BLOOM-176B, more for "
+    "smaller models."
+)
+"""Source: Hugging Face's blog, hf-bitsandbytes-integration, and arXiv 2208.07339."""
 
 
 def notes(request: FitRequest, model: Model, found: Found, workload: Workload, count: int, profile: EngineProfile) -> Iterator[str]:
@@ -60,6 +67,8 @@ def notes(request: FitRequest, model: Model, found: Found, workload: Workload, c
     if unused:
         yield f"{', '.join(unused)} changed nothing: the estimate for {engine} does not depend on {'it' if len(unused) == 1 else 'them'}."
     yield from uncarried(request, workload)
+    if request.quantization is not None and canonical(request.quantization) == "int8":
+        yield _LLM_INT8
     card = found.accelerator
     said = (flash_attention_note(engine, card), wheels_note(workload, card), platforms.note(engine, card), implemented.note(workload, spec))
     yield from filter(None, said)
@@ -107,19 +116,12 @@ def spilled(workload: Workload, estimate: Estimate, found: Verdict) -> Iterator[
         )
 
 
-_DESKTOP = int(2.6 * GIB)
-"""The most that a desktop was seen to hold of a card: tests/accuracy/serving.jsonl, v229 (a GeForce that drove a screen)."""
-
-_WITH_SCREENS = re.compile(r"(?:GTX|RX|Arc) |RTX \d{4}(?! Ada)|.* Laptop")
-"""Names of cards that usually drive a screen too: GeForce, Radeon and Arc, and all of laptops."""
-
-
 def beside_others(
     spec: ModelSpec, profile: EngineProfile, workload: Workload, estimate: Estimate, request: FitRequest, found: Verdict
 ) -> Iterator[str]:
     """On a card that may drive a screen: how much others may hold of it before the answer is another."""
     card, fullest, budget = estimate.accelerator, estimate.fullest, estimate.budget
-    if request.other_memory_gib is not None or found == "does_not_fit" or not _WITH_SCREENS.match(card.name):
+    if request.other_memory_gib is not None or found == "does_not_fit" or not drives_screens(card):
         return
     spare = budget.expected - fullest.required.expected
     if workload.engine == "vllm" and workload.cache_pool_bytes is None:
@@ -127,8 +129,6 @@ def beside_others(
         spare -= total(outside_terms(spec, profile, workload, card, layers=fullest.layers)).expected
     elif workload.engine in POOLED and workload.cache_pool_bytes is None:
         spare = int(spare / workload.gpu_memory_utilization)
-    if 0 <= spare < _DESKTOP:
-        yield (
-            f"What a desktop or another process holds of the card is not counted: beyond {gib(spare)} it would not fit so. "
-            "Send other_memory_gib."
-        )
+    note = desktop_note(spare)
+    if note is not None:
+        yield note

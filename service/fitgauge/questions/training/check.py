@@ -7,11 +7,12 @@ from msgspec import UNSET, structs
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import Found
-from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.accelerator import USUAL_NODE, Accelerator, shared
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.fit import Verdict, fit_probability, verdict
-from fitgauge.engine.quantity import gib
+from fitgauge.engine.quantity import GIB, gib
 from fitgauge.engine.training.algorithms.setup import Setup
+from fitgauge.engine.training.coarse import rule_of
 from fitgauge.engine.training.degrees import experts
 from fitgauge.engine.training.estimate import TrainingStage, training_stages
 from fitgauge.engine.training.host import checkpoint_bytes
@@ -21,7 +22,8 @@ from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import answers
 from fitgauge.questions.answers import COUNTS, MOST_SUGGESTIONS
-from fitgauge.questions.schemas import Launch, Limits, RankAnswer, Suggestion
+from fitgauge.questions.desktops import desktop_note, drives_screens
+from fitgauge.questions.schemas import Launch, Limits, Suggestion
 from fitgauge.questions.training import algorithm_setups
 from fitgauge.questions.training import images as training_images
 from fitgauge.questions.training.algorithms import ALONE, Algorithms, Cast
@@ -66,7 +68,8 @@ class Training:
 
         Raises InvalidQuestion where the question is impossible, with what to send instead.
         """
-        accelerator, count = found.accelerator, training_gpus(request, found.count)
+        count = training_gpus(request, found.count)
+        accelerator = shared(found.accelerator, int((request.other_memory_gib or 0) * GIB))
         trained = self.check(request, model, accelerator, count, cast)
         fullest, workload = trained.fullest, trained.workload
         refused, full = refusal(workload, accelerator), request.detail == "full"
@@ -94,11 +97,11 @@ class Training:
                 min_gpu_count=self._fewest(request, model, accelerator, trained, cast),
             ),
             suggestions=[] if refused else self._suggestions(request, model, accelerator, trained, cast),
-            warnings=_warnings(request, model, found, trained),
+            warnings=[*_warnings(request, model, found, trained), *_desktops(request, accelerator, trained)],
             understood_as=_understood(request, trained, accelerator, model),
             launch=Launch(command=launch_command(model, workload, trained.setup)),
             checkpoint_bytes=_checkpoint_bytes(model, trained, cast),
-            ranks=_ranks(trained) if full and workload.pipeline_parallel > 1 else UNSET,
+            ranks=answers.training_rank_answers(trained.stages, accelerator.usable) if full and workload.pipeline_parallel > 1 else UNSET,
             saved=saved_segments(model.spec, workload) if full else UNSET,
         )
 
@@ -270,21 +273,27 @@ def _warnings(request: TrainingRequest, model: Model, found: Found, trained: Tra
         said.append(f"No sequence_length was asked for: {workload.sequence_length} tokens were taken.")
     said += algorithm_setups.warnings(request, trained.setup, workload, trained.probability)
     said += unsaid(model, workload, trained.setup)
+    if workload.tensor_parallel > USUAL_NODE:
+        said.append(
+            f"tensor_parallel {workload.tensor_parallel} reaches beyond a node of {USUAL_NODE} GPUs: its exchanges leave the fast link."
+        )
     if workload.gpus < trained.count:
         said.append(f"{trained.count - workload.gpus} of {trained.count} GPUs are idle: the degrees make {workload.gpus} ranks.")
     return said
 
 
-def _ranks(trained: Trained) -> list[RankAnswer]:
-    return [
-        RankAnswer(stage=s.stage, layers=s.layers, required_bytes=s.required, terms=answers.term_answers(s.terms, full=False))
-        for s in trained.stages
-    ]
+def _desktops(request: TrainingRequest, accelerator: Accelerator, trained: Trained) -> list[str]:
+    """A warning where a screen's share of the card would change the verdict."""
+    if request.other_memory_gib is not None or trained.verdict == "does_not_fit" or not drives_screens(accelerator):
+        return []
+    note = desktop_note(accelerator.usable.expected - trained.fullest.need.expected)
+    return [note] if note else []
 
 
 def _understood(request: TrainingRequest, trained: Trained, accelerator: Accelerator, model: Model) -> dict[str, str | int | float | bool]:
     """What was understood; what a question leaves to a framework's version stays open, so that sent again it gets the same answer."""
     filled = understood(trained.workload, accelerator, trained.count, model) | algorithm_setups.understood(request, trained.setup)
+    filled |= {name: value for name in ("runtime_gib", "other_memory_gib") if (value := getattr(request, name)) is not None}
     opened = left_open(request, trained.workload)
     return {name: value for name, value in filled.items() if name not in opened}
 
@@ -313,6 +322,7 @@ def understood(workload: TrainingWorkload, accelerator: Accelerator, count: int,
         "micro_batches": workload.micro_batches,
         "activation_checkpointing": workload.activation_checkpointing,
         "attention": workload.attention,
+        "activation_rule": rule_of(model.spec, workload),
         "zero_stage": workload.zero_stage,
         "offload": workload.offload,
         "tensor_parallel": workload.tensor_parallel,

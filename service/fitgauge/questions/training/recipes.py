@@ -1,6 +1,7 @@
 """What an answer says of the recipe behind its activations: whether there is one, and what it takes for granted."""
 
 from fitgauge.engine.architecture import ModelSpec, Recurrent
+from fitgauge.engine.training.coarse import rule_of
 from fitgauge.engine.training.traits import TRAITS, taught, traits_of
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.questions.training.images import image_notes
@@ -9,7 +10,10 @@ from fitgauge.questions.training.images import image_notes
 def recipe_notes(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
     """Warnings about how the activations of this model were derived."""
     said, name = [], spec.model_type or "this architecture"
-    if not taught(spec):
+    rule = rule_of(spec, workload)
+    if rule != "recipe":
+        said.append(f"Activations by the rule of thumb {rule}: send activation_rule recipe for what autograd keeps.")
+    elif not taught(spec):
         like = "Llama's" if spec.task == "generate" else "BERT's"
         said.append(
             f"The activation recipe of {name} was derived from its code and not compared with a measured step."

@@ -77,6 +77,13 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     attention: Annotated[
         Literal["eager", "sdpa", "flash"] | None, Meta(description="eager keeps its scores; sdpa (default) and flash do not.")
     ] = None
+    activation_rule: Annotated[
+        Literal["recipe", "34sbh", "40shl", "widths"] | None,
+        Meta(
+            description="recipe (default): what autograd keeps, tensor by tensor. Rules of thumb: 34sbh (+ 5as^2b with eager), 40shl "
+            "(default of a size under megatron), widths: (h + i)sL (of a size in int8)."
+        ),
+    ] = None
     zero_stage: Annotated[
         Annotated[int, Meta(ge=0, le=3)] | None,
         Meta(description="ZeRO divides: 1 states, 2 gradients, 3 parameters. FSDP: 3 frees what it gathered, 2 keeps it."),
@@ -156,6 +163,14 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     compile: Annotated[bool | None, Meta(description="torch.compile. Default false.")] = None
     expandable_segments: Annotated[bool | None, Meta(description="The allocator's. Default: torchtitan's and axolotl's.")] = None
     activation_offload: Annotated[bool | None, Meta(description="What layers keep waits in host memory. Default false.")] = None
+    runtime_gib: Annotated[
+        Annotated[float, Meta(ge=0, le=1024)] | None,
+        Meta(description="GiB a process holds before its first tensor (CUDA context, libraries), where you measured it.", examples=[1.2]),
+    ] = None
+    other_memory_gib: Annotated[
+        Annotated[float, Meta(ge=0, le=65_536)] | None,
+        Meta(description="GiB of each GPU that others hold: a desktop, another process. Default 0.", examples=[1.5]),
+    ] = None
     optimizer_in_backward: Annotated[bool | None, Meta(description="Every parameter steps in the backward pass. Default false.")] = None
     detail: Annotated[
         Literal["summary", "full"] | None, Meta(description="summary (default): the answer. full: every formula, source and stage too.")

@@ -4,6 +4,7 @@ from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.quantity import GIB
 from fitgauge.engine.quantization import GGUF_FILE_BITS
 from fitgauge.engine.training.degrees import check
 from fitgauge.engine.training.parameters import linears, merged, units
@@ -74,6 +75,8 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         images=seen.number,
         image_tokens=seen.tokens,
         train_vision_tower=seen.train_vision_tower,
+        activation_rule=request.activation_rule,
+        runtime_bytes=None if request.runtime_gib is None else int(request.runtime_gib * GIB),
     )
     if method == "full" and request.quantization is not None and canonical(request.quantization) not in PLAIN:
         detail = f"Full training changes every weight, which {request.quantization.strip()} weights do not allow."

@@ -106,7 +106,7 @@ class Adapted(torch.nn.Module):
 
 
 TOWER = ("visual", "vision_tower", "vision_model")
-PROJECTOR = ("merger", "multi_modal_projector", "connector")
+PROJECTOR = ("merger", "multi_modal_projector", "connector", "mm_projector", "embed_vision", "vision_adapter", "downsample")
 
 
 def adapt(model: Any, rank: int, *, tower: bool = True) -> None:
@@ -191,16 +191,32 @@ def inputs(model: Any, row: dict[str, Any]) -> dict[str, torch.Tensor]:
 
 
 def seen(model: Any, row: dict[str, Any], tokens: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Square images of noise, and their places written into `tokens`."""
-    config, count = model.config, row["images"] * row["batch"]
-    tokens[:, : row["images"] * row["image_tokens"]] = config.image_token_id
-    vision = config.vision_config
+    """Square images as the family's processor hands them over, and their places written into `tokens`, a word after each."""
+    config, count, number = model.config, row["images"] * row["batch"], row["image_tokens"]
+    for start in range(0, row["images"] * (number + 1), number + 1):
+        tokens[:, start : start + number] = config.image_token_id
+    vision, kinds = config.vision_config, (tokens == config.image_token_id).int()
+    merge = getattr(vision, "spatial_merge_size", None) or getattr(config, "spatial_merge_size", None) or 2
+    side = math.isqrt(number) * merge
+    match config.model_type:
+        case "mistral3":
+            pixels = side * vision.patch_size
+            return {"pixel_values": torch.zeros((count, 3, pixels, pixels)), "image_sizes": torch.tensor([[pixels, pixels]] * count)}
+        case "idefics3" | "smolvlm":  # which drop images that are all zeros
+            return {"pixel_values": torch.ones((row["batch"], row["images"], 3, vision.image_size, vision.image_size))}
+        case "gemma4":
+            side = math.isqrt(number) * vision.pooling_kernel_size
+            places = torch.stack(torch.meshgrid(torch.arange(side), torch.arange(side), indexing="xy"), -1).reshape(1, -1, 2)
+            pixels = torch.zeros((count, side**2, 3 * vision.patch_size**2))
+            return {"pixel_values": pixels, "image_position_ids": places.repeat(count, 1, 1), "mm_token_type_ids": kinds}
+        case "kimi_k25":
+            pixels = torch.zeros((count * side**2, 3, vision.patch_size, vision.patch_size), dtype=model.dtype)
+            return {"pixel_values": pixels, "image_grid_thw": torch.tensor([[1, side, side]] * count)}
     if not hasattr(vision, "spatial_merge_size"):
         side = vision.image_size if isinstance(vision.image_size, int) else vision.image_size[0]
-        return {"pixel_values": torch.zeros((count, 3, side, side))}
-    side = math.isqrt(row["image_tokens"]) * vision.spatial_merge_size
+        given = {"pixel_values": torch.zeros((count, 3, side, side), dtype=model.dtype if config.model_type == "llama4" else None)}
+        return given | ({"token_type_ids": kinds} if config.model_type == "gemma3" else {})
     numbers = 3 * vision.temporal_patch_size * vision.patch_size**2
-    kinds = (tokens == config.image_token_id).int()
     grid = torch.tensor([[1, side, side]] * count)
     return {"pixel_values": torch.zeros((count * side**2, numbers)), "image_grid_thw": grid, "mm_token_type_ids": kinds}
 

@@ -7,6 +7,7 @@ import msgspec
 
 from fitgauge.engine.architecture import Attention, Block, Kind, ModelSpec, Part, Recurrent, Split
 from fitgauge.engine.dtypes import BITS, size_of
+from fitgauge.engine.training.context import way_of
 from fitgauge.engine.training.megatron import MegatronLayer
 from fitgauge.engine.training.modules import Modules, Scene
 from fitgauge.engine.training.parameters import Parameter, Unit, nominal_linears, units
@@ -26,7 +27,7 @@ from fitgauge.engine.training.stacks import (
 )
 from fitgauge.engine.training.states import gradient_dtype
 from fitgauge.engine.training.tape import FLOAT, Pass, Tape, Value
-from fitgauge.engine.training.towers import first_has_gradient, image_constants, scattered, tower_segments
+from fitgauge.engine.training.towers.segments import first_has_gradient, image_constants, scattered, tower_segments
 from fitgauge.engine.training.traits import Traits, traits_of
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 
@@ -114,6 +115,8 @@ def scene_of(spec: ModelSpec, workload: TrainingWorkload) -> Scene:
         saves_gathered=workload.dtensor,
         experts=workload.expert_parallel,
         expert_heads=workload.expert_ways,
+        ranks=workload.context_parallel,
+        way=way_of(workload),
     )
 
 

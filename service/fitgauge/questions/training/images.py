@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from fitgauge.engine.architecture import ModelSpec, Part
-from fitgauge.engine.training.towers import tower_of
+from fitgauge.engine.training.towers.styles import tower_of
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions.training.schemas import TrainingRequest

@@ -1,0 +1,134 @@
+"""The images of a micro-batch as segments before the language model's own, and what they hold through the whole step."""
+
+from dataclasses import replace
+
+import msgspec
+
+from fitgauge.engine.architecture import Attention, Block, Kind, ModelSpec, Part
+from fitgauge.engine.training.modules import Scene
+from fitgauge.engine.training.parameters import Unit
+from fitgauge.engine.training.segment import Segment, stream_width, tape_of
+from fitgauge.engine.training.tape import FLOAT, Pass, Value
+from fitgauge.engine.training.towers.layers import TowerLayer
+from fitgauge.engine.training.towers.patches import ended, patches
+from fitgauge.engine.training.towers.played import played
+from fitgauge.engine.training.towers.projectors import projector
+from fitgauge.engine.training.towers.styles import STYLES, Style, Tower, tower_of
+from fitgauge.engine.training.traits import Traits
+from fitgauge.engine.training.workload import TrainingWorkload
+
+
+def tower_segments(found: tuple[Unit, ...], spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> list[Segment]:
+    """Of the images of one micro-batch: patches, layers, projectors; empty where none are seen."""
+    tower = tower_of(spec)
+    if tower is None or not workload.images:
+        return []
+    own, images = _scene(tower, scene, workload), workload.images * scene.batch
+    units = [unit for unit in found if unit.part is Part.VISION]
+    start, stream = patches([unit for unit in units if not unit.repeated], tower, own, images, workload)
+    line = [start]
+    layers = sorted((number, unit.prefix, unit) for unit in units if unit.repeated for number in unit.layers)
+    projectors = [unit for unit in found if unit.part is Part.PROJECTOR and _projects(unit.block)]
+    stacked = [unit for unit in projectors if unit.repeated for _ in unit.layers]
+    depth = len(layers) // (len(stacked) + 1)
+    made: dict[tuple[str, bool, bool], tuple[Segment, Value]] = {}
+    for number, _, unit in layers[: len(layers) - tower.style.unread]:
+        windowed = tower.style.window is not None and number % tower.style.whole != tower.style.whole - 1
+        here = replace(own, keys=min(own.keys, tower.style.window or own.keys)) if windowed else own
+        alike = (unit.prefix, windowed, stream.grad)
+        if alike not in made:
+            made[alike] = _layer(unit, here, tower.style, stream, workload)
+        segment, stream = made[alike]
+        line.append(segment)
+        if stacked and (number + 1) % depth == 0:  # spread evenly, as configurations have them
+            line.append(projector(stacked.pop(), tower, own, images, stream, workload))
+    if tower.style.ends_normed:
+        end, stream = ended([unit for unit in units if not unit.repeated], own, stream, workload)
+        line.append(end)
+    line += [projector(unit, tower, own, images, stream, workload) for unit in projectors if not unit.repeated]
+    return line if stream.grad else [_beside(segment, tower, own, workload) for segment in line]
+
+
+def _layer(unit: Unit, scene: Scene, style: Style, hidden: Value, workload: TrainingWorkload) -> tuple[Segment, Value]:
+    """A layer and what it gives."""
+    tape = tape_of(workload)
+    x = tape.input("image.hidden", hidden.elements, hidden.width, grad=hidden.grad)
+    y = TowerLayer(tape, unit, scene, style).play(x)
+    return played(unit.prefix, tape, x, y, [unit], workload, checkpointed=workload.activation_checkpointing), y
+
+
+def _beside(segment: Segment, tower: Tower, scene: Scene, workload: TrainingWorkload) -> Segment:
+    """A segment of a tower without gradients: its callers hold the pixels in 16 bit until the tower has run."""
+    narrow = scene.tokens * tower.numbers * stream_width(workload) if stream_width(workload) < FLOAT else 0
+    return msgspec.structs.replace(segment, forward=Pass(peak=segment.forward.peak + narrow, end=segment.forward.end))
+
+
+def scattered(
+    seen: list[Segment], text: Segment, tied_bytes: int, spec: ModelSpec, scene: Scene, workload: TrainingWorkload
+) -> list[Segment]:
+    """Words, images, and the words' embeddings with images in their places (masked_scatter, which keeps its mask).
+
+    `tied_bytes`: of a gradient that the words' meets at the end, which whoever plays the whole adds to all of it.
+    """
+    early = [msgspec.structs.replace(each, backward=Pass(peak=each.backward.peak - tied_bytes, end=each.backward.end)) for each in seen]
+    tape, width = tape_of(workload), stream_width(workload)
+    outputs = sum(len(block.layers) or 1 for block in spec.blocks if block.part is Part.PROJECTOR and _projects(block))
+    projected = outputs * workload.images * workload.image_tokens * scene.batch * spec.hidden_size
+    asked = not workload.adapted or workload.activation_checkpointing != "none"
+    words = tape.input("words", scene.tokens * spec.hidden_size, width, grad=asked)
+    features = tape.input("features", projected, tape.compute or width, grad=any(segment.backward.peak > 0 for segment in seen))
+    features = tape.to(features, width, "features.wide")
+    held = (features,) if STYLES[spec.model_type].hands_on else ()
+    mask = [("image.mask", scene.tokens, 1)]
+    mixed = tape.operation("embedding.with_images", (words, features), words.elements, width, saves=held, beside=mask)
+    return [text, *early, played("images", tape, words, mixed, [], workload, checkpointed="none")]
+
+
+def first_has_gradient(workload: TrainingWorkload) -> bool:
+    """Whether the first layer's input gets a gradient: of a frozen base only under checkpointing, whose hooks ask for it in every model's
+    first module (modeling_utils.py, enable_input_require_grads), or behind a tower with adapters."""
+    asked = not workload.adapted or workload.activation_checkpointing != "none"
+    return asked or (workload.images > 0 and workload.train_vision_tower)
+
+
+def _projects(block: Block) -> bool:
+    return any(tensor.kind is Kind.LINEAR for tensor in block.tensors)
+
+
+def image_constants(spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> int:
+    """Bytes that images hold through the whole step: pixels in fp32, as processors give them, rotary tables in fp32 where a backward pass
+    reads them, and features in the answer where no backward pass keeps them."""
+    tower = tower_of(spec)
+    if tower is None or not workload.images:
+        return 0
+    own, mixer = _scene(tower, scene, workload), _mixer(spec)
+    reached = workload.train_vision_tower or (tower.style.asks and workload.adapted and workload.activation_checkpointing != "none")
+    tables = 2 * own.tokens * mixer.head_dim if reached and tower.style.rotates and mixer else 0
+    tokens = workload.images * scene.batch * workload.image_tokens
+    features = tokens * spec.hidden_size * stream_width(workload) if tower.style.hands_on and not first_has_gradient(workload) else 0
+    return (tokens * tower.merged * tower.numbers + tables) * FLOAT + features
+
+
+def _mixer(spec: ModelSpec) -> Attention | None:
+    return next((m for b in spec.blocks if b.part is Part.VISION for m in b.mixers if isinstance(m, Attention)), None)
+
+
+def _scene(tower: Tower, scene: Scene, workload: TrainingWorkload) -> Scene:
+    """Where the tower's layers play: each image is a sequence of its own; of images that run apart all are one, and only keys are few."""
+    style, images = tower.style, workload.images * scene.batch
+    each = workload.image_tokens * tower.merged + tower.classed
+    traits = Traits(activation=style.activation, norm=style.norm, float_softmax=style.float_softmax)  # type: ignore[arg-type]
+    return replace(
+        scene,
+        traits=traits,
+        sequence=each * images if style.apart else each,
+        batch=1 if style.apart else images,
+        keys=each,
+        hidden=tower.width,
+        rotary=style.rotates,
+        table_width=FLOAT if style.rotates else scene.table_width,
+        heads=1,
+        stream=1,
+        experts=1,
+        relative=0,
+    )

@@ -10,13 +10,14 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from fitgauge.api.artefacts import artefacts, parameters
 from fitgauge.api.handlers import handlers
-from fitgauge.api.openapi import document
+from fitgauge.api.openapi import document, schemas
 from fitgauge.api.operations import OPERATIONS
 from live.conformance import UNDOCUMENTED
 
 COMMITTED = Path(__file__).parents[2] / "openapi"
 TOOLS = [operation for operation in OPERATIONS if operation.tool]
 BODIES = [operation for operation in OPERATIONS if operation.request]
+SCHEMAS, ARTEFACTS = schemas(), artefacts()
 NODE_KEYS = {"type", "description", "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "enum"}
 
 
@@ -28,13 +29,13 @@ def test_the_document_is_valid_openapi():
     OpenAPIV31SpecValidator(document()).validate()
 
 
-@pytest.mark.parametrize("name", artefacts())
+@pytest.mark.parametrize("name", ARTEFACTS)
 def test_what_is_committed_is_what_the_code_says(name):
-    assert json.loads((COMMITTED / name).read_text("utf-8")) == artefacts()[name], "run: make openapi"
+    assert json.loads((COMMITTED / name).read_text("utf-8")) == ARTEFACTS[name], "run: make openapi"
 
 
 def test_nothing_else_is_committed():
-    assert {str(path.relative_to(COMMITTED)) for path in COMMITTED.rglob("*.json")} == set(artefacts())
+    assert {str(path.relative_to(COMMITTED)) for path in COMMITTED.rglob("*.json")} == set(ARTEFACTS)
 
 
 def test_the_service_answers_its_own_document(http):
@@ -81,13 +82,13 @@ def nodes(schema, path=""):
 
 
 def test_every_schema_says_its_type():
-    for name, component in document()["components"]["schemas"].items():
+    for name, component in SCHEMAS.items():
         for path, schema in nodes(component, name):
             assert "type" in schema or "$ref" in schema or "anyOf" in schema, path
 
 
 def test_a_choice_of_schemas_is_between_one_enum_or_reference_and_null():
-    for name, component in document()["components"]["schemas"].items():
+    for name, component in SCHEMAS.items():
         for path, schema in nodes(component, name):
             if "anyOf" in schema:
                 first, second = schema["anyOf"]
@@ -97,13 +98,13 @@ def test_a_choice_of_schemas_is_between_one_enum_or_reference_and_null():
 
 def test_no_enum_holds_a_null():
     """Open WebUI joins the values of an enum into a sentence."""
-    for name, component in document()["components"]["schemas"].items():
+    for name, component in SCHEMAS.items():
         for path, schema in nodes(component, name):
             assert all(isinstance(value, str) for value in schema.get("enum", ())), path
 
 
 def test_whole_bounds_are_whole_numbers():
-    for component in document()["components"]["schemas"].values():
+    for component in SCHEMAS.values():
         for path, schema in nodes(component):
             kinds = schema.get("type")
             if "integer" in (kinds if isinstance(kinds, list) else [kinds]) and "number" not in kinds:
@@ -112,7 +113,7 @@ def test_whole_bounds_are_whole_numbers():
 
 @pytest.mark.parametrize("operation", BODIES, ids=by_id)
 def test_requests_are_closed_and_flat(operation):
-    schema = document()["components"]["schemas"][operation.request.__name__]
+    schema = SCHEMAS[operation.request.__name__]
     assert schema["additionalProperties"] is False
     assert "$ref" not in json.dumps(schema)
     assert not any("properties" in field for field in schema["properties"].values())
@@ -120,7 +121,7 @@ def test_requests_are_closed_and_flat(operation):
 
 @pytest.mark.parametrize("operation", TOOLS, ids=by_id)
 def test_a_tool_takes_one_flat_object(operation):
-    schema = parameters(operation)
+    schema = parameters(operation, SCHEMAS)
     assert schema["type"] == "object"
     assert schema["additionalProperties"] is False
     assert set(schema["required"]) <= set(schema["properties"])
@@ -134,16 +135,16 @@ def test_a_tool_takes_one_flat_object(operation):
 
 
 def test_the_manifests_name_the_same_tools_with_the_same_arguments():
-    made = artefacts()
+    made = ARTEFACTS
     openai = {tool["function"]["name"]: tool["function"]["parameters"] for tool in made["tools/openai.json"]}
     anthropic = {tool["name"]: tool["input_schema"] for tool in made["tools/anthropic.json"]}
     gemini = {tool["name"]: tool["parametersJsonSchema"] for tool in made["tools/gemini.json"][0]["functionDeclarations"]}
-    assert openai == anthropic == gemini == {operation.id: parameters(operation) for operation in TOOLS}
+    assert openai == anthropic == gemini == {operation.id: parameters(operation, SCHEMAS) for operation in TOOLS}
 
 
-@pytest.mark.parametrize("name", [name for name in artefacts() if name.startswith("tools/")])
+@pytest.mark.parametrize("name", [name for name in ARTEFACTS if name.startswith("tools/")])
 def test_a_manifest_is_small_and_its_descriptions_fit(name):
-    text = json.dumps(artefacts()[name])
+    text = json.dumps(ARTEFACTS[name])
     assert len(text) < 2_950 * len(TOOLS)
     assert all(len(described) <= 1024 for described in re.findall(r'"description": "((?:[^"\\]|\\.)*)"', text))
 
@@ -153,8 +154,8 @@ EXAMPLES = [(operation, name, example) for operation in OPERATIONS for name, exa
 
 @pytest.mark.parametrize("operation,name,example", EXAMPLES, ids=[f"{operation.id}: {name}" for operation, name, _ in EXAMPLES])
 def test_an_example_is_valid_and_answered(http, operation, name, example):
-    Draft202012Validator(document()["components"]["schemas"][operation.request.__name__]).validate(example)
-    Draft202012Validator(parameters(operation)).validate(example)
+    Draft202012Validator(SCHEMAS[operation.request.__name__]).validate(example)
+    Draft202012Validator(parameters(operation, SCHEMAS)).validate(example)
     assert http.request(operation.method, operation.path, json=example).status_code == 200
 
 
@@ -169,7 +170,7 @@ def test_the_example_of_every_parameter_is_valid_and_answered(http, operation):
 
 def test_the_examples_of_fields_are_valid():
     for operation in BODIES:
-        for field in document()["components"]["schemas"][operation.request.__name__]["properties"].values():
+        for field in SCHEMAS[operation.request.__name__]["properties"].values():
             for example in field.get("examples", ()):
                 Draft202012Validator(field).validate(example)
 

@@ -2,16 +2,18 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fitgauge.api.openapi import document
+from fitgauge.api.openapi import document, schemas
 from fitgauge.api.operations import OPERATIONS, Operation
 
 
 def artefacts() -> dict[str, Any]:
     """Every artefact by its path under openapi/."""
-    tools = [(operation, parameters(operation)) for operation in OPERATIONS if operation.tool]
+    known = schemas()
+    tools = [(operation, parameters(operation, known)) for operation in OPERATIONS if operation.tool]
     return {
         "openapi.json": document(),
         "tools/openai.json": [
@@ -28,8 +30,8 @@ def artefacts() -> dict[str, Any]:
     }
 
 
-def parameters(operation: Operation) -> dict[str, Any]:
-    """The arguments of an operation as one flat object: no references, no unions, optional means left out."""
+def parameters(operation: Operation, known: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of an operation as one flat object: no references, no unions, optional means left out. known: `openapi.schemas`."""
     properties: dict[str, Any] = {}
     required: list[str] = []
     for parameter in operation.parameters:
@@ -37,7 +39,7 @@ def parameters(operation: Operation) -> dict[str, Any]:
         if parameter.required:
             required.append(parameter.name)
     if operation.request:
-        schema = document()["components"]["schemas"][operation.request.__name__]
+        schema = known[operation.request.__name__]
         properties |= {name: flat(value) for name, value in schema["properties"].items()}
         required += schema["required"]
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}

@@ -31,10 +31,6 @@ _ALWAYS = (405, 429, 500)
 
 def document(server: str = "/") -> dict[str, Any]:
     """The whole document. server: the public address, where clients need an absolute one."""
-    schemas = {
-        name: _answered(name, schema) for name, schema in _components([Problem, *(operation.answer for operation in OPERATIONS)]).items()
-    }
-    schemas |= _components([operation.request for operation in OPERATIONS if operation.request])
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
@@ -49,8 +45,17 @@ def document(server: str = "/") -> dict[str, Any]:
         },
         "servers": [{"url": server}],
         "paths": paths,
-        "components": {"schemas": {name: _plain(schema) for name, schema in sorted(schemas.items())}},
+        "components": {"schemas": schemas()},
     }
+
+
+def schemas() -> dict[str, Any]:
+    """The schema of every struct of the contract, by its name."""
+    sparse = {kind.__name__ for kind in _structs(msgspec.Struct) if kind.__struct_config__.omit_defaults}
+    answers = _components([Problem, *(operation.answer for operation in OPERATIONS)])
+    found = {name: schema if name in sparse else _always_sent(schema) for name, schema in answers.items()}
+    found |= _components([operation.request for operation in OPERATIONS if operation.request])
+    return {name: _plain(schema) for name, schema in sorted(found.items())}
 
 
 def _components(kinds: list[type]) -> dict[str, Any]:
@@ -111,10 +116,8 @@ def _plain(schema: Any) -> Any:  # noqa: ANN401 - JSON is any
     return plain
 
 
-def _answered(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of an answer: a field with a default is always sent, unless its struct leaves defaults out; callers may rely on it."""
-    if name in {kind.__name__ for kind in _structs(msgspec.Struct) if kind.__struct_config__.omit_defaults}:
-        return schema
+def _always_sent(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an answer whose struct sends fields at their defaults too; callers may rely on them."""
     always = [name for name, field in schema.get("properties", {}).items() if "default" in field]
     return {**schema, "required": [*schema.get("required", ()), *always]}
 

@@ -71,9 +71,9 @@ def test_the_command_carries_what_was_asked(command, asked, said):
     assert {name: found.get(name) for name in said} == said
 
 
-def test_segments_grow_under_torchtitan_and_axolotl_and_where_a_caller_says_so_which_the_command_then_sets(answer):
-    grow = [answer(framework=name).understood_as["expandable_segments"] for name in ("torchtitan", "axolotl", "trl")]
-    assert grow == [True, True, False]
+def test_segments_grow_under_torchtitan_axolotl_and_megatron_and_where_a_caller_says_so_which_the_command_then_sets(answer):
+    grow = [answer(framework=name).understood_as["expandable_segments"] for name in ("torchtitan", "axolotl", "megatron", "trl")]
+    assert grow == [True, True, True, False]
     asked = answer(expandable_segments=True)
     assert asked.launch.command.startswith("env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True ")
     assert "PYTORCH_CUDA_ALLOC_CONF" not in answer().launch.command
@@ -110,6 +110,13 @@ def test_a_plan_under_fsdp_has_a_file_that_accelerate_reads_and_checkpoints_once
     assert flags(plan.launch.command)["--gradient_checkpointing"] == "false"
 
 
+def test_the_command_of_a_plan_sets_the_allocator_that_was_counted(questions):
+    asked = TrainingPlanRequest(**MODEL, framework="megatron", gpu_count=8)
+    for plan in asyncio.run(questions.plan_training(asked))[1].plans:
+        assert plan.settings["expandable_segments"] is True
+        assert plan.launch.command.startswith("env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True ")
+
+
 def test_megatron_is_told_the_models_shapes_and_every_degree(command):
     asked = {
         "framework": "megatron",
@@ -121,7 +128,8 @@ def test_megatron_is_told_the_models_shapes_and_every_degree(command):
     }
     line = command(**asked, precision="fp8", activation_checkpointing="full")
     found = flags(line)
-    assert line.startswith("torchrun --nproc-per-node 8 --nnodes 2 --node-rank $NODE_RANK")
+    allocator = "env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+    assert line.startswith(f"{allocator} torchrun --nproc-per-node 8 --nnodes 2 --node-rank $NODE_RANK")
     said = {
         "--num-layers": "36", "--hidden-size": "4096", "--num-query-groups": "8", "--tensor-model-parallel-size": "4",
         "--pipeline-model-parallel-size": "2", "--global-batch-size": "8", "--recompute-granularity": "full", "--fp8-format": "hybrid",

@@ -127,14 +127,10 @@ def _fragmentation(share: Coefficient, allocated: Bytes) -> Term:
 
 
 def _cached(least: Term, profile: TrainingProfile, workload: TrainingWorkload, allocated: Bytes, logits: int) -> Term:
-    """What the allocator holds in vain where memory is plenty: a share of what is allocated, and of the largest blocks.
-
-    Megatron is launched with expandable segments, where no block waits for another of its size (ms-swift's and NeMo's scripts).
-    """
+    """What the allocator holds in vain where memory is plenty: a share of what is allocated, and of the largest blocks."""
     share, times = profile.fragmentation[workload.framework], profile.fragmentation_logits
     if workload.expert_parallel > 1:
         share = profile.fragmentation_dispatched
-    logits = 0 if workload.framework == "megatron" else logits
     kept = share.term("fragmentation", allocated.expected, times.expected * logits, "")
     formula = f"{share.expected:g} x allocated {allocated.expected} + {times.expected:g} x logits in fp32 {logits}"
     return msgspec.structs.replace(kept, formula=formula, low=max(kept.low, least.low))

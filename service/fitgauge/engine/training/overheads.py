@@ -41,7 +41,7 @@ def logits_bytes(spec: ModelSpec, workload: TrainingWorkload, stage: int) -> int
     """Bytes of a micro-batch's logits in fp32 on one rank of a pipeline stage, where it makes them whole and the allocator has to find
     blocks of their size, as it has not where its segments grow: tokens x vocabulary x 4. Source: c10/cuda/CUDACachingAllocator.cpp,
     ExpandableSegment."""
-    if workload.expandable_segments or workload.loss not in _WHOLE or stage != workload.pipeline_parallel - 1:
+    if workload.segments_grow or workload.loss not in _WHOLE or stage != workload.pipeline_parallel - 1:
         return 0
     if workload.framework == "fsdp" and workload.compiled:  # a compiled loss makes no fp32 copy
         return 0

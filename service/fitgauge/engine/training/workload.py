@@ -12,7 +12,7 @@ Optimizer = Literal[
     "sgd", "sgd_momentum", "galore_adamw", "lomo",
 ]  # fmt: skip
 Implementation = Literal["foreach", "fused", "for_loop"]
-Loss = Literal["full", "chunked", "fused", "in_place", "log_probs", "log_probs_in_place", "none"]
+Loss = Literal["full", "chunked", "recomputed", "fused", "in_place", "log_probs", "log_probs_in_place", "none"]
 """log_probs: of the tokens that were sampled, as preference and RL training take them (in place: verl's kernel); none: a score head."""
 Checkpointing = Literal["none", "selective", "full"]
 AttentionKernel = Literal["eager", "sdpa", "flash"]
@@ -21,6 +21,8 @@ Averages = Literal["none", "device", "host"]
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zero_bubble"]
 ActivationRule = Literal["recipe", "34sbh", "40shl", "widths"]
 """recipe: what autograd keeps, tensor by tensor; the others are rules of thumb (coarse.py)."""
+Kernels = Literal["none", "liger", "lora", "unsloth"]
+"""liger: norms, rotation and gates in one kernel each; lora: linears with their adapters (axolotl); unsloth: all of these (fused.py)."""
 Targets = Literal["attention", "all_linear"] | tuple[str, ...]
 
 
@@ -35,12 +37,14 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     `micro_batches`: of one step of a pipeline, per data-parallel rank. `logits_tokens`: of every sequence, whose logits are made; None
     for all.
     `fsdp_version`: 1 (FullyShardedDataParallel) or 2 (fully_shard); `shard_embeddings`: embedding and head are units of their own, not the
-    root's. `compiled`: torch.compile'd layers and loss; `expandable_segments`: the allocator's segments grow; `activation_offload`:
+    root's. `compiled`: torch.compile'd layers and loss; `expandable_segments`: see `segments_grow`; `activation_offload`:
     what layers keep goes to the host between the passes; `optimizer_in_backward`: every parameter steps when its gradient is there.
     `images`: of every sequence, each of which takes `image_tokens` of it; `train_vision_tower`: with adapters, the tower and its projector
     have some too; without it a tower is frozen, not its projector. `ema`: where a moving average of the trained weights is kept;
     `fp8_parameters`: linears' weights are fp8 and have no 16-bit copy. `activation_rule`: None leaves it to the model (coarse.py, rule_of);
-    `runtime_bytes`: what the process holds before its first tensor, where somebody measured it.
+    `runtime_bytes`: what the process holds before its first tensor, where somebody measured it. `half_base`: under autocast a frozen base
+    stays in 16 bit, with adapters in fp32 beside it (PEFT, autocast_adapter_dtype); else all but what is quantized is fp32. `kernels`:
+    whose fused kernels layers run in the place of transformers' modelling code.
     """
 
     method: Method = "full"
@@ -73,7 +77,7 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     fsdp_version: int = 2
     shard_embeddings: bool = False
     compiled: bool = False
-    expandable_segments: bool = False
+    expandable_segments: bool | None = None
     activation_offload: bool = False
     optimizer_in_backward: bool = False
     ema: Averages = "none"
@@ -83,6 +87,8 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     train_vision_tower: bool = True
     activation_rule: ActivationRule | None = None
     runtime_bytes: int | None = None
+    half_base: bool = False
+    kernels: Kernels = "none"
 
     @property
     def gpus(self) -> int:
@@ -111,6 +117,11 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     def dtensor(self) -> bool:
         """Whether tensor parallelism is PyTorch's own (torch.distributed.tensor)."""
         return self.framework in ("transformers", "fsdp")
+
+    @property
+    def segments_grow(self) -> bool:
+        """Whether the allocator's segments grow: as asked, else under Megatron, whose scripts set it (ms-swift examples/train/megatron)."""
+        return self.framework == "megatron" if self.expandable_segments is None else self.expandable_segments
 
     @property
     def steps_early(self) -> bool:
@@ -148,7 +159,7 @@ class Regime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def regime(workload: TrainingWorkload) -> Regime:
     """The formats of a framework in a precision.
 
-    transformers: fp32 weights under torch.autocast (Trainer's bf16/fp16; a 16-bit base stays so under QLoRA). deepspeed: 16-bit
+    transformers: fp32 weights under torch.autocast (Trainer's bf16/fp16; a frozen base may stay in 16 bit). deepspeed: 16-bit
     weights and gradients, fp32 masters and states (ZeRO, arXiv 1910.02054, section 3.1: 2 + 2 + 12). megatron: 16-bit weights,
     fp32 main_grad, masters and states (2 + 4 + 12; megatron/core/distributed/param_and_grad_buffer.py). fsdp: fp32 shards gathered in
     16 bit (torch.distributed.fsdp MixedPrecisionPolicy); a frozen base stays in 16 bit (accelerate utils/fsdp_utils.py and accelerator.py:
@@ -166,5 +177,5 @@ def regime(workload: TrainingWorkload) -> Regime:
     if workload.framework == "megatron":
         return Regime(weights=half, gradients="F32", masters="F32", states="F32", compute=half, adapters=half)
     autocast = workload.framework == "transformers"
-    weights = half if workload.framework == "fsdp" and workload.adapted else "F32"
+    weights = half if workload.adapted and (workload.framework == "fsdp" or workload.half_base) else "F32"
     return Regime(weights=weights, gradients="F32", masters=None, states="F32", compute=half, adapters="F32", autocast=autocast)

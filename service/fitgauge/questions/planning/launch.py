@@ -6,7 +6,7 @@ from fitgauge.engine.architecture import Model
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.questions.planning.schemas import PlanLaunch
 from fitgauge.questions.shell import joined
-from fitgauge.questions.training.launch import SUPERVISED, command_of
+from fitgauge.questions.training.launch import SUPERVISED, allocator, command_of
 from fitgauge.questions.training.launch_files import DEEPSPEED, FSDP, accelerate_config, deepspeed_config
 from fitgauge.questions.training.trl_launch import script_flags
 
@@ -22,4 +22,4 @@ def plan_launch(model: Model, workload: TrainingWorkload) -> PlanLaunch:
     launcher = ["accelerate", "launch", "--num_processes", workload.gpus, "--config_file", FSDP]
     if workload.gpus > 8:
         launcher += ["--machine_rank", "$NODE_RANK", "--main_process_ip", "$MASTER_ADDR"]
-    return PlanLaunch(command=joined([*launcher, *script]), files={FSDP: accelerate_config(workload)})
+    return PlanLaunch(command=joined([*allocator(workload), *launcher, *script]), files={FSDP: accelerate_config(workload)})

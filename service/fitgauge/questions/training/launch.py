@@ -17,8 +17,7 @@ _UNSAID = {"muon": "Muon", "adam_mini": "Adam-mini"}
 
 def launch_command(model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED) -> str:
     """The command line, whole: under DeepSpeed it writes the configuration first that it then reads."""
-    allocator = ["env", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"] if workload.expandable_segments else []
-    command = joined([*allocator, *command_of(model, workload, setup)])
+    command = joined(command_of(model, workload, setup))
     if workload.framework == "deepspeed" and f" {DEEPSPEED}" in command:
         return f"echo {quoted(deepspeed_config(workload))} > {DEEPSPEED} && {command}"
     return command
@@ -26,6 +25,15 @@ def launch_command(model: Model, workload: TrainingWorkload, setup: Setup = SUPE
 
 def command_of(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
     """The words of the command: of the library that trains, else Megatron's script, else TRL's or transformers' under accelerate."""
+    return [*allocator(workload), *_command(model, workload, setup)]
+
+
+def allocator(workload: TrainingWorkload) -> list[object]:
+    """How PyTorch's allocator is told to let its segments grow, where they do. Source: PyTorch's notes on CUDA semantics."""
+    return ["env", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"] if workload.segments_grow else []
+
+
+def _command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
     if setup.algorithm in ("ppo", "grpo", "rloo"):
         if setup.trainer == "verl":
             return verl_command(model, workload, setup)

@@ -161,7 +161,7 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         None
     )
     compile: Annotated[bool | None, Meta(description="torch.compile. Default false.")] = None
-    expandable_segments: Annotated[bool | None, Meta(description="The allocator's. Default: torchtitan's and axolotl's.")] = None
+    expandable_segments: Annotated[bool | None, Meta(description="The allocator's. Default: torchtitan's, axolotl's, Megatron's.")] = None
     activation_offload: Annotated[bool | None, Meta(description="What layers keep waits in host memory. Default false.")] = None
     runtime_gib: Annotated[
         Annotated[float, Meta(ge=0, le=1024)] | None,

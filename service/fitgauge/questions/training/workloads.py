@@ -92,12 +92,12 @@ def _own_units(request: TrainingRequest) -> bool:
     return "titan" in (request.framework or "").lower()
 
 
-def _growing(request: TrainingRequest) -> bool:
-    """Whether the allocator's segments grow: as asked, else where a framework sets it. Source: torchtitan run_train.sh; axolotl
-    utils/__init__.py, set_pytorch_cuda_alloc_conf."""
+def _growing(request: TrainingRequest) -> bool | None:
+    """Whether the allocator's segments grow: as asked, else where a library sets it, else None: as the framework has it. Source: torchtitan
+    run_train.sh; axolotl utils/__init__.py, set_pytorch_cuda_alloc_conf."""
     if request.expandable_segments is not None:
         return request.expandable_segments
-    return any(name in (request.framework or "").lower() for name in ("titan", "axolotl"))
+    return any(name in (request.framework or "").lower() for name in ("titan", "axolotl")) or None
 
 
 def _refuse(workload: TrainingWorkload, spec: ModelSpec, count: int) -> None:

@@ -46,18 +46,18 @@ def parameters(operation: Operation, known: Mapping[str, Any]) -> dict[str, Any]
 
 
 _OF_ARRAYS = ("items", "minItems", "maxItems")
+_UNSAID = ("anyOf", "default", "examples", "minLength", "maxLength")
+"""What tells a tool nothing that its description does not; all of it stands in the OpenAPI document."""
 
 
 def flat(schema: dict[str, Any]) -> dict[str, Any]:
     """A property with one type, the first: hosts leave optional arguments out instead of sending null, and know no choices."""
     options = [option for option in schema.get("anyOf", ()) if option["type"] != "null"]
-    kept = {key: value for key, value in schema.items() if key not in ("anyOf", "default", "examples")}
-    merged: dict[str, Any] = {**(options[0] if options else {}), **kept}
+    merged: dict[str, Any] = {**(options[0] if options else {}), **schema}
     if isinstance(merged["type"], list):
         merged["type"] = next(name for name in merged["type"] if name != "null")
-    if merged["type"] != "array":
-        merged = {key: value for key, value in merged.items() if key not in _OF_ARRAYS}
-    return merged
+    left_out = _UNSAID if merged["type"] == "array" else (*_UNSAID, *_OF_ARRAYS)
+    return {key: value for key, value in merged.items() if key not in left_out}
 
 
 def _described(operation: Operation) -> str:

@@ -74,7 +74,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/v1/fit",
         summary="Will this model fit on this GPU when it is served?",
         description="Estimates GPU memory for serving a model by its Hugging Face ID: a verdict, every byte named, the limits, "
-        "and the smallest changes that would make it fit. Only model and gpu are needed.",
+        "and the smallest changes that would make it fit.",
         request=FitRequest,
         answer=FitAnswer,
         errors=(400, 413, 415, *_MODEL_ERRORS),
@@ -107,7 +107,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/v1/recommend",
         summary="Which GPUs should this model be served or trained on?",
         description="Searches every card of the catalog in counts of 1 to 16 and the usual formats for what fits: those that nothing "
-        "beats in cards, memory, speed, bits a weight and price, each with its cost, quality and command. Only model is needed.",
+        "beats in cards, memory, speed, bits a weight and price, each with its cost, quality and command.",
         request=RecommendRequest,
         answer=RecommendAnswer,
         errors=(400, 413, 415, *_MODEL_ERRORS),
@@ -124,7 +124,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/v1/models-for-gpu",
         summary="Which models run on this GPU?",
         description="Holds every bundled model, as published or in formats of your choice, against a card and a workload, and lists those "
-        "that fit or are tight, the largest first, in pages. Only gpu is needed.",
+        "that fit or are tight, the largest first, in pages.",
         request=ModelsForGpuRequest,
         answer=ModelsForGpuAnswer,
         errors=(400, 404, 413, 415, 422),

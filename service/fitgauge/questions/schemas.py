@@ -23,46 +23,45 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     model: Annotated[
         Text,
         Meta(
-            description="Hugging Face Hub ID (org/name, org/name@revision, org/name-GGUF:Q4_K_M), a well-known name, or a size such as 7b.",
+            description="Hugging Face ID (org/name, org/name@revision, org/name-GGUF:Q4_K_M), a well-known name, or a size: 7b.",
             examples=["Qwen/Qwen3-32B"],
         ),
     ]
     gpu: Annotated[
         Text,
-        Meta(description="The accelerator as people write it: RTX 4090, 2x4090, A100 80G, or a memory size: 24GB.", examples=["RTX 4090"]),
+        Meta(description="As people write it: RTX 4090, 2x4090, A100 80G, or a memory size: 24GB.", examples=["RTX 4090"]),
     ]
     gpu_count: Annotated[
         Annotated[int, Meta(ge=1, le=4096)] | None,
-        Meta(description="How many of them, 1 to 4096. Default 1, or the count in gpu.", examples=[4]),
+        Meta(description="How many. Default 1, or the count in gpu.", examples=[4]),
     ] = None
     engine: Annotated[
         Text | None,
         Meta(
-            description="Serving engine: vllm (default; mlx or llama.cpp where it does not run), sglang, tensorrt-llm, ollama, "
-            "transformers or tgi.",
+            description="vllm (default; mlx or llama.cpp where it does not run), sglang, tensorrt-llm, ollama, transformers or tgi.",
             examples=["vllm"],
         ),
     ] = None
-    engine_version: Annotated[Text | None, Meta(description="Version of the engine, default the newest known.", examples=["0.33.0"])] = None
+    engine_version: Annotated[Text | None, Meta(description="Default: the newest known.", examples=["0.33.0"])] = None
     quantization: Annotated[
         Text | None,
         Meta(description="Weights as if stored so: fp8, int8, int4, awq, gptq, nf4, nvfp4, bf16, q4_k_m. Default: as published."),
     ] = None
     context_length: Annotated[
-        Tokens | None, Meta(description="Tokens one request may hold. Default 8192, or the model's maximum if smaller.", examples=[32768])
+        Tokens | None, Meta(description="Tokens a request may hold. Default 8192, or the model's maximum if less.", examples=[32768])
     ] = None
     concurrency: Annotated[
-        Annotated[int, Meta(ge=1, le=1_000_000)] | None, Meta(description="Requests of that length held at once. Default 1.", examples=[8])
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None, Meta(description="Such requests held at once. Default 1.", examples=[8])
     ] = None
     kv_cache_dtype: Annotated[
         Text | None,
         Meta(
-            description="Number format of the KV cache: auto (default), fp8 or bf16; for llama.cpp and ollama f16, q8_0 or q4_0.",
+            description="auto (default), fp8 or bf16; for llama.cpp and ollama f16, q8_0 or q4_0.",
             examples=["fp8"],
         ),
     ] = None
     tensor_parallel: Annotated[
-        Degree | None, Meta(description="Ranks that share every layer. Default: as many of the GPUs as divide the heads.")
+        Degree | None, Meta(description="Ranks that share every layer. Default: as many GPUs as divide the heads.")
     ] = None
     pipeline_parallel: Annotated[Degree | None, Meta(description="Stages the layers are spread over. Default: what the GPUs leave.")] = None
     data_parallel: Annotated[Degree | None, Meta(description="Replicas of the whole. Default 1.")] = None
@@ -76,30 +75,28 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     max_batched_tokens: Annotated[
         Tokens | None,
-        Meta(description="Tokens in one forward pass (max_num_batched_tokens, chunked_prefill_size, n_ubatch). Default: the engine's."),
+        Meta(description="Tokens of a forward pass (max_num_batched_tokens, chunked_prefill_size, n_ubatch). Default: the engine's."),
     ] = None
     max_num_seqs: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
-        Meta(description="Most requests the engine runs at once (llama.cpp: n_parallel). Default: the engine's."),
+        Meta(description="Most requests run at once (llama.cpp: n_parallel). Default: the engine's."),
     ] = None
-    enforce_eager: Annotated[bool | None, Meta(description="True: no CUDA graphs. Default false.")] = None
+    enforce_eager: Annotated[bool | None, Meta(description="True: no CUDA graphs.")] = None
     cpu_offload_gib: Annotated[
-        Annotated[float, Meta(ge=0, le=65_536)] | None, Meta(description="GiB of weights per GPU kept in host memory. Default 0.")
+        Annotated[float, Meta(ge=0, le=65_536)] | None, Meta(description="GiB of each GPU's weights kept in host memory.")
     ] = None
-    kv_cache_memory_gib: Annotated[Gib | None, Meta(description="GiB of KV cache per GPU, given outright instead of what is left.")] = None
+    kv_cache_memory_gib: Annotated[Gib | None, Meta(description="GiB of KV cache per GPU, instead of what is left.")] = None
     other_memory_gib: Annotated[
         Annotated[float, Meta(ge=0, le=65_536)] | None,
-        Meta(
-            description="GiB of each GPU that others hold before the engine starts: a desktop, another process. Default 0.", examples=[1.5]
-        ),
+        Meta(description="GiB of each GPU that others hold: a desktop, another process.", examples=[1.5]),
     ] = None
     lora_slots: Annotated[
         Annotated[int, Meta(ge=0, le=4096)] | None,
-        Meta(description="vllm: LoRA adapters held on the GPU at once (max_loras). Default 0: none.", examples=[4]),
+        Meta(description="vllm: LoRA adapters on the GPU at once (max_loras). Default 0.", examples=[4]),
     ] = None
     lora_rank: Annotated[
         Annotated[int, Meta(ge=1, le=512)] | None,
-        Meta(description="vllm: largest rank of these adapters (max_lora_rank): 1, 8, 16, 32, 64, 128, 256, 320 or 512. Default 16."),
+        Meta(description="vllm: their largest rank: 1, 8, 16, 32, 64, 128, 256, 320 or 512. Default 16."),
     ] = None
     speculative_tokens: Annotated[
         Annotated[int, Meta(ge=0, le=64)] | None,
@@ -107,11 +104,11 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     draft_model: Annotated[
         Text | None,
-        Meta(description="vllm: Hub ID of what drafts speculative_tokens beside it: an EAGLE head or a smaller model."),
+        Meta(description="vllm: Hub ID of what drafts them: an EAGLE head or a smaller model."),
     ] = None
     detail: Annotated[
         Literal["summary", "full"] | None,
-        Meta(description="summary (default): the answer. full: every formula, source and pipeline stage too."),
+        Meta(description="full: every formula, source and pipeline stage too. Default summary."),
     ] = None
 
 

@@ -19,21 +19,16 @@ class ExplainLogRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Meta(
             min_length=1,
             max_length=LONGEST_LOG,
-            description="The start-up log of vLLM, SGLang, TensorRT-LLM, TGI, llama.cpp or Ollama, or PyTorch's out-of-memory message, as "
-            "it was printed.",
+            description="As printed by vLLM, SGLang, TensorRT-LLM, TGI, llama.cpp or Ollama; or PyTorch's out-of-memory message.",
             examples=["INFO 12-02 15:48:37 [gpu_model_runner.py:3338] Model loading took 14.9889 GiB memory and 3.03 seconds"],
         ),
     ]
-    model: Annotated[Text | None, Meta(description="The model, where the log names only a path.", examples=["Qwen/Qwen3-32B"])] = None
-    gpu: Annotated[
-        Text | None, Meta(description="The accelerator, where the log does not name it; vLLM's does not.", examples=["H100"])
-    ] = None
-    gpu_count: Annotated[
-        Annotated[int, Meta(ge=1, le=4096)] | None, Meta(description="How many of them. Default: what the log's degrees make.")
-    ] = None
-    engine: Annotated[Text | None, Meta(description="The engine, where the log is a bare out-of-memory message.")] = None
+    model: Annotated[Text | None, Meta(description="Where the log names only a path.", examples=["Qwen/Qwen3-32B"])] = None
+    gpu: Annotated[Text | None, Meta(description="Where the log does not name it, as vLLM's does not.", examples=["H100"])] = None
+    gpu_count: Annotated[Annotated[int, Meta(ge=1, le=4096)] | None, Meta(description="Default: what the log's degrees make.")] = None
+    engine: Annotated[Text | None, Meta(description="Where the log is a bare out-of-memory message.")] = None
     detail: Annotated[
-        Literal["summary", "full"] | None, Meta(description="summary (default), or full: every number read too, with its line.")
+        Literal["summary", "full"] | None, Meta(description="full: every number read too, with its line. Default summary.")
     ] = None
 
 

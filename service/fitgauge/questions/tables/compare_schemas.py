@@ -20,25 +20,25 @@ class CompareRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 
     models: Annotated[
         Names,
-        Meta(description="Hub IDs, well-known names or sizes: a list, or text with commas.", examples=["Qwen/Qwen3-32B, 7b"]),
+        Meta(description="Hugging Face IDs, well-known names or sizes: a list, or text with commas.", examples=["Qwen/Qwen3-32B, 7b"]),
     ]
-    gpus: Annotated[Names, Meta(description="GPUs with their counts: a list, or text with commas.", examples=["2x L40S, RTX 4090, 80GB"])]
+    gpus: Annotated[Names, Meta(description="With their counts: a list, or text with commas.", examples=["2x L40S, RTX 4090, 80GB"])]
     engines: Annotated[
         Names | None,
-        Meta(description="Serving engines. Default as in check_fit.", examples=["vllm, llama.cpp"]),
+        Meta(description="Default as in check_fit.", examples=["vllm, llama.cpp"]),
     ] = None
     quantizations: Annotated[
         Names | None, Meta(description="Formats of the weights. Default: as published.", examples=["as published, fp8, awq"])
     ] = None
     context_lengths: Annotated[
         Tokens | Annotated[list[Tokens], Meta(min_length=1, max_length=50)] | None,
-        Meta(description="Tokens one request may hold, one or several. Default 8192, or the model's maximum if smaller.", examples=[65536]),
+        Meta(description="Tokens a request may hold, one or several. Default 8192, or the model's maximum if less.", examples=[65536]),
     ] = None
     concurrencies: Annotated[
         Requests | Annotated[list[Requests], Meta(min_length=1, max_length=50)] | None,
-        Meta(description="Requests of that length held at once, one or several. Default 1.", examples=[8]),
+        Meta(description="Such requests held at once, one or several. Default 1.", examples=[8]),
     ] = None
-    kv_cache_dtype: Annotated[Text | None, Meta(description="Number format of the KV cache: auto (default), fp8, bf16.")] = None
+    kv_cache_dtype: Annotated[Text | None, Meta(description="auto (default), fp8 or bf16.")] = None
 
 
 class CompareRow(Struct, kw_only=True):

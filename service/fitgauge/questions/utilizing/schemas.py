@@ -14,52 +14,50 @@ TokenBudget = Annotated[float, Meta(ge=1, le=1e18)]
 class UtilizationRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     """How much of its GPUs does a training run use? `gpu` and either `achieved_tflops` or a throughput are needed."""
 
-    gpu: Annotated[Text, Meta(description="The accelerator as people write it: A100 80GB, 8xH100.", examples=["A100 80GB"])]
+    gpu: Annotated[Text, Meta(description="As people write it: A100 80GB, 8xH100.", examples=["A100 80GB"])]
     gpu_count: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
         Meta(description="GPUs of the whole run. Default 1, or the count in gpu.", examples=[4]),
     ] = None
-    precision: Annotated[
-        Text | None, Meta(description="Arithmetic of the matrix units: bf16 (default), fp16, fp8, fp4 or int8.", examples=["bf16"])
-    ] = None
-    achieved_tflops: Annotated[
-        Rate | None, Meta(description="10^12 operations a second that one GPU was seen to reach.", examples=[100])
-    ] = None
+    precision: Annotated[Text | None, Meta(description="Of the arithmetic: bf16 (default), fp16, fp8, fp4 or int8.", examples=["bf16"])] = (
+        None
+    )
+    achieved_tflops: Annotated[Rate | None, Meta(description="10^12 operations a second that one GPU reached.", examples=[100])] = None
     model: Annotated[
         Text | None,
-        Meta(description="Hub ID, well-known name or size; needed to turn tokens into operations.", examples=["meta-llama/Llama-3.1-8B"]),
+        Meta(description="Hugging Face ID, well-known name or size; turns tokens into operations.", examples=["meta-llama/Llama-3.1-8B"]),
     ] = None
-    tokens_per_second: Annotated[Rate | None, Meta(description="Throughput of the whole run, all GPUs together.", examples=[6144])] = None
+    tokens_per_second: Annotated[Rate | None, Meta(description="Of the whole run, all GPUs together.", examples=[6144])] = None
     samples_per_second: Annotated[
-        Rate | None, Meta(description="The same in sequences of sequence_length tokens, in the place of tokens_per_second.", examples=[3])
+        Rate | None, Meta(description="The same in sequences of sequence_length tokens, instead.", examples=[3])
     ] = None
     published_tokens_per_second: Annotated[
-        Rate | None, Meta(description="A published throughput of one GPU to compare with.", examples=[3300])
+        Rate | None, Meta(description="Published throughput of one GPU, to compare with.", examples=[3300])
     ] = None
     sequence_length: Annotated[Tokens | None, Meta(description="Tokens of a sequence. Default 2048.", examples=[2048])] = None
     method: Annotated[
         Literal["full", "lora", "qlora"] | None,
-        Meta(description="full (default); lora and qlora do not compute the gradients of the base."),
+        Meta(description="full (default); lora and qlora compute no gradients of the base."),
     ] = None
     activation_checkpointing: Annotated[
-        Literal["none", "selective", "full"] | None, Meta(description="What is computed twice, for HFU: none (default), selective or full.")
+        Literal["none", "selective", "full"] | None, Meta(description="What is computed twice, for HFU. Default none.")
     ] = None
-    peak_tflops: Annotated[Rate | None, Meta(description="Dense peak of one GPU, in the place of the catalog's.", examples=[312])] = None
+    peak_tflops: Annotated[Rate | None, Meta(description="Dense peak of one GPU, instead of the catalog's.", examples=[312])] = None
     mfu: Annotated[
-        Share | None, Meta(description="MFU to expect for token_budget where none was measured: 0.3 to 0.5 are usual.", examples=[0.4])
+        Share | None, Meta(description="To expect for token_budget where none was measured: 0.3 to 0.5 are usual.", examples=[0.4])
     ] = None
     token_budget: Annotated[
-        TokenBudget | None, Meta(description="Tokens to train on: adds time, and cost where a price is given.", examples=[1e12])
+        TokenBudget | None, Meta(description="Tokens to train on: adds time, and cost with a price.", examples=[1e12])
     ] = None
     price_per_gpu_hour: Annotated[
         Annotated[float, Meta(ge=0, le=1e6)] | None, Meta(description="What one GPU costs an hour, in any currency.", examples=[2.5])
     ] = None
     zero_stage: Annotated[
-        Annotated[int, Meta(ge=0, le=3)] | None, Meta(description="ZeRO stage over all GPUs: adds what is communicated. FSDP is 3.")
+        Annotated[int, Meta(ge=0, le=3)] | None, Meta(description="Over all GPUs: adds what is communicated. FSDP is 3.")
     ] = None
     micro_batch_size: Annotated[Degree | None, Meta(description="Sequences of one GPU's micro-batch, for zero_stage. Default 1.")] = None
     interconnect_gbps: Annotated[
-        Rate | None, Meta(description="10^9 bytes a second between GPUs, one direction, in the place of the catalog's.", examples=[32])
+        Rate | None, Meta(description="10^9 bytes a second between GPUs, one direction, instead of the catalog's.", examples=[32])
     ] = None
 
 

@@ -1,4 +1,4 @@
-"""Parallel training against the frameworks' own code: schedules, tensor parallelism, ZeRO, Megatron's stages (training_parallel.jsonl)."""
+"""Parallel training against the frameworks' own code: schedules, tensors and sequences cut, ZeRO, Megatron's stages."""
 
 from statistics import median
 
@@ -42,6 +42,21 @@ def test_a_rank_of_tensor_parallelism_and_fsdp_is_within_three_percent():
     assert len(errors) >= 15
     assert median(errors) <= 0.001
     assert errors[-1] <= 0.03
+
+
+def test_what_a_rank_of_context_parallelism_keeps_is_within_a_permille():
+    assert {row["way"] for row in truth.of_kind("context")} == {"ring", "ulysses"}
+    assert len(truth.context_ranks()) >= 30
+    assert max(abs(rank.error) for rank in truth.context_ranks()) <= 0.001
+
+
+@pytest.mark.parametrize(("which", "most"), [("forward", 0.09), ("backward", 0.025)])
+def test_both_passes_of_context_parallelism_are_near(which, most):
+    """Layers alone lack what the model's own code still names: the embedding's output, and the input of the layer at work."""
+    for rank in truth.context_ranks():
+        whole = rank.row["loss"] == "own" and rank.row["regime"] == "bf16"
+        played = getattr(rank.played, which).total
+        assert played == pytest.approx(rank.row["bytes"][f"{which}_peak"], rel=0.001 if whole else most), rank.row
 
 
 def test_a_rank_of_zero_holds_what_deepspeed_itself_holds():

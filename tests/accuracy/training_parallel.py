@@ -1,15 +1,18 @@
-"""The truth about parallel training, as questions: ranks of tensor parallelism, of ZeRO, of Megatron layouts (training_parallel.jsonl)."""
+"""The truth about parallel training, as questions: ranks of tensor and context parallelism, of ZeRO, of Megatron layouts
+(training_parallel.jsonl)."""
 
 from functools import cache
+from typing import NamedTuple
 
 from accuracy.training_truth import Row, Step, own_model, rows, step_of
 from fitgauge.engine.families import read_config
+from fitgauge.engine.training.activations import Activations, activations
 from fitgauge.engine.training.workload import TrainingWorkload
 
 
 @cache
 def of_kind(kind: str) -> tuple[Row, ...]:
-    """The rows of a kind: schedule, tensor, zero, megatron."""
+    """The rows of a kind: schedule, tensor, context, zero, megatron."""
     return tuple(row for row in rows("training_parallel") if row["kind"] == kind)
 
 
@@ -58,6 +61,40 @@ def megatron_workload(row: Row) -> TrainingWorkload:
         pipeline_parallel=row["pipeline"],
         expert_parallel=row["expert"],
         data_parallel=row["ranks"] // (row["tensor"] * row["pipeline"]),
+    )
+
+
+class Passes(NamedTuple):
+    """Both measured passes of a rank, and what they were played as."""
+
+    row: Row
+    played: Activations
+
+    @property
+    def error(self) -> float:
+        """Of what stays between the passes."""
+        return self.played.after_forward / int(self.row["bytes"]["after_forward"]) - 1
+
+
+def context_workload(row: Row) -> TrainingWorkload:
+    """The question of a rank of context parallelism: DeepSpeed's, or PyTorch's ring."""
+    autocast = row["regime"] == "amp"
+    return TrainingWorkload(
+        framework="deepspeed" if row["way"] == "ulysses" else "transformers" if autocast else "fsdp",
+        precision="mixed_bf16" if autocast else "bf16",
+        sequence_length=row["seq"],
+        micro_batch_size=row["batch"],
+        activation_checkpointing=row["checkpointing"],
+        context_parallel=row["context_parallel"],
+    )
+
+
+@cache
+def context_ranks() -> tuple[Passes, ...]:
+    """One rank of context parallelism each, of a model with its head or of its layers alone."""
+    return tuple(
+        Passes(row, activations(own_model(row["model"], row["layers"]), context_workload(row), last=row["loss"] == "own"))
+        for row in of_kind("context")
     )
 
 

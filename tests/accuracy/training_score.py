@@ -124,6 +124,7 @@ def headline() -> dict[str, dict[str, dict[str, float]]]:
             "fsdp": steps(truth.ranks()),
             "tensor": steps(parallel.tensor_ranks(sharded=False)),
             "tensor and fsdp": steps(parallel.tensor_ranks(sharded=True)),
+            "context": spread(rank.error for rank in parallel.context_ranks()),
             "zero": steps(parallel.zero_ranks()),
         },
         "training_runs": {"check": runs(counted("check")), "all": runs(counted())},

@@ -22,6 +22,7 @@ def check(spec: ModelSpec, workload: TrainingWorkload) -> None:
     _replicas(workload)
     _secondary(workload)
     _sequence(workload)
+    _context(spec, workload)
     _accumulation(workload)
 
 
@@ -192,6 +193,32 @@ def _sequence(workload: TrainingWorkload) -> None:
     if workload.sequence_parallel and workload.tensor_parallel == 1:
         detail = "Sequence parallelism divides what tensor parallelism leaves whole; there is no tensor parallelism."
         raise InvalidQuestion(detail, hint="Send tensor_parallel above 1, or sequence_parallel false.", field="sequence_parallel")
+
+
+def _context(spec: ModelSpec, workload: TrainingWorkload) -> None:
+    """No framework divides attention whose scores are written out (transformers trainer.py, _prepare_context_parallel_inputs;
+    deepspeed/runtime/sequence_parallel/ulysses_sp.py, register_with_transformers; Transformer Engine pytorch/attention/utils.py, "Filter:
+    Context parallelism", with its two pieces a rank). DeepSpeed gives every rank whole heads (UlyssesSPAttentionHF); accelerate runs
+    PyTorch's ring under FSDP2 (accelerate/commands/launch.py)."""
+    ranks, field = workload.context_parallel, "context_parallel"
+    if ranks == 1:
+        return
+    if workload.attention == "eager":
+        detail = "Context parallelism does not divide eager attention."
+        raise InvalidQuestion(detail, hint="Send attention sdpa or flash, or context_parallel 1.", field="attention")
+    if workload.framework == "transformers":
+        detail = "transformers' Trainer divides sequences under FSDP2 or DeepSpeed alone."
+        raise InvalidQuestion(detail, hint="Send framework fsdp, deepspeed or megatron, or context_parallel 1.", field=field)
+    if workload.framework == "fsdp" and workload.fsdp_version == 1:
+        detail = "Context parallelism runs with FSDP2, not with FSDP1."
+        raise InvalidQuestion(detail, hint="Send fsdp_version 2, or context_parallel 1.", field="fsdp_version")
+    if workload.framework == "megatron" and workload.sequence_length % (2 * ranks):
+        detail = f"Megatron gives each of {ranks} ranks two pieces of a sequence; {workload.sequence_length} tokens do not divide so."
+        nearest = -(-workload.sequence_length // (2 * ranks)) * 2 * ranks
+        raise InvalidQuestion(detail, hint=f"Send sequence_length {nearest}, or context_parallel 1.", field="sequence_length")
+    if workload.framework == "deepspeed" and ranks not in (widths := tensor_widths(spec, max(64, spec.query_heads))):
+        detail = f"DeepSpeed gives each of {ranks} ranks whole heads; {spec.query_heads} and their KV heads do not divide so."
+        raise InvalidQuestion(detail, hint=f"Send context_parallel {_listed(widths)}, or framework fsdp.", field=field)
 
 
 def _accumulation(workload: TrainingWorkload) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fitgauge.engine.architecture import Kind, Split
 from fitgauge.engine.dtypes import BITS
+from fitgauge.engine.training.context import Way
 from fitgauge.engine.training.parameters import Parameter, Unit
 from fitgauge.engine.training.tape import FLOAT, Tape, Value
 from fitgauge.engine.training.traits import Place, Traits
@@ -21,7 +22,7 @@ class Scene:
     stream (sequence parallelism); `saves_gathered`: what linears read of a cut stream is gathered once and saved whole;
     `experts`: over how many ranks experts are spread; `expert_heads`: into how many parts each is divided. `relative`: rows of DeBERTa's
     table of relative positions, 0 for other families. `rotary`: queries and keys are rotated; `table_width`: bytes of a number of its
-    tables.
+    tables. `ranks`: of context parallelism, which divide attention in the `way` of their framework.
     """
 
     traits: Traits
@@ -39,6 +40,8 @@ class Scene:
     experts: int = 1
     expert_heads: int = 1
     relative: int = 0
+    ranks: int = 1
+    way: Way | None = None
 
     @property
     def tokens(self) -> int:

@@ -5,6 +5,7 @@ A recipe is made of a layer's own tensors: which norms, which projections, apart
 """
 
 from fitgauge.engine.architecture import Attention, Kind, LatentAttention, Split
+from fitgauge.engine.training.context import repeated_heads, ring_backward_bytes, ring_forward_bytes
 from fitgauge.engine.training.modules import Modules
 from fitgauge.engine.training.parameters import Parameter
 from fitgauge.engine.training.tape import FLOAT, Value
@@ -115,8 +116,8 @@ class Layer(Modules):
     def fused_attention(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
         """FlashAttention's pattern: q, k, v, output and the log of the sum of exponentials are saved, scores never are.
 
-        The output has the order of the queries; where these were put together from parts or head by head, it is copied for the output
-        projection.
+        The output has the order of the queries; where these were put together from parts or head by head, as a ring puts its output
+        together, it is copied for the output projection.
 
         A sliding window no longer than the sequence gives PyTorch's SDPA a mask, for which keys and values are repeated for every head;
         FlashAttention itself knows windows (integrations/sdpa_attention.py, use_gqa_in_sdpa).
@@ -128,14 +129,39 @@ class Layer(Modules):
             return self.math_attention(q, k, v, heads, mixer)
         if masked or bare:
             k, v = self._repeated(k, v, heads, mixer)
+        if scene.way == "ulysses":
+            return self._exchanged(q, k, v, heads, mixer)
         q, k, v = saves = tuple(tape.cast(value, value.name) for value in (q, k, v))
         beside = [("attention.log_sum", scene.tokens * heads, FLOAT)]
         if masked:  # booleans become numbers to add, anew in every layer
             each = heads if self.traits.position_bias else 1  # bias and mask are summed to one tensor
             beside.append(("attention.mask", scene.tokens * scene.keys * each, q.width))
         size = scene.tokens * heads * mixer.value_dim
-        mixed = tape.operation("attention", (q, k, v), size, q.width, saves=saves, saves_output=True, beside=beside, product=True)
-        return tape.copy("attention.output", mixed) if self.traits.rotates_part or self.traits.copies_queries else mixed
+        shared, merged = (k.elements + v.elements, scene.ranks, q.width), scene.way == "ring"
+        mixed = tape.operation(
+            "attention",
+            (q, k, v),
+            size,
+            q.width,
+            saves=saves,
+            saves_output=True,
+            scratch=ring_forward_bytes(size, *shared) if merged else 0,
+            back_scratch=ring_backward_bytes(q.elements, *shared) if merged else 0,
+            beside=beside,
+            product=True,
+        )
+        return tape.copy("attention.output", mixed) if merged or self.traits.rotates_part or self.traits.copies_queries else mixed
+
+    def _exchanged(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
+        """Attention over whole sequences with a part of the heads, tokens exchanged for heads before it and back after it, which makes
+        three copies of the output (deepspeed/runtime/sequence_parallel/ulysses_sp.py, UlyssesSPAttentionHF.forward)."""
+        tape, scene = self.tape, self.scene
+        copies = repeated_heads(mixer.kv_heads, scene.ranks)
+        whole = (tape.copy("query.exchanged", q), *(tape.copy(f"{x.name}.exchanged", x, copies * x.elements) for x in (k, v)))
+        size, beside = scene.tokens * heads * mixer.value_dim, [("attention.log_sum", scene.tokens * heads, FLOAT)]
+        mixed = tape.operation("attention", whole, size, q.width, saves=whole, saves_output=True, beside=beside, product=True)
+        held = q.bytes + k.bytes + v.bytes  # by the layer's own names for them
+        return tape.operation("attention.output", (mixed,), size, q.width, scratch=2 * mixed.bytes + held)
 
     def math_attention(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
         """PyTorch's SDPA for keys of fewer heads than queries, which its kernels refuse: every step in fp32, keys and values spread out

@@ -7,7 +7,7 @@ from fitgauge.questions.shell import joined, quoted
 from fitgauge.questions.training.algorithm_launch import openrlhf_command, verl_command
 from fitgauge.questions.training.launch_files import DEEPSPEED, deepspeed_config
 from fitgauge.questions.training.megatron_launch import megatron_command
-from fitgauge.questions.training.trl_launch import accelerate_flags, script_flags
+from fitgauge.questions.training.trl_launch import accelerate_flags, script_flags, sequence_environment
 
 SUPERVISED = Setup(algorithm="sft", trainer="trl", reference="none")
 """Training without other models."""
@@ -41,7 +41,7 @@ def _command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[obj
             return openrlhf_command(model, workload, setup)
     if workload.framework == "megatron":
         return megatron_command(model, workload, setup)
-    return ["accelerate", "launch", *accelerate_flags(workload), *script_flags(model, workload, setup)]
+    return [*sequence_environment(workload), "accelerate", "launch", *accelerate_flags(workload), *script_flags(model, workload, setup)]
 
 
 def unsaid(model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED) -> list[str]:

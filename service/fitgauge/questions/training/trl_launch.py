@@ -52,6 +52,21 @@ def accelerate_flags(workload: TrainingWorkload) -> list[object]:
     return flags
 
 
+def sequence_environment(workload: TrainingWorkload) -> list[object]:
+    """How accelerate is told to divide sequences under DeepSpeed (Ulysses): its launcher takes flags of a mesh with FSDP2 alone. Source:
+    accelerate/commands/launch.py, _validate_launch_command; accelerate/parallelism_config.py; utils/dataclasses.py,
+    DeepSpeedSequenceParallelConfig."""
+    if workload.framework != "deepspeed" or workload.context_parallel == 1:
+        return []
+    kernel = "flash_attention_2" if workload.attention == "flash" else workload.attention
+    return [
+        "env",
+        "ACCELERATE_USE_PARALLELISM_CONFIG=true",
+        f"PARALLELISM_CONFIG_SP_SIZE={workload.context_parallel}",
+        f"PARALLELISM_CONFIG_SP_ATTN_IMPLEMENTATION={kernel}",
+    ]
+
+
 def _degrees(workload: TrainingWorkload) -> list[object]:
     """Replicas, shards, context and tensor parallel of FSDP2's mesh, where there is more than shards."""
     replicas = workload.data_parallel_replicate

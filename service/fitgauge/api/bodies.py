@@ -50,6 +50,10 @@ class BodyReader(Generic[Body]):
             raise Refusal(415, "unsupported-media-type", named, "Send Content-Type: application/json.")
         return raw
 
+    async def question(self, request: Request[Any, Any, Any], most: int | None = None) -> Body:
+        """The body as the struct it means. See `read` and `decode`, also for what they raise."""
+        return self.decode(await self.read(request, most))
+
     def decode(self, raw: bytes) -> Body:
         """The struct. Raises Refusal 400 for what is no JSON, 422 for JSON that is no such question."""
         try:

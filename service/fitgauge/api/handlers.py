@@ -8,12 +8,13 @@ import msgspec
 from litestar import HttpMethod, MediaType, Request, Response, get, route
 from litestar.handlers import HTTPRouteHandler
 from litestar.response import Stream
+from msgspec import Struct
 
 from fitgauge import __version__
-from fitgauge.api.bodies import BodyReader, chunks, integer_query, media_type, only_query
+from fitgauge.api.bodies import Body, BodyReader, chunks, integer_query, media_type, only_query
 from fitgauge.api.operations import NDJSON, OPERATIONS, UPLOADS
 from fitgauge.catalog.mounted import Mounted
-from fitgauge.questions import Questions
+from fitgauge.questions import Basis, Questions
 from fitgauge.questions.catalog_state import Readiness, catalog_state, standing
 from fitgauge.questions.ledger.schemas import ExplainLogRequest
 from fitgauge.questions.planning.schemas import TrainingPlanRequest
@@ -29,7 +30,6 @@ Anything = Request[Any, Any, Any]
 LARGEST_QUESTION = 64 * 1024
 """bytes of a question where the operation takes files that are larger"""
 
-_encode = msgspec.json.Encoder().encode
 _lines = msgspec.json.Encoder().encode_lines
 _fit = BodyReader(FitRequest, {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"})
 _training = BodyReader(TrainingRequest, {"model": "meta-llama/Llama-3.1-8B", "gpu": "A100 80GB"})
@@ -47,6 +47,11 @@ def json_response(body: bytes) -> Response[bytes]:
     return Response(body, media_type=MediaType.JSON, status_code=200)
 
 
+def encoded(answer: Struct) -> Response[bytes]:
+    """An answer on the wire."""
+    return json_response(msgspec.json.encode(answer))
+
+
 def served(answer: Callable[..., Awaitable[Response[Any]]]) -> HTTPRouteHandler:
     """The handler of the operation that is called like the function."""
     operation = next(operation for operation in OPERATIONS if operation.id == answer.__name__)
@@ -59,85 +64,79 @@ def served(answer: Callable[..., Awaitable[Response[Any]]]) -> HTTPRouteHandler:
 def handlers(questions: Questions, mounted: Mounted | None, openapi: bytes) -> list[HTTPRouteHandler]:
     """The handlers of every operation, bound to the questions they ask. mounted: the own catalog; openapi: the encoded document."""
 
+    async def remembered(
+        reader: BodyReader[Body], ask: Callable[[Body], Awaitable[tuple[Basis, Struct]]], request: Anything
+    ) -> Response[bytes]:
+        """The answer to `ask`, from before where it was asked the very same and all that the answer rests on still holds."""
+        raw = await reader.read(request)
+        key = ask.__name__, raw
+        known = questions.recall(key)
+        if known is None:
+            basis, answer = await ask(reader.decode(raw))
+            known = questions.remember(key, basis, msgspec.json.encode(answer))
+        return json_response(known)
+
     @served
     async def check_fit(request: Anything) -> Response[bytes]:
-        raw = await _fit.read(request)
-        known = questions.recall(raw)
-        if known is not None:
-            return json_response(known)
-        basis, answer = await questions.check_fit(_fit.decode(raw))
-        return json_response(questions.remember(raw, basis, _encode(answer)))
+        return await remembered(_fit, questions.check_fit, request)
 
     @served
     async def check_training_fit(request: Anything) -> Response[bytes]:
-        raw = await _training.read(request)
-        known = questions.recall(b"training:" + raw)
-        if known is not None:
-            return json_response(known)
-        basis, answer = await questions.check_training_fit(_training.decode(raw))
-        return json_response(questions.remember(b"training:" + raw, basis, _encode(answer)))
+        return await remembered(_training, questions.check_training_fit, request)
 
     @served
     async def plan_training(request: Anything) -> Response[bytes]:
-        raw = await _plan.read(request)
-        known = questions.recall(b"plan:" + raw)
-        if known is not None:
-            return json_response(known)
-        basis, answer = await questions.plan_training(_plan.decode(raw))
-        return json_response(questions.remember(b"plan:" + raw, basis, _encode(answer)))
+        return await remembered(_plan, questions.plan_training, request)
 
     @served
     async def recommend_gpus(request: Anything) -> Response[bytes]:
-        asked = _recommend.decode(await _recommend.read(request))
-        return json_response(_encode(await questions.recommend_gpus(asked)))
+        return encoded(await questions.recommend_gpus(await _recommend.question(request)))
 
     @served
     async def list_models_that_fit(request: Anything) -> Response[bytes]:
-        asked = _models_for_gpu.decode(await _models_for_gpu.read(request))
-        return json_response(_encode(await questions.list_models_that_fit(asked)))
+        return encoded(await questions.list_models_that_fit(await _models_for_gpu.question(request)))
 
     @served
     async def compare_fit(request: Anything) -> Response[Any]:
-        asked = _compare.decode(await _compare.read(request))
+        asked = await _compare.question(request)
         comparison = await questions.compare_fit(asked)
         if comparison.total <= MOST_AT_ONCE:
             items = [row async for some in questions.rows(comparison) for row in some]
-            return json_response(_encode(CompareAnswer(items=items, total=comparison.total)))
+            return encoded(CompareAnswer(items=items, total=comparison.total))
         lines = (_lines(some) async for some in questions.rows(comparison))
         return Stream(lines, media_type=NDJSON, status_code=200)
 
     @served
     async def explain_log(request: Anything) -> Response[bytes]:
-        asked = _log.decode(await _log.read(request))
-        return json_response(_encode(await questions.explain_log(asked)))
+        return encoded(await questions.explain_log(await _log.question(request)))
 
     @served
     async def explain_utilization(request: Anything) -> Response[bytes]:
         if media_type(request) in UPLOADS:
-            return json_response(_encode(await questions.explain_trace(chunks(request))))
-        asked = _utilization.decode(await _utilization.read(request, most=LARGEST_QUESTION))
-        return json_response(_encode(await questions.explain_utilization(asked)))
+            return encoded(await questions.explain_trace(chunks(request)))
+        asked = await _utilization.question(request, most=LARGEST_QUESTION)
+        return encoded(await questions.explain_utilization(asked))
 
     @served
     async def get_model(request: Anything) -> Response[bytes]:
         only_query(request)
-        return json_response(_encode(await questions.get_model("{owner}/{name}".format_map(request.path_params))))
+        return encoded(await questions.get_model("{owner}/{name}".format_map(request.path_params)))
 
     @served
     async def list_gpus(request: Anything) -> Response[bytes]:
         only_query(request, "limit", "offset")
         limit, offset = integer_query(request, "limit", 100, 1, 1000), integer_query(request, "offset", 0, 0, 1_000_000)
-        return json_response(_encode(questions.list_gpus(limit, offset)))
+        return encoded(questions.list_gpus(limit, offset))
 
     @served
     async def get_gpu(request: Anything) -> Response[bytes]:
         only_query(request)
-        return json_response(_encode(questions.get_gpu(request.path_params["id"])))
+        return encoded(questions.get_gpu(request.path_params["id"]))
 
     @served
     async def get_catalog(request: Anything) -> Response[bytes]:
         only_query(request)
-        return json_response(_encode(catalog_state(questions.catalog, mounted)))
+        return encoded(catalog_state(questions.catalog, mounted))
 
     @served
     async def health_live() -> Response[bytes]:
@@ -145,26 +144,13 @@ def handlers(questions: Questions, mounted: Mounted | None, openapi: bytes) -> l
 
     @served
     async def health_ready() -> Response[bytes]:
-        return json_response(_encode(Readiness(status="ok", version=__version__, catalog=standing(mounted))))
+        return encoded(Readiness(status="ok", version=__version__, catalog=standing(mounted)))
 
     @get("/schema/openapi.json")
     async def openapi_document() -> Response[bytes]:
         return json_response(openapi)
 
     return [
-        check_fit,
-        check_training_fit,
-        plan_training,
-        recommend_gpus,
-        list_models_that_fit,
-        compare_fit,
-        explain_log,
-        explain_utilization,
-        get_model,
-        list_gpus,
-        get_gpu,
-        get_catalog,
-        health_live,
-        health_ready,
-        openapi_document,
-    ]
+        check_fit, check_training_fit, plan_training, recommend_gpus, list_models_that_fit, compare_fit, explain_log, explain_utilization,
+        get_model, list_gpus, get_gpu, get_catalog, health_live, health_ready, openapi_document,
+    ]  # fmt: skip

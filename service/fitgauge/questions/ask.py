@@ -90,7 +90,7 @@ class Questions:
         Where the model does not fit for certain, published quantized siblings of it are looked up for a short while.
         """
         basis, found = Basis(self._catalog, request.model), self._catalog.find(request.gpu)
-        model = self._models.peek(request.model) or await self._models.resolve(request.model)
+        model = await self._models.find(request.model)
         if request.draft_model:
             model = await self._drafted(model, request.draft_model)
         if not wants_siblings(model, request.quantization) or self._serving.check(request, model, found).verdict == "fits":
@@ -105,7 +105,7 @@ class Questions:
     async def _drafted(self, model: Model, name: str) -> Model:
         """The model with its draft beside it. Raises the errors of fitgauge.errors, which then speak of `draft_model`."""
         try:
-            draft = self._models.peek(name) or await self._models.resolve(name)
+            draft = await self._models.find(name)
         except FitgaugeError as error:
             error.field = "draft_model"
             raise
@@ -114,7 +114,7 @@ class Questions:
     async def check_training_fit(self, request: TrainingRequest) -> tuple[Basis, TrainingAnswer]:
         """The answer about training, and what it rests on. Raises the errors of fitgauge.errors."""
         basis, found = Basis(self._catalog, request.model), self._catalog.find(request.gpu)
-        model = self._models.peek(request.model) or await self._models.resolve(request.model)
+        model = await self._models.find(request.model)
         cast = await self._cast(request)
         alone = cast.reward is None and cast.critic is None
         # An answer that rests on further models is not kept: nobody looks whether those are still what is known.
@@ -123,13 +123,13 @@ class Questions:
     async def _cast(self, request: TrainingRequest) -> Cast:
         """The reward model and the critic that a request names. Raises the errors of fitgauge.errors."""
         names = (named_model(request.reward_model), named_model(request.critic_model))
-        reward, critic = [self._models.peek(name) or await self._models.resolve(name) if name else None for name in names]
+        reward, critic = [await self._models.find(name) if name else None for name in names]
         return Cast(reward, critic)
 
     async def plan_training(self, request: TrainingPlanRequest) -> tuple[Basis, TrainingPlanAnswer]:
         """The layouts that train a model, and what the answer rests on. Raises the errors of fitgauge.errors."""
         basis, found = Basis(self._catalog, request.model), self._catalog.find(request.gpu)
-        model = self._models.peek(request.model) or await self._models.resolve(request.model)
+        model = await self._models.find(request.model)
         return basis._replace(model=model), await asyncio.to_thread(self._planner.answer, request, model, found)
 
     async def recommend_gpus(self, request: RecommendRequest) -> RecommendAnswer:
@@ -137,7 +137,7 @@ class Questions:
 
         Questions that take longer than a few milliseconds share one thread beside the event loop: arithmetic gains nothing from more.
         """
-        model = self._models.peek(request.model) or await self._models.resolve(request.model)
+        model = await self._models.find(request.model)
         return await asyncio.get_running_loop().run_in_executor(self._long, self._recommender.answer, request, model)
 
     async def list_models_that_fit(self, request: ModelsForGpuRequest) -> ModelsForGpuAnswer:
@@ -150,10 +150,7 @@ class Questions:
         gpus = [self._catalog.find(text) for text in listed(request.gpus)]
         names = listed(request.models)
         cells(len(names), len(gpus), 1)
-        known = {name: self._models.peek(name) for name in names}
-        unknown = [name for name, model in known.items() if model is None]
-        found = dict(zip(unknown, await asyncio.gather(*map(self._models.resolve, unknown)), strict=True))
-        return self._comparer.compare(request, [known[name] or found[name] for name in names], gpus)
+        return self._comparer.compare(request, await asyncio.gather(*map(self._models.find, names)), gpus)
 
     async def rows(self, comparison: Comparison) -> AsyncIterator[list[CompareRow]]:
         """The rows of a table as they are made, a few at a time, so that other long questions get their turn."""
@@ -167,14 +164,14 @@ class Questions:
         if asked is None:
             return self._ledger.answer(reading, None, None, full=full)
         found = self._catalog.find(asked.gpu)
-        model = self._models.peek(asked.model) or await self._models.resolve(asked.model)
+        model = await self._models.find(asked.model)
         return self._ledger.answer(reading, model, found, full=full)
 
     async def explain_utilization(self, request: UtilizationRequest) -> UtilizationAnswer:
         """How much of its GPUs a training run uses. Raises the errors of fitgauge.errors."""
         found, model = self._catalog.find(request.gpu), None
         if request.model is not None:
-            model = self._models.peek(request.model) or await self._models.resolve(request.model)
+            model = await self._models.find(request.model)
         return explain_utilization(request, model, found)
 
     async def explain_trace(self, chunks: AsyncIterator[bytes]) -> UtilizationAnswer:
@@ -184,9 +181,9 @@ class Questions:
             await asyncio.to_thread(reader.feed, chunk)
         return explain_trace(await asyncio.to_thread(reader.finish), self._catalog)
 
-    def recall(self, raw: bytes) -> bytes | None:
-        """The encoded answer to these very bytes, where what it rests on is still what is known; else None."""
-        kept = self._answers.get(raw)
+    def recall(self, asked: tuple[str, bytes]) -> bytes | None:
+        """The encoded answer to these very bytes of this question, where what it rests on is still what is known; else None."""
+        kept = self._answers.get(asked)
         if kept is None:
             return None
         basis, answer = kept
@@ -196,9 +193,9 @@ class Questions:
             return None
         return answer
 
-    def remember(self, raw: bytes, basis: Basis, answer: bytes) -> bytes:
+    def remember(self, asked: tuple[str, bytes], basis: Basis, answer: bytes) -> bytes:
         """Keeps an encoded answer for `recall`, and gives it back."""
-        self._answers.put(raw, (basis, answer))
+        self._answers.put(asked, (basis, answer))
         return answer
 
     async def close(self) -> None:
@@ -207,7 +204,7 @@ class Questions:
 
     async def get_model(self, name: str) -> ModelDetail:
         """What a model is made of."""
-        return model_detail(self._models.peek(name) or await self._models.resolve(name))
+        return model_detail(await self._models.find(name))
 
     def list_gpus(self, limit: int, offset: int) -> GpuList:
         """A page of the catalog."""

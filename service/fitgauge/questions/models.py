@@ -56,8 +56,12 @@ class Models:
             return second_best[0]
         return model
 
+    async def find(self, text: str) -> Model:
+        """The Model that is meant, at once where it is known. Raises what `resolve` does."""
+        return self.peek(text) or await self.resolve(text)
+
     async def resolve(self, text: str) -> Model:
-        """The Model that is meant.
+        """The Model that is meant, asked for anew.
 
         Raises UnknownModel (with near matches), GatedModel, ModelWithoutWeights, MalformedModel, HubUnreachable and HubBusy where the
         snapshot cannot answer in the Hub's place, InvalidQuestion where the text is no name.

@@ -4,27 +4,30 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import click
 import msgspec
 
-from fitgauge import __version__
+from fitgauge import __version__, terminal
+from fitgauge.app import create_hub, create_mounted, create_questions
+from fitgauge.catalog import own_file
+from fitgauge.catalog.catalog import Catalog, bundled
+from fitgauge.catalog.mounted import Mounted
 from fitgauge.errors import FitgaugeError
+from fitgauge.questions import Questions
 from fitgauge.questions.ledger.schemas import LONGEST_LOG, ExplainLogRequest, LogCase
 from fitgauge.questions.recommending.schemas import RecommendRequest
-from fitgauge.questions.schemas import FitAnswer, FitRequest
+from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.tables.compare_schemas import CompareAnswer, CompareRequest
 from fitgauge.questions.tables.models_for_gpu_schemas import ModelsForGpuRequest
 from fitgauge.questions.training.schemas import TrainingRequest
-
-if TYPE_CHECKING:
-    from fitgauge.catalog.catalog import Catalog
-    from fitgauge.questions import Questions
+from fitgauge.settings import from_environment
 
 _Answer = TypeVar("_Answer")
 _EXIT = {"fits": 0, "tight": 0, "does_not_fit": 1, "unsupported": 1}
 _TYPES = {"integer": int, "number": float, "string": str}
+_as_json = click.option("--json", "as_json", is_flag=True, help="The API's own answer, as JSON.")
 
 
 @click.group()
@@ -38,8 +41,7 @@ def main() -> None:
 @click.option("--port", type=int, help="Port to listen on.")
 def serve(host: str | None, port: int | None) -> None:
     """Run the service."""
-    from fitgauge.serve import run
-    from fitgauge.settings import from_environment
+    from fitgauge.serve import run  # the server's own imports, which no other command needs
 
     settings = _told(from_environment)
     changed = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
@@ -57,7 +59,7 @@ def _question_options(request: type) -> Callable[[Callable[..., None]], Callable
             if field in schemas[request.__name__]["required"]:
                 continue
             if kinds[:2] == ["integer", "array"]:
-                command = click.option(name, type=_integers, help=described)(command)
+                command = click.option(name, type=_integers, metavar="INTEGERS", help=described)(command)
             elif "boolean" in kinds:
                 command = click.option(name, is_flag=True, default=None, help=described)(command)
             elif kinds and kinds[0] in _TYPES and field != "detail":
@@ -82,21 +84,12 @@ def _misused(error: msgspec.ValidationError) -> click.UsageError:
 @click.argument("model")
 @click.argument("gpu")
 @_question_options(FitRequest)
-@click.option("--json", "as_json", is_flag=True, help="The API's own answer, as JSON.")
+@_as_json
 def check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
     """Will MODEL fit on GPU when it is served? Exit code 0 if so, 1 if not, 2 where the question cannot be answered."""
-    given = {name: value for name, value in options.items() if value is not None}
-    try:
-        request = msgspec.convert({"model": model, "gpu": gpu, "detail": "full", **given}, FitRequest)
-    except msgspec.ValidationError as error:
-        raise _misused(error) from None
-    answer = _told(lambda: asyncio.run(_check_fit(request)))
-    if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2))
-    else:
-        from fitgauge.terminal import show_fit
-
-        show_fit(answer)
+    request = _converted({"model": model, "gpu": gpu, "detail": "full", **options}, FitRequest)
+    _, answer = _answered(lambda questions: questions.check_fit(request))
+    _show(answer, terminal.show_fit, as_json)
     sys.exit(_EXIT[answer.verdict])
 
 
@@ -104,54 +97,35 @@ def check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # noqa:
 @click.argument("model")
 @click.argument("gpu")
 @_question_options(TrainingRequest)
-@click.option("--json", "as_json", is_flag=True, help="The API's own answer, as JSON.")
+@_as_json
 def train_check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
     """Will MODEL fit on GPU when it is trained? Exit code 0 if so, 1 if not, 2 where the question cannot be answered."""
-    given = {name: value for name, value in options.items() if value is not None}
-    try:
-        request = msgspec.convert({"model": model, "gpu": gpu, "detail": "full", **given}, TrainingRequest)
-    except msgspec.ValidationError as error:
-        raise _misused(error) from None
-    _, answer = _told(lambda: asyncio.run(_asked(lambda questions: questions.check_training_fit(request))))
-    if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2))
-    else:
-        from fitgauge.terminal import show_training
-
-        show_training(answer)
+    request = _converted({"model": model, "gpu": gpu, "detail": "full", **options}, TrainingRequest)
+    _, answer = _answered(lambda questions: questions.check_training_fit(request))
+    _show(answer, terminal.show_training, as_json)
     sys.exit(_EXIT[answer.verdict])
 
 
 @main.command()
 @click.argument("model")
 @_question_options(RecommendRequest)
-@click.option("--json", "as_json", is_flag=True, help="The API's own answer, as JSON.")
+@_as_json
 def recommend(model: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
     """What should MODEL be served on? Exit code 0, or 2 where the question cannot be answered."""
     request = _converted({"model": model, **options}, RecommendRequest)
-    answer = _told(lambda: asyncio.run(_asked(lambda questions: questions.recommend_gpus(request))))
-    if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2))
-    else:
-        from fitgauge.terminal import show_recommendations
-
-        show_recommendations(answer)
+    answer = _answered(lambda questions: questions.recommend_gpus(request))
+    _show(answer, terminal.show_recommendations, as_json)
 
 
 @main.command("models-for")
 @click.argument("gpu")
 @_question_options(ModelsForGpuRequest)
-@click.option("--json", "as_json", is_flag=True, help="The API's own answer, as JSON.")
+@_as_json
 def models_for(gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
     """Which models run on GPU? Exit code 0, or 2 where the question cannot be answered."""
     request = _converted({"gpu": gpu, **options}, ModelsForGpuRequest)
-    answer = _told(lambda: asyncio.run(_asked(lambda questions: questions.list_models_that_fit(request))))
-    if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2))
-    else:
-        from fitgauge.terminal import show_models_for_gpu
-
-        show_models_for_gpu(answer)
+    answer = _answered(lambda questions: questions.list_models_that_fit(request))
+    _show(answer, terminal.show_models_for_gpu, as_json)
 
 
 @main.command()
@@ -162,16 +136,14 @@ def models_for(gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401
 def compare(models: str, gpus: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
     """Which of MODELS fit on which of GPUS? Both with commas between them. Exit code 0, or 2 where the question cannot be answered."""
     request = _converted({"models": models, "gpus": gpus, **options}, CompareRequest)
-    answer = _told(lambda: asyncio.run(_asked(lambda questions: _whole(questions, request))))
+    answer = _answered(lambda questions: _whole(questions, request))
     if as_json:
         click.echo(msgspec.json.Encoder().encode_lines(answer.items), nl=False)
     else:
-        from fitgauge.terminal import show_comparison
-
-        show_comparison(answer)
+        terminal.show_comparison(answer)
 
 
-async def _whole(questions: "Questions", request: CompareRequest) -> CompareAnswer:
+async def _whole(questions: Questions, request: CompareRequest) -> CompareAnswer:
     """The whole table, however large."""
     comparison = await questions.compare_fit(request)
     return CompareAnswer(items=[row async for some in questions.rows(comparison) for row in some], total=comparison.total)
@@ -194,21 +166,14 @@ def _converted(given: dict[str, Any], kind: type[_Answer]) -> _Answer:
 @click.option(
     "--append", "truth", type=click.Path(dir_okay=False, path_type=Path), help="Add the run, anonymised, to this truth file (JSON lines)."
 )
-@click.option("--json", "as_json", is_flag=True, help="The API's own answer, as JSON.")
+@_as_json
 def explain_log(log: BinaryIO, truth: Path | None, as_json: bool, **named: Any) -> None:  # noqa: ANN401 - fields of the contract
     """What the start-up log in FILE measured, beside the estimate; - reads standard input."""
     text = log.read(LONGEST_LOG).decode("utf-8", "replace")
-    answer = _told(
-        lambda: asyncio.run(_asked(lambda questions: questions.explain_log(ExplainLogRequest(log=text, detail="full", **named))))
-    )
+    answer = _answered(lambda questions: questions.explain_log(ExplainLogRequest(log=text, detail="full", **named)))
     if truth is not None:
         _append(truth, answer.case)
-    if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2))
-    else:
-        from fitgauge.terminal import show_ledger
-
-        show_ledger(answer)
+    _show(answer, terminal.show_ledger, as_json)
 
 
 def _append(truth: Path, case: LogCase) -> None:
@@ -226,15 +191,13 @@ def gpus(search: str | None) -> None:
 
     Exit code 0, or 2 where nothing is meant by SEARCH.
     """
-    from fitgauge.terminal import show_gpu, show_gpus
-
     known, words = _told(_catalog), (search or "").lower().split()
     rows = [row for row in known.all() if all(word in f"{row.id} {row.vendor} {row.name}".lower() for word in words)]
     if len(rows) > 1:
-        show_gpus(rows, known.offers)
+        terminal.show_gpus(rows, known.offers)
         return
     row = rows[0] if rows else _told(lambda: known.find(search)).accelerator
-    show_gpu(row, known.offers)
+    terminal.show_gpu(row, known.offers)
 
 
 @main.group()
@@ -246,9 +209,6 @@ def catalog() -> None:
 @click.argument("path", metavar="FILE", type=click.Path(exists=True, path_type=Path))
 def check_catalog(path: Path) -> None:
     """Is the own catalog in FILE, or in a folder, sound? Exit code 0 if so, 2 if not, with the file, the row and the field."""
-    from fitgauge.catalog.catalog import bundled
-    from fitgauge.catalog.mounted import Mounted
-
     loaded = _told(lambda: Mounted(path, bundled())).current
     made = loaded.catalog
     held = f"{len(made.all())} accelerators, {len(made.names)} names, {len(made.quotas)} quotas, {len(made.offers.all())} instance types"
@@ -258,31 +218,23 @@ def check_catalog(path: Path) -> None:
 @catalog.command("schema")
 def catalog_schema() -> None:
     """Print the JSON schema of an own catalog."""
-    from fitgauge.catalog.own_file import schema
-
-    click.echo(msgspec.json.format(msgspec.json.encode(schema()), indent=2))
+    _echo_json(own_file.schema())
 
 
-def _catalog() -> "Catalog":
+def _catalog() -> Catalog:
     """The catalog of this process: ours, or a company's own over it."""
-    from fitgauge.app import create_mounted
-    from fitgauge.catalog.catalog import bundled
-    from fitgauge.settings import from_environment
-
     mounted = create_mounted(from_environment())
     return mounted.current.catalog if mounted else bundled()
 
 
-async def _check_fit(request: FitRequest) -> FitAnswer:
-    _, answer = await _asked(lambda questions: questions.check_fit(request))
+def _answered(ask: Callable[[Questions], Awaitable[_Answer]]) -> _Answer:
+    """What `ask` gets from the questions of this process, or its error told in words."""
+    answer: _Answer = _told(lambda: asyncio.run(_asked(ask)))
     return answer
 
 
-async def _asked(ask: Callable[["Questions"], Awaitable[_Answer]]) -> _Answer:
+async def _asked(ask: Callable[[Questions], Awaitable[_Answer]]) -> _Answer:
     """What `ask` gets from the questions of this process."""
-    from fitgauge.app import create_hub, create_questions
-    from fitgauge.settings import from_environment
-
     hub = create_hub(from_environment())
     questions = create_questions(hub, _catalog())
     await hub.start()
@@ -291,6 +243,18 @@ async def _asked(ask: Callable[["Questions"], Awaitable[_Answer]]) -> _Answer:
     finally:
         await questions.close()
         await hub.close()
+
+
+def _show(answer: _Answer, show: Callable[[_Answer], None], as_json: bool) -> None:
+    """The answer as the API gives it, or as a person reads it."""
+    if as_json:
+        _echo_json(answer)
+    else:
+        show(answer)
+
+
+def _echo_json(value: object) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
 
 def _told(ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever is asked

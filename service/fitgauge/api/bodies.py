@@ -65,12 +65,9 @@ class BodyReader(Generic[Body]):
             except msgspec.ValidationError:
                 raise self._invalid(str(error), whole) from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise self._malformed(str(error)) from None
+            raise _no_json(error, f"Send an object such as {self._example}.") from None
         except RecursionError:
             raise _too_deep() from None
-
-    def _malformed(self, why: str) -> Refusal:
-        return Refusal(400, "malformed-json", f"The body is not JSON: {why[:160]}.", f"Send an object such as {self._example}.")
 
     def _invalid(self, message: str, sent: object) -> Refusal:
         """The 422 for a message of msgspec, with the field, what to send for it, and names that a misspelt one may mean."""
@@ -116,7 +113,7 @@ def _with_whole_numbers(raw: bytes) -> object:
     except msgspec.ValidationError:  # a number beyond any that is known
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Refusal(400, "malformed-json", f"The body is not JSON: {str(error)[:160]}.", "Send a flat object.") from None
+        raise _no_json(error, "Send a flat object.") from None
     if not isinstance(sent, dict):
         return sent
     return {name: [*map(_whole, value)] if isinstance(value, list) else _whole(value) for name, value in sent.items()}
@@ -124,6 +121,10 @@ def _with_whole_numbers(raw: bytes) -> object:
 
 def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _no_json(error: Exception, hint: str) -> Refusal:
+    return Refusal(400, "malformed-json", f"The body is not JSON: {str(error)[:160]}.", hint)
 
 
 def _too_deep() -> Refusal:

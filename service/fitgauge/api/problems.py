@@ -71,34 +71,28 @@ def problem_response(problem: Problem, headers: dict[str, str] | None = None) ->
     return Response(msgspec.json.encode(problem), status_code=problem.status, media_type=PROBLEM_JSON, headers=headers)
 
 
-def on_fitgauge_error(_: Request[Any, Any, Any], error: FitgaugeError) -> Response[bytes]:
-    """An error raised on purpose, by the table above."""
-    status, slug = STATUS[type(error)]
-    problem = Problem(
+def problem_of(status: int, slug: str, said: FitgaugeError | Refusal) -> Problem:
+    """What was `said`, as the problem of this kind."""
+    return Problem(
         type=_TYPE + slug,
         title=HTTPStatus(status).phrase,
         status=status,
-        detail=error.detail,
-        hint=error.hint or "See the detail.",
-        matches=list(error.matches),
-        field=error.field,
+        detail=said.detail,
+        hint=said.hint or "See the detail.",
+        matches=list(said.matches),
+        field=said.field,
     )
+
+
+def on_fitgauge_error(_: Request[Any, Any, Any], error: FitgaugeError) -> Response[bytes]:
+    """An error raised on purpose, by the table above."""
     retry = {"Retry-After": str(max(1, math.ceil(error.retry_after_seconds)))} if isinstance(error, HubBusy) else None
-    return problem_response(problem, retry)
+    return problem_response(problem_of(*STATUS[type(error)], error), retry)
 
 
 def refusal_problem(refusal: Refusal) -> Problem:
     """What a refusal tells."""
-    status = refusal.status
-    return Problem(
-        type=_TYPE + refusal.slug,
-        title=HTTPStatus(status).phrase,
-        status=status,
-        detail=refusal.detail,
-        hint=refusal.hint,
-        matches=list(refusal.matches),
-        field=refusal.field,
-    )
+    return problem_of(refusal.status, refusal.slug, refusal)
 
 
 def on_refusal(_: Request[Any, Any, Any], refusal: Refusal) -> Response[bytes]:

@@ -8,6 +8,7 @@ import msgspec
 from fitgauge.engine.architecture import Attention, Block, Kind, ModelSpec, Part, Recurrent, Split
 from fitgauge.engine.dtypes import BITS, size_of
 from fitgauge.engine.training.context import way_of
+from fitgauge.engine.training.fused import FusedLayer
 from fitgauge.engine.training.megatron import MegatronLayer
 from fitgauge.engine.training.modules import Modules, Scene
 from fitgauge.engine.training.parameters import Parameter, Unit, nominal_linears, units
@@ -33,6 +34,8 @@ from fitgauge.engine.training.workload import TrainingWorkload, regime
 
 _CHUNKS = 8
 """Pieces of a chunked loss. Source: torchtune modules/loss, num_output_chunks."""
+_RECOMPUTED = 256
+"""Tokens of a piece whose logits are made again. Source: trl/trainer/sft_trainer.py, _CHUNKED_LM_HEAD_CHUNK_SIZE."""
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,6 +230,8 @@ def _recipe(tape: Tape, unit: Unit, spec: ModelSpec, scene: Scene, workload: Tra
     if any(isinstance(mixer, Recurrent) for block in spec.blocks for mixer in block.mixers):
         return RecurrentLayer(tape, unit, scene)
     if spec.task == "generate":
+        if workload.kernels != "none" and workload.framework != "megatron":
+            return FusedLayer(tape, unit, scene, workload.kernels)
         return MegatronLayer(tape, unit, scene) if workload.framework == "megatron" else Layer(tape, unit, scene)
     source = None
     if spec.task == "encoder_decoder":
@@ -276,7 +281,9 @@ def loss_of(
     colwise_gather_output), torchtitan and Megatron take the loss of the pieces. torchtitan's, compiled, reads the logits alone
     (components/loss.py). in_place: the fp32 copy becomes the gradient (Unsloth's and flash-attn's kernels), beside a copy of the logits,
     shifted by a token; Megatron's own makes no second copy (megatron/core/tensor_parallel/cross_entropy.py). chunked: head and loss of an
-    eighth of the tokens at a time; its logits are saved, gradients and (unless compiled) fp32 are there of one eighth. fused: a few
+    eighth of the tokens at a time; its logits are saved, gradients and (unless compiled) fp32 are there of one eighth. recomputed: the
+    same, a few tokens at a time, whose logits are made again, of an fp32 head (trl/trainer/sft_trainer.py, _chunk: log-probabilities,
+    their exponentials and products in fp32). fused: a few
     rows at a time; gradients of hidden states and head are made in the forward pass (Liger-Kernel, fused_linear_cross_entropy.py: rows
     of next_power_of_2(tokens / ceil(vocabulary / hidden)) a piece). log_probs: see `_log_probs`.
     """
@@ -295,6 +302,11 @@ def loss_of(
         return 0, tape.operation(
             "loss", (x, weight), 1, FLOAT, saves=saves, scratch=scratch, back_scratch=back_scratch, beside=beside, product=True
         )
+    if workload.loss == "recomputed":
+        head = weight.elements * (FLOAT + tape.compute) if weight.width < FLOAT else 0
+        x, weight = tape.cast(x, "logits"), tape.cast(weight, "logits")
+        saves, scratch = (x,) if weight.grad else (), head + min(tokens, _RECOMPUTED) * vocabulary * (x.width + 3 * FLOAT)
+        return 0, tape.operation("loss", (x, weight), 1, FLOAT, saves=saves, scratch=scratch, back_scratch=scratch, product=True)
     logits = tape.matmul("logits", x, weight, tokens * vocabulary)
     if workload.tensor_parallel > 1 and workload.dtensor and not workload.sequence_parallel:
         logits = tape.copy("logits.gathered", logits, logits.elements * workload.tensor_parallel)

@@ -17,6 +17,7 @@ from fitgauge.errors import InvalidQuestion
 from fitgauge.questions.training import algorithm_words as words
 from fitgauge.questions.training import words as training_words
 from fitgauge.questions.training.schemas import TrainingRequest
+from fitgauge.questions.training.tools import tool_of
 
 DEFAULT_PROMPT = 512
 DEFAULT_COMPLETION = 512
@@ -48,7 +49,7 @@ def hands_over(request: TrainingRequest) -> bool:
 
 
 def _named_framework(request: TrainingRequest) -> Framework:
-    return training_words.framework(request.framework or words.trainer(request.trainer, None))
+    return training_words.framework(request.framework or request.trainer)
 
 
 def asked_length(request: TrainingRequest) -> int | None:
@@ -90,10 +91,11 @@ def setup(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec)
 
 def understood(request: TrainingRequest, setup: Setup) -> dict[str, str | int | float | bool]:
     """The Setup as fields to send."""
+    tool = tool_of(request)
     if setup.algorithm == "sft":
-        return {}
+        return {} if tool is None else {"trainer": tool.name}
     filled: dict[str, str | int | float | bool] = {
-        "algorithm": setup.algorithm, "trainer": setup.trainer, "reference": setup.reference,
+        "algorithm": setup.algorithm, "trainer": tool.name if tool else setup.trainer, "reference": setup.reference,
     }  # fmt: skip
     if setup.sampled:
         filled |= {"group_size": setup.group_size, "prompt_length": setup.prompt_length, "completion_length": setup.completion_length}

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from fitgauge.engine.training.algorithms.setup import Algorithm, Reference, RolloutEngine, Sleep, Trainer
+from fitgauge.questions.training.tools import BY_WORD, tool_named, word_of
 from fitgauge.questions.training.words import meant
 
 _ALGORITHMS: Mapping[str, Algorithm] = {
@@ -11,7 +12,6 @@ _ALGORITHMS: Mapping[str, Algorithm] = {
     "cpo": "simpo", "ppo": "ppo", "rlhf": "ppo", "grpo": "grpo", "drgrpo": "grpo", "dapo": "grpo", "gspo": "grpo", "rloo": "rloo",
     "reinforce": "rloo",
 }  # fmt: skip
-_TRAINERS: Mapping[str, Trainer] = {"trl": "trl", "verl": "verl", "openrlhf": "openrlhf", "easyr1": "verl"}
 _REFERENCES: Mapping[str, Reference] = {
     "resident": "resident", "gpu": "resident", "offloaded": "offloaded", "offload": "offloaded", "cpu": "offloaded", "adapter": "adapter",
     "shared": "adapter", "peft": "adapter", "none": "none", "precomputed": "none",
@@ -32,9 +32,12 @@ def algorithm(text: str | None) -> Algorithm:
 
 
 def trainer(text: str | None, framework: str | None) -> Trainer:
-    """The library that is meant: as asked, else the one named as the framework, else trl. Raises InvalidQuestion for an unknown one."""
-    named = _TRAINERS.get((framework or "").strip().lower())
-    return meant(text, _TRAINERS, "trainer") or named or "trl"
+    """Whose preference and RL training is meant: that of the tool that is asked for, else of the one named as the framework, else trl's.
+
+    Raises InvalidQuestion for an unknown one.
+    """
+    tool = BY_WORD.get(word_of(framework or "")) if text is None else tool_named(text)
+    return "trl" if tool is None else tool.trainer
 
 
 def reference(text: str | None) -> Reference | None:

@@ -24,7 +24,7 @@ from fitgauge.questions import answers
 from fitgauge.questions.answers import COUNTS, MOST_SUGGESTIONS
 from fitgauge.questions.desktops import desktop_note, drives_screens
 from fitgauge.questions.schemas import Launch, Limits, Suggestion
-from fitgauge.questions.training import algorithm_setups
+from fitgauge.questions.training import algorithm_setups, words
 from fitgauge.questions.training import images as training_images
 from fitgauge.questions.training.algorithms import ALONE, Algorithms, Cast
 from fitgauge.questions.training.degree_suggestions import degrees_that_fit
@@ -33,6 +33,7 @@ from fitgauge.questions.training.recipes import recipe_notes
 from fitgauge.questions.training.saved import saved_segments
 from fitgauge.questions.training.schemas import PhaseAnswer, TrainingAnswer, TrainingPerGpu, TrainingRequest
 from fitgauge.questions.training.suggestions import Fields, candidates, more_cards
+from fitgauge.questions.training.tools import as_tool_has_it, told
 from fitgauge.questions.training.unsaid import left_open, other_choices, widened
 from fitgauge.questions.training.workloads import in_its_formats, refusal, training_gpus, training_workload
 
@@ -49,6 +50,7 @@ class Trained:
     probability: float
     verdict: Verdict
     count: int
+    asked: TrainingRequest
 
     @property
     def fullest(self) -> TrainingStage:
@@ -98,7 +100,7 @@ class Training:
             ),
             suggestions=[] if refused else self._suggestions(request, model, accelerator, trained, cast),
             warnings=[*_warnings(request, model, found, trained), *_desktops(request, accelerator, trained)],
-            understood_as=_understood(request, trained, accelerator, model),
+            understood_as=_understood(trained, accelerator, model),
             launch=Launch(command=launch_command(model, workload, trained.setup)),
             checkpoint_bytes=_checkpoint_bytes(model, trained, cast),
             ranks=answers.training_rank_answers(trained.stages, accelerator.usable) if full and workload.pipeline_parallel > 1 else UNSET,
@@ -110,7 +112,8 @@ class Training:
 
         Several cards under transformers hold a copy each (DDP), or, where that does not fit and nothing was said about it, shards (FSDP).
         """
-        workload = training_workload(in_its_formats(request, accelerator), model.spec, count)
+        request = as_tool_has_it(in_its_formats(request, accelerator), words.method(request.method), count, model.spec.parameters)
+        workload = training_workload(request, model.spec, count)
         trained = self._estimated(request, workload, model, accelerator, count, cast)
         left_open = request.zero_stage is None and request.data_parallel is None and workload.framework == "transformers"
         if trained.verdict != "does_not_fit" or not left_open or workload.data_parallel == 1 or workload.data_parallel != workload.gpus:
@@ -127,14 +130,14 @@ class Training:
             stages, starts = self._algorithms.stages(model, cast, workload, setup, accelerator)
         most = max(stages, key=lambda stage: stage.need.expected)
         probability = min(starts, fit_probability(most.need, accelerator.usable))
-        return Trained(workload, setup, stages, probability, verdict(probability), count)
+        return Trained(workload, setup, stages, probability, verdict(probability), count, request)
 
     def _otherwise(
         self, request: TrainingRequest, trained: Trained, model: Model, accelerator: Accelerator, cast: Cast
     ) -> list[TrainingStage]:
         """The fullest stage under every choice that the question leaves to a framework's version."""
-        choices = other_choices(request, trained.workload)
-        return [self._estimated(request, choice, model, accelerator, trained.count, cast).fullest for choice in choices]
+        choices = other_choices(trained.asked, trained.workload)
+        return [self._estimated(trained.asked, choice, model, accelerator, trained.count, cast).fullest for choice in choices]
 
     def _largest(self, request: TrainingRequest, model: Model, accelerator: Accelerator, count: int, cast: Cast) -> int:
         """The most sequences of a micro-batch whose expected need is within the card; 0 where not even one."""
@@ -157,8 +160,8 @@ class Training:
         freed = ("gpu_count", "data_parallel", "data_parallel_replicate", "rollout_tensor_parallel")
         open_to = structs.replace(request, **dict.fromkeys(freed))
         ways = [open_to]
-        if trained.workload.framework == "transformers":
-            ways.append(structs.replace(open_to, framework="fsdp", zero_stage=3))
+        if trained.workload.framework == "transformers" and trained.asked.zero_stage == request.zero_stage:
+            ways.append(structs.replace(open_to, trainer=trained.asked.trainer, framework="fsdp", zero_stage=3))
         for count in sorted({*COUNTS, trained.count}):
             for grown in ways:
                 try:
@@ -257,17 +260,15 @@ def _warnings(request: TrainingRequest, model: Model, found: Found, trained: Tra
     said += recipe_notes(spec, workload)
     if workload.precision == "fp8":
         said.append("fp8: the copies of weights that Transformer Engine keeps are counted, what it saves on activations is not.")
-    if workload.framework != algorithm_setups.asked_framework(request):
+    if workload.framework != algorithm_setups.asked_framework(trained.asked):
         said.append("A copy on every card (DDP) does not fit: parameters are sharded with FSDP.")
     if request.precision is None and workload.precision == "mixed_fp16":
         said.append(f"{found.accelerator.name} has no bf16 arithmetic: precision mixed_fp16 was taken.")
     if found.accelerator.vendor not in ("NVIDIA", "AMD", "custom"):
         said.append(f"What allocator and process add was measured under CUDA; {found.accelerator.vendor}'s may differ.")
-    if (request.framework or "").strip().lower() == "unsloth" and request.activation_checkpointing is None:
-        said.append(
-            "Unsloth checkpoints activations to host memory unless told otherwise: activation_checkpointing full, activation_offload true."
-        )
-    if algorithm_setups.hands_over(request):
+    if (own := told(request, trained.asked)) is not None:
+        said.append(own)
+    if algorithm_setups.hands_over(trained.asked):
         said.append("transformers leaves ZeRO and offload to DeepSpeed: counted and started so.")
     if request.sequence_length is None and request.prompt_length is None and request.completion_length is None:
         said.append(f"No sequence_length was asked for: {workload.sequence_length} tokens were taken.")
@@ -290,8 +291,9 @@ def _desktops(request: TrainingRequest, accelerator: Accelerator, trained: Train
     return [note] if note else []
 
 
-def _understood(request: TrainingRequest, trained: Trained, accelerator: Accelerator, model: Model) -> dict[str, str | int | float | bool]:
+def _understood(trained: Trained, accelerator: Accelerator, model: Model) -> dict[str, str | int | float | bool]:
     """What was understood; what a question leaves to a framework's version stays open, so that sent again it gets the same answer."""
+    request = trained.asked
     filled = understood(trained.workload, accelerator, trained.count, model) | algorithm_setups.understood(request, trained.setup)
     filled |= {name: value for name in ("runtime_gib", "other_memory_gib") if (value := getattr(request, name)) is not None}
     opened = left_open(request, trained.workload)
@@ -306,6 +308,7 @@ def understood(workload: TrainingWorkload, accelerator: Accelerator, count: int,
         adapted = {"lora_rank": workload.lora_rank, "lora_targets": targets if isinstance(targets, str) else ",".join(targets)}
         if workload.method == "qlora" or workload.quantization:
             adapted["quantization"] = workload.quantization or "nf4"
+        adapted["base_precision"] = "half" if workload.half_base else "fp32"
     return {
         "model": model.id,
         "gpu": accelerator.name,
@@ -336,6 +339,7 @@ def understood(workload: TrainingWorkload, accelerator: Accelerator, count: int,
         "data_parallel_replicate": workload.data_parallel_replicate,
         "zero_hpz_partition_size": workload.zero_hpz_partition_size,
         **({"fsdp_version": workload.fsdp_version, "shard_embeddings": workload.shard_embeddings} if workload.framework == "fsdp" else {}),
+        "kernels": workload.kernels,
         "compile": workload.compiled,
         "expandable_segments": workload.segments_grow,
         "activation_offload": workload.activation_offload,

@@ -48,7 +48,11 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = None
     framework: Annotated[
-        Switch | None, Meta(description="transformers (default; trl, axolotl, unsloth, torchtune), deepspeed, fsdp or megatron.")
+        Switch | None,
+        Meta(
+            description="transformers (default), deepspeed, fsdp or megatron; or the tool, whose defaults then hold: see trainer.",
+            examples=["unsloth"],
+        ),
     ] = None
     optimizer: Annotated[
         Switch | None,
@@ -59,8 +63,11 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Meta(description="foreach (PyTorch's default on CUDA) holds one more copy of the update."),
     ] = None
     loss: Annotated[
-        Literal["full", "chunked", "fused", "in_place"] | None,
-        Meta(description="full (default): whole logits; in_place: their gradient too; chunked; fused with the head (Liger)."),
+        Literal["full", "chunked", "recomputed", "fused", "in_place"] | None,
+        Meta(
+            description="full (default): whole logits; in_place: their gradient too; chunked; recomputed: chunked, and made again (TRL); "
+            "fused with the head (Liger)."
+        ),
     ] = None
     sequence_length: Annotated[Tokens | None, Meta(description="Tokens of one sequence. Default 2048.", examples=[4096])] = None
     micro_batch_size: Annotated[
@@ -129,7 +136,11 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Switch | None, Meta(description="sft (default), reward, dpo, kto, orpo, simpo, ppo, grpo or rloo.", examples=["grpo"])
     ] = None
     trainer: Annotated[
-        Switch | None, Meta(description="Whose defaults and placement an algorithm but sft has: trl (default), verl or openrlhf.")
+        Switch | None,
+        Meta(
+            description="The tool whose defaults hold for what is left out: trl, unsloth, axolotl, llama-factory, ms-swift, torchtune, "
+            "torchtitan, litgpt, lightning, nemo, verl or openrlhf. Of an algorithm but sft by default trl, for its placement alone."
+        ),
     ] = None
     reference: Annotated[
         Switch | None,
@@ -157,12 +168,22 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Meta(description="While the policy trains: off, level_1 (weights to the host), level_2 (dropped). Default: the trainer's."),
     ] = None
     fsdp_version: Annotated[Annotated[int, Meta(ge=1, le=2)] | None, Meta(description="Of FSDP: 2 (default; 1 for adapters) or 1.")] = None
-    shard_embeddings: Annotated[bool | None, Meta(description="FSDP wraps embedding and head by themselves. Default: for torchtitan.")] = (
+    shard_embeddings: Annotated[bool | None, Meta(description="FSDP wraps embedding and head by themselves. Default: the trainer's.")] = (
         None
     )
     compile: Annotated[bool | None, Meta(description="torch.compile. Default false.")] = None
-    expandable_segments: Annotated[bool | None, Meta(description="The allocator's. Default: torchtitan's, axolotl's, Megatron's.")] = None
+    expandable_segments: Annotated[bool | None, Meta(description="The allocator's. Default: the trainer's; Megatron's true.")] = None
     activation_offload: Annotated[bool | None, Meta(description="What layers keep waits in host memory. Default false.")] = None
+    base_precision: Annotated[
+        Literal["half", "fp32"] | None,
+        Meta(
+            description="Of what is frozen and not quantized, under mixed precision: half, with adapters in fp32 (PEFT), or fp32 (default)."
+        ),
+    ] = None
+    kernels: Annotated[
+        Literal["none", "liger", "lora", "unsloth"] | None,
+        Meta(description="Fused kernels in layers: Liger's, those of adapters alone (axolotl), Unsloth's. Default none."),
+    ] = None
     runtime_gib: Annotated[
         Annotated[float, Meta(ge=0, le=1024)] | None,
         Meta(description="GiB a process holds before its first tensor (CUDA context, libraries), where you measured it.", examples=[1.2]),

@@ -1,12 +1,13 @@
 """What people write for a method, a precision, a framework or an optimizer, and what is meant."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import TypeVar, cast
+from typing import TypeVar, cast, get_args
 
 from fitgauge.engine.training.workload import Framework, Method, Optimizer, Precision, Targets
 from fitgauge.errors import InvalidQuestion
+from fitgauge.questions.training.tools import BY_WORD, TOOLS, uncounted, word_of
 
 Word = TypeVar("Word", bound=str)
 
@@ -22,10 +23,9 @@ _PRECISIONS: Mapping[str, Precision] = {
 }  # fmt: skip
 _FRAMEWORKS: Mapping[str, Framework] = {
     "transformers": "transformers", "hf": "transformers", "huggingface": "transformers", "accelerate": "transformers",
-    "trl": "transformers", "axolotl": "transformers", "unsloth": "transformers", "torchtune": "transformers", "peft": "transformers",
-    "pytorch": "transformers", "ddp": "transformers", "llamafactory": "transformers", "deepspeed": "deepspeed", "zero": "deepspeed",
-    "fsdp": "fsdp", "fsdp1": "fsdp", "fsdp2": "fsdp", "torchtitan": "fsdp", "megatron": "megatron", "megatronlm": "megatron",
-    "megatroncore": "megatron", "nemo": "megatron", "verl": "fsdp", "easyr1": "fsdp", "openrlhf": "deepspeed",
+    "peft": "transformers", "pytorch": "transformers", "ddp": "transformers", "deepspeed": "deepspeed", "zero": "deepspeed",
+    "fsdp": "fsdp", "fsdp1": "fsdp", "fsdp2": "fsdp", "megatron": "megatron", "megatronlm": "megatron", "megatroncore": "megatron",
+    "mcore": "megatron", "mcorebridge": "megatron", "megatronswift": "megatron", **{word: tool.framework for word, tool in BY_WORD.items()},
 }  # fmt: skip
 _OPTIMIZERS: Mapping[str, Optimizer] = {
     "adamw": "adamw", "adam": "adamw", "adamwtorch": "adamw", "adamwtorchfused": "adamw", "adamw8bit": "adamw_8bit",
@@ -43,8 +43,11 @@ def method(text: str | None) -> Method:
 
 
 def framework(text: str | None) -> Framework:
-    """The framework that is meant, transformers where nothing is said. Raises InvalidQuestion for an unknown one."""
-    return meant(text, _FRAMEWORKS, "framework") or "transformers"
+    """The framework that is meant, or that under a tool; transformers where nothing is said. Raises InvalidQuestion for an unknown one."""
+    refused = None if text is None else uncounted(text)
+    if refused is not None:
+        raise refused
+    return meant(text, _FRAMEWORKS, "framework", names=(*get_args(Framework), *(tool.name for tool in TOOLS))) or "transformers"
 
 
 def optimizer(text: str | None) -> Optimizer:
@@ -72,15 +75,14 @@ def targets(sent: str | list[str] | None) -> Targets:
     return "attention" if word in ("attention", "attn") else tuple(part for part in re.split(r"[,\s]+", sent) if part)
 
 
-def meant(text: str | None, known: Mapping[str, Word], field: str) -> Word | None:
-    """What a text means among words that are `known`; None where nothing is said. Raises InvalidQuestion with what can be sent."""
+def meant(text: str | None, known: Mapping[str, Word], field: str, *, names: Sequence[str] = ()) -> Word | None:
+    """What a text means among words that are `known`; None where nothing is said. Raises InvalidQuestion with what can be sent: `names`, or
+    all that is meant by any word."""
     if text is None:
         return None
-    word = re.sub(r"[^a-z0-9]", "", text.lower())
+    word = word_of(text)
     if word in known:
         return known[word]
-    names = list(dict.fromkeys(known.values()))
     near = tuple(cast("list[str]", get_close_matches(word, known, n=3)))
-    raise InvalidQuestion(
-        f"{text.strip()!r} is no {field} that is known here.", hint=f"Send {', '.join(names)}.", matches=near, field=field
-    )
+    hint = f"Send {', '.join(names or dict.fromkeys(known.values()))}."
+    raise InvalidQuestion(f"{text.strip()!r} is no {field} that is known here.", hint=hint, matches=near, field=field)

@@ -65,9 +65,9 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         data_parallel_replicate=request.data_parallel_replicate or 1,
         zero_hpz_partition_size=request.zero_hpz_partition_size or 1,
         fsdp_version=request.fsdp_version or (2 if method == "full" or context > 1 else 1),
-        shard_embeddings=_own_units(request),
+        shard_embeddings=bool(request.shard_embeddings),
         compiled=bool(request.compile),
-        expandable_segments=_growing(request),
+        expandable_segments=request.expandable_segments,
         activation_offload=bool(request.activation_offload),
         optimizer_in_backward=bool(request.optimizer_in_backward),
         ema=request.ema or "none",
@@ -77,27 +77,14 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         train_vision_tower=seen.train_vision_tower,
         activation_rule=request.activation_rule,
         runtime_bytes=None if request.runtime_gib is None else int(request.runtime_gib * GIB),
+        half_base=method != "full" and request.base_precision == "half",
+        kernels=request.kernels or "none",
     )
     if method == "full" and request.quantization is not None and canonical(request.quantization) not in PLAIN:
         detail = f"Full training changes every weight, which {request.quantization.strip()} weights do not allow."
         raise InvalidQuestion(detail, hint="Send method qlora, or leave quantization out.", field="quantization")
     _refuse(workload, spec, count)
     return workload
-
-
-def _own_units(request: TrainingRequest) -> bool:
-    """Whether embedding and head are FSDP units of their own: as asked, else as torchtitan wraps them."""
-    if request.shard_embeddings is not None:
-        return request.shard_embeddings
-    return "titan" in (request.framework or "").lower()
-
-
-def _growing(request: TrainingRequest) -> bool | None:
-    """Whether the allocator's segments grow: as asked, else where a library sets it, else None: as the framework has it. Source: torchtitan
-    run_train.sh; axolotl utils/__init__.py, set_pytorch_cuda_alloc_conf."""
-    if request.expandable_segments is not None:
-        return request.expandable_segments
-    return any(name in (request.framework or "").lower() for name in ("titan", "axolotl")) or None
 
 
 def _refuse(workload: TrainingWorkload, spec: ModelSpec, count: int) -> None:

@@ -1,0 +1,81 @@
+"""What a layer keeps under fused kernels: the list that their save_for_backward calls make, tensor by tensor."""
+
+import pytest
+
+from fitgauge.catalog.models import Snapshot
+from fitgauge.engine.families import read_config
+from fitgauge.engine.training.segments import segments
+from fitgauge.engine.training.workload import TrainingWorkload, regime
+
+TOKENS, HIDDEN, QUERIES, KEYS, INNER = 512, 4096, 4096, 1024, 14336
+LLAMA = "meta-llama/Llama-3.1-8B"
+ADAPTED = {"method": "qlora", "precision": "mixed_bf16", "half_base": True}
+
+
+def layer(name=LLAMA, **settings):
+    row = Snapshot().get(name)
+    workload = TrainingWorkload(**{"sequence_length": TOKENS, "attention": "flash", **settings})
+    return segments(read_config(row.config, row.quantization), workload).layers[-1]
+
+
+def saved(name=LLAMA, **settings):
+    """Numbers of every tensor as long as the sequence that a layer saves, a token each, with its width."""
+    return {
+        tensor.name: (tensor.elements // TOKENS, tensor.width) for tensor in layer(name, **settings).saved if tensor.elements > 64 * TOKENS
+    }
+
+
+def test_unsloth_keeps_the_inputs_of_norms_linears_and_attention_and_what_gate_and_up_give():
+    """Fast_RMS_Layernorm, LoRA_QKV, LoRA_W and LoRA_MLP save nothing else as long as the sequence; rotation is in place."""
+    assert saved(kernels="unsloth", **ADAPTED) == {
+        "hidden": (HIDDEN, 2), "input_layernorm": (HIDDEN, 2), "self_attn.q_proj": (QUERIES, 2), "self_attn.k_proj": (KEYS, 2),
+        "self_attn.v_proj": (KEYS, 2), "attention": (QUERIES, 2), "attention.residual": (HIDDEN, 2),
+        "post_attention_layernorm": (HIDDEN, 2), "mlp.gate": (INNER, 2), "mlp.up": (INNER, 2),
+    }  # fmt: skip
+
+
+def test_liger_makes_no_fp32_copy_and_computes_the_gates_product_again():
+    kept = saved(kernels="liger", precision="bf16")
+    assert not [name for name, (_, width) in kept.items() if width == 4]
+    assert [name for name, (size, _) in kept.items() if size == INNER] == ["mlp.gate_proj", "mlp.up_proj", "mlp.product"]
+
+
+def test_axolotls_kernels_are_of_adapters_alone():
+    """Norms and rotation stay as transformers writes them."""
+    kept, plain = saved(kernels="lora", **ADAPTED), saved(**ADAPTED)
+    assert {name for name in plain if "norm" in name} <= set(kept)
+    assert "mlp.product" not in kept
+
+
+@pytest.mark.parametrize("kernels", ["liger", "lora", "unsloth"])
+def test_no_kernel_keeps_more_than_the_modelling_code(kernels):
+    asked = ADAPTED | {"method": "lora"}
+    plain, fused = layer(**asked), layer(kernels=kernels, **asked)
+    assert sum(tensor.bytes for tensor in fused.saved) < sum(tensor.bytes for tensor in plain.saved)
+    assert fused.backward.peak <= plain.backward.peak
+
+
+def test_linears_with_a_bias_and_weight_decomposed_adapters_have_no_kernel():
+    """Unsloth's LoRA_QKV takes no bias (models/_utils.py, patch_peft_model); DoRA goes through PEFT."""
+    assert any("lora" in tensor.name for tensor in layer("Qwen/Qwen2.5-7B", kernels="lora", **ADAPTED).saved)
+    assert saved(kernels="lora", **ADAPTED | {"method": "dora"}) == saved(**ADAPTED | {"method": "dora"})
+
+
+def test_a_frozen_base_may_stay_in_16_bit_beside_adapters_in_fp32():
+    half, wide = (regime(TrainingWorkload(sequence_length=1, **ADAPTED | {"half_base": kept})) for kept in (True, False))
+    assert (half.weights, half.adapters, half.compute, half.autocast) == ("BF16", "F32", "BF16", True)
+    assert wide.weights == "F32"
+    full = regime(TrainingWorkload(sequence_length=1, precision="mixed_bf16", half_base=True))
+    assert full.weights == "F32"
+
+
+def test_logits_that_are_made_again_are_not_kept():
+    """A piece of 256 tokens at a time, whatever the length (TRL's chunked_nll)."""
+    row = Snapshot().get(LLAMA)
+    spec = read_config(row.config, row.quantization)
+    heads = [
+        segments(spec, TrainingWorkload(sequence_length=length, loss="recomputed", precision="mixed_bf16")).head for length in (2048, 8192)
+    ]
+    assert not [tensor for head in heads for tensor in head.saved if "logits" in tensor.name and "cast" not in tensor.name]
+    grown = heads[1].forward.peak - heads[0].forward.peak
+    assert grown < 6144 * spec.vocabulary_size

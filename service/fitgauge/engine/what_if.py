@@ -24,6 +24,9 @@ FORMATS: dict[str, Format] = {
 }  # fmt: skip
 """What a quantizer stores by its usual settings: groups of 128 for integers, one scale a tensor for fp8."""
 
+BITSANDBYTES = ("int8", "nf4", "fp4", "nf4_double")
+"""Those that bitsandbytes loads a model in."""
+
 ALIASES: dict[str, str] = {
     "w8a8_fp8": "fp8", "fp8_e4m3": "fp8", "e4m3": "fp8", "float8": "fp8", "8bit_float": "fp8", "fp8_dynamic": "fp8_channel",
     "ptpc_fp8": "fp8_channel", "llm_int8": "int8", "8bit": "int8", "bnb_int8": "int8", "bitsandbytes_8bit": "int8", "bnb_8bit": "int8",
@@ -87,5 +90,5 @@ def gguf_scheme(file_type: str, spec: ModelSpec) -> Scheme:
 
 def _parts(key: str) -> tuple[Part, ...]:
     """bitsandbytes replaces the linear layers of towers too; others quantize the language model."""
-    towers = (Part.VISION, Part.AUDIO, Part.PROJECTOR) if key in ("int8", "nf4", "fp4", "nf4_double") else ()
+    towers = (Part.VISION, Part.AUDIO, Part.PROJECTOR) if key in BITSANDBYTES else ()
     return (Part.LANGUAGE, Part.ENCODER, Part.MTP, *towers)

@@ -54,7 +54,8 @@ def experts(spec: ModelSpec) -> int:
 def _tensor(spec: ModelSpec, workload: TrainingWorkload) -> None:
     widths = tensor_widths(spec)
     if workload.tensor_parallel not in widths:
-        detail = f"tensor_parallel {workload.tensor_parallel} does not divide {spec.query_heads} attention heads and their KV heads."
+        heads = f"{spec.query_heads} attention heads and their KV heads" if spec.query_heads > 1 else "a model without attention heads"
+        detail = f"tensor_parallel {workload.tensor_parallel} does not divide {heads}."
         raise InvalidQuestion(detail, hint=f"Send tensor_parallel {_listed(widths)}.", field="tensor_parallel")
 
 

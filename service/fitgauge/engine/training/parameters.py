@@ -11,9 +11,9 @@ from fitgauge.engine.architecture import Attention, Block, Kind, ModelSpec, Part
 from fitgauge.engine.dtypes import size_of
 from fitgauge.engine.families import parts
 from fitgauge.engine.quantization import Format, tensor_bytes
-from fitgauge.engine.schemes import Scheme, is_nominal
+from fitgauge.engine.schemes import Rule, Scheme, is_nominal
 from fitgauge.engine.training.workload import Regime, Targets, TrainingWorkload, regime
-from fitgauge.engine.what_if import what_if
+from fitgauge.engine.what_if import BITSANDBYTES, what_if
 
 _ATTENTION = ("attn", "attention", "self_attn", "self_attention")
 
@@ -94,10 +94,17 @@ def units(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Unit, ...]:
 
 
 def base_scheme(spec: ModelSpec, workload: TrainingWorkload) -> Scheme | None:
-    """How a frozen base is stored: QLoRA's quantization (nf4 unless another is asked for), else None."""
+    """How a frozen base is stored: QLoRA's quantization (nf4 unless another is asked for), else None.
+
+    bitsandbytes replaces modules of class Linear alone; experts, which transformers 5 keeps in one parameter a layer, stay as they are
+    (bitsandbytes issue 1849), but where a trainer quantizes them itself.
+    """
     if workload.method == "full" or (workload.quantization is None and workload.method != "qlora"):
         return None
-    return what_if(workload.quantization or "nf4", spec)
+    scheme = what_if(workload.quantization or "nf4", spec)
+    if scheme.name not in BITSANDBYTES or workload.quantized_experts:
+        return scheme
+    return msgspec.structs.replace(scheme, rules=(Rule(form=None, kinds=(Kind.EXPERT,)), *scheme.rules))
 
 
 def merged(block: Block) -> tuple[Tensor, ...]:

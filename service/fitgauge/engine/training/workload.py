@@ -44,7 +44,8 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     `fp8_parameters`: linears' weights are fp8 and have no 16-bit copy. `activation_rule`: None leaves it to the model (coarse.py, rule_of);
     `runtime_bytes`: what the process holds before its first tensor, where somebody measured it. `half_base`: under autocast a frozen base
     stays in 16 bit, with adapters in fp32 beside it (PEFT, autocast_adapter_dtype); else all but what is quantized is fp32. `kernels`:
-    whose fused kernels layers run in the place of transformers' modelling code.
+    whose fused kernels layers run in the place of transformers' modelling code. `quantized_experts`: a bitsandbytes base has its experts
+    in that format too.
     """
 
     method: Method = "full"
@@ -87,6 +88,7 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     train_vision_tower: bool = True
     activation_rule: ActivationRule | None = None
     runtime_bytes: int | None = None
+    quantized_experts: bool = False
     half_base: bool = False
     kernels: Kernels = "none"
 

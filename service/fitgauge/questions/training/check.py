@@ -76,6 +76,8 @@ class Training:
         fullest, workload = trained.fullest, trained.workload
         refused, full = refusal(workload, accelerator), request.detail == "full"
         cards, others = answers.cards_in_words(accelerator, count), self._otherwise(request, trained, model, accelerator, cast)
+        suggestions = [] if refused else self._suggestions(request, model, accelerator, trained, cast)
+        hopeless = trained.verdict == "does_not_fit" and not suggestions and not refused
         return TrainingAnswer(
             verdict="unsupported" if refused else trained.verdict,
             summary=f"{model.id} cannot be trained so on {cards}: {refused}" if refused else _summary(model, cards, trained, accelerator),
@@ -98,8 +100,8 @@ class Training:
                 max_micro_batch_size=self._largest(request, model, accelerator, count, cast),
                 min_gpu_count=self._fewest(request, model, accelerator, trained, cast),
             ),
-            suggestions=[] if refused else self._suggestions(request, model, accelerator, trained, cast),
-            warnings=[*_warnings(request, model, found, trained), *_desktops(request, accelerator, trained)],
+            suggestions=suggestions,
+            warnings=[*_warnings(request, model, found, trained), *_desktops(request, accelerator, trained), *([_HOPELESS] * hopeless)],
             understood_as=_understood(trained, accelerator, model),
             launch=Launch(command=launch_command(model, workload, trained.setup)),
             checkpoint_bytes=_checkpoint_bytes(model, trained, cast),
@@ -178,10 +180,12 @@ class Training:
         if trained.verdict == "fits":
             return []
         found: list[Suggestion] = []
-        tried = candidates(trained.workload, trained.setup, trained.count)
+        tried = candidates(trained.workload, trained.setup, trained.count, mixture=experts(model.spec) > 0)
         if trained.workload.framework == "megatron" and trained.setup.algorithm == "sft":
             tried = chain(degrees_that_fit(model.spec, trained.workload, self._profile, accelerator, trained.count), tried)
         for change, fields in tried:
+            if "sequence_length" in fields and any(suggestion.verdict == "fits" for suggestion in found):
+                continue
             changed = structs.replace(request, **fields)
             try:
                 again = self.check(changed, model, accelerator, changed.gpu_count or trained.count, cast)
@@ -205,6 +209,8 @@ def _asks_less(other: Suggestion, fields: Fields, required: int) -> bool:
     """Whether another suggestion fits in as little with a part of these changes."""
     return other.verdict == "fits" and other.required_bytes <= required and other.request.items() <= fields.items()
 
+
+_HOPELESS = "No change of settings that was tried makes it fit: POST /v1/recommend with task training names cards that hold it."
 
 _WHEN: dict[PhaseName, str] = {
     "rollout": "while completions are sampled",
@@ -308,6 +314,7 @@ def understood(workload: TrainingWorkload, accelerator: Accelerator, count: int,
         adapted = {"lora_rank": workload.lora_rank, "lora_targets": targets if isinstance(targets, str) else ",".join(targets)}
         if workload.method == "qlora" or workload.quantization:
             adapted["quantization"] = workload.quantization or "nf4"
+            adapted |= {"quantize_experts": workload.quantized_experts} if experts(model.spec) else {}
         adapted["base_precision"] = "half" if workload.half_base else "fp32"
     return {
         "model": model.id,

@@ -6,12 +6,11 @@ from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.questions.shell import joined, quoted
 from fitgauge.questions.training.algorithm_launch import openrlhf_command, verl_command
 from fitgauge.questions.training.launch_files import DEEPSPEED, deepspeed_config
-from fitgauge.questions.training.megatron_launch import megatron_command
+from fitgauge.questions.training.megatron_launch import megatron_command, unsaid_by_megatron
 from fitgauge.questions.training.trl_launch import accelerate_flags, script_flags, sequence_environment
 
 SUPERVISED = Setup(algorithm="sft", trainer="trl", reference="none")
 """Training without other models."""
-_MEGATRON_OPTIMIZERS = ("adamw", "adamw_bf16", "sgd", "sgd_momentum", "muon")
 _UNSAID = {"muon": "Muon", "adam_mini": "Adam-mini"}
 
 
@@ -25,7 +24,8 @@ def launch_command(model: Model, workload: TrainingWorkload, setup: Setup = SUPE
 
 def command_of(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
     """The words of the command: of the library that trains, else Megatron's script, else TRL's or transformers' under accelerate."""
-    return [*allocator(workload), *_command(model, workload, setup)]
+    words = _command(model, workload, setup)
+    return [*allocator(workload), *(words[1:] if workload.segments_grow and words[0] == "env" else words)]
 
 
 def allocator(workload: TrainingWorkload) -> list[object]:
@@ -50,8 +50,16 @@ def unsaid(model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED) 
     under_trl = workload.framework != "megatron" and setup.trainer == "trl"
     if under_trl and workload.optimizer in _UNSAID:
         found.append(f"transformers' Trainer has no --optim for {_UNSAID[workload.optimizer]}: hand the optimizer to it in code.")
-    if workload.framework == "megatron" and workload.optimizer not in _MEGATRON_OPTIMIZERS:
-        found.append(f"Megatron has no --optimizer for {workload.optimizer}: the command says adam.")
+    if under_trl and workload.activation_checkpointing == "selective":
+        found.append("The Trainer has no flag for selective checkpointing: the command checkpoints whole layers, which takes less.")
+    if under_trl and workload.optimizer_implementation == "for_loop" and workload.optimizer == "adamw":
+        found.append("The Trainer's AdamW steps with foreach: for_loop is set in code.")
+    if under_trl and not workload.adapted and not workload.train_vision_tower:
+        found.append("The command trains the vision tower too: freeze it in code (requires_grad False).")
+    if workload.adapted and workload.quantized_experts:
+        found.append("TRL has no flag that quantizes experts: axolotl's is quantize_moe_experts, Unsloth does it by itself.")
+    if workload.framework == "megatron":
+        found += unsaid_by_megatron(workload, setup)
     if workload.ema != "none":
         found.append("The moving average of the weights has no flag: add it to the trainer in code.")
     if workload.optimizer_in_backward:

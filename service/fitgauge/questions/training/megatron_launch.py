@@ -5,9 +5,31 @@ from fitgauge.engine.architecture import Attention, Block, Model, ModelSpec, Par
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.traits import traits_of
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.questions.shell import path_of
+from fitgauge.questions.shell import path_of, said
+from fitgauge.questions.training.adapter_names import USUAL_ATTENTION
 
 _POSITIONS = ("wpe.weight", "embed_positions.weight")
+
+_OPTIMIZERS = ("adamw", "adamw_bf16", "sgd", "sgd_momentum", "muon")
+_MODULES = {
+    "q_proj": "linear_qkv", "k_proj": "linear_qkv", "v_proj": "linear_qkv", "o_proj": "linear_proj", "gate_proj": "linear_fc1",
+    "up_proj": "linear_fc1", "down_proj": "linear_fc2",
+}  # fmt: skip
+"""What Megatron calls transformers' linears. Source: ms-swift docs, Megatron-SWIFT/Command-line-parameters.md, target_modules."""
+
+
+def unsaid_by_megatron(workload: TrainingWorkload, setup: Setup) -> list[str]:
+    """What was estimated and neither Megatron-LM nor ms-swift has a flag for, as sentences."""
+    found: list[str] = []
+    if workload.optimizer not in _OPTIMIZERS:
+        found.append(f"Megatron has no --optimizer for {workload.optimizer}: the command says adam.")
+    if workload.pipeline_parallel > 1 and workload.pipeline_schedule in ("gpipe", "zero_bubble"):
+        found.append(f"Megatron-LM runs 1f1b, plain or interleaved, not {workload.pipeline_schedule}: the command says 1f1b.")
+    if workload.loss not in ("full", "in_place") and setup.algorithm == "sft":
+        found.append(f"Megatron-LM has no {workload.loss} loss: its last stage makes whole logits.")
+    if workload.method == "dora":
+        found.append("ms-swift has no DoRA under Megatron: the command says LoRA.")
+    return found
 
 
 def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
@@ -135,9 +157,19 @@ def _swift(model: Model, workload: TrainingWorkload, setup: Setup) -> list[objec
     flags += ["--max_length", workload.sequence_length, "--micro_batch_size", workload.micro_batch_size]
     flags += ["--global_batch_size", _global_batch(workload), *_recompute(workload, "--recompute_")]
     if workload.adapted:
-        flags += ["--tuner_type", "lora", "--lora_rank", workload.lora_rank, "--target_modules", "all-linear"]
+        flags += ["--tuner_type", "lora", "--lora_rank", workload.lora_rank, "--target_modules", *_targets(workload)]
+    if any(block.part is Part.VISION for block in model.spec.blocks):
+        flags += ["--freeze_vit", said(not workload.train_vision_tower)]
     if workload.precision == "fp8":
         flags += ["--fp8_format", "hybrid", *(["--fp8_param_gather", "true"] if workload.fp8_parameters else [])]
     if workload.offload != "none":
         flags += ["--optimizer_cpu_offload", "true", "--optimizer_offload_fraction", 1]
     return flags
+
+
+def _targets(workload: TrainingWorkload) -> list[str]:
+    """Modules beside which adapters sit, as Megatron names them."""
+    if workload.lora_targets == "all_linear":
+        return ["all-linear"]
+    named = USUAL_ATTENTION if isinstance(workload.lora_targets, str) else workload.lora_targets
+    return list(dict.fromkeys(_MODULES.get(name, name) for name in named))

@@ -2,8 +2,11 @@
 
 from fitgauge.engine.architecture import ModelSpec, Recurrent
 from fitgauge.engine.training.coarse import rule_of
+from fitgauge.engine.training.degrees import experts
+from fitgauge.engine.training.parameters import base_scheme
 from fitgauge.engine.training.traits import TRAITS, taught, traits_of
 from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.engine.what_if import BITSANDBYTES
 from fitgauge.questions.training.images import image_notes
 
 
@@ -30,4 +33,12 @@ def recipe_notes(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
         )
     if spec.task == "encoder_decoder":
         said.append("The source is taken to be as long as sequence_length, or as a spectrogram's encoder fixes it.")
+    if spec.max_context_length and workload.sequence_length > spec.max_context_length:
+        said.append(f"sequence_length {workload.sequence_length} is beyond the model's maximum of {spec.max_context_length}.")
+    scheme = base_scheme(spec, workload)
+    if scheme is not None and scheme.name in BITSANDBYTES and experts(spec) and not workload.quantized_experts:
+        said.append(
+            "bitsandbytes leaves experts unquantized, which transformers 5 keeps in one parameter: where your trainer quantizes them "
+            "(Unsloth; axolotl's quantize_moe_experts) send quantize_experts true."
+        )
     return said + image_notes(workload, spec)

@@ -180,6 +180,10 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
             description="Of what is frozen and not quantized, under mixed precision: half, with adapters in fp32 (PEFT), or fp32 (default)."
         ),
     ] = None
+    quantize_experts: Annotated[
+        bool | None,
+        Meta(description="Experts of a bitsandbytes base are quantized too (Unsloth; axolotl's quantize_moe_experts). Default false."),
+    ] = None
     kernels: Annotated[
         Literal["none", "liger", "lora", "unsloth"] | None,
         Meta(description="Fused kernels in layers: Liger's, those of adapters alone (axolotl), Unsloth's. Default none."),

@@ -5,11 +5,14 @@ from collections.abc import Iterator
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 
+_SHORTEST = 512
+"""Tokens below which a shorter sequence is no suggestion."""
+
 Fields = dict[str, str | int | float | bool]
 
 
-def candidates(workload: TrainingWorkload, setup: Setup, count: int) -> Iterator[tuple[str, Fields]]:
-    """(what it is in words, the fields to send) in the order in which they cost least."""
+def candidates(workload: TrainingWorkload, setup: Setup, count: int, *, mixture: bool) -> Iterator[tuple[str, Fields]]:
+    """(what it is in words, the fields to send) in the order in which they cost least. `mixture`: the model has routed experts."""
     settings = [*_of_algorithm(workload, setup), *_settings(workload)]
     yield from settings
     if len(settings) > 1:
@@ -20,6 +23,9 @@ def candidates(workload: TrainingWorkload, setup: Setup, count: int) -> Iterator
         yield ", ".join(kept), together
     yield from _room_for_rollout(workload, setup)
     yield from _methods(workload, setup)
+    if mixture and not workload.quantized_experts and workload.framework == "transformers":
+        yield from _quantized_experts(workload)
+    yield from _shorter(workload, setup)
     yield from _more_cards(workload, count)
 
 
@@ -74,6 +80,9 @@ def _methods(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fi
         yield "checkpoint activations and let them wait in host memory", {**saving, "activation_offload": True}
     if workload.optimizer == "adamw" and workload.framework == "transformers":
         yield "keep optimizer states in 8 bit, checkpoint activations", {**saving, "optimizer": "adamw_8bit"}
+        if workload.method == "full" and workload.precision == "mixed_bf16":
+            change = "train in bf16 alone with optimizer states in 8 bit, checkpoint activations"
+            yield change, {**saving, "precision": "bf16", "optimizer": "adamw_8bit"}
     shared: Fields = {"reference": "adapter"} if setup.reference in ("resident", "offloaded") else {}
     half, base = ("mixed_fp16", "an fp32") if workload.precision == "mixed_fp16" else ("bf16", "a bf16")
     if workload.method == "full":
@@ -81,6 +90,24 @@ def _methods(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fi
     if workload.method in ("full", "lora", "dora"):
         yield "train adapters on a 4-bit base (QLoRA), checkpoint activations", {**saving, "method": "qlora", "precision": half, **shared}
     yield from _offloaded(workload, setup, saving)
+
+
+def _quantized_experts(workload: TrainingWorkload) -> Iterator[tuple[str, Fields]]:
+    """Experts in 4 bit too, which bitsandbytes leaves alone under transformers 5: Unsloth quantizes them on one card."""
+    if workload.gpus > 1:
+        return
+    saving: Fields = {"activation_checkpointing": "full", "loss": "fused", "micro_batch_size": 1}
+    change = "train adapters on a 4-bit base with its experts in 4 bit too (Unsloth), checkpoint activations"
+    yield change, {**saving, "framework": "unsloth", "method": "qlora", "precision": "mixed_bf16", "quantize_experts": True}
+
+
+def _shorter(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fields]]:
+    """Sequences cut to half, a quarter ... of their length, with all that saves memory beside it."""
+    length = workload.sequence_length
+    while not setup.sampled and length > _SHORTEST:
+        length = max(_SHORTEST, length // 2)
+        saving: Fields = {"activation_checkpointing": "full", "loss": "fused", "micro_batch_size": 1}
+        yield f"cut sequences to {length:,} tokens, checkpoint activations", {**saving, "sequence_length": length}
 
 
 def _offloaded(workload: TrainingWorkload, setup: Setup, saving: Fields) -> Iterator[tuple[str, Fields]]:

@@ -75,6 +75,7 @@ TOOLS: tuple[Tool, ...] = (
         Default("precision", "mixed_bf16", "unsloth/models/rl.py: bf16 autocast where the model is bf16", _ADAPTED),
         Default("base_precision", "half", "unsloth_zoo/training_utils.py, prepare_model_for_training: only adapters are fp32", _ADAPTED),
         Default("quantization", "nf4_double", "unsloth/models/llama.py, from_pretrained: bnb_4bit_use_double_quant", ("qlora",)),
+        Default("quantize_experts", True, "unsloth_zoo/temporary_patches/moe_bnb.py, post_quantize_moe_experts", ("qlora",)),
         Default("optimizer", "adamw_8bit", "unsloth/models/rl.py, optim"),
         Default("activation_checkpointing", "full", "unsloth/models/loader.py, use_gradient_checkpointing: unsloth"),
         Default("activation_offload", True, "unsloth_zoo/gradient_checkpointing.py, UnslothCheckpointFunction"),

@@ -3,10 +3,13 @@
 from math import gcd
 
 from fitgauge.engine.accelerator import USUAL_NODE
-from fitgauge.engine.architecture import Model
+from fitgauge.engine.architecture import Model, Part
 from fitgauge.engine.training.algorithms.setup import Setup
+from fitgauge.engine.training.stacks import speech
 from fitgauge.engine.training.workload import TrainingWorkload, regime
+from fitgauge.engine.what_if import canonical
 from fitgauge.questions.shell import path_of, said
+from fitgauge.questions.training.adapter_names import target_modules
 from fitgauge.questions.training.launch_files import DEEPSPEED
 
 _OPTIMIZERS = {
@@ -95,10 +98,10 @@ def script_flags(model: Model, workload: TrainingWorkload, setup: Setup) -> list
     flags += ["--attn_implementation", "flash_attention_2" if workload.attention == "flash" else workload.attention]
     flags += ["--dtype", _DTYPES.get(regime(workload).weights, "bfloat16")]
     if setup.algorithm == "sft" and workload.loss != "fused":
-        flags += ["--loss_type", "chunked_nll" if workload.loss == "chunked" else "nll"]
+        flags += ["--loss_type", "chunked_nll" if workload.loss in ("chunked", "recomputed") else "nll"]
     if workload.activation_offload:
         flags += ["--activation_offloading", "true"]
-    return [*flags, *_algorithm(model, workload, setup), *_adapters(workload)]
+    return [*flags, *_algorithm(model, workload, setup), *_adapters(model, workload, setup)]
 
 
 def _lengths(workload: TrainingWorkload, setup: Setup) -> list[object]:
@@ -175,16 +178,16 @@ def _rollout(setup: Setup) -> list[object]:
     ]  # fmt: skip
 
 
-def _adapters(workload: TrainingWorkload) -> list[object]:
+def _adapters(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
     """PEFT and bitsandbytes. Source: trl/trainer/model_config.py."""
     if not workload.adapted:
         return []
-    targets = {"all_linear": ("all-linear",), "attention": ("q_proj", "k_proj", "v_proj", "o_proj")}
-    named = targets[workload.lora_targets] if isinstance(workload.lora_targets, str) else workload.lora_targets
-    flags: list[object] = ["--use_peft", "true", "--lora_r", workload.lora_rank, "--lora_target_modules", *named]
+    flags: list[object] = ["--use_peft", "true", "--lora_r", workload.lora_rank]
+    flags += ["--lora_target_modules", *target_modules(model.spec, workload)]
+    flags += ["--lora_task_type", "SEQ_CLS"] if setup.algorithm == "reward" else []
     if workload.method == "dora":
         flags += ["--use_dora", "true"]
-    quantization = workload.quantization or ("nf4" if workload.method == "qlora" else None)
+    quantization = canonical(workload.quantization) if workload.quantization else "nf4" if workload.method == "qlora" else None
     if quantization == "int8":
         flags += ["--load_in_8bit", "true"]
     elif quantization in ("nf4", "nf4_double", "fp4"):
@@ -197,8 +200,12 @@ def _adapters(workload: TrainingWorkload) -> list[object]:
 
 def _encoder(model: Model, workload: TrainingWorkload) -> list[object]:
     """transformers' own example of what a model without a causal head is trained for. Source: transformers examples/pytorch."""
-    pairs = model.spec.task == "encoder_decoder"
-    script = "summarization/run_summarization.py" if pairs else "text-classification/run_classification.py"
-    length = "--max_source_length" if pairs else "--max_seq_length"
+    script, length = "text-classification/run_classification.py", "--max_seq_length"
+    if model.spec.task == "encoder_decoder":
+        script, length = "summarization/run_summarization.py", "--max_source_length"
+        if speech(model.spec):
+            script, length = "speech-recognition/run_speech_recognition_seq2seq.py", "--generation_max_length"
+    elif any(block.part is Part.VISION for block in model.spec.blocks):
+        script = "contrastive-image-text/run_clip.py"
     flags: list[object] = [f"examples/pytorch/{script}", "--model_name_or_path", path_of(model), "--dataset_name", "DATASET", "--do_train"]
     return [*flags, length, workload.sequence_length, *_trainer(workload)]

@@ -76,6 +76,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         image_tokens=seen.tokens,
         train_vision_tower=seen.train_vision_tower,
         activation_rule=request.activation_rule,
+        quantized_experts=bool(request.quantize_experts),
         runtime_bytes=None if request.runtime_gib is None else int(request.runtime_gib * GIB),
         half_base=method != "full" and request.base_precision == "half",
         kernels=request.kernels or "none",

@@ -82,6 +82,8 @@ def question(row: Row) -> Row | None:
         fields["lora_targets"] = _targets(row["lora_targets"])
     if "gptq" in str(row.get("quantization")):
         fields["quantization"] = "gptq"
+    if "experts" in str(row.get("quantization")):
+        fields["quantize_experts"] = True
     if row.get("sequence_parallel_megatron"):
         fields["sequence_parallel"] = True
     return fields | _project(row)

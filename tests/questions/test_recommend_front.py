@@ -5,6 +5,7 @@ from math import inf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fitgauge.engine.accelerator import most_cards
 from fitgauge.engine.decode import decode_speed, step_bytes, waiting_seconds
 from fitgauge.engine.prefill import peak
 from fitgauge.engine.utilization import token_flops
@@ -14,7 +15,7 @@ from fitgauge.questions.recommending.choices import plans
 from fitgauge.questions.recommending.fitting import Fitting
 from fitgauge.questions.recommending.recommend import Recommender
 from fitgauge.questions.recommending.schemas import RecommendRequest
-from fitgauge.questions.recommending.search import most_cards, weight_bits
+from fitgauge.questions.recommending.search import weight_bits
 from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.serving.workloads import degrees
 from made_up import ENGINES, KNOWN, PREPARER, card, catalog_of, vector

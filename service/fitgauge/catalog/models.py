@@ -10,6 +10,8 @@ import msgspec
 from rapidfuzz import fuzz, process
 
 from fitgauge.catalog.model_names import Facts, Name, meant, plain
+from fitgauge.engine.architecture import Model, Stored
+from fitgauge.engine.families import read_config
 
 _DATA = files("fitgauge.catalog") / "data"
 _FIRST = b'{"id":"'
@@ -48,6 +50,14 @@ class Snapshot:
             return None
         start, end = place
         return msgspec.json.decode(self._lines[start:end], type=SnapshotModel)
+
+    def model(self, model_id: str) -> Model | None:
+        """The Model of this id; None where there is none."""
+        row = self.get(model_id)
+        if row is None:
+            return None
+        stored = Stored(elements=row.elements) if row.elements else None
+        return Model(id=row.id, source="snapshot", spec=read_config(row.config, row.quantization), stored=stored)
 
     def ids(self) -> tuple[str, ...]:
         """Every id, in alphabetical order."""

@@ -127,6 +127,15 @@ def shared(accelerator: Accelerator, taken_bytes: int) -> Accelerator:
     return msgspec.structs.replace(accelerator, usable=left, total_bytes=accelerator.total_bytes or usable.expected)
 
 
+def most_cards(accelerator: Accelerator, asked: int) -> int:
+    """How many of `asked` one deployment can take: one where the GPU is part of a machine (laptops, unified memory), or a slice.
+
+    A process sees one MIG slice only: NVIDIA Multi-Instance GPU user guide, "Application considerations".
+    """
+    alone = accelerator.unified_memory and accelerator.node_size is None
+    return 1 if alone or accelerator.id.startswith("mig-") or " Laptop" in accelerator.name else asked
+
+
 def custom(size_bytes: int, name: str) -> Accelerator:
     """A card of which nothing is known but its size [bytes]; all of it is usable.
 

@@ -277,3 +277,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     revision: str | None = None
     stored: Stored | None = None
     warnings: tuple[str, ...] = ()
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether the repository itself is quantized: other formats of it would be no better than that."""
+        return self.spec.quantization is not None or bool(self.stored and self.stored.file_name)

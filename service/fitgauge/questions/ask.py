@@ -25,7 +25,6 @@ from fitgauge.questions.models import Models
 from fitgauge.questions.planning.plan import Planner
 from fitgauge.questions.planning.schemas import TrainingPlanAnswer, TrainingPlanRequest
 from fitgauge.questions.recent import Recent
-from fitgauge.questions.recommending.choices import listed
 from fitgauge.questions.recommending.recommend import Recommender
 from fitgauge.questions.recommending.schemas import RecommendAnswer, RecommendRequest
 from fitgauge.questions.schemas import FitAnswer, FitRequest, ModelDetail
@@ -147,8 +146,8 @@ class Questions:
 
     async def compare_fit(self, request: CompareRequest) -> Comparison:
         """The table that is meant, to be filled by `rows`. Raises the errors of fitgauge.errors."""
-        gpus = [self._catalog.find(text) for text in listed(request.gpus)]
-        names = listed(request.models)
+        gpus = [self._catalog.find(text) for text in words.listed(request.gpus)]
+        names = words.listed(request.models)
         cells(len(names), len(gpus), 1)
         return self._comparer.compare(request, await asyncio.gather(*map(self._models.find, names)), gpus)
 

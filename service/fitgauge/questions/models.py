@@ -7,8 +7,7 @@ import msgspec
 
 from fitgauge.catalog.models import Snapshot
 from fitgauge.catalog.sizes import nominal_model, parse_size
-from fitgauge.engine.architecture import Model, Stored
-from fitgauge.engine.families import read_config
+from fitgauge.engine.architecture import Model
 from fitgauge.errors import FitgaugeError, GatedModel, HubError, InvalidQuestion, UnknownModel
 from fitgauge.hub import Hub
 from fitgauge.hub.reference import Reference, parse_reference
@@ -112,11 +111,7 @@ class Models:
         known = self._bundled.get(name)
         if known is not None:
             return known
-        row = self._snapshot.get(name)
-        if row is None:
-            return None
-        spec = read_config(row.config, row.quantization)
-        stored = Stored(elements=row.elements) if row.elements else None
-        model = Model(id=row.id, source="snapshot", spec=spec, stored=stored)
-        self._bundled.put(name, model)
+        model = self._snapshot.model(name)
+        if model is not None:
+            self._bundled.put(name, model)
         return model

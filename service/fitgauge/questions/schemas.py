@@ -11,6 +11,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from fitgauge.engine.quantity import Basis, Bytes
 
 Text = Annotated[str, Meta(min_length=1, max_length=200)]
+Names = Annotated[str, Meta(min_length=1, max_length=2000)] | Annotated[list[Text], Meta(min_length=1, max_length=100)]
+"""Several names: a list, or one text with commas between them."""
 Degree = Annotated[int, Meta(ge=1, le=1024)]
 Tokens = Annotated[int, Meta(ge=1, le=100_000_000)]
 Gib = Annotated[float, Meta(gt=0, le=65_536)]

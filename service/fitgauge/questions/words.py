@@ -1,6 +1,7 @@
 """What people write for an engine, a version or a cache format, and what is meant."""
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 from rapidfuzz import process
@@ -30,7 +31,11 @@ _GGML_ALIASES = {
     "q5": "Q5_0",
     "int8": "Q8_0",
 }
-_AS_PUBLISHED = ("aspublished", "published", "auto", "default", "null")
+AS_PUBLISHED = "as published"
+"""How an answer calls the number format of a repository's own weights."""
+
+_PUBLISHED = ("aspublished", "published", "auto", "default", "null")
+_MOST_FORMATS = 16
 _CACHE_DTYPES = {"fp8": "F8_E4M3", "fp8_e4m3": "F8_E4M3", "fp8_e5m2": "F8_E5M2", "int8": "I8"}
 
 
@@ -46,9 +51,26 @@ def engine(text: str | None) -> EngineName:
     raise InvalidQuestion(f"{text.strip()!r} is no engine that is known here.", hint=known, matches=near, field="engine")
 
 
+def listed(sent: str | Sequence[str] | None) -> list[str]:
+    """Names sent as a list, or as one text with commas between them; each once."""
+    if sent is None:
+        return []
+    parts = sent.split(",") if isinstance(sent, str) else sent
+    return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
 def quantization(text: str | None) -> str | None:
     """The number format of the weights that is asked for, as it was written; None where it is the published one."""
-    return None if text is None or re.sub(r"[^a-z]", "", text.lower()) in _AS_PUBLISHED else text
+    return None if text is None or re.sub(r"[^a-z]", "", text.lower()) in _PUBLISHED else text
+
+
+def quantizations(sent: str | Sequence[str] | None) -> list[str | None]:
+    """Such formats, as published where none is named. Raises InvalidQuestion for too many."""
+    named = listed(sent) or [AS_PUBLISHED]
+    if len(named) > _MOST_FORMATS:
+        detail = f"{len(named)} quantizations are too many."
+        raise InvalidQuestion(detail, hint=f"Send up to {_MOST_FORMATS}.", field="quantizations")
+    return [quantization(name) for name in named]
 
 
 @lru_cache(maxsize=256)

@@ -4,9 +4,10 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from fitgauge.logs.lines import MAX_CHARACTERS
 from fitgauge.questions.schemas import GpuAnswer, ModelAnswer, Text
 
-LONGEST_LOG = 512 * 1024
+LONGEST_LOG = MAX_CHARACTERS
 
 Measurement = int | float
 

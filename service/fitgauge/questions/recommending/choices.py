@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.quality import recovery
-from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.accelerator import Accelerator, most_cards
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.what_if import PLAIN, canonical
 from fitgauge.engine.workload import EngineName
@@ -14,7 +14,7 @@ from fitgauge.questions import words
 from fitgauge.questions.recommending.costs import Costs
 from fitgauge.questions.recommending.fitting import Fitting
 from fitgauge.questions.recommending.schemas import RecommendRequest
-from fitgauge.questions.recommending.search import MOST_CARDS, most_cards, weight_bits
+from fitgauge.questions.recommending.search import MOST_CARDS, weight_bits
 from fitgauge.questions.recommending.seats import Owned, Plan
 from fitgauge.questions.serving.usual import USUAL
 
@@ -31,20 +31,12 @@ _FORMATS: dict[EngineName, tuple[str, ...]] = {
 """The formats people serve a 16-bit model in, by engine; beside as published."""
 
 
-def listed(sent: str | Sequence[str] | None) -> list[str]:
-    """Names sent as a list, or as one text with commas between them."""
-    if sent is None:
-        return []
-    parts = sent.split(",") if isinstance(sent, str) else sent
-    return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
-
-
 def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Owned]:
     """The cards that the constraints leave. Raises InvalidQuestion where they leave none, UnknownAccelerator for a name that means none."""
     most = request.max_gpu_count or MOST_CARDS
-    named = [catalog.find(text) for text in listed(request.gpus)]
+    named = [catalog.find(text) for text in words.listed(request.gpus)]
     for field in ("gpus", "vendors", "clouds"):
-        if getattr(request, field) and not listed(getattr(request, field)):
+        if getattr(request, field) and not words.listed(getattr(request, field)):
             raise InvalidQuestion(f"{field} names nothing.", hint=f"Leave {field} out, or name one.", field=field)
     if request.owned and not named:
         raise InvalidQuestion("owned is said of no GPUs.", hint="Name them in gpus, with their counts: 2x L40S.", field="owned")
@@ -57,7 +49,7 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Own
         ]
     else:
         allowed = [Owned(accelerator, most_cards(accelerator, most)) for accelerator in catalog.all()]
-    wanted = _vendors(listed(request.vendors), catalog.all())
+    wanted = _vendors(words.listed(request.vendors), catalog.all())
     left = [card for card in allowed if not wanted or card.accelerator.vendor.lower() in wanted]
     if not left:
         makers = sorted({card.accelerator.vendor for card in allowed})
@@ -65,7 +57,7 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Own
         raise InvalidQuestion(said, hint="Leave vendors out, or name GPUs of these vendors.", field="vendors")
     rented = [card for card in left if costs.rentable(card.accelerator)]
     if not rented:
-        named_clouds = listed(request.clouds)
+        named_clouds = words.listed(request.clouds)
         rent = "rents" if len(named_clouds) == 1 else "rent"
         said = f"clouds empties the set: {', '.join(named_clouds)} {rent} out none of the GPUs that the other constraints leave."
         raise InvalidQuestion(said, hint="Leave clouds out, or name other GPUs or clouds.", field="clouds")
@@ -78,7 +70,7 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Own
 
 def quotas_told(request: RecommendRequest, catalog: Catalog) -> list[str]:
     """What the catalog's quotas keep from being used of the cards that are asked about."""
-    asked = [catalog.find(text).accelerator for text in listed(request.gpus)] or catalog.all()
+    asked = [catalog.find(text).accelerator for text in words.listed(request.gpus)] or catalog.all()
     most = request.max_gpu_count or MOST_CARDS
     held = {card.id: f"{quota} x {card.name}" for card in asked if (quota := catalog.quota(card)) is not None and quota < most}
     first = list(held.values())[:_TOLD]
@@ -93,7 +85,7 @@ def _quota(card: Owned, catalog: Catalog) -> int:
 def plans(request: RecommendRequest, model: Model, fitting: Fitting) -> list[Plan]:
     """The engines and formats that the constraints leave. Raises InvalidQuestion where they leave none, or for a name unknown."""
     engines = (words.engine(request.engine),) if request.engine else USUAL
-    published = is_quantized(model)
+    published = model.is_quantized
     if request.quantization is not None and request.no_quantization and _lossy(request, model, fitting, engines[0]):
         said = f"quantization {request.quantization} and no_quantization exclude each other."
         raise InvalidQuestion(said, hint="Leave one of them out.", field="no_quantization")
@@ -130,11 +122,6 @@ def _formats(request: RecommendRequest, engine: EngineName, published: bool) -> 
     if request.quantization:
         return (request.quantization,)
     return (None,) if published or request.no_quantization else (None, *_FORMATS[engine])
-
-
-def is_quantized(model: Model) -> bool:
-    """Whether the repository itself is quantized: other formats of it would be no better than that."""
-    return model.spec.quantization is not None or bool(model.stored and model.stored.file_name)
 
 
 def _lossy(request: RecommendRequest, model: Model, fitting: Fitting, engine: EngineName) -> bool:

@@ -11,7 +11,7 @@ from fitgauge.catalog.training import load_training
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
 from fitgauge.errors import InvalidQuestion
-from fitgauge.questions import answers
+from fitgauge.questions import answers, words
 from fitgauge.questions.prepared import Preparer
 from fitgauge.questions.recent import Recent
 from fitgauge.questions.recommending import choices, orders
@@ -94,7 +94,7 @@ class Recommender:
         return known[1]
 
     def _costs(self, request: RecommendRequest) -> Costs:
-        named, owned = clouds(choices.listed(request.clouds), self._catalog.offers), bool(request.owned)
+        named, owned = clouds(words.listed(request.clouds), self._catalog.offers), bool(request.owned)
         known = self._known_costs.get((named, owned, request.gpus_per_node))
         if known is None:
             known = Costs(self._catalog.offers, named, owned=owned, gpus_per_node=request.gpus_per_node)

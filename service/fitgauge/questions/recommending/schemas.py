@@ -10,10 +10,9 @@ from fitgauge.engine.quantity import Basis, Bytes
 from fitgauge.questions.planning.schemas import PlanLaunch
 from fitgauge.questions.recommending.costs import CostAnswer
 from fitgauge.questions.recommending.kubernetes import Kubernetes
-from fitgauge.questions.schemas import GpuAnswer, Launch, ModelAnswer, Text, Tokens, Verdict
+from fitgauge.questions.schemas import GpuAnswer, Launch, ModelAnswer, Names, Text, Tokens, Verdict
 from fitgauge.questions.training.schemas import Switch
 
-Names = Annotated[str, Meta(min_length=1, max_length=2000)] | Annotated[list[Text], Meta(min_length=1, max_length=100)]
 """Several names: a list, or one text with commas between them."""
 
 Fields = dict[str, str | int | float | bool]

@@ -67,15 +67,6 @@ def identity(option: Option) -> tuple[str, str, str]:
     return option.accelerator.id, option.plan.engine, option.plan.quantization or ""
 
 
-def most_cards(accelerator: Accelerator, asked: int) -> int:
-    """How many of them one deployment can take: one where the GPU is part of a machine (laptops, unified memory), or a slice.
-
-    A process sees one MIG slice only: NVIDIA Multi-Instance GPU user guide, "Application considerations".
-    """
-    alone = accelerator.unified_memory and accelerator.node_size is None
-    return 1 if alone or accelerator.id.startswith("mig-") or " Laptop" in accelerator.name else asked
-
-
 def weight_bits(spec: ModelSpec, prepared: Prepared) -> float:
     """Bits of one weight in the format that most weights have, without its scales: a coarse measure of quality."""
     scheme = prepared.scheme

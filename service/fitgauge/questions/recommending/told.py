@@ -11,8 +11,7 @@ from fitgauge.engine.decode import EFFICIENCY, LAYER_SECONDS, SPREAD, DecodeSpee
 from fitgauge.engine.prefill import compute_efficiency
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.what_if import PLAIN, canonical
-from fitgauge.questions import answers
-from fitgauge.questions.recommending import choices
+from fitgauge.questions import answers, words
 from fitgauge.questions.recommending.constraints import watts
 from fitgauge.questions.recommending.costs import CostAnswer, Costs
 from fitgauge.questions.recommending.kubernetes import kubernetes
@@ -190,7 +189,7 @@ class Telling:
             *("max_usd_per_hour", "max_watts", "gpus_per_node", "max_nodes", "min_quality", "max_seconds_to_first_token"),
         )
         told = {name: getattr(request, name) for name in names}
-        told |= {name: ", ".join(choices.listed(getattr(request, name))) or None for name in ("vendors", "gpus", "clouds")}
+        told |= {name: ", ".join(words.listed(getattr(request, name))) or None for name in ("vendors", "gpus", "clouds")}
         return filled | {name: value for name, value in told.items() if value is not None}
 
 

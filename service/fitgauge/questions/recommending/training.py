@@ -18,7 +18,7 @@ from fitgauge.engine.training.stages import stages
 from fitgauge.engine.training.workload import Checkpointing, Framework, TrainingWorkload
 from fitgauge.engine.utilization import peak_tflops, token_flops
 from fitgauge.errors import InvalidQuestion
-from fitgauge.questions import answers
+from fitgauge.questions import answers, words
 from fitgauge.questions.planning.launch import plan_launch
 from fitgauge.questions.planning.plan import DEFAULT_GLOBAL_BATCH, DEFAULT_MOST
 from fitgauge.questions.recommending import choices
@@ -198,7 +198,7 @@ def _order(trained: Trained, objective: Objective) -> tuple[float, ...]:
 def _costs(request: RecommendRequest, catalog: Catalog) -> Costs:
     return Costs(
         catalog.offers,
-        clouds(choices.listed(request.clouds), catalog.offers),
+        clouds(words.listed(request.clouds), catalog.offers),
         owned=bool(request.owned),
         gpus_per_node=request.gpus_per_node,
     )
@@ -207,7 +207,7 @@ def _costs(request: RecommendRequest, catalog: Catalog) -> Costs:
 def _cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Owned]:
     """The cards that are asked about; where none is named those whose software the estimates were learned on."""
     asked = structs.replace(request, max_gpu_count=request.max_gpu_count or DEFAULT_MOST)
-    if not choices.listed(request.gpus) and not choices.listed(request.vendors):
+    if not words.listed(request.gpus) and not words.listed(request.vendors):
         asked = structs.replace(asked, vendors=list(_VENDORS))
     return choices.cards(asked, catalog, costs)
 
@@ -241,7 +241,7 @@ def _warnings(request: RecommendRequest, model: Model, cards: Sequence[Owned]) -
     """What a reader must know about the search and its figures."""
     most = max(card.most for card in cards)
     said = [*model.warnings, *model.spec.notes, f"{len(cards)} cards were searched, each in powers of two up to {most} or what there is."]
-    if not choices.listed(request.gpus) and not choices.listed(request.vendors):
+    if not words.listed(request.gpus) and not words.listed(request.vendors):
         said.append("Cards of NVIDIA and AMD were searched: name vendors or gpus for others.")
     said.append("Tokens a second are those at the cards' full peak: real runs reach a part of it, which POST /v1/utilization explains.")
     return said
@@ -262,5 +262,5 @@ def _understood(request: RecommendRequest, model: Model, workload: TrainingWorkl
     }
     names = ("framework", "lora_rank", "owned", "max_usd_per_hour", "max_watts", "gpus_per_node", "max_nodes")
     told = {name: getattr(request, name) for name in names}
-    told |= {name: ", ".join(choices.listed(getattr(request, name))) or None for name in ("vendors", "gpus", "clouds")}
+    told |= {name: ", ".join(words.listed(getattr(request, name))) or None for name in ("vendors", "gpus", "clouds")}
     return filled | {name: value for name, value in told.items() if value is not None}

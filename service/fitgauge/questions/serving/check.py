@@ -8,7 +8,7 @@ from msgspec import UNSET, structs
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import Found
-from fitgauge.engine.accelerator import USUAL_NODE, Accelerator, shared
+from fitgauge.engine.accelerator import USUAL_NODE, Accelerator, most_cards, shared
 from fitgauge.engine.architecture import Model, ModelSpec
 from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.estimate import Estimate
@@ -23,7 +23,6 @@ from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import answers, words
 from fitgauge.questions.answers import COUNTS, MOST_SUGGESTIONS
 from fitgauge.questions.prepared import Prepared, Preparer
-from fitgauge.questions.recommending.search import most_cards
 from fitgauge.questions.schemas import FitAnswer, FitRequest, Launch, Limits, Suggestion
 from fitgauge.questions.serving.launch import launch_command
 from fitgauge.questions.serving.notes import beside_others, notes, outgrown, spilled

@@ -118,8 +118,7 @@ class Siblings:
 
 def wants_siblings(model: Model, quantization: str | None) -> bool:
     """Whether a question is about a repository that holds its weights as they were trained."""
-    published = model.source in ("hub", "snapshot") and model.spec.quantization is None
-    return published and quantization is None and not (model.stored and model.stored.file_name)
+    return model.source in ("hub", "snapshot") and quantization is None and not model.is_quantized
 
 
 def kind_for(engine: EngineName) -> Kind:
@@ -129,8 +128,7 @@ def kind_for(engine: EngineName) -> Kind:
 
 def _alike(base: Model, other: Model) -> bool:
     """Whether `other` has the layers of `base` and is quantized: what calls itself a sibling may be pruned, or a draft."""
-    quantized = other.spec.quantization is not None or bool(other.stored and other.stored.file_name)
-    return quantized and (other.spec.layers, other.spec.hidden_size) == (base.spec.layers, base.spec.hidden_size)
+    return other.is_quantized and (other.spec.layers, other.spec.hidden_size) == (base.spec.layers, base.spec.hidden_size)
 
 
 def _bits(model: Model) -> int:

@@ -7,6 +7,7 @@ from fitgauge.errors import InvalidQuestion
 from fitgauge.hub.reference import Reference, parse_reference
 from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.serving.notes import WITHOUT_EFFECT
+from fitgauge.questions.words import AS_PUBLISHED
 
 
 def understood(
@@ -19,7 +20,7 @@ def understood(
         "gpu_count": count,
         "engine": workload.engine,
         "engine_version": ".".join(str(part) for part in workload.version),
-        "quantization": request.quantization or "as published",
+        "quantization": request.quantization or AS_PUBLISHED,
         "context_length": workload.context_length,
         "concurrency": workload.concurrency,
         "kv_cache_dtype": workload.cache_dtype.lower(),

@@ -12,13 +12,11 @@ from fitgauge.engine.workload import EngineName
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import words
 from fitgauge.questions.prepared import Preparer, scheme_of
-from fitgauge.questions.recommending.choices import listed
 from fitgauge.questions.recommending.fitting import Fitting
 from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.serving.usual import USUAL, first_that_runs
-from fitgauge.questions.serving.workloads import DEFAULT_CONTEXT
+from fitgauge.questions.serving.workloads import asked_context
 from fitgauge.questions.tables.compare_schemas import MOST_CELLS, CompareRequest, CompareRow
-from fitgauge.questions.tables.models_for_gpu import AS_PUBLISHED, quantizations
 
 Setting = tuple[EngineName | None, str | None, int | None, int]
 """Engine (None: the first usual one that runs the cell), format, context length, concurrency."""
@@ -71,10 +69,10 @@ def cells(models: int, gpus: int, settings: int) -> int:
 
 def _settings(request: CompareRequest) -> list[Setting]:
     """Engines x formats x contexts x concurrencies. Raises InvalidQuestion for an engine or a cache format unknown."""
-    engines: list[EngineName | None] = [words.engine(name) for name in listed(request.engines)] or [None]
+    engines: list[EngineName | None] = [words.engine(name) for name in words.listed(request.engines)] or [None]
     for engine in engines:
         words.cache_dtype(request.kv_cache_dtype, engine or USUAL[0])
-    formats = quantizations(request.quantizations)
+    formats = words.quantizations(request.quantizations)
     contexts: list[int | None] = [*_several(request.context_lengths)] or [None]
     return list(product(engines, formats, contexts, _several(request.concurrencies) or [1]))
 
@@ -105,8 +103,8 @@ def _row(number: int, total: int, cache_dtype: str | None, model: Model, found: 
         gpu=accelerator.name,
         gpu_count=found.count,
         engine=engine,
-        quantization=quantization or AS_PUBLISHED,
-        context_length=context or min(DEFAULT_CONTEXT, spec.max_context_length or DEFAULT_CONTEXT),
+        quantization=quantization or words.AS_PUBLISHED,
+        context_length=asked_context(question, spec),
         concurrency=concurrency,
         verdict="unsupported",
         fit_probability=None,

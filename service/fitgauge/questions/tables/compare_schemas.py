@@ -5,8 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from fitgauge.engine.quantity import Bytes
-from fitgauge.questions.recommending.schemas import Names
-from fitgauge.questions.schemas import Text, Tokens, Verdict
+from fitgauge.questions.schemas import Names, Text, Tokens, Verdict
 
 MOST_CELLS = 10_000
 MOST_AT_ONCE = 1_000

@@ -6,19 +6,15 @@ from functools import cached_property
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import Found
 from fitgauge.catalog.models import Snapshot
-from fitgauge.engine.architecture import Model, Stored
-from fitgauge.engine.families import read_config
-from fitgauge.errors import InvalidQuestion
+from fitgauge.engine.architecture import Model
 from fitgauge.questions import answers, words
 from fitgauge.questions.prepared import Preparer
-from fitgauge.questions.recommending.choices import is_quantized, listed
 from fitgauge.questions.recommending.fitting import Fitted, Fitting
 from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.serving.usual import USUAL
 from fitgauge.questions.tables.models_for_gpu_schemas import FittingModel, ModelsForGpuAnswer, ModelsForGpuRequest
 
 _PAGE = 50
-AS_PUBLISHED = "as published"
 _KEPT = 2048
 """Models laid out in a format: all that are bundled in four formats, some 20 MiB."""
 
@@ -34,7 +30,7 @@ class ModelsForGpu:
     def answer(self, request: ModelsForGpuRequest, found: Found) -> ModelsForGpuAnswer:
         """A page of those that fit, the largest first. Raises InvalidQuestion for a format, an engine or a cache format unknown."""
         count = request.gpu_count or found.count
-        formats = quantizations(request.quantizations)
+        formats = words.quantizations(request.quantizations)
         rows = [row for model in self._meant(request) for row in self._rows(request, model, found, count, formats)]
         rows.sort(key=lambda row: (-row.parameters, row.model.lower()))
         start = request.offset or 0
@@ -47,13 +43,7 @@ class ModelsForGpu:
 
     @cached_property
     def _models(self) -> tuple[Model, ...]:
-        return tuple(self._read(model_id) for model_id in self._snapshot.ids())
-
-    def _read(self, model_id: str) -> Model:
-        row = self._snapshot.get(model_id)
-        assert row is not None
-        stored = Stored(elements=row.elements) if row.elements else None
-        return Model(id=row.id, source="snapshot", spec=read_config(row.config, row.quantization), stored=stored)
+        return tuple(model for model_id in self._snapshot.ids() if (model := self._snapshot.model(model_id)) is not None)
 
     def _meant(self, request: ModelsForGpuRequest) -> Iterator[Model]:
         """The models that are asked about: by task, by words of their name, and able to hold the context."""
@@ -71,7 +61,7 @@ class ModelsForGpu:
         fitting = Fitting(model, self._engines, self._preparer)
         engines = (words.engine(request.engine),) if request.engine else USUAL
         for quantization in formats:
-            if quantization is not None and is_quantized(model):
+            if quantization is not None and model.is_quantized:
                 continue
             question = FitRequest(
                 model=model.id,
@@ -96,7 +86,7 @@ def _row(model: Model, quantization: str | None, fitted: Fitted) -> FittingModel
         parameters=answers.parameters(model),
         task=model.spec.task,
         engine=fitted.workload.engine,
-        quantization=quantization or AS_PUBLISHED,
+        quantization=quantization or words.AS_PUBLISHED,
         context_length=fitted.workload.context_length,
         verdict=fitted.verdict,
         fit_probability=round(fitted.probability, 4),
@@ -104,11 +94,3 @@ def _row(model: Model, quantization: str | None, fitted: Fitted) -> FittingModel
         budget_bytes=fitted.budget.expected,
         headroom_bytes=fitted.budget.expected - fitted.required.expected,
     )
-
-
-def quantizations(sent: str | list[str] | None) -> list[str | None]:
-    """Formats as sent; None is as published. Raises InvalidQuestion for too many."""
-    named = listed(sent) or [AS_PUBLISHED]
-    if len(named) > 16:
-        raise InvalidQuestion(f"{len(named)} quantizations are too many.", hint="Send up to 16.", field="quantizations")
-    return [None if name.lower() in (AS_PUBLISHED, "published", "none") else name for name in named]

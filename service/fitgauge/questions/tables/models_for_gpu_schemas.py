@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from fitgauge.engine.quantity import Bytes
-from fitgauge.questions.recommending.schemas import Names
-from fitgauge.questions.schemas import GpuAnswer, Text, Tokens, Verdict
+from fitgauge.questions.schemas import GpuAnswer, Names, Text, Tokens, Verdict
 
 Task = Literal["generate", "encode", "encoder_decoder"]
 

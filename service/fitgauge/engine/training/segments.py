@@ -84,6 +84,7 @@ def segments(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
     tokens by context parallelism. Kept for the model and workloads asked about lately."""
     relevant = msgspec.structs.replace(
         workload,
+        expert_tensor_parallel=workload.expert_ways,
         data_parallel=1,
         data_parallel_replicate=1,
         pipeline_parallel=1,

@@ -35,6 +35,20 @@ def test_eight_billion_in_full_are_advised_to_keep_everything_in_bf16_on_one_h10
     assert changes[change].verdict == "fits"
 
 
+@pytest.mark.parametrize(
+    ("asked", "change"),
+    [
+        ({"framework": "deepspeed", "zero_stage": 2}, {"zero_stage": 3}),
+        ({"framework": "fsdp", "zero_stage": 2}, {"zero_stage": 3}),
+        ({"framework": "unsloth"}, {"framework": "fsdp", "zero_stage": 3}),
+    ],
+    ids=str,
+)
+def test_cards_that_hold_a_copy_each_are_advised_to_divide_it(train, asked, change):
+    found = train(model="meta-llama/Llama-3.3-70B-Instruct", gpu="8xMI300X", precision="mixed_bf16", **asked).suggestions
+    assert any(suggestion.verdict == "fits" and change.items() <= suggestion.request.items() for suggestion in found)
+
+
 def test_sequences_are_cut_no_further_than_they_must_be(train):
     asked = {"model": "Qwen/Qwen3-0.6B", "gpu": "16GB", "method": "full", "optimizer": "sgd", "sequence_length": 262144}
     cuts = [suggestion for suggestion in train(**asked).suggestions if "sequence_length" in suggestion.request]

@@ -22,6 +22,7 @@ def candidates(workload: TrainingWorkload, setup: Setup, count: int, *, mixture:
         kept = [words for words, fields in settings if fields.items() <= together.items()]
         yield ", ".join(kept), together
     yield from _room_for_rollout(workload, setup)
+    yield from _divided(workload)
     yield from _methods(workload, setup)
     if mixture and not workload.quantized_experts and workload.framework == "transformers":
         yield from _quantized_experts(workload)
@@ -71,6 +72,19 @@ def _room_for_rollout(workload: TrainingWorkload, setup: Setup) -> Iterator[tupl
     more = next((share for share in (0.5, 0.7, 0.85) if share > rollout.memory_utilization), None)
     if more is not None:
         yield f"give the rollout engine {more:.0%} of the card", {"rollout_memory_utilization": more}
+
+
+def _divided(workload: TrainingWorkload) -> Iterator[tuple[str, Fields]]:
+    """More of it over the same cards, for more that they exchange."""
+    if workload.gpus == 1 or workload.pipeline_parallel > 1 or workload.framework == "megatron" or workload.zero_stage == 3:
+        return
+    saving: Fields = {"activation_checkpointing": "full", "loss": "fused", "micro_batch_size": 1}
+    divided: Fields = {"zero_stage": 3}
+    if workload.framework == "transformers":
+        divided = {"framework": "fsdp", "zero_stage": 3}
+    how = "FSDP" if divided.get("framework", workload.framework) == "fsdp" else "ZeRO-3"
+    yield f"divide parameters too ({how})", divided
+    yield f"divide parameters too ({how}), checkpoint activations", {**saving, **divided}
 
 
 def _methods(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fields]]:

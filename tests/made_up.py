@@ -2,28 +2,19 @@
 
 from math import inf
 
+from bundled_models import model_of
 from fitgauge.catalog.accelerators import Accelerators
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.instances import Offer, Offers
-from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.accelerator import Accelerator, Source
-from fitgauge.engine.architecture import Model
-from fitgauge.engine.families import read_config
 from fitgauge.engine.quantity import GB, Bytes
 from fitgauge.questions.prepared import Preparer
 
 ENGINES = load_engines()
 PREPARER = Preparer()
-MODELS = ("Qwen/Qwen3-32B", "google/gemma-2-9b-it", "openai/gpt-oss-20b", "Qwen/Qwen3-30B-A3B", "ibm-granite/granite-4.0-h-tiny")
-
-
-def model(name):
-    row = Snapshot().get(name)
-    return Model(id=row.id, source="snapshot", spec=read_config(row.config, row.quantization))
-
-
-KNOWN = {name: model(name) for name in MODELS if Snapshot().get(name)}
+MODELS = ("Qwen/Qwen3-32B", "google/gemma-2-9b-it", "openai/gpt-oss-20b", "Qwen/Qwen3-30B-A3B", "nvidia/Nemotron-H-56B-Base-8K")
+KNOWN = {name: model_of(name) for name in MODELS}
 
 
 def card(number, size, bandwidth, capability):

@@ -7,13 +7,8 @@ import msgspec
 import pytest
 
 from accuracy.local import errors, local_runs, report
-from fitgauge.catalog.catalog import bundled
-from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.models import Snapshot
-from fitgauge.hub import Hub, HubSettings
-from fitgauge.questions import Questions
+from bundled_models import offline_questions
 from fitgauge.questions.ledger.schemas import ExplainLogRequest
-from fitgauge.questions.models import Models
 
 LOGS = Path(__file__).parent.parent / "logs" / "data"
 
@@ -21,7 +16,7 @@ LOGS = Path(__file__).parent.parent / "logs" / "data"
 @pytest.fixture
 def truth(tmp_path):
     """A truth file of posted logs: one that can be scored, one that ran out of memory, one whose model is not known."""
-    questions = Questions(Models(Hub(HubSettings(offline=True, cache_dir=None, token=False)), Snapshot()), load_engines(), bundled())
+    questions = offline_questions()
     asked = (
         ("vllm_0.11.2_deepseek_r1_tp8.log", {"gpu": "H200"}),
         ("torch_oom_old.log", {"model": "Qwen/Qwen2.5-7B-Instruct"}),

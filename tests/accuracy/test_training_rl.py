@@ -8,13 +8,8 @@ from statistics import median
 
 import pytest
 
-from fitgauge.catalog.catalog import bundled
-from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.models import Snapshot
+from bundled_models import offline_questions
 from fitgauge.engine.quantity import GIB
-from fitgauge.hub import Hub, HubSettings
-from fitgauge.questions import Questions
-from fitgauge.questions.models import Models
 from fitgauge.questions.training.schemas import TrainingRequest
 
 ROWS = [json.loads(line) for line in Path(__file__).with_name("training_rl.jsonl").read_text().splitlines()]
@@ -23,7 +18,7 @@ PEAKS = [row for row in ROWS if row["measured"]]
 
 @cache
 def answer(number):
-    questions = Questions(Models(Hub(HubSettings(offline=True, cache_dir=None, token=False)), Snapshot()), load_engines(), bundled())
+    questions = offline_questions()
     return asyncio.run(questions.check_training_fit(TrainingRequest(**ROWS[number]["ask"])))[1]
 
 

@@ -7,8 +7,6 @@ import time
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.models import Snapshot
-from fitgauge.engine.architecture import Model
-from fitgauge.engine.families import read_config
 from fitgauge.questions.recommending.recommend import Recommender
 from fitgauge.questions.recommending.schemas import RecommendRequest
 from fitgauge.questions.tables.compare import Comparer
@@ -46,8 +44,7 @@ def lines():
     recommender, comparer = Recommender(engines, catalog), Comparer(engines)
     models = {}
     for kind, name in KINDS.items():
-        row = snapshot.get(name)
-        models[kind] = Model(id=name, source="snapshot", spec=read_config(row.config, row.quantization))
+        models[kind] = snapshot.model(name)
     took = {}
     for kind, model in models.items():
         for context, concurrency in WORKLOADS:

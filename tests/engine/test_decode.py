@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bundled_models import spec_of
 from fitgauge.catalog import accelerators
-from fitgauge.catalog.models import Snapshot
 from fitgauge.engine import weights
 from fitgauge.engine.decode import (
     EFFICIENCY,
@@ -25,15 +25,13 @@ from fitgauge.engine.decode import (
     step_bytes,
     waiting_seconds,
 )
-from fitgauge.engine.families import read_config
 from fitgauge.engine.prefill import LINK_EFFICIENCY
 from fitgauge.engine.schemes import Scheme
 from fitgauge.engine.what_if import what_if
 
 
 def laid(name):
-    row = Snapshot().get(name)
-    spec = read_config(row.config, row.quantization)
+    spec = spec_of(name)
     return spec, weights.laid_out(spec, Scheme(name="unquantized"))
 
 
@@ -131,8 +129,7 @@ def published():
     found = []
     for line in Path(__file__).parents[1].joinpath("accuracy", "decode_speeds.jsonl").read_text().splitlines():
         run = json.loads(line)
-        row, ranks = Snapshot().get(run["model"]), run.get("tensor_parallel", 1)
-        spec = read_config(row.config, row.quantization)
+        spec, ranks = spec_of(run["model"]), run.get("tensor_parallel", 1)
         shared, context = weights.laid_out(spec, what_if(run["format"], spec)), run["context_tokens"]
         size = step_bytes(spec, shared, concurrency=1, context_length=context, cache_dtype="auto", tensor_parallel=ranks)
         bandwidth = accelerators.load().get(run["accelerator"]).bandwidth_gbps

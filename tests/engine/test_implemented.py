@@ -3,18 +3,16 @@
 import msgspec
 import pytest
 
+import bundled_models
 from fitgauge.catalog.catalog import bundled
-from fitgauge.catalog.models import Snapshot
 from fitgauge.engine import implemented
 from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.families import read_config
 from fitgauge.engine.implemented import LISTS, has, note, refusal
 from fitgauge.engine.model_lists import tgi, vllm
 from fitgauge.engine.workload import EngineName, Workload
 
 H100 = bundled().find("H100 SXM").accelerator
 M3 = bundled().find("M3 Max 64GB").accelerator
-SNAPSHOT = Snapshot()
 NEWEST: dict[EngineName, tuple[int, ...]] = {
     "vllm": (0, 33, 0), "sglang": (0, 5, 23), "tensorrt-llm": (1, 2, 1), "tgi": (3, 3, 6), "llama.cpp": (9849,), "ollama": (0, 20, 2),
     "mlx": (0, 32, 2),
@@ -22,9 +20,7 @@ NEWEST: dict[EngineName, tuple[int, ...]] = {
 
 
 def spec_of(name: str, **changes: str) -> ModelSpec:
-    row = SNAPSHOT.get(name)
-    assert row is not None
-    return msgspec.structs.replace(read_config(row.config, row.quantization), **changes)
+    return msgspec.structs.replace(bundled_models.spec_of(name), **changes)
 
 
 def workload(engine: EngineName, version: tuple[int, ...] | None = None) -> Workload:

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bundled_models import spec_of
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.models import Snapshot
-from fitgauge.engine.architecture import ModelSpec, Stored
-from fitgauge.engine.families import read_config
+from fitgauge.engine.architecture import Stored
 from fitgauge.engine.laid import Laid
 from fitgauge.engine.llamacpp.cells import Cells, Windows, interleaves, padded, width_bytes
 from fitgauge.engine.llamacpp.compute import compute_term
@@ -25,14 +24,6 @@ from fitgauge.engine.quantity import GIB, MIB
 from fitgauge.engine.what_if import what_if
 
 ANSWERS = [json.loads(line) for line in (Path(__file__).parent / "data/llamacpp_buffers.jsonl").read_text().splitlines()]
-_SNAPSHOT = Snapshot()
-
-
-@cache
-def spec_of(model: str) -> ModelSpec:
-    row = _SNAPSHOT.get(model)
-    assert row is not None, model
-    return read_config(row.config)
 
 
 @cache

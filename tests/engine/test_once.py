@@ -3,10 +3,9 @@
 import pytest
 from msgspec import structs
 
+from bundled_models import spec_of
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.models import Snapshot
-from fitgauge.engine.families import read_config
 from fitgauge.engine.once import MOST_REMEMBERED, Once
 from fitgauge.engine.vllm.serve import beside_stages
 from fitgauge.engine.workload import Workload
@@ -27,8 +26,7 @@ def test_a_memory_stays_bounded():
 
 @pytest.mark.parametrize("name", ["google/gemma-2-9b-it", "Qwen/Qwen3.5-27B"])
 def test_stages_hold_the_same_whatever_was_asked_before(name):
-    row, profile, known = Snapshot().get(name), load_engines().profile("vllm", None), Once()
-    spec = read_config(row.config, row.quantization)
+    spec, profile, known = spec_of(name), load_engines().profile("vllm", None), Once()
     one = Workload(
         engine="vllm", version=(0, 33), context_length=8192, concurrency=1, cache_dtype="auto", max_batched_tokens=2048, max_num_seqs=256
     )

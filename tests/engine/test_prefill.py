@@ -6,10 +6,9 @@ from statistics import median, quantiles
 
 import pytest
 
+from bundled_models import spec_of
 from fitgauge.catalog import accelerators
-from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.decode import decode_speed
-from fitgauge.engine.families import read_config
 from fitgauge.engine.prefill import (
     COMPUTE_EFFICIENCY,
     EXPERT_EFFICIENCY,
@@ -28,12 +27,7 @@ from fitgauge.engine.what_if import what_if
 ROWS = [json.loads(line) for line in Path(__file__).parents[1].joinpath("accuracy", "speeds.jsonl").read_text().splitlines()]
 
 
-def spec(name):
-    row = Snapshot().get(name)
-    return read_config(row.config, row.quantization)
-
-
-LLAMA = spec("meta-llama/Llama-3.1-8B-Instruct")
+LLAMA = spec_of("meta-llama/Llama-3.1-8B-Instruct")
 
 
 def card(name):
@@ -42,7 +36,7 @@ def card(name):
 
 def ideal(row):
     """(seconds of a request, of its multiplications at the peak, of its exchanges at the link's rate) of a published run."""
-    one, accelerator = spec(row["model"]), card(row["accelerator"])
+    one, accelerator = spec_of(row["model"]), card(row["accelerator"])
     answered, ranks = row.get("output_tokens", 0), row["tensor_parallel"]
     tokens = row["input_tokens"] + answered
     flops = prompt_flops(one, tokens) + answered * 2 * one.vocabulary_size * one.hidden_size
@@ -54,7 +48,7 @@ def ideal(row):
 
 @pytest.mark.parametrize("efficiency,count", [(COMPUTE_EFFICIENCY, 21), (EXPERT_EFFICIENCY, 7)])
 def test_the_compute_efficiency_is_that_of_the_published_single_card_runs(efficiency, count):
-    alone = [row for row in ROWS if row["tensor_parallel"] == 1 and compute_efficiency(spec(row["model"])) == efficiency]
+    alone = [row for row in ROWS if row["tensor_parallel"] == 1 and compute_efficiency(spec_of(row["model"])) == efficiency]
     shares = [multiplied / measured for measured, multiplied, _ in map(ideal, alone)]
     tenths = quantiles(shares, n=10, method="inclusive")
     assert len(shares) == count

@@ -4,24 +4,14 @@ from typing import get_args
 
 import pytest
 
+from bundled_models import spec_of
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.accelerator import custom
-from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.engines import ENGINES
-from fitgauge.engine.families import read_config
 from fitgauge.engine.paged import flat_pool
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.tgi import block_tokens, default_batch, scores_terms, wiggle_room
 from fitgauge.engine.workload import EngineName, Workload
-
-_SNAPSHOT = Snapshot()
-
-
-def spec_of(model: str) -> ModelSpec:
-    row = _SNAPSHOT.get(model)
-    assert row is not None, model
-    return read_config(row.config)
 
 
 def test_every_engine_has_a_room_and_a_profile() -> None:

@@ -9,23 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bundled_models import spec_of
 from fitgauge.catalog.accelerators import load
-from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.accelerator import custom
-from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.families import read_config
 from fitgauge.engine.quantity import GIB, Bytes
 from fitgauge.engine.sglang import RadixPool, damped, radix_pool, settled
 from fitgauge.engine.sglang_share import default_batch, mem_fraction_static, prefill_graphs, vision_factor
 from fitgauge.engine.workload import Workload
-
-_SNAPSHOT = Snapshot()
-
-
-def spec_of(model: str) -> ModelSpec:
-    row = _SNAPSHOT.get(model)
-    assert row is not None, model
-    return read_config(row.config)
 
 
 def workload(**fields: Any) -> Workload:

@@ -2,22 +2,15 @@
 
 import pytest
 
-from fitgauge.catalog.models import Snapshot
-from fitgauge.engine.architecture import ModelSpec, Part
+from bundled_models import spec_of
+from fitgauge.engine.architecture import Part
 from fitgauge.engine.device_map import device_map
-from fitgauge.engine.families import read_config
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.schemes import Scheme
 from fitgauge.engine.transformers import mask_bytes, scores_terms
 from fitgauge.engine.weights import laid_out
 from fitgauge.engine.what_if import what_if
 from fitgauge.engine.workload import Workload
-
-
-def spec_of(name: str) -> ModelSpec:
-    row = Snapshot().get(name)
-    assert row is not None
-    return read_config(row.config, row.quantization)
 
 
 def test_full_attention_makes_no_mask() -> None:

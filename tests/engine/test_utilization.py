@@ -2,11 +2,10 @@
 
 import pytest
 
+from bundled_models import spec_of
 from fitgauge.catalog.catalog import bundled
-from fitgauge.catalog.models import Snapshot
 from fitgauge.catalog.sizes import nominal_model
 from fitgauge.engine.architecture import Attention, LatentAttention, Recurrent
-from fitgauge.engine.families import read_config
 from fitgauge.engine.utilization import (
     achieved_tflops,
     attention_flops,
@@ -19,11 +18,6 @@ from fitgauge.engine.utilization import (
 )
 
 
-def spec(name):
-    row = Snapshot().get(name)
-    return read_config(row.config, row.quantization)
-
-
 def test_a_hundred_of_the_a100s_312_tflops_is_an_mfu_of_32_05_percent():
     assert utilization(100, peak_tflops(bundled().find("A100 80GB").accelerator, "fp16")) == pytest.approx(0.3205, abs=5e-5)
 
@@ -33,18 +27,18 @@ def test_the_six_n_rule_holds_for_a_size_without_context():
 
 
 def test_embedding_look_ups_are_not_multiplied_but_the_head_is():
-    llama = spec("Qwen/Qwen3-8B")
+    llama = spec_of("Qwen/Qwen3-8B")
     embedding, norms = llama.vocabulary_size * llama.hidden_size, llama.parameters - multiplied_parameters(llama)
     assert embedding < norms < embedding * 1.001
 
 
 def test_a_tied_embedding_counts_once_as_the_head():
-    tied = spec("Qwen/Qwen3-0.6B")
+    tied = spec_of("Qwen/Qwen3-0.6B")
     assert tied.parameters * 0.999 < multiplied_parameters(tied) <= tied.parameters
 
 
 def test_of_a_mixture_only_the_visited_experts_count():
-    mixture = spec("Qwen/Qwen3-30B-A3B")
+    mixture = spec_of("Qwen/Qwen3-30B-A3B")
     assert 3.0e9 < multiplied_parameters(mixture) + mixture.vocabulary_size * mixture.hidden_size < 3.5e9
 
 
@@ -68,7 +62,7 @@ def test_a_recurrent_state_reads_no_tokens():
 
 
 def test_full_checkpointing_adds_one_forward_pass_and_selective_the_attention_core():
-    llama = spec("Qwen/Qwen3-8B")
+    llama = spec_of("Qwen/Qwen3-8B")
     none, selective, full = (token_flops(llama, 4096, checkpointing=kind) for kind in ("none", "selective", "full"))
     assert none.model == selective.model == full.model == none.hardware == pytest.approx(3 * none.forward)
     assert full.hardware == pytest.approx(4 * full.forward)
@@ -76,7 +70,7 @@ def test_full_checkpointing_adds_one_forward_pass_and_selective_the_attention_co
 
 
 def test_a_frozen_base_saves_the_gradients_of_its_weights():
-    llama = spec("Qwen/Qwen3-8B")
+    llama = spec_of("Qwen/Qwen3-8B")
     saved = token_flops(llama, 2048).model - token_flops(llama, 2048, frozen_base=True).model
     assert saved == pytest.approx(2 * multiplied_parameters(llama))
 

@@ -5,19 +5,15 @@ from collections.abc import Callable
 
 import pytest
 
-from fitgauge.catalog.catalog import bundled
-from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.models import Snapshot
-from fitgauge.hub import Hub, HubSettings
+from bundled_models import offline_questions
 from fitgauge.questions import Questions
-from fitgauge.questions.models import Models
 from fitgauge.questions.schemas import FitAnswer, FitRequest
 
 
 @pytest.fixture(scope="session")
 def questions() -> Questions:
     """Every answer, offline."""
-    return Questions(Models(Hub(HubSettings(offline=True, cache_dir=None, token=False)), Snapshot()), load_engines(), bundled())
+    return offline_questions()
 
 
 @pytest.fixture(scope="session")

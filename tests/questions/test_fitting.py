@@ -2,13 +2,11 @@
 
 import pytest
 
+from bundled_models import model_of
 from fitgauge.catalog import accelerators
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.lookup import Found
-from fitgauge.catalog.models import Snapshot
-from fitgauge.engine.architecture import Model
 from fitgauge.engine.engines import ENGINES
-from fitgauge.engine.families import read_config
 from fitgauge.questions.prepared import Preparer
 from fitgauge.questions.recommending.fitting import Fitting
 from fitgauge.questions.schemas import FitRequest
@@ -18,8 +16,7 @@ from fitgauge.questions.serving.check import Serving
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", ["openai/gpt-oss-20b", "deepseek-ai/DeepSeek-V2-Lite"])
 def test_every_card_of_the_catalog_gets_the_numbers_of_check_fit(engine, name):
-    row = Snapshot().get(name)
-    model = Model(id=row.id, source="snapshot", spec=read_config(row.config, row.quantization))
+    model = model_of(name)
     engines = load_engines()
     fitting, serving = Fitting(model, engines, Preparer()), Serving(engines)
     for accelerator in accelerators.load().all():

@@ -3,11 +3,10 @@
 import pytest
 from msgspec import structs
 
+from bundled_models import spec_of
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.accelerator import custom
-from fitgauge.engine.families import read_config
 from fitgauge.engine.quantity import GB
 from fitgauge.questions.recommending.kubernetes import kubernetes, nodes, pods_for
 from fitgauge.questions.schemas import FitRequest
@@ -73,8 +72,8 @@ def test_gke_is_asked_for_the_topology_of_a_slice_that_one_host_holds():
 
 
 def test_serving_shares_memory_where_tensors_are_split():
-    row, card = Snapshot().get("Qwen/Qwen3-32B"), bundled().find("L40S").accelerator
+    card = bundled().find("L40S").accelerator
     request, profile = FitRequest(model="x", gpu="x"), load_engines().profile("vllm", None)
-    workload = serving_workload(request, read_config(row.config, row.quantization), card, 4, profile)
+    workload = serving_workload(request, spec_of("Qwen/Qwen3-32B"), card, 4, profile)
     assert kubernetes(card, 4, workload, None).shared_memory
     assert kubernetes(card, 4, structs.replace(workload, tensor_parallel=1), None).shared_memory is None

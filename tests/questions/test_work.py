@@ -6,12 +6,10 @@ from collections import Counter
 
 import pytest
 
+from bundled_models import model_of
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.models import Snapshot
-from fitgauge.engine.architecture import Model
 from fitgauge.engine.engines import ENGINES
-from fitgauge.engine.families import read_config
 from fitgauge.questions.prepared import scheme_of
 from fitgauge.questions.recommending.fitting import Fitting, card_class
 from fitgauge.questions.recommending.recommend import Recommender
@@ -23,11 +21,6 @@ from fitgauge.questions.tables.compare import Comparer
 from fitgauge.questions.tables.compare_schemas import CompareRequest
 
 PROFILES = load_engines()
-
-
-def model(name):
-    row = Snapshot().get(name)
-    return Model(id=row.id, source="snapshot", spec=read_config(row.config, row.quantization))
 
 
 @pytest.fixture
@@ -58,7 +51,7 @@ def counted(monkeypatch):
 @pytest.mark.parametrize("name", ["Qwen/Qwen3-32B", "openai/gpt-oss-20b", "Qwen/Qwen3.5-27B", "deepseek-ai/DeepSeek-V2-Lite"])
 def test_a_recommendation_makes_few_demands_of_the_tens_of_thousands_there_are(counted, name):
     """346 cards x 16 counts x up to 15 plans are over 50,000 deployments; cards of a kind are asked once, and formats share the rest."""
-    answer = Recommender(PROFILES, bundled()).answer(RecommendRequest(model=name, context_length=32768, concurrency=16), model(name))
+    answer = Recommender(PROFILES, bundled()).answer(RecommendRequest(model=name, context_length=32768, concurrency=16), model_of(name))
     assert answer.total > 20
     assert counted["demands"] < 600
     assert counted["vllm"] < 100
@@ -67,7 +60,7 @@ def test_a_recommendation_makes_few_demands_of_the_tens_of_thousands_there_are(c
 
 def test_cells_that_differ_in_concurrency_alone_are_estimated_once(counted):
     request = CompareRequest(models="Qwen/Qwen3-32B", gpus="H100, 4x H100", context_lengths=[4096, 8192], concurrencies=[*range(1, 21)])
-    asked, found = model("Qwen/Qwen3-32B"), [bundled().find("H100"), bundled().find("4x H100")]
+    asked, found = model_of("Qwen/Qwen3-32B"), [bundled().find("H100"), bundled().find("4x H100")]
     rows = list(Comparer(PROFILES).compare(request, [asked], found).rows)
     assert len(rows) == 80
     assert counted["vllm"] == 4
@@ -76,7 +69,7 @@ def test_cells_that_differ_in_concurrency_alone_are_estimated_once(counted):
 def test_cards_asked_about_again_are_seated_and_priced_once(monkeypatch):
     halls = []
     monkeypatch.setattr("fitgauge.questions.recommending.recommend.Hall", lambda *given: halls.append(given) or Hall(*given))
-    recommender, asked = Recommender(PROFILES, bundled()), model("openai/gpt-oss-20b")
+    recommender, asked = Recommender(PROFILES, bundled()), model_of("openai/gpt-oss-20b")
     for gpus in ("H100, 2x L40S", "H100, 2x L40S", "H100, 4x L40S"):
         for context in (4096, 8192):
             recommender.answer(RecommendRequest(model=asked.id, gpus=gpus, context_length=context), asked)
@@ -92,14 +85,14 @@ def test_cards_of_a_class_are_asked_once_whether_a_plan_runs(monkeypatch):
         return refused(self, request, engine, accelerator)
 
     monkeypatch.setattr(Fitting, "refused", counting)
-    recommender, asked = Recommender(PROFILES, bundled()), model("Qwen/Qwen3-32B")
+    recommender, asked = Recommender(PROFILES, bundled()), model_of("Qwen/Qwen3-32B")
     for context in (4096, 8192):
         recommender.answer(RecommendRequest(model=asked.id, context_length=context), asked)
     assert set(asked_of.values()) == {1}
 
 
 def test_recommendations_leave_nothing_behind():
-    recommender, asked = Recommender(PROFILES, bundled()), model("openai/gpt-oss-20b")
+    recommender, asked = Recommender(PROFILES, bundled()), model_of("openai/gpt-oss-20b")
 
     def ask(context):
         recommender.answer(RecommendRequest(model=asked.id, context_length=context, concurrency=4), asked)
@@ -121,7 +114,7 @@ def test_recommendations_leave_nothing_behind():
 )
 def test_cards_of_a_kind_hold_the_same_whatever_the_attention(name):
     """The estimate of every card of the catalog, made for itself, is that of the first of its kind."""
-    asked, profile, room = model(name), PROFILES.profile("vllm", None), ENGINES["vllm"]
+    asked, profile, room = model_of(name), PROFILES.profile("vllm", None), ENGINES["vllm"]
     laid, first = room.lay_out(asked.spec, scheme_of(asked, None)), {}
     for accelerator in bundled().all():
         workload = serving_workload(FitRequest(model=name, gpu="any", concurrency=4), asked.spec, accelerator, 8, profile)

@@ -2,17 +2,9 @@
 
 import pytest
 
+from bundled_models import spec_of
 from fitgauge.catalog.catalog import bundled
-from fitgauge.catalog.models import Snapshot
-from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.families import read_config
 from fitgauge.engine.vllm.defaults import default_batch, removed
-
-
-def spec_of(name: str) -> ModelSpec:
-    row = Snapshot().get(name)
-    assert row is not None
-    return read_config(row.config)
 
 
 @pytest.mark.parametrize(

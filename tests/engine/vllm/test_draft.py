@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from bundled_models import spec_of
 from engine.families.test_eagle import HEAD
-from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.families import read_config
 from fitgauge.engine.schemes import Scheme
@@ -16,12 +16,6 @@ from fitgauge.errors import InvalidQuestion
 from kv_layouts import kv_layout
 
 NAME = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
-
-
-def spec_of(name: str) -> ModelSpec:
-    row = Snapshot().get(name)
-    assert row is not None
-    return read_config(row.config, row.quantization)
 
 
 TARGET = spec_of("meta-llama/Llama-3.1-8B-Instruct")

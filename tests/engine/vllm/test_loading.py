@@ -2,9 +2,8 @@
 
 import pytest
 
+from bundled_models import spec_of
 from fitgauge.catalog.catalog import bundled
-from fitgauge.catalog.models import Snapshot
-from fitgauge.engine.families import read_config
 from fitgauge.engine.published import published
 from fitgauge.engine.quantity import GIB, MIB, Term
 from fitgauge.engine.schemes import Scheme
@@ -12,13 +11,9 @@ from fitgauge.engine.vllm.layout import laid_out
 from fitgauge.engine.vllm.loading import loaded_terms
 from fitgauge.engine.workload import Workload
 
-SNAPSHOT = Snapshot()
-
 
 def loaded(name: str, version: tuple[int, ...], ranks: int = 1, gpu: str = "H100 SXM") -> dict[str, Term]:
-    row = SNAPSHOT.get(name)
-    assert row is not None
-    spec = read_config(row.config, row.quantization)
+    spec = spec_of(name)
     laid = laid_out(spec, published(spec) or Scheme(name="unquantized"))
     work = Workload(
         engine="vllm", version=version, context_length=8192, concurrency=1, cache_dtype="auto", tensor_parallel=ranks,

@@ -2,26 +2,18 @@
 
 import pytest
 
+from bundled_models import spec_of
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.activations import expert_width
-from fitgauge.engine.architecture import Mlp, ModelSpec, Part
-from fitgauge.engine.families import read_config
+from fitgauge.engine.architecture import Mlp, Part
 from fitgauge.engine.quantity import GIB, MIB
 from fitgauge.engine.vllm.draft import with_draft
 from fitgauge.engine.vllm.encoder import Batch, images, largest_batch, largest_item, layer_moment
 from fitgauge.engine.vllm.profiling import indexed_peak, kept_workspace, profiling_terms, runs_second, stage_bytes, workspace_bytes
 from fitgauge.engine.workload import Workload
 
-SNAPSHOT = Snapshot()
 H100 = bundled().find("H100 SXM").accelerator
-
-
-def spec_of(name: str) -> ModelSpec:
-    row = SNAPSHOT.get(name)
-    assert row is not None
-    return read_config(row.config, row.quantization)
 
 
 def workload(version: tuple[int, ...], **changes: int) -> Workload:

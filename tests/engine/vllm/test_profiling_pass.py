@@ -7,27 +7,19 @@ from typing import Any
 import msgspec
 import pytest
 
+from bundled_models import spec_of
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.models import Snapshot
-from fitgauge.engine.architecture import LatentAttention, ModelSpec
-from fitgauge.engine.families import read_config
+from fitgauge.engine.architecture import LatentAttention
 from fitgauge.engine.vllm.profiling import attending_peak, expanded_bytes, kept_workspace, profiling_terms, workspace_bytes
 from fitgauge.engine.workload import Workload
 
 ROWS: list[dict[str, Any]] = [
     json.loads(line) for line in (Path(__file__).parent / "data" / "profiling_pass.jsonl").read_text().splitlines()
 ]
-SNAPSHOT = Snapshot()
 H100 = bundled().find("H100 SXM").accelerator
 EAGER_COPY = {("Qwen/Qwen3-32B", 64), ("google/gemma-3-1b-it", 64), ("Qwen/Qwen3-30B-A3B", 64)}
 """Rows where the eager pass holds one hidden state more than the compiled one of the logs: Python's frames keep the last layer's."""
-
-
-def spec_of(name: str) -> ModelSpec:
-    row = SNAPSHOT.get(name)
-    assert row is not None
-    return read_config(row.config, row.quantization)
 
 
 def workload(row: dict[str, Any]) -> Workload:

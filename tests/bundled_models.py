@@ -1,0 +1,32 @@
+"""The models of the bundled snapshot, each read once for all tests of a process, and the questions that are answered from them alone."""
+
+from functools import cache
+
+from fitgauge.catalog.catalog import bundled
+from fitgauge.catalog.engines import load_engines
+from fitgauge.catalog.models import Snapshot
+from fitgauge.engine.architecture import Model, ModelSpec
+from fitgauge.hub import Hub, HubSettings
+from fitgauge.questions import Questions
+from fitgauge.questions.models import Models
+
+SNAPSHOT = Snapshot()
+
+
+@cache
+def model_of(name: str) -> Model:
+    """The bundled model of this id."""
+    model = SNAPSHOT.model(name)
+    assert model is not None, name
+    return model
+
+
+def spec_of(name: str) -> ModelSpec:
+    """What the bundled model of this id is made of."""
+    return model_of(name).spec
+
+
+def offline_questions() -> Questions:
+    """Every answer, without a Hub."""
+    hub = Hub(HubSettings(offline=True, cache_dir=None, token=False))
+    return Questions(Models(hub, SNAPSHOT), load_engines(), bundled())

@@ -161,10 +161,14 @@ class Modules:
         wide = squared = tape.to(x, FLOAT, f"{name}.float")
         if self.traits.norm == "centred":  # (x - mean) is computed twice: CohereLayerNorm
             squared, wide = tape.copy(f"{name}.deviation", wide), tape.copy(f"{name}.centred", wide)
-        mean = tape.copy(f"{name}.mean", tape.pointwise(f"{name}.square", squared), rows)
+        mean = tape.copy(f"{name}.mean", self.square(f"{name}.square", squared), rows)
         if self.traits.norm == "narrow_rms":
             wide = x
         return tape.multiply(f"{name}.normed", wide, tape.pointwise(f"{name}.rsqrt", mean, of_output=True))
+
+    def square(self, name: str, x: Value) -> Value:
+        """x^2, whose backward pass is gradient x (2 x^1), each factor a tensor (torch/csrc/autograd/FunctionsManual.cpp, pow_backward)."""
+        return self.tape.operation(name, (x,), x.elements, x.width, saves=(x,), back_scratch=2 * x.bytes)
 
     def dropout(self, name: str, place: Place, x: Value) -> Value:
         """Dropout, where the family has it here: CUDA's fused kernel saves which numbers it kept, a byte each (native_dropout)."""

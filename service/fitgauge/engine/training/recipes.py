@@ -264,6 +264,8 @@ class Layer(Modules):
     def mixture(self, experts: list[Parameter], x: Value) -> Value:
         """Router, experts as one grouped product over the tokens sorted by expert, and their weighted sum.
 
+        Sorting and putting back in order each make a tensor of zeros in the backward pass, which index_put copies.
+
         Grouped products know no autocast: they run in the format of the weights (integrations/moe.py, grouped_mm_experts_forward).
         Ranks that share every expert have all tokens and a part of its width, others their part of the tokens.
         """
@@ -271,7 +273,8 @@ class Layer(Modules):
         weights, picks, down = self.routing(x), self.picks, experts[-1]
         inner = down.shape[1] // scene.expert_heads
         wide, indices = tape.to(x, self.weight(down).width), [("experts.indices", picks, 8)] * 4
-        sorted_tokens = tape.operation("experts.tokens", (wide,), picks * scene.hidden, wide.width, beside=indices)
+        size = picks * scene.hidden
+        sorted_tokens = tape.operation("experts.tokens", (wide,), size, wide.width, beside=indices, back_scratch=wide.bytes)
         gated = mlp is None or mlp.gated
         first = self.grouped("experts.gate_up", sorted_tokens, experts[:-1], picks * (1 + gated) * inner)
         if not gated:
@@ -279,9 +282,10 @@ class Layer(Modules):
         else:
             gate, up = tape.split("experts.chunk", first, picks * inner, picks * inner)
             product = self.clamped(gate, up) if self.traits.sinks else tape.multiply("experts.product", self.activation(gate), up)
-        out = self.grouped("experts.down", product, [down], picks * scene.hidden)
-        weighted = tape.copy("experts.in_order", tape.multiply("experts.weighted", out, weights))
-        return tape.copy("experts.sum", weighted, scene.tokens * scene.hidden)
+        out = self.grouped("experts.down", product, [down], size)
+        weighted = tape.multiply("experts.weighted", out, weights)
+        ordered = tape.operation("experts.in_order", (weighted,), size, weighted.width, back_scratch=weighted.bytes)
+        return tape.to(tape.copy("experts.sum", ordered, scene.tokens * scene.hidden), x.width)
 
     @property
     def picks(self) -> int:
@@ -296,7 +300,7 @@ class Layer(Modules):
             return self.tape.constant("router.weights", self.picks, x.width)
         scores = self.tape.to(self._routed(router, x), FLOAT, "router.float")
         chosen = self.tape.copy("router.top_k", self.tape.pointwise("router.softmax", scores, of_output=True), self.picks)
-        return self.tape.to(chosen, x.width, "router.weights")
+        return chosen if self.traits.casts_router else self.tape.to(chosen, x.width, "router.weights")
 
     def _routed(self, router: Parameter, x: Value) -> Value:
         """The router's product, in fp32 where its family says so; DeepSeek's weight becomes fp32 for it, others' is kept so."""

@@ -1,8 +1,8 @@
 """One layer of a vision tower, written on a tape."""
 
-from fitgauge.engine.architecture import Attention
+from fitgauge.engine.architecture import Attention, Kind
 from fitgauge.engine.training.modules import Scene
-from fitgauge.engine.training.parameters import Unit
+from fitgauge.engine.training.parameters import Parameter, Unit
 from fitgauge.engine.training.recipes import Layer
 from fitgauge.engine.training.tape import FLOAT, Tape, Value
 from fitgauge.engine.training.towers.styles import Style
@@ -15,12 +15,35 @@ class TowerLayer(Layer):
         super().__init__(tape, unit, scene)
         self.style = style
 
+    def linears(self, *, attention: bool) -> list[Parameter]:
+        """Weights of the attention's linears, or of the MLP's; MoonViT's names say "w" where others say "attn"."""
+        found = [p for p in self.unit.parameters if p.kind is Kind.LINEAR and not p.adapter and len(p.shape) == 2]
+        return [p for p in found if (p.name in ("wqkv.weight", "wo.weight") or "att" in p.name) == attention]
+
+    def _fused(self, y: Value, sizes: list[int]) -> tuple[Value, ...]:
+        """Queries, keys and values of one projection; MoonViT's are stored as one and computed apart (Kimi_K25VisionAttention)."""
+        if not self.named("wqkv"):
+            return super()._fused(y, sizes)
+        return tuple(self.tape.copy(f"qkv.{name}", y, size) for name, size in zip(("query", "key", "value"), sizes, strict=True))
+
     def rotated(self, q: Value, k: Value, mixer: Attention) -> tuple[Value, Value]:
-        """Both in fp32 from end to end (apply_rotary_pos_emb_vision)."""
+        """In fp32 from end to end (apply_rotary_pos_emb_vision), where there by tables or as complex numbers, or in the stream's format."""
+        if self.style.rotation not in ("float", "complex"):
+            return super().rotated(q, k, mixer)
         tape, width = self.tape, q.width
         wide = tape.to(q, FLOAT, "query.float"), tape.to(k, FLOAT, "key.float")
         q, k = super().rotated(*wide, mixer)
-        return tape.to(q, width, "query.narrow"), tape.to(k, width, "key.narrow")
+        held = [part._replace(grad=False) for part in wide]  # by the function that rotates both
+        k = tape.operation("key.narrow", (k, *held), k.elements, width) if width < FLOAT else k
+        return tape.to(q, width, "query.narrow"), k
+
+    def rotate(self, name: str, x: Value, cos: Value, sin: Value) -> Value:
+        """x cos + rotate_half(x) sin, or one product of complex numbers (vision_apply_rotary_emb)."""
+        return self.tape.copy(f"{name}.rotated", x) if self.style.rotation == "complex" else super().rotate(name, x, cos, sin)
+
+    def explicit(self, mixer: Attention) -> bool:
+        """Whether SDPA makes of the mask that keeps images apart one of its own: under autocast, in every layer. Else all share it."""
+        return self.style.images == "masked" and self.tape.compute not in (0, self.scene.table_width)
 
     def eager(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
         """Scores written out, image by image."""
@@ -32,7 +55,7 @@ class TowerLayer(Layer):
         return self._together(mixed) if self.scene.attention == "sdpa" else mixed
 
     def _together(self, mixed: Value) -> Value:
-        return self.tape.copy("attention.together", mixed) if self.style.apart else mixed
+        return self.tape.copy("attention.together", mixed) if self.style.images == "apart" else mixed
 
     def mix(self, x: Value) -> Value:
         """Attention, times a learned scale where there is one (InternViT)."""

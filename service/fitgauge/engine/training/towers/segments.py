@@ -78,7 +78,7 @@ def scattered(
     words = tape.input("words", scene.tokens * spec.hidden_size, width, grad=asked)
     features = tape.input("features", projected, tape.compute or width, grad=any(segment.backward.peak > 0 for segment in seen))
     features = tape.to(features, width, "features.wide")
-    held = (features,) if STYLES[spec.model_type].hands_on else ()
+    held = () if STYLES[spec.model_type].hands_on == "nothing" else (features,)
     mask = [("image.mask", scene.tokens, 1)]
     mixed = tape.operation("embedding.with_images", (words, features), words.elements, width, saves=held, beside=mask)
     return [text, *early, played("images", tape, words, mixed, [], workload, checkpointed="none")]
@@ -102,11 +102,16 @@ def image_constants(spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -
     if tower is None or not workload.images:
         return 0
     own, mixer = _scene(tower, scene, workload), _mixer(spec)
-    reached = workload.train_vision_tower or (tower.style.asks and workload.adapted and workload.activation_checkpointing != "none")
-    tables = 2 * own.tokens * mixer.head_dim if reached and tower.style.rotates and mixer else 0
+    checkpointed = workload.activation_checkpointing != "none"
+    reached = workload.train_vision_tower or (tower.style.asks != "none" and workload.adapted and checkpointed)
+    masked = reached and tower.style.images == "masked" and workload.attention != "flash" and (workload.attention == "sdpa" or checkpointed)
+    mask = own.keys**2 * stream_width(workload) if masked else 0
+    tables = 2 * own.tokens * mixer.head_dim if reached and tower.style.rotation == "float" and mixer else 0
     tokens = workload.images * scene.batch * workload.image_tokens
-    features = tokens * spec.hidden_size * stream_width(workload) if tower.style.hands_on and not first_has_gradient(workload) else 0
-    return (tokens * tower.merged * tower.numbers + tables) * FLOAT + features
+    held = tokens * spec.hidden_size if tower.style.hands_on != "nothing" and not first_has_gradient(workload) else 0
+    held += own.tokens * tower.width if tower.style.hands_on == "tower" else 0
+    pixels = tokens * tower.merged * tower.numbers * (FLOAT if tower.style.casts else stream_width(workload))
+    return pixels + tables * FLOAT + mask + held * stream_width(workload)
 
 
 def _mixer(spec: ModelSpec) -> Attention | None:
@@ -121,12 +126,12 @@ def _scene(tower: Tower, scene: Scene, workload: TrainingWorkload) -> Scene:
     return replace(
         scene,
         traits=traits,
-        sequence=each * images if style.apart else each,
-        batch=1 if style.apart else images,
-        keys=each,
+        sequence=each if style.images == "batch" else each * images,
+        batch=images if style.images == "batch" else 1,
+        keys=each * images if style.images == "masked" and scene.attention != "flash" else each,
         hidden=tower.width,
-        rotary=style.rotates,
-        table_width=FLOAT if style.rotates else scene.table_width,
+        rotary=style.rotation != "none",
+        table_width=FLOAT if style.rotation == "float" else scene.table_width,
         heads=1,
         stream=1,
         experts=1,

@@ -1,64 +1,86 @@
 """How the vision towers of the families differ, and what a tower is in numbers. Source: transformers 5.23, models/<model_type>."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import isqrt, prod
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from fitgauge.engine.architecture import Kind, ModelSpec, Part
+from fitgauge.engine.architecture import Kind, ModelSpec, Part, Tensor
 
 USUAL_SIDE = 768
 """Pixels of a side of an image for towers of any size. Source: LLaMA-Factory, hparams/model_args.py, image_max_pixels 768 x 768."""
 
+Rotation = Literal["none", "float", "stream", "complex", "axes"]
+"""How queries and keys are rotated: not at all, in fp32 by tables, in the stream's format by tables, in fp32 as complex numbers, or half by
+rows and half by columns."""
+Images = Literal["batch", "apart", "masked"]
+"""How images stand: as a batch; in one row, in which attention takes one after the other; in one row under a mask (Pixtral)."""
+Places = Literal["none", "table", "corners", "grid", "bag", "axes"]
+"""Learned positions: a row for every patch; a weighed sum of four rows (Qwen3-VL); sampled of a plane in fp32 (GLM-4V); a bag of sixteen
+rows (Kimi); a row for each axis (Gemma 4)."""
+Gather = Literal["none", "shuffle", "unfold", "mean", "pool", "positions"]
+"""What makes one token of several patches: a view; a shuffle in two copies; windows cut image by image (Mistral); a mean over frames
+(Kimi); averages, by a kernel or by a product with their positions (Gemma)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Style:
-    """How a family's tower computes. `rotates`: queries and keys, in fp32; `apart`: images one after the other, put together by a copy;
-    `window`: patches that meet in all but every `whole`th layer, and whose order is restored at the end; `unread`: last layers whose
-    output nothing reads; `ends_normed`: the norm after the layers is read; `shuffles`: patches are put together in two copies; `pool`:
-    patches averaged into one token; `asks`: transformers knows the module whose output is asked for a gradient (`_input_embed_layer`);
-    `hands_on`: the model's answer holds the projected features (image_hidden_states); `activation`, `norm`, `float_softmax`: see Traits.
+    """How a family's tower computes. `window`: patches that meet in all but every `whole`th layer, and whose order is restored at the end;
+    `unread`: last layers whose output nothing reads; `ends_normed`: the norm after the layers is read; `pool`: patches averaged into one
+    token; `asks`: which module's output is asked for a gradient before frozen layers that are checkpointed: the patches', all before the
+    layers, or none that transformers knows (`_input_embed_layer`); `hands_on`: what the model's answer holds (image_hidden_states): the
+    projected features, or what the tower gave too; `casts`: pixels come in fp32, as processors give them, and the tower narrows them
+    (else whoever calls it must); `activation`, `norm`, `float_softmax`: see Traits.
     """
 
-    activation: str
+    activation: str = "gelu"
     norm: str = "layer"
-    rotates: bool = False
-    apart: bool = False
+    rotation: Rotation = "none"
+    images: Images = "batch"
+    places: Places = "table"
+    gathers: Gather = "none"
     window: int | None = None
     whole: int = 1
     unread: int = 0
     ends_normed: bool = False
-    shuffles: bool = False
     pool: int = 1
-    asks: bool = True
-    hands_on: bool = False
+    casts: bool = True
+    asks: Literal["patches", "embedded", "none"] = "patches"
+    hands_on: Literal["nothing", "features", "tower"] = "nothing"
     float_softmax: bool = True
 
 
-_QWEN3 = Style(activation="gelu", rotates=True, apart=True)
-_PLAIN = Style(activation="gelu", hands_on=True)
+_QWEN3 = Style(rotation="float", images="apart", places="corners")
+_PLAIN = Style(hands_on="features")
 
 STYLES: Mapping[str, Style] = {
-    "qwen2_vl": replace(_QWEN3, activation="quick_gelu"),
-    "qwen2_5_vl": replace(_QWEN3, activation="silu", norm="rms", window=64, whole=8),
-    **dict.fromkeys(("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"), replace(_QWEN3, asks=False)),
+    "qwen2_vl": replace(_QWEN3, activation="quick_gelu", places="none"),
+    "qwen2_5_vl": replace(_QWEN3, activation="silu", norm="rms", places="none", window=64, whole=8),
+    **dict.fromkeys(("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"), replace(_QWEN3, asks="none")),
+    **dict.fromkeys(("glm4v", "glm4v_moe"), replace(_QWEN3, activation="silu", norm="rms", places="grid", ends_normed=True, asks="none")),
     "llava": replace(_PLAIN, unread=1),
     "llava_next": replace(_PLAIN, unread=1),
     "llava_onevision": _PLAIN,
-    **dict.fromkeys(("internvl", "internvl_chat"), replace(_PLAIN, shuffles=True, float_softmax=False)),
+    **dict.fromkeys(("internvl", "internvl_chat"), replace(_PLAIN, gathers="shuffle", float_softmax=False)),
+    "idefics3": replace(_PLAIN, gathers="shuffle", ends_normed=True, asks="embedded"),
+    "smolvlm": replace(_PLAIN, gathers="shuffle", ends_normed=True, asks="embedded", hands_on="tower"),
     "paligemma": replace(_PLAIN, ends_normed=True),
-    "gemma3": replace(_PLAIN, ends_normed=True, pool=16),
+    "gemma3": replace(_PLAIN, ends_normed=True, gathers="pool", pool=16),
+    "mistral3": replace(_PLAIN, activation="silu", norm="rms", rotation="stream", images="masked", places="none", gathers="unfold"),
+    "kimi_k25": replace(_QWEN3, places="bag", ends_normed=True, gathers="mean", asks="none", casts=False),
+    "llama4": replace(_PLAIN, rotation="complex", float_softmax=False, ends_normed=True, gathers="shuffle", casts=False),
 }
 """Families by model type. `window`, `whole`: window_size 112 over patches of 14, fullatt_block_indexes 7, 15, ... `unread`: their usual
 vision_feature_layer, -2."""
 
 
 class Tower(NamedTuple):
-    """A tower in numbers: features, numbers of a patch (frames included), patches of a token, patches of an image where the tower fixes
-    them, and whether a class token stands before them."""
+    """A tower in numbers: features, pixels of a patch's side, numbers of a patch (frames included), patches of a token, patches of an image
+    where the tower fixes them, and whether a class token stands beside them."""
 
     style: Style
     width: int
+    side: int
     numbers: int
     merged: int
     fixed: int | None
@@ -69,20 +91,37 @@ class Tower(NamedTuple):
         """Tokens of an image where nothing is said: of the tower's own size, else of 768 x 768 pixels."""
         if self.fixed is not None:
             return self.fixed // self.merged
-        side = isqrt(self.numbers // 6) * isqrt(self.merged)
-        return int((USUAL_SIDE // side) ** 2)
+        return int((USUAL_SIDE // (self.side * isqrt(self.merged))) ** 2)
 
 
 def tower_of(spec: ModelSpec) -> Tower | None:
     """The tower of a model whose images are understood, else None."""
     style, named = STYLES.get(spec.model_type), {t.name: t for b in spec.blocks if b.part is Part.VISION for t in b.tensors}
-    patch = next((t for name, t in named.items() if t.kind is Kind.CONV and name.endswith("weight")), None)
+    patch = patch_tensor(named.values())
     if style is None or patch is None:
         return None
-    width, classed = patch.shape[0], any("class_embedding" in name or "cls_token" in name for name in named)
-    rows = next((t.shape[-2] for name, t in named.items() if "position_embedding" in name), None)
-    inputs = [t.shape[1] for b in spec.blocks if b.part is Part.PROJECTOR for t in b.tensors if t.kind is Kind.LINEAR and len(t.shape) == 2]
-    merged = max(1, inputs[0] // width) if inputs else 1
+    width, numbers = patch.shape[0], prod(patch.shape[1:])
+    side = patch.shape[-1] if len(patch.shape) > 2 else isqrt(numbers // 3)
+    classed = any("class_embedding" in name or "cls_token" in name for name in named)
+    rows = next((t.shape[-2] for name, t in named.items() if "position" in name and t.kind is not Kind.CONV), None)
+    fixed = rows - classed if rows is not None and style.places == "table" else None
     if "pre_layrnorm" in "".join(named):
         style = replace(style, activation="quick_gelu")
-    return Tower(style, width, prod(patch.shape[1:]), merged * style.pool, None if rows is None else rows - classed, classed)
+    return Tower(style, width, side, numbers, _merged(spec, width) * style.pool, fixed, classed)
+
+
+def patch_tensor(tensors: Iterable[Tensor]) -> Tensor | None:
+    """The weight that makes patches into features: a convolution, or a linear over a patch's numbers."""
+    weights = [tensor for tensor in tensors if tensor.name.endswith("weight")]
+    convolved = next((tensor for tensor in weights if tensor.kind is Kind.CONV), None)
+    return convolved or next((tensor for tensor in weights if tensor.kind is Kind.LINEAR and "patch_embed" in tensor.name), None)
+
+
+def _merged(spec: ModelSpec, width: int) -> int:
+    """Patches of a token: of a convolution's kernel, or as many as the first linear reads side by side."""
+    tensors = [tensor for block in spec.blocks if block.part is Part.PROJECTOR for tensor in block.tensors]
+    kernel = next((tensor.shape[2:] for tensor in tensors if tensor.kind is Kind.CONV and len(tensor.shape) > 2), None)
+    if kernel is not None:
+        return prod(kernel)
+    inputs = [tensor.shape[1] for tensor in tensors if tensor.kind is Kind.LINEAR and len(tensor.shape) == 2]
+    return max(1, inputs[0] // width) if inputs else 1

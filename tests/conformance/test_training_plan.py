@@ -12,9 +12,12 @@ def test_the_search_without_conditions_lists_plans_on_eight_cards(plan):
     assert 8 in [one["gpu_count"] for one in answer["plans"]]
 
 
-@pytest.mark.parametrize("framework", ["megatron", "fsdp", "deepspeed"])
-def test_the_settings_of_a_plan_are_a_question_whose_answer_agrees(plan, service, framework):
-    for one in plan(model="Qwen/Qwen3-8B", gpu="H100", framework=framework, max_gpu_count=16)["plans"]:
+@pytest.mark.parametrize(
+    ("model", "framework"),
+    [("Qwen/Qwen3-8B", "megatron"), ("Qwen/Qwen3-8B", "fsdp"), ("Qwen/Qwen3-8B", "deepspeed"), ("Qwen/Qwen3-30B-A3B", "megatron")],
+)
+def test_the_settings_of_a_plan_are_a_question_whose_answer_agrees(plan, service, model, framework):
+    for one in plan(model=model, gpu="H100", framework=framework, max_gpu_count=32)["plans"]:
         again = service.post("/v1/training-fit", json=one["settings"]).json()
         assert again["per_gpu"]["required_bytes"] == one["required_bytes"]
 
@@ -96,6 +99,18 @@ def test_encoders_are_planned_without_megatron_whose_script_trains_decoders(plan
 def test_a_card_without_bf16_is_planned_in_fp16(plan):
     answer = plan(model="meta-llama/Llama-3.2-1B", gpu="T4", method="qlora")
     assert {one["settings"]["precision"] for one in answer["plans"]} == {"mixed_fp16"}
+
+
+def test_apples_cards_are_planned_without_what_does_not_run_on_them(plan):
+    answer = plan(model="meta-llama/Llama-3.2-1B", gpu="Apple M3 Max", method="lora")
+    assert {(one["settings"]["framework"], one["gpu_count"]) for one in answer["plans"]} == {("transformers", 1)}
+
+
+def test_the_summary_says_fewest_only_where_several_counts_were_tried(plan):
+    several, exactly = (plan(model="Qwen/Qwen3-8B", gpu="H100", **counts)["summary"] for counts in ({}, {"gpu_count": 8}))
+    assert "at the least" in several
+    assert "at the least, of the counts" not in exactly
+    assert "trains on 8 x H100 SXM." in exactly
 
 
 def test_where_nothing_fits_the_answer_says_what_to_try(plan):

@@ -57,6 +57,27 @@ def test_sequences_are_cut_no_further_than_they_must_be(train):
     assert train(**{**asked, **twice}).verdict != "fits"
 
 
+@pytest.mark.parametrize(
+    ("asked", "instead"),
+    [
+        ({"gpu": "T4", "precision": "bf16"}, {"precision": "mixed_fp16"}),
+        ({"gpu": "A100 80GB", "precision": "fp8"}, {"precision": "mixed_bf16"}),
+        ({"gpu": "V100 32GB", "attention": "flash"}, {"attention": "sdpa"}),
+        ({"gpu": "Apple M3 Max", "framework": "megatron"}, {"framework": "transformers"}),
+        ({"gpu": "Apple M3 Max", "framework": "fsdp"}, {"framework": "transformers"}),
+    ],
+    ids=str,
+)
+def test_what_a_card_cannot_run_is_unsupported_with_the_value_that_works(train, asked, instead):
+    answer = train(model="Qwen/Qwen3-0.6B", **asked)
+    assert answer.verdict == "unsupported"
+    ((field, value),) = instead.items()
+    assert answer.summary.endswith(f"Use {field} {value}.")
+    (suggestion,) = answer.suggestions
+    assert suggestion.request == instead
+    assert train(model="Qwen/Qwen3-0.6B", **{**asked, **instead}).verdict == suggestion.verdict != "unsupported"
+
+
 def test_where_nothing_helps_the_answer_says_who_knows_more(train):
     answer = train(model="deepseek-ai/DeepSeek-V3", gpu="L4", method="dora", framework="fsdp")
     assert answer.suggestions == []

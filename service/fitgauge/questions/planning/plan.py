@@ -24,8 +24,9 @@ from fitgauge.questions.planning.schemas import Objective, PlanAnswer, TrainingP
 from fitgauge.questions.training import words
 from fitgauge.questions.training.check import understood
 from fitgauge.questions.training.degree_suggestions import whole_nodes
+from fitgauge.questions.training.refusals import refusal, runs_on
 from fitgauge.questions.training.schemas import TrainingRequest
-from fitgauge.questions.training.workloads import in_its_formats, refusal, training_workload
+from fitgauge.questions.training.workloads import in_its_formats, training_workload
 
 DEFAULT_GLOBAL_BATCH = 128
 DEFAULT_MOST = 64
@@ -79,7 +80,7 @@ class Planner:
         base = _base(request, model, choices, accelerator)
         refused = refusal(base, accelerator)
         if refused is not None:
-            raise InvalidQuestion(refused, hint=refused.partition(". ")[2] or refused, field="precision")
+            raise InvalidQuestion(refused.why, hint=refused.instead, field=refused.field)
 
         def need(workload: TrainingWorkload) -> Bytes:
             every = (training_stage(model.spec, workload, self._profile, stage) for stage in stages(model.spec, workload, ends=True))
@@ -126,10 +127,12 @@ def _choices(request: TrainingPlanRequest, model: Model, found: Found) -> Choice
         raise InvalidQuestion(f"gpu_count {count} is beyond max_gpu_count {most}.", hint="Send one of them.", field="max_gpu_count")
     doubled = [2**power for power in range(most.bit_length()) if 2**power <= most]
     adapted = words.method(request.method) != "full"
-    searched = tuple(name for name in _SEARCHED if name != "megatron" or (not adapted and model.spec.task == "generate"))
+    possible = tuple(name for name in _SEARCHED if runs_on(name, found.accelerator))
+    searched = tuple(name for name in possible if name != "megatron" or (not adapted and model.spec.task == "generate"))
+    counts = tuple(dict.fromkeys([*doubled, most])) if searched else (1,)
     return Choices(
-        frameworks=(words.framework(request.framework),) if request.framework else searched,
-        counts=(count,) if count else tuple(dict.fromkeys([*doubled, most])),
+        frameworks=(words.framework(request.framework),) if request.framework else searched or ("transformers",),
+        counts=(count,) if count else counts,
         global_batch_size=request.global_batch_size or _usual_batch(count or 1),
         checkpointing=(request.activation_checkpointing,) if request.activation_checkpointing else (),
         micro_batch_sizes=_given(request.micro_batch_size),
@@ -236,8 +239,9 @@ def _summary(model: Model, accelerator: Accelerator, searched: _Searched, *, man
         remedy = "" if many else ": try lora or qlora, offload, more or larger GPUs, or a shorter sequence_length"
         return f"{method}No layout of {model.id} fits on {tried}{remedy}."
     first, least = searched.plans[0], min(plan.workload.gpus for plan in searched.plans)
+    tried = " at the least, of the counts that were tried" if len(counts) > 1 else ""
     return (
-        f"{method}{least} x {accelerator.name} are the fewest of the tried counts that train {model.id}. First plan: "
+        f"{method}{model.id} trains on {least} x {accelerator.name}{tried}. First plan: "
         f"{_layout(first.workload)} on {first.workload.gpus}, at least {gib(first.required.expected)} on the fullest GPU, "
         f"efficiency {first.efficiency:.0%}."
     )

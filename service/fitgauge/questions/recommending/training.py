@@ -30,8 +30,9 @@ from fitgauge.questions.recommending.schemas import Fields, Objective, Recommend
 from fitgauge.questions.recommending.seats import Owned
 from fitgauge.questions.training import words as training_words
 from fitgauge.questions.training.check import understood
+from fitgauge.questions.training.refusals import refusal
 from fitgauge.questions.training.schemas import TrainingRequest
-from fitgauge.questions.training.workloads import refusal, training_workload
+from fitgauge.questions.training.workloads import training_workload
 
 _PAGE = 20
 _VENDORS = ("NVIDIA", "AMD")

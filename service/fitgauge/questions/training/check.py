@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import chain
+from typing import Literal
 
 from msgspec import UNSET, structs
 
@@ -30,12 +31,13 @@ from fitgauge.questions.training.algorithms import ALONE, Algorithms, Cast
 from fitgauge.questions.training.degree_suggestions import degrees_that_fit
 from fitgauge.questions.training.launch import launch_command, unsaid
 from fitgauge.questions.training.recipes import recipe_notes
+from fitgauge.questions.training.refusals import Refusal, refusal
 from fitgauge.questions.training.saved import saved_segments
 from fitgauge.questions.training.schemas import PhaseAnswer, TrainingAnswer, TrainingPerGpu, TrainingRequest
 from fitgauge.questions.training.suggestions import Fields, candidates, more_cards
 from fitgauge.questions.training.tools import as_tool_has_it, told
 from fitgauge.questions.training.unsaid import left_open, other_choices, widened
-from fitgauge.questions.training.workloads import in_its_formats, refusal, training_gpus, training_workload
+from fitgauge.questions.training.workloads import in_its_formats, training_gpus, training_workload
 
 _MOST_BATCH = 65_536
 
@@ -76,7 +78,7 @@ class Training:
         fullest, workload = trained.fullest, trained.workload
         refused, full = refusal(workload, accelerator), request.detail == "full"
         cards, others = answers.cards_in_words(accelerator, count), self._otherwise(request, trained, model, accelerator, cast)
-        suggestions = [] if refused else self._suggestions(request, model, accelerator, trained, cast)
+        suggestions = self._suggestions(request, model, accelerator, trained, cast, refused)
         hopeless = trained.verdict == "does_not_fit" and not suggestions and not refused
         return TrainingAnswer(
             verdict="unsupported" if refused else trained.verdict,
@@ -174,9 +176,11 @@ class Training:
         return None
 
     def _suggestions(
-        self, request: TrainingRequest, model: Model, accelerator: Accelerator, trained: Trained, cast: Cast
+        self, request: TrainingRequest, model: Model, accelerator: Accelerator, trained: Trained, cast: Cast, refused: Refusal | None
     ) -> list[Suggestion]:
-        """The smallest changes that make it fit, each estimated anew."""
+        """The smallest changes that make it run and fit, each estimated anew."""
+        if refused is not None:
+            return self._instead(request, model, accelerator, trained.count, cast, refused)
         if trained.verdict == "fits":
             return []
         found: list[Suggestion] = []
@@ -203,6 +207,20 @@ class Training:
                 break
         found.sort(key=lambda suggestion: suggestion.verdict != "fits")
         return found[:MOST_SUGGESTIONS]
+
+
+    def _instead(
+        self, request: TrainingRequest, model: Model, accelerator: Accelerator, count: int, cast: Cast, refused: Refusal
+    ) -> list[Suggestion]:
+        """What the card can run in the place of what it cannot, whether it fits or not."""
+        fields: Fields = {refused.field: refused.value}
+        try:
+            again = self.check(structs.replace(request, **fields), model, accelerator, count, cast)
+        except InvalidQuestion:
+            return []
+        found: Verdict | Literal["unsupported"] = again.verdict if refusal(again.workload, accelerator) is None else "unsupported"
+        required = again.fullest.required.expected
+        return [Suggestion(change=f"use {refused.field} {refused.value}", verdict=found, required_bytes=required, request=fields)]
 
 
 def _asks_less(other: Suggestion, fields: Fields, required: int) -> bool:

@@ -17,8 +17,6 @@ from fitgauge.questions.training.images import images
 from fitgauge.questions.training.schemas import TrainingRequest
 
 DEFAULT_SEQUENCE = 2048
-_WITHOUT_MEGATRON = ("Apple", "Google")
-"""It calls torch.cuda, which ROCm answers too and Intel's Gaudi has a fork for."""
 _BASES = ("nf4", "nf4_double", "fp4", "int8", "gptq", "awq")
 """PEFT's developer guide on quantization."""
 _ZERO: dict[Framework, int] = {"fsdp": 3, "deepspeed": 2, "megatron": 1, "transformers": 0}
@@ -135,17 +133,3 @@ def in_its_formats(request: TrainingRequest, accelerator: Accelerator) -> Traini
     if request.precision is not None or formats is None or "bf16" in formats:
         return request
     return structs.replace(request, precision="mixed_fp16")
-
-
-def refusal(workload: TrainingWorkload, accelerator: Accelerator) -> str | None:
-    """Why this card cannot run it, and what to use instead; None where it can, or where nobody knows."""
-    formats = accelerator.formats
-    if workload.framework == "megatron" and accelerator.vendor in _WITHOUT_MEGATRON:
-        return f"Megatron does not run on {accelerator.name}. Use framework transformers."
-    if workload.attention == "flash" and accelerator.flash_attention_2 is False:
-        return f"FlashAttention-2 does not run on {accelerator.name}. Use attention sdpa."
-    if formats is not None and workload.precision in ("mixed_bf16", "bf16") and "bf16" not in formats:
-        return f"{accelerator.name} has no bf16 arithmetic. Use precision mixed_fp16."
-    if formats is not None and workload.precision == "fp8" and "fp8" not in formats:
-        return f"{accelerator.name} has no fp8 arithmetic. Use precision mixed_bf16."
-    return None

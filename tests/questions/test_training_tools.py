@@ -99,7 +99,7 @@ def test_a_loss_of_supervised_training_is_not_that_of_an_algorithm():
 
 def test_nothing_is_said_of_a_question_that_names_no_tool():
     request = TrainingRequest(model="8b", gpu="A100 80GB", framework="fsdp")
-    assert told(request, as_tool_has_it(request, "full", 1, 0)) is None
+    assert told(request, as_tool_has_it(request, "full", 1, 0), ()) is None
 
 
 @pytest.mark.parametrize("word", ["llama_factory", "LLaMA-Factory", "Torch Tune", "ms swift", "EasyR1", "pytorch-lightning"])

@@ -35,7 +35,7 @@ from fitgauge.questions.training.refusals import Refusal, refusal
 from fitgauge.questions.training.saved import saved_segments
 from fitgauge.questions.training.schemas import PhaseAnswer, TrainingAnswer, TrainingPerGpu, TrainingRequest
 from fitgauge.questions.training.suggestions import Fields, candidates, more_cards
-from fitgauge.questions.training.tools import as_tool_has_it, told
+from fitgauge.questions.training.tools import as_tool_has_it, told, tool_of
 from fitgauge.questions.training.unsaid import left_open, other_choices, widened
 from fitgauge.questions.training.workloads import in_its_formats, training_gpus, training_workload
 
@@ -53,6 +53,12 @@ class Trained:
     verdict: Verdict
     count: int
     asked: TrainingRequest
+
+    @property
+    def tool(self) -> str | None:
+        """The name of the tool that was asked for."""
+        named = tool_of(self.asked)
+        return None if named is None else named.name
 
     @property
     def fullest(self) -> TrainingStage:
@@ -105,7 +111,7 @@ class Training:
             suggestions=suggestions,
             warnings=[*_warnings(request, model, found, trained), *_desktops(request, accelerator, trained), *([_HOPELESS] * hopeless)],
             understood_as=_understood(trained, accelerator, model),
-            launch=Launch(command=launch_command(model, workload, trained.setup)),
+            launch=Launch(command=launch_command(model, workload, trained.setup, trained.tool)),
             checkpoint_bytes=_checkpoint_bytes(model, trained, cast),
             ranks=answers.training_rank_answers(trained.stages, accelerator.usable) if full and workload.pipeline_parallel > 1 else UNSET,
             saved=saved_segments(model.spec, workload) if full else UNSET,
@@ -290,14 +296,14 @@ def _warnings(request: TrainingRequest, model: Model, found: Found, trained: Tra
         said.append(f"{found.accelerator.name} has no bf16 arithmetic: precision mixed_fp16 was taken.")
     if found.accelerator.vendor not in ("NVIDIA", "AMD", "custom"):
         said.append(f"What allocator and process add was measured under CUDA; {found.accelerator.vendor}'s may differ.")
-    if (own := told(request, trained.asked)) is not None:
+    if (own := told(request, trained.asked, _understood(trained, found.accelerator, model))) is not None:
         said.append(own)
     if algorithm_setups.hands_over(trained.asked):
         said.append("transformers leaves ZeRO and offload to DeepSpeed: counted and started so.")
     if request.sequence_length is None and request.prompt_length is None and request.completion_length is None:
         said.append(f"No sequence_length was asked for: {workload.sequence_length} tokens were taken.")
     said += algorithm_setups.warnings(request, trained.setup, workload, trained.probability)
-    said += unsaid(model, workload, trained.setup)
+    said += unsaid(model, workload, trained.setup, trained.tool)
     if workload.tensor_parallel > USUAL_NODE:
         said.append(
             f"tensor_parallel {workload.tensor_parallel} reaches beyond a node of {USUAL_NODE} GPUs: its exchanges leave the fast link."

@@ -1,21 +1,31 @@
 """How to start the training that was estimated: one command with its settings, and the files it reads."""
 
+from collections.abc import Mapping
+
+from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.training.algorithms.setup import Setup
+from fitgauge.engine.training.degrees import experts
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.questions.shell import joined, quoted
 from fitgauge.questions.training.algorithm_launch import openrlhf_command, verl_command
 from fitgauge.questions.training.launch_files import DEEPSPEED, deepspeed_config
+from fitgauge.questions.training.launches import starts, tool_command
 from fitgauge.questions.training.megatron_launch import megatron_command, unsaid_by_megatron
 from fitgauge.questions.training.trl_launch import accelerate_flags, script_flags, sequence_environment
 
 SUPERVISED = Setup(algorithm="sft", trainer="trl", reference="none")
 """Training without other models."""
+_OVER_TRAINER = ("unsloth", "axolotl", "llama-factory", "ms-swift")
+"""Tools that train by transformers' Trainer."""
+_NAMED: Mapping[str | None, str] = {"torchtune": "CONFIG stands", "torchtitan": "MODULE and CONFIG stand"}
 _UNSAID = {"muon": "Muon", "adam_mini": "Adam-mini"}
 
 
-def launch_command(model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED) -> str:
-    """The command line, whole: under DeepSpeed it writes the configuration first that it then reads."""
+def launch_command(model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED, tool: str | None = None) -> str:
+    """The command line, whole: of the tool that was named, where it has one here. What it reads from a file it writes first."""
+    if tool is not None and starts(tool, model, workload, setup):
+        return tool_command(tool, model, workload, setup)
     command = joined(command_of(model, workload, setup))
     if workload.framework == "deepspeed" and f" {DEEPSPEED}" in command:
         return f"echo {quoted(deepspeed_config(workload))} > {DEEPSPEED} && {command}"
@@ -44,10 +54,19 @@ def _command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[obj
     return [*sequence_environment(workload), "accelerate", "launch", *accelerate_flags(workload), *script_flags(model, workload, setup)]
 
 
-def unsaid(model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED) -> list[str]:
+def unsaid(model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED, tool: str | None = None) -> list[str]:
     """What was estimated and has no flag in the command, as sentences."""
-    found = []
-    under_trl = workload.framework != "megatron" and setup.trainer == "trl"
+    found, own = [], starts(tool, model, workload, setup)
+    under_trl = workload.framework != "megatron" and setup.trainer == "trl" and (not own or tool in _OVER_TRAINER)
+    if tool is not None and not own and tool != setup.trainer:
+        found.append(f"No command of {tool} is written here: {'TRL' if under_trl else 'Megatron'}'s has these settings.")
+    if own and tool in _NAMED:
+        found.append(f"{_NAMED[tool]} in the command: put there what {tool} has for your model.")
+    if own and workload.gpus > USUAL_NODE:
+        found.append(f"The command is that of one node of {USUAL_NODE} GPUs: {tool} says how several start together.")
+    if workload.kernels in ("lora", "unsloth") and tool not in ("unsloth", "axolotl"):
+        theirs = {"lora": "axolotl", "unsloth": "unsloth"}[workload.kernels]
+        found.append(f"The command runs transformers' own layers: kernels {workload.kernels} are those of trainer {theirs}.")
     if under_trl and workload.optimizer in _UNSAID:
         found.append(f"transformers' Trainer has no --optim for {_UNSAID[workload.optimizer]}: hand the optimizer to it in code.")
     if under_trl and workload.activation_checkpointing == "selective":
@@ -56,13 +75,13 @@ def unsaid(model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED) 
         found.append("The Trainer's AdamW steps with foreach: for_loop is set in code.")
     if under_trl and not workload.adapted and not workload.train_vision_tower:
         found.append("The command trains the vision tower too: freeze it in code (requires_grad False).")
-    if workload.adapted and workload.quantized_experts:
+    if workload.adapted and workload.quantized_experts and not own and experts(model.spec):
         found.append("TRL has no flag that quantizes experts: axolotl's is quantize_moe_experts, Unsloth does it by itself.")
     if workload.framework == "megatron":
         found += unsaid_by_megatron(workload, setup)
     if workload.ema != "none":
         found.append("The moving average of the weights has no flag: add it to the trainer in code.")
-    if workload.optimizer_in_backward:
+    if workload.optimizer_in_backward and tool != "torchtune":
         found.append("Stepping in the backward pass has no flag: it is set up in code, or by torchtune's optimizer_in_bwd.")
     if under_trl and setup.reference == "offloaded":
         found.append("TRL has no flag that keeps the reference in host memory: the command keeps it on the card.")

@@ -4,7 +4,7 @@ Sizes of the question itself (sequence_length, micro_batch_size, micro_batches) 
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
@@ -227,13 +227,14 @@ def defaults_of(tool: Tool, request: TrainingRequest, method: str, count: int, p
             yield default
 
 
-def told(request: TrainingRequest, asked: TrainingRequest) -> str | None:
-    """What of the question is the tool's, in words. `asked`: the request as it was filled in; None where nothing is."""
+def told(request: TrainingRequest, asked: TrainingRequest, understood: Container[str]) -> str | None:
+    """What of the question is the tool's, in words; None where nothing is. `asked`: the request as it was filled in; `understood`: fields
+    that matter to this model."""
     tool = tool_of(asked)
     if tool is None:
         return None
     rows = {default.field: default.value for default in reversed(tool.defaults) if getattr(asked, default.field) == default.value}
-    said = [f"{field} {_said(value)}" for field, value in reversed(rows.items()) if getattr(request, field) is None]
+    said = [f"{field} {_said(value)}" for field, value in reversed(rows.items()) if field in understood and getattr(request, field) is None]
     return f"As {tool.title} has it ({tool.version}): {', '.join(said)}." if said else None
 
 

@@ -28,7 +28,7 @@ _SCRIPTS = {
     "orpo": ("examples/scripts/orpo.py",), "simpo": ("examples/scripts/cpo.py",), "ppo": ("examples/scripts/ppo/ppo.py",),
 }  # fmt: skip
 """trl/scripts and examples/scripts of its repository."""
-_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _BETA = 0.04
 
 
@@ -96,9 +96,9 @@ def script_flags(model: Model, workload: TrainingWorkload, setup: Setup) -> list
     flags += _lengths(workload, setup)
     flags += _trainer(workload)
     flags += ["--attn_implementation", "flash_attention_2" if workload.attention == "flash" else workload.attention]
-    flags += ["--dtype", _DTYPES.get(regime(workload).weights, "bfloat16")]
+    flags += ["--dtype", DTYPES.get(regime(workload).weights, "bfloat16")]
     if setup.algorithm == "sft" and workload.loss != "fused":
-        flags += ["--loss_type", "chunked_nll" if workload.loss in ("chunked", "recomputed") else "nll"]
+        flags += ["--loss_type", "chunked_nll" if workload.kernels != "liger" and workload.loss in ("chunked", "recomputed") else "nll"]
     if workload.activation_offload:
         flags += ["--activation_offloading", "true"]
     return [*flags, *_algorithm(model, workload, setup), *_adapters(model, workload, setup)]
@@ -117,10 +117,7 @@ def _trainer(workload: TrainingWorkload) -> list[object]:
     if workload.framework == "fsdp" and workload.micro_batches > 1:  # the Trainer would keep whole gradients from one to the next
         flags += ["--accelerator_config", '{"gradient_accumulation_kwargs": {"sync_each_batch": true}}']
     flags += ["--gradient_checkpointing", said(workload.activation_checkpointing != "none")]
-    optimizer = _OPTIMIZERS.get(workload.optimizer)
-    if optimizer == "adamw_torch" and workload.optimizer_implementation == "fused":
-        optimizer = "adamw_torch_fused"
-    flags += ["--optim", optimizer] if optimizer else []
+    flags += ["--optim", name] if (name := optim(workload)) else []
     if workload.optimizer in _OPTIMIZER_ARGUMENTS:
         flags += ["--optim_args", _OPTIMIZER_ARGUMENTS[workload.optimizer]]
     if workload.optimizer == "galore_adamw":
@@ -130,11 +127,18 @@ def _trainer(workload: TrainingWorkload) -> list[object]:
     else:
         mixed = workload.precision == "mixed_bf16" or (workload.framework == "deepspeed" and workload.precision == "bf16")
         flags += ["--bf16", said(mixed)]
-    if workload.loss == "fused":
+    if workload.loss == "fused" or workload.kernels == "liger":
         flags += ["--use_liger_kernel", "true"]
+        flags += ["--liger_kernel_config", '{"fused_linear_cross_entropy": false}'] if workload.loss != "fused" else []
     if workload.compiled:
         flags += ["--torch_compile", "true"]
     return flags
+
+
+def optim(workload: TrainingWorkload) -> str | None:
+    """Trainer's name of the optimizer; None where it has none."""
+    name = _OPTIMIZERS.get(workload.optimizer)
+    return "adamw_torch_fused" if name == "adamw_torch" and workload.optimizer_implementation == "fused" else name
 
 
 def steps_sampled(workload: TrainingWorkload, setup: Setup) -> int:
@@ -194,7 +198,7 @@ def _adapters(model: Model, workload: TrainingWorkload, setup: Setup) -> list[ob
         flags += ["--load_in_4bit", "true", "--bnb_4bit_quant_type", quantization[:3]]
         flags += ["--use_bnb_nested_quant", "true"] if quantization == "nf4_double" else []
         if workload.framework == "fsdp":  # shards packed weights as numbers of the format of the rest (PEFT's guide on FSDP)
-            flags += ["--bnb_4bit_quant_storage", _DTYPES[regime(workload).weights]]
+            flags += ["--bnb_4bit_quant_storage", DTYPES[regime(workload).weights]]
     return flags
 
 

@@ -1,0 +1,49 @@
+"""How each tool is started with the settings that were estimated: one short file a tool."""
+
+from collections.abc import Callable, Mapping
+
+from fitgauge.engine.architecture import Model
+from fitgauge.engine.training.algorithms.setup import Setup
+from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.questions.training.launches.axolotl import axolotl_command
+from fitgauge.questions.training.launches.litgpt import litgpt_command
+from fitgauge.questions.training.launches.llama_factory import llama_factory_command
+from fitgauge.questions.training.launches.ms_swift import ms_swift_command
+from fitgauge.questions.training.launches.torchtitan import torchtitan_command
+from fitgauge.questions.training.launches.torchtune import torchtune_command
+from fitgauge.questions.training.launches.unsloth import unsloth_command
+
+_PREFERENCE = frozenset({"sft", "reward", "dpo", "kto", "orpo", "simpo"})
+_SETS_ALLOCATOR = ("axolotl", "torchtitan", "unsloth")
+"""Tools that let the allocator's segments grow by themselves."""
+_COMMANDS: Mapping[str, Callable[[Model, TrainingWorkload, Setup], str]] = {
+    "axolotl": axolotl_command,
+    "litgpt": litgpt_command,
+    "llama-factory": llama_factory_command,
+    "ms-swift": ms_swift_command,
+    "torchtitan": torchtitan_command,
+    "torchtune": torchtune_command,
+    "unsloth": unsloth_command,
+}
+_ALGORITHMS: Mapping[str, frozenset[str]] = {
+    "axolotl": _PREFERENCE - {"reward"},
+    "litgpt": frozenset({"sft"}),
+    "llama-factory": _PREFERENCE | {"ppo"},
+    "ms-swift": _PREFERENCE | {"ppo", "grpo"},
+    "torchtitan": frozenset({"sft"}),
+    "torchtune": frozenset({"sft", "dpo"}),
+    "unsloth": _PREFERENCE | {"grpo", "rloo"},
+}
+
+
+def starts(tool: str | None, model: Model, workload: TrainingWorkload, setup: Setup) -> bool:
+    """Whether there is a command of the tool's own for this training."""
+    possible = workload.framework != "megatron" and model.spec.task == "generate"
+    return possible and setup.algorithm in _ALGORITHMS.get(tool or "", ())
+
+
+def tool_command(tool: str, model: Model, workload: TrainingWorkload, setup: Setup) -> str:
+    """The whole command of a tool that starts such training, with the files it reads."""
+    command = _COMMANDS[tool](model, workload, setup)
+    grows = workload.segments_grow and tool not in _SETS_ALLOCATOR
+    return f"export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n{command}" if grows else command

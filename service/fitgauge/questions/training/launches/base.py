@@ -1,0 +1,17 @@
+"""What the commands of several tools have in common: how a frozen base is quantized, on how many cards they run."""
+
+from fitgauge.engine.accelerator import USUAL_NODE
+from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.engine.what_if import canonical
+
+
+def base_format(workload: TrainingWorkload) -> str | None:
+    """nf4, nf4_double, fp4, int8 or another format of a quantized base; None where it is not quantized."""
+    if not workload.adapted or (workload.quantization is None and workload.method != "qlora"):
+        return None
+    return canonical(workload.quantization) if workload.quantization else "nf4"
+
+
+def on_node(workload: TrainingWorkload) -> int:
+    """Processes of one node."""
+    return min(USUAL_NODE, workload.gpus)

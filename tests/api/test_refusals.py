@@ -287,3 +287,20 @@ def test_every_error_raised_on_purpose_has_a_status():
         return [leaf for child in kind.__subclasses__() for leaf in leaves(child)] or [kind]
 
     assert set(STATUS) == {kind for kind in leaves(errors.FitgaugeError) if kind.__module__ == errors.__name__}
+
+
+@pytest.mark.parametrize(
+    ("field", "sent", "said"),
+    [
+        ("attention", "flash_attention_2", "Send eager, flash or sdpa."),
+        ("offload", "gpu", "Send cpu, none, nvme, optimizer or parameters."),
+        ("zero_stage", 4, "Send a whole number from 0 to 3."),
+        ("gpu_count", 2.5, "Send a whole number from 1 to 4096."),
+        ("rollout_memory_utilization", 1.5, "Send a number above 0 to 1."),
+    ],
+)
+def test_a_value_beyond_those_a_field_takes_is_a_422_that_holds_them(http, field, sent, said):
+    response = http.post("/v1/training-fit", json={"model": "7b", "gpu": "H100", field: sent})
+    problem = refused(response, 422, "invalid-request")
+    assert problem["field"] == field
+    assert problem["hint"].startswith(said)

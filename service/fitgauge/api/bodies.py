@@ -1,7 +1,7 @@
 """Reads what a stranger sends, strictly: its type, its JSON, its bounds."""
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
@@ -30,7 +30,7 @@ class BodyReader(Generic[Body]):
         self._needed = tuple(example)
         self._example = msgspec.json.format(msgspec.json.encode(example), indent=0).decode()
         schema = msgspec.json.schema_components([kind])[1][kind.__name__]
-        self._described = {name: field["description"] for name, field in schema["properties"].items()}
+        self._described = {name: " ".join([*_values(field), field["description"]]) for name, field in schema["properties"].items()}
 
     async def read(self, request: Request[Any, Any, Any], most: int | None = None) -> bytes:
         """The raw body. Raises Refusal 415 unless it is declared application/json; a body beyond the limit is a 413 of the framework.
@@ -88,6 +88,18 @@ class BodyReader(Generic[Body]):
         else:
             hint = _unquoted(field, message, sent) or self._described.get(field, f"Send an object such as {self._example}.")
         return Refusal(422, "invalid-request", detail, hint, field=field, matches=matches)
+
+
+def _values(field: dict[str, Any]) -> Iterator[str]:
+    """What a field takes, as a sentence, where it is a number within bounds or one of a few words. `field`: its JSON schema."""
+    for kind in field.get("anyOf", [field]):
+        if "enum" in kind:
+            *most, last = sorted(map(str, kind["enum"]))
+            yield f"Send {', '.join(most)} or {last}."
+        elif kind.get("type") in ("integer", "number"):
+            number = "a whole number" if kind["type"] == "integer" else "a number"
+            least = f"from {kind['minimum']:.10g}" if "minimum" in kind else f"above {kind['exclusiveMinimum']:.10g}"
+            yield f"Send {number} {least} to {kind['maximum']:.10g}."
 
 
 def media_type(request: Request[Any, Any, Any]) -> str:

@@ -36,7 +36,7 @@ class UtilizationRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     sequence_length: Annotated[Tokens | None, Meta(description="Tokens of a sequence. Default 2048.", examples=[2048])] = None
     method: Annotated[
-        Literal["full", "lora", "qlora"] | None,
+        Literal["full", "lora", "dora", "qlora"] | None,
         Meta(description="full (default); lora and qlora compute no gradients of the base."),
     ] = None
     activation_checkpointing: Annotated[

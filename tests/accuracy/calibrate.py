@@ -21,7 +21,7 @@ from fitgauge.engine.vllm.defaults import first_engine
 from fitgauge.engine.vllm.encoder import images
 from fitgauge.engine.vllm.profiling import WORKSPACES_KEPT, kept_workspace, runs_second, stage_bytes, workspace_bytes
 from fitgauge.errors import FitgaugeError
-from fitgauge.questions.serving.check import Checked
+from fitgauge.questions.serving.estimating import Checked
 
 ENGINES = Path(__file__).parents[2] / "service/fitgauge/catalog/data/engines.json"
 LOGS = "posted vLLM start-up logs (tests/accuracy/serving.jsonl, fit part), by tests/accuracy/calibrate.py"

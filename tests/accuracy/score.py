@@ -9,7 +9,7 @@ from fitgauge.engine.estimate import StageEstimate
 from fitgauge.engine.quantity import total
 from fitgauge.engine.vllm.planner import KvLayout
 from fitgauge.errors import FitgaugeError
-from fitgauge.questions.serving.check import Checked
+from fitgauge.questions.serving.estimating import Checked
 
 LOADED = ("weights", "fragmentation", "workspace", "repacking")
 """What vLLM's "Model loading took" counts."""

@@ -23,7 +23,8 @@ from fitgauge.engine.architecture import Model, Stored
 from fitgauge.engine.families import read_config
 from fitgauge.errors import FitgaugeError
 from fitgauge.questions.schemas import FitAnswer, FitRequest
-from fitgauge.questions.serving.check import Checked, Serving
+from fitgauge.questions.serving.check import Serving
+from fitgauge.questions.serving.estimating import Checked
 
 HERE = Path(__file__).parent
 GIB = 2**30

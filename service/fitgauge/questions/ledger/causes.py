@@ -7,7 +7,7 @@ from fitgauge.engine.workload import GGUF_ENGINES
 from fitgauge.logs.readings import StartLog
 from fitgauge.questions.ledger.compared import Measured
 from fitgauge.questions.ledger.schemas import LedgerRow
-from fitgauge.questions.serving.check import Checked
+from fitgauge.questions.serving.estimating import Checked
 
 _NOTABLE = 0.1 * GIB
 _VISIBLE = 0.03 * GIB

@@ -20,7 +20,8 @@ from fitgauge.questions.ledger.causes import causes, in_doubt
 from fitgauge.questions.ledger.compared import Measured, rows
 from fitgauge.questions.ledger.schemas import ExplainLogRequest, LedgerRow, LogAnswer, LogReading
 from fitgauge.questions.schemas import FitRequest
-from fitgauge.questions.serving.check import Checked, Serving
+from fitgauge.questions.serving.check import Serving
+from fitgauge.questions.serving.estimating import Checked
 from fitgauge.questions.serving.understood import understood
 
 _VISIBLE = 16 * MIB
@@ -89,9 +90,7 @@ class Ledger:
             outcome=log.outcome,
             model=answers.model_answer(model) if model else None,
             gpu=answers.gpu_answer(accelerator, checked.count) if accelerator and checked else None,
-            understood_as=understood(checked.workload, accelerator, checked.count, model, asked)
-            if checked and accelerator and model and asked
-            else {},
+            understood_as=understood(checked) if checked else {},
             rows=told,
             largest_difference=largest.name if largest else None,
             causes=why,

@@ -2,20 +2,14 @@
 
 from collections.abc import Iterator
 
-from fitgauge.catalog.lookup import Found
 from fitgauge.engine import implemented, platforms
-from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.architecture import Model, ModelSpec
-from fitgauge.engine.estimate import Estimate
-from fitgauge.engine.fit import Verdict, fit_probability, verdict
-from fitgauge.engine.profile import EngineProfile
-from fitgauge.engine.quantity import gib, total
+from fitgauge.engine.fit import fit_probability, verdict
+from fitgauge.engine.quantity import gib
 from fitgauge.engine.support import flash_attention_note, wheels_note
-from fitgauge.engine.vllm.serve import outside_terms
 from fitgauge.engine.what_if import canonical
-from fitgauge.engine.workload import GGUF_ENGINES, POOLED, EngineName, Workload
+from fitgauge.engine.workload import GGUF_ENGINES, POOLED, EngineName
 from fitgauge.questions.desktops import desktop_note, drives_screens
-from fitgauge.questions.schemas import FitRequest
+from fitgauge.questions.serving.estimating import Checked
 from fitgauge.questions.serving.launch import loads_asked_format, uncarried
 from fitgauge.questions.words import version
 
@@ -41,26 +35,42 @@ _LLM_INT8 = (
 """Source: Hugging Face's blog, hf-bitsandbytes-integration, and arXiv 2208.07339."""
 
 
-def notes(request: FitRequest, model: Model, found: Found, workload: Workload, count: int, profile: EngineProfile) -> Iterator[str]:
+def notes(checked: Checked) -> Iterator[str]:
     """What a reader must know beside what model, spec and scheme say of themselves."""
-    spec, engine = model.spec, workload.engine
-    if found.note:
-        yield found.note
-    if request.gpu_count is not None and found.count not in (1, request.gpu_count):
-        yield f"gpu names {found.count} cards and gpu_count {request.gpu_count}: {request.gpu_count} were taken."
-    if found.quota is not None and count > found.quota:
-        yield f"The catalog's quota of {found.accelerator.name} is {found.quota}: {count} are more than may be used."
+    yield from _of_the_question(checked)
+    yield from _of_the_engine(checked)
+    yield from _of_the_weights(checked)
+    yield from _outgrown(checked)
+    yield from _spilled(checked)
+    yield from _beside_others(checked)
+
+
+def _of_the_question(checked: Checked) -> Iterator[str]:
+    """What was taken where the question says too much or too little."""
+    request, card, workload, count = checked.asked.request, checked.asked.card, checked.workload, checked.count
+    maximum = checked.asked.spec.max_context_length
+    if card.note:
+        yield card.note
+    if request.gpu_count is not None and card.count not in (1, request.gpu_count):
+        yield f"gpu names {card.count} cards and gpu_count {request.gpu_count}: {request.gpu_count} were taken."
+    if card.quota is not None and count > card.quota:
+        yield f"The catalog's quota of {card.accelerator.name} is {card.quota}: {count} are more than may be used."
     if request.context_length is None:
-        most = f"the model's maximum is {spec.max_context_length}"
-        yield f"No context_length was asked for: {workload.context_length} tokens were taken; {most}."
-    elif spec.max_context_length and workload.context_length > spec.max_context_length:
-        yield f"context_length {workload.context_length} is beyond the model's maximum of {spec.max_context_length}."
+        yield f"No context_length was asked for: {workload.context_length} tokens were taken; the model's maximum is {maximum}."
+    elif maximum and workload.context_length > maximum:
+        yield f"context_length {workload.context_length} is beyond the model's maximum of {maximum}."
     if workload.gpus < count:
         yield f"{count - workload.gpus} of {count} GPUs are idle: the degrees make {workload.gpus} ranks."
+
+
+def _of_the_engine(checked: Checked) -> Iterator[str]:
+    """What the engine does with the question on this card, and what of it changes nothing."""
+    request, workload, card = checked.asked.request, checked.workload, checked.asked.accelerator
+    engine, newest = workload.engine, checked.asked.profile.newest
     if engine == "vllm" and workload.requests_per_replica > workload.max_num_seqs:
         yield f"vLLM runs at most max_num_seqs = {workload.max_num_seqs} requests at once; more wait."
-    if request.engine_version and workload.version > version(profile.newest):
-        yield f"engine_version {request.engine_version} is newer than what is known of {engine}: {profile.newest} was taken."
+    if request.engine_version and workload.version > version(newest):
+        yield f"engine_version {request.engine_version} is newer than what is known of {engine}: {newest} was taken."
     if engine == "vllm" and request.lora_rank and not request.lora_slots:
         yield "lora_rank changed nothing: no lora_slots were asked for."
     unused = [name for name in WITHOUT_EFFECT.get(engine, ()) if getattr(request, name)]
@@ -69,9 +79,14 @@ def notes(request: FitRequest, model: Model, found: Found, workload: Workload, c
     yield from uncarried(request, workload)
     if request.quantization is not None and canonical(request.quantization) == "int8":
         yield _LLM_INT8
-    card = found.accelerator
-    said = (flash_attention_note(engine, card), wheels_note(workload, card), platforms.note(engine, card), implemented.note(workload, spec))
+    lacking = implemented.note(workload, checked.asked.spec)
+    said = (flash_attention_note(engine, card), wheels_note(workload, card), platforms.note(engine, card), lacking)
     yield from filter(None, said)
+
+
+def _of_the_weights(checked: Checked) -> Iterator[str]:
+    """Where the repository does not hold what the engine is to load."""
+    model, request, engine = checked.asked.model, checked.asked.request, checked.workload.engine
     if model.source == "size":
         return
     if engine in GGUF_ENGINES and not (model.stored and model.stored.file_name):
@@ -81,19 +96,17 @@ def notes(request: FitRequest, model: Model, found: Found, workload: Workload, c
         yield f"{model.id} is not stored in {request.quantization}: put a checkpoint that is in the command."
 
 
-def outgrown(
-    spec: ModelSpec, profile: EngineProfile, workload: Workload, estimate: Estimate, accelerator: Accelerator, chance: float
-) -> Iterator[str]:
-    """Where what lies outside vLLM's budget makes the verdict, not what requests need of it. chance: of both."""
+def _outgrown(checked: Checked) -> Iterator[str]:
+    """Where what lies outside vLLM's budget makes the verdict, not what requests need of it."""
+    workload, estimate = checked.workload, checked.estimate
     if workload.engine != "vllm" or workload.cache_pool_bytes is not None:
         return
-    if verdict(chance) == verdict(fit_probability(estimate.fullest.required, estimate.budget)):
+    if checked.verdict == verdict(fit_probability(estimate.fullest.required, estimate.budget)):
         return
-    outside = total(outside_terms(spec, profile, workload, accelerator, layers=estimate.fullest.layers)).expected
-    left = accelerator.usable.expected - estimate.budget.expected
+    left = estimate.accelerator.usable.expected - estimate.budget.expected
     yield (
         f"gpu_memory_utilization {workload.gpu_memory_utilization:g} leaves {gib(left)} of the card, and "
-        f"{'vLLM and others hold' if workload.taken_bytes else 'vLLM holds'} some {gib(outside)} "
+        f"{'vLLM and others hold' if workload.taken_bytes else 'vLLM holds'} some {gib(checked.outside.expected)} "
         "outside its share (CUDA's context, CUDA graphs): a lower share makes room."
     )
 
@@ -103,9 +116,10 @@ _WHOLE_CARD = 0.9
 get_balanced_memory."""
 
 
-def spilled(workload: Workload, estimate: Estimate, found: Verdict) -> Iterator[str]:
+def _spilled(checked: Checked) -> Iterator[str]:
     """Where transformers puts weights on the host though the card would hold them."""
-    if workload.engine != "transformers" or workload.gpus > 1 or found == "does_not_fit":
+    workload, estimate = checked.workload, checked.estimate
+    if workload.engine != "transformers" or workload.gpus > 1 or checked.verdict == "does_not_fit":
         return
     weights = sum(term.bytes for term in estimate.fullest.fixed if term.name == "weights")
     most = int(_WHOLE_CARD * estimate.accelerator.usable.expected)
@@ -116,17 +130,14 @@ def spilled(workload: Workload, estimate: Estimate, found: Verdict) -> Iterator[
         )
 
 
-def beside_others(
-    spec: ModelSpec, profile: EngineProfile, workload: Workload, estimate: Estimate, request: FitRequest, found: Verdict
-) -> Iterator[str]:
+def _beside_others(checked: Checked) -> Iterator[str]:
     """On a card that may drive a screen: how much others may hold of it before the answer is another."""
-    card, fullest, budget = estimate.accelerator, estimate.fullest, estimate.budget
-    if request.other_memory_gib is not None or found == "does_not_fit" or not drives_screens(card):
+    workload, budget, card = checked.workload, checked.estimate.budget, checked.estimate.accelerator
+    if checked.asked.request.other_memory_gib is not None or checked.verdict == "does_not_fit" or not drives_screens(card):
         return
-    spare = budget.expected - fullest.required.expected
+    spare = budget.expected - checked.required
     if workload.engine == "vllm" and workload.cache_pool_bytes is None:
-        spare = card.usable.expected - budget.expected
-        spare -= total(outside_terms(spec, profile, workload, card, layers=fullest.layers)).expected
+        spare = card.usable.expected - budget.expected - checked.outside.expected
     elif workload.engine in POOLED and workload.cache_pool_bytes is None:
         spare = int(spare / workload.gpu_memory_utilization)
     note = desktop_note(spare)

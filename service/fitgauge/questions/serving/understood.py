@@ -1,23 +1,20 @@
 """What was understood: a question with every default filled in, as fields to send again."""
 
-from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
-from fitgauge.engine.workload import Workload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.hub.reference import Reference, parse_reference
-from fitgauge.questions.schemas import FitRequest
+from fitgauge.questions.serving.estimating import Checked
 from fitgauge.questions.serving.notes import WITHOUT_EFFECT
 from fitgauge.questions.words import AS_PUBLISHED
 
 
-def understood(
-    workload: Workload, accelerator: Accelerator, count: int, model: Model, request: FitRequest
-) -> dict[str, str | int | float | bool]:
+def understood(checked: Checked) -> dict[str, str | int | float | bool]:
     """The question with every default filled in, as fields to send."""
+    workload, model, request = checked.workload, checked.asked.model, checked.asked.request
     filled: dict[str, str | int | float | bool] = {
         "model": named(model, request.model),
-        "gpu": accelerator.name,
-        "gpu_count": count,
+        "gpu": checked.asked.accelerator.name,
+        "gpu_count": checked.count,
         "engine": workload.engine,
         "engine_version": ".".join(str(part) for part in workload.version),
         "quantization": request.quantization or AS_PUBLISHED,

@@ -4,8 +4,6 @@ Symbols: tp tensor-parallel ranks [1], L tokens of a request, w window [tokens],
 bytes on one tensor-parallel rank. Engines that page their cache round these up (fitgauge.engine.vllm).
 """
 
-from functools import singledispatch
-
 from fitgauge.engine.architecture import (
     Attention,
     CompressedAttention,
@@ -31,52 +29,28 @@ def rank_heads(kv_heads: int, tensor_parallel: int) -> int:
     return max(1, kv_heads // tensor_parallel)
 
 
-@singledispatch
 def token_bytes(mixer: Mixer, dtype: str, tensor_parallel: int) -> int:
-    """Bytes that one more token adds to one layer, as long as no window is full; 0 for a mixer that keeps nothing a token."""
-    raise TypeError(f"no cache is known for {type(mixer).__name__}")
+    """Bytes that one more token adds to one layer, as long as no window is full.
 
-
-@token_bytes.register
-def attention_token_bytes(mixer: Attention, dtype: str, tensor_parallel: int) -> int:
-    """Keys and values: heads_rank x (head_dim + value_dim), and an indexer's key, the same on every rank.
-
-    Source: Ainslie et al. 2023 (arXiv 2305.13245), GQA.
+    Attention: keys and values, heads_rank x (head_dim + value_dim), and an indexer's key, the same on every rank. Latent attention: the
+    latent and the rotated key, latent_dim + rope_dim numbers on every rank, and an indexer's key. Compressed attention: the token's entry
+    in the window, one shared key-value head of head_dim numbers (the compressed entries: `compressed_bytes`). Cross attention and
+    recurrent layers: nothing, theirs is of a fixed size (`cross_bytes`, `state_bytes`).
+    Source: Ainslie et al. 2023 (arXiv 2305.13245), GQA; DeepSeek-V2 (arXiv 2405.04434), section 2.1; DeepSeek-V3.2, its lightning indexer;
+    DeepSeek V4's `modeling_deepseek_v4.py`.
     """
-    if not mixer.causal or mixer.shares_cache:
-        return 0
-    index = mixer.indexer.dim if mixer.indexer else 0
-    return size_of(rank_heads(mixer.kv_heads, tensor_parallel) * (mixer.head_dim + mixer.value_dim) + index, dtype)
-
-
-@token_bytes.register
-def latent_token_bytes(mixer: LatentAttention, dtype: str, tensor_parallel: int) -> int:
-    """The latent and the rotated key, latent_dim + rope_dim numbers on every rank, and an indexer's key.
-
-    Source: DeepSeek-V2 (arXiv 2405.04434), section 2.1; DeepSeek-V3.2, its lightning indexer.
-    """
-    return size_of(mixer.latent_dim + mixer.rope_dim + (mixer.indexer.dim if mixer.indexer else 0), dtype)
-
-
-@token_bytes.register
-def compressed_token_bytes(mixer: CompressedAttention, dtype: str, tensor_parallel: int) -> int:
-    """A token's entry in the window: one shared key-value head of head_dim numbers. The compressed entries are `request_bytes`'s.
-
-    Source: DeepSeek V4's `modeling_deepseek_v4.py`.
-    """
-    return size_of(mixer.head_dim, dtype)
-
-
-@token_bytes.register
-def cross_token_bytes(mixer: CrossAttention, dtype: str, tensor_parallel: int) -> int:
-    """Nothing: its keys and values belong to the source sequence (`cross_bytes`)."""
-    return 0
-
-
-@token_bytes.register
-def recurrent_token_bytes(mixer: Recurrent, dtype: str, tensor_parallel: int) -> int:
-    """Nothing: its state has a fixed size (`state_bytes`)."""
-    return 0
+    match mixer:
+        case Attention():
+            if not mixer.causal or mixer.shares_cache:
+                return 0
+            index = mixer.indexer.dim if mixer.indexer else 0
+            return size_of(rank_heads(mixer.kv_heads, tensor_parallel) * (mixer.head_dim + mixer.value_dim) + index, dtype)
+        case LatentAttention():
+            return size_of(mixer.latent_dim + mixer.rope_dim + (mixer.indexer.dim if mixer.indexer else 0), dtype)
+        case CompressedAttention():
+            return size_of(mixer.head_dim, dtype)
+        case CrossAttention() | Recurrent():
+            return 0
 
 
 def state_bytes(mixer: Recurrent, dtype: str, tensor_parallel: int) -> int:

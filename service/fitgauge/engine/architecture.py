@@ -250,6 +250,21 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return sum(len(block.layers) for block in self.blocks if block.part is Part.LANGUAGE and "{}" in block.prefix)
 
     @cached_property
+    def has_experts(self) -> bool:
+        """Whether it is a mixture of experts."""
+        return any(block.mlp is not None and block.mlp.experts > 0 for block in self.blocks)
+
+    @cached_property
+    def sees_images(self) -> bool:
+        """Whether it has a vision tower."""
+        return any(block.part is Part.VISION for block in self.blocks)
+
+    @cached_property
+    def keeps_states(self) -> bool:
+        """Whether it has recurrent layers."""
+        return any(isinstance(mixer, Recurrent) for block in self.blocks for mixer in block.mixers)
+
+    @cached_property
     def query_heads(self) -> int:
         """Attention heads of the language model: tensor parallelism must divide them. 1 where it has no attention."""
         return max(

@@ -87,8 +87,7 @@ def prompt_flops(spec: ModelSpec, tokens: int) -> float:
 
 def compute_efficiency(spec: ModelSpec) -> tuple[float, float, float]:
     """The share of the peak that reading prompts gets: low, expected, high."""
-    mixture = any(block.mlp is not None and block.mlp.experts for block in spec.blocks)
-    return EXPERT_EFFICIENCY if mixture else COMPUTE_EFFICIENCY
+    return EXPERT_EFFICIENCY if spec.has_experts else COMPUTE_EFFICIENCY
 
 
 def exchanged_bytes(spec: ModelSpec, tokens: int, tensor_parallel: int) -> float:

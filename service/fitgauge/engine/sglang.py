@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.activations import activation_bytes
-from fitgauge.engine.architecture import Attention, LatentAttention, ModelSpec, Part
+from fitgauge.engine.architecture import Attention, LatentAttention, ModelSpec
 from fitgauge.engine.estimate import Beside, Estimate, stage_estimates
 from fitgauge.engine.paged import cache_dtype, full_token_bytes, held, request_state_bytes
 from fitgauge.engine.profile import EngineProfile
@@ -143,8 +143,7 @@ def radix_pool(spec: ModelSpec, workload: Workload, layers: range | None) -> Rad
             windowed, window = windowed + size, max(window, width)
         else:
             full += size
-    state = spec.dtype if spec.dtype in ("F16", "BF16") else "BF16"
-    slot = request_state_bytes(spec, layers, state, tensor_parallel)
+    slot = request_state_bytes(spec, layers, cache_dtype(spec, "auto"), tensor_parallel)
     return RadixPool(full=full, windowed=windowed, slot=slot, window=window, context_length=workload.context_length)
 
 
@@ -167,18 +166,18 @@ def loaded_stages(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: 
 
 def _loaded(spec: ModelSpec, laid: Laid, workload: Workload) -> tuple[tuple[Term, ...], ...]:
     stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
-    final, images = len(stages) - 1, any(block.part is Part.VISION for block in spec.blocks)
+    final = len(stages) - 1
 
     def buffers(layers: range) -> Term:
         here = layers if final else None
-        size = buffer_bytes(spec, tensor_parallel=workload.tensor_parallel, expert_parallel=workload.expert_parallel, layers=here)
+        size = buffer_bytes(spec, expert_parallel=workload.expert_parallel, layers=here)
         return certain("buffers", size, "computed", "rotary tables of every layer", "sglang/srt/layers/rotary_embedding")
 
     return tuple(
         (
             weights_term(laid, workload, layers=layers, first=number == 0, last=number == final),
             buffers(layers),
-            *(_multimodal() if images else ()),
+            *(_multimodal() if spec.sees_images else ()),
         )
         for number, layers in enumerate(stages)
     )

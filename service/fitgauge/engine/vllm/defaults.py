@@ -4,7 +4,7 @@ Source: vllm/engine/arg_utils.py, get_batch_defaults (0.33, OpenAI server); mode
 """
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.architecture import Attention, LatentAttention, ModelSpec, Part
+from fitgauge.engine.architecture import Attention, LatentAttention, ModelSpec
 from fitgauge.engine.quantity import GIB
 
 SECOND_ENGINE = (0, 8)
@@ -47,7 +47,7 @@ def _first_engine_tokens(context_length: int, spec: ModelSpec) -> int:
 
     Source: 0.6.6 and 0.8.3, config.py SchedulerConfig; engine/arg_utils.py, _set_default_args_v0.
     """
-    if sees_images(spec):
+    if spec.sees_images:
         return max(context_length, 5120)
     whole = any(
         isinstance(mixer, LatentAttention) or (isinstance(mixer, Attention) and mixer.window)
@@ -55,11 +55,6 @@ def _first_engine_tokens(context_length: int, spec: ModelSpec) -> int:
         for mixer in block.mixers
     )
     return max(context_length, 2048) if context_length <= 32_768 or whole else 2048
-
-
-def sees_images(spec: ModelSpec) -> bool:
-    """Whether the model has a tower for images."""
-    return any(block.part is Part.VISION for block in spec.blocks)
 
 
 def _tier(accelerator: Accelerator, version: tuple[int, ...]) -> tuple[int, int]:

@@ -164,7 +164,7 @@ def draft_bytes(drafted: ModelSpec, laid: Laid, workload: Workload) -> int:
     """Parameters and registered buffers of what drafts, on one rank [bytes]."""
     tensor, expert = workload.tensor_parallel, workload.expert_parallel
     parameters = rank_weights(laid, tensor_parallel=tensor, expert_parallel=expert, data_parallel=workload.data_parallel).bytes
-    return parameters + buffer_bytes(drafted, tensor_parallel=tensor, expert_parallel=expert, version=workload.version)
+    return parameters + buffer_bytes(drafted, expert_parallel=expert, version=workload.version)
 
 
 def drafted_mixers(spec: ModelSpec) -> list[tuple[Mixer, tuple[int, ...]]]:

@@ -90,7 +90,6 @@ def _whole(block: Block, model_type: str) -> Block:
 def buffer_bytes(
     spec: ModelSpec,
     *,
-    tensor_parallel: int = 1,
     expert_parallel: int = 1,
     layers: range | None = None,
     version: tuple[int, ...] = (0, 33),

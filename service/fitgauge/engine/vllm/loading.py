@@ -37,13 +37,7 @@ def loaded_terms(
     """`weights`, `fragmentation`, and where there is any `workspace` and `repacking`, of one pipeline stage."""
     here = layers if workload.pipeline_parallel > 1 else None
     parameters = weights_term(laid, workload, layers=layers, first=first, last=last)
-    beside = buffer_bytes(
-        spec,
-        tensor_parallel=workload.tensor_parallel,
-        expert_parallel=workload.expert_parallel,
-        layers=here,
-        version=workload.version,
-    )
+    beside = buffer_bytes(spec, expert_parallel=workload.expert_parallel, layers=here, version=workload.version)
     beside += whole_tower_bytes(spec, workload) if first else 0
     padding = repacked_bytes(laid, workload, accelerator, layers)
     seen = workload.version < _PADDING_SEEN_UNTIL

@@ -21,7 +21,6 @@ from fitgauge.questions.serving.suggestions import (
     alternatives,
     candidates,
     furthered,
-    has_experts,
     in_host_memory,
     needless,
     outdone,
@@ -97,7 +96,7 @@ def suggestions(checked: Checked, limits: ServingLimits, estimator: Estimator, s
 
 def _with_experts_on_host(asked: Asked, estimator: Estimator) -> list[Suggestion]:
     """A mixture served by llama.cpp, with experts in host memory where it takes that; nothing for other models and questions."""
-    if not has_experts(asked.spec) or words.engine(asked.request.engine) in GGUF_ENGINES or asked.request.engine_version is not None:
+    if not asked.spec.has_experts or words.engine(asked.request.engine) in GGUF_ENGINES or asked.request.engine_version is not None:
         return []
     tried: list[Candidate] = [
         (f"serve a {form.upper()} file with llama.cpp", {"engine": "llama.cpp", "quantization": form}) for form in _GGUF_FORMATS

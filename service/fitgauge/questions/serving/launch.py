@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec import json, structs
 
-from fitgauge.engine.architecture import Model, Part
+from fitgauge.engine.architecture import Model
 from fitgauge.engine.llamacpp.split import Offload, offloaded
 from fitgauge.engine.weights import Laid
 from fitgauge.engine.what_if import PLAIN, canonical
@@ -245,8 +245,7 @@ def _auto_class(model: Model) -> str:
         return "AutoModel"
     if model.spec.task == "encoder_decoder":
         return "AutoModelForSpeechSeq2Seq" if model.spec.model_type == "whisper" else "AutoModelForSeq2SeqLM"
-    seeing = any(block.part is Part.VISION for block in model.spec.blocks)
-    return "AutoModelForImageTextToText" if seeing else "AutoModelForCausalLM"
+    return "AutoModelForImageTextToText" if model.spec.sees_images else "AutoModelForCausalLM"
 
 
 def _tgi(start: _Start) -> Flags:

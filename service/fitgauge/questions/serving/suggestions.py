@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from fitgauge.engine.accelerator import USUAL_NODE
-from fitgauge.engine.architecture import ModelSpec, Recurrent
+from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.fit import ServingLimits
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.workload import GGUF_ENGINES, HOST_WEIGHTS, EngineName, Workload
@@ -133,7 +133,7 @@ def in_host_memory(spec: ModelSpec, workload: Workload, short_bytes: int, weight
     if workload.engine not in GGUF_ENGINES | HOST_WEIGHTS or short_bytes <= 0 or workload.cpu_offload_bytes:
         return
     slower = "slower" if workload.engine in GGUF_ENGINES else "far slower"
-    what = "experts" if workload.engine in GGUF_ENGINES and has_experts(spec) else "weights"
+    what = "experts" if workload.engine in GGUF_ENGINES and spec.has_experts else "weights"
     for size in (round(short_bytes * margin / GIB + 0.5, 1) for margin in (1.1, 1.5) if short_bytes * margin < weights_bytes):
         yield f"keep {size} GiB of {what} per GPU in host memory, which is {slower}", {"cpu_offload_gib": size}
 
@@ -150,7 +150,7 @@ def _settings(spec: ModelSpec, workload: Workload) -> Iterator[Candidate]:
         return
     fewer = max(_FEWEST_SEQUENCES, workload.requests_per_replica)
     if fewer < workload.max_num_seqs:
-        why = f": each of {workload.max_num_seqs} takes a state block" if keeps_states(spec) else f" instead of {workload.max_num_seqs}"
+        why = f": each of {workload.max_num_seqs} takes a state block" if spec.keeps_states else f" instead of {workload.max_num_seqs}"
         yield f"start with max_num_seqs {fewer}{why}", {"max_num_seqs": fewer}
     yield from _share(workload)
     if workload.cache_dtype not in _EIGHT_BIT_CACHES:
@@ -190,13 +190,3 @@ def together(*several: Candidate) -> Candidate:
     for _, change in several:
         fields |= change
     return ", ".join(words.partition(": ")[0] for words, _ in several), fields
-
-
-def has_experts(spec: ModelSpec) -> bool:
-    """Whether the model is a mixture of experts."""
-    return any(block.mlp is not None and block.mlp.experts > 0 for block in spec.blocks)
-
-
-def keeps_states(spec: ModelSpec) -> bool:
-    """Whether the model has recurrent layers."""
-    return any(isinstance(mixer, Recurrent) for block in spec.blocks for mixer in block.mixers)

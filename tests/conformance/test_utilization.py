@@ -47,6 +47,13 @@ def test_throughput_and_a_model_give_the_mfu(utilization):
     assert answer["mfu"] == pytest.approx(1536 * answer["flops"]["model_flops_per_token"] / 312e12)
 
 
+def test_two_figures_that_disagree_are_named(utilization):
+    asked = {"gpu": "A100 80GB", "model": "7b", "tokens_per_second": 1000}
+    (line,) = [line for line in utilization(**asked, achieved_tflops=100).json()["warnings"] if "achieved_tflops says 100" in line]
+    assert "45.22 TFLOPS" in line
+    assert not any("achieved_tflops says" in line for line in utilization(**asked, achieved_tflops=45).json()["warnings"])
+
+
 def test_a_token_budget_has_time_and_cost(utilization):
     budget = utilization(gpu="8xH100", model="7b", mfu=0.4, token_budget=1e12, price_per_gpu_hour=2).json()["budget"]
     assert budget["gpu_hours"] == pytest.approx(budget["seconds"] * 8 / 3600)
@@ -94,7 +101,13 @@ GATHERING = trace(("sm80_xmma_gemm_bf16", 0, 30), ("ncclDevKernel_AllGather_RING
 
 
 @pytest.mark.parametrize(
-    ("media", "data"), [("application/gzip", gzip.compress(GATHERING)), ("application/octet-stream", GATHERING)], ids=["gzip", "plain"]
+    ("media", "data"),
+    [
+        ("application/gzip", gzip.compress(GATHERING)),
+        ("application/x-gzip", gzip.compress(GATHERING)),
+        ("application/octet-stream", GATHERING),
+    ],
+    ids=["gzip", "x-gzip", "plain"],
 )
 def test_an_uploaded_trace_says_where_the_time_goes_and_what_to_change(service, media, data):
     response = service.post("/v1/utilization", content=data, headers={"Content-Type": media})

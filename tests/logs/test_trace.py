@@ -90,6 +90,12 @@ def test_a_bomb_is_refused_long_before_it_is_unpacked():
     assert reader._unpacked < 32 * 1024 * 1024
 
 
+def test_a_bomb_of_events_without_content_is_refused():
+    bomb = gzip.compress(b'{"traceEvents": [' + b"{}," * 4_000_000)
+    with pytest.raises(InvalidQuestion, match="shorter than a profiler"):
+        read(bomb, 65536)
+
+
 def test_more_kernels_than_are_kept_are_refused(monkeypatch):
     monkeypatch.setattr(trace, "MOST_KERNELS", 3)
     with pytest.raises(InvalidQuestion, match="more than 3 kernels"):
@@ -106,3 +112,30 @@ def test_events_with_absurd_numbers_are_left_out():
         7,
     ]
     assert read(written([*odd, *EVENTS])).kernels_seen == 4
+
+
+def test_a_number_of_thousands_of_digits_is_no_event():
+    with pytest.raises(InvalidQuestion, match="no trace"):
+        read(b'{"traceEvents": [{"cat": "kernel", "name": "a", "ts": 1, "dur": ' + b"9" * 5000 + b"}]}", 65536)
+
+
+@pytest.mark.parametrize("size", [3, 65536])
+def test_members_of_a_gzip_file_follow_each_other(size):
+    data = written(EVENTS)
+    packed = gzip.compress(data[:300]) + gzip.compress(data[300:])
+    assert read(packed, size) == read(data)
+    assert read(packed + b"\0" * 512, size) == read(data)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_TNT",
+        "void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnFwdSm90<flash::CollectiveMainloopFwdSm90",
+        "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x256x64_MI16x16x1_SN_LDSB1",
+        "triton_tem_fused_mm_0",
+        "void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel",
+    ],
+)
+def test_matrix_units_are_known_by_the_names_that_libraries_give_their_kernels(name):
+    assert read(written([kernel(name, 0, 10), kernel("triton_poi_fused_add_0", 10, 10)])).tensor_core == 0.5

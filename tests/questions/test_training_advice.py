@@ -89,6 +89,20 @@ def test_a_sequence_beyond_the_models_maximum_is_warned_of(train):
     assert not any("maximum" in line for line in train(model="google-bert/bert-base-uncased", gpu="T4", sequence_length=512).warnings)
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"gpu": "2xH100", "gpu_count": 4}, "4 were taken"),
+        ({"framework": "deepspeed", "zero_stage": 2, "offload": "cpu"}, "the optimizer alone"),
+    ],
+    ids=str,
+)
+def test_what_contradicts_itself_is_said(train, asked, said):
+    usual = {"model": "Qwen/Qwen3-0.6B", "gpu": "8xH100"}
+    assert any(said in line for line in train(**{**usual, **asked}).warnings)
+    assert not any(said in line for line in train(**usual).warnings)
+
+
 def test_what_others_hold_of_a_card_is_taken_off_it(train):
     asked = {"model": "meta-llama/Llama-3.1-8B", "gpu": "RTX 4090", "method": "lora", "activation_checkpointing": "full"}
     alone, beside = train(**asked), train(**asked, other_memory_gib=6)

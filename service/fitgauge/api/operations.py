@@ -51,7 +51,7 @@ class Operation:
 
 NDJSON = "application/x-ndjson"
 
-UPLOADS = ("application/gzip", "application/octet-stream")
+UPLOADS = ("application/gzip", "application/octet-stream", "application/x-gzip")
 
 _MODEL_ERRORS = (403, 404, 422, 503)
 

@@ -23,16 +23,28 @@ LONGEST_EVENT = 256 * 1024
 _GRACE = 4 * 1024 * 1024
 """bytes before the ratio counts"""
 
+_MAGIC, _GZIP = b"\x1f\x8b", 31
+"""The first bytes of a gzip member, and zlib's number for that format."""
+
+_SHORTEST_EVENT, _FEW = 24, 10_000
+"""bytes of `{"ph":"X","ts":0,"dur":0}`, and the events that may be shorter"""
+
 _OTHER, _TENSOR_CORE, _COMMUNICATION = 0, 1, 2
 
 _TENSOR_CORE_NAMES = re.compile(
-    "h884|s884|h1688|s1688|hmma|i8816|16816|xmma|c1688|gmma|wgmma|tensorop|nvjet|cutlass.*_tn_|flash_fwd|flash_bwd|fmha|mma_", re.IGNORECASE
+    "h884|s884|h1688|s1688|hmma|i8816|16816|xmma|c1688|gmma|wgmma|tensorop|nvjet|cutlass.*_tn_|flash_fwd|flash_bwd|flashattn(fwd|bwd)|fmha"
+    r"|mma_|mfma|cijk_.*_mi\d+x\d+|triton_tem",
+    re.IGNORECASE,
 )
 """Names of kernels that use tensor cores. Source: pytorch/kineto, tb_plugin/torch_tb_profiler/profiler/tensor_core.py; cuBLAS's nvjet
-and FlashAttention's kernels beside them."""
+and FlashAttention's kernels beside them (hopper/flash_fwd_launch_template.h); AMD's, of Tensile with a matrix instruction (ROCm/Tensile,
+"Kernel names": MI); Inductor's templates of products and attention (torch/_inductor/select_algorithm.py)."""
 _COMMUNICATION_NAMES = re.compile("nccl|rccl|mscclpp|all_?gather|reduce_?scatter|all_?reduce", re.IGNORECASE)
 _COLLECTIVES = ("AllGather", "ReduceScatter", "AllReduce", "SendRecv", "Broadcast")
 _EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
+_GAP = re.compile(r"[ \t\r\n,]*")
+_STEP = 16 * 1024
+"""characters that come in before they are looked at: a long event in small pieces is not read anew for each"""
 _DEVICES = re.compile(r'"name"\s*:\s*"([^"]{1,120})"')
 
 
@@ -64,13 +76,14 @@ class TraceReader:
         self._first = b""
         self._sent = self._unpacked = 0
         self._buffer = ""
+        self._left = 0
         self._state = "before"
         self._device: str | None = None
         self._decode = json.JSONDecoder().raw_decode
         self._starts: dict[int, array[float]] = {}
         self._lengths: dict[int, array[float]] = {}
         self._sorts: dict[int, array[int]] = {}
-        self._count = 0
+        self._count = self._events = 0
         self._by_name: dict[str, float] = {}
         self._collectives: dict[str, float] = {}
 
@@ -82,21 +95,26 @@ class TraceReader:
             if len(self._first) < 2:
                 return
             chunk = self._first
-            if chunk[:2] == b"\x1f\x8b":
-                self._unpack = zlib.decompressobj(wbits=31)
+            if chunk[:2] == _MAGIC:
+                self._unpack = zlib.decompressobj(wbits=_GZIP)
         if self._unpack is None:
             self._take(chunk)
             return
         try:
             while chunk:
+                if self._unpack.eof:  # another member, or what follows the file
+                    if chunk[:1] != _MAGIC[:1]:
+                        return
+                    self._unpack = zlib.decompressobj(wbits=_GZIP)
                 piece = self._unpack.decompress(chunk, LONGEST_EVENT)
-                chunk = self._unpack.unconsumed_tail
+                chunk = self._unpack.unconsumed_tail or self._unpack.unused_data
                 self._take(piece)
         except zlib.error as error:
             raise _no_trace(f"It is not gzip: {error}.") from None
 
     def finish(self) -> TraceReading:
         """What all of it says."""
+        self._look()
         if self._state != "after":
             raise _no_trace('It ends before the list "traceEvents" does.')
         if not self._count:
@@ -114,10 +132,15 @@ class TraceReader:
         if self._state == "after":
             return
         self._buffer += self._text.decode(piece)
+        if len(self._buffer) - self._left >= _STEP:
+            self._look()
+
+    def _look(self) -> None:
         if self._state == "before":
             self._find_events()
         if self._state == "inside":
             self._read_events()
+        self._left = len(self._buffer)
 
     def _find_events(self) -> None:
         if self._device is None and (named := _DEVICES.search(self._buffer)):
@@ -132,8 +155,7 @@ class TraceReader:
         """Every whole event of the buffer; what is left over waits for more."""
         buffer, position = self._buffer, 0
         while True:
-            while position < len(buffer) and buffer[position] in " \t\r\n,":
-                position += 1
+            position = _end_of_gap(buffer, position)
             if position == len(buffer):
                 break
             if buffer[position] == "]":
@@ -141,10 +163,13 @@ class TraceReader:
                 break
             try:
                 event, position = self._decode(buffer, position)
-            except (json.JSONDecodeError, RecursionError):
+            except (ValueError, RecursionError):
                 if len(buffer) - position > LONGEST_EVENT:
                     raise _no_trace("One of its events is no JSON, or longer than 256 KiB.") from None
                 break
+            self._events += 1
+            if self._events > _FEW + self._unpacked // _SHORTEST_EVENT:
+                raise _no_trace("Its events are shorter than a profiler writes them.")
             if isinstance(event, dict):
                 self._event(event)
         self._buffer = buffer[position:]
@@ -198,6 +223,12 @@ class TraceReader:
             collectives=self._collectives,
             kernels=sorted(self._by_name.items(), key=lambda one: -one[1])[:10],
         )
+
+
+def _end_of_gap(text: str, position: int) -> int:
+    """Where the white space and commas that begin at `position` end."""
+    gap = _GAP.match(text, position)
+    return position if gap is None else gap.end()
 
 
 def covered(spans: list[tuple[float, float]]) -> float:

@@ -298,6 +298,10 @@ def _warnings(request: TrainingRequest, model: Model, found: Found, trained: Tra
         said.append(f"What allocator and process add was measured under CUDA; {found.accelerator.vendor}'s may differ.")
     if (own := told(request, trained.asked, _understood(trained, found.accelerator, model))) is not None:
         said.append(own)
+    if request.gpu_count is not None and found.count not in (1, request.gpu_count):
+        said.append(f"gpu names {found.count} cards and gpu_count {request.gpu_count}: {request.gpu_count} were taken.")
+    if workload.framework == "deepspeed" and workload.offload == "cpu" and workload.zero_stage < 3:
+        said.append(f"ZeRO-{workload.zero_stage} has the optimizer alone in host memory: send zero_stage 3 for the parameters too.")
     if algorithm_setups.hands_over(trained.asked):
         said.append("transformers leaves ZeRO and offload to DeepSpeed: counted and started so.")
     if request.sequence_length is None and request.prompt_length is None and request.completion_length is None:

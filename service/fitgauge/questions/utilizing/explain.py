@@ -25,6 +25,9 @@ _ARITHMETIC: dict[str, Arithmetic] = {
     "fp8": "fp8", "float8": "fp8", "fp4": "fp4", "nvfp4": "fp4", "mxfp4": "fp4", "int8": "int8",
 }  # fmt: skip
 
+_ALIKE = 0.05
+"""Share by which two figures of one run may differ."""
+
 _USUAL_MFU = "PaLM 540B reached 0.46 (arXiv 2204.02311), Llama 3 405B 0.38 to 0.43 (arXiv 2407.21783)"
 
 
@@ -233,6 +236,10 @@ def _advice(
 
 def _warnings(found: Found, facts: _Facts) -> list[str]:
     said = [found.note] if found.note else []
+    if facts.achieved is not None and facts.tokens_per_second is not None and facts.flops is not None:
+        implied = engine.achieved_tflops(facts.tokens_per_second, facts.flops.model)
+        if abs(implied - facts.achieved) > _ALIKE * facts.achieved:
+            said.append(f"The throughput makes {implied:.4g} TFLOPS, achieved_tflops says {facts.achieved:.4g}: the latter was taken.")
     if facts.mfu is not None and facts.mfu > 1:
         said.append(
             "More than the peak was reached: check the units, whether the peak is the dense one, and whether the rate is of one GPU."

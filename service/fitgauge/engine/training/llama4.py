@@ -20,16 +20,7 @@ class Llama4Layer(Layer):
             return tape.to(tape.operation("query.by_position", (q,), q.elements, FLOAT), width, "query.narrow"), k
         wide = (tape.to(q, FLOAT, "query.float"), tape.to(k, FLOAT, "key.float"))
         turned = [tape.to(tape.copy(f"{part.name}.rotated", part), width, f"{part.name}.narrow") for part in wide]
-        first, second = (self._unit_length(name, part, mixer) for name, part in zip(("query", "key"), turned, strict=True))
-        return first, second
-
-    def _unit_length(self, name: str, x: Value, mixer: Attention) -> Value:
-        """x / sqrt(mean(x^2)) over each head, in fp32."""
-        tape = self.tape
-        wide = tape.to(x, FLOAT, f"{name}.norm.float")
-        mean = tape.copy(f"{name}.norm.mean", self.square(f"{name}.norm.square", wide), x.elements // mixer.head_dim)
-        rsqrt = tape.pointwise(f"{name}.norm.rsqrt", mean, of_output=True)
-        return tape.to(tape.multiply(f"{name}.norm", wide, rsqrt), x.width, f"{name}.normed")
+        return self.unit_length("query.norm", turned[0], mixer.head_dim), self.unit_length("key.norm", turned[1], mixer.head_dim)
 
     def explicit(self, mixer: Attention) -> bool:
         """Whether SDPA is given a mask: of chunks, where the sequence is longer than one."""

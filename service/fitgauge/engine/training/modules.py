@@ -166,6 +166,13 @@ class Modules:
             wide = x
         return tape.multiply(f"{name}.normed", wide, tape.pointwise(f"{name}.rsqrt", mean, of_output=True))
 
+    def unit_length(self, name: str, x: Value, width: int) -> Value:
+        """x / sqrt(mean(x^2)) over every `width` features, in fp32, without a weight (Llama4TextL2Norm; Gemma4RMSNorm without scale)."""
+        tape = self.tape
+        wide = tape.to(x, FLOAT, f"{name}.float")
+        mean = tape.copy(f"{name}.mean", self.square(f"{name}.square", wide), x.elements // width)
+        return tape.to(tape.multiply(f"{name}.normed", wide, tape.pointwise(f"{name}.rsqrt", mean, of_output=True)), x.width, name)
+
     def square(self, name: str, x: Value) -> Value:
         """x^2, whose backward pass is gradient x (2 x^1), each factor a tensor (torch/csrc/autograd/FunctionsManual.cpp, pow_backward)."""
         return self.tape.operation(name, (x,), x.elements, x.width, saves=(x,), back_scratch=2 * x.bytes)

@@ -269,8 +269,12 @@ class Layer(Modules):
         Grouped products know no autocast: they run in the format of the weights (integrations/moe.py, grouped_mm_experts_forward).
         Ranks that share every expert have all tokens and a part of its width, others their part of the tokens.
         """
+        return self.chosen_experts(experts, x, self.routing(x))
+
+    def chosen_experts(self, experts: list[Parameter], x: Value, weights: Value) -> Value:
+        """What the experts give, times the weights of those that were chosen."""
         tape, scene, mlp = self.tape, self.scene, self.unit.block.mlp
-        weights, picks, down = self.routing(x), self.picks, experts[-1]
+        picks, down = self.picks, experts[-1]
         inner = down.shape[1] // scene.expert_heads
         wide, indices = tape.to(x, self.weight(down).width), [("experts.indices", picks, 8)] * 4
         size = picks * scene.hidden

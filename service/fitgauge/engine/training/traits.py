@@ -106,6 +106,7 @@ TRAITS: Mapping[str, Traits] = {
     "gemma2": replace(GEMMA, score_cap=True, logits_cap=True, lacks=("sdpa",)),
     "gemma3_text": GEMMA,
     **dict.fromkeys(("gemma3", "paligemma"), GEMMA),
+    **dict.fromkeys(("gemma4", "gemma4_text"), replace(GEMMA, norm="wide_rms", logits_cap=True)),
     "olmo": Traits(norm="bare"),
     "stablelm": Traits(norm="layer", rotates_part=True),
     "cohere": Traits(norm="centred", parallel=True, scales_logits=True),

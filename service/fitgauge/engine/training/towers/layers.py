@@ -38,8 +38,16 @@ class TowerLayer(Layer):
         return tape.to(q, width, "query.narrow"), k
 
     def rotate(self, name: str, x: Value, cos: Value, sin: Value) -> Value:
-        """x cos + rotate_half(x) sin, or one product of complex numbers (vision_apply_rotary_emb)."""
-        return self.tape.copy(f"{name}.rotated", x) if self.style.rotation == "complex" else super().rotate(name, x, cos, sin)
+        """x cos + rotate_half(x) sin, or one product of complex numbers (vision_apply_rotary_emb), or half by rows and half by columns."""
+        match self.style.rotation:
+            case "complex":
+                return self.tape.copy(f"{name}.rotated", x)
+            case "axes":
+                halves = self.tape.split(f"{name}.axes", x, x.elements // 2, x.elements // 2)
+                columns, rows = super().rotate(f"{name}.columns", halves[0], cos, sin), super().rotate(f"{name}.rows", halves[1], cos, sin)
+                return self.tape.operation(f"{name}.rotated", (columns, rows), x.elements, x.width)
+            case _:
+                return super().rotate(name, x, cos, sin)
 
     def explicit(self, mixer: Attention) -> bool:
         """Whether SDPA makes of the mask that keeps images apart one of its own: under autocast, in every layer. Else all share it."""
@@ -47,12 +55,15 @@ class TowerLayer(Layer):
 
     def eager(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
         """Scores written out, image by image."""
-        return self._together(super().eager(q, k, v, heads, mixer))
+        return self._together(super().eager(q, k, self._values(v, mixer), heads, mixer))
 
     def fused_attention(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
         """SDPA knows no images of several lengths: it runs on each; FlashAttention takes them all at once."""
-        mixed = super().fused_attention(q, k, v, heads, mixer)
+        mixed = super().fused_attention(q, k, self._values(v, mixer), heads, mixer)
         return self._together(mixed) if self.scene.attention == "sdpa" else mixed
+
+    def _values(self, v: Value, mixer: Attention) -> Value:
+        return self.unit_length("value.norm", v, mixer.value_dim) if self.style.norms_values else v
 
     def _together(self, mixed: Value) -> Value:
         return self.tape.copy("attention.together", mixed) if self.style.images == "apart" else mixed

@@ -6,7 +6,7 @@ from fitgauge.engine.architecture import Kind
 from fitgauge.engine.training.modules import Modules, Scene
 from fitgauge.engine.training.parameters import Unit
 from fitgauge.engine.training.segment import Segment, tape_of
-from fitgauge.engine.training.tape import Tape, Value
+from fitgauge.engine.training.tape import FLOAT, Tape, Value
 from fitgauge.engine.training.towers.played import played
 from fitgauge.engine.training.towers.styles import Tower
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -68,8 +68,21 @@ class Projector(Modules):
                 return tape.copy("image.mean", tape.copy("image.in_order", x))
             case "pool":
                 return tape.copy("image.pooled", x, x.elements // style.pool)
+            case "positions":
+                return self._averaged(x)
             case _:
                 return x
+
+    def _averaged(self, x: Value) -> Value:
+        """Gemma 4's: padding emptied, patches averaged by a product with their places, a matrix of fp32 for every image, scaled in fp32,
+        padding dropped, a norm without a weight (Gemma4VisionPooler, Gemma4MultimodalEmbedder)."""
+        tape, patches, pool = self.tape, self.scene.tokens, self.tower.style.pool
+        filled = tape.operation("image.filled", (x,), x.elements, x.width, beside=[("image.padding", patches, 1)])
+        places = [("image.places", patches * self.scene.sequence // pool, FLOAT)]
+        pooled = tape.operation("image.pooled", (tape.to(filled, FLOAT),), x.elements // pool, FLOAT, beside=places)
+        scaled = tape.copy("image.scaled", tape.to(tape.to(pooled, x.width), FLOAT))
+        kept = tape.to(tape.copy("image.kept", scaled), x.width)
+        return self.unit_length("image.norm", kept, self.tower.width)
 
     def merged(self, x: Value) -> Value:
         """GLM-4V's: a convolution over the patches of a token, a linear, a norm with GELU, a gated MLP (Glm4vVisionPatchMerger)."""

@@ -15,7 +15,7 @@ from fitgauge.engine.training.towers.played import played
 from fitgauge.engine.training.towers.projectors import projector
 from fitgauge.engine.training.towers.styles import STYLES, Style, Tower, tower_of
 from fitgauge.engine.training.traits import Traits
-from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.engine.training.workload import TrainingWorkload, regime
 
 
 def tower_segments(found: tuple[Unit, ...], spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> list[Segment]:
@@ -96,7 +96,7 @@ def _projects(block: Block) -> bool:
 
 
 def image_constants(spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> int:
-    """Bytes that images hold through the whole step: pixels in fp32, as processors give them, rotary tables in fp32 where a backward pass
+    """Bytes that images hold through the whole step: pixels in fp32, as processors give them, rotary tables where a backward pass
     reads them, and features in the answer where no backward pass keeps them."""
     tower = tower_of(spec)
     if tower is None or not workload.images:
@@ -104,14 +104,23 @@ def image_constants(spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -
     own, mixer = _scene(tower, scene, workload), _mixer(spec)
     checkpointed = workload.activation_checkpointing != "none"
     reached = workload.train_vision_tower or (tower.style.asks != "none" and workload.adapted and checkpointed)
-    masked = reached and tower.style.images == "masked" and workload.attention != "flash" and (workload.attention == "sdpa" or checkpointed)
-    mask = own.keys**2 * stream_width(workload) if masked else 0
-    tables = 2 * own.tokens * mixer.head_dim if reached and tower.style.rotation == "float" and mixer else 0
+    mask = own.keys**2 * stream_width(workload) if reached and _shares_mask(tower, workload) else 0
+    turns = reached and tower.style.rotation in ("float", "stream", "axes")
+    tables = 2 * own.tokens * mixer.head_dim * own.table_width if turns and mixer else 0
     tokens = workload.images * scene.batch * workload.image_tokens
     held = tokens * spec.hidden_size if tower.style.hands_on != "nothing" and not first_has_gradient(workload) else 0
     held += own.tokens * tower.width if tower.style.hands_on == "tower" else 0
     pixels = tokens * tower.merged * tower.numbers * (FLOAT if tower.style.casts else stream_width(workload))
-    return pixels + tables * FLOAT + mask + held * stream_width(workload)
+    return pixels + tables + mask + held * stream_width(workload)
+
+
+def _shares_mask(tower: Tower, workload: TrainingWorkload) -> bool:
+    """Whether the layers hold one mask that keeps images apart: SDPA saves it, but for autocast, which narrows it in every layer; eager
+    scores take it up. Checkpoints keep it in any case."""
+    if tower.style.images != "masked" or workload.attention == "flash":
+        return False
+    form = regime(workload)
+    return workload.activation_checkpointing != "none" or (workload.attention == "sdpa" and not form.autocast)
 
 
 def _mixer(spec: ModelSpec) -> Attention | None:

@@ -27,10 +27,11 @@ Gather = Literal["none", "shuffle", "unfold", "mean", "pool", "positions"]
 class Style:
     """How a family's tower computes. `window`: patches that meet in all but every `whole`th layer, and whose order is restored at the end;
     `unread`: last layers whose output nothing reads; `ends_normed`: the norm after the layers is read; `pool`: patches averaged into one
-    token; `asks`: which module's output is asked for a gradient before frozen layers that are checkpointed: the patches', all before the
-    layers, or none that transformers knows (`_input_embed_layer`); `hands_on`: what the model's answer holds (image_hidden_states): the
-    projected features, or what the tower gave too; `casts`: pixels come in fp32, as processors give them, and the tower narrows them
-    (else whoever calls it must); `activation`, `norm`, `float_softmax`: see Traits.
+    token; `norms_values`: as queries and keys are, without a weight; `asks`: which module's output is asked for a gradient before frozen
+    layers that are checkpointed: the patches', all before the layers, or none that transformers knows (`_input_embed_layer`);
+    `hands_on`: what the model's answer holds (image_hidden_states): the projected features, or what the tower gave too; `casts`: pixels
+    come in fp32, as processors give them, and the tower narrows them (else whoever calls it must); `activation`, `norm`,
+    `float_softmax`: see Traits.
     """
 
     activation: str = "gelu"
@@ -44,6 +45,7 @@ class Style:
     unread: int = 0
     ends_normed: bool = False
     pool: int = 1
+    norms_values: bool = False
     casts: bool = True
     asks: Literal["patches", "embedded", "none"] = "patches"
     hands_on: Literal["nothing", "features", "tower"] = "nothing"
@@ -67,6 +69,7 @@ STYLES: Mapping[str, Style] = {
     "paligemma": replace(_PLAIN, ends_normed=True),
     "gemma3": replace(_PLAIN, ends_normed=True, gathers="pool", pool=16),
     "mistral3": replace(_PLAIN, activation="silu", norm="rms", rotation="stream", images="masked", places="none", gathers="unfold"),
+    "gemma4": replace(_PLAIN, norm="wide_rms", rotation="axes", places="axes", gathers="positions", pool=9, norms_values=True, asks="none"),
     "kimi_k25": replace(_QWEN3, places="bag", ends_normed=True, gathers="mean", asks="none", casts=False),
     "llama4": replace(_PLAIN, rotation="complex", float_softmax=False, ends_normed=True, gathers="shuffle", casts=False),
 }

@@ -5,25 +5,20 @@ from functools import lru_cache
 
 import msgspec
 
-from fitgauge.engine.architecture import Attention, Block, Kind, ModelSpec, Part, Recurrent, Split
+from fitgauge.engine.architecture import Attention, Block, Kind, ModelSpec, Part, Split
 from fitgauge.engine.dtypes import BITS, size_of
 from fitgauge.engine.training.context import way_of
-from fitgauge.engine.training.fused import FusedLayer
-from fitgauge.engine.training.megatron import MegatronLayer
+from fitgauge.engine.training.layers import layer_recipe
 from fitgauge.engine.training.modules import Modules, Scene
 from fitgauge.engine.training.parameters import Parameter, Unit, nominal_linears, units
-from fitgauge.engine.training.recipes import Layer
-from fitgauge.engine.training.recurrent import RecurrentLayer
 from fitgauge.engine.training.segment import Segment, joined, played_segment, stream_width, tape_of, used_again
 from fitgauge.engine.training.stacks import (
-    StackLayer,
     again,
     bias_bytes,
     embedded,
     pooled_loss,
     reads_vocabulary,
     source_segments,
-    source_tokens,
     written_head,
 )
 from fitgauge.engine.training.states import gradient_dtype
@@ -166,7 +161,7 @@ def constant_bytes(spec: ModelSpec, scene: Scene) -> int:
     """Cosine and sine tables of the sequence, and a mask (batch x 1 x s x s) for every kind of window: eager attention adds one to its
     scores in the format of the stream, SDPA is given one of booleans where a window is no longer than the sequence."""
     mixers = [m for block in spec.blocks if block.part is Part.LANGUAGE for m in block.mixers if isinstance(m, Attention)]
-    kinds = {mixer.window for mixer in mixers}
+    kinds = {mixer.window or mixer.chunk for mixer in mixers}
     eager = scene.traits.eager(scene.attention)
     masks = len(kinds) * scene.table_width if eager else 0
     if scene.attention == "sdpa" and not eager:
@@ -222,23 +217,9 @@ def layer_segment(spec: ModelSpec, unit: Unit, numbers: tuple[int, ...], scene: 
     grad = first_has_gradient(workload) or 0 not in numbers
     x = tape.input("hidden", scene.tokens * spec.hidden_size // scene.stream, width, grad=grad)
     drawn = _nominal(unit, workload) if unit.block.tensors and unit.block.tensors[0].shape[1:] == (1,) else unit
-    output = _recipe(tape, drawn, spec, scene, workload).play(x)
+    output = layer_recipe(tape, drawn, spec, scene, workload).play(x)
     made = played_segment(unit.prefix, numbers, tape, x, output, [unit], workload, checkpointed=workload.activation_checkpointing)
     return made if spec.layer_uses == 1 else used_again(made, spec.layer_uses, unit, workload)
-
-
-def _recipe(tape: Tape, unit: Unit, spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Layer:
-    if any(isinstance(mixer, Recurrent) for block in spec.blocks for mixer in block.mixers):
-        return RecurrentLayer(tape, unit, scene)
-    if spec.task == "generate":
-        if workload.kernels != "none" and workload.framework != "megatron":
-            return FusedLayer(tape, unit, scene, workload.kernels)
-        return MegatronLayer(tape, unit, scene) if workload.framework == "megatron" else Layer(tape, unit, scene)
-    source = None
-    if spec.task == "encoder_decoder":
-        elements = source_tokens(spec, scene) * scene.batch * spec.hidden_size
-        source = tape.constant("source", elements, stream_width(workload), grad=True)
-    return StackLayer(tape, unit, scene, source)
 
 
 def head_segment(ends: list[Unit], decoder: list[Unit], spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Segment:

@@ -220,7 +220,7 @@ class Tape:
         """The forward pass: its inputs are there before it, and go unless they are saved; `output`, what is kept and what is saved stay.
 
         `saving` False: a checkpoint's, which keeps its inputs instead. `early_stop`: a checkpoint's recomputation, which keeps them too
-        and ends after the last operation that saves anything.
+        and ends after the last operation that saves anything; what later operations would have read is there until that moment.
         """
         operations = self.operations
         if early_stop:
@@ -236,6 +236,9 @@ class Tape:
         staying = self._kept if early_stop else (*self._kept, output.storage)
         until.update((storage, end) for storage in staying if storage in until)
         until.pop(_UNCOUNTED, None)
+        waiting = {value.storage for operation in self.operations[end:] for value in operation.inputs} & until.keys()
+        dropped = {storage for storage in waiting if until[storage] < end}
+        until.update(dict.fromkeys(dropped, end))
         ends: dict[int, int] = {}
         for storage, number in until.items():
             ends[number] = ends.get(number, 0) + self._sizes[storage]
@@ -248,7 +251,7 @@ class Tape:
                     live += self._sizes[value.storage]
             peak = max(peak, live + operation.scratch)
             live -= ends.get(number, 0)
-        return Pass(peak=peak, end=live)
+        return Pass(peak=peak, end=live - sum(self._sizes[storage] for storage in dropped))
 
     def kept_bytes(self, *, saving: bool) -> int:
         """Bytes of casts and other kept tensors that go when the region around the segment ends: with `saving`, those nothing saves."""

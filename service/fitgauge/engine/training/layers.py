@@ -1,0 +1,44 @@
+"""Which recipe writes the layers of a model: by what they are made of, by whose kernels run them, by family where traits do not suffice."""
+
+from collections.abc import Mapping
+
+from fitgauge.engine.architecture import ModelSpec, Recurrent
+from fitgauge.engine.training.fused import FusedLayer
+from fitgauge.engine.training.gemma4 import Gemma4Layer
+from fitgauge.engine.training.llama4 import Llama4Layer
+from fitgauge.engine.training.megatron import MegatronLayer
+from fitgauge.engine.training.modules import Scene
+from fitgauge.engine.training.parameters import Unit
+from fitgauge.engine.training.recipes import Layer
+from fitgauge.engine.training.recurrent import RecurrentLayer
+from fitgauge.engine.training.segment import stream_width
+from fitgauge.engine.training.stacks import StackLayer, source_tokens
+from fitgauge.engine.training.tape import Tape
+from fitgauge.engine.training.workload import TrainingWorkload
+
+OWN: Mapping[str, type[Layer]] = {
+    **dict.fromkeys(("llama4", "llama4_text"), Llama4Layer),
+    **dict.fromkeys(("gemma4", "gemma4_text"), Gemma4Layer),
+}
+"""Decoders whose layers compute what no traits tell, by model type."""
+
+
+def layer_recipe(tape: Tape, unit: Unit, spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Layer:
+    """What writes a layer of this model on a tape."""
+    if any(isinstance(mixer, Recurrent) for block in spec.blocks for mixer in block.mixers):
+        return RecurrentLayer(tape, unit, scene)
+    if spec.task == "generate":
+        return _decoder(tape, unit, spec, scene, workload)
+    source = None
+    if spec.task == "encoder_decoder":
+        elements = source_tokens(spec, scene) * scene.batch * spec.hidden_size
+        source = tape.constant("source", elements, stream_width(workload), grad=True)
+    return StackLayer(tape, unit, scene, source)
+
+
+def _decoder(tape: Tape, unit: Unit, spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Layer:
+    if workload.framework == "megatron":
+        return MegatronLayer(tape, unit, scene)
+    if spec.model_type in OWN:
+        return OWN[spec.model_type](tape, unit, scene)
+    return Layer(tape, unit, scene) if workload.kernels == "none" else FusedLayer(tape, unit, scene, workload.kernels)

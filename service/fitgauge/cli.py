@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -17,16 +17,19 @@ from fitgauge.catalog.mounted import Mounted
 from fitgauge.errors import FitgaugeError
 from fitgauge.questions import Questions
 from fitgauge.questions.ledger.schemas import LONGEST_LOG, ExplainLogRequest, LogCase
+from fitgauge.questions.planning.schemas import TrainingPlanRequest
 from fitgauge.questions.recommending.schemas import RecommendRequest
 from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.tables.compare_schemas import CompareAnswer, CompareRequest
 from fitgauge.questions.tables.models_for_gpu_schemas import ModelsForGpuRequest
 from fitgauge.questions.training.schemas import TrainingRequest
+from fitgauge.questions.utilizing.schemas import UtilizationRequest
 from fitgauge.settings import from_environment
 
 _Answer = TypeVar("_Answer")
 _EXIT = {"fits": 0, "tight": 0, "does_not_fit": 1, "unsupported": 1}
 _TYPES = {"integer": int, "number": float, "string": str}
+_PIECE = 1024 * 1024
 _as_json = click.option("--json", "as_json", is_flag=True, help="The API's own answer, as JSON.")
 
 
@@ -61,7 +64,9 @@ def _question_options(request: type) -> Callable[[Callable[..., None]], Callable
             if kinds[:2] == ["integer", "array"]:
                 command = click.option(name, type=_integers, metavar="INTEGERS", help=described)(command)
             elif "boolean" in kinds:
-                command = click.option(name, is_flag=True, default=None, help=described)(command)
+                command = click.option(f"{name}/--no-{name.removeprefix('--')}", default=None, help=described)(command)
+            elif field != "detail" and (choices := next((kind["enum"] for kind in schema.get("anyOf", ()) if "enum" in kind), None)):
+                command = click.option(name, type=click.Choice(choices), help=described)(command)
             elif kinds and kinds[0] in _TYPES and field != "detail":
                 command = click.option(name, type=_TYPES[kinds[0]], help=described)(command)
         return command
@@ -104,6 +109,45 @@ def train_check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  #
     _, answer = _answered(lambda questions: questions.check_training_fit(request))
     _show(answer, terminal.show_training, as_json)
     sys.exit(_EXIT[answer.verdict])
+
+
+@main.command("train-plan")
+@click.argument("model")
+@click.argument("gpu")
+@_question_options(TrainingPlanRequest)
+@_as_json
+def train_plan(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
+    """Which layouts train MODEL on GPU, and on how few? Exit code 0, 1 where none does, 2 where the question cannot be answered."""
+    request = _converted({"model": model, "gpu": gpu, **options}, TrainingPlanRequest)
+    _, answer = _answered(lambda questions: questions.plan_training(request))
+    _show(answer, terminal.show_plans, as_json)
+    sys.exit(0 if answer.plans else 1)
+
+
+@main.command()
+@click.argument("gpu")
+@_question_options(UtilizationRequest)
+@_as_json
+def utilization(gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
+    """How much of GPU does a training run use? Exit code 0, or 2 where the question cannot be answered."""
+    request = _converted({"gpu": gpu, **options}, UtilizationRequest)
+    answer = _answered(lambda questions: questions.explain_utilization(request))
+    _show(answer, terminal.show_utilization, as_json)
+
+
+@main.command("explain-trace")
+@click.argument("trace", metavar="FILE", type=click.File("rb"))
+@_as_json
+def explain_trace(trace: BinaryIO, as_json: bool) -> None:
+    """Where the time goes in a PyTorch profiler's trace (.json or .json.gz); - reads standard input."""
+    answer = _answered(lambda questions: questions.explain_trace(_pieces(trace)))
+    _show(answer, terminal.show_utilization, as_json)
+
+
+async def _pieces(file: BinaryIO) -> AsyncIterator[bytes]:
+    """A file as it is read."""
+    while piece := file.read(_PIECE):
+        yield piece
 
 
 @main.command()

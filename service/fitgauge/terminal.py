@@ -12,14 +12,18 @@ from fitgauge.catalog.instances import Offers
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.quantity import GIB, Bytes
 from fitgauge.questions.ledger.schemas import LogAnswer
+from fitgauge.questions.planning.schemas import TrainingPlanAnswer
 from fitgauge.questions.recommending.schemas import RecommendAnswer
 from fitgauge.questions.schemas import FitAnswer, Limits, TermAnswer
 from fitgauge.questions.tables.compare_schemas import CompareAnswer
 from fitgauge.questions.tables.models_for_gpu_schemas import ModelsForGpuAnswer
 from fitgauge.questions.training.schemas import TrainingAnswer
+from fitgauge.questions.utilizing.schemas import UtilizationAnswer
 
 _COLOURS = {"fits": "green", "tight": "yellow", "does_not_fit": "red", "unsupported": "red"}
 _BAR = 32
+_SIZE = 18
+"""Columns of a size in GiB and of the gaps around it."""
 _LEDGER_BAR = 20
 _NEED_BAR = 16
 _RENT_BAR = 8
@@ -58,19 +62,24 @@ def _headline(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
 
 def _picture(terms: list[TermAnswer], required: int, available: int, colour: str, console: Console) -> None:
     """A bar for every term, for their sum and for what there is."""
-    scale = max(available, required) / _BAR
+    words = max(len(term.name) for term in terms) + max(len(_known(term)) for term in terms)
+    scale = max(available, required) / max(1, min(_BAR, console.width - words - _SIZE))
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(justify="left", no_wrap=True)
     table.add_column(justify="left", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(justify="left", style="dim", no_wrap=True)
     for term in terms:
-        spread = f"± {(term.high - term.low) / 2 / GIB:.2f}" if term.high > term.low else ""
-        table.add_row(term.name, _bar(term.bytes / scale, colour), f"{term.bytes / GIB:.2f} GiB", f"{term.basis} {spread}")
+        table.add_row(term.name, _bar(term.bytes / scale, colour), _gib(term.bytes), _known(term))
     table.add_row(Text("required", style="bold"), _bar(required / scale, colour), _gib(required))
     table.add_row(Text("budget", style="bold"), _bar(available / scale, "blue"), _gib(available))
     console.print(table)
     console.print()
+
+
+def _known(term: TermAnswer) -> str:
+    """How a term is known, and how well."""
+    return f"{term.basis} ± {(term.high - term.low) / 2 / GIB:.2f}" if term.high > term.low else term.basis
 
 
 def _advice(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
@@ -194,6 +203,53 @@ def show_recommendations(answer: RecommendAnswer, console: Console | None = None
         console.print(f"\n{escape(first.launch.command)}", soft_wrap=True, highlight=False)
         if first.checkpoint:
             console.print(f"[dim]with {escape(first.checkpoint)}[/dim]", soft_wrap=True)
+    for warning in answer.warnings:
+        console.print(f"[dim]- {escape(warning)}[/dim]", soft_wrap=True)
+
+
+def show_plans(answer: TrainingPlanAnswer, console: Console | None = None) -> None:
+    """One line for every layout: what its fullest GPU needs as a bar against the card, and how well it uses the cards."""
+    console = console or Console()
+    console.print(Text(answer.summary), soft_wrap=True)
+    console.print()
+    table = _table("GPUs", "layout", "batches", "needs of card", right=("GiB", "efficiency"))
+    for plan in answer.plans:
+        need = _need(plan.required_bytes, plan.usable_bytes, plan.verdict)
+        batch = f"{plan.settings['micro_batch_size']} x {plan.settings['micro_batches']}"
+        table.add_row(str(plan.gpu_count), plan.layout, batch, *need, f"{plan.efficiency:.0%}")
+    if answer.plans:
+        console.print(table)
+    if answer.total > len(answer.plans):
+        console.print(f"{len(answer.plans)} of {answer.total}")
+    for plan in answer.plans[:1]:
+        console.print(f"\n{escape(plan.launch.command)}", soft_wrap=True, highlight=False)
+        for name, contents in plan.launch.files.items():
+            console.print(f"\n[dim]{escape(name)}[/dim]\n{escape(contents)}", soft_wrap=True, highlight=False)
+    for warning in answer.warnings:
+        console.print(f"[dim]- {escape(warning)}[/dim]", soft_wrap=True)
+
+
+def show_utilization(answer: UtilizationAnswer, console: Console | None = None) -> None:
+    """The summary, a bar for every share, and what to change."""
+    console = console or Console()
+    console.print(Text(answer.summary), soft_wrap=True)
+    console.print()
+    shares = {"MFU": answer.mfu, "HFU": answer.hfu}
+    if answer.trace is not None:
+        trace = answer.trace
+        shares = {
+            "tensor cores, of kernels": trace.tensor_core_share,
+            "communication": trace.communication_share,
+            "of it alone": trace.exposed_communication_share,
+            "idle": trace.idle_share,
+        }
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, share in shares.items():
+        if share is not None:
+            table.add_row(name, _bar(min(1.0, share) * _BAR, "blue"), f"{share:.1%}")
+    console.print(table)
+    for line in answer.advice:
+        console.print(f"  {escape(line)}", soft_wrap=True, highlight=False)
     for warning in answer.warnings:
         console.print(f"[dim]- {escape(warning)}[/dim]", soft_wrap=True)
 

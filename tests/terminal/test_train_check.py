@@ -35,3 +35,16 @@ def test_json_is_the_answer_of_the_api(run):
 
 def test_a_setting_that_is_no_choice_is_refused(run):
     assert run("Qwen/Qwen3-0.6B", "A100 80GB", "--attention", "best").exit_code == 2
+
+
+def test_a_switch_can_be_turned_off(run):
+    result = run("Qwen/Qwen3-0.6B", "A100 80GB", "--framework", "megatron", "--no-expandable-segments", "--json")
+    assert json.loads(result.output)["understood_as"]["expandable_segments"] is False
+
+
+@pytest.mark.parametrize("columns", ["60", "80"])
+def test_a_picture_keeps_its_numbers_in_a_narrow_terminal(run, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    picture = run("meta-llama/Llama-3.1-8B", "A100 80GB").output.split("forward")[0]
+    assert "optimizer_temporaries" in picture
+    assert "…" not in picture

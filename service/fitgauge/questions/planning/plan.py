@@ -105,8 +105,10 @@ class Planner:
         price = request.price_per_gpu_hour
         return PlanAnswer(
             gpu_count=workload.gpus,
+            layout=_layout(workload),
             verdict="fits" if verdict(fit_probability(plan.required, usable)) == "fits" else "tight",
             required_bytes=max(every, key=lambda stage: stage.need.expected).required,
+            usable_bytes=usable.expected,
             headroom_bytes=usable.expected - plan.required.expected,
             host_bytes=sum(stage.host_bytes for stage in every) * workload.gpus // len(every),
             checkpoint_bytes=checkpoint_bytes(model.spec, workload),

@@ -84,9 +84,11 @@ class PlanAnswer(Struct, kw_only=True):
     """One layout that holds the model."""
 
     gpu_count: int
+    layout: Annotated[str, Meta(description="In words: framework, degrees, ZeRO stage, checkpointing.")]
     verdict: Annotated[Literal["fits", "tight"], Meta(description="tight: the interval reaches beyond the card.")]
     required_bytes: Annotated[Bytes, Meta(description="Of the fullest GPU.")]
-    headroom_bytes: int
+    usable_bytes: Annotated[int, Meta(description="What a process can really take of one GPU.")]
+    headroom_bytes: Annotated[int, Meta(description="usable_bytes less what it needs at the least (fragmentation given back).")]
     host_bytes: Annotated[int, Meta(description="Host memory of all ranks for what is offloaded.")]
     checkpoint_bytes: Annotated[int, Meta(description="Disk for one checkpoint to resume from: weights, masters, optimizer states.")]
     relative_throughput: Annotated[

@@ -32,7 +32,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 from transformers import masking_utils
 
 MODELS = Path(__file__).parents[2] / "service/fitgauge/catalog/data/models.jsonl"
-AUTOCAST = {"amp": torch.bfloat16, "amp16": torch.float16}
+AUTOCAST = {"amp": torch.bfloat16, "amp16": torch.float16, "half_base": torch.bfloat16}
+"""half_base: under it a frozen base in bf16, with adapters in fp32, as PEFT makes them (autocast_adapter_dtype)."""
 PRODUCTS = {
     torch.ops.aten.mm.default, torch.ops.aten.bmm.default, torch.ops.aten.addmm.default, torch.ops.aten.baddbmm.default,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
@@ -94,11 +95,11 @@ class Live(TorchDispatchMode):
 class Adapted(torch.nn.Module):
     """base(x) + B(A(x)) x 2, the base frozen: PEFT's LoRA layer without dropout."""
 
-    def __init__(self, base: torch.nn.Linear, rank: int) -> None:
+    def __init__(self, base: torch.nn.Linear, rank: int, dtype: torch.dtype | None) -> None:
         super().__init__()
         self.base = base
-        self.a = torch.nn.Linear(base.in_features, rank, bias=False, dtype=base.weight.dtype)
-        self.b = torch.nn.Linear(rank, base.out_features, bias=False, dtype=base.weight.dtype)
+        self.a = torch.nn.Linear(base.in_features, rank, bias=False, dtype=dtype or base.weight.dtype)
+        self.b = torch.nn.Linear(rank, base.out_features, bias=False, dtype=dtype or base.weight.dtype)
         self.weight = base.weight
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -109,15 +110,16 @@ TOWER = ("visual", "vision_tower", "vision_model")
 PROJECTOR = ("merger", "multi_modal_projector", "connector", "mm_projector", "embed_vision", "vision_adapter", "downsample")
 
 
-def adapt(model: Any, rank: int, *, tower: bool = True) -> None:
-    """Freezes the model and puts an adapter beside every linear layer but the head; without `tower` not where images are read."""
+def adapt(model: Any, rank: int, *, tower: bool = True, dtype: torch.dtype | None = None) -> None:
+    """Freezes the model and puts an adapter beside every linear layer but the head; without `tower` not where images are read. `dtype`: of
+    adapters, None for that of what they are beside."""
     head = model.get_output_embeddings()
     model.requires_grad_(False)
     for name, module in list(model.named_modules()):
         seeing = any(part in name for part in (*TOWER, *PROJECTOR))
         if type(module) is torch.nn.Linear and module is not head and (tower or not seeing):
             parent, _, own = name.rpartition(".")
-            setattr(model.get_submodule(parent), own, Adapted(module, rank))
+            setattr(model.get_submodule(parent), own, Adapted(module, rank, dtype))
 
 
 def snapshot(name: str, layers: int | None, own: dict[str, Any] | None = None) -> Any:
@@ -141,13 +143,14 @@ def build(row: dict[str, Any]) -> Any:
     config.encoder_layerdrop = config.decoder_layerdrop = 0.0
     if config.is_encoder_decoder:
         config.decoder_start_token_id, config.pad_token_id = 0, config.pad_token_id or 0
-    dtype = torch.float32 if row["regime"] in (*AUTOCAST, "fp32") else torch.bfloat16
+    dtype = torch.float32 if row["regime"] in ("amp", "amp16", "fp32") else torch.bfloat16
     model = _maker(config)(config, dtype=dtype)
     if config.is_encoder_decoder and config.own_head:  # of a checkpoint with a head of its own, which configurations may not say (T5 v1.1)
         head = model.get_output_embeddings()
         head.weight = torch.nn.Parameter(torch.empty_like(head.weight))
     if row["method"] == "lora":
-        adapt(model, row["rank"], tower=row.get("train_vision_tower", True))
+        wide = torch.float32 if row["regime"] == "half_base" else None
+        adapt(model, row["rank"], tower=row.get("train_vision_tower", True), dtype=wide)
     elif not row.get("train_vision_tower", True):
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(any(part in name for part in PROJECTOR) or not any(part in name for part in TOWER))

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from bundled_models import spec_of
 from fitgauge.catalog import accelerators
-from fitgauge.engine import weights
 from fitgauge.engine.decode import (
     EFFICIENCY,
     LAYER_SECONDS,
@@ -25,6 +24,7 @@ from fitgauge.engine.decode import (
     step_bytes,
     waiting_seconds,
 )
+from fitgauge.engine.laid import laid_out
 from fitgauge.engine.prefill import LINK_EFFICIENCY
 from fitgauge.engine.schemes import Scheme
 from fitgauge.engine.what_if import what_if
@@ -32,7 +32,7 @@ from fitgauge.engine.what_if import what_if
 
 def laid(name):
     spec = spec_of(name)
-    return spec, weights.laid_out(spec, Scheme(name="unquantized"))
+    return spec, laid_out(spec, Scheme(name="unquantized"))
 
 
 def read(name, **workload):
@@ -130,7 +130,7 @@ def published():
     for line in Path(__file__).parents[1].joinpath("accuracy", "decode_speeds.jsonl").read_text().splitlines():
         run = json.loads(line)
         spec, ranks = spec_of(run["model"]), run.get("tensor_parallel", 1)
-        shared, context = weights.laid_out(spec, what_if(run["format"], spec)), run["context_tokens"]
+        shared, context = laid_out(spec, what_if(run["format"], spec)), run["context_tokens"]
         size = step_bytes(spec, shared, concurrency=1, context_length=context, cache_dtype="auto", tensor_parallel=ranks)
         bandwidth = accelerators.load().get(run["accelerator"]).bandwidth_gbps
         found.append(Run(run, 1 / run["tokens_per_second"], size / (bandwidth * 1e9), spec.layers, ranks))

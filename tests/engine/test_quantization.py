@@ -8,9 +8,10 @@ from fitgauge.catalog.sizes import nominal_model
 from fitgauge.engine import quantization as q
 from fitgauge.engine.architecture import Kind, Part, Split, Tensor
 from fitgauge.engine.families import read_config
+from fitgauge.engine.laid import laid_out
 from fitgauge.engine.published import READERS, published
 from fitgauge.engine.schemes import Rule, Scheme, bare, named
-from fitgauge.engine.weights import laid_out, rank_weights
+from fitgauge.engine.weights import rank_weights
 from fitgauge.engine.what_if import known, what_if
 from fitgauge.errors import InvalidQuestion
 

@@ -5,10 +5,10 @@ import pytest
 from bundled_models import spec_of
 from fitgauge.engine.architecture import Part
 from fitgauge.engine.device_map import device_map
+from fitgauge.engine.laid import laid_out
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.schemes import Scheme
 from fitgauge.engine.transformers import mask_bytes, scores_terms
-from fitgauge.engine.weights import laid_out
 from fitgauge.engine.what_if import what_if
 from fitgauge.engine.workload import Workload
 

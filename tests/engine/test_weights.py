@@ -6,10 +6,11 @@ from fitgauge.engine import quantization as q
 from fitgauge.engine.architecture import Kind, ModelSpec, Part, Split, Stored, Tensor
 from fitgauge.engine.families import read_config
 from fitgauge.engine.families.parts import single
+from fitgauge.engine.laid import laid_out, stored_bytes, summary_bytes
 from fitgauge.engine.published import published
 from fitgauge.engine.schemes import Rule, Scheme
 from fitgauge.engine.vllm import layout as vllm
-from fitgauge.engine.weights import laid_out, pipeline_stages, rank_weights, refined, stored_bytes, summary_bytes
+from fitgauge.engine.weights import pipeline_stages, rank_weights, refined
 from fitgauge.engine.what_if import what_if
 
 PLAIN = Scheme(name="as published")

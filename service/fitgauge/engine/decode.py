@@ -6,8 +6,9 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec, Part
 from fitgauge.engine.cache import cache_bytes
 from fitgauge.engine.dtypes import BITS
+from fitgauge.engine.laid import Laid
 from fitgauge.engine.prefill import COMPUTE_EFFICIENCY, LINK_EFFICIENCY, PCIE_GBPS, exchanged_bytes
-from fitgauge.engine.weights import Laid, ranks, share_bytes
+from fitgauge.engine.weights import ranks, share_bytes
 
 EFFICIENCY = 0.91
 """Share of a card's bandwidth that reading gets in a step, beside what its layers wait.

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fitgauge.engine.architecture import Part
+from fitgauge.engine.laid import Laid, Share
 from fitgauge.engine.quantity import Term, certain, gib
-from fitgauge.engine.weights import Laid, Share, ranks, share_bytes
+from fitgauge.engine.weights import ranks, share_bytes
 
 _MARGIN = 1.25
 _LAYERED = (Part.ENCODER, Part.VISION, Part.AUDIO)

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
-from fitgauge.engine import mlx, profiled, sglang, sglang_share, tensorrt_llm, tgi, transformers, weights
+from fitgauge.engine import mlx, profiled, sglang, sglang_share, tensorrt_llm, tgi, transformers
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.estimate import Beside, Estimate
+from fitgauge.engine.laid import Laid, laid_out
 from fitgauge.engine.llamacpp import ollama, split
 from fitgauge.engine.llamacpp import serve as llamacpp
 from fitgauge.engine.once import Once
@@ -16,7 +17,6 @@ from fitgauge.engine.vllm import layout as vllm_layout
 from fitgauge.engine.vllm import serve as vllm
 from fitgauge.engine.vllm.cards import card_kind
 from fitgauge.engine.vllm.defaults import default_batch
-from fitgauge.engine.weights import Laid
 from fitgauge.engine.workload import EngineName, Workload
 
 
@@ -112,7 +112,7 @@ ENGINES: dict[EngineName, Engine] = {
         ollama.default_batch,
         halves=Halves(llamacpp.loaded_cards, afresh(ollama.beside_cards), offloads=False),
     ),
-    "transformers": Engine(transformers.estimate, weights.laid_out),
+    "transformers": Engine(transformers.estimate, laid_out),
     "tgi": Engine(
         tgi.estimate,
         vllm_layout.laid_out,

@@ -13,6 +13,7 @@ from fitgauge.engine.activations import activation_bytes
 from fitgauge.engine.architecture import Attention, CompressedAttention, LatentAttention, Mixer, ModelSpec, Recurrent, Stored
 from fitgauge.engine.cache import compressed_bytes, cross_bytes, held_tokens, state_bytes, token_bytes
 from fitgauge.engine.estimate import Estimate, StageEstimate, stage_estimate
+from fitgauge.engine.laid import Laid
 from fitgauge.engine.laid import laid_out as lay_out
 from fitgauge.engine.paged import cache_dtype, held
 from fitgauge.engine.profile import EngineProfile
@@ -20,7 +21,7 @@ from fitgauge.engine.quantity import certain
 from fitgauge.engine.quantization import Format
 from fitgauge.engine.runtime import runtime_bytes
 from fitgauge.engine.schemes import MATRICES, Rule, Scheme
-from fitgauge.engine.weights import Laid, pipeline_stages, weights_term
+from fitgauge.engine.weights import Stage, stages_of, weights_term
 from fitgauge.engine.workload import Workload
 
 STEP = 256
@@ -86,22 +87,19 @@ class SteppedCache:
 
 def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
     """The Estimate of every machine: `mlx.launch` spreads whole layers."""
-    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
     return Estimate(
         accelerator=accelerator,
-        stages=tuple(_stage(number, stages, spec, laid, workload, profile) for number in range(len(stages))),
+        stages=tuple(_stage(number, stage, spec, laid, workload, profile) for number, stage in enumerate(stages_of(spec, workload))),
         budget=accelerator.usable,
     )
 
 
-def _stage(
-    number: int, stages: tuple[range, ...], spec: ModelSpec, laid: Laid, workload: Workload, profile: EngineProfile
-) -> StageEstimate:
-    layers, requests, last = stages[number], workload.requests_per_replica, number == len(stages) - 1
+def _stage(number: int, stage: Stage, spec: ModelSpec, laid: Laid, workload: Workload, profile: EngineProfile) -> StageEstimate:
+    layers, requests = stage.layers, workload.requests_per_replica
     cache = SteppedCache(spec, workload, layers)
     fixed = (
-        weights_term(laid, workload, layers=layers, first=number == 0, last=last),
-        *activation_bytes(spec, profile, tokens=workload.max_batched_tokens, sequences=requests, tensor_parallel=1, samples=last),
+        weights_term(laid, workload, stage),
+        *activation_bytes(spec, profile, tokens=workload.max_batched_tokens, sequences=requests, tensor_parallel=1, samples=stage.last),
         *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
     )
     formula = f"{requests} requests x {workload.context_length} tokens in steps of {STEP}, {cache.dtype}"

@@ -6,11 +6,12 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.activations import activation_bytes
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.estimate import Beside, Estimate, stage_estimates
+from fitgauge.engine.laid import Laid
 from fitgauge.engine.paged import cache_dtype, flat_pool
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import Term, certain, total
 from fitgauge.engine.runtime import runtime_bytes
-from fitgauge.engine.weights import Laid, loading_degrees, pipeline_stages, weights_term
+from fitgauge.engine.weights import loading_degrees, stages_of, weights_term
 from fitgauge.engine.workload import Workload
 
 Reserve = Callable[[int, int, Workload], Term]
@@ -23,11 +24,7 @@ def loaded_stages(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: 
 
 
 def _loaded(spec: ModelSpec, laid: Laid, workload: Workload) -> tuple[tuple[Term, ...], ...]:
-    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
-    final = len(stages) - 1
-    return tuple(
-        (weights_term(laid, workload, layers=layers, first=number == 0, last=number == final),) for number, layers in enumerate(stages)
-    )
+    return tuple((weights_term(laid, workload, stage),) for stage in stages_of(spec, workload))
 
 
 def profiled_stages(
@@ -35,9 +32,8 @@ def profiled_stages(
 ) -> tuple[Beside, ...]:
     """What every stage holds beside its weights, but for what is held back. block: tokens of a block. batch: what the largest batch holds
     on every rank beside the usual."""
-    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
-    final, requests, found = len(stages) - 1, workload.requests_per_replica, []
-    for number, layers in enumerate(stages):
+    requests, found = workload.requests_per_replica, []
+    for stage in stages_of(spec, workload):
         fixed = (
             *activation_bytes(
                 spec,
@@ -45,12 +41,12 @@ def profiled_stages(
                 tokens=workload.max_batched_tokens,
                 sequences=workload.max_num_seqs,
                 tensor_parallel=workload.tensor_parallel,
-                samples=number == final and spec.task != "encode",
+                samples=stage.last and spec.task != "encode",
                 expert_parallel=workload.expert_parallel,
             ),
             *runtime_bytes(
                 profile,
-                layers=len(layers),
+                layers=len(stage.layers),
                 ranks=workload.tensor_parallel * workload.pipeline_parallel,
                 graphs=profile.graphs_in_budget and not workload.enforce_eager,
             ),
@@ -61,13 +57,13 @@ def profiled_stages(
             dtype=cache_dtype(spec, workload.cache_dtype),
             tensor_parallel=workload.tensor_parallel,
             block=block,
-            layers=layers if final else None,
+            layers=stage.span,
             context_length=workload.context_length,
         )
         size = workload.cache_pool_bytes or pool.pool_bytes(requests, workload.context_length)
         formula = f"{requests} requests x {workload.context_length} tokens in blocks of {block} x {pool.cell} B"
         cache = (certain("kv_cache", size, "computed", formula, profile.source),)
-        found.append(Beside(layers=len(layers), fixed=fixed, cache=cache, layout=pool))
+        found.append(Beside(layers=len(stage.layers), fixed=fixed, cache=cache, layout=pool))
     return tuple(found)
 
 

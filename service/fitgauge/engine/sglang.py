@@ -13,6 +13,7 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.activations import activation_bytes
 from fitgauge.engine.architecture import Attention, LatentAttention, ModelSpec
 from fitgauge.engine.estimate import Beside, Estimate, stage_estimates
+from fitgauge.engine.laid import Laid
 from fitgauge.engine.paged import cache_dtype, full_token_bytes, held, request_state_bytes
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import GIB, MIB, Bytes, Term, certain
@@ -20,7 +21,7 @@ from fitgauge.engine.runtime import as_measured, captures_graphs, communication_
 from fitgauge.engine.sglang_share import mem_fraction_static
 from fitgauge.engine.vllm.cards import shares_memory
 from fitgauge.engine.vllm.layout import buffer_bytes
-from fitgauge.engine.weights import Laid, loading_degrees, pipeline_stages, weights_term
+from fitgauge.engine.weights import Stage, loading_degrees, stages_of, weights_term
 from fitgauge.engine.workload import Workload
 
 WINDOW_SHARE = 0.8
@@ -165,21 +166,17 @@ def loaded_stages(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: 
 
 
 def _loaded(spec: ModelSpec, laid: Laid, workload: Workload) -> tuple[tuple[Term, ...], ...]:
-    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
-    final = len(stages) - 1
-
-    def buffers(layers: range) -> Term:
-        here = layers if final else None
-        size = buffer_bytes(spec, expert_parallel=workload.expert_parallel, layers=here)
+    def buffers(stage: Stage) -> Term:
+        size = buffer_bytes(spec, expert_parallel=workload.expert_parallel, layers=stage.span)
         return certain("buffers", size, "computed", "rotary tables of every layer", "sglang/srt/layers/rotary_embedding")
 
     return tuple(
         (
-            weights_term(laid, workload, layers=layers, first=number == 0, last=number == final),
-            buffers(layers),
+            weights_term(laid, workload, stage),
+            buffers(stage),
             *(_multimodal() if spec.sees_images else ()),
         )
-        for number, layers in enumerate(stages)
+        for stage in stages_of(spec, workload)
     )
 
 
@@ -190,14 +187,13 @@ def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator,
     if ranks > 1:
         before.append(communication_term(profile, ranks=ranks, symmetric=shares_memory(accelerator)))
     process = as_measured(before, accelerator)
-    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
-    final, found = len(stages) - 1, []
-    for number, layers in enumerate(stages):
-        pool = radix_pool(spec, workload, layers if final else None)
+    found = []
+    for stage in stages_of(spec, workload):
+        pool = radix_pool(spec, workload, stage.span)
         after: tuple[Term, ...] = ()
         if workload.cache_pool_bytes is None:
-            after = _after_loading(spec, profile, workload, layers, accelerator, last=number == final)
-        found.append(Beside(len(layers), fixed=process, cache=cache_terms(pool, workload), layout=pool, after=after))
+            after = _after_loading(spec, profile, workload, stage.layers, accelerator, last=stage.last)
+        found.append(Beside(len(stage.layers), fixed=process, cache=cache_terms(pool, workload), layout=pool, after=after))
     return tuple(found)
 
 

@@ -10,10 +10,10 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.activations import math_scores_term
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.estimate import Beside, Estimate
+from fitgauge.engine.laid import Laid
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.profiled import loaded_stages, profiled_estimate, profiled_stages, with_reserve
 from fitgauge.engine.quantity import Term, certain
-from fitgauge.engine.weights import Laid
 from fitgauge.engine.workload import Workload
 
 PREFILL_TOKENS = 4096

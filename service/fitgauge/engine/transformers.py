@@ -10,10 +10,11 @@ from fitgauge.engine.architecture import Attention, ModelSpec, Part
 from fitgauge.engine.cache import cache_bytes
 from fitgauge.engine.device_map import device_map, weights_term
 from fitgauge.engine.estimate import Estimate, StageEstimate, stage_estimate
+from fitgauge.engine.laid import Laid
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import Term, certain
 from fitgauge.engine.runtime import runtime_bytes
-from fitgauge.engine.weights import Laid
+from fitgauge.engine.weights import Stage
 from fitgauge.engine.weights import weights_term as whole_term
 from fitgauge.engine.workload import Workload
 
@@ -75,7 +76,7 @@ def cache_format(spec: ModelSpec, workload: Workload) -> str:
 def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
     """The Estimate of every card: device_map spreads whole layers, so cards are pipeline stages that wait for each other."""
     whole = range(spec.layers)
-    weights = [(whole_term(laid, workload, layers=whole, first=True, last=True), whole)]
+    weights = [(whole_term(laid, workload, Stage(whole)), whole)]
     if workload.pipeline_parallel > 1:
         cards = device_map(laid, spec.layers, workload.pipeline_parallel, workload.tensor_parallel)
         weights = [(weights_term(laid, card), card.layers) for card in cards]

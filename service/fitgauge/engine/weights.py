@@ -6,17 +6,11 @@ from typing import NamedTuple
 import msgspec
 
 from fitgauge.engine.allocator import rounding_bytes
-from fitgauge.engine.architecture import Part, Split, count_within
-from fitgauge.engine.laid import TOWERS, Laid, Layout, Share, divided, laid_out, round_up, stored_bytes, summary_bytes
+from fitgauge.engine.architecture import ModelSpec, Part, Split, count_within
+from fitgauge.engine.laid import TOWERS, Laid, Layout, Share, round_up
 from fitgauge.engine.quantity import Basis, Term, certain, gib
 from fitgauge.engine.quantization import Format, tensor_bytes
 from fitgauge.engine.workload import HOST_WEIGHTS, Workload
-
-__all__ = [
-    "TOWERS", "Laid", "Layout", "RankWeights", "Ranks", "Share", "allocator_bytes", "allocator_term", "divided", "laid_out",
-    "loading_degrees", "pipeline_stages", "rank_weights", "ranks", "refined", "share_bytes", "stored_bytes", "summary_bytes",
-    "weights_term",
-]  # fmt: skip
 
 
 class RankWeights(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -148,13 +142,33 @@ def pipeline_stages(layers: int, pipeline_parallel: int) -> tuple[range, ...]:
     return tuple(range(start, start + size) for start, size in zip(starts, sizes, strict=True))
 
 
+class Stage(NamedTuple):
+    """One pipeline stage: its layers of the language model; `first`: it holds the embedding and towers; `last`: final norm and head."""
+
+    layers: range
+    first: bool = True
+    last: bool = True
+
+    @property
+    def span(self) -> range | None:
+        """Its layers, None where it is the only stage and holds all there are."""
+        return None if self.first and self.last else self.layers
+
+
+def stages_of(spec: ModelSpec, workload: Workload) -> tuple[Stage, ...]:
+    """The stages of a deployment."""
+    ranges = pipeline_stages(spec.layers, workload.pipeline_parallel)
+    final = len(ranges) - 1
+    return tuple(Stage(layers, number == 0, number == final) for number, layers in enumerate(ranges))
+
+
 def loading_degrees(workload: Workload) -> tuple[int, ...]:
     """What `weights_term` depends on beside the model: over how many ranks it is divided, and how much of it the host keeps."""
     degrees = workload.tensor_parallel, workload.pipeline_parallel, workload.data_parallel, workload.expert_parallel
     return *degrees, workload.cpu_offload_bytes
 
 
-def weights_term(laid: Laid, workload: Workload, *, layers: range, first: bool, last: bool) -> Term:
+def weights_term(laid: Laid, workload: Workload, stage: Stage) -> Term:
     """The term `weights`: parameters on the fullest rank of one pipeline stage, less what HOST_WEIGHTS keep of its layers on the host.
 
     Of the layers, parameter by parameter, until cpu_offload_bytes are reached, and so up to the largest of them more; embeddings, head
@@ -166,16 +180,16 @@ def weights_term(laid: Laid, workload: Workload, *, layers: range, first: bool, 
         "expert_parallel": workload.expert_parallel,
         "data_parallel": workload.data_parallel,
     }
-    rank = rank_weights(laid, **degrees, layers=None if workload.pipeline_parallel == 1 else layers, first=first, last=last)
+    rank = rank_weights(laid, **degrees, layers=stage.span, first=stage.first, last=stage.last)
     told = f"tensor parallel {workload.tensor_parallel}"
     if workload.pipeline_parallel > 1:
-        told += f", layers {layers.start} to {layers.stop - 1}"
+        told += f", layers {stage.layers.start} to {stage.layers.stop - 1}"
     if workload.expert_parallel > 1:
         told += f", expert parallel {workload.expert_parallel}"
     formula = f"{laid.scheme.name} weights, {told}: " + " + ".join(f"{part} {gib(size)}" for part, size in rank.by_part.items())
     size, beyond = rank.bytes, 0
     if workload.cpu_offload_bytes and workload.engine in HOST_WEIGHTS:
-        in_layers = rank_weights(laid, **degrees, layers=layers, first=False, last=False).bytes
+        in_layers = rank_weights(laid, **degrees, layers=stage.layers, first=False, last=False).bytes
         on_host = min(workload.cpu_offload_bytes, in_layers)
         ways = ranks(laid, workload.tensor_parallel, workload.expert_parallel, workload.data_parallel)
         beyond = min(in_layers - on_host, largest_parameter(laid, ways))
@@ -191,16 +205,16 @@ def largest_parameter(laid: Laid, ways: Ranks) -> int:
     return max((sum(share_bytes(share, laid.layout, ways) for share in tensor) for tensor in layered), default=0)
 
 
-def allocator_term(laid: Laid, workload: Workload, *, layers: range, first: bool, last: bool) -> Term:
+def allocator_term(laid: Laid, workload: Workload, stage: Stage) -> Term:
     """The term `fragmentation`: what PyTorch's allocator adds to the weights of one pipeline stage."""
     size = allocator_bytes(
         laid,
         tensor_parallel=workload.tensor_parallel,
         expert_parallel=workload.expert_parallel,
         data_parallel=workload.data_parallel,
-        layers=None if workload.pipeline_parallel == 1 else layers,
-        first=first,
-        last=last,
+        layers=stage.span,
+        first=stage.first,
+        last=stage.last,
     )
     formula = "tensors of 10 MiB and more, rounded up to 2 MiB where up to 1 MiB is left over"
     return certain("fragmentation", size, "computed", formula, "pytorch c10/cuda/CUDACachingAllocator.cpp")

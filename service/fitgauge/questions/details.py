@@ -5,7 +5,7 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model, Part, Recurrent
 from fitgauge.engine.cache import state_bytes, token_bytes
 from fitgauge.engine.dtypes import size_of
-from fitgauge.engine.weights import stored_bytes
+from fitgauge.engine.laid import stored_bytes
 from fitgauge.questions.answers import parameters
 from fitgauge.questions.gpu_schemas import CardHour, GpuDetail, OfferAnswer
 from fitgauge.questions.prepared import scheme_of

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from fitgauge.engine import weights
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.engines import ENGINES
+from fitgauge.engine.laid import Laid
 from fitgauge.engine.published import published
 from fitgauge.engine.schemes import Scheme
-from fitgauge.engine.weights import Laid
 from fitgauge.engine.what_if import what_if
 from fitgauge.engine.workload import EngineName
 from fitgauge.questions.recent import Recent

@@ -9,6 +9,7 @@ from fitgauge.engine.quantity import GIB, MIB, Term
 from fitgauge.engine.schemes import Scheme
 from fitgauge.engine.vllm.layout import laid_out
 from fitgauge.engine.vllm.loading import loaded_terms
+from fitgauge.engine.weights import Stage
 from fitgauge.engine.workload import Workload
 
 
@@ -19,7 +20,7 @@ def loaded(name: str, version: tuple[int, ...], ranks: int = 1, gpu: str = "H100
         engine="vllm", version=version, context_length=8192, concurrency=1, cache_dtype="auto", tensor_parallel=ranks,
         max_batched_tokens=8192, max_num_seqs=1024,
     )  # fmt: skip
-    terms = loaded_terms(spec, laid, work, bundled().find(gpu).accelerator, layers=range(spec.layers), first=True, last=True)
+    terms = loaded_terms(spec, laid, work, bundled().find(gpu).accelerator, Stage(range(spec.layers)))
     return {term.name: term for term in terms}
 
 

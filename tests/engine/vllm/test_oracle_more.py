@@ -9,12 +9,13 @@ import pytest
 
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.families import read_config
+from fitgauge.engine.laid import Laid
 from fitgauge.engine.published import published
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.schemes import Scheme
 from fitgauge.engine.vllm import cards, layout
 from fitgauge.engine.vllm.planner import KvLayout
-from fitgauge.engine.weights import Laid, pipeline_stages, rank_weights
+from fitgauge.engine.weights import pipeline_stages, rank_weights
 from fitgauge.errors import InvalidQuestion
 from kv_layouts import kv_layout
 

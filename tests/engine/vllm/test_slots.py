@@ -15,6 +15,7 @@ from fitgauge.engine.schemes import Scheme
 from fitgauge.engine.vllm.draft import draft_term
 from fitgauge.engine.vllm.layout import laid_out
 from fitgauge.engine.vllm.lora import RANKS, check_lora, lora_features, lora_term, recurrent_features
+from fitgauge.engine.weights import Stage
 from fitgauge.engine.workload import Workload
 from fitgauge.errors import InvalidQuestion
 from kv_layouts import kv_layout
@@ -98,7 +99,7 @@ def test_the_last_stage_alone_keeps_the_layers_of_a_draft():
 
 @pytest.mark.parametrize("row", ADAPTED, ids=_name)
 def test_lora_slots_take_the_bytes_that_vllm_allocates(row):
-    term = lora_term(_spec(row["model"]), _work(row), layers=None, first=True, last=True)
+    term = lora_term(_spec(row["model"]), _work(row), Stage(range(_spec(row["model"]).layers)))
     assert (term.name, term.bytes) == ("lora_slots", row["lora_bytes"])
 
 
@@ -106,8 +107,8 @@ def test_slots_of_the_stages_add_up_to_those_of_the_whole():
     row = ADAPTED[0]
     spec, work = _spec(row["model"]), _work(row)
     half = spec.layers // 2
-    first = lora_term(spec, work, layers=range(half), first=True, last=False).bytes
-    last = lora_term(spec, work, layers=range(half, spec.layers), first=False, last=True).bytes
+    first = lora_term(spec, work, Stage(range(half), last=False)).bytes
+    last = lora_term(spec, work, Stage(range(half, spec.layers), first=False)).bytes
     assert first + last == row["lora_bytes"]
 
 
@@ -132,8 +133,8 @@ def test_a_mixture_has_adapters_of_every_expert():
         next(row["config"] for row in map(json.loads, SNAPSHOT.read_text().splitlines()) if row["id"] == "Qwen/Qwen3-30B-A3B")
     )
     hidden, width, layers, experts = 2048, 768, 48, 128
-    attention = 3 * hidden + 4096 + 2 * 512 + 4096 + hidden
+    stage, attention = Stage(range(layers)), 3 * hidden + 4096 + 2 * 512 + 4096 + hidden
     expected = layers * (experts * 3 * (hidden + width) + attention + hidden + experts) + 2 * (spec.vocabulary_size + hidden)
-    assert lora_features(spec) == expected
-    divided = lora_features(spec, tensor_parallel=4, expert_parallel=4)
-    assert divided < lora_features(spec, tensor_parallel=4) < expected
+    assert lora_features(spec, stage) == expected
+    divided = lora_features(spec, stage, tensor_parallel=4, expert_parallel=4)
+    assert divided < lora_features(spec, stage, tensor_parallel=4) < expected

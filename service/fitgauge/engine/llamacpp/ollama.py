@@ -7,10 +7,10 @@ memory for sliding layers), llm/server.go (a minimum is left free on every card)
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.estimate import Beside, Estimate
+from fitgauge.engine.laid import Laid
 from fitgauge.engine.llamacpp.cells import Windows
 from fitgauge.engine.llamacpp.serve import UBATCH, split_beside, split_estimate
 from fitgauge.engine.profile import EngineProfile
-from fitgauge.engine.weights import Laid
 from fitgauge.engine.workload import Workload
 
 PARALLEL = 1

@@ -3,13 +3,13 @@
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec, count_within
 from fitgauge.engine.estimate import Beside, Estimate, stage_estimates
+from fitgauge.engine.laid import Laid
 from fitgauge.engine.llamacpp.cells import Cells, Windows
 from fitgauge.engine.llamacpp.compute import compute_term
 from fitgauge.engine.llamacpp.split import Offload, card_bytes, largest_bytes, layer_split, offloaded, projector_bytes
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import MIB, Term, certain, gib
 from fitgauge.engine.runtime import runtime_bytes
-from fitgauge.engine.weights import Laid
 from fitgauge.engine.workload import Workload
 
 PARALLEL, UBATCH = 4, 512

@@ -7,10 +7,10 @@ releases whose logs show it; the rest are terms of their own. Source: vllm/v1/wo
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import LatentAttention, ModelSpec, Part, count_within
-from fitgauge.engine.laid import TOWERS
+from fitgauge.engine.laid import TOWERS, Laid
 from fitgauge.engine.quantity import MIB, Term, certain, gib
 from fitgauge.engine.vllm.layout import buffer_bytes
-from fitgauge.engine.weights import Laid, allocator_term, weights_term
+from fitgauge.engine.weights import Stage, allocator_term, weights_term
 from fitgauge.engine.workload import Workload
 
 _TOWER_DIVIDED = (0, 20)
@@ -31,15 +31,12 @@ _PADDING_SEEN_UNTIL = (0, 17)
 """From here on no log shows whether rows are still padded: parameters, as they are built, are not."""
 
 
-def loaded_terms(
-    spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, *, layers: range, first: bool, last: bool
-) -> tuple[Term, ...]:
+def loaded_terms(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, stage: Stage) -> tuple[Term, ...]:
     """`weights`, `fragmentation`, and where there is any `workspace` and `repacking`, of one pipeline stage."""
-    here = layers if workload.pipeline_parallel > 1 else None
-    parameters = weights_term(laid, workload, layers=layers, first=first, last=last)
-    beside = buffer_bytes(spec, expert_parallel=workload.expert_parallel, layers=here, version=workload.version)
-    beside += whole_tower_bytes(spec, workload) if first else 0
-    padding = repacked_bytes(laid, workload, accelerator, layers)
+    parameters = weights_term(laid, workload, stage)
+    beside = buffer_bytes(spec, expert_parallel=workload.expert_parallel, layers=stage.span, version=workload.version)
+    beside += whole_tower_bytes(spec, workload) if stage.first else 0
+    padding = repacked_bytes(laid, workload, accelerator, stage.layers)
     seen = workload.version < _PADDING_SEEN_UNTIL
     beside += padding if seen else 0
     terms = [
@@ -52,7 +49,7 @@ def loaded_terms(
             formula=f"{parameters.formula} + registered buffers (rotary tables, scales) and padded rows {gib(beside)}",
             source=f"{parameters.source}; vllm/model_executor/layers/rotary_embedding",
         ),
-        allocator_term(laid, workload, layers=layers, first=first, last=last),
+        allocator_term(laid, workload, stage),
     ]
     if accelerator.vendor == "NVIDIA" and any(isinstance(mixer, LatentAttention) for block in spec.blocks for mixer in block.mixers):
         terms.append(certain("workspace", _MLA_WORKSPACE, "computed", "128 MiB of MLA's backends", _MLA_SOURCE))

@@ -8,6 +8,7 @@ from fitgauge.engine.dtypes import BITS
 from fitgauge.engine.laid import divided, matrix, round_up
 from fitgauge.engine.quantity import Term, certain
 from fitgauge.engine.vllm.kv_formats import served_dtype
+from fitgauge.engine.weights import Stage
 from fitgauge.engine.workload import Workload
 from fitgauge.errors import InvalidQuestion
 
@@ -75,28 +76,19 @@ def check_lora(spec: ModelSpec, workload: Workload) -> None:
         raise InvalidQuestion(said, hint="Send lora_slots 0, or a checkpoint with the adapter merged.", field="lora_slots")
 
 
-def lora_term(spec: ModelSpec, workload: Workload, *, layers: range | None, first: bool, last: bool) -> Term:
+def lora_term(spec: ModelSpec, workload: Workload, stage: Stage) -> Term:
     """The term `lora_slots` of one pipeline stage. `assumed` with recurrent layers: read in the source, held to no run."""
-    features = lora_features(spec, workload.tensor_parallel, workload.expert_parallel, layers=layers, first=first, last=last)
+    features = lora_features(spec, stage, workload.tensor_parallel, workload.expert_parallel)
     width = BITS[served_dtype(spec.dtype)] // 8
     size = workload.lora_slots * workload.lora_rank * width * features
-    if last and spec.architecture in EMBEDDING_AND_HEAD and workload.tensor_parallel > 1:
+    if stage.last and spec.architecture in EMBEDDING_AND_HEAD and workload.tensor_parallel > 1:
         size += 8 * round_up(spec.vocabulary_size, 64)
-    recurrent = any(isinstance(mixer, Recurrent) for block in spec.blocks for mixer in block.mixers)
     formula = f"{workload.lora_slots} slots x rank {workload.lora_rank} x {width} B x {features} inputs and outputs of its linears"
     source = "vllm/lora/layers, create_lora_weights"
-    return certain("lora_slots", size, "assumed" if recurrent or spec.basis == "assumed" else "computed", formula, source)
+    return certain("lora_slots", size, "assumed" if spec.keeps_states or spec.basis == "assumed" else "computed", formula, source)
 
 
-def lora_features(
-    spec: ModelSpec,
-    tensor_parallel: int = 1,
-    expert_parallel: int = 1,
-    *,
-    layers: range | None = None,
-    first: bool = True,
-    last: bool = True,
-) -> int:
+def lora_features(spec: ModelSpec, stage: Stage, tensor_parallel: int = 1, expert_parallel: int = 1) -> int:
     """Inputs of every A plus outputs of every B on one rank: bytes = slots x rank x bytes of a number x this.
 
     The embedding's A has a row a word and the head's B too, both whole on every rank.
@@ -105,15 +97,15 @@ def lora_features(
     for block in spec.blocks:
         if block.part not in (Part.LANGUAGE, Part.ENCODER):
             continue
-        count = count_within(block.layers, layers if "{}" in block.prefix else None)
+        count = count_within(block.layers, stage.span if "{}" in block.prefix else None)
         plain = block.mlp is not None and not block.mlp.gated
         tensors = [tensor for tensor in block.tensors if tensor.kind in ADAPTED and not (plain and tensor.kind is Kind.ROUTER)]
         joined = spec.architecture in EXPERTS_JOINED
         one = sum(_features(tensor, tensor_parallel, expert_parallel, joined=joined) for tensor in tensors)
         total += count * (one + recurrent_features(block, tensor_parallel))
     ends = spec.vocabulary_size + spec.hidden_size
-    total += ends if first and spec.architecture in EMBEDDING | EMBEDDING_AND_HEAD else 0
-    return total + (ends if last and spec.architecture in EMBEDDING_AND_HEAD else 0)
+    total += ends if stage.first and spec.architecture in EMBEDDING | EMBEDDING_AND_HEAD else 0
+    return total + (ends if stage.last and spec.architecture in EMBEDDING_AND_HEAD else 0)
 
 
 def recurrent_features(block: Block, tensor_parallel: int) -> int:

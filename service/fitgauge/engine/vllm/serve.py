@@ -13,6 +13,7 @@ from fitgauge.engine.accelerator import Accelerator, shared
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.estimate import Beside, CacheLayout, Estimate, stage_estimates
 from fitgauge.engine.fit import fit_probability, starting_probability
+from fitgauge.engine.laid import Laid
 from fitgauge.engine.once import Once
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import Bytes, Term, certain, total
@@ -25,7 +26,7 @@ from fitgauge.engine.vllm.loading import loaded_terms
 from fitgauge.engine.vllm.lora import check_lora, lora_term
 from fitgauge.engine.vllm.planner import KvLayout, batches_in_flight, model_groups, stage_layout
 from fitgauge.engine.vllm.profiling import profiling_terms, runs_second
-from fitgauge.engine.weights import Laid, pipeline_stages
+from fitgauge.engine.weights import Stage, stages_of
 from fitgauge.engine.workload import Workload
 
 _PLANNER = "vllm/v1/core/kv_cache_planning.py (0.33), kv_cache_utils.py before"
@@ -115,27 +116,20 @@ def _loaded(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accele
     )
     check_lora(spec, workload)
     check_draft(spec, workload)
-    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
-    here, final = on_card(laid, spec, accelerator.compute_capability), len(stages) - 1
+    here = on_card(laid, spec, accelerator.compute_capability)
     return tuple(
-        (
-            *loaded_terms(spec, here, workload, accelerator, layers=layers, first=number == 0, last=number == final),
-            *asked_terms(spec, laid, workload, accelerator, layers=layers, first=number == 0, last=number == final),
-        )
-        for number, layers in enumerate(stages)
+        (*loaded_terms(spec, here, workload, accelerator, stage), *asked_terms(spec, laid, workload, accelerator, stage))
+        for stage in stages_of(spec, workload)
     )
 
 
-def asked_terms(
-    spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, *, layers: range, first: bool, last: bool
-) -> tuple[Term, ...]:
+def asked_terms(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, stage: Stage) -> tuple[Term, ...]:
     """`draft_weights` and `lora_slots` of one pipeline stage, where they are asked for."""
     terms: list[Term] = []
-    if workload.speculative_tokens and last:
+    if workload.speculative_tokens and stage.last:
         terms.append(draft_term(spec, laid.scheme, workload, accelerator.compute_capability))
     if workload.lora_slots:
-        here = layers if workload.pipeline_parallel > 1 else None
-        terms.append(lora_term(spec, workload, layers=here, first=first, last=last))
+        terms.append(lora_term(spec, workload, stage))
     return tuple(terms)
 
 
@@ -161,26 +155,27 @@ def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator,
 
     `known`: of this model and profile; passes and groups of layers depend on the number of stages only in whether there are several.
     """
-    stages = pipeline_stages(spec.layers, workload.pipeline_parallel)
-    final, drafted = len(stages) - 1, drafted_layers(spec) if workload.speculative_tokens else 0
+    stages, drafted = stages_of(spec, workload), drafted_layers(spec) if workload.speculative_tokens else 0
     ranks, symmetric = communicating_ranks(workload), shares_memory(accelerator)
     graphs = graphs_in_budget(spec, profile) and not workload.enforce_eager and captures_graphs(accelerator)
-    divided = structs.replace(workload, pipeline_parallel=2) if final > 1 else workload
+    divided = structs.replace(workload, pipeline_parallel=2) if len(stages) > 2 else workload
     held = known.of((divided, card_kind(accelerator).alone), lambda: Held(_groups(spec, workload, accelerator), {}, {}))
     processes: dict[int, tuple[Term, ...]] = {}
     places, caches = [], []
-    for number, layers in enumerate(stages):
-        place = number == 0, number == final
+    for stage in stages:
+        place, layers = (stage.first, stage.last), len(stage.layers)
         if place not in held.passes:
-            held.passes[place] = profiling_terms(spec, profile, workload, accelerator, first=place[0], last=place[1])
-        if len(layers) not in processes:
+            held.passes[place] = profiling_terms(spec, profile, workload, accelerator, first=stage.first, last=stage.last)
+        if layers not in processes:
             process = runtime_bytes(
-                profile, layers=len(layers), ranks=ranks, graphs=graphs, unified_memory=accelerator.unified_memory, symmetric=symmetric
+                profile, layers=layers, ranks=ranks, graphs=graphs, unified_memory=accelerator.unified_memory, symmetric=symmetric
             )
-            processes[len(layers)] = as_measured(process, accelerator)
-        places.append((len(layers), (*held.passes[place], *processes[len(layers)])))
-        kept = range(layers.start, layers.stop + drafted) if drafted and place[1] else layers
-        caches.append(_cache(held, workload, kept if final else None))
+            processes[layers] = as_measured(process, accelerator)
+        places.append((layers, (*held.passes[place], *processes[layers])))
+        kept = stage.span
+        if kept is not None and stage.last:
+            kept = range(kept.start, kept.stop + drafted)
+        caches.append(_cache(held, workload, kept))
     pools = _pools(caches, workload)
     return tuple(
         Beside(layers=layers, fixed=fixed, cache=(pools[id(cache)],), layout=cache)

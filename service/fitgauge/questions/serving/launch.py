@@ -11,8 +11,8 @@ from typing import NamedTuple
 from msgspec import json, structs
 
 from fitgauge.engine.architecture import Model
+from fitgauge.engine.laid import Laid
 from fitgauge.engine.llamacpp.split import Offload, offloaded
-from fitgauge.engine.weights import Laid
 from fitgauge.engine.what_if import PLAIN, canonical
 from fitgauge.engine.workload import EngineName, Workload
 from fitgauge.questions.schemas import FitRequest

@@ -1,14 +1,12 @@
 """vLLM's layout and plan on other cards, in other releases and for other kinds of model, held to vLLM's own answers."""
 
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.families import read_config
+from bundled_models import spec_of
 from fitgauge.engine.laid import Laid
 from fitgauge.engine.published import published
 from fitgauge.engine.quantity import GIB
@@ -19,12 +17,7 @@ from fitgauge.engine.weights import pipeline_stages, rank_weights
 from fitgauge.errors import InvalidQuestion
 from kv_layouts import kv_layout
 
-ROOT = Path(__file__).parents[3]
 ROWS: list[dict[str, Any]] = [json.loads(line) for line in (Path(__file__).parent / "data" / "oracle_more.jsonl").read_text().splitlines()]
-SNAPSHOT = {
-    row["id"]: row["config"]
-    for row in map(json.loads, (ROOT / "service" / "fitgauge" / "catalog" / "data" / "models.jsonl").read_text().splitlines())
-}
 
 BYTES_EXCEPT = {
     ("google-bert/bert-base-cased", "0.33.0"): "its masked head's output embedding is untied in vLLM's BertForMaskedLM",
@@ -59,24 +52,19 @@ def _name(row: dict[str, Any]) -> str:
     return " ".join([*parts, *(key for key in ("pipeline_parallel", "speculative", "max_loras") if key in row)])
 
 
-@cache
-def _spec(model: str) -> ModelSpec:
-    return read_config(SNAPSHOT[model])
-
-
 def _version(row: dict[str, Any]) -> tuple[int, ...]:
     return tuple(map(int, row["vllm"].split(".")))
 
 
 def _laid(row: dict[str, Any]) -> Laid:
-    spec = _spec(row["model"])
+    spec = spec_of(row["model"])
     laid = layout.laid_out(spec, published(spec) or Scheme(name="as published"))
     return cards.on_card(laid, spec, tuple(row["capability"]))
 
 
 def _plan(row: dict[str, Any], stage: range | None = None) -> KvLayout:
     return kv_layout(
-        _spec(row["model"]),
+        spec_of(row["model"]),
         tensor_parallel=row["tensor_parallel"],
         cache_dtype=row.get("kv_cache_dtype", "auto"),
         max_model_len=row["context_length"],
@@ -96,7 +84,7 @@ REFUSED = [row for row in ROWS if "refused" in row]
 
 @pytest.mark.parametrize("row", BUILT, ids=_name)
 def test_weights_and_buffers_are_those_of_vllm(row):
-    spec, laid, degree = _spec(row["model"]), _laid(row), row["tensor_parallel"]
+    spec, laid, degree = spec_of(row["model"]), _laid(row), row["tensor_parallel"]
     layout.check_parallel(spec, laid, tensor_parallel=degree, version=_version(row))
     ours = rank_weights(laid, tensor_parallel=degree).bytes
     ours += layout.buffer_bytes(spec, version=_version(row))
@@ -105,7 +93,7 @@ def test_weights_and_buffers_are_those_of_vllm(row):
 
 @pytest.mark.parametrize("row", STAGED, ids=_name)
 def test_every_pipeline_stage_holds_what_vllm_gives_it(row):
-    spec, laid, degree = _spec(row["model"]), _laid(row), row["tensor_parallel"]
+    spec, laid, degree = spec_of(row["model"]), _laid(row), row["tensor_parallel"]
     stages = pipeline_stages(spec.layers, row["pipeline_parallel"])
     for number, (layers, answer) in enumerate(zip(stages, row["stages"], strict=True)):
         first, last = number == 0, number == len(stages) - 1
@@ -123,7 +111,7 @@ def test_blocks_and_tokens_of_a_pool_are_those_of_vllm(row):
         assert whole.tokens(pool) == pytest.approx(row["tokens"], rel=1e-3)
         assert whole.pool_bytes(1, row["context_length"]) <= pool
         return
-    stages = pipeline_stages(_spec(row["model"]).layers, row["pipeline_parallel"])
+    stages = pipeline_stages(spec_of(row["model"]).layers, row["pipeline_parallel"])
     blocks = min(_plan(row, layers).blocks(pool) for layers in stages)
     assert blocks == row["blocks"]
     assert int(blocks / whole.blocks_per_request * row["context_length"]) == pytest.approx(row["tokens"], rel=1e-3)
@@ -131,7 +119,7 @@ def test_blocks_and_tokens_of_a_pool_are_those_of_vllm(row):
 
 @pytest.mark.parametrize("row", REFUSED, ids=_name)
 def test_what_vllm_refuses_is_refused(row):
-    spec, degree, capability = _spec(row["model"]), row["tensor_parallel"], tuple(row["capability"])
+    spec, degree, capability = spec_of(row["model"]), row["tensor_parallel"], tuple(row["capability"])
     if (row["model"], "fp8", degree) in NOT_REFUSED:
         pytest.xfail(NOT_REFUSED[row["model"], "fp8", degree])
     reason = cards.refusal(spec, row.get("kv_cache_dtype", "auto"), capability)
@@ -142,7 +130,7 @@ def test_what_vllm_refuses_is_refused(row):
 
 @pytest.mark.parametrize("row", [row for row in ROWS if "refused" not in row], ids=_name)
 def test_what_vllm_runs_is_not_refused(row):
-    assert cards.refusal(_spec(row["model"]), row.get("kv_cache_dtype", "auto"), tuple(row["capability"])) is None
+    assert cards.refusal(spec_of(row["model"]), row.get("kv_cache_dtype", "auto"), tuple(row["capability"])) is None
 
 
 def test_the_answers_cover_five_cards_and_four_releases():

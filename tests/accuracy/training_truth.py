@@ -25,7 +25,9 @@ from fitgauge.questions.training.schemas import TrainingRequest
 
 Row = dict[str, Any]
 
-PRECISIONS = {"bf16": "bf16", "amp": "mixed_bf16", "amp16": "mixed_fp16", "fp32": "fp32", "mixed_bf16": "mixed_bf16"}
+PRECISIONS = {
+    "bf16": "bf16", "amp": "mixed_bf16", "amp16": "mixed_fp16", "fp32": "fp32", "mixed_bf16": "mixed_bf16", "half_base": "mixed_bf16",
+}  # fmt: skip
 PROFILE = load_training()
 TRAINING = Training(PROFILE, load_engines())
 _SNAPSHOT = Snapshot()
@@ -79,6 +81,7 @@ def step_workload(row: Row) -> TrainingWorkload:
     return TrainingWorkload(
         method=row["method"],
         precision=PRECISIONS[row["regime"]],  # type: ignore[arg-type]
+        half_base=row["regime"] == "half_base",
         optimizer={"sgd": "sgd_momentum"}.get(row["optimizer"], row["optimizer"]),
         optimizer_implementation=row.get("implementation", "for_loop"),
         sequence_length=row["seq"],

@@ -3,14 +3,14 @@ they mean to it."""
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from fitgauge.errors import InvalidQuestion
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings with their defaults. See README for the variable of each."""
+    """All settings with their defaults. README says what each means."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -23,31 +23,22 @@ class Settings:
     catalog_seconds: float = 5.0
 
 
-_VARIABLES = {
-    "FITGAUGE_HOST": "host",
-    "FITGAUGE_PORT": "port",
-    "FITGAUGE_LOG_LEVEL": "log_level",
-    "FITGAUGE_HUB_WAIT_SECONDS": "hub_wait_seconds",
-    "FITGAUGE_MAX_BODY_BYTES": "max_body_bytes",
-    "FITGAUGE_REQUESTS_PER_SECOND": "requests_per_second",
-    "FITGAUGE_PUBLIC_URL": "public_url",
-    "FITGAUGE_CATALOG": "catalog",
-    "FITGAUGE_CATALOG_SECONDS": "catalog_seconds",
-}
+def variable(field: str) -> str:
+    """The environment variable of a setting."""
+    return f"FITGAUGE_{field.upper()}"
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
     """The settings of this process. Raises InvalidQuestion, naming the variable, for a value that cannot be read."""
-    defaults = Settings()
     given: dict[str, object] = {}
-    for variable, field in _VARIABLES.items():
-        text = environment.get(variable)
+    for field, default in asdict(Settings()).items():
+        text = environment.get(variable(field))
         if text is None:
             continue
         try:
-            given[field] = type(getattr(defaults, field))(text)
+            given[field] = type(default)(text)
         except ValueError:
-            raise InvalidQuestion(f"{variable} is {text!r}.", hint=f"Set it to a value such as {getattr(defaults, field)!r}.") from None
+            raise InvalidQuestion(f"{variable(field)} is {text!r}.", hint=f"Set it to a value such as {default!r}.") from None
     settings = Settings(**given)  # type: ignore[arg-type]
     if not 0.1 <= settings.catalog_seconds <= 3600:
         raise InvalidQuestion(f"FITGAUGE_CATALOG_SECONDS is {settings.catalog_seconds}.", hint="Set it to a number from 0.1 to 3600.")

@@ -48,6 +48,6 @@ def test_an_interval_holds_every_choice_and_what_is_expected_stays():
 
 @pytest.mark.parametrize(("word", "apart"), [("torchtitan", True), ("fsdp", False)])
 def test_torchtitan_shards_embedding_and_head_by_themselves(word, apart):
-    request = as_tool_has_it(TrainingRequest(model=MISTRAL, gpu="A100 80GB", framework=word), "full", 8, SPEC.parameters)
+    request = as_tool_has_it(TrainingRequest(model=MISTRAL, gpu="A100 80GB", framework=word), "full", 8, SPEC)
     assert training_workload(request, SPEC, 8).shard_embeddings is apart
     assert not training_workload(msgspec.structs.replace(request, shard_embeddings=False), SPEC, 8).shard_embeddings

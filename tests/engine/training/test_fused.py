@@ -55,10 +55,17 @@ def test_no_kernel_keeps_more_than_the_modelling_code(kernels):
     assert fused.backward.peak <= plain.backward.peak
 
 
-def test_linears_with_a_bias_and_weight_decomposed_adapters_have_no_kernel():
-    """Unsloth's LoRA_QKV takes no bias (models/_utils.py, patch_peft_model); DoRA goes through PEFT."""
-    assert any("lora" in tensor.name for tensor in layer("Qwen/Qwen2.5-7B", kernels="lora", **ADAPTED).saved)
-    assert saved(kernels="lora", **ADAPTED | {"method": "dora"}) == saved(**ADAPTED | {"method": "dora"})
+def test_unsloths_kernels_take_neither_biases_nor_magnitudes_and_axolotls_do():
+    """unsloth models/llama.py, patch_peft_model; axolotl kernels/lora.py, LoRA_QKV and LoRA_O (since March 2026)."""
+    biased, decomposed = "Qwen/Qwen2.5-7B", ADAPTED | {"method": "dora"}
+    apart = {
+        kernels: [t.name for t in layer(biased, kernels=kernels, **ADAPTED).saved if "q_proj.lora" in t.name]
+        for kernels in ("lora", "unsloth")
+    }
+    assert not apart["lora"]
+    assert apart["unsloth"]
+    assert "mlp.gate" not in saved(kernels="unsloth", **decomposed)
+    assert "mlp.gate" in saved(kernels="lora", **decomposed)
 
 
 def test_a_frozen_base_may_stay_in_16_bit_beside_adapters_in_fp32():

@@ -22,6 +22,7 @@ class FusedLayer(Layer):
         super().__init__(tape, unit, scene)
         self._elementwise = kernels in ("liger", "unsloth")
         self._adapters = kernels in ("lora", "unsloth")
+        self._bare = kernels == "unsloth"
 
     def norm(self, name: str, x: Value) -> Value:
         """One kernel that saves its input and the deviation of every row; its gradient is written over the output's, but in Gemma's
@@ -80,12 +81,15 @@ class FusedLayer(Layer):
         made = (self.linear(gate, x), self.linear(up, x))
         return self.linear(down, self.tape.operation("mlp.product", made, inner, made[0].width, saves=made))
 
-    def _pair(self, parameter: Parameter) -> tuple[Value, Value] | None:
-        """The two halves of the adapter beside a linear, where its kernel takes them."""
+    def _pair(self, parameter: Parameter) -> tuple[Value, ...] | None:
+        """The parts of the adapter beside a linear, where its kernel takes them: Unsloth's knows neither biases nor magnitudes (DoRA)."""
         name = parameter.name.removesuffix(".weight")
         a, b = self._tensors.get(f"{name}.lora_A.weight"), self._tensors.get(f"{name}.lora_B.weight")
-        plain = self._adapters and f"{name}.lora_magnitude_vector" not in self._tensors and f"{name}.bias" not in self._tensors
-        return (self.weight(a), self.weight(b)) if plain and a is not None and b is not None else None
+        magnitude = self._tensors.get(f"{name}.lora_magnitude_vector")
+        refused = self._bare and (magnitude is not None or f"{name}.bias" in self._tensors)
+        if not self._adapters or refused or a is None or b is None:
+            return None
+        return tuple(self.weight(part) for part in (a, b, magnitude) if part is not None)
 
     def _unpacked(self, parameter: Parameter) -> int:
         """Bytes of a quantized weight as it is computed with."""

@@ -122,7 +122,7 @@ class Training:
 
         Several cards under transformers hold a copy each (DDP), or, where that does not fit and nothing was said about it, shards (FSDP).
         """
-        request = as_tool_has_it(in_its_formats(request, accelerator), words.method(request.method), count, model.spec.parameters)
+        request = as_tool_has_it(in_its_formats(request, accelerator), words.method(request.method), count, model.spec)
         workload = training_workload(request, model.spec, count)
         trained = self._estimated(request, workload, model, accelerator, count, cast)
         left_open = request.zero_stage is None and request.data_parallel is None and workload.framework == "transformers"

@@ -11,6 +11,7 @@ from typing import Literal
 
 from msgspec import structs
 
+from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.training.algorithms.setup import Trainer
 from fitgauge.engine.training.workload import Framework
 from fitgauge.errors import InvalidQuestion
@@ -22,9 +23,9 @@ _ADAPTED = ("lora", "dora", "qlora")
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """What a tool does with a field that is left out. `source`: file and name in its repository. `methods`: where it holds, empty for
-    all; `cards`: on one, on several; `parameters`: of models with as many or more; `supervised`: for algorithm sft alone; `accumulates`:
-    with several micro-batches too."""
+    """What a tool does with a field that is left out. `source`: file and name in its repository. Where it holds: `methods`, empty for all;
+    `cards`, on one or on several; `parameters`, of models with as many or more; `families`, of models of these types, empty for all;
+    `supervised`, for algorithm sft alone; `accumulates`, with several micro-batches too."""
 
     field: str
     value: Value
@@ -34,13 +35,15 @@ class Default:
     parameters: float = 0
     supervised: bool = False
     accumulates: bool = True
+    families: tuple[str, ...] = ()
 
-    def holds(self, request: TrainingRequest, method: str, count: int, parameters: int) -> bool:
-        """Whether it is for a question of this method, on so many cards, about a model of so many parameters."""
+    def holds(self, request: TrainingRequest, method: str, count: int, spec: ModelSpec) -> bool:
+        """Whether it is for a question of this method, on so many cards, about this model."""
         placed = self.cards == "any" or (self.cards == "several") == (count > 1)
         known = not self.methods or method in self.methods
         algorithm = not self.supervised or word_of(request.algorithm or "sft") == "sft"
-        return placed and known and algorithm and parameters >= self.parameters and (self.accumulates or (request.micro_batches or 1) == 1)
+        model = spec.parameters >= self.parameters and (not self.families or spec.model_type in self.families)
+        return placed and known and algorithm and model and (self.accumulates or (request.micro_batches or 1) == 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ class Tool:
 
 
 _HALF_BASE = "tuners/lora/model.py, autocast_adapter_dtype: adapters in fp32 beside a 16-bit base (PEFT)"
+_FAST = ("llama", "mistral", "gemma", "gemma2", "qwen2", "qwen3", "nominal")
+"""Types of models whose layers Unsloth writes anew; it compiles those of others."""
 _LARGE = 60e9
 """Parameters from which torchtune's configurations are those of its 70B models."""
 _OUTPUTS = ["q_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -80,7 +85,8 @@ TOOLS: tuple[Tool, ...] = (
         Default("activation_checkpointing", "full", "unsloth/models/loader.py, use_gradient_checkpointing: unsloth"),
         Default("activation_offload", True, "unsloth_zoo/gradient_checkpointing.py, UnslothCheckpointFunction"),
         Default("loss", "fused", "unsloth/models/llama.py, CausalLM_fast_forward: unsloth_fused_ce_loss", supervised=True),
-        Default("kernels", "unsloth", "unsloth/kernels: rms_layernorm.py, rope_embedding.py, fast_lora.py", _ADAPTED),
+        Default("kernels", "unsloth", "unsloth/models/loader.py, dispatch_model; kernels: rms_layernorm.py, rope_embedding.py, fast_lora.py",
+                _ADAPTED, families=_FAST),
         Default("lora_rank", 16, "unsloth/models/llama.py, get_peft_model: r", _ADAPTED),
         Default("lora_targets", "all_linear", "unsloth/models/llama.py, get_peft_model: target_modules", _ADAPTED),
         Default("expandable_segments", True, "unsloth_zoo/__init__.py, PYTORCH_ALLOC_CONF"),
@@ -217,12 +223,12 @@ def uncounted(text: str) -> InvalidQuestion | None:
     return InvalidQuestion(f"{text.strip()} is not modelled: {found[0]}.", hint=f"Send {found[1]}.", field="framework")
 
 
-def defaults_of(tool: Tool, request: TrainingRequest, method: str, count: int, parameters: int) -> Iterator[Default]:
+def defaults_of(tool: Tool, request: TrainingRequest, method: str, count: int, spec: ModelSpec) -> Iterator[Default]:
     """What the tool does with the fields that are left open, a row a field."""
     filled = set[str]()
     for default in tool.defaults:
         left_open = getattr(request, default.field) is None and default.field not in filled
-        if left_open and default.holds(request, method, count, parameters):
+        if left_open and default.holds(request, method, count, spec):
             filled.add(default.field)
             yield default
 
@@ -242,7 +248,7 @@ def _said(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else ",".join(value) if isinstance(value, list) else str(value)
 
 
-def as_tool_has_it(request: TrainingRequest, method: str, count: int, parameters: int) -> TrainingRequest:
+def as_tool_has_it(request: TrainingRequest, method: str, count: int, spec: ModelSpec) -> TrainingRequest:
     """The request with the fields it leaves open as its tool has them, on the framework under the tool; the same where it names none.
 
     A framework that is sent beside the tool stays.
@@ -252,5 +258,5 @@ def as_tool_has_it(request: TrainingRequest, method: str, count: int, parameters
         return request
     under = tool.several if tool.several and count > 1 else tool.framework
     named = request.framework is None or word_of(request.framework) in BY_WORD
-    fields: dict[str, Value] = {default.field: default.value for default in defaults_of(tool, request, method, count, parameters)}
+    fields: dict[str, Value] = {default.field: default.value for default in defaults_of(tool, request, method, count, spec)}
     return structs.replace(request, **fields, trainer=tool.name, framework=under if named else request.framework)

@@ -30,6 +30,13 @@ def test_every_plan_keeps_the_global_batch(plan):
         assert settings["micro_batch_size"] * settings["micro_batches"] * settings["data_parallel"] == 96
 
 
+@pytest.mark.parametrize(("asked", "batch"), [({}, 128), ({"gpu_count": 6}, 132), ({"micro_batch_size": 3}, 192)])
+def test_the_usual_global_batch_divides_over_the_cards_and_micro_batches_asked_for(plan, asked, batch):
+    answer = plan(model="Qwen/Qwen3-8B", gpu="H100", **asked)
+    assert answer["global_batch_size"] == batch
+    assert answer["plans"]
+
+
 def test_a_deepspeed_plan_carries_its_settings_in_the_file_its_command_reads(plan):
     one = plan(model="Qwen/Qwen3-8B", gpu="H100", framework="deepspeed", gpu_count=8, zero_stage=3, offload="optimizer")["plans"][0]
     assert "--deepspeed_config_file ds_config.json" in one["launch"]["command"]
@@ -127,6 +134,7 @@ def test_where_nothing_fits_the_answer_says_what_to_try(plan):
         ({"framework": "megatron", "expert_parallel": 2}, "expert_parallel"),
         ({"framework": "megatron", "zero_stage": 3}, "zero_stage"),
         ({"framework": "fsdp", "tensor_parallel": 2}, "framework"),
+        ({"framework": "megatron", "method": "qlora"}, "framework"),
         ({"gpu_count": 12, "tensor_parallel": 8, "framework": "megatron"}, "gpu_count"),
         ({"gpu_count": 7, "global_batch_size": 64, "framework": "fsdp"}, "global_batch_size"),
         ({"gpu_count": 32, "max_gpu_count": 16}, "max_gpu_count"),

@@ -49,6 +49,8 @@ def work(**settings):
         ({"framework": "megatron", "sequence_parallel": True}, "sequence_parallel", "above 1"),
         ({"framework": "transformers", "tensor_parallel": 2, "sequence_parallel": True}, "sequence_parallel", "megatron or fsdp"),
         ({"framework": "deepspeed", "pipeline_parallel": 2, "pipeline_schedule": "gpipe"}, "pipeline_schedule", "1f1b"),
+        ({"framework": "megatron", "method": "qlora"}, "framework", "method lora"),
+        ({"framework": "megatron", "method": "lora", "quantization": "int8"}, "framework", "transformers"),
         ({"framework": "fsdp", "fsdp_version": 1, "offload": "parameters", "micro_batches": 4}, "micro_batches", "fsdp_version 2"),
     ],
 )

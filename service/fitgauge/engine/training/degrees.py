@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from math import gcd
 
 from fitgauge.engine.architecture import Attention, ModelSpec, Part
+from fitgauge.engine.training.parameters import base_scheme
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidQuestion
 
@@ -24,6 +25,7 @@ def check(spec: ModelSpec, workload: TrainingWorkload) -> None:
     _sequence(workload)
     _context(spec, workload)
     _accumulation(workload)
+    _base(spec, workload)
 
 
 def runs(spec: ModelSpec, workload: TrainingWorkload) -> bool:
@@ -229,6 +231,15 @@ def _accumulation(workload: TrainingWorkload) -> None:
         detail = f"FSDP1 does not add up gradients of {workload.micro_batches} micro-batches that it offloads."
         hint = "Send micro_batches 1 with a larger micro_batch_size, fsdp_version 2, or offload none."
         raise InvalidQuestion(detail, hint=hint, field="micro_batches")
+
+
+def _base(spec: ModelSpec, workload: TrainingWorkload) -> None:
+    """Megatron's linears hold no packed weights: adapters are trained beside 16-bit ones (ms-swift docs, Megatron-SWIFT/Command-line-parameters.md;
+    Megatron-Bridge src/megatron/bridge/models/README.md, "Future Enhancements")."""
+    scheme = base_scheme(spec, workload) if workload.framework == "megatron" else None
+    if scheme is not None and scheme.form is not None:
+        detail = f"Megatron trains adapters beside 16-bit weights, not beside {scheme.name}."
+        raise InvalidQuestion(detail, hint="Send method lora, or framework transformers, deepspeed or fsdp.", field="framework")
 
 
 def _listed(values: Iterable[int]) -> str:

@@ -135,7 +135,7 @@ def _choices(request: TrainingPlanRequest, model: Model, found: Found) -> Choice
     return Choices(
         frameworks=(words.framework(request.framework),) if request.framework else searched or ("transformers",),
         counts=(count,) if count else counts,
-        global_batch_size=request.global_batch_size or _usual_batch(count or 1),
+        global_batch_size=request.global_batch_size or _usual_batch(count, request.micro_batch_size),
         checkpointing=(request.activation_checkpointing,) if request.activation_checkpointing else (),
         micro_batch_sizes=_given(request.micro_batch_size),
         tensor=_given(request.tensor_parallel),
@@ -162,9 +162,11 @@ def _alone_apart(request: TrainingPlanRequest, base: TrainingWorkload, choices: 
     return [alone, *([structs.replace(choices, counts=several)] if several else [])]
 
 
-def _usual_batch(count: int) -> int:
-    """The least multiple of `count` from DEFAULT_GLOBAL_BATCH on, so that data parallelism alone divides it too."""
-    return -(-DEFAULT_GLOBAL_BATCH // count) * count
+def _usual_batch(count: int | None, micro_batch_size: int | None) -> int:
+    """The least number from DEFAULT_GLOBAL_BATCH on that data parallelism alone divides too, over `count` cards or any usual number of
+    them, in micro-batches of that size."""
+    each = (count or (DEFAULT_MOST if micro_batch_size else 1)) * (micro_batch_size or 1)
+    return -(-DEFAULT_GLOBAL_BATCH // each) * each
 
 
 def _given(value: int | None) -> tuple[int, ...]:

@@ -234,8 +234,8 @@ def _accumulation(workload: TrainingWorkload) -> None:
 
 
 def _base(spec: ModelSpec, workload: TrainingWorkload) -> None:
-    """Megatron's linears hold no packed weights: adapters are trained beside 16-bit ones (ms-swift docs, Megatron-SWIFT/Command-line-parameters.md;
-    Megatron-Bridge src/megatron/bridge/models/README.md, "Future Enhancements")."""
+    """Megatron's linears hold no packed weights: adapters are trained beside 16-bit ones (ms-swift's Command-line-parameters.md of
+    Megatron-SWIFT; Megatron-Bridge src/megatron/bridge/models/README.md, "Future Enhancements")."""
     scheme = base_scheme(spec, workload) if workload.framework == "megatron" else None
     if scheme is not None and scheme.form is not None:
         detail = f"Megatron trains adapters beside 16-bit weights, not beside {scheme.name}."

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from accuracy.truth import GIB, Run, check, model, runs, source_weights
 from fitgauge.catalog.catalog import bundled
+from fitgauge.catalog.engines import whole as whole_rows
 from fitgauge.engine.activations import HALF, layer_width
 from fitgauge.engine.architecture import Part
 from fitgauge.engine.profile import SecondRunner
@@ -352,9 +353,20 @@ def calibrated() -> str:
     """The text of engines.json: vLLM's rows anew, the others as they are but for what vLLM's logs tell of them."""
     profiles = vllm_profiles()
     plain = profiles[-1]["plain_communication_bytes"]
-    others: Iterable[dict[str, Any]] = (row for row in json.loads(ENGINES.read_text()) if row["engine"] != "vllm")
+    others = (row for row in whole_rows(json.loads(ENGINES.read_text())) if row["engine"] != "vllm")
     rows = [row | ({"plain_communication_bytes": plain} if row["engine"] in SAME_COLLECTIVES else {}) for row in others]
-    return json.dumps([*profiles, *rows], indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(differing([*profiles, *rows]), indent=1, ensure_ascii=False) + "\n"
+
+
+def differing(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of every row what is not as in the row before it of the same engine: what `fitgauge.catalog.engines.whole` puts together again."""
+    latest: dict[str, dict[str, Any]] = {}
+    found = []
+    for row in rows:
+        before, name = latest.get(row["engine"], {}), row["engine"]
+        found.append({field: value for field, value in row.items() if field == "engine" or field not in before or before[field] != value})
+        latest[name] = row
+    return found
 
 
 if __name__ == "__main__":

@@ -1,12 +1,19 @@
-"""The engines' measured profiles, by version."""
+"""The engines' measured profiles, by version: data/engines.json, a row a release from which on something is otherwise.
 
+The first row of an engine is whole; each later one holds what is not as in the row before it.
+"""
+
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import msgspec
 
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.errors import InvalidQuestion
+
+Row = dict[str, Any]
 
 
 class Engines:
@@ -39,6 +46,16 @@ class Engines:
 
 @cache
 def load_engines() -> Engines:
-    """The bundled profiles."""
+    """The bundled profiles; unknown fields, missing ones and wrong types are refused."""
     raw = files("fitgauge.catalog").joinpath("data/engines.json").read_bytes()
-    return Engines(msgspec.json.decode(raw, type=tuple[EngineProfile, ...]))
+    return Engines(msgspec.convert(whole(msgspec.json.decode(raw, type=list[Row])), tuple[EngineProfile, ...]))
+
+
+def whole(rows: Iterable[Row]) -> list[Row]:
+    """Every row with what it leaves as in the row before it of the same engine."""
+    latest: dict[Any, Row] = {}
+    found = []
+    for row in rows:
+        latest[row["engine"]] = {**latest.get(row["engine"], {}), **row}
+        found.append(latest[row["engine"]])
+    return found

@@ -11,7 +11,7 @@ SecondRunner = Literal["none", "dense", "all"]
 """Which models vLLM's second model runner is the default of."""
 
 
-class Coefficient(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Coefficient(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
     """A number fitted on `runs` measured runs, with its 90 % interval, in the unit its field names."""
 
     low: float
@@ -43,7 +43,7 @@ class Coefficient(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         )
 
 
-class EngineProfile(msgspec.Struct, frozen=True, kw_only=True):
+class EngineProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One engine, from version `since` (major, minor) until the next profile of the same engine.
 
     `gpu_memory_utilization`: default share of the GPU it may use. `logits_copies`: float32 copies of (requests, vocabulary)

@@ -103,6 +103,12 @@ def test_what_contradicts_itself_is_said(train, asked, said):
     assert not any(said in line for line in train(**usual).warnings)
 
 
+def test_the_fewest_cards_keep_a_copy_each_where_that_was_asked_for(train):
+    asked = {"model": "meta-llama/Llama-3.1-8B", "gpu": "A100 80GB"}
+    assert train(**asked).limits.min_gpu_count == 4
+    assert train(**asked, zero_stage=0).limits.min_gpu_count is None
+
+
 def test_what_others_hold_of_a_card_is_taken_off_it(train):
     asked = {"model": "meta-llama/Llama-3.1-8B", "gpu": "RTX 4090", "method": "lora", "activation_checkpointing": "full"}
     alone, beside = train(**asked), train(**asked, other_memory_gib=6)

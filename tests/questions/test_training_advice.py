@@ -132,6 +132,17 @@ def test_a_measured_context_takes_the_place_of_the_usual_one(train):
     assert (runtime.bytes, runtime.low, runtime.high, runtime.basis) == (int(1.5 * 2**30),) * 3 + ("exact",)
 
 
+def test_the_formula_of_an_adapted_models_weights_names_every_format(train):
+    asked = {"model": "meta-llama/Llama-3.1-8B", "gpu": "H100", "detail": "full"}
+
+    def formula(**more):
+        return next(term.formula for term in train(**asked, **more).terms if term.name == "weights")
+
+    assert formula(method="qlora") == "6979321856 parameters in nf4 + 1050939392 parameters in F32 + 41943040 F32 adapters"
+    assert formula(method="lora", gpu_count=2, framework="fsdp").endswith("BF16 adapters over 2 ranks")
+    assert formula() == "8030261248 parameters in F32"
+
+
 def test_bitsandbytes_leaves_experts_alone_unless_the_trainer_quantizes_them(train):
     asked = {"model": "Qwen/Qwen3-30B-A3B", "gpu": "H100", "method": "qlora", "precision": "bf16", "activation_checkpointing": "full"}
 

@@ -91,7 +91,7 @@ def _stage(spec: ModelSpec, workload: TrainingWorkload, slices: tuple[Slice, ...
         here += _shared(slices, spec, workload)
     rank = stage_states(here, workload)
     in_flight = held(workload.pipeline_schedule, number, last + 1, workload.micro_batches).most
-    said = _formulas(workload, sum(count * piece.elements for piece, count in here), sum(count * piece.trained for piece, count in here))
+    said = _formulas(workload, here)
     if workload.framework == "fsdp":
         phases = _fsdp_phases(spec, workload, rank, said)
     else:
@@ -264,19 +264,34 @@ def _states(rank: RankStates, said: Mapping[str, str]) -> list[Amount]:
     ]
 
 
-def _formulas(workload: TrainingWorkload, elements: int, trained: int) -> dict[str, str]:
+def _formulas(workload: TrainingWorkload, slices: Sequence[tuple[Slice, int]]) -> dict[str, str]:
     """How each state is counted: numbers, format, and over how many ranks."""
     form, ranks = regime(workload), workload.data_parallel // workload.data_parallel_replicate * workload.context_parallel
+    trained = sum(count * piece.trained for piece, count in slices)
+    weights = f"{sum(count * piece.elements for piece, count in slices)} parameters in {form.weights}"
+    if workload.adapted:
+        weights = _by_format(slices)
 
     def over(of: Held) -> str:
         return f" over {ranks} ranks" if ranks > 1 and divided(of, workload) else ""
 
     return {
-        "weights": f"{elements} parameters in {form.weights}{over('weights')}",
+        "weights": f"{weights}{over('weights')}",
         "gradients": f"up to {trained} trained parameters in {form.gradients}{over('gradients')}",
         "master_weights": f"{trained} trained parameters in {form.masters}{over('states')}",
         "optimizer_states": f"{workload.optimizer} of {trained} trained parameters{over('states')}",
     }
+
+
+def _by_format(slices: Sequence[tuple[Slice, int]]) -> str:
+    """Numbers in every format that a frozen base and its adapters have, most first."""
+    found: dict[str, int] = {}
+    for piece, count in slices:
+        for parameter in piece.parameters:
+            name = parameter.form.name if parameter.form else parameter.dtype
+            name = f"{name} adapters" if parameter.adapter else f"parameters in {name}"
+            found[name] = found.get(name, 0) + count * parameter.elements
+    return " + ".join(f"{number} {name}" for name, number in sorted(found.items(), key=lambda each: -each[1]))
 
 
 def _amount(name: str, size: int, formula: str) -> Amount:

@@ -7,8 +7,10 @@ import pytest
 from accuracy import training_parallel as truth
 from accuracy.training_truth import own_model
 from fitgauge.engine.families import read_config
+from fitgauge.engine.training.megatron import loss_of_pieces
 from fitgauge.engine.training.pipeline import held
 from fitgauge.engine.training.stages import stages
+from fitgauge.engine.training.tape import Tape
 
 
 @pytest.mark.parametrize("framework", ["torch", "megatron", "deepspeed"])
@@ -83,3 +85,42 @@ def test_every_stage_of_a_megatron_layout_has_the_parameters_that_megatron_makes
         workload = truth.megatron_workload(row)
         assert workload.expert_ways == row["expert_tensor"]
         assert [stage.parameters for stage in stages(own_model(row["model"], row["layers"]), workload)] == row["parameters"], row
+
+
+def _even(row):
+    """Rows whose routing is that of the estimates: every rank's experts get as many tokens, by all-to-all."""
+    return row.get("load", 1) == 1 and row.get("dispatcher") != "allgather"
+
+
+def test_a_layer_keeps_what_megatrons_own_modules_keep_of_it():
+    """Dense layers, latents, mixtures; tensor, sequence and expert parallel; every module that can be recomputed."""
+    own = [row for row in truth.of_kind("megatron_activations") if row.get("load", 1) == 1]
+    assert len(own) >= 50
+    errors = [abs(truth.micro_batch_bytes(row)["layer"] / row["bytes"]["layer"] - 1) for row in own]
+    assert max(errors) <= 0.005
+
+
+@pytest.mark.parametrize("phase", ["forward", "backward"])
+def test_both_passes_of_a_micro_batch_reach_what_megatrons_own_reach(phase):
+    """FlashAttention's: core attention written out keeps a buffer of scores for ever, which is Megatron's local one alone."""
+    own = [row for row in truth.of_kind("megatron_activations") if _even(row) and row["attn"] == "flash"]
+    errors = sorted(abs(truth.micro_batch_bytes(row)[phase] / row["bytes"][phase] - 1) for row in own)
+    assert len(errors) >= 40
+    assert median(errors) <= 0.002
+    assert errors[-1] <= 0.04
+
+
+def test_megatrons_loss_reaches_what_its_own_functions_reach():
+    """Six bytes a logit, ten where the loss is compiled."""
+    for row in truth.of_kind("megatron_loss"):
+        tape, numbers = Tape(), row["tokens"] * row["vocabulary"]
+        logits = tape.input("logits", numbers, 2, grad=True)
+        loss = loss_of_pieces(tape, logits, compiled=row["compiled"])
+        most = max(logits.bytes + tape.forward(loss).peak, tape.backward(loss).peak)  # logits go when the loss is there
+        assert most == pytest.approx(row["bytes"], rel=0.005)
+
+
+def test_uneven_routing_takes_more_than_is_said():
+    """Twice an even share of the tokens is more than half as much again of a layer: why experts have an interval of their own."""
+    loaded = [row for row in truth.of_kind("megatron_activations") if row.get("load", 1) == 2]
+    assert all(truth.micro_batch_bytes(row)["layer"] < 0.7 * row["bytes"]["layer"] for row in loaded)

@@ -6,13 +6,15 @@ from typing import NamedTuple
 
 from accuracy.training_truth import Row, Step, own_model, rows, step_of
 from fitgauge.engine.families import read_config
-from fitgauge.engine.training.activations import Activations, activations
+from fitgauge.engine.training.activations import Activations, activations, in_order
+from fitgauge.engine.training.segments import segments
+from fitgauge.engine.training.stages import stages
 from fitgauge.engine.training.workload import TrainingWorkload
 
 
 @cache
 def of_kind(kind: str) -> tuple[Row, ...]:
-    """The rows of a kind: schedule, tensor, context, zero, megatron."""
+    """The rows of a kind: schedule, tensor, context, zero, megatron, megatron_activations."""
     return tuple(row for row in rows("training_parallel") if row["kind"] == kind)
 
 
@@ -96,6 +98,34 @@ def context_ranks() -> tuple[Passes, ...]:
         Passes(row, activations(own_model(row["model"], row["layers"]), context_workload(row), last=row["loss"] == "own"))
         for row in of_kind("context")
     )
+
+
+def micro_batch_workload(row: Row) -> TrainingWorkload:
+    """The question of one micro-batch on a rank of Megatron."""
+    granularity, *modules = row["recompute"] or ["none"]
+    return TrainingWorkload(
+        framework="megatron",
+        zero_stage=1,
+        sequence_length=row["seq"],
+        micro_batch_size=row["batch"],
+        attention=row["attn"],
+        activation_checkpointing=granularity,
+        recompute_modules=tuple(modules) if granularity == "selective" else (),
+        tensor_parallel=row["tensor"],
+        sequence_parallel=row["sequence_parallel"],
+        expert_parallel=row["expert"],
+        expert_tensor_parallel=row["expert_tensor"] if row["tensor"] > 1 else None,
+        data_parallel=row["ranks"] // row["tensor"],
+    )
+
+
+def micro_batch_bytes(row: Row) -> dict[str, int]:
+    """What is said of the sizes that such a row measures: a layer between the passes, the highest moment of both."""
+    spec, workload = read_config(row["config"]), micro_batch_workload(row)
+    (stage,) = stages(spec, workload)
+    phases = {phase.name: sum(part.size.expected for part in phase.parts if part.name == "activations") for phase in stage.phases}
+    layer = in_order(segments(spec, workload))[-1]
+    return {"layer": layer.forward.end, "forward": phases["forward"], "backward": phases["backward"]}
 
 
 @cache

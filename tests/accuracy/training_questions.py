@@ -69,7 +69,7 @@ def question(row: Row) -> Row | None:
         "attention": "eager" if row.get("attention") in ("eager", "unfused") else "flash",
         "optimizer": _optimizer(str(row.get("optimizer") or "adamw").lower()),
         "loss": _loss(str(row.get("fused_loss"))),
-        "compile": bool(row.get("compile")),
+        "compile": bool(row.get("compile")) or "cross_entropy_loss_fusion" in str(row.get("fused_loss")),
         "optimizer_in_backward": bool(row.get("optimizer_in_backward")),
         **_sharding(row, framework),
     }

@@ -18,14 +18,37 @@ def saved(name, **settings):
     return {tensor.name: tensor.elements // TOKENS for tensor in layer.saved if tensor.width == 2}
 
 
+DENSE = {
+    "hidden": 4096, "input_layernorm": 4096, "query": 4096, "self_attn.k_norm.input": 1024, "query.rotated": 4096, "key.rotated": 1024,
+    "value.turned": 1024, "attention": 4096, "attention.residual": 4096, "post_attention_layernorm": 4096, "linear_fc1": 2 * 12288,
+    "mlp.product": 12288,
+}  # fmt: skip
+"""Of a layer of Qwen3 8B."""
+
+
 def test_a_dense_layer_keeps_the_inputs_of_norms_linears_attention_and_gate():
-    hidden, queries, keys, inner = 4096, 4096, 1024, 12288
-    assert saved("Qwen/Qwen3-8B") == {
-        "hidden": hidden, "input_layernorm": hidden, "self_attn.q_proj": queries, "self_attn.k_proj": keys,
-        "query.rotated": queries, "key.rotated": keys, "self_attn.v_proj": keys, "attention": queries,
-        "attention.residual": hidden, "post_attention_layernorm": hidden,
-        "mlp.gate_proj": inner, "mlp.up_proj": inner, "mlp.product": inner,
-    }  # fmt: skip
+    assert saved("Qwen/Qwen3-8B") == DENSE
+
+
+@pytest.mark.parametrize(("module", "gone"), [
+    ("layernorm", ["input_layernorm", "post_attention_layernorm"]),
+    ("mlp", ["linear_fc1", "mlp.product"]),
+])  # fmt: skip
+def test_a_recomputed_module_keeps_what_it_is_given_alone(module, gone):
+    kept = saved("Qwen/Qwen3-8B", activation_checkpointing="selective", recompute_modules=(module,))
+    assert kept == {name: size for name, size in DENSE.items() if name not in gone}
+
+
+def test_recomputed_attention_keeps_the_projection_that_its_values_are_a_part_of():
+    kept = saved("Qwen/Qwen3-8B", activation_checkpointing="selective")
+    assert kept.pop("linear_qkv") == 4096 + 2 * 1024
+    assert kept == {name: size for name, size in DENSE.items() if name != "value.turned"}
+
+
+def test_a_checkpointed_mixture_leaves_the_maps_of_its_dispatcher():
+    row, settings = Snapshot().get("Qwen/Qwen3-30B-A3B"), {"sequence_length": TOKENS, "framework": "megatron", "attention": "flash"}
+    layer = segments(read_config(row.config), TrainingWorkload(activation_checkpointing="full", **settings)).layers[-1]
+    assert layer.forward.end == TOKENS * (2 * 2048 + 8 * 8 + 128 * (4 + 1))
 
 
 def test_experts_keep_their_tokens_and_what_the_gate_reads_and_gives_but_not_what_they_give():

@@ -128,8 +128,10 @@ def test_every_part_says_how_it_was_counted(framework):
 @pytest.mark.parametrize("framework", ["megatron", "deepspeed", "fsdp"])
 @pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", "Qwen/Qwen3-30B-A3B"])
 def test_when_every_gradient_has_left_nothing_is_left_of_the_passes(name, framework):
-    """A pass that lets go of more than it made would hide what later layers need."""
+    """A pass that lets go of more than it made would hide what later layers need. Megatron's dispatchers keep which expert got a token,
+    and with which weight, until the next pass."""
     model = spec(name)
+    kept = 2048 * 128 * (1 + 4) * 48 if "A3B" in name and framework == "megatron" else 0
     settings = {"framework": framework, "tensor_parallel": 2, "expert_parallel": 2 if "A3B" in name else 1, "data_parallel": 2}
     cut = segments(model, work(**settings))
     live = cut.constants
@@ -138,7 +140,7 @@ def test_when_every_gradient_has_left_nothing_is_left_of_the_passes(name, framew
     live -= cut.head.logits
     for segment in (cut.head, *reversed(in_order(cut)), cut.embedding):
         live += segment.backward.end - segment.released
-    assert abs(live - cut.constants) < 1024
+    assert abs(live - cut.constants - kept) < 1024
 
 
 def test_tensor_parallel_fsdp_gathers_its_own_slices_alone():

@@ -7,14 +7,15 @@ from fitgauge.engine.training.fused import FusedLayer
 from fitgauge.engine.training.gemma4 import Gemma4Layer
 from fitgauge.engine.training.llama4 import Llama4Layer
 from fitgauge.engine.training.megatron import MegatronLayer
-from fitgauge.engine.training.modules import Scene
+from fitgauge.engine.training.megatron_tape import MegatronTape
+from fitgauge.engine.training.modules import Modules, Scene
 from fitgauge.engine.training.parameters import Unit
 from fitgauge.engine.training.recipes import Layer
 from fitgauge.engine.training.recurrent import RecurrentLayer
 from fitgauge.engine.training.segment import stream_width
 from fitgauge.engine.training.stacks import StackLayer, source_tokens
 from fitgauge.engine.training.tape import Tape
-from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.engine.training.workload import TrainingWorkload, recomputed_modules
 
 OWN: Mapping[str, type[Layer]] = {
     **dict.fromkeys(("llama4", "llama4_text"), Llama4Layer),
@@ -36,9 +37,14 @@ def layer_recipe(tape: Tape, unit: Unit, spec: ModelSpec, scene: Scene, workload
     return StackLayer(tape, unit, scene, source)
 
 
+def end_recipe(tape: Tape, unit: Unit, scene: Scene) -> Modules:
+    """What writes the norm between the last layer and the head."""
+    return MegatronLayer(tape, unit, scene) if isinstance(tape, MegatronTape) else Modules(tape, unit, scene)
+
+
 def _decoder(tape: Tape, unit: Unit, spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Layer:
-    if workload.framework == "megatron":
-        return MegatronLayer(tape, unit, scene)
+    if isinstance(tape, MegatronTape):
+        return MegatronLayer(tape, unit, scene, recomputed_modules(workload))
     if spec.model_type in OWN:
         return OWN[spec.model_type](tape, unit, scene)
     return Layer(tape, unit, scene) if workload.kernels == "none" else FusedLayer(tape, unit, scene, workload.kernels)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from fitgauge.engine.dtypes import BITS, size_of
+from fitgauge.engine.training.megatron_tape import MegatronTape
 from fitgauge.engine.training.parameters import Unit
 from fitgauge.engine.training.states import gradient_dtype
 from fitgauge.engine.training.tape import Pass, Saved, Tape, Value
@@ -32,10 +33,12 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     saved: tuple[Saved, ...]
 
 
-def tape_of(workload: TrainingWorkload) -> Tape:
-    """An empty tape, with autocast where the framework uses it."""
+def tape_of(workload: TrainingWorkload, *, accumulates: bool = True) -> Tape:
+    """An empty tape, with autocast where the framework uses it. `accumulates`: gradients of weights are made by products, which Megatron
+    adds where they are kept."""
     form = regime(workload)
-    return Tape(BITS[form.compute] // 8 if form.autocast else 0)
+    compute = BITS[form.compute] // 8 if form.autocast else 0
+    return MegatronTape(compute) if accumulates and workload.framework == "megatron" else Tape(compute)
 
 
 def stream_width(workload: TrainingWorkload) -> int:
@@ -69,7 +72,7 @@ def played_segment(
         held = tape.products_bytes(every_second=workload.framework == "fsdp") if checkpointed == "selective" else 0
         again = tape.forward(output, early_stop=True)
         there = again.end - held
-        left = tape.kept_bytes(saving=True) + (0 if tape.saves(start) else start.bytes)
+        left = tape.kept_bytes(saving=True) + (0 if tape.saves(start) else start.bytes) + (0 if tape.stops_early else output.bytes)
         forward = Pass(peak=forward.peak + held, end=forward.end + held)
         backward = Pass(peak=max(again.peak - held, there + back.peak), end=there + back.end - left)
     return Segment(

@@ -8,7 +8,8 @@ import msgspec
 from fitgauge.engine.architecture import Attention, Block, Kind, ModelSpec, Part, Split
 from fitgauge.engine.dtypes import BITS, size_of
 from fitgauge.engine.training.context import way_of
-from fitgauge.engine.training.layers import layer_recipe
+from fitgauge.engine.training.layers import end_recipe, layer_recipe
+from fitgauge.engine.training.megatron import loss_of_pieces, whole_logits
 from fitgauge.engine.training.modules import Modules, Scene
 from fitgauge.engine.training.parameters import Parameter, Unit, nominal_linears, units
 from fitgauge.engine.training.segment import Segment, joined, played_segment, stream_width, tape_of, used_again
@@ -25,7 +26,7 @@ from fitgauge.engine.training.states import gradient_dtype
 from fitgauge.engine.training.tape import FLOAT, Pass, Tape, Value
 from fitgauge.engine.training.towers.segments import first_has_gradient, image_constants, scattered, tower_segments
 from fitgauge.engine.training.traits import Traits, traits_of
-from fitgauge.engine.training.workload import TrainingWorkload, regime
+from fitgauge.engine.training.workload import TrainingWorkload, recomputed_modules, regime
 
 _CHUNKS = 8
 """Pieces of a chunked loss. Source: torchtune modules/loss, num_output_chunks."""
@@ -90,6 +91,7 @@ def segments(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
         optimizer_implementation="foreach",
         activation_rule=None,
         runtime_bytes=None,
+        **whole_logits(workload),
     )
     return _cut(_Key(id(spec), relevant, spec))
 
@@ -133,7 +135,8 @@ def _play(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
     head = head_segment(ends, decoder, spec, scene, workload)
     table = next((p for unit in decoder for p in unit.parameters if p.kind is Kind.EMBEDDING), None)
     tied = spec.tied_embeddings and spec.task != "encoder_decoder" and table is not None and table.trained
-    tied_bytes = size_of(table.elements, gradient_dtype(table, workload)) // scene.heads if tied and table else 0
+    whole = tied and table and workload.framework != "megatron"  # whose head adds to main_grad
+    tied_bytes = size_of(table.elements, gradient_dtype(table, workload)) // scene.heads if whole and table else 0
     return Cut(
         embedding=beginning(found, spec, scene, workload, tied_bytes),
         layers=layers,
@@ -178,7 +181,7 @@ def embedding_segment(found: list[Unit], spec: ModelSpec, scene: Scene, workload
     """
     if workload.dtensor:
         scene = replace(scene, heads=1)
-    tape, width = tape_of(workload), stream_width(workload)
+    tape, width = tape_of(workload, accumulates=False), stream_width(workload)
     size = scene.tokens * spec.hidden_size // scene.stream
     made: list[Value] = []
     for unit in found:
@@ -218,7 +221,8 @@ def layer_segment(spec: ModelSpec, unit: Unit, numbers: tuple[int, ...], scene: 
     x = tape.input("hidden", scene.tokens * spec.hidden_size // scene.stream, width, grad=grad)
     drawn = _nominal(unit, workload) if unit.block.tensors and unit.block.tensors[0].shape[1:] == (1,) else unit
     output = layer_recipe(tape, drawn, spec, scene, workload).play(x)
-    made = played_segment(unit.prefix, numbers, tape, x, output, [unit], workload, checkpointed=workload.activation_checkpointing)
+    checkpointed = "none" if recomputed_modules(workload) else workload.activation_checkpointing
+    made = played_segment(unit.prefix, numbers, tape, x, output, [unit], workload, checkpointed=checkpointed)
     return made if spec.layer_uses == 1 else used_again(made, spec.layer_uses, unit, workload)
 
 
@@ -228,7 +232,7 @@ def head_segment(ends: list[Unit], decoder: list[Unit], spec: ModelSpec, scene: 
     x = start = tape.input("hidden", scene.tokens * spec.hidden_size // scene.stream, width, grad=True)
     if spec.task == "generate":
         for unit in ends:
-            layer = Modules(tape, unit, scene)
+            layer = end_recipe(tape, unit, scene)
             for name in layer.norms(inside=False) or layer.norms(inside=True):
                 x = layer.norm(name, x)
     else:
@@ -269,7 +273,7 @@ def loss_of(
     rows at a time; gradients of hidden states and head are made in the forward pass (Liger-Kernel, fused_linear_cross_entropy.py: rows
     of next_power_of_2(tokens / ceil(vocabulary / hidden)) a piece). log_probs: see `_log_probs`.
     """
-    if workload.loss == "fused":
+    if workload.loss == "fused" and workload.framework != "megatron":
         pieces = max(1, -(-vocabulary // hidden))
         rows = 1 << max(0, -(-tokens // pieces) - 1).bit_length()
         scratch = rows * vocabulary * (x.width + FLOAT)
@@ -301,7 +305,7 @@ def loss_of(
     if workload.loss in ("log_probs", "log_probs_in_place"):
         return 0, _log_probs(tape, logits, workload)
     if workload.framework == "megatron":
-        return 0, tape.operation("loss", (tape.to(logits, FLOAT, "logits.float"),), 1, FLOAT)
+        return 0, loss_of_pieces(tape, logits, compiled=workload.loss == "fused")
     if workload.framework == "fsdp" and workload.compiled:
         return 0, tape.operation("loss", (logits,), 1, FLOAT, saves=(logits,))
     if workload.loss == "in_place":

@@ -36,7 +36,8 @@ class Value(NamedTuple):
 class Operation(NamedTuple):
     """One differentiable operation. `saved`: values its backward reads. `scratch`, `back_scratch`: bytes held only while it runs.
 
-    `passes`: gradients are handed on as they are (addition, views). `product`: a matrix product or attention.
+    `passes`: gradients are handed on as they are (addition, views). `product`: a matrix product or attention. `restored`: bytes of
+    forgotten tensors that are made again before its backward, `restoring`: the most that making them takes.
     """
 
     name: str
@@ -47,6 +48,8 @@ class Operation(NamedTuple):
     back_scratch: int
     passes: bool
     product: bool = False
+    restored: int = 0
+    restoring: int = 0
 
 
 class Saved(msgspec.Struct, frozen=True, gc=False):
@@ -82,6 +85,9 @@ class Tape:
         self._leaves: dict[str, Value] = {}
         self._casts: dict[str, Value] = {}
         self._kept: list[int] = []
+        self._forgotten: set[int] = set()
+        self.stops_early = True
+        """Whether a checkpoint's recomputation ends where nothing more is saved."""
 
     def _value(self, name: str, elements: int, width: int, grad: bool, storage: int | None = None, *, leaf: bool = False) -> Value:
         if storage is None:
@@ -211,7 +217,7 @@ class Tape:
         found: dict[int, Saved] = {}
         for operation in self.operations:
             for value in operation.saved:
-                if value.storage != _UNCOUNTED and value.storage not in found:
+                if value.storage not in found and value.storage not in (_UNCOUNTED, *self._forgotten):
                     whole = self._sizes[value.storage] // value.width
                     found[value.storage] = Saved(makers.get(value.storage, value.name), operation.name, whole, value.width)
         return list(found.values())
@@ -222,8 +228,8 @@ class Tape:
         `saving` False: a checkpoint's, which keeps its inputs instead. `early_stop`: a checkpoint's recomputation, which keeps them too
         and ends after the last operation that saves anything; what later operations would have read is there until that moment.
         """
-        operations = self.operations
-        if early_stop:
+        operations, stops = self.operations, early_stop and self.stops_early
+        if stops:
             last = max((number for number, operation in enumerate(operations) if operation.saved), default=-1)
             operations = operations[: last + 1]
         end = len(operations)
@@ -232,8 +238,9 @@ class Tape:
             for value in (*operation.inputs, *operation.outputs):
                 until[value.storage] = max(number, until.get(value.storage, 0))
         if saving:
-            until.update((value.storage, end) for operation in operations for value in operation.saved)
-        staying = self._kept if early_stop else (*self._kept, output.storage)
+            saved = {value.storage for operation in operations for value in operation.saved}
+            until.update((storage, end) for storage in saved - self._forgotten)
+        staying = self._kept if stops else (*self._kept, output.storage)
         until.update((storage, end) for storage in staying if storage in until)
         until.pop(_UNCOUNTED, None)
         waiting = {value.storage for operation in self.operations[end:] for value in operation.inputs} & until.keys()
@@ -302,7 +309,11 @@ class Tape:
 
     def gradient_bytes(self) -> int:
         """Bytes of the gradients that the backward pass leaves in parameters, as this rank holds them."""
-        return sum(leaf.bytes for leaf in self._leaves.values() if leaf.grad)
+        return sum(self.gradient_size(leaf) for leaf in self._leaves.values() if leaf.grad)
+
+    def gradient_size(self, value: Value) -> int:
+        """Bytes that the backward pass makes for the gradient of a value."""
+        return value.bytes
 
     def backward(self, output: Value, *, seed: int | None = None) -> Pass:
         """The backward pass: what is saved and the gradient of `output` are there before it; gradients of inputs and parameters after it.
@@ -320,6 +331,8 @@ class Tape:
             gradients = [pending.pop(value.number) for value in operation.outputs if value.number in pending]
             if not gradients:
                 continue
+            live += operation.restored
+            peak = max(peak, live + operation.restoring - operation.restored)
             made = []
             for value in operation.inputs:
                 if not value.grad:
@@ -332,8 +345,8 @@ class Tape:
                     gradients[0][1] += 1
                     made.append((value, gradients[0]))
                 else:
-                    live += value.bytes
-                    made.append((value, [value.bytes, 1]))
+                    live += self.gradient_size(value)
+                    made.append((value, [self.gradient_size(value), 1]))
             peak = max(peak, live + operation.back_scratch)
             for value in operation.saved:
                 if value.storage in readers:
@@ -347,10 +360,10 @@ class Tape:
                 if before is None:
                     pending[value.number] = new
                     continue
-                live += value.bytes
+                live += self.gradient_size(value)
                 peak = max(peak, live)
                 live -= _released(before) + _released(new)
-                pending[value.number] = [value.bytes, 1]
+                pending[value.number] = [self.gradient_size(value), 1]
         return Pass(peak=peak, end=live)
 
 

@@ -45,7 +45,7 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     `runtime_bytes`: what the process holds before its first tensor, where somebody measured it. `half_base`: under autocast a frozen base
     stays in 16 bit, with adapters in fp32 beside it (PEFT, autocast_adapter_dtype); else all but what is quantized is fp32. `kernels`:
     whose fused kernels layers run in the place of transformers' modelling code. `quantized_experts`: a bitsandbytes base has its experts
-    in that format too.
+    in that format too. `recompute_modules`: Megatron's, see `recomputed_modules`.
     """
 
     method: Method = "full"
@@ -88,6 +88,7 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     train_vision_tower: bool = True
     activation_rule: ActivationRule | None = None
     runtime_bytes: int | None = None
+    recompute_modules: tuple[str, ...] = ()
     quantized_experts: bool = False
     half_base: bool = False
     kernels: Kernels = "none"
@@ -139,6 +140,14 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     def tokens(self) -> int:
         """Tokens of one micro-batch."""
         return self.sequence_length * self.micro_batch_size
+
+
+def recomputed_modules(workload: TrainingWorkload) -> tuple[str, ...]:
+    """Modules of a layer that Megatron runs again under selective checkpointing: those asked for, else core attention
+    (megatron/core/transformer/transformer_config.py, recompute_modules)."""
+    if workload.framework != "megatron" or workload.activation_checkpointing != "selective":
+        return ()
+    return workload.recompute_modules or ("core_attn",)
 
 
 class Regime(msgspec.Struct, frozen=True, kw_only=True, gc=False):

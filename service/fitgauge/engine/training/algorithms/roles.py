@@ -13,7 +13,8 @@ from fitgauge.engine.training.workload import Loss, TrainingWorkload
 def policy_workload(workload: TrainingWorkload, setup: Setup) -> TrainingWorkload:
     """The step of the policy, or of a reward model: pairs double the batch, the loss is that of the algorithm.
 
-    GRPO and RLOO make logits of completions alone (trl/trainer/grpo_trainer.py, logits_to_keep); verl makes all.
+    GRPO and RLOO make logits of completions alone (trl/trainer/grpo_trainer.py, logits_to_keep); verl makes all. ms-swift's loss under
+    Megatron is compiled (swift/megatron/arguments/megatron_args.py, cross_entropy_loss_fusion).
     Under verl parameters and optimizer are on the card whenever they are at work (verl/workers/fsdp_workers.py, load_fsdp_model_to_gpu).
     """
     count = 2 if setup.paired else 1
@@ -23,6 +24,7 @@ def policy_workload(workload: TrainingWorkload, setup: Setup) -> TrainingWorkloa
         micro_batch_size=count * workload.micro_batch_size,
         loss=_loss(workload, setup),
         logits_tokens=kept,
+        compiled=workload.compiled or (workload.framework == "megatron" and setup.algorithm != "sft" and setup.trainer != "verl"),
         offload="none" if setup.trainer == "verl" else workload.offload,
     )
 

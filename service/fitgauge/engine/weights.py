@@ -37,6 +37,11 @@ def ranks(laid: Laid, tensor_parallel: int, expert_parallel: int, data_parallel:
     return Ranks(tensor_parallel, tower, max(1, over // expert_parallel), expert_parallel)
 
 
+def ranks_of(laid: Laid, workload: Workload) -> Ranks:
+    """The Ranks of a deployment."""
+    return ranks(laid, workload.tensor_parallel, workload.expert_parallel, workload.data_parallel)
+
+
 def rank_weights(
     laid: Laid,
     *,
@@ -63,25 +68,16 @@ def rank_weights(
     return RankWeights(bytes=total if laid.scale == 1.0 else int(total * laid.scale), by_part=by_part, basis=laid.basis)
 
 
-def allocator_bytes(
-    laid: Laid,
-    *,
-    tensor_parallel: int = 1,
-    expert_parallel: int = 1,
-    data_parallel: int = 1,
-    layers: range | None = None,
-    first: bool = True,
-    last: bool = True,
-) -> int:
+def allocator_bytes(laid: Laid, ways: Ranks, layers: range | None = None, *, first: bool = True, last: bool = True) -> int:
     """Bytes that PyTorch's allocator adds to the tensors of `rank_weights`, which "Model loading took" in vLLM's log includes.
 
     Exact for tensors that are filled where they were made; what a kernel repacks after loading lands in blocks of another history.
     """
-    layout, ways, total = laid.layout, ranks(laid, tensor_parallel, expert_parallel, data_parallel), 0
+    total = 0
     for tensor in laid.tensors:
         count = _held(tensor[0], layers, first=first, last=last)
         if count:
-            total += count * rounding_bytes(sum(share_bytes(share, layout, ways) for share in tensor))
+            total += count * rounding_bytes(sum(share_bytes(share, laid.layout, ways) for share in tensor))
     return total
 
 
@@ -191,8 +187,7 @@ def weights_term(laid: Laid, workload: Workload, stage: Stage) -> Term:
     if workload.cpu_offload_bytes and workload.engine in HOST_WEIGHTS:
         in_layers = rank_weights(laid, **degrees, layers=stage.layers, first=False, last=False).bytes
         on_host = min(workload.cpu_offload_bytes, in_layers)
-        ways = ranks(laid, workload.tensor_parallel, workload.expert_parallel, workload.data_parallel)
-        beyond = min(in_layers - on_host, largest_parameter(laid, ways))
+        beyond = min(in_layers - on_host, largest_parameter(laid, ranks_of(laid, workload)))
         size -= on_host
         formula += f", less {gib(on_host)} of the layers in host memory, and up to one parameter of {gib(beyond)}"
     term = certain("weights", size, rank.basis, formula, "every tensor of the architecture, laid out as the engine does")
@@ -207,14 +202,6 @@ def largest_parameter(laid: Laid, ways: Ranks) -> int:
 
 def allocator_term(laid: Laid, workload: Workload, stage: Stage) -> Term:
     """The term `fragmentation`: what PyTorch's allocator adds to the weights of one pipeline stage."""
-    size = allocator_bytes(
-        laid,
-        tensor_parallel=workload.tensor_parallel,
-        expert_parallel=workload.expert_parallel,
-        data_parallel=workload.data_parallel,
-        layers=stage.span,
-        first=stage.first,
-        last=stage.last,
-    )
+    size = allocator_bytes(laid, ranks_of(laid, workload), stage.span, first=stage.first, last=stage.last)
     formula = "tensors of 10 MiB and more, rounded up to 2 MiB where up to 1 MiB is left over"
     return certain("fragmentation", size, "computed", formula, "pytorch c10/cuda/CUDACachingAllocator.cpp")

@@ -88,21 +88,27 @@ def patch_count(config: Config) -> int:
 def siglip(vision: Config, _config: Config, _hidden: int, *, name: str = "vision_tower.vision_model") -> tuple[Block, ...]:
     """SigLIP: patches, learned positions, layers, and a pooling head unless `vision_use_head` is false (transformers keeps it)."""
     vision = filled(vision, SIGLIP_DEFAULTS)
-    hidden, width, channels = vision.integer("hidden_size", low=1), vision.integer("intermediate_size"), vision.integer("num_channels")
-    tower = (
+    hidden, channels = vision.integer("hidden_size", low=1), vision.integer("num_channels")
+    embeddings = (
         *patches(f"{name}.embeddings.patch_embedding", hidden, channels, *sides(vision, "patch_size")),
         whole(f"{name}.embeddings.position_embedding.weight", patch_count(vision), hidden),
+    )
+    return _siglip(vision, name, embeddings)
+
+
+def _siglip(vision: Config, name: str, embeddings: tuple[Tensor, ...]) -> tuple[Block, ...]:
+    """A tower of SigLIP behind its embeddings."""
+    hidden, width = vision.integer("hidden_size", low=1), vision.integer("intermediate_size")
+    tower = (
+        *embeddings,
         *parts.norm(f"{name}.post_layernorm", hidden, bias=True),
         *(siglip_head(f"{name}.head", hidden, width) if vision.flag("vision_use_head", default=True) else ()),
     )
-    layers = vit(
-        Vit(f"{name}.encoder.layers.{{}}."),
-        hidden=hidden,
-        heads=vision.integer("num_attention_heads", low=1),
-        width=width,
-        layers=vision.layers(),
+    heads, layers = vision.integer("num_attention_heads", low=1), vision.layers()
+    return (
+        parts.single(Part.VISION, "", tower),
+        *vit(Vit(f"{name}.encoder.layers.{{}}."), hidden=hidden, heads=heads, width=width, layers=layers),
     )
-    return (parts.single(Part.VISION, "", tower), *layers)
 
 
 def siglip_head(name: str, hidden: int, width: int) -> tuple[Tensor, ...]:
@@ -120,22 +126,12 @@ def siglip_head(name: str, hidden: int, width: int) -> tuple[Tensor, ...]:
 
 def siglip2(vision: Config, *, name: str = "model.vision_tower.vision_model") -> tuple[Block, ...]:
     """SigLIP 2 for images of any shape (NaFlex): patches by a linear, a table of `num_patches` positions."""
-    hidden, width = vision.integer("hidden_size", low=1), vision.integer("intermediate_size")
-    pixels = vision.integer("num_channels") * vision.integer("patch_size", low=1) ** 2
-    tower = (
+    hidden, pixels = vision.integer("hidden_size", low=1), vision.integer("num_channels") * vision.integer("patch_size", low=1) ** 2
+    embeddings = (
         *parts.linear(f"{name}.embeddings.patch_embedding", hidden, pixels, bias=True),
         whole(f"{name}.embeddings.position_embedding.weight", vision.integer("num_patches", low=1), hidden),
-        *parts.norm(f"{name}.post_layernorm", hidden, bias=True),
-        *(siglip_head(f"{name}.head", hidden, width) if vision.flag("vision_use_head", default=True) else ()),
     )
-    layers = vit(
-        Vit(f"{name}.encoder.layers.{{}}."),
-        hidden=hidden,
-        heads=vision.integer("num_attention_heads", low=1),
-        width=width,
-        layers=vision.layers(),
-    )
-    return (parts.single(Part.VISION, "", tower), *layers)
+    return _siglip(vision, name, embeddings)
 
 
 def clip(vision: Config, _config: Config, _hidden: int, *, name: str = "vision_tower.vision_model") -> tuple[Block, ...]:

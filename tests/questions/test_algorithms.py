@@ -161,7 +161,7 @@ def test_a_checkpoint_holds_weights_and_states_and_offloading_to_nvme_leaves_buf
     parameters = plain.model.parameters
     assert plain.checkpoint_bytes == nvme.checkpoint_bytes == 14 * parameters
     assert nvme.per_gpu.nvme_bytes >= 14 * parameters // 8
-    assert 0 < nvme.per_gpu.host_bytes <= 19 * 10**9
+    assert 0 < nvme.per_gpu.host_bytes <= 19 * 10**9 + 2 * parameters // 8  # and the 16-bit gradients of its part
 
 
 def test_the_fewest_cards_are_found_again_from_what_was_understood(train):

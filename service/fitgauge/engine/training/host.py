@@ -2,7 +2,8 @@
 
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.training.parameters import units
-from fitgauge.engine.training.states import master_bytes, optimizer_bytes
+from fitgauge.engine.training.sharding import RankStates
+from fitgauge.engine.training.states import locked_bytes, master_bytes, optimizer_bytes
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 
 PARAMETER_BUFFERS = 5
@@ -16,17 +17,40 @@ SUB_GROUP_ELEMENTS = 1_000_000_000
 _HALF, _FULL = 2, 4
 
 
-def host_and_nvme(offloaded: int, trained: int, workload: TrainingWorkload) -> tuple[int, int]:
-    """(host memory, NVMe) of one rank that keeps `offloaded` bytes off its card, `trained`: numbers of its shard.
+def host_and_nvme(rank: RankStates, workload: TrainingWorkload) -> tuple[int, int]:
+    """(host memory, NVMe) of one rank [bytes].
 
     With offload nvme all of it lies in files, and the host holds buffers to swap through, in 16 bit for parameters and in fp32 for the
-    optimizer (ZeRO-Infinity, arXiv 2104.07857, section 6). Leaves out what the operating system caches.
+    optimizer (ZeRO-Infinity, arXiv 2104.07857, section 6), and the 16-bit gradients (stage3.py, grad_partitions_flat_buffer). Leaves out
+    what the operating system caches.
     """
     if workload.offload != "nvme":
-        return offloaded, 0
+        return rank.host + _beside(rank, workload), 0
     parameters = _HALF * (PARAMETER_BUFFERS * PARAMETER_BUFFER_ELEMENTS + ELEMENTS_IN_HOST)
-    optimizer = _FULL * OPTIMIZER_BUFFERS * min(SUB_GROUP_ELEMENTS, trained)
-    return min(offloaded, parameters + optimizer), offloaded
+    optimizer = _FULL * OPTIMIZER_BUFFERS * min(SUB_GROUP_ELEMENTS, rank.stepped)
+    gradients = _HALF * rank.stepped
+    return min(rank.host, parameters + optimizer + gradients), rank.host - gradients
+
+
+def _beside(rank: RankStates, workload: TrainingWorkload) -> int:
+    """What DeepSpeed's offload takes of the host beside the states themselves.
+
+    ZeRO-1 and 2: the largest parameter's gradient on its way, and with more than one micro-batch ZeRO-2's gradients so far
+    (stage_1_and_2.py, temp_grad_buffer_for_cpu_offload, accumulated_grads_in_cpu). Flat buffers are page-locked, each in a block of its
+    own: masters, fp32 gradients, 16-bit weights; of ZeRO-3 the gradients in both formats (a block for every sub-group) and parameters.
+    Measured: tests/accuracy/measure_offload.py.
+    """
+    if workload.framework != "deepspeed" or workload.offload == "none" or not rank.stepped:
+        return 0
+    numbers, buffers = rank.stepped, 0
+    if workload.zero_stage == 3:
+        groups, rest = divmod(numbers, SUB_GROUP_ELEMENTS)
+        locked = [_HALF * numbers, *[_FULL * SUB_GROUP_ELEMENTS] * groups, _FULL * rest, rank.parked]
+    else:
+        travelling = _HALF * rank.largest
+        buffers = travelling + (_HALF * numbers if workload.zero_stage == 2 and workload.micro_batches > 1 else 0)
+        locked = [_FULL * numbers, _FULL * numbers, _HALF * numbers, travelling]
+    return buffers + sum(locked_bytes(size) - size for size in locked)
 
 
 def checkpoint_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:

@@ -27,7 +27,8 @@ _LEAST_STAGE: dict[Held, int] = {"states": 1, "gradients": 2, "weights": 3}
 
 
 class RankStates(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Resident bytes of one rank: on the device, and on the host where they are offloaded."""
+    """Resident bytes of one rank: on the device, and on the host where they are offloaded. `parked`: of these, weights. `stepped`: numbers
+    that this rank's optimizer steps; `largest`: of the largest trained parameter."""
 
     weights: int
     gradients: int
@@ -37,6 +38,9 @@ class RankStates(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     host: int = 0
     averages: int = 0
     fp8: int = 0
+    parked: int = 0
+    stepped: int = 0
+    largest: int = 0
 
     @property
     def resident(self) -> int:
@@ -119,29 +123,54 @@ def rank_states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> 
     weights = sum(parameter.bytes for parameter in (pieces if divided("weights", workload) else parameters))
     counted = states.states(stepped, workload)
     gradients = states.gradient_bytes(reduced, workload)
-    masters, optimizer, temporaries, host = counted.master_weights, counted.optimizer_states, counted.step_temporaries, 0
+    masters, optimizer, temporaries, host, parked = counted.master_weights, counted.optimizer_states, counted.step_temporaries, 0, 0
     if workload.optimizer.startswith("paged"):
         host, optimizer = optimizer, 0
     if workload.offload != "none":
-        host += masters + optimizer
+        host += masters + optimizer + offloaded_gradient_bytes(stepped, reduced, workload)
         masters = optimizer = temporaries = 0
         if divided("gradients", workload):
-            host, gradients = host + gradients, 0
+            gradients = 0
     averages = states.average_bytes([p for p in (pieces if divided("weights", workload) else parameters) if p.trained], workload)
     if workload.ema == "host":
         host, averages = host + averages, 0
     if workload.offload in ("parameters", "cpu", "nvme") and divided("weights", workload):
-        host, weights = host + weights, 0
+        parked, weights = _locked([piece.bytes for piece in pieces], workload), 0
     return RankStates(
         weights=weights,
         gradients=gradients,
         master_weights=masters,
         optimizer_states=optimizer,
         step_temporaries=temporaries,
-        host=host,
+        host=host + parked,
         averages=averages,
         fp8=states.fp8_bytes(parameters, workload),
+        parked=parked,
+        stepped=sum(parameter.elements for parameter in stepped),
+        largest=max((parameter.elements for parameter in trained), default=0),
     )
+
+
+def offloaded_gradient_bytes(stepped: Sequence[Parameter], reduced: Sequence[Parameter], workload: TrainingWorkload) -> int:
+    """Host memory for gradients of an offloaded step.
+
+    DeepSpeed steps from fp32 gradients that stay beside the masters, and keeps its part once more in 16 bit: ZeRO-3 the gradients as
+    they come (stage3.py, grad_partitions_flat_buffer), ZeRO-1 and 2 the new weights on their way back (stage_1_and_2.py,
+    param_buffer_of_bit16_for_cpu_offload_groups). Measured: tests/accuracy/measure_offload.py. FSDP keeps the shards it reduced.
+    """
+    if workload.framework == "deepspeed":
+        return sum(parameter.elements for parameter in stepped) * (BITS["F32"] + BITS[regime(workload).weights]) // 8
+    if not divided("gradients", workload):
+        return 0
+    return _locked([states.gradient_bytes([piece], workload) for piece in reduced], workload)
+
+
+def _locked(sizes: Sequence[int], workload: TrainingWorkload) -> int:
+    """Bytes of page-locked host memory for these tensors: FSDP2 locks each by itself, FSDP1 a unit's together; DeepSpeed locks flat
+    buffers, which host.py rounds (torch/distributed/fsdp/_fully_shard/_fsdp_param.py, CPUOffloadPolicy.pin_memory; _flat_param.py)."""
+    if workload.framework != "fsdp":
+        return sum(sizes)
+    return sum(states.locked_bytes(size) for size in (sizes if workload.fsdp_version == 2 else [sum(sizes)]))
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,6 +225,9 @@ def stage_states(slices: Sequence[tuple[Slice, int]], workload: TrainingWorkload
         host=summed("host"),
         averages=summed("averages"),
         fp8=summed("fp8"),
+        parked=summed("parked"),
+        stepped=summed("stepped"),
+        largest=max((piece.states.largest for piece, _ in slices), default=0),
     )
 
 

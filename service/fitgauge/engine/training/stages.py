@@ -97,8 +97,7 @@ def _stage(spec: ModelSpec, workload: TrainingWorkload, slices: tuple[Slice, ...
     else:
         line = _line(segments(spec, workload), layers if last else None, first=number == 0, last=number == last)
         phases = _phases(spec, workload, rank, here, line, float(in_flight), number, said)
-    trained = sum(count * piece.trained for piece, count in here) // (workload.data_parallel // workload.data_parallel_replicate)
-    host, nvme = host_and_nvme(rank.host, trained, workload)
+    host, nvme = host_and_nvme(rank, workload)
     if workload.activation_offload:
         host += int(in_flight * _away(spec, workload, layers))
     return Stage(

@@ -178,6 +178,14 @@ def largest_pair(sizes: Iterable[int]) -> int:
     return most
 
 
+def locked_bytes(size: int) -> int:
+    """A block of page-locked host memory for so many bytes: the next power of two.
+
+    Source: pytorch ATen/core/CachingHostAllocator.h, allocate (pinned_max_round_threshold has no bound by default).
+    """
+    return 1 << (size - 1).bit_length() if size else 0
+
+
 def _as_stored(parameters: Sequence[Parameter], sizes: Sequence[int]) -> list[int]:
     """Sizes of the tensors an optimizer steps: gates and ups of all experts of a layer are one (transformers, gate_up_proj)."""
     stored: list[int] = []

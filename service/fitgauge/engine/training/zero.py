@@ -37,34 +37,41 @@ def exchange(workload: TrainingWorkload, rank: RankStates, *, trained: int, held
     DDP copies every gradient into buckets that it makes at the start (torch/nn/parallel/distributed.py, gradient_as_bucket_view False).
     ZeRO-1 and 2 make a bucket when the first gradient is there, of its whole size whatever is in it (stage_1_and_2.py, setup_buckets);
     ZeRO-1 keeps it from one micro-batch to the next, ZeRO-2 puts what a full one holds in the order of ranks beside it. ZeRO-3 makes one
-    bucket at the start (stage3.py).
+    bucket at the start (stage3.py). So do single ranks. Where ZeRO-1 or 2 offloads, the largest parameter's gradient has a buffer all the
+    time (temp_grad_buffer_for_gpu_offload).
     A step of ZeRO steps from an fp32 copy of the gradients' shard (step; stage3.py, _prepare_fp32_grad_for_sub_group). ZeRO-3 keeps what
     it will use again within 1e9 numbers, forward and back: half of that around the loss, and never less than a unit and the next
     prefetch. ZeRO++ (hpZ) keeps a second copy of the 16-bit weights cut over the ranks of a node (arXiv 2306.10209, section 3.2).
     Measured on DeepSpeed itself: tests/accuracy/measure_zero.py.
     """
-    over = workload.data_parallel * workload.context_parallel
-    if over == 1 and workload.zero_stage < 3:
-        return Exchange(buckets=NOTHING, standing=NOTHING, gathered=NOTHING, step_copies=_step_copy(workload, rank))
-    if workload.framework != "deepspeed" or workload.zero_stage == 0:
+    zero = workload.framework == "deepspeed" and workload.zero_stage > 0
+    if not zero and workload.data_parallel * workload.context_parallel == 1:
+        return Exchange(buckets=NOTHING, standing=NOTHING, gathered=NOTHING)
+    if not zero:
         copies = trained * width if workload.framework != "megatron" else 0
         return Exchange(buckets=NOTHING, standing=Bytes(low=0, expected=copies, high=copies), gathered=NOTHING)
     whole, filled = BUCKET_ELEMENTS * width, min(BUCKET_ELEMENTS, trained) * width
     bucket = Bytes(low=filled // 10, expected=whole, high=whole)
     copies = _step_copy(workload, rank)
+    travels = width * rank.largest if workload.offload != "none" else 0
+    travelling = _more(NOTHING, travels)
     if workload.zero_stage == 1:
         stays = workload.micro_batches > 1
-        buckets, standing = (NOTHING, bucket) if stays else (bucket, NOTHING)
+        buckets, standing = (NOTHING, _more(bucket, travels)) if stays else (bucket, travelling)
         return Exchange(buckets=buckets, standing=standing, gathered=NOTHING, step_copies=copies, frees_gradients=True)
     if workload.zero_stage == 2:
         ordered = Bytes(low=bucket.low, expected=whole * (1 + (trained > BUCKET_ELEMENTS)), high=whole + filled)
-        return Exchange(buckets=ordered, standing=NOTHING, gathered=NOTHING, step_copies=copies, frees_gradients=True)
+        return Exchange(buckets=ordered, standing=travelling, gathered=NOTHING, step_copies=copies, frees_gradients=True)
     least = min(held, largest + PREFETCH_ELEMENTS)
     usual = min(held, max(LIVE_ELEMENTS // 2, least))
     most = min(held, max(LIVE_ELEMENTS, least))
     second = held * width // workload.zero_hpz_partition_size if workload.zero_hpz_partition_size > 1 else 0
     gathered = Bytes(low=least * width + second, expected=usual * width + second, high=most * width + second)
     return Exchange(buckets=NOTHING, standing=bucket, gathered=gathered, step_copies=copies)
+
+
+def _more(size: Bytes, by: int) -> Bytes:
+    return Bytes(low=size.low + by, expected=size.expected + by, high=size.high + by)
 
 
 def _step_copy(workload: TrainingWorkload, rank: RankStates) -> int:

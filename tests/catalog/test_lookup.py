@@ -62,7 +62,7 @@ def test_a_card_of_two_devices_and_a_machine_of_eight_are_explained():
 
 def test_a_machine_of_a_cloud_says_what_it_holds():
     assert find("2x p5.48xlarge").note == "p5.48xlarge of aws holds 8 x H100 SXM."
-    assert find("2x p5.48xlarge").understood_as == "16 x H100 SXM (80 GB)"
+    assert (find("2x p5.48xlarge").count, find("2x p5.48xlarge").accelerator.name) == (16, "H100 SXM")
 
 
 def test_a_family_of_machines_means_one_of_the_cards_in_it():
@@ -93,9 +93,9 @@ def test_a_remark_in_brackets_is_left_out_and_told():
     assert (found.accelerator.id, found.note) == ("l4-24gb", "What stands in brackets was not read.")
 
 
-def test_what_was_understood_is_echoed():
-    assert find("2x4090").understood_as == "2 x RTX 4090 (24 GB)"
-    assert find("8 x 80gb").understood_as == "8 x 80 GB card"
+def test_a_count_before_a_size_is_of_such_cards():
+    found = find("8 x 80gb")
+    assert (found.count, found.accelerator.name) == (8, "80 GB card")
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,6 @@ class Found(msgspec.Struct, frozen=True):
 
     accelerator: Accelerator
     count: int
-    understood_as: str
     note: str | None = None
     quota: int | None = None
 
@@ -161,9 +160,7 @@ def _found(accelerator: Accelerator, count: float, note: str | None) -> Found:
     """The answer. Raises InvalidQuestion where `count` is no number of cards."""
     if count != int(count) or not 1 <= count <= MAX_COUNT:
         raise InvalidQuestion(f"{count:g} is no number of accelerators.", hint=f"Send a whole number from 1 to {MAX_COUNT}.", field="gpu")
-    size = f"{accelerator.marketed_bytes / GB:g}"
-    named = accelerator.name if f"{size}GB" in accelerator.name or accelerator.vendor == "custom" else f"{accelerator.name} ({size} GB)"
-    return Found(accelerator, int(count), f"{int(count)} x {named}", note)
+    return Found(accelerator, int(count), note)
 
 
 def _custom(spelling: Spelling) -> list[Accelerator]:

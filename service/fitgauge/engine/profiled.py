@@ -20,11 +20,9 @@ Reserve = Callable[[int, int, Workload], Term]
 
 def loaded_stages(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
     """The weights of every pipeline stage."""
-    return laid.once(loading_degrees(workload), lambda: _loaded(spec, laid, workload))
-
-
-def _loaded(spec: ModelSpec, laid: Laid, workload: Workload) -> tuple[tuple[Term, ...], ...]:
-    return tuple((weights_term(laid, workload, stage),) for stage in stages_of(spec, workload))
+    return laid.once(
+        loading_degrees(workload), lambda: tuple((weights_term(laid, workload, stage),) for stage in stages_of(spec, workload))
+    )
 
 
 def profiled_stages(

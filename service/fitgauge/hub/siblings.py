@@ -19,7 +19,7 @@ Kind = Literal["safetensors", "gguf", "mlx"]
 """The files that an engine loads, as the Hub tags repositories."""
 
 LISTED = 50
-EXPANDED = ("downloads", "gated", "safetensors", "tags")
+EXPANDED = ("gated", "safetensors", "tags")
 """What the list tells of each (its `expand` parameter)."""
 
 GGUF_LABELS = ("Q8_0", "Q4_K_M")
@@ -33,7 +33,6 @@ class Listed(msgspec.Struct, frozen=True):
     """One repository of the list."""
 
     id: Annotated[str, msgspec.Meta(pattern=r"^[\w.-]+(/[\w.-]+)?$", max_length=200)]
-    downloads: int = 0
     gated: bool | str = False
     tags: list[str] = []
     safetensors: Safetensors | None = None

@@ -1,8 +1,8 @@
 """Mamba, Mamba 2, gated delta nets, and the hybrids that mix them with attention, written on a tape.
 
 What runs on a card are the kernels of mamba_ssm, causal_conv1d and fla, which transformers 5.23 calls where they are installed: they keep
-few tensors and make the rest anew. They are taken for `sdpa` and `flash`. `eager` asks for the reference in PyTorch instead: Mamba's scan
-then keeps every state of every token; of the others it is not derived. The kernels cannot be run without a card, so nothing here was
+few tensors and make the rest anew. `eager` asks for Mamba's reference in PyTorch instead, whose scan keeps every state of every token;
+those of the others, which keep more than their kernels too, are not derived. The kernels cannot be run without a card, so nothing here was
 compared with autograd but Mamba's reference.
 Source: state-spaces/mamba, ops/selective_scan_interface.py (MambaInnerFn) and ops/triton/ssd_combined.py (MambaSplitConv1dScanCombinedFn);
 fla-org/flash-linear-attention, ops/gated_delta_rule/chunk.py (ChunkGatedDeltaRuleFunction) and modules/fused_norm_gate.py;
@@ -51,15 +51,14 @@ class RecurrentLayer(Layer):
         return x
 
     def _mixer(self, mixer: object) -> Callable[[Value], Value] | None:
-        kernels = self.scene.attention != "eager"
         match mixer:
             case Attention() if len(self.linears(attention=True)) == 4:
                 return lambda x: self.attention(x, mixer)
             case Recurrent(kind="mamba1"):
-                return self.scan if kernels else self.written_scan
-            case Recurrent(kind="mamba2") if kernels:
+                return self.written_scan if self.scene.attention == "eager" else self.scan
+            case Recurrent(kind="mamba2"):
                 return lambda x: self.state_space(x, mixer)
-            case Recurrent(kind="gated_delta") if kernels:
+            case Recurrent(kind="gated_delta"):
                 return lambda x: self.gated_delta(x, mixer)
         return None
 

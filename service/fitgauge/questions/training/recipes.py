@@ -25,10 +25,11 @@ def recipe_notes(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
         )
     if workload.attention != "eager" and traits_of(spec).eager(workload.attention):
         said.append(f"transformers has no {workload.attention} attention for {name}: it runs eagerly, with its scores in memory.")
-    if any(isinstance(mixer, Recurrent) for block in spec.blocks for mixer in block.mixers):
+    kinds = {mixer.kind for block in spec.blocks for mixer in block.mixers if isinstance(mixer, Recurrent)}
+    if kinds:
         said.append(
             "Recurrent layers: as transformers runs them in PyTorch alone."
-            if workload.attention == "eager"
+            if workload.attention == "eager" and kinds == {"mamba1"}
             else "Recurrent layers: as the CUDA kernels of mamba_ssm, causal_conv1d and fla run them; in PyTorch alone they keep far more."
         )
     if spec.task == "encoder_decoder":

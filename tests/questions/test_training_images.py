@@ -29,6 +29,22 @@ GEMMA = {
 }  # fmt: skip
 
 
+SMOL = {
+    "model_type": "smolvlm", "scale_factor": 4, "text_config": {"model_type": "llama", **TEXT},
+    "vision_config": {
+        "model_type": "smolvlm_vision", "hidden_size": 320, "intermediate_size": 1280, "num_hidden_layers": 4, "num_attention_heads": 4,
+        "image_size": 512, "patch_size": 16,
+    },
+}  # fmt: skip
+MLLAMA = {
+    "model_type": "mllama", "text_config": {"model_type": "mllama_text_model", **TEXT, "cross_attention_layers": [1]},
+    "vision_config": {
+        "hidden_size": 320, "intermediate_size": 1280, "num_hidden_layers": 4, "num_global_layers": 2, "attention_heads": 4,
+        "image_size": 560, "patch_size": 14, "vision_output_dim": 640,
+    },
+}  # fmt: skip
+
+
 def ask(config, **fields):
     model = Model(id="own/model", spec=read_config(config), source="hub")
     request = TrainingRequest(model="own/model", gpu="A100 80GB", **fields)
@@ -50,6 +66,19 @@ def test_a_model_trained_on_text_as_often_sees_no_image_until_one_is_asked_for()
     assert ask(GEMMA).understood_as["images"] == 0
     assert any(warning.startswith("Text alone") for warning in ask(GEMMA).warnings)
     assert ask(GEMMA, images=1).understood_as["image_tokens"] == 256
+
+
+def test_a_processor_that_cuts_images_into_tiles_makes_the_tokens_of_all_of_them():
+    assert ask(SMOL).understood_as["image_tokens"] == 17 * 64
+    one, all_of_them = required(SMOL, images=1, image_tokens=64), required(SMOL, images=1)
+    assert all_of_them > one
+
+
+def test_images_for_cross_attention_stand_beside_the_sequence_and_layers_that_read_them_rest_without():
+    answer = ask(MLLAMA, images=1)
+    assert answer.understood_as["image_tokens"] == 4 * 1601
+    assert any("an image of 6404 tokens, beside its 2048" in warning for warning in answer.warnings)
+    assert required(MLLAMA, images=2) > required(MLLAMA, images=1) > required(MLLAMA, images=0)
 
 
 def test_no_image_is_taken_where_it_is_longer_than_the_sequence():

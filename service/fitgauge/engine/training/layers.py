@@ -8,11 +8,13 @@ from fitgauge.engine.training.gemma4 import Gemma4Layer
 from fitgauge.engine.training.llama4 import Llama4Layer
 from fitgauge.engine.training.megatron import MegatronLayer
 from fitgauge.engine.training.megatron_tape import MegatronTape
+from fitgauge.engine.training.mllama import MllamaLayer
 from fitgauge.engine.training.modules import Modules, Scene
 from fitgauge.engine.training.parameters import Unit
 from fitgauge.engine.training.recipes import Layer
 from fitgauge.engine.training.recurrent import RecurrentLayer
 from fitgauge.engine.training.segment import stream_width
+from fitgauge.engine.training.sparse import SparseLayer
 from fitgauge.engine.training.stacks import StackLayer, source_tokens
 from fitgauge.engine.training.tape import Tape
 from fitgauge.engine.training.workload import TrainingWorkload, recomputed_modules
@@ -20,6 +22,8 @@ from fitgauge.engine.training.workload import TrainingWorkload, recomputed_modul
 OWN: Mapping[str, type[Layer]] = {
     **dict.fromkeys(("llama4", "llama4_text"), Llama4Layer),
     **dict.fromkeys(("gemma4", "gemma4_text"), Gemma4Layer),
+    **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), SparseLayer),
+    "mllama": MllamaLayer,
 }
 """Decoders whose layers compute what no traits tell, by model type."""
 

@@ -13,6 +13,7 @@ from fitgauge.engine.training.megatron import loss_of_pieces, whole_logits
 from fitgauge.engine.training.modules import Modules, Scene
 from fitgauge.engine.training.parameters import Parameter, Unit, nominal_linears, units
 from fitgauge.engine.training.segment import Segment, joined, played_segment, stream_width, tape_of, used_again
+from fitgauge.engine.training.sparse import picked_bytes
 from fitgauge.engine.training.stacks import (
     again,
     bias_bytes,
@@ -108,6 +109,8 @@ def scene_of(spec: ModelSpec, workload: TrainingWorkload) -> Scene:
         batch=workload.micro_batch_size,
         hidden=spec.hidden_size,
         relative=next((t.shape[0] for block in spec.blocks for t in block.tensors if t.name == "rel_embeddings.weight"), 0),
+        crossed=workload.images * workload.image_tokens,
+        crossed_grad=not workload.adapted or workload.train_vision_tower,
         rotary=bool(spec.rotary_tables) or spec.model_type == "nominal",
         table_width=width,
         compute_width=BITS[form.compute] // 8,
@@ -141,7 +144,7 @@ def _play(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
         embedding=beginning(found, spec, scene, workload, tied_bytes),
         layers=layers,
         head=head,
-        constants=constant_bytes(spec, scene) + image_constants(spec, scene, workload) + bias_bytes(spec, scene, workload),
+        constants=constant_bytes(spec, scene) + sum(of(spec, scene, workload) for of in (picked_bytes, image_constants, bias_bytes)),
         tied_bytes=tied_bytes,
     )
 

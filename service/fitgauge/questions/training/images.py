@@ -8,8 +8,8 @@ from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions.training.schemas import TrainingRequest
 
-_SEEING = ("vl", "llava", "paligemma", "internvl")
-"""Parts of the names of model types that are trained on images; others with a tower (Gemma 3, Qwen3.5) are trained on text as often."""
+_SEEING = ("vl", "llava", "paligemma", "internvl", "idefics", "glm4v")
+"""Parts of the names of model types that are trained on images; others with a tower (Gemma, Llama 4, Mistral) see text as often."""
 
 
 class Images(NamedTuple):
@@ -34,9 +34,10 @@ def images(request: TrainingRequest, spec: ModelSpec, sequence_length: int, *, a
             raise InvalidQuestion(detail, hint="Leave images out, or send 0: its weights are counted all the same.", field="images")
         return Images(number=0, tokens=0, train_vision_tower=True if request.train_vision_tower is None else trained)
     tokens = request.image_tokens or tower.usual_tokens
+    room = sequence_length if tower.beside is None else None
     usual = int(any(name in spec.model_type for name in _SEEING) and tokens <= sequence_length)
     count = usual if request.images is None else request.images
-    if count * tokens > sequence_length:
+    if room is not None and count * tokens > room:
         detail = f"{count} images of {tokens} tokens are longer than a sequence of {sequence_length}."
         hint = f"Images are part of sequence_length: send at least {count * tokens}, fewer images, or smaller ones (image_tokens)."
         raise InvalidQuestion(detail, hint=hint, field="images")
@@ -59,8 +60,11 @@ def image_notes(workload: TrainingWorkload, spec: ModelSpec) -> list[str]:
         return ["Text alone: weights of the towers for images and sounds are counted, what they keep of a sample is not."]
     each = "an image" if workload.images == 1 else f"{workload.images} images"
     how = "trained" if workload.train_vision_tower else "frozen"
+    tower = tower_of(spec)
+    beside = tower is not None and tower.beside is not None
+    where = "beside its" if beside else "which are part of its"
     return [
-        f"Every sequence holds {each} of {workload.image_tokens} tokens, which are part of its {workload.sequence_length}; the vision tower"
+        f"Every sequence holds {each} of {workload.image_tokens} tokens, {where} {workload.sequence_length}; the vision tower"
         f" is {how}. Send images, image_tokens or train_vision_tower to change that."
     ]
 

@@ -51,7 +51,7 @@ class TowerLayer(Layer):
 
     def explicit(self, mixer: Attention) -> bool:
         """Whether SDPA makes of the mask that keeps images apart one of its own: under autocast, in every layer. Else all share it."""
-        return self.style.images == "masked" and self.tape.compute not in (0, self.scene.table_width)
+        return self.style.masked and self.tape.compute not in (0, self.scene.table_width)
 
     def eager(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
         """Scores written out, image by image."""
@@ -69,16 +69,20 @@ class TowerLayer(Layer):
         return self.tape.copy("attention.together", mixed) if self.style.images == "apart" else mixed
 
     def mix(self, x: Value) -> Value:
-        """Attention, times a learned scale where there is one (InternViT)."""
-        return self._scaled(super().mix(x), "lambda_1", "ls1")
+        """Attention, times a learned scale where there is one (InternViT), or its tanh (Llama 3.2)."""
+        return self._scaled(super().mix(x), "lambda_1", "ls1", "gate_attn")
 
     def feed_forward(self, x: Value) -> Value:
         """The MLP, times a learned scale where there is one."""
-        return self._scaled(super().feed_forward(x), "lambda_2", "ls2")
+        return self._scaled(super().feed_forward(x), "lambda_2", "ls2", "gate_ffn")
 
     def _scaled(self, x: Value, *names: str) -> Value:
         scale = next((parameter for parameter in self.unit.parameters if parameter.name in names), None)
-        return x if scale is None else self.tape.multiply(scale.name, self.weight(scale), x)
+        if scale is None:
+            return x
+        factor = self.weight(scale)
+        factor = self.tape.pointwise(f"{scale.name}.tanh", factor, of_output=True) if scale.name.startswith("gate") else factor
+        return self.tape.multiply(scale.name, factor, x)
 
     def activation(self, x: Value) -> Value:
         """quick_gelu is x sigmoid(1.702 x) in steps (QuickGELUActivation)."""

@@ -17,7 +17,7 @@ def patches(units: list[Unit], tower: Tower, scene: Scene, images: int, workload
     """(pixels to features with positions, the features); a convolution under autocast gives 16 bit, which the tower goes on in."""
     tape, width = tape_of(workload), stream_width(workload)
     named = {parameter.name: (unit, parameter) for unit in units for parameter in unit.parameters}
-    count = scene.tokens - images * tower.classed
+    count = images * tower.patches(workload.image_tokens // tower.tiles(workload.image_tokens))
     pixels = tape.to(tape.constant("pixels", count * tower.numbers, FLOAT if tower.style.casts else width), width, "pixels.narrow")
     unit, patch = next(named[found.name] for unit in units if (found := patch_tensor(unit.block.tensors)))
     modules = Modules(tape, unit, scene)
@@ -29,16 +29,26 @@ def patches(units: list[Unit], tower: Tower, scene: Scene, images: int, workload
     asked = tower.style.asks if workload.adapted and workload.activation_checkpointing != "none" else "none"
     if asked == "patches":
         x = tape.leaf("patches.leaf", x)
+    if tower.style.places == "tiles":
+        x = tape.copy("patches.by_tile", x)
     if tower.classed:
-        x = tape.operation("patches.with_class", (x,), scene.tokens * tower.width, width)
+        classes = count // tower.fixed if tower.fixed else images
+        x = tape.operation("patches.with_class", (x,), (count + classes) * tower.width, width)
     if tower.style.places == "grid":
         x = normed(tape, units, scene, x, "post_conv_layernorm")
     place = next((found for name, found in named.items() if "pos" in name and found[1].kind in (Kind.EMBEDDING, Kind.OTHER)), None)
     if place is not None:
         x = _placed(tape, x, Modules(tape, place[0], scene).weight(place[1]), tower, scene)
+    tile = next((found for name, found in named.items() if name.endswith("tile_embedding.weight")), None)
+    if tile is not None:
+        rows = tape.operation("positions.tiles", (Modules(tape, tile[0], scene).weight(tile[1]),), x.elements, width)
+        gate = tape.parameter("positions.gate", 1, width, trained=tile[1].trained)
+        x = tape.add("patches.placed_by_tile", x, tape.multiply("positions.gated", rows, gate))
     if tower.style.window is not None:
         x = tape.copy("patches.by_window", x)
     x = normed(tape, units, scene, x, "pre_layrnorm", "layernorm_pre", "ln_pre")
+    if tower.style.places == "tiles":
+        x = tape.copy("patches.padded", x, scene.tokens * tower.width)
     if asked == "embedded":
         x = tape.leaf("patches.leaf", x)
     return played("patches", tape, pixels, x, units, workload, checkpointed="none"), x
@@ -68,11 +78,12 @@ def _placed(tape: Tape, x: Value, table: Value, tower: Tower, scene: Scene) -> V
     return tape.add("patches.placed", x, found)
 
 
-def ended(units: list[Unit], scene: Scene, hidden: Value, workload: TrainingWorkload) -> tuple[Segment, Value]:
+def ended(units: list[Unit], tower: Tower, scene: Scene, hidden: Value, workload: TrainingWorkload) -> tuple[Segment, Value]:
     """The norm after the layers; its weight is counted with the patches."""
     tape = tape_of(workload)
     x = start = tape.input("image.hidden", hidden.elements, hidden.width, grad=hidden.grad)
     x = normed(tape, units, scene, x, "post_layernorm", "layernorm_post", "final_layernorm")
+    x = tape.copy("image.placed_by_tile", x) if tower.style.places == "tiles" else x
     return played("image.end", tape, start, x, [], workload, checkpointed="none"), x
 
 

@@ -19,7 +19,7 @@ def projector(unit: Unit, tower: Tower, scene: Scene, images: int, hidden: Value
     x = start = take("image.hidden", hidden.elements, hidden.width, grad=hidden.grad)
     if unit.repeated and not hidden.grad:  # which nothing else keeps
         x = tape.copy("image.hidden", x)
-    if tower.classed:
+    if tower.classed and tower.style.gathers != "layers":
         x = tape.slice("image.without_class", x, hidden.elements - images * tower.width)
         x = x if tower.style.gathers == "shuffle" else tape.copy("image.patches", x)
     projection = Projector(tape, unit, replace(scene, hidden=tower.width, traits=replace(scene.traits, activation="gelu")), tower)
@@ -68,10 +68,18 @@ class Projector(Modules):
                 return tape.copy("image.mean", tape.copy("image.in_order", x))
             case "pool":
                 return tape.copy("image.pooled", x, x.elements // style.pool)
+            case "layers":
+                return self._side_by_side(x)
             case "positions":
                 return self._averaged(x)
             case _:
                 return x
+
+    def _side_by_side(self, x: Value) -> Value:
+        """Llama 3.2's: outputs of several layers beside the last, without padding, of which a stack is made first (MllamaVisionModel)."""
+        inputs = next(p for p in self.unit.parameters if p.kind is Kind.LINEAR).shape[1]
+        stacked = self.scene.tokens * (inputs - self.tower.width) * x.width
+        return self.tape.operation("image.layers", (x,), self.tower.unpadded(self.scene.tokens) * inputs, x.width, scratch=stacked)
 
     def _averaged(self, x: Value) -> Value:
         """Gemma 4's: padding emptied, patches averaged by a product with their places, a matrix of fp32 for every image, scaled in fp32,

@@ -23,7 +23,8 @@ def tower_segments(found: tuple[Unit, ...], spec: ModelSpec, scene: Scene, workl
     tower = tower_of(spec)
     if tower is None or not workload.images:
         return []
-    own, images = _scene(tower, scene, workload), workload.images * scene.batch
+    own = _scene(tower, scene, workload)
+    images = workload.images * scene.batch * tower.tiles(workload.image_tokens)
     units = [unit for unit in found if unit.part is Part.VISION]
     start, stream = patches([unit for unit in units if not unit.repeated], tower, own, images, workload)
     line = [start]
@@ -43,7 +44,7 @@ def tower_segments(found: tuple[Unit, ...], spec: ModelSpec, scene: Scene, workl
         if stacked and (number + 1) % depth == 0:  # spread evenly, as configurations have them
             line.append(projector(stacked.pop(), tower, own, images, stream, workload))
     if tower.style.ends_normed:
-        end, stream = ended([unit for unit in units if not unit.repeated], own, stream, workload)
+        end, stream = ended([unit for unit in units if not unit.repeated], tower, own, stream, workload)
         line.append(end)
     line += [projector(unit, tower, own, images, stream, workload) for unit in projectors if not unit.repeated]
     return line if stream.grad else [_beside(segment, tower, own, workload) for segment in line]
@@ -54,7 +55,8 @@ def _layer(unit: Unit, scene: Scene, style: Style, hidden: Value, workload: Trai
     tape = tape_of(workload)
     x = tape.input("image.hidden", hidden.elements, hidden.width, grad=hidden.grad)
     y = TowerLayer(tape, unit, scene, style).play(x)
-    return played(unit.prefix, tape, x, y, [unit], workload, checkpointed=workload.activation_checkpointing), y
+    checkpointed = workload.activation_checkpointing if style.checkpoints else "none"
+    return played(unit.prefix, tape, x, y, [unit], workload, checkpointed=checkpointed), y
 
 
 def _beside(segment: Segment, tower: Tower, scene: Scene, workload: TrainingWorkload) -> Segment:
@@ -70,7 +72,10 @@ def scattered(
 
     `tied_bytes`: of a gradient that the words' meets at the end, which whoever plays the whole adds to all of it.
     """
+    style = STYLES[spec.model_type]
     early = [msgspec.structs.replace(each, backward=Pass(peak=each.backward.peak - tied_bytes, end=each.backward.end)) for each in seen]
+    if style.beside:
+        return [text, *early]
     tape, width = tape_of(workload), stream_width(workload)
     outputs = sum(len(block.layers) or 1 for block in spec.blocks if block.part is Part.PROJECTOR and _projects(block))
     projected = outputs * workload.images * workload.image_tokens * scene.batch * spec.hidden_size
@@ -78,7 +83,7 @@ def scattered(
     words = tape.input("words", scene.tokens * spec.hidden_size, width, grad=asked)
     features = tape.input("features", projected, tape.compute or width, grad=any(segment.backward.peak > 0 for segment in seen))
     features = tape.to(features, width, "features.wide")
-    held = () if STYLES[spec.model_type].hands_on == "nothing" else (features,)
+    held = () if style.hands_on == "nothing" else (features,)
     mask = [("image.mask", scene.tokens, 1)]
     mixed = tape.operation("embedding.with_images", (words, features), words.elements, width, saves=held, beside=mask)
     return [text, *early, played("images", tape, words, mixed, [], workload, checkpointed="none")]
@@ -104,23 +109,27 @@ def image_constants(spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -
     own, mixer = _scene(tower, scene, workload), _mixer(spec)
     checkpointed = workload.activation_checkpointing != "none"
     reached = workload.train_vision_tower or (tower.style.asks != "none" and workload.adapted and checkpointed)
-    mask = own.keys**2 * stream_width(workload) if reached and _shares_mask(tower, workload) else 0
+    mask = own.tokens * own.keys * stream_width(workload) if reached and _shares_mask(tower, workload) else 0
     turns = reached and tower.style.rotation in ("float", "stream", "axes")
     tables = 2 * own.tokens * mixer.head_dim * own.table_width if turns and mixer else 0
-    tokens = workload.images * scene.batch * workload.image_tokens
+    images = workload.images * scene.batch
+    tokens = images * workload.image_tokens
     held = tokens * spec.hidden_size if tower.style.hands_on != "nothing" and not first_has_gradient(workload) else 0
     held += own.tokens * tower.width if tower.style.hands_on == "tower" else 0
-    pixels = tokens * tower.merged * tower.numbers * (FLOAT if tower.style.casts else stream_width(workload))
+    crossing = tower.style.beside and (checkpointed or workload.attention == "sdpa")
+    held += scene.tokens * scene.crossed if crossing else 0  # a mask, by which every word meets every image
+    pixels = images * tower.patches(workload.image_tokens) * tower.numbers * (FLOAT if tower.style.casts else stream_width(workload))
     return pixels + tables + mask + held * stream_width(workload)
 
 
 def _shares_mask(tower: Tower, workload: TrainingWorkload) -> bool:
     """Whether the layers hold one mask that keeps images apart: SDPA saves it, but for autocast, which narrows it in every layer; eager
     scores take it up. Checkpoints keep it in any case."""
-    if tower.style.images != "masked" or workload.attention == "flash":
+    if not tower.style.masked or workload.attention == "flash":
         return False
     form = regime(workload)
-    return workload.activation_checkpointing != "none" or (workload.attention == "sdpa" and not form.autocast)
+    checkpointed = workload.activation_checkpointing != "none" and tower.style.checkpoints
+    return checkpointed or (workload.attention == "sdpa" and not form.autocast)
 
 
 def _mixer(spec: ModelSpec) -> Attention | None:
@@ -130,14 +139,15 @@ def _mixer(spec: ModelSpec) -> Attention | None:
 def _scene(tower: Tower, scene: Scene, workload: TrainingWorkload) -> Scene:
     """Where the tower's layers play: each image is a sequence of its own; of images that run apart all are one, and only keys are few."""
     style, images = tower.style, workload.images * scene.batch
-    each = workload.image_tokens * tower.merged + tower.classed
+    tiles = tower.tiles(workload.image_tokens)
+    each, images = tower.sequence(workload.image_tokens // tiles), images * tiles
     traits = Traits(activation=style.activation, norm=style.norm, float_softmax=style.float_softmax)  # type: ignore[arg-type]
     return replace(
         scene,
         traits=traits,
         sequence=each if style.images == "batch" else each * images,
         batch=images if style.images == "batch" else 1,
-        keys=each * images if style.images == "masked" and scene.attention != "flash" else each,
+        keys=each * images if style.images == "row" and scene.attention != "flash" else each,
         hidden=tower.width,
         rotary=style.rotation != "none",
         table_width=FLOAT if style.rotation == "float" else scene.table_width,

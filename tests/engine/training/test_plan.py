@@ -7,7 +7,8 @@ from fitgauge.catalog.models import Snapshot
 from fitgauge.catalog.sizes import nominal_model
 from fitgauge.engine.families import read_config
 from fitgauge.engine.quantity import Bytes
-from fitgauge.engine.training.degrees import runs
+from fitgauge.engine.training.degrees import experts, runs
+from fitgauge.engine.training.floors import Floors
 from fitgauge.engine.training.plan import Choices, Plan, layouts, pareto, search, throughput
 from fitgauge.engine.training.stages import stages
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -117,6 +118,10 @@ def brute(model, base, choices, usable):
         ("google/flan-t5-xl", {"sequence_length": 512}, 24 * 10**9),
         ("Qwen/Qwen3-8B", {"method": "lora", "precision": "bf16"}, 24 * 10**9),
         ("Qwen/Qwen3-8B", {"offload": "optimizer"}, 40 * 10**9),
+        ("openai/gpt-oss-20b", {"sequence_length": 32_768}, 80 * 10**9),
+        ("mistralai/Mixtral-8x7B-v0.1", {"optimizer": "muon"}, 80 * 10**9),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", {"method": "lora", "precision": "bf16"}, 80 * 10**9),
+        ("google/gemma-3-12b-pt", {"pipeline_schedule": "interleaved"}, 80 * 10**9),
     ],
 )
 def test_the_search_finds_what_looking_at_every_layout_finds(name, settings, usable):
@@ -128,6 +133,44 @@ def test_the_search_finds_what_looking_at_every_layout_finds(name, settings, usa
     assert any(by_count.values())
     for count, plans in by_count.items():
         assert [(-one.throughput, one.required.expected) for one in found if one.workload.gpus == count] == plans
+
+
+FLOORED = ["Qwen/Qwen3-8B", "openai/gpt-oss-20b", "deepseek-ai/DeepSeek-V2-Lite", "Qwen/Qwen2.5-VL-7B-Instruct", "google/flan-t5-xl"]
+
+
+@pytest.mark.parametrize("name", FLOORED)
+@pytest.mark.parametrize("settings", [{}, {"method": "qlora"}, {"optimizer": "lomo", "sequence_length": 512}, {"offload": "parameters"}])
+def test_no_layout_holds_less_than_its_floor(name, settings):
+    """The bound by which the search passes over layouts, against the estimate it stands for."""
+    model, base = spec(name), replace(BASE, **settings)
+    settings = {"expert": (1, 2, 8)} if experts(model) else {}
+    choices = chosen(**settings)
+    floors, needs = Floors(model, base, choices.frameworks), need(model)
+    for count in (1, 8):
+        for layout in layouts(model, base, choices, count):
+            for kind in ("none", "selective", "full"):
+                workload = replace(layout, activation_checkpointing=kind)
+                assert floors.states(workload) <= floors.need(workload) <= needs(workload).expected, workload
+
+
+@pytest.mark.parametrize(
+    "name", ["Qwen/Qwen3-30B-A3B", "openai/gpt-oss-20b", "deepseek-ai/DeepSeek-V2-Lite", "mistralai/Mixtral-8x7B-v0.1"]
+)
+@pytest.mark.parametrize("settings", [{}, {"method": "lora", "precision": "bf16", "activation_checkpointing": "full"}])
+def test_more_expert_parallelism_is_no_slower_and_holds_less(name, settings):
+    """Why the search tries the largest degree alone: of two layouts that differ in this, the one with more of it is never worse."""
+    model, base, needs = spec(name), replace(BASE, **settings), need(spec(name))
+    every = chosen(frameworks=("megatron",), expert=(1, 2, 4, 8, 16, 32, 64))
+    spread = {}
+    for layout in layouts(model, base, every, 16):
+        if layout.data_parallel * layout.context_parallel % layout.expert_parallel == 0:
+            spread.setdefault((layout.tensor_parallel, layout.pipeline_parallel), []).append(layout)
+    tried = list(layouts(model, base, chosen(frameworks=("megatron",)), 16))
+    assert [most[-1] for most in spread.values()] == tried
+    for alike in spread.values():
+        sizes = [needs(layout).expected for layout in alike]
+        assert sizes == sorted(sizes, reverse=True)
+        assert len({throughput(model, layout) for layout in alike}) == 1
 
 
 def test_nothing_fits_where_nothing_can():

@@ -57,6 +57,15 @@ def training_stages(
     return tuple(training_stage(spec, workload, profile, stage, usable_bytes) for stage in stages(spec, workload))
 
 
+def training_need(spec: ModelSpec, workload: TrainingWorkload, profile: TrainingProfile) -> Bytes:
+    """The `need` of the fullest rank of any stage, which a search asks of every layout it looks at: only the stage with the most tensors is
+    put into terms, unless a rule of thumb counts some of them."""
+    ends = stages(spec, workload, ends=True)
+    if rule_of(spec, workload) == "recipe":
+        ends = (max(ends, key=lambda stage: stage.highest.total),)
+    return max((training_stage(spec, workload, profile, stage).need for stage in ends), key=lambda need: need.expected)
+
+
 def training_stage(
     spec: ModelSpec,
     workload: TrainingWorkload,

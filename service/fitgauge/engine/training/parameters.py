@@ -4,12 +4,14 @@ Two tensors of a checkpoint may be slices of one fused projection (see families/
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import msgspec
 
 from fitgauge.engine.architecture import Attention, Block, Kind, ModelSpec, Part, Split, Tensor
 from fitgauge.engine.dtypes import size_of
 from fitgauge.engine.families import parts
+from fitgauge.engine.once import Same
 from fitgauge.engine.quantization import Format, tensor_bytes
 from fitgauge.engine.schemes import Rule, Scheme, is_nominal
 from fitgauge.engine.training.workload import Regime, Targets, TrainingWorkload, regime
@@ -79,10 +81,38 @@ def units(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Unit, ...]:
     """Every unit of a model, in the order of its blocks, with frozen and trained parameters and adapters marked.
 
     Multi-token prediction heads are left out: transformers does not load them. Raises InvalidQuestion for a quantization that is
-    unknown.
+    unknown. Kept for the models asked about lately: how ranks divide them, how long sequences are and what steps them changes no unit.
     """
-    form, scheme = regime(workload), base_scheme(spec, workload)
-    found = []
+    return _units(Same(spec), on_one_rank(workload))
+
+
+def on_one_rank(workload: TrainingWorkload) -> TrainingWorkload:
+    """The workload with one rank, one token and the usual settings of whatever units do not depend on."""
+    return msgspec.structs.replace(
+        workload,
+        optimizer="adamw",
+        activation_checkpointing="none",
+        attention="sdpa",
+        loss="full",
+        sequence_length=1,
+        micro_batch_size=1,
+        micro_batches=1,
+        zero_stage=0,
+        offload="none",
+        tensor_parallel=1,
+        sequence_parallel=False,
+        pipeline_parallel=1,
+        context_parallel=1,
+        expert_parallel=1,
+        expert_tensor_parallel=None,
+        data_parallel=1,
+    )
+
+
+@lru_cache(maxsize=64)
+def _units(same: Same, workload: TrainingWorkload) -> tuple[Unit, ...]:
+    spec, form = same.spec, regime(workload)
+    scheme, found = base_scheme(spec, workload), []
     for block in spec.blocks:
         if block.part is Part.MTP:
             continue

@@ -6,12 +6,11 @@ from heapq import heapify, heappop, heappush
 import msgspec
 from msgspec.structs import replace
 
-from fitgauge.engine.architecture import Kind, ModelSpec
+from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training.degrees import MOST_TENSOR, experts, runs, tensor_widths
-from fitgauge.engine.training.parameters import units
+from fitgauge.engine.training.floors import Floors
 from fitgauge.engine.training.pipeline import bubble_share
-from fitgauge.engine.training.sharding import divided, rank_states
 from fitgauge.engine.training.workload import Checkpointing, Framework, TrainingWorkload
 from fitgauge.engine.utilization import TokenFlops, token_flops
 
@@ -62,87 +61,64 @@ def search(spec: ModelSpec, base: TrainingWorkload, choices: Choices, need: Need
 
     `need`: what the fullest card of a workload takes. Of a layout the least checkpointing that fits is taken, since it is the fastest.
     """
-    whole = {framework: _whole(spec, replace(base, framework=framework)) for framework in choices.frameworks}
-    found: list[Plan] = []
+    floors, found = Floors(spec, base, choices.frameworks), list[Plan]()
     for count in choices.counts:
-        every = ((layout, _least_bytes(layout, whole[layout.framework])) for layout in layouts(spec, base, choices, count))
+        every = ((layout, floors.states(layout)) for layout in layouts(spec, base, choices, count))
         possible = [(layout, least) for layout, least in every if least <= usable_bytes]
-        found += pareto([_widest(plan, choices, need, usable_bytes) for plan in _fastest(spec, possible, choices, need, usable_bytes)])
+        fastest = _fastest(spec, possible, choices, floors, need, usable_bytes)
+        found += pareto([_widest(plan, choices, need, usable_bytes) for plan in fastest])
     return found
 
 
-class _Whole(msgspec.Struct, frozen=True, gc=False):
-    """Weights and optimizer's states of a whole model on devices, those of routed experts apart [bytes]."""
-
-    weights: int
-    states: int
-    expert_weights: int
-    expert_states: int
-
-
-def _whole(spec: ModelSpec, base: TrainingWorkload) -> _Whole:
-    def summed(*, routed: bool) -> tuple[int, int]:
-        weights = states = 0
-        for unit in units(spec, base):
-            own = [parameter for parameter in unit.parameters if (parameter.count > 1 or parameter.kind is Kind.EXPERT) is routed]
-            held = rank_states(own, replace(base, zero_stage=3 if base.framework == "fsdp" else 0))
-            weights += held.weights * len(unit.layers)
-            states += (held.master_weights + held.optimizer_states) * len(unit.layers)
-        return weights, states
-
-    return _Whole(*summed(routed=False), *summed(routed=True))
-
-
-def _least_bytes(layout: TrainingWorkload, whole: _Whole) -> float:
-    """What the fullest card of a layout holds at the least [bytes]: a card's share of weights and states, were stages alike."""
-    pieces = layout.tensor_parallel * layout.pipeline_parallel
-    ranks = layout.data_parallel // layout.data_parallel_replicate * layout.context_parallel
-    over_weights, over_states = (ranks if divided(of, layout) else 1 for of in ("weights", "states"))
-    cut = pieces * layout.expert_parallel * layout.expert_ways // layout.tensor_parallel
-    expert_ranks = max(1, ranks * pieces // cut)
-    return (
-        whole.weights / (pieces * over_weights)
-        + whole.states / (pieces * over_states)
-        + whole.expert_weights / (cut * (expert_ranks if over_weights > 1 else 1))
-        + whole.expert_states / (cut * (expert_ranks if over_states > 1 else 1))
-    )
-
-
 def _fastest(
-    spec: ModelSpec, possible: Sequence[tuple[TrainingWorkload, float]], choices: Choices, need: Need, usable_bytes: int
+    spec: ModelSpec,
+    possible: Sequence[tuple[TrainingWorkload, float]],
+    choices: Choices,
+    floors: Floors,
+    need: Need,
+    usable_bytes: int,
 ) -> list[Plan]:
     """The fastest plans of the Pareto set of these layouts, fastest first. `possible`: each with what it needs at the least.
 
     Layouts are looked at in the order of their speed, so that neither what is slower than the last plan kept is estimated, nor what
-    cannot be smaller than it.
+    cannot be smaller than it; nor is what cannot fit.
     """
     kinds = choices.checkpointing or _CHECKPOINTING
     flops = {kind: _flops(spec, replace(layout, activation_checkpointing=kind)) for kind in kinds for layout, _ in possible[:1]}
     paces = (_throughput(spec, layout, flops[kinds[0]], choices.flops_per_byte) for layout, _ in possible)
     waiting = [(-pace, possible[number][1], number, 0) for number, pace in enumerate(paces)]
     heapify(waiting)
-    kept: list[Plan] = []
+    kept: list[tuple[tuple[float, ...], Plan]] = []
     while waiting and len(kept) < _PER_COUNT:
         pace, best = waiting[0][0], kept[-1] if kept else None
         while waiting and waiting[0][0] == pace:
             _, least, number, step = heappop(waiting)
-            if best is not None and least > best.required.expected:
+            if best is not None and least > best[1].required.expected:
                 continue
             workload = replace(possible[number][0], activation_checkpointing=kinds[step])
-            plan = Plan(workload=workload, required=need(workload), throughput=-pace)
-            if plan.required.expected > usable_bytes and step + 1 < len(kinds):
+            plan = _fitting(workload, -pace, floors, need, usable_bytes)
+            if plan is not None:
+                ranked = _rank(plan, number), plan
+                best = ranked if best is None else min(best, ranked)
+            elif step + 1 < len(kinds):
                 slower = _throughput(spec, workload, flops[kinds[step + 1]], choices.flops_per_byte)
                 heappush(waiting, (-slower, least, number, step + 1))
-            elif plan.required.expected <= usable_bytes:
-                best = plan if best is None else _better(plan, best)
         if best is not None and (not kept or best is not kept[-1]):
             kept.append(best)
-    return kept
+    return [plan for _, plan in kept]
 
 
-def _better(plan: Plan, other: Plan) -> Plan:
-    """The smaller of two plans; of two alike the faster, else the simpler one."""
-    return min(other, plan, key=lambda one: (one.required.expected, -one.throughput, _complexity(one.workload)))
+def _fitting(workload: TrainingWorkload, pace: float, floors: Floors, need: Need, usable_bytes: int) -> Plan | None:
+    """The plan of a workload that fits, else None."""
+    if floors.need(workload) > usable_bytes:
+        return None
+    required = need(workload)
+    return Plan(workload=workload, required=required, throughput=pace) if required.expected <= usable_bytes else None
+
+
+def _rank(plan: Plan, number: int) -> tuple[float, ...]:
+    """The order of plans: the smaller one, of two alike the faster, then the simpler, then the first of the layouts."""
+    return plan.required.expected, -plan.throughput, *_complexity(plan.workload), number
 
 
 def layouts(spec: ModelSpec, base: TrainingWorkload, choices: Choices, count: int) -> Iterator[TrainingWorkload]:
@@ -193,11 +169,13 @@ def _degrees(spec: ModelSpec, base: TrainingWorkload, choices: Choices, framewor
 
 
 def _experts(spec: ModelSpec, choices: Choices, framework: Framework, ranks: int) -> Sequence[int]:
+    """The most ranks that experts can be spread over. Fewer are no faster and hold more: weights and gradients of every expert divide, the
+    optimizer's states come to the same size over the ranks that are left, and nothing else changes."""
     if choices.expert:
         return choices.expert
     if framework != "megatron" or not experts(spec):
         return (1,)
-    return tuple(width for width in (1, 2, 4, 8, 16, 32, 64) if ranks % width == 0 and experts(spec) % width == 0)
+    return (max(width for width in (1, 2, 4, 8, 16, 32, 64) if ranks % width == 0 and experts(spec) % width == 0),)
 
 
 def _zero_stages(choices: Choices, framework: Framework, ranks: int) -> Sequence[int]:

@@ -74,9 +74,18 @@ def stages(spec: ModelSpec, workload: TrainingWorkload, *, ends: bool = False) -
 
 
 def _stateful(workload: TrainingWorkload) -> TrainingWorkload:
-    """The workload without what states do not depend on."""
+    """The workload without what states do not depend on: they are cut over data and context parallel ranks alike, stage by stage."""
     return replace(
-        workload, sequence_length=1, micro_batch_size=1, micro_batches=1, activation_checkpointing="none", pipeline_schedule="1f1b"
+        workload,
+        sequence_length=1,
+        micro_batch_size=1,
+        micro_batches=1,
+        activation_checkpointing="none",
+        pipeline_schedule="1f1b",
+        pipeline_parallel=1,
+        context_parallel=1,
+        data_parallel=workload.data_parallel * workload.context_parallel,
+        sequence_parallel=False,
     )
 
 

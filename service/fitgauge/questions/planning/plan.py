@@ -10,11 +10,10 @@ from fitgauge.engine.architecture import Model
 from fitgauge.engine.fit import fit_probability, verdict
 from fitgauge.engine.quantity import Bytes, gib
 from fitgauge.engine.training.degrees import check
-from fitgauge.engine.training.estimate import training_stage, training_stages
+from fitgauge.engine.training.estimate import training_need, training_stages
 from fitgauge.engine.training.host import checkpoint_bytes
 from fitgauge.engine.training.overheads import TrainingProfile
 from fitgauge.engine.training.plan import A100_FLOPS_PER_BYTE, Choices, Plan, layouts, search
-from fitgauge.engine.training.stages import stages
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.engine.utilization import peak_tflops
 from fitgauge.errors import InvalidQuestion
@@ -83,8 +82,7 @@ class Planner:
             raise InvalidQuestion(refused.why, hint=refused.instead, field=refused.field)
 
         def need(workload: TrainingWorkload) -> Bytes:
-            every = (training_stage(model.spec, workload, self._profile, stage) for stage in stages(model.spec, workload, ends=True))
-            return max((stage.need for stage in every), key=lambda need: need.expected)
+            return training_need(model.spec, workload, self._profile)
 
         _possible(base, model, choices)
         plans = [

@@ -1,0 +1,131 @@
+"""What a card of a layout holds at the least: bounds by a few divisions, so that a search passes over most of what cannot fit."""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+import msgspec
+from msgspec.structs import replace
+
+from fitgauge.engine.architecture import Kind, ModelSpec
+from fitgauge.engine.once import Same
+from fitgauge.engine.training.activations import in_order
+from fitgauge.engine.training.coarse import rule_of
+from fitgauge.engine.training.degrees import experts
+from fitgauge.engine.training.fsdp import computed
+from fitgauge.engine.training.parameters import Parameter, units
+from fitgauge.engine.training.pipeline import held, pipeline_stages
+from fitgauge.engine.training.segments import segments
+from fitgauge.engine.training.sharding import Slice, divided, sliced, stage_slices
+from fitgauge.engine.training.workload import Framework, TrainingWorkload
+
+
+class _Held(msgspec.Struct, frozen=True, gc=False):
+    """Weights, gradients that stay through a step, and masters with optimizer's states [bytes]."""
+
+    weights: int
+    gradients: int
+    states: int
+
+
+class Floors:
+    """The floors of one model under the settings of `base`, on any degrees."""
+
+    def __init__(self, spec: ModelSpec, base: TrainingWorkload, frameworks: Iterable[Framework]) -> None:
+        self._spec = spec
+        self._whole = {framework: _whole(spec, replace(base, framework=framework, zero_stage=3)) for framework in frameworks}
+        self._of_first: dict[tuple[Framework, int], tuple[_Held, _Held]] = {}
+
+    def states(self, layout: TrainingWorkload) -> float:
+        """Of the first pipeline stage, or of any were all alike: the fullest has no less than either [bytes]."""
+        return max(self._first(layout, layout.pipeline_parallel), self._first(layout, 1) / layout.pipeline_parallel)
+
+    def need(self, workload: TrainingWorkload) -> float:
+        """The same with the passes of the first stage [bytes]; without them where a rule of thumb counts activations."""
+        if rule_of(self._spec, workload) != "recipe":
+            return self.states(workload)
+        return max(self.states(workload), self._first(workload, workload.pipeline_parallel) + _passes_bytes(self._spec, workload))
+
+    def _first(self, layout: TrainingWorkload, stages: int) -> float:
+        """States of the first of so many stages on one rank: what every rank has whole counts as divided like the rest."""
+        shared, routed = self._held(layout.framework, stages)
+        ranks, cut = layout.data_parallel // layout.data_parallel_replicate * layout.context_parallel, layout.tensor_parallel
+        experts_cut = layout.expert_parallel * layout.expert_ways
+        return _share(shared, layout, cut, ranks) + _share(routed, layout, experts_cut, max(1, ranks * cut // experts_cut))
+
+    def _held(self, framework: Framework, stages: int) -> tuple[_Held, _Held]:
+        """What all have and what experts have of the first of so many stages, before anything is divided."""
+        key = (framework, stages)
+        if key not in self._of_first:
+            layers = pipeline_stages(max(1, self._spec.layers), stages)[0]
+            shared, routed = (stage_slices(slices, layers, first=True, last=stages == 1) for slices in self._whole[framework])
+            self._of_first[key] = _held(shared), _held(routed)
+        return self._of_first[key]
+
+
+def _whole(spec: ModelSpec, alone: TrainingWorkload) -> tuple[list[Slice], list[Slice]]:
+    """Every unit of a model on one rank, with as much offloaded as can be: parameters that all have, and experts."""
+    found = units(spec, alone)
+    shared, routed = (
+        [sliced(replace(unit, parameters=tuple(p for p in unit.parameters if _routed(p) is wanted)), alone) for unit in found]
+        for wanted in (False, True)
+    )
+    return shared, routed
+
+
+def _routed(parameter: Parameter) -> bool:
+    return parameter.count > 1 or parameter.kind is Kind.EXPERT
+
+
+def _held(slices: Sequence[tuple[Slice, int]]) -> _Held:
+    return _Held(
+        weights=sum(count * piece.states.weights for piece, count in slices),
+        gradients=sum(count * piece.states.gradients for piece, count in slices),
+        states=sum(count * (piece.states.master_weights + piece.states.optimizer_states) for piece, count in slices),
+    )
+
+
+def _share(held: _Held, layout: TrainingWorkload, cut: int, ranks: int) -> float:
+    """One rank's part of what tensor or expert parallelism cuts, and ZeRO divides over `ranks`. Megatron's gradients alone are there all
+    the time (stages.py, _phases)."""
+    gradients = held.gradients if layout.framework == "megatron" and not layout.steps_early else 0
+    over_weights, over_states = (ranks if divided(of, layout) else 1 for of in ("weights", "states"))
+    return (held.weights / over_weights + held.states / over_states + gradients) / cut
+
+
+def _passes_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
+    """What the passes hold on the first stage [bytes], were every expert on a rank of its own and no gradient kept: what is kept of
+    gradients, and gradients of more experts, only add to it. So it is the same for all degrees of expert and data parallelism."""
+    stages = workload.pipeline_parallel
+    in_flight = held(workload.pipeline_schedule, 0, stages, workload.micro_batches).most
+    most = replace(
+        workload, expert_parallel=max(1, experts(spec)), expert_tensor_parallel=workload.expert_ways, data_parallel=1, micro_batches=1
+    )
+    passes = _passes(Same(spec), computed(most) if workload.framework == "fsdp" else most)
+    return passes.highest + int((in_flight - 1) * passes.between)
+
+
+class _Passes(msgspec.Struct, frozen=True, gc=False):
+    """Both passes of one micro-batch [bytes]: the highest moment, and what is left between them."""
+
+    highest: int
+    between: int
+
+
+@lru_cache(maxsize=512)
+def _passes(same: Same, workload: TrainingWorkload) -> _Passes:
+    """Of the first stage, kept for the models asked about lately."""
+    stages, cut = workload.pipeline_parallel, segments(same.spec, workload)
+    line = [cut.embedding, *in_order(cut, pipeline_stages(max(1, same.spec.layers), stages)[0] if stages > 1 else None)]
+    line += [cut.head] if stages == 1 else []
+    live = highest = 0
+    for segment in line:
+        highest = max(highest, live + segment.forward.peak)
+        live += segment.forward.end
+    live -= sum(segment.casts for segment in line)
+    between = live
+    if workload.framework == "fsdp":  # which lets the logits go with the forward pass
+        live -= cut.head.logits
+    for segment in reversed(line):
+        highest = max(highest, live + segment.backward.peak)
+        live += segment.backward.end - segment.released
+    return _Passes(highest, between)

@@ -13,6 +13,7 @@ model is small and its own: `config`. `train_vision_tower`: false freezes the to
 """
 
 import contextlib
+import importlib
 import json
 import math
 import sys
@@ -162,7 +163,17 @@ def build(row: dict[str, Any]) -> Any:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=kwargs)
         if row["method"] == "lora":
             model.enable_input_require_grads()
+    if row["optimizer"].endswith("8bit"):
+        keep_embeddings(model)
     return model
+
+
+def keep_embeddings(model: Any) -> None:
+    """Asks bitsandbytes for states of embeddings in fp32, as transformers' Trainer does (trainer.py, create_optimizer)."""
+    manager = importlib.import_module("bitsandbytes").optim.GlobalOptimManager.get_instance()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Embedding):
+            manager.register_module_override(module, "weight", {"optim_bits": 32})
 
 
 def _maker(config: Any) -> Any:
@@ -247,6 +258,10 @@ def optimizer_of(row: dict[str, Any], trained: list[torch.Tensor]) -> Any:
             return torch.optim.Adafactor(trained, **how)
         case "muon":
             return torch.optim.Muon(trained)
+        case "adamw_8bit":
+            return importlib.import_module("bitsandbytes").optim.AdamW(trained, optim_bits=8)
+        case "lion_8bit":
+            return importlib.import_module("bitsandbytes").optim.Lion(trained, optim_bits=8)
         case name:
             raise ValueError(f"no optimizer {name}")
 

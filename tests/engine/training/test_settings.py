@@ -76,7 +76,7 @@ def test_offloaded_checkpoints_keep_no_layers_input_on_the_device():
 def test_paged_states_are_on_the_host_for_pytorch():
     (paged,), (resident,) = stages(LLAMA, replace(STEP, optimizer="paged_adamw")), stages(LLAMA, STEP)
     states = {part.name: part.size.expected for part in resident.highest.parts}["optimizer_states"]
-    assert paged.host - resident.host == states
+    assert paged.host - resident.host == 2 * states  # in fp32, whatever the weights are
     assert "optimizer_states" not in {part.name for part in paged.highest.parts}
 
 

@@ -98,8 +98,9 @@ def optimizer_bytes(parameter: Parameter, optimizer: Optimizer, form: Regime) ->
     """Bytes of an optimizer's states of one trained parameter, without its step counter (4 bytes a tensor, on the host unless fused).
 
     adamw: two of the states' format (arXiv 1711.05101). adamw_bf16: two of bf16. adamw_8bit, lion_8bit: one byte a state and an fp32
-    absmax for 256; vectors, small tensors and embeddings stay in fp32 (bitsandbytes; transformers trainer.py). paged: the same in
-    managed memory. adam_mini: one, and a number for every row (arXiv 2406.16793). lion, sgd_momentum: one. muon: one for matrices,
+    absmax for 256; small tensors and embeddings stay in fp32 (bitsandbytes; transformers trainer.py). paged: the same in managed memory;
+    paged_adamw and lion are bitsandbytes' with states in fp32 whatever the weights are (optim/optimizer.py, init_state). adamw_torch_8bit,
+    _fp8 and _4bit: torchao's. adam_mini: one, and a number for every row (arXiv 2406.16793). sgd_momentum: one. muon: one for matrices,
     AdamW's two for the rest (torch.optim.Muon takes 2D parameters alone). adafactor: fp32 rows and columns (arXiv 1804.04235; torch
     keeps the weight's format). galore_adamw: AdamW of the projection to rank 128 and the projector (arXiv 2403.03507).
     sgd, lomo: none.
@@ -109,14 +110,22 @@ def optimizer_bytes(parameter: Parameter, optimizer: Optimizer, form: Regime) ->
     match optimizer:
         case "sgd" | "lomo":
             return 0
-        case "adamw" | "paged_adamw":
+        case "adamw":
             return 2 * one
+        case "paged_adamw":
+            return 2 * size_of(parameter.elements, "F32")
+        case "lion":
+            return size_of(parameter.elements, "F32")
         case "adamw_bf16":
             return 2 * size_of(parameter.elements, "BF16")
         case "adamw_8bit" | "paged_adamw_8bit":
             return 2 * eight_bit_bytes(parameter)
         case "lion_8bit":
             return eight_bit_bytes(parameter)
+        case "adamw_torch_8bit" | "adamw_torch_fp8":
+            return 2 * low_bit_bytes(parameter, one, bits=8, block=256)
+        case "adamw_torch_4bit":
+            return 2 * low_bit_bytes(parameter, one, bits=4, block=128)
         case "adam_mini":
             row = BITS[_state_dtype(parameter, form)] // 8
             return one + (parameter.count * parameter.shape[0] * row if matrix else one)
@@ -140,6 +149,14 @@ def eight_bit_bytes(parameter: Parameter) -> int:
     if parameter.elements < _EIGHT_BIT_LEAST or parameter.kind is Kind.EMBEDDING:
         return 4 * parameter.elements
     return parameter.elements + 4 * -(-parameter.elements // _EIGHT_BIT_BLOCK)
+
+
+def low_bit_bytes(parameter: Parameter, plain: int, *, bits: int, block: int) -> int:
+    """One state of torchao's optimizers: `bits` a number and an fp32 scale for every block; `plain` bytes, in the weight's own format, of
+    tensors that are small or no whole number of blocks, of which embeddings are none (torchao/optim/adam.py, _new_buffer)."""
+    if parameter.elements < _EIGHT_BIT_LEAST or parameter.elements % block:
+        return plain
+    return parameter.elements * bits // 8 + 4 * parameter.elements // block
 
 
 def step_bytes(trained: Sequence[Parameter], workload: TrainingWorkload) -> int:

@@ -9,7 +9,7 @@ Precision = Literal["mixed_bf16", "mixed_fp16", "bf16", "fp32", "int8", "fp8"]
 Framework = Literal["transformers", "deepspeed", "fsdp", "megatron"]
 Optimizer = Literal[
     "adamw", "adamw_8bit", "paged_adamw", "paged_adamw_8bit", "adamw_bf16", "adam_mini", "adafactor", "lion", "lion_8bit", "muon",
-    "sgd", "sgd_momentum", "galore_adamw", "lomo",
+    "sgd", "sgd_momentum", "galore_adamw", "lomo", "adamw_torch_8bit", "adamw_torch_4bit", "adamw_torch_fp8",
 ]  # fmt: skip
 Implementation = Literal["foreach", "fused", "for_loop"]
 Loss = Literal["full", "chunked", "recomputed", "fused", "in_place", "log_probs", "log_probs_in_place", "none"]

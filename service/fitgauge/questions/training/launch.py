@@ -19,7 +19,7 @@ SUPERVISED = Setup(algorithm="sft", trainer="trl", reference="none")
 _OVER_TRAINER = ("unsloth", "axolotl", "llama-factory", "ms-swift")
 """Tools that train by transformers' Trainer."""
 _NAMED: Mapping[str | None, str] = {"torchtune": "CONFIG stands", "torchtitan": "MODULE and CONFIG stand"}
-_UNSAID = {"muon": "Muon", "adam_mini": "Adam-mini"}
+_UNSAID = {"muon": "Muon", "adam_mini": "Adam-mini", "adamw_torch_fp8": "torchao's AdamWFp8"}
 
 
 def launch_command(model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED, tool: str | None = None) -> str:

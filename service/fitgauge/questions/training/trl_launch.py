@@ -15,7 +15,8 @@ from fitgauge.questions.training.launch_files import DEEPSPEED
 _OPTIMIZERS = {
     "adamw": "adamw_torch", "adamw_8bit": "adamw_bnb_8bit", "paged_adamw": "paged_adamw_32bit", "paged_adamw_8bit": "paged_adamw_8bit",
     "adamw_bf16": "adamw_anyprecision", "adafactor": "adafactor", "lion": "lion_32bit", "lion_8bit": "lion_8bit", "sgd": "sgd",
-    "sgd_momentum": "sgd", "galore_adamw": "galore_adamw", "lomo": "lomo",
+    "sgd_momentum": "sgd", "galore_adamw": "galore_adamw", "lomo": "lomo", "adamw_torch_8bit": "adamw_torch_8bit",
+    "adamw_torch_4bit": "adamw_torch_4bit",
 }  # fmt: skip
 """transformers training_args.py, OptimizerNames."""
 _OPTIMIZER_ARGUMENTS = {

@@ -29,6 +29,8 @@ _FRAMEWORKS: Mapping[str, Framework] = {
 }  # fmt: skip
 _OPTIMIZERS: Mapping[str, Optimizer] = {
     "adamw": "adamw", "adam": "adamw", "adamwtorch": "adamw", "adamwtorchfused": "adamw", "adamw8bit": "adamw_8bit",
+    "adamwtorch8bit": "adamw_torch_8bit", "adamwtorch4bit": "adamw_torch_4bit", "adamw4bit": "adamw_torch_4bit",
+    "adamwtorchfp8": "adamw_torch_fp8", "adamwfp8": "adamw_torch_fp8",
     "adam8bit": "adamw_8bit", "adamwbnb8bit": "adamw_8bit", "adamwint8": "adamw_8bit", "pagedadamw": "paged_adamw",
     "pagedadamw32bit": "paged_adamw", "pagedadamw8bit": "paged_adamw_8bit", "adamwbf16": "adamw_bf16", "adammini": "adam_mini",
     "adafactor": "adafactor", "lion": "lion", "lion32bit": "lion", "lion8bit": "lion_8bit", "muon": "muon", "sgd": "sgd",

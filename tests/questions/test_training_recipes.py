@@ -12,7 +12,7 @@ from fitgauge.questions.training.recipes import recipe_notes
     ("model", "attention", "part"),
     [
         ("meta-llama/Llama-3.1-8B-Instruct", "sdpa", None),
-        ("google-bert/bert-base-uncased", "sdpa", None),
+        ("openai-community/gpt2", "sdpa", "as CUDA's kernels keep it"),
         ("google-t5/t5-small", "sdpa", "as long as sequence_length"),
         ("state-spaces/mamba-130m-hf", "sdpa", "CUDA kernels"),
         ("state-spaces/mamba-130m-hf", "eager", "PyTorch alone."),

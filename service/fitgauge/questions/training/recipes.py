@@ -25,6 +25,8 @@ def recipe_notes(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
         )
     if workload.attention != "eager" and traits_of(spec).eager(workload.attention):
         said.append(f"transformers has no {workload.attention} attention for {name}: it runs eagerly, with its scores in memory.")
+    if rule == "recipe" and traits_of(spec).drops:
+        said.append(f"Dropout of {name} is as CUDA's kernels keep it, a byte a number; a CPU keeps more, and with SDPA scores too.")
     kinds = {mixer.kind for block in spec.blocks for mixer in block.mixers if isinstance(mixer, Recurrent)}
     if kinds:
         said.append(

@@ -74,7 +74,7 @@ def test_runs_that_went_out_of_memory_are_not_said_to_fit():
 def test_the_allocator_keeps_large_blocks_of_logits_beside_a_share_of_everything():
     """Runs with the same settings but the loss (fms-acceleration: Liger, or whole logits) differ by more than a share could tell."""
     times = load_training().fragmentation_logits.expected
-    whole = [one for one in kept("fit") if one.framework == "transformers" and one.logits > 0.1 * one.peak]
+    whole = [one for one in kept("fit") if one.keeper == "transformers" and one.logits > 0.1 * one.peak]
     spread = [max(shares) - min(shares) for shares in ([one.share(at).value for one in whole] for at in (0, times))]
     assert spread[1] < 0.75 * spread[0]
 

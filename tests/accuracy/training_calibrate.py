@@ -1,8 +1,9 @@
 """Fits the catalog's training.json to the fit part of the published training runs. Deterministic.
 
-Everything that frameworks' sources tell is derived in the engine. What is left: what the allocator keeps in vain, and how far runs lie from
-what is counted. Runs are split by a hash of their source: calibration sees `fit` alone, every campaign weighs the same, and an interval
-holds nine runs of ten. Run: python -m accuracy.training_calibrate, then `make accuracy`.
+Everything that frameworks' sources tell is derived in the engine, what the allocator's rules make of it too. What is left: what the
+allocator keeps beside that, and how far runs lie from what is counted. Runs are split by a hash of their source: calibration sees `fit`
+alone, every campaign weighs the same, and an interval holds nine runs of ten. Run: python -m accuracy.training_calibrate, then
+`make accuracy`.
 """
 
 import json
@@ -15,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from accuracy.training_truth import Published, Row, published
 from accuracy.truth import GIB
 from fitgauge.catalog.catalog import bundled
-from fitgauge.engine.training.overheads import logits_bytes
+from fitgauge.engine.training.overheads import keeper, kept_in_vain, logits_bytes
 
 DATA = Path(__file__).parents[2] / "service/fitgauge/catalog/data/training.json"
 RUNS = "published training runs (tests/accuracy/training_gpu.jsonl, fit part), by tests/accuracy/training_calibrate.py"
@@ -27,6 +28,8 @@ MOST_SLACK = 7
 """Percent. Intervals grow narrower still beyond it, and a run that went out of memory (t245) is said to fit."""
 FITTED = ("fragmentation", "fragmentation_logits", "fragmentation_dispatched", "spread", "spread_routed", "slack")
 """What `calibrated` writes."""
+PLAYED = {"transformers", "fsdp1", "fsdp2"}
+"""Keepers whose blocks are played: runs of all of them tell how far these lie from what is held."""
 LEAST_UNCERTAIN = 0.05
 """Of what is allocated: less that is no arithmetic tells nothing about its spread."""
 
@@ -86,30 +89,32 @@ def routed(run: Published) -> bool:
 
 
 class Kept(NamedTuple):
-    """What one run's allocator kept [bytes]: `held` of `peak`, with logits of `logits` in fp32."""
+    """What one run's allocator kept [bytes]: `held` of `peak`, of which its rules tell `vain`, with logits of `logits` in fp32."""
 
-    framework: str
+    keeper: str
     campaign: str
     held: float
     peak: float
+    vain: int
     logits: int
 
     def share(self, times: float) -> Seen:
-        """Of the peak, what is kept beside `times` the logits."""
-        return Seen(self.campaign, (self.held - self.peak - times * self.logits) / self.peak)
+        """Of the peak, what is kept beside what the rules tell and `times` the logits."""
+        return Seen(self.campaign, (self.held - self.peak - self.vain - times * self.logits) / self.peak)
 
 
 def kept(which: str) -> list[Kept]:
     """Every run of a part that tells what its allocator held; where it does not tell the peak, the estimate stands for it, unless the
-    model is routed. With expandable segments, which some set, no block waits for another of its size."""
+    model is routed."""
     found = []
     for run in ran(which):
         held, stage, workload = reserved(run), run.trained.fullest, run.trained.workload
         printed = allocated(run.row)
         if held is not None and (printed or not routed(run)):
             peak = printed or stage.allocated.expected
-            logits = 0 if run.row.get("allocator") else logits_bytes(run.known.spec, workload, stage.stage)
-            found.append(Kept(workload.framework, campaign(run.row), held, peak, logits))
+            vain = kept_in_vain(run.known.spec, workload, int(peak)) or 0
+            logits = logits_bytes(run.known.spec, workload, stage.stage)
+            found.append(Kept(keeper(workload), campaign(run.row), held, peak, vain, logits))
     return found
 
 
@@ -125,15 +130,20 @@ def dispatched(which: str) -> list[Seen]:
 
 
 def fragmentation(seen: list[Kept]) -> tuple[float, dict[str, float]]:
-    """(times the logits, share of the peak by framework) with the least sum of absolute errors, as shares of what was held."""
+    """(times the logits, share of the peak by keeper) with the least sum of absolute errors, as shares of what was held, every campaign
+    weighing the same with a keeper."""
+    names = sorted({one.keeper for one in seen})
 
     def shares(times: float) -> dict[str, float]:
-        names = sorted({one.framework for one in seen})
-        return {name: max(0.0, median(one.share(times).value for one in seen if one.framework == name)) for name in names}
+        return {name: max(0.0, quantile((one.share(times) for one in seen if one.keeper == name), 0.5)) for name in names}
 
     def error(times: float) -> float:
-        found = shares(times)
-        return sum(abs((1 + found[one.framework]) * one.peak + times * one.logits - one.held) / one.held for one in seen)
+        found, total = shares(times), 0.0
+        for name in names:
+            own = [one for one in seen if one.keeper == name]
+            alike = {one.campaign: sum(other.campaign == one.campaign for other in own) for one in own}
+            total += sum(abs(one.share(times).value - found[name]) * one.peak / one.held / alike[one.campaign] for one in own)
+        return total
 
     best = min((step / 10 for step in range(31)), key=error)
     return best, shares(best)
@@ -150,9 +160,10 @@ def spread(allowed: float, shares: Mapping[str, float], times: float, *, experts
             continue
         peak, held, stage = allocated(run.row), run.row["measured"].get("peak_reserved_gib"), run.trained.fullest
         if peak is None and experts and held:
-            logits = 0 if run.row.get("allocator") else logits_bytes(run.known.spec, run.trained.workload, stage.stage)
-            peak = (held * GIB - times * logits) / (1 + shares[run.trained.workload.framework])
-        certain = sum(term.bytes for term in stage.terms if term.name in STATES)
+            spec, workload = run.known.spec, run.trained.workload
+            vain = kept_in_vain(spec, workload, stage.allocated.expected) or 0
+            peak = (held * GIB - vain - times * logits_bytes(spec, workload, stage.stage)) / (1 + shares[keeper(workload)])
+        certain = sum(term.bytes for term in stage.tensors if term.name in STATES)
         rest, whole = stage.allocated.expected - certain, stage.allocated.expected
         if peak is not None and rest > LEAST_UNCERTAIN * whole:
             low.append(Seen(campaign(run.row), (peak + allowed * whole - certain) / rest))
@@ -165,7 +176,7 @@ def slack(shares: Mapping[str, float], times: float) -> float:
     sizes = []
     for run in ran("fit"):
         stage = run.trained.fullest
-        certain = sum(term.bytes for term in stage.terms if term.name in STATES)
+        certain = sum(term.bytes for term in stage.tensors if term.name in STATES)
         sizes.append(1 - certain / stage.allocated.expected)
 
     def width(share: float) -> float:
@@ -187,9 +198,10 @@ def calibrated(before: dict[str, Any]) -> dict[str, Any]:
     times, shares = fragmentation(seen)
     found = {}
     for name, share in shares.items():
-        values = [one.share(times) for one in seen if one.framework == name]
-        low, high = max(0.0, quantile(values, 0.05)), max(quantile(values, 0.95), share)
-        found[name] = coefficient(min(low, share), share, high, len(values))
+        alike = [one for one in seen if one.keeper == name or {one.keeper, name} <= PLAYED]
+        off = [Seen(one.campaign, one.share(times).value - shares[one.keeper]) for one in alike]
+        low, high = min(quantile(off, 0.05), 0), max(quantile(off, 0.95), 0)
+        found[name] = coefficient(share + low, share, share + high, sum(one.keeper == name for one in seen))
     known = {name: one["expected"] for name, one in (before["fragmentation"] | found).items()}
     exchanged = dispatched("fit")
     most_exchanged = quantile(exchanged, 0.95)

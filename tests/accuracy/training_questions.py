@@ -33,14 +33,22 @@ PROJECTS: dict[str, Row] = {
         "activation_checkpointing": "full",
         "fsdp_version": 2,
     },
-    # torchtitan/config: AdamW fused; embedding and head are units of their own now, not yet in PR 165 (2024)
+    # torchtitan/config: AdamW fused; embedding and head are units of their own now and the allocator's segments grow (run_train.sh, since
+    # PR 643 of October 2024), neither yet in PR 165 (March 2024)
     "pytorch/torchtitan#": {"optimizer_implementation": "fused", "activation_checkpointing": "selective"},
-    "pytorch/torchtitan ": {"optimizer_implementation": "fused", "activation_checkpointing": "selective", "shard_embeddings": True},
-    # axolotl/utils/config: bf16 weights with `bf16: true`
-    "axolotl-ai-cloud/axolotl": {"precision": "bf16"},
+    "pytorch/torchtitan ": {
+        "optimizer_implementation": "fused",
+        "activation_checkpointing": "selective",
+        "shard_embeddings": True,
+        "expandable_segments": True,
+    },
+    # axolotl/utils/config: bf16 weights with `bf16: true`; utils/__init__.py, set_pytorch_cuda_alloc_conf
+    "axolotl-ai-cloud/axolotl": {"precision": "bf16", "expandable_segments": True},
     # recipes of Automodel: torch_dtype bf16, torch.optim.AdamW
     "NVIDIA-NeMo/Automodel": {"precision": "bf16"},
 }
+_CONTEXT = re.compile(r"(\d+) MB of it is CUDA context")
+"""MiB that a process held before its first tensor, printed beside the run."""
 _GPU = re.compile(r"^(A100|A800|H100|H20|H200|B200|A6000|RTX A6000|L40S?|V100|T4|RTX \d{4}|GB200|A10G?)\b[^(,]*|^\d+ ?GB")
 
 
@@ -86,6 +94,10 @@ def question(row: Row) -> Row | None:
         fields["quantize_experts"] = True
     if row.get("sequence_parallel_megatron"):
         fields["sequence_parallel"] = True
+    if row.get("allocator") == "expandable_segments":
+        fields["expandable_segments"] = True
+    if context := _CONTEXT.search(str(row.get("unit_note")) + str(row["measured"].get("as_printed"))):
+        fields["runtime_gib"] = round(int(context.group(1)) / 1024, 3)
     return fields | _project(row)
 
 

@@ -80,7 +80,9 @@ def test_batch_fifty_of_llama_7b_in_int8_just_fits_an_a100_of_80_gb(train):
 def test_sixty_five_billion_in_gptq_with_lora_need_about_fifty_gigabytes(train):
     usual = {"sequence_length": 2048, "activation_checkpointing": "full"}
     answer = train(model="65b", gpu="80GB", method="qlora", quantization="gptq", **usual)
-    assert answer["per_gpu"]["required_bytes"]["expected"] / GB == pytest.approx(50, abs=3)
+    required = answer["per_gpu"]["required_bytes"]
+    assert required["expected"] / GB == pytest.approx(50, rel=0.1)
+    assert required["low"] <= 50 * GB <= required["high"]
     assert answer["verdict"] == "fits"
 
 

@@ -1,6 +1,7 @@
 """From the phases of every stage to terms: what is alive at the highest moment, and what allocator, process and collectives add to it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -8,7 +9,7 @@ from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.profile import Coefficient
 from fitgauge.engine.quantity import Basis, Bytes, Term, certain, total
 from fitgauge.engine.training.coarse import RULE_SOURCES, quoted, rule_of
-from fitgauge.engine.training.overheads import TrainingProfile, logits_bytes
+from fitgauge.engine.training.overheads import TrainingProfile, keeper, kept_in_vain, logits_bytes
 from fitgauge.engine.training.stages import Amount, Phase, PhaseName, Stage, stages
 from fitgauge.engine.training.traits import taught
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -31,23 +32,43 @@ SOURCES = {
 _MEGATRON = "Megatron-Core's layers with their fused kernels, played by autograd's rules (engine/training/megatron.py, recipes.py)"
 
 
-class TrainingStage(msgspec.Struct, frozen=True, kw_only=True):
-    """The fullest rank of a pipeline stage. `allocated`, `reserved`: what torch.cuda's two counters would peak at; `required`: the
-    device's own view; `need`: the least it could run in [bytes]. `terms` are alive at the highest moment and add up to `required`.
-    `phases`: name -> tensors' bytes, with those of an engine beside them; `phase_terms`: of what each is the sum, where models take turns.
-    `host_bytes`, `nvme_bytes`: offloaded there."""
+class TrainingStage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """The fullest rank of a pipeline stage. `allocated`: what torch.cuda's counter would peak at; `need`: the least it could run in
+    [bytes]. `tensors`: what is alive at the highest moment; `around`: what is held beside PyTorch; `keeps`: what its allocator keeps in
+    vain, worked out when it is asked for. `phases`: name -> tensors' bytes, with those of an engine beside them; `phase_terms`: of what
+    each is the sum, where models take turns. `host_bytes`, `nvme_bytes`: offloaded there."""
 
     stage: int
     layers: int
     phases: dict[PhaseName, int]
-    terms: tuple[Term, ...]
     allocated: Bytes
-    reserved: Bytes
-    required: Bytes
     need: Bytes
+    tensors: tuple[Term, ...]
+    around: tuple[Term, ...]
+    keeps: Callable[[], Term]
     host_bytes: int
     phase_terms: dict[PhaseName, tuple[Term, ...]] = {}
     nvme_bytes: int = 0
+
+    @cached_property
+    def terms(self) -> tuple[Term, ...]:
+        """All that adds up to `required`, the largest first."""
+        return tuple(sorted((*self.tensors, self.kept, *self.around), key=lambda term: -term.bytes))
+
+    @cached_property
+    def kept(self) -> Term:
+        """What the allocator keeps in vain."""
+        return self.keeps()
+
+    @cached_property
+    def reserved(self) -> Bytes:
+        """What PyTorch's counter of that name would peak at."""
+        return total((*self.tensors, self.kept))
+
+    @cached_property
+    def required(self) -> Bytes:
+        """The device's own view."""
+        return total((*self.tensors, self.kept, *self.around))
 
 
 def training_stages(
@@ -103,20 +124,20 @@ def training_stage(
     if workload.gpus > 1:
         around.append(profile.communication_bytes.term("communicators", 1, 0, f"NCCL's own buffers for {workload.gpus} ranks"))
     least = _fragmentation(profile.fragmentation_least, allocated)
-    usual = _cached(least, profile, workload, allocated, logits_bytes(spec, workload, stage.number))
-    need = total((*terms, least, *around))
     room = None if usable_bytes is None else usable_bytes - allocated.expected - sum(term.bytes for term in around)
-    held = (*terms, _within(usual, least, room))
-    every = (*held, *around)
+
+    def keeps() -> Term:
+        return _within(_cached(least, profile, spec, workload, allocated.expected, stage.number), least, room)
+
     return TrainingStage(
         stage=stage.number,
         layers=stage.layers,
         phases=sizes,
-        terms=tuple(sorted(every, key=lambda term: -term.bytes)),
         allocated=allocated,
-        reserved=total(held),
-        required=total(every),
-        need=need,
+        need=total((*terms, least, *around)),
+        tensors=terms,
+        around=tuple(around),
+        keeps=keeps,
         host_bytes=stage.host,
         nvme_bytes=stage.nvme,
         phase_terms={} if beside is None else {phase.name: (*termed(phase), *other.get(phase.name, ())) for phase in phases},
@@ -135,14 +156,18 @@ def _fragmentation(share: Coefficient, allocated: Bytes) -> Term:
     return share.term("fragmentation", allocated.expected, 0, f"{share.expected:g} x allocated {allocated.expected}")
 
 
-def _cached(least: Term, profile: TrainingProfile, workload: TrainingWorkload, allocated: Bytes, logits: int) -> Term:
-    """What the allocator holds in vain where memory is plenty: a share of what is allocated, and of the largest blocks."""
-    share, times = profile.fragmentation[workload.framework], profile.fragmentation_logits
-    if workload.expert_parallel > 1:
-        share = profile.fragmentation_dispatched
-    kept = share.term("fragmentation", allocated.expected, times.expected * logits, "")
-    formula = f"{share.expected:g} x allocated {allocated.expected} + {times.expected:g} x logits in fp32 {logits}"
-    return msgspec.structs.replace(kept, formula=formula, low=max(kept.low, least.low))
+def _cached(least: Term, profile: TrainingProfile, spec: ModelSpec, workload: TrainingWorkload, allocated: int, stage: int) -> Term:
+    """What the allocator holds in vain where memory is plenty: what its rules leave, a share of what is allocated, and of the largest
+    blocks."""
+    vain = kept_in_vain(spec, workload, allocated)
+    share = profile.fragmentation_dispatched if workload.expert_parallel > 1 else profile.fragmentation[keeper(workload)]
+    times, logits = profile.fragmentation_logits.expected, logits_bytes(spec, workload, stage)
+    kept = share.term("fragmentation", allocated, (vain or 0) + times * logits, "")
+    formula = f"{share.expected:g} x allocated {allocated} + {times:g} x logits in fp32 {logits}"
+    if vain is not None:
+        formula = f"{vain} left by the allocator's rules over two steps + {formula}"
+    bounds = [max(bound, least.low) for bound in (kept.low, kept.bytes, kept.high)]
+    return msgspec.structs.replace(kept, formula=formula, low=bounds[0], bytes=bounds[1], high=bounds[2])
 
 
 def _slackened(terms: tuple[Term, ...], slack: Coefficient) -> tuple[Term, ...]:

@@ -144,10 +144,10 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
     """
     cut = segments(spec, computed(workload))
     found = units(spec, workload)
-    layers = sorted((number, kind) for kind, unit in enumerate(found) if _layer(unit) for number in unit.layers)
+    layers = sorted((number, kind) for kind, unit in enumerate(found) if is_layer(unit) for number in unit.layers)
     pieces = [[tensor_slice(parameter, unit.part, workload) for parameter in unit.parameters] for unit in found]
-    groups = [group_of(piece, workload) if _layer(unit) else None for unit, piece in zip(found, pieces, strict=True)]
-    root = group_of([parameter for unit, piece in zip(found, pieces, strict=True) if not _layer(unit) for parameter in piece], workload)
+    groups = [group_of(piece, workload) if is_layer(unit) else None for unit, piece in zip(found, pieces, strict=True)]
+    root = group_of([parameter for unit, piece in zip(found, pieces, strict=True) if not is_layer(unit) for parameter in piece], workload)
     whole = sum(whole_gradient_elements(unit, workload) for unit in found) * BITS[regime(workload).compute] // 8
     root = replace(root, gradients=root.gradients + whole)
     first, last = cut.embedding, cut.head
@@ -167,7 +167,7 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
     )
     if not workload.shard_embeddings or spec.tied_embeddings:
         return step
-    ends = [(unit.part is Part.EMBEDDING, piece) for unit, piece in zip(found, pieces, strict=True) if not _layer(unit)]
+    ends = [(unit.part is Part.EMBEDDING, piece) for unit, piece in zip(found, pieces, strict=True) if not is_layer(unit)]
     embedding, head = ([parameter for is_first, piece in ends if is_first is wanted for parameter in piece] for wanted in (True, False))
     return _apart(step, group_of(embedding, workload), group_of(head, workload))
 
@@ -200,7 +200,8 @@ def _hooked_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
     return workload.tokens // workload.context_parallel * spec.hidden_size * BITS[regime(workload).compute] // 8
 
 
-def _layer(unit: Unit) -> bool:
+def is_layer(unit: Unit) -> bool:
+    """Whether these are the numbered layers of the language model, each a unit of its own; all else is the root's."""
     return unit.repeated and unit.part is Part.LANGUAGE
 
 

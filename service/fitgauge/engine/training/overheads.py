@@ -1,22 +1,33 @@
 """What a training process holds beside PyTorch's tensors, by measurement. Data of the catalog."""
 
+from functools import lru_cache
+from typing import Literal
+
 import msgspec
+from msgspec.structs import replace
 
 from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.once import Same
 from fitgauge.engine.profile import Coefficient
-from fitgauge.engine.training.workload import Framework, TrainingWorkload
+from fitgauge.engine.training.process import MICRO_BATCHES, whole_process
+from fitgauge.engine.training.process_fsdp import sharded_process
+from fitgauge.engine.training.workload import TrainingWorkload
 
 _FLOAT = 4
 _WHOLE = ("full", "in_place", "log_probs", "log_probs_in_place")
 """Losses that make the logits of all tokens at once."""
+
+Keeper = Literal["transformers", "fsdp1", "fsdp2", "deepspeed", "megatron"]
+"""What keeps blocks in its own way."""
 
 
 class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     """Calibrated on published runs.
 
     `runtime_bytes`: CUDA context, libraries and their workspaces. What the caching allocator reserves beyond what is allocated at its
-    peak, where memory is plenty: `fragmentation`, a share of it, by framework, and `fragmentation_logits`, times the logits in fp32,
-    whose blocks nothing else is as large as; `fragmentation_dispatched`, the share in the framework's place where ranks exchange the
+    peak, where memory is plenty: what its rules make of the tensors (`kept_in_vain`, of transformers and FSDP), `fragmentation`, a share of
+    the peak, and `fragmentation_logits`, times the logits of a decoder in fp32, whose blocks nothing else is as large as, and whose loss
+    may take copies a token shorter; `fragmentation_dispatched`, the share in the place of all these where ranks exchange the
     tokens of their experts, whose blocks have another size on every rank, in every layer and step (NVIDIA-NeMo/RL issues 919 and 2319);
     `fragmentation_least`: what cannot be given back where memory is short.
     `communication_bytes`: buffers of collectives on two ranks or more. `spread`: of what real runs print over what is counted, of all but
@@ -26,7 +37,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     runtime_bytes: Coefficient
-    fragmentation: dict[Framework, Coefficient]
+    fragmentation: dict[Keeper, Coefficient]
     fragmentation_logits: Coefficient
     fragmentation_dispatched: Coefficient
     fragmentation_least: Coefficient
@@ -39,12 +50,38 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 def logits_bytes(spec: ModelSpec, workload: TrainingWorkload, stage: int) -> int:
     """Bytes of a micro-batch's logits in fp32 on one rank of a pipeline stage, where it makes them whole and the allocator has to find
-    blocks of their size, as it has not where its segments grow: tokens x vocabulary x 4. Source: c10/cuda/CUDACachingAllocator.cpp,
-    ExpandableSegment."""
-    if workload.segments_grow or workload.loss not in _WHOLE or stage != workload.pipeline_parallel - 1:
+    blocks of their size, as it has not where its segments grow: tokens x vocabulary x 4; 0 of a model whose loss shifts no labels. Source:
+    c10/cuda/CUDACachingAllocator.cpp, ExpandableSegment."""
+    decodes = spec.task == "generate" and workload.loss in _WHOLE
+    if workload.segments_grow or not decodes or stage != workload.pipeline_parallel - 1:
         return 0
     if workload.framework == "fsdp" and workload.compiled:  # a compiled loss makes no fp32 copy
         return 0
     kept = min(workload.logits_tokens or workload.sequence_length, workload.sequence_length)
     tokens = -(-kept // workload.context_parallel) * workload.micro_batch_size
     return tokens * -(-spec.vocabulary_size // workload.tensor_parallel) * _FLOAT
+
+
+def keeper(workload: TrainingWorkload) -> Keeper:
+    """Whose way of keeping blocks a workload has."""
+    if workload.framework == "fsdp":
+        return "fsdp1" if workload.fsdp_version == 1 else "fsdp2"
+    return workload.framework
+
+
+def kept_in_vain(spec: ModelSpec, workload: TrainingWorkload, allocated: int) -> int | None:
+    """Bytes that the allocator's own rules leave reserved beyond a peak of `allocated` bytes: two steps played on it (process.py). Of what
+    keeps less of the layers than is played there (on the host, on other stages), the same share. None where steps are not played: under
+    DeepSpeed, Megatron, and where ranks exchange the tokens of their experts."""
+    if workload.framework not in ("transformers", "fsdp") or workload.expert_parallel > 1:
+        return None
+    relevant = replace(workload, activation_offload=False, pipeline_parallel=1, micro_batches=min(workload.micro_batches, MICRO_BATCHES))
+    most, vain = _played(Same(spec), relevant)
+    return int(vain * min(1, allocated / most))
+
+
+@lru_cache(maxsize=256)
+def _played(same: Same, workload: TrainingWorkload) -> tuple[int, int]:
+    """(the most bytes that two steps allocate at once, those that are reserved beyond them)."""
+    process = (sharded_process if workload.framework == "fsdp" else whole_process)(same.spec, workload)
+    return max(1, process.allocator.most_allocated), process.kept_in_vain

@@ -1,0 +1,154 @@
+"""A training process on PyTorch's allocator: what it reserves beside what is allocated, from two steps played move by move.
+
+In the first step nothing is cached, in the second there are the optimizer's states; later ones are as the second.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from fitgauge.engine.allocator import SMALL_BYTES
+from fitgauge.engine.architecture import ModelSpec, Part
+from fitgauge.engine.training.activations import in_order
+from fitgauge.engine.training.caching import Block, CachingAllocator
+from fitgauge.engine.training.moves import SEED, Move, Moves
+from fitgauge.engine.training.parameters import Parameter, units
+from fitgauge.engine.training.segment import Segment
+from fitgauge.engine.training.segments import segments
+from fitgauge.engine.training.sharding import tensor_slice
+from fitgauge.engine.training.states import optimizer_bytes, step_bytes, steps_at_once
+from fitgauge.engine.training.workload import TrainingWorkload, regime
+
+STEPS = 2
+"""See the module."""
+MICRO_BATCHES = 2
+"""Of a step that has more: the first makes its gradients, the others add to them."""
+
+
+class Held(NamedTuple):
+    """A segment between its passes: the blocks of its slots."""
+
+    moves: Moves
+    blocks: dict[int, Block]
+
+
+class Process:
+    """Blocks by the tensors they are for; None stands for a tensor of up to 1 MiB, which is not counted."""
+
+    def __init__(self, workload: TrainingWorkload) -> None:
+        self.workload = workload
+        self.allocator = CachingAllocator(growing=workload.segments_grow)
+        self.loose: list[Block] = []
+
+    @property
+    def kept_in_vain(self) -> int:
+        """Bytes that are reserved beyond the most that were allocated."""
+        return self.allocator.reserved - self.allocator.most_allocated
+
+    def take(self, size: int, stream: int = 0) -> Block | None:
+        """A block for a tensor."""
+        return self.allocator.take(size, stream) if size > SMALL_BYTES else None
+
+    def take_all(self, sizes: Iterable[int], stream: int = 0) -> list[Block]:
+        """Blocks for tensors that go together."""
+        return [self.allocator.take(size, stream) for size in sizes if size > SMALL_BYTES]
+
+    def give(self, *blocks: Block | None) -> None:
+        """Lets go of tensors."""
+        for block in blocks:
+            if block is not None:
+                self.allocator.give(block)
+
+    def forward(self, line: Sequence[Moves], start: Block | None = None) -> tuple[list[Held], Block | None]:
+        """The forward pass of segments in their order; (what they hold, the last one's output). What goes at its end is in `loose`."""
+        line_held, given = [], start
+        for moves in line:
+            blocks = {} if moves.start is None or given is None else {moves.start: given}
+            self._play(moves.forward, blocks)
+            given = blocks.get(moves.output)
+            if not moves.held:
+                self.loose += [blocks.pop(slot) for slot in moves.loose if slot in blocks]
+            line_held.append(Held(moves, blocks))
+        return line_held, given
+
+    def let_go(self, held: Iterable[Held] = ()) -> None:
+        """Lets go of what is loose, and of what the caller holds of segments: of these, before the backward pass."""
+        self.loose += [blocks.pop(slot) for moves, blocks in held for slot in moves.loose if slot in blocks]
+        self.give(*self.loose)
+        self.loose.clear()
+
+    def backward(self, line: Sequence[Held], gradient: Block | None = None, *, adds: bool = False) -> tuple[list[Block], Block | None]:
+        """The backward pass of what `forward` gave; (gradients of parameters, that of the first segment's input). `adds`: there are
+        gradients already, to which a segment's are added, or they are stepped with at once."""
+        found: list[Block] = []
+        for moves, blocks in reversed(line):
+            blocks.pop(moves.output, None)  # the segment after it let go of it
+            if gradient is not None:
+                blocks[SEED] = gradient
+            self.loose += [blocks.pop(slot) for slot in moves.loose if slot in blocks]
+            self._play(moves.backward, blocks)
+            made = [blocks.pop(slot) for slot in moves.gradients if slot in blocks]
+            if adds:
+                self.give(*made)
+            else:
+                found += made
+            gradient = None if moves.handed is None else blocks.get(moves.handed)
+        return found, gradient
+
+    def start_optimizer(self, trained: Iterable[Parameter]) -> None:
+        """The optimizer's states, which the first step makes: two of each parameter, as Adam's."""
+        if self.workload.offload == "none" and not self.workload.optimizer.startswith("paged"):
+            form = regime(self.workload)
+            for parameter in trained:
+                self.take_all([optimizer_bytes(parameter, self.workload.optimizer, form) // 2] * 2)
+
+    def step_optimizer(self, trained: Sequence[Parameter]) -> None:
+        """What a step holds while it runs: something of every parameter at once, or of one or two."""
+        if self.workload.offload == "none":
+            alone = [[parameter] for parameter in trained] if steps_at_once(self.workload) else [trained]
+            self.give(*self.take_all(step_bytes(parameters, self.workload) for parameters in alone))
+
+    def _play(self, moves: Iterable[Move], blocks: dict[int, Block]) -> None:
+        take, give = self.allocator.take, self.allocator.give
+        for slot, size in moves:
+            if size:
+                blocks[slot] = take(size)
+            elif slot in blocks:
+                give(blocks.pop(slot))
+
+
+def whole_process(spec: ModelSpec, workload: TrainingWorkload) -> Process:
+    """A process that holds its whole part of every parameter: transformers, alone or with a copy on every card."""
+    process, cut = Process(workload), segments(spec, workload)
+    parameters = [tensor_slice(parameter, part, workload) for part, parameter in _parameters(spec, workload)]
+    trained = [parameter for parameter in parameters if parameter.trained]
+    process.take_all(parameter.bytes for parameter in parameters)
+    line = [moves for part in lined([cut.embedding, *in_order(cut), cut.head]) for moves in part]
+    for step in range(STEPS):
+        gradients: list[Block] = []
+        for _ in range(min(workload.micro_batches, MICRO_BATCHES)):
+            constants = process.take(cut.constants)
+            held, _ = process.forward(line)
+            process.let_go()
+            made, last = process.backward(held, adds=bool(gradients) or workload.steps_early)
+            process.let_go()
+            process.give(last, constants)
+            gradients += made
+        if step == 0:
+            process.start_optimizer(trained)
+        process.step_optimizer(trained)
+        process.give(*gradients)
+    return process
+
+
+def lined(line: Sequence[Segment]) -> list[list[Moves]]:
+    """The moves of every segment, those alike worked out once."""
+    made = {number: segment.moves() for number, segment in {id(segment): segment for segment in line}.items()}
+    return [made[id(segment)] for segment in line]
+
+
+def _parameters(spec: ModelSpec, workload: TrainingWorkload) -> list[tuple[Part, Parameter]]:
+    """Every parameter with its part of the model, in the order of modules: embeddings, numbered layers, the rest."""
+    found = units(spec, workload)
+    placed = [((unit.part is not Part.EMBEDDING, not unit.repeated, number), unit) for unit in found for number in unit.layers or (0,)]
+    placed.sort(key=lambda one: one[0])
+    return [(unit.part, parameter) for _, unit in placed for parameter in unit.parameters]

@@ -1,0 +1,215 @@
+"""A rank of FSDP on PyTorch's allocator, whose streams keep blocks apart: what is gathered, reduced and cast on one serves no other.
+
+FSDP2: shards are gathered into a buffer on a stream of its own and copied out parameter by parameter; reduced gradients are made on
+another stream (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_all_gather, foreach_all_gather_copy_out,
+foreach_reduce). FSDP1: a unit is one flat parameter, gathered on a stream, cast on a second and reduced on a third, and is whole on the
+device when it is made (torch/distributed/fsdp/_flat_param.py; _runtime_utils.py, _unshard, _reduce_grad; _init_utils.py).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fitgauge.engine.architecture import ModelSpec, Part
+from fitgauge.engine.dtypes import BITS
+from fitgauge.engine.training import fsdp
+from fitgauge.engine.training.activations import in_order
+from fitgauge.engine.training.caching import Block
+from fitgauge.engine.training.moves import Moves
+from fitgauge.engine.training.parameters import Parameter, units
+from fitgauge.engine.training.process import MICRO_BATCHES, STEPS, Held, Process, lined
+from fitgauge.engine.training.segments import segments
+from fitgauge.engine.training.sharding import gathered_bytes, shard, tensor_slice
+from fitgauge.engine.training.workload import TrainingWorkload, regime
+
+GATHER, REDUCE, CAST = 1, 2, 3
+"""Streams beside the one that computes."""
+
+
+class Sizes(NamedTuple):
+    """Bytes of a unit's parameters, one after another: `whole`, as FSDP1 is given them; `shards`, kept; `narrow`, all shards that are cast
+    before they are gathered; `copies`, gathered. `group`: what they are when communicated."""
+
+    whole: Sequence[int]
+    shards: Sequence[int]
+    narrow: int
+    copies: Sequence[int]
+    group: fsdp.Group
+
+
+class Wrapped(NamedTuple):
+    """A unit of FSDP: its parameters' sizes and the segments it runs."""
+
+    sizes: Sizes
+    line: Sequence[Moves]
+
+
+class Rank(Process):
+    """A process under FSDP. `step`: what it gathers, and when; `flat`: FSDP1. `buffer`: the last gather's; `sent`: what the last
+    reduce-scatter reads; `late`: gathered parameters that another stream may still read."""
+
+    def __init__(self, workload: TrainingWorkload, step: fsdp.Step) -> None:
+        super().__init__(workload)
+        form = regime(workload)
+        self.step, self.flat = step, workload.fsdp_version == 1
+        self.narrowing = BITS[form.gradients] // BITS[form.compute]
+        self.buffer: Block | None = None
+        self.sent: Block | None = None
+        self.late: list[Block] = []
+
+    def shard(self, unit: Wrapped) -> None:
+        """The shard of a unit; FSDP1 makes it of the whole."""
+        if self.workload.offload in ("parameters", "cpu", "nvme"):
+            return
+        if self.flat:
+            passing = self.take_all([*unit.sizes.whole, sum(unit.sizes.whole)])
+            self.take(sum(unit.sizes.shards))
+            self.give(*passing)
+        else:
+            self.take_all(unit.sizes.shards)
+
+    def gather(self, unit: Wrapped) -> Block | None:
+        """What an all-gather writes, after the shard was cast."""
+        cast = self.take(unit.sizes.narrow, CAST if self.flat else GATHER)
+        gathered = self.take(unit.sizes.group.gathered, GATHER)
+        self.give(cast)
+        return gathered
+
+    def unshard(self, unit: Wrapped, gathered: Block | None, *, stays: bool = True) -> list[Block]:
+        """The parameters as the unit reads them. FSDP2 copies them out; the buffer goes then, or, where it `stays`, with the next one."""
+        if self.flat:
+            return [] if gathered is None else [gathered]
+        copies = self.take_all(unit.sizes.copies)
+        self.give(self.buffer if stays else gathered)
+        self.buffer = gathered if stays else None
+        return copies
+
+    def reshard(self, parameters: list[Block]) -> None:
+        """Lets go of gathered parameters. FSDP1's block is free only when the stream that read it is done: after the next gather."""
+        self.settle()
+        if self.flat:
+            self.late = parameters
+        else:
+            self.give(*parameters)
+
+    def settle(self) -> None:
+        """Lets go of what another stream was still reading."""
+        self.give(*self.late)
+        self.late = []
+
+    def reduce(self, unit: Wrapped, gradients: Sequence[Block]) -> Block | None:
+        """This rank's shard of a unit's gradients; what the reduce-scatter reads goes when the next one is made."""
+        group = unit.sizes.group
+        if not group.reduced:
+            self.give(*gradients)
+            return None
+        sent = self.take(group.gradients if self.flat else group.reduced)
+        self.give(*gradients, self.sent)
+        self.sent = sent
+        narrow = self.take(group.shard // self.narrowing if self.flat and self.narrowing > 1 else 0, REDUCE)
+        kept = self.take(group.shard, REDUCE)
+        self.give(narrow)
+        return kept
+
+
+def sharded_process(spec: ModelSpec, workload: TrainingWorkload) -> Process:
+    """One rank of FSDP."""
+    step = fsdp.step_of(spec, workload)
+    rank = Rank(workload, step)
+    root, inner, ends, stepped = _wrapped(spec, workload, step)
+    for unit in (*inner, root):
+        rank.shard(unit)
+    for number in range(STEPS):
+        gradients: list[Block | None] = []
+        for _ in range(min(workload.micro_batches, MICRO_BATCHES)):
+            made = _passes(rank, root, inner, ends)
+            if step.offload or gradients:
+                rank.give(*made)
+            else:
+                gradients = made
+        if number == 0:
+            rank.start_optimizer(stepped)
+        rank.step_optimizer(stepped)
+        rank.give(*gradients)
+    return rank
+
+
+def _wrapped(
+    spec: ModelSpec, workload: TrainingWorkload, step: fsdp.Step
+) -> tuple[Wrapped, list[Wrapped], tuple[list[Moves], list[Moves]], list[Parameter]]:
+    """(the root, the units inside it in their order, the root's own segments before and after them, the shards that are trained)."""
+    cut, found = segments(spec, fsdp.computed(workload)), units(spec, workload)
+    first, *lines, last = lined([cut.embedding, *in_order(cut), cut.head])
+    pieces = [[tensor_slice(parameter, unit.part, workload) for parameter in unit.parameters] for unit in found]
+    placed = [
+        kind for _, kind in sorted((number, kind) for kind, unit in enumerate(found) if fsdp.is_layer(unit) for number in unit.layers)
+    ]
+    inner = [pieces[kind] for kind in placed]
+    rest = [(unit.part is Part.EMBEDDING, piece) for unit, piece in zip(found, pieces, strict=True) if not fsdp.is_layer(unit)]
+    root = [parameter for _, piece in rest for parameter in piece]
+    if len(step.groups) > len(inner):  # embedding and head are units of their own
+        ends = [[parameter for early, piece in rest if early is wanted for parameter in piece] for wanted in (True, False)]
+        inner, lines, root = [ends[0], *inner, ends[1]], [first, *lines, last], []
+        first, last = [], []
+    sized: dict[int, Sizes] = {}
+    for parameters, group in zip(inner, step.groups, strict=True):
+        if id(parameters) not in sized:
+            sized[id(parameters)] = _sizes(parameters, group, workload)
+    wrapped = [Wrapped(sized[id(parameters)], line) for parameters, line in zip(inner, lines, strict=True)]
+    trained = [shard(parameter, workload) for parameters in (root, *inner) for parameter in parameters if parameter.trained]
+    return Wrapped(_sizes(root, step.root, workload), []), wrapped, (first, last), trained
+
+
+def _sizes(parameters: Sequence[Parameter], group: fsdp.Group, workload: TrainingWorkload) -> Sizes:
+    form, shards = regime(workload), [shard(parameter, workload) for parameter in parameters]
+    width = BITS[form.compute] // 8
+    cast = [piece.elements * width for piece in shards if piece.form is None and form.weights != form.compute]
+    return Sizes(
+        whole=[parameter.bytes for parameter in parameters],
+        shards=[piece.bytes for piece in shards],
+        narrow=sum(cast),
+        copies=[gathered_bytes([parameter], workload, width) for parameter in parameters],
+        group=group,
+    )
+
+
+def _passes(rank: Rank, root: Wrapped, inner: Sequence[Wrapped], ends: tuple[list[Moves], list[Moves]]) -> list[Block | None]:
+    """Both passes of one micro-batch, in the order of fsdp.py; gives the shards of gradients."""
+    step = rank.step
+    constants = rank.take(step.constants)
+    kept, held = [rank.unshard(root, rank.gather(root))], list[list[Held]]()
+    before, given = rank.forward(ends[0])
+    for unit in inner:
+        parameters = rank.unshard(unit, rank.gather(unit))
+        rank.settle()
+        line, given = rank.forward(unit.line, given)
+        held.append(line)
+        if step.reshard:
+            rank.reshard(parameters)
+        else:
+            kept.append(parameters)
+    after, _ = rank.forward(ends[1], given)
+    rank.settle()
+    rank.give(rank.buffer)
+    rank.buffer = None
+    rank.let_go([*held[-1], *after])
+    made, gradient = rank.backward(after)
+    shards, hooked, ahead = list[Block | None](), list[Block | None](), None
+    for number in range(len(inner) - 1, -1, -1):
+        unit, line = inner[number], held[number]
+        if step.reshard:
+            kept.append(rank.unshard(unit, ahead or rank.gather(unit), stays=False))
+            ahead = rank.gather(inner[number - 1]) if step.prefetch and number else None
+        rank.settle()
+        if step.hooked:
+            hooked += [gradient, *(part.blocks.pop(part.moves.start, None) for part in line if part.moves.start is not None)]
+            gradient = None
+        gradients, gradient = rank.backward(line, gradient)
+        rank.reshard(kept.pop())
+        shards.append(rank.reduce(unit, gradients))
+    first, gradient = rank.backward(before, gradient)
+    rank.settle()
+    rank.give(gradient, constants, *hooked, *kept.pop())
+    shards.append(rank.reduce(root, [*made, *first]))
+    rank.give(rank.sent)
+    rank.sent = None
+    return shards

@@ -41,7 +41,7 @@ types: .venv/.tools  ## mypy, strict
 	@$(BIN)/mypy
 
 unit: .venv/.tools  ## every test but those of the contract
-	@$(BIN)/pytest -n 2 --ignore tests/contract
+	@$(BIN)/pytest -n 2 --dist loadfile --ignore tests/contract
 
 contract: .venv/.tools  ## made-up requests against the OpenAPI document; EXAMPLES=2000
 	@FITGAUGE_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n 2 tests/contract

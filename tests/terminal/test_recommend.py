@@ -89,7 +89,7 @@ def test_a_narrow_terminal_shows_numbers_without_bars(run, monkeypatch):
 
 
 def test_a_narrow_list_of_models_names_the_engine(run):
-    assert " mlx " in run("models-for", "M3 Max 64GB", "--limit", "3").output
+    assert " mlx " in run("models-for", "M3 Max 64GB", "--search", "qwen3-8b").output
 
 
 def test_what_the_contract_refuses_is_named_as_it_is_typed(run):

@@ -11,7 +11,8 @@ from fitgauge.errors import InvalidQuestion
 MOST_TENSOR = 8
 """Tensor parallelism stays within a node (arXiv 2104.04473, section 5.4.1)."""
 
-_EIGHT_BIT = ("adamw_8bit", "paged_adamw_8bit", "lion_8bit")
+EIGHT_BIT = ("adamw_8bit", "paged_adamw_8bit", "lion_8bit")
+"""Optimizers of bitsandbytes with quantized states."""
 
 
 def check(spec: ModelSpec, workload: TrainingWorkload) -> None:
@@ -151,7 +152,7 @@ def _zero(workload: TrainingWorkload) -> None:
     if workload.framework == "megatron" and stage > 1:
         detail = f"Megatron's distributed optimizer is ZeRO-1; it has no stage {stage}."
         raise InvalidQuestion(detail, hint="Send zero_stage 0 or 1, or framework deepspeed or fsdp.", field="zero_stage")
-    if workload.framework == "deepspeed" and stage == 3 and workload.optimizer in _EIGHT_BIT:
+    if workload.framework == "deepspeed" and stage == 3 and workload.optimizer in EIGHT_BIT:
         detail = f"{workload.optimizer} does not run under ZeRO-3: its quantized states cannot be cut."
         raise InvalidQuestion(detail, hint="Send optimizer adamw with offload optimizer, or zero_stage 2.", field="optimizer")
     if workload.framework == "deepspeed" and stage < 3 and workload.offload in ("parameters", "nvme"):

@@ -170,7 +170,7 @@ class Training:
         freed = ("gpu_count", "data_parallel", "data_parallel_replicate", "rollout_tensor_parallel")
         open_to = structs.replace(request, **dict.fromkeys(freed))
         ways = [open_to]
-        if trained.workload.framework == "transformers" and trained.asked.zero_stage is None:
+        if trained.workload.framework == "transformers" and trained.asked.zero_stage == request.zero_stage:
             ways.append(structs.replace(open_to, trainer=trained.asked.trainer, framework="fsdp", zero_stage=3))
         for count in sorted({*COUNTS, trained.count}):
             for grown in ways:

@@ -9,7 +9,8 @@ config names, the loss its own; one without a head gives the mean of its hidden 
 (of the optimizer: for_loop), `experts` (transformers' choice), `packed` (sequences of one row, told apart by positions: 1), `layers` (all).
 
 A line with `images` (of a sequence, each of `image_tokens` tokens) is computed in earnest, since towers look at the sizes of images; its
-model is small and its own: `config`. `train_vision_tower`: false freezes the tower, not the projector.
+model is small and its own: `config`. `train_vision_tower`: false freezes the tower, not the projector. A line with `kernels: unsloth` runs
+Unsloth's layers (unsloth_layers.py), of the checkout that UNSLOTH names.
 """
 
 import contextlib
@@ -26,6 +27,7 @@ from typing import Any
 
 import torch
 import transformers
+import unsloth_layers
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
@@ -155,6 +157,8 @@ def build(row: dict[str, Any]) -> Any:
     elif not row.get("train_vision_tower", True):
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(any(part in name for part in PROJECTOR) or not any(part in name for part in TOWER))
+    if row.get("kernels") == "unsloth":
+        unsloth_layers.patch(model)
     model.train()
     if row["checkpointing"] != "none":
         kwargs: dict[str, Any] = {"use_reentrant": False}

@@ -82,6 +82,7 @@ def step_workload(row: Row) -> TrainingWorkload:
         method=row["method"],
         precision=PRECISIONS[row["regime"]],  # type: ignore[arg-type]
         half_base=row["regime"] == "half_base",
+        kernels=row.get("kernels", "none"),
         optimizer={"sgd": "sgd_momentum"}.get(row["optimizer"], row["optimizer"]),
         optimizer_implementation=row.get("implementation", "for_loop"),
         sequence_length=row["seq"],

@@ -41,9 +41,11 @@ def layer_recipe(tape: Tape, unit: Unit, spec: ModelSpec, scene: Scene, workload
     return StackLayer(tape, unit, scene, source)
 
 
-def end_recipe(tape: Tape, unit: Unit, scene: Scene) -> Modules:
+def end_recipe(tape: Tape, unit: Unit, scene: Scene, workload: TrainingWorkload) -> Modules:
     """What writes the norm between the last layer and the head."""
-    return MegatronLayer(tape, unit, scene) if isinstance(tape, MegatronTape) else Modules(tape, unit, scene)
+    if isinstance(tape, MegatronTape):
+        return MegatronLayer(tape, unit, scene)
+    return Modules(tape, unit, scene) if workload.kernels == "none" else FusedLayer(tape, unit, scene, workload.kernels)
 
 
 def _decoder(tape: Tape, unit: Unit, spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Layer:

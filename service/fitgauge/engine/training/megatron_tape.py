@@ -26,6 +26,9 @@ class MegatronTape(Tape):
         self._lasting = self._lasting_unsaved = 0
         self._discarded: list[_Span] = []
 
+    def hold(self, value: Value) -> None:
+        """Nothing: the layers of Megatron-Core say themselves what they hold."""
+
     def gradient_size(self, value: Value) -> int:
         """None for a weight: products add to main_grad (--gradient-accumulation-fusion, which is on where nothing is said)."""
         return 0 if value.leaf else value.bytes

@@ -120,7 +120,9 @@ class Modules:
             return y
         inner = self.tape.matmul(f"{name}.lora_A", self.tape.to(x, self.weight(a).width), self.weight(a), rows * a.shape[0])
         outer = self.tape.matmul(f"{name}.lora_B", inner, self.weight(b), elements)
-        return self.tape.add(f"{name}.adapted", y, self.tape.copy(f"{name}.lora_scaled", outer))
+        adapted = self.tape.add(f"{name}.adapted", y, self.tape.copy(f"{name}.lora_scaled", outer))
+        self.tape.hold(x)
+        return adapted
 
     def gathered(self, x: Value) -> Value:
         """What linears read of a stream that sequence parallelism cut, where that is a tensor of its own (DTensor.redistribute)."""

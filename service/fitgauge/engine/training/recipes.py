@@ -4,6 +4,8 @@ A recipe is made of a layer's own tensors: which norms, which projections, apart
 (activation function, style of norm, dropout) stands in `traits.py`. Source: transformers 5.23, models/*/modeling_*.py.
 """
 
+from collections.abc import Callable
+
 from fitgauge.engine.architecture import Attention, Kind, LatentAttention, Split
 from fitgauge.engine.training.context import repeated_heads, ring_backward_bytes, ring_forward_bytes
 from fitgauge.engine.training.modules import Modules
@@ -360,14 +362,20 @@ class Layer(Modules):
             before, after, before_mlp, after_mlp = "", names[0], "", names[1]
         else:
             before, after, before_mlp, after_mlp = names[0], "", names[1], ""
-        x = tape.add("attention.residual", x, self._branch(self.mix(self._normed(before, x)), after))
-        return tape.add("mlp.residual", x, self._branch(self.feed_forward(self._normed(before_mlp, x)), after_mlp))
+        x = tape.add("attention.residual", x, self._branch(self._given(self.mix, self._normed(before, x)), after))
+        return tape.add("mlp.residual", x, self._branch(self._given(self.feed_forward, self._normed(before_mlp, x)), after_mlp))
 
     def _parallel(self, x: Value, names: list[str]) -> Value:
         first = self._normed(names[0] if names else "", x)
         second = self.norm(names[1], x) if len(names) > 1 else first
-        mixed, fed = self.mix(first), self.feed_forward(second)
+        mixed, fed = self._given(self.mix, first), self._given(self.feed_forward, second)
         return self.tape.add("residual", self.tape.add("branches", mixed, fed), x)
+
+    def _given(self, module: Callable[[Value], Value], x: Value) -> Value:
+        """What a module makes of `x`, which the layer names until it has."""
+        y = module(x)
+        self.tape.hold(x)
+        return y
 
     def _normed(self, name: str, x: Value) -> Value:
         return self.norm(name, x) if name else x

@@ -32,11 +32,6 @@ class Value(NamedTuple):
         """elements x width."""
         return self.elements * self.width
 
-    @property
-    def counted(self) -> bool:
-        """Whether its bytes are its segment's: no parameter's and no constant's."""
-        return self.storage != _UNCOUNTED
-
 
 class Operation(NamedTuple):
     """One differentiable operation. `saved`: values its backward reads. `scratch`, `back_scratch`: bytes held only while it runs.
@@ -72,10 +67,14 @@ class Saved(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a segment does to live memory [bytes], against the moment before it begins: the most, and what is left at its end."""
+    """What a segment does to live memory [bytes], against the moment before it begins: the most, and what is left at its end.
+
+    `lead`: of a backward pass, gradients that are there when it first reads what was saved.
+    """
 
     peak: int
     end: int
+    lead: int = 0
 
 
 class Tape:
@@ -155,6 +154,10 @@ class Tape:
         """The same tensor asking for a gradient from here on; what follows keeps it (Tensor.requires_grad_)."""
         asking = value._replace(grad=True)
         return self.operation(name, (asking,), value.elements, value.width, saves=(asking,), passes=True, view=True)
+
+    def hold(self, value: Value) -> None:
+        """The caller of what was just written still names this tensor: it is there up to here."""
+        self.operations.append(Operation(f"{value.name}.held", (value,), (), (), 0, 0, False))
 
     # --- elementary operations
 
@@ -278,18 +281,19 @@ class Tape:
         """Whether the backward pass reads this tensor."""
         return any(kept.storage == value.storage for operation in self.operations for kept in operation.saved)
 
-    def products(self, *, every_second: bool = False) -> set[int]:
-        """Storages of what linears and attention give: what selective checkpointing keeps, so that only cheap operations run again.
+    def products_bytes(self, *, every_second: bool = False) -> int:
+        """Bytes of what linears and attention give: what selective checkpointing keeps, so that only cheap operations run again.
 
         `every_second`: of the linears', only the first, third, ... (torchtitan distributed/activation_checkpoint.py: "every second mm").
         """
         linears = [operation for operation in self.operations if operation.product and operation.name not in _ATTENTION]
         dropped = {operation.outputs[0].storage for operation in linears[1::2]} if every_second else set()
-        return {operation.outputs[0].storage for operation in self.operations if operation.product} - dropped
+        products = {operation.outputs[0].storage for operation in self.operations if operation.product}
+        return sum(self._sizes[storage] for storage in products - dropped)
 
-    def compiled(self, output: Value) -> set[int]:
-        """Storages that torch.compile keeps for the backward pass beside its inputs, `output` included: what products read, and of what
-        else the backward pass reads the products' results it can be computed from again.
+    def compiled_bytes(self, output: Value) -> int:
+        """What torch.compile keeps for the backward pass beside its inputs, `output` included: what products read, and of what else the
+        backward pass reads the products' results it can be computed from again.
 
         Only pointwise operations and reductions are run again, fused with their readers. Source: pytorch torch/_functorch/partitioners.py,
         min_cut_rematerialization_partition (recomputable: no matrix products, no attention).
@@ -309,16 +313,7 @@ class Tape:
             elif maker is not None:
                 wanted += [value.storage for value in maker.inputs]
         beside = {_UNCOUNTED, *(value.storage for value in self.inputs)}
-        return {*kept, output.storage} - beside
-
-    def sized(self, storages: Iterable[int]) -> int:
-        """Bytes of storages."""
-        return sum(self._sizes[storage] for storage in storages)
-
-    @property
-    def kept(self) -> set[int]:
-        """Storages that somebody holds when the segment ends."""
-        return set(self._kept)
+        return sum(self._sizes[storage] for storage in {*kept, output.storage} - beside)
 
     def gradient_bytes(self) -> int:
         """Bytes of the gradients that the backward pass leaves in parameters, as this rank holds them."""
@@ -340,10 +335,13 @@ class Tape:
         readers.pop(_UNCOUNTED, None)
         pending: dict[int, list[int]] = {output.number: [output.bytes if seed is None else seed, 1]}
         live = peak = 0
+        lead: int | None = None
         for operation in reversed(self.operations):
             gradients = [pending.pop(value.number) for value in operation.outputs if value.number in pending]
             if not gradients:
                 continue
+            if lead is None and operation.saved:
+                lead = live
             live += operation.restored
             peak = max(peak, live + operation.restoring - operation.restored)
             made = []
@@ -377,7 +375,7 @@ class Tape:
                 peak = max(peak, live)
                 live -= _released(before) + _released(new)
                 pending[value.number] = [self.gradient_size(value), 1]
-        return Pass(peak=peak, end=live)
+        return Pass(peak=peak, end=live, lead=lead or 0)
 
 
 def _released(gradient: list[int]) -> int:

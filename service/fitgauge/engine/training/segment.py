@@ -6,6 +6,7 @@ import msgspec
 
 from fitgauge.engine.dtypes import BITS, size_of
 from fitgauge.engine.training.megatron_tape import MegatronTape
+from fitgauge.engine.training.moves import Moves, moves_of
 from fitgauge.engine.training.parameters import Unit
 from fitgauge.engine.training.states import gradient_dtype
 from fitgauge.engine.training.tape import Pass, Saved, Tape, Value
@@ -19,7 +20,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     makes of them. `casts`: what autocast keeps until the forward pass has ended and nothing saves. `logits`: what the caller holds
     through the backward pass. `gradients`: of its trained parameters, whole; `released`: as this rank makes them, in the format
     of its weights. `saved`: the tensors that autograd keeps (of a checkpointed
-    layer, those its recomputation makes).
+    layer, those its recomputation makes). `plays`: what it was played from, one tape after another.
     """
 
     name: str
@@ -31,6 +32,35 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     gradients: int
     released: int
     saved: tuple[Saved, ...]
+    plays: tuple["Play", ...]
+
+    def moves(self) -> list[Moves]:
+        """What it takes of the allocator and gives back."""
+        return [play.moves() for play in self.plays]
+
+
+class Play(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What is written on a tape, and how it is played: see `played_segment`. `holds`: its caller holds what is kept and not saved; `once`:
+    it has no like."""
+
+    tape: Tape
+    start: Value
+    output: Value
+    checkpointed: str
+    compiled: bool
+    every_second: bool
+    holds: bool
+    once: bool
+
+    def moves(self) -> Moves:
+        """The Moves of it."""
+        tape = self.tape
+        if self.checkpointed == "none":
+            kept = tape.compiled(self.output) | {value.storage for value in tape.inputs} if self.compiled else None
+        else:
+            kept = tape.products(every_second=self.every_second) if self.checkpointed == "selective" else set()
+        again = self.checkpointed != "none"
+        return moves_of(tape, self.start, self.output, kept=kept, again=again, holds=self.holds, every=self.once)
 
 
 def tape_of(workload: TrainingWorkload, *, accumulates: bool = True) -> Tape:
@@ -63,13 +93,13 @@ def played_segment(
     back = tape.backward(output)
     if checkpointed == "none":
         forward, backward, casts = tape.forward(output), back, tape.kept_bytes(saving=True) - logits
-        spared = max(0, forward.end - casts - tape.compiled_bytes(output)) if workload.compiled and layers else 0
+        spared = max(0, forward.end - casts - tape.sized(tape.compiled(output))) if workload.compiled and layers else 0
         forward = Pass(peak=forward.peak - spared, end=forward.end - spared)
         backward = Pass(peak=back.peak, end=back.end + spared)
     else:
         forward = tape.forward(output, saving=False)
         casts = tape.kept_bytes(saving=False)
-        held = tape.products_bytes(every_second=workload.framework == "fsdp") if checkpointed == "selective" else 0
+        held = tape.sized(tape.products(every_second=workload.framework == "fsdp")) if checkpointed == "selective" else 0
         again = tape.forward(output, early_stop=True)
         there = again.end - held
         left = tape.kept_bytes(saving=True) + (0 if tape.saves(start) else start.bytes) + (0 if tape.stops_early else output.bytes)
@@ -86,6 +116,18 @@ def played_segment(
         gradients=gradients,
         released=tape.gradient_bytes(),
         saved=tuple(tape.saved()),
+        plays=(
+            Play(
+                tape=tape,
+                start=start,
+                output=output,
+                checkpointed=checkpointed,
+                compiled=workload.compiled and bool(layers),
+                every_second=workload.framework == "fsdp",
+                holds=logits > 0,
+                once=name in ("embedding", "head"),
+            ),
+        ),
     )
 
 
@@ -102,6 +144,7 @@ def joined(name: str, line: Sequence[Segment]) -> Segment:
         gradients=sum(part.gradients for part in line),
         released=sum(part.released for part in line),
         saved=tuple(tensor for part in line for tensor in part.saved),
+        plays=tuple(play for part in line for play in part.plays),
     )
 
 

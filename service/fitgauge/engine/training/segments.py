@@ -268,11 +268,11 @@ def loss_of(
 
     full: logits, their fp32 copy, log-softmax, which is saved; under tensor parallelism transformers gathers the logits (tp_plan,
     colwise_gather_output), torchtitan and Megatron take the loss of the pieces. torchtitan's, compiled, reads the logits alone
-    (components/loss.py). in_place: the fp32 copy becomes the gradient (Unsloth's and flash-attn's kernels), beside a copy of the logits,
-    shifted by a token; Megatron's own makes no second copy (megatron/core/tensor_parallel/cross_entropy.py). chunked: head and loss of an
-    eighth of the tokens at a time; its logits are saved, gradients and (unless compiled) fp32 are there of one eighth. recomputed: the
-    same, a few tokens at a time, whose logits are made again, of an fp32 head (trl/trainer/sft_trainer.py, _chunk: log-probabilities,
-    their exponentials and products in fp32). fused: a few
+    (components/loss.py). in_place: a copy of the fp32 logits, shifted by a token, becomes the gradient (Unsloth's and flash-attn's
+    kernels on transformers up to 4.48, modeling_llama.py); Megatron's own makes no second copy
+    (megatron/core/tensor_parallel/cross_entropy.py). chunked: head and loss of an eighth of the tokens at a time; its logits are saved,
+    gradients and (unless compiled) fp32 are there of one eighth. recomputed: the same, a few tokens at a time, whose logits are made
+    again, of an fp32 head (trl/trainer/sft_trainer.py, _chunk: log-probabilities, their exponentials and products in fp32). fused: a few
     rows at a time; gradients of hidden states and head are made in the forward pass (Liger-Kernel, fused_linear_cross_entropy.py: rows
     of next_power_of_2(tokens / ceil(vocabulary / hidden)) a piece). log_probs: see `_log_probs`.
     """
@@ -312,8 +312,11 @@ def loss_of(
     if workload.framework == "fsdp" and workload.compiled:
         return 0, tape.operation("loss", (logits,), 1, FLOAT, saves=(logits,))
     if workload.loss == "in_place":
-        beside = [("loss.gradients", logits.elements, FLOAT)]
-        return 0, tape.operation("loss", (logits,), 1, FLOAT, beside=beside, scratch=logits.bytes, back_scratch=logits.bytes)
+        wide = tape.to(logits, FLOAT, "logits.float")
+        shifted = tape.copy("logits.shifted", wide, wide.elements - tokens // workload.sequence_length * vocabulary)
+        held = wide._replace(grad=False)  # a name of the loss still has it
+        written = tape.operation("loss.gradients", (shifted, held), shifted.elements, FLOAT, saves=(shifted,), view=True, passes=True)
+        return 0, tape.operation("loss", (written,), 1, FLOAT)
     tape.keep(logits)
     wide = tape.to(logits, FLOAT, "logits.float") if traits.float_loss or tape.compute else logits
     softmax = tape.pointwise("logits.log_softmax", wide, of_output=True)

@@ -32,6 +32,11 @@ class Value(NamedTuple):
         """elements x width."""
         return self.elements * self.width
 
+    @property
+    def counted(self) -> bool:
+        """Whether its bytes are its segment's: no parameter's and no constant's."""
+        return self.storage != _UNCOUNTED
+
 
 class Operation(NamedTuple):
     """One differentiable operation. `saved`: values its backward reads. `scratch`, `back_scratch`: bytes held only while it runs.
@@ -281,19 +286,18 @@ class Tape:
         """Whether the backward pass reads this tensor."""
         return any(kept.storage == value.storage for operation in self.operations for kept in operation.saved)
 
-    def products_bytes(self, *, every_second: bool = False) -> int:
-        """Bytes of what linears and attention give: what selective checkpointing keeps, so that only cheap operations run again.
+    def products(self, *, every_second: bool = False) -> set[int]:
+        """Storages of what linears and attention give: what selective checkpointing keeps, so that only cheap operations run again.
 
         `every_second`: of the linears', only the first, third, ... (torchtitan distributed/activation_checkpoint.py: "every second mm").
         """
         linears = [operation for operation in self.operations if operation.product and operation.name not in _ATTENTION]
         dropped = {operation.outputs[0].storage for operation in linears[1::2]} if every_second else set()
-        products = {operation.outputs[0].storage for operation in self.operations if operation.product}
-        return sum(self._sizes[storage] for storage in products - dropped)
+        return {operation.outputs[0].storage for operation in self.operations if operation.product} - dropped
 
-    def compiled_bytes(self, output: Value) -> int:
-        """What torch.compile keeps for the backward pass beside its inputs, `output` included: what products read, and of what else the
-        backward pass reads the products' results it can be computed from again.
+    def compiled(self, output: Value) -> set[int]:
+        """Storages that torch.compile keeps for the backward pass beside its inputs, `output` included: what products read, and of what
+        else the backward pass reads the products' results it can be computed from again.
 
         Only pointwise operations and reductions are run again, fused with their readers. Source: pytorch torch/_functorch/partitioners.py,
         min_cut_rematerialization_partition (recomputable: no matrix products, no attention).
@@ -313,7 +317,16 @@ class Tape:
             elif maker is not None:
                 wanted += [value.storage for value in maker.inputs]
         beside = {_UNCOUNTED, *(value.storage for value in self.inputs)}
-        return sum(self._sizes[storage] for storage in {*kept, output.storage} - beside)
+        return {*kept, output.storage} - beside
+
+    def sized(self, storages: Iterable[int]) -> int:
+        """Bytes of storages."""
+        return sum(self._sizes[storage] for storage in storages)
+
+    @property
+    def kept(self) -> set[int]:
+        """Storages that somebody holds when the segment ends."""
+        return set(self._kept)
 
     def gradient_bytes(self) -> int:
         """Bytes of the gradients that the backward pass leaves in parameters, as this rank holds them."""

@@ -4,10 +4,15 @@ values of an earlier layer, a mixture beside the MLP, and an input of its own fo
 Source: transformers 5.23, models/gemma4/modeling_gemma4.py (Gemma4TextAttention, Gemma4TextRouter, Gemma4TextDecoderLayer).
 """
 
+from collections.abc import Sequence
+
 from fitgauge.engine.architecture import Attention, Kind
-from fitgauge.engine.training.parameters import Parameter
+from fitgauge.engine.training.modules import Modules, Scene
+from fitgauge.engine.training.parameters import Parameter, Unit
 from fitgauge.engine.training.recipes import Layer
+from fitgauge.engine.training.segment import Segment, played_segment, stream_width, tape_of
 from fitgauge.engine.training.tape import FLOAT, Value
+from fitgauge.engine.training.workload import TrainingWorkload
 
 
 class Gemma4Layer(Layer):
@@ -74,3 +79,34 @@ class Gemma4Layer(Layer):
         given = tape.constant("per_layer.input", gated.elements, self.scene.table_width, grad=True)
         up = next(p for p in self.unit.parameters if p.name == "per_layer_projection.weight")
         return self.norm("post_per_layer_input_norm", self.linear(up, tape.multiply("per_layer.product", gated, given)))
+
+
+def handed_on(found: Sequence[Unit]) -> list[Unit]:
+    """The units behind the layers' own inputs: their table, and the linear and norm beside it; empty where there are none."""
+    return [unit for unit in found if any("per_layer" in parameter.name for parameter in unit.parameters) and not unit.repeated]
+
+
+def per_layer_segment(found: Sequence[Unit], scene: Scene, workload: TrainingWorkload) -> Segment | None:
+    """Inputs for every layer, made before the first: words from a table of their own, added to a linear of the words' embeddings after a
+    norm, scaled (Gemma4TextModel.get_per_layer_inputs, project_per_layer_inputs). They stay for the layers' backward passes. None where
+    there are none.
+    """
+    units = handed_on(found)
+    if not units:
+        return None
+    tape, width = tape_of(workload), stream_width(workload)
+    named = {p.name.removesuffix(".weight").rpartition(".")[2]: (unit, p) for unit in units for p in unit.parameters if not p.adapter}
+    (home, table), (other, linear) = named["embed_tokens_per_layer"], named["per_layer_model_projection"]
+    modules, count = Modules(tape, other, scene), scene.tokens * linear.shape[0]
+    words = tape.copy("embedding.read", tape.constant("embedding", scene.tokens * scene.hidden, width, grad=True))
+    own = tape.operation("per_layer.words", (Modules(tape, home, scene).weight(table),), count, width)
+    norm = named["per_layer_projection_norm"][1].name.removesuffix(".weight")
+    projected = modules.norm(norm, tape.copy("per_layer.projected", modules.linear(linear, words)))
+    made = tape.copy("per_layer.inputs", tape.add("per_layer.sum", projected, tape.copy("per_layer.scaled", own)))
+    return played_segment("embedding", (), tape, words, made, units, workload, checkpointed="none")
+
+
+def per_layer_bytes(found: Sequence[Unit], scene: Scene, workload: TrainingWorkload) -> int:
+    """Bytes of the gradient of all layers' own inputs, which is whole from the last layer's backward pass on."""
+    widths = [p.shape[0] for unit in handed_on(found) for p in unit.parameters if p.name.endswith("per_layer_model_projection.weight")]
+    return sum(scene.tokens * width * stream_width(workload) for width in widths)

@@ -8,6 +8,7 @@ import msgspec
 from fitgauge.engine.architecture import Attention, Block, Kind, ModelSpec, Part, Split
 from fitgauge.engine.dtypes import BITS, size_of
 from fitgauge.engine.training.context import way_of
+from fitgauge.engine.training.gemma4 import handed_on, per_layer_bytes, per_layer_segment
 from fitgauge.engine.training.layers import end_recipe, layer_recipe
 from fitgauge.engine.training.megatron import loss_of_pieces, whole_logits
 from fitgauge.engine.training.modules import Modules, Scene
@@ -134,8 +135,11 @@ def _play(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
         for numbers in _alike(unit.layers, workload)
         if numbers
     )
-    ends = [unit for unit in decoder if not unit.repeated and unit.part is not Part.EMBEDDING]
+    apart = handed_on(decoder)
+    ends = [unit for unit in decoder if not unit.repeated and unit.part is not Part.EMBEDDING and unit not in apart]
     head = head_segment(ends, decoder, spec, scene, workload)
+    own = per_layer_bytes(decoder, scene, workload)
+    head = msgspec.structs.replace(head, backward=Pass(peak=head.backward.peak, end=head.backward.end + own))
     table = next((p for unit in decoder for p in unit.parameters if p.kind is Kind.EMBEDDING), None)
     tied = spec.tied_embeddings and spec.task != "encoder_decoder" and table is not None and table.trained
     whole = tied and table and workload.framework != "megatron"  # whose head adds to main_grad
@@ -151,9 +155,12 @@ def _play(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
 
 def beginning(found: tuple[Unit, ...], spec: ModelSpec, scene: Scene, workload: TrainingWorkload, tied_bytes: int) -> Segment:
     """All before the first layer of the language model: its embedding, and the whole encoder beside which it decodes."""
-    tables = [unit for unit in found if unit.part is Part.EMBEDDING]
+    apart = handed_on(found)
+    tables = [unit for unit in found if unit.part is Part.EMBEDDING and unit not in apart]
     if spec.task != "encoder_decoder":
         text = embedding_segment(tables, spec, scene, workload)
+        own = per_layer_segment(found, scene, workload)
+        text = text if own is None else joined("embedding", [text, own])
         seen = tower_segments(found, spec, scene, workload)
         return joined("embedding", scattered(seen, text, tied_bytes, spec, scene, workload)) if seen else text
     around = [unit for unit in found if unit.part is Part.LANGUAGE and not unit.repeated]

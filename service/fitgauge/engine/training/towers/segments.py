@@ -47,7 +47,7 @@ def tower_segments(found: tuple[Unit, ...], spec: ModelSpec, scene: Scene, workl
         end, stream = ended([unit for unit in units if not unit.repeated], tower, own, stream, workload)
         line.append(end)
     line += [projector(unit, tower, own, images, stream, workload) for unit in projectors if not unit.repeated]
-    return line if stream.grad else [_beside(segment, tower, own, workload) for segment in line]
+    return line if stream.grad else [_beside(segment, tower, spec, own, workload) for segment in line]
 
 
 def _layer(unit: Unit, scene: Scene, style: Style, hidden: Value, workload: TrainingWorkload) -> tuple[Segment, Value]:
@@ -59,10 +59,20 @@ def _layer(unit: Unit, scene: Scene, style: Style, hidden: Value, workload: Trai
     return played(unit.prefix, tape, x, y, [unit], workload, checkpointed=checkpointed), y
 
 
-def _beside(segment: Segment, tower: Tower, scene: Scene, workload: TrainingWorkload) -> Segment:
-    """A segment of a tower without gradients: its callers hold the pixels in 16 bit until the tower has run."""
-    narrow = scene.tokens * tower.numbers * stream_width(workload) if stream_width(workload) < FLOAT else 0
-    return msgspec.structs.replace(segment, forward=Pass(peak=segment.forward.peak + narrow, end=segment.forward.end))
+def _beside(segment: Segment, tower: Tower, spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Segment:
+    """A segment of a tower without gradients: its callers hold the pixels in 16 bit, rotary tables and a mask until the tower has run."""
+    width = stream_width(workload)
+    narrow = scene.tokens * tower.numbers * width if width < FLOAT else 0
+    mask = scene.tokens * scene.keys * width if tower.style.masked and workload.attention != "flash" else 0
+    held = narrow + _tables(tower, spec, scene) + mask
+    return msgspec.structs.replace(segment, forward=Pass(peak=segment.forward.peak + held, end=segment.forward.end))
+
+
+def _tables(tower: Tower, spec: ModelSpec, scene: Scene) -> int:
+    """Bytes of cosines and sines; complex numbers are a buffer, counted with the weights' buffers."""
+    mixer = next((m for b in spec.blocks if b.part is Part.VISION for m in b.mixers if isinstance(m, Attention)), None)
+    turns = tower.style.rotation in ("float", "stream", "axes")
+    return 2 * scene.tokens * mixer.head_dim * scene.table_width if turns and mixer else 0
 
 
 def scattered(
@@ -106,12 +116,11 @@ def image_constants(spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -
     tower = tower_of(spec)
     if tower is None or not workload.images:
         return 0
-    own, mixer = _scene(tower, scene, workload), _mixer(spec)
+    own = _scene(tower, scene, workload)
     checkpointed = workload.activation_checkpointing != "none"
     reached = workload.train_vision_tower or (tower.style.asks != "none" and workload.adapted and checkpointed)
     mask = own.tokens * own.keys * stream_width(workload) if reached and _shares_mask(tower, workload) else 0
-    turns = reached and tower.style.rotation in ("float", "stream", "axes")
-    tables = 2 * own.tokens * mixer.head_dim * own.table_width if turns and mixer else 0
+    tables = _tables(tower, spec, own) if reached else 0
     images = workload.images * scene.batch
     tokens = images * workload.image_tokens
     held = tokens * spec.hidden_size if tower.style.hands_on != "nothing" and not first_has_gradient(workload) else 0
@@ -130,10 +139,6 @@ def _shares_mask(tower: Tower, workload: TrainingWorkload) -> bool:
     form = regime(workload)
     checkpointed = workload.activation_checkpointing != "none" and tower.style.checkpoints
     return checkpointed or (workload.attention == "sdpa" and not form.autocast)
-
-
-def _mixer(spec: ModelSpec) -> Attention | None:
-    return next((m for b in spec.blocks if b.part is Part.VISION for m in b.mixers if isinstance(m, Attention)), None)
 
 
 def _scene(tower: Tower, scene: Scene, workload: TrainingWorkload) -> Scene:

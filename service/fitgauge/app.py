@@ -4,9 +4,10 @@ import asyncio
 import gc
 import logging
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from litestar import Litestar, Response, get
@@ -67,11 +68,8 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
             yield
             return
         _tell(mounted, registry)
-        following = asyncio.create_task(mounted.follow(settings.catalog_seconds, questions.use))
-        yield
-        following.cancel()
-        with suppress(asyncio.CancelledError):
-            await following
+        async with _following(mounted.follow(settings.catalog_seconds, questions.use)):
+            yield
 
     @get("/metrics")
     async def metrics() -> Response[bytes]:
@@ -92,6 +90,16 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
     )
     told = logging.getLevelNamesMapping()[settings.log_level.upper()] <= logging.INFO
     return Observer(registry, settings.requests_per_second, sys.stderr.write if told else None)(app)
+
+
+@asynccontextmanager
+async def _following(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """While `work` goes on in the background."""
+    task = asyncio.create_task(work)
+    yield
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 def _tell(mounted: Mounted, registry: CollectorRegistry) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
-from fitgauge.engine import mlx, profiled, sglang, sglang_share, tensorrt_llm, tgi, transformers
+from fitgauge.engine import mlx, sglang, sglang_share, tensorrt_llm, tgi, transformers, warmup
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.estimate import Beside, Estimate
@@ -98,7 +98,7 @@ ENGINES: dict[EngineName, Engine] = {
         tensorrt_llm.estimate,
         vllm_layout.laid_out,
         tensorrt_llm.default_batch,
-        halves=Halves(profiled.loaded_stages, afresh(tensorrt_llm.beside_stages), sized=tensorrt_llm.sized),
+        halves=Halves(warmup.loaded_stages, afresh(tensorrt_llm.beside_stages), sized=tensorrt_llm.sized),
     ),
     "llama.cpp": Engine(
         llamacpp.estimate,
@@ -117,7 +117,7 @@ ENGINES: dict[EngineName, Engine] = {
         tgi.estimate,
         vllm_layout.laid_out,
         tgi.default_batch,
-        halves=Halves(profiled.loaded_stages, afresh(tgi.beside_stages), sized=tgi.sized),
+        halves=Halves(warmup.loaded_stages, afresh(tgi.beside_stages), sized=tgi.sized),
     ),
     "mlx": Engine(mlx.estimate, mlx.laid_out, mlx.default_batch),
 }

@@ -12,8 +12,8 @@ from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.estimate import Beside, Estimate
 from fitgauge.engine.laid import Laid
 from fitgauge.engine.profile import EngineProfile
-from fitgauge.engine.profiled import loaded_stages, profiled_estimate, profiled_stages, with_reserve
 from fitgauge.engine.quantity import Term, certain
+from fitgauge.engine.warmup import loaded_stages, warmed_estimate, warmed_stages, with_reserve
 from fitgauge.engine.workload import Workload
 
 PREFILL_TOKENS = 4096
@@ -46,13 +46,13 @@ def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accel
     """The Estimate of every pipeline stage."""
     loaded = loaded_stages(spec, laid, workload, accelerator)
     beside = sized(loaded, beside_stages(spec, workload, accelerator, profile), workload, accelerator)
-    return profiled_estimate(accelerator, workload, loaded, beside)
+    return warmed_estimate(accelerator, workload, loaded, beside)
 
 
 def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[Beside, ...]:
     """What every stage holds beside its weights, whatever the card."""
     block, scores = block_tokens(workload.version), scores_terms(spec, workload)
-    return profiled_stages(spec, workload, profile, block=block, batch=scores)
+    return warmed_stages(spec, workload, profile, block=block, batch=scores)
 
 
 def sized(loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside], workload: Workload, accelerator: Accelerator) -> tuple[Beside, ...]:

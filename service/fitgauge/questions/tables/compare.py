@@ -7,7 +7,7 @@ from itertools import product
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import Found
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.architecture import Model
+from fitgauge.engine.architecture import Model, ModelSpec
 from fitgauge.engine.workload import EngineName
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import words
@@ -107,25 +107,25 @@ def _row(number: int, total: int, cache_dtype: str | None, model: Model, found: 
         context_length=asked_context(question, spec),
         concurrency=concurrency,
         verdict="unsupported",
-        fit_probability=None,
-        required_bytes=None,
-        budget_bytes=None,
-        headroom_bytes=None,
-        note=None,
     )
+    _judge(row, question, accelerator, spec, fitting, engine)
+    return row
+
+
+def _judge(row: CompareRow, question: FitRequest, accelerator: Accelerator, spec: ModelSpec, fitting: Fitting, engine: EngineName) -> None:
+    """Fills in how the cell turned out."""
     try:
         row.note = fitting.refused(question, engine, accelerator)
-        fitted = fitting.fitted(question, engine, accelerator, found.count)
+        fitted = fitting.fitted(question, engine, accelerator, row.gpu_count)
     except InvalidQuestion as error:
         row.note = f"{error.detail} {error.hint}"
-        return row
+        return
     row.required_bytes, row.budget_bytes = fitted.required, fitted.budget.expected
     row.headroom_bytes = row.budget_bytes - fitted.required.expected
     if row.note is None:
         row.verdict, row.fit_probability = fitted.verdict, round(fitted.probability, 4)
         if spec.max_context_length and row.context_length > spec.max_context_length:
             row.note = f"context_length {row.context_length} is beyond the model's maximum of {spec.max_context_length}."
-    return row
 
 
 def _runs(fitting: Fitting, question: FitRequest, engine: EngineName, accelerator: Accelerator) -> bool:

@@ -53,11 +53,11 @@ class CompareRow(Struct, kw_only=True):
     context_length: int
     concurrency: int
     verdict: Verdict
-    fit_probability: float | None
-    required_bytes: Annotated[Bytes | None, Meta(description="Of the fullest GPU.")]
-    budget_bytes: int | None
-    headroom_bytes: int | None
-    note: str | None
+    fit_probability: float | None = None
+    required_bytes: Annotated[Bytes | None, Meta(description="Of the fullest GPU.")] = None
+    budget_bytes: int | None = None
+    headroom_bytes: int | None = None
+    note: str | None = None
 
 
 class CompareAnswer(Struct, kw_only=True):

@@ -1,4 +1,4 @@
-"""Engines that load, run one largest batch, and give a share of what is then free to a flat pool of blocks."""
+"""Engines that load, run one largest batch (TGI warms up, TensorRT-LLM profiles), and give a share of what is then free to a flat pool."""
 
 from collections.abc import Callable, Sequence
 
@@ -25,7 +25,7 @@ def loaded_stages(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: 
     )
 
 
-def profiled_stages(
+def warmed_stages(
     spec: ModelSpec, workload: Workload, profile: EngineProfile, *, block: int, batch: tuple[Term, ...] = ()
 ) -> tuple[Beside, ...]:
     """What every stage holds beside its weights, but for what is held back. block: tokens of a block. batch: what the largest batch holds
@@ -77,9 +77,7 @@ def with_reserve(
     )
 
 
-def profiled_estimate(
-    accelerator: Accelerator, workload: Workload, loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside]
-) -> Estimate:
+def warmed_estimate(accelerator: Accelerator, workload: Workload, loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside]) -> Estimate:
     """The Estimate of stages whose reserve is among what they hold beside their weights."""
     return Estimate(
         accelerator=accelerator,

@@ -25,6 +25,14 @@ def test_what_makes_a_term_is_there(path, name):
     assert hasattr(importlib.import_module(f"fitgauge.{path.replace('/', '.')}"), name)
 
 
+def test_every_word_is_a_name_of_the_code():
+    words = PAGE.partition("## Words")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([A-Z]\w+)`", words))
+    code = "\n".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py"))
+    assert len(named) > 15
+    assert [name for name in sorted(named) if not re.search(rf"^(?:class {name}\b|{name} = )", code, re.MULTILINE)] == []
+
+
 def made(tree):
     """The names that `certain`, `Coefficient.term` and `Term` are given as they stand."""
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):

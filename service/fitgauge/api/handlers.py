@@ -14,7 +14,7 @@ from fitgauge import __version__
 from fitgauge.api.bodies import Body, BodyReader, chunks, integer_query, media_type, only_query
 from fitgauge.api.operations import NDJSON, OPERATIONS, UPLOADS
 from fitgauge.catalog.mounted import Mounted
-from fitgauge.questions import Basis, Questions
+from fitgauge.questions import Grounds, Questions
 from fitgauge.questions.catalog_state import Readiness, catalog_state, standing
 from fitgauge.questions.ledger.schemas import ExplainLogRequest
 from fitgauge.questions.planning.schemas import TrainingPlanRequest
@@ -65,15 +65,15 @@ def handlers(questions: Questions, mounted: Mounted | None, openapi: bytes) -> l
     """The handlers of every operation, bound to the questions they ask. mounted: the own catalog; openapi: the encoded document."""
 
     async def remembered(
-        reader: BodyReader[Body], ask: Callable[[Body], Awaitable[tuple[Basis, Struct]]], request: Anything
+        reader: BodyReader[Body], ask: Callable[[Body], Awaitable[tuple[Grounds, Struct]]], request: Anything
     ) -> Response[bytes]:
         """The answer to `ask`, from before where it was asked the very same and all that the answer rests on still holds."""
         raw = await reader.read(request)
         key = ask.__name__, raw
         known = questions.recall(key)
         if known is None:
-            basis, answer = await ask(reader.decode(raw))
-            known = questions.remember(key, basis, msgspec.json.encode(answer))
+            grounds, answer = await ask(reader.decode(raw))
+            known = questions.remember(key, grounds, msgspec.json.encode(answer))
         return json_response(known)
 
     @served

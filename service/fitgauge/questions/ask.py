@@ -46,7 +46,7 @@ _ROWS = 100
 """Rows of a comparison made in one go: some ten milliseconds."""
 
 
-class Basis(NamedTuple):
+class Grounds(NamedTuple):
     """What an answer rests on: it holds for as long as these are what is known. siblings: those that were known, where they matter."""
 
     catalog: Catalog
@@ -70,7 +70,7 @@ class Questions:
         self._models_for_gpu = ModelsForGpu(engines, models.snapshot)
         self._long = ThreadPoolExecutor(1, "long-questions")
         self._planner = Planner(load_training())
-        self._answers: Recent[tuple[Basis, bytes]] = Recent(4096)
+        self._answers: Recent[tuple[Grounds, bytes]] = Recent(4096)
         self.use(catalog)
 
     def use(self, catalog: Catalog) -> None:
@@ -83,23 +83,23 @@ class Questions:
         """The catalog that is in force."""
         return self._catalog
 
-    async def check_fit(self, request: FitRequest) -> tuple[Basis, FitAnswer]:
+    async def check_fit(self, request: FitRequest) -> tuple[Grounds, FitAnswer]:
         """The answer, and what it rests on. Raises the errors of fitgauge.errors.
 
         Where the model does not fit for certain, published quantized siblings of it are looked up for a short while.
         """
-        basis, found = Basis(self._catalog, request.model), self._catalog.find(request.gpu)
+        grounds, found = Grounds(self._catalog, request.model), self._catalog.find(request.gpu)
         model = await self._models.find(request.model)
         if request.draft_model:
             model = await self._drafted(model, request.draft_model)
         if not wants_siblings(model, request.quantization) or self._serving.check(request, model, found).verdict == "fits":
-            return basis._replace(model=model), self._serving.answer(request, model, found)
+            return grounds._replace(model=model), self._serving.answer(request, model, found)
         engine = words.engine(request.engine)
         siblings = await self._siblings.find(model, engine)
-        basis = basis._replace(model=model, engine=engine, siblings=self._siblings.peek(model, engine))
+        grounds = grounds._replace(model=model, engine=engine, siblings=self._siblings.peek(model, engine))
         if request.draft_model:
             siblings = tuple([one._replace(model=await self._drafted(one.model, request.draft_model)) for one in siblings])
-        return basis, self._serving.answer(request, model, found, siblings)
+        return grounds, self._serving.answer(request, model, found, siblings)
 
     async def _drafted(self, model: Model, name: str) -> Model:
         """The model with its draft beside it. Raises the errors of fitgauge.errors, which then speak of `draft_model`."""
@@ -110,14 +110,14 @@ class Questions:
             raise
         return structs.replace(model, spec=with_draft(model.spec, draft.spec, draft.id))
 
-    async def check_training_fit(self, request: TrainingRequest) -> tuple[Basis, TrainingAnswer]:
+    async def check_training_fit(self, request: TrainingRequest) -> tuple[Grounds, TrainingAnswer]:
         """The answer about training, and what it rests on. Raises the errors of fitgauge.errors."""
-        basis, found = Basis(self._catalog, request.model), self._catalog.find(request.gpu)
+        grounds, found = Grounds(self._catalog, request.model), self._catalog.find(request.gpu)
         model = await self._models.find(request.model)
         cast = await self._cast(request)
         alone = cast.reward is None and cast.critic is None
         # An answer that rests on further models is not kept: nobody looks whether those are still what is known.
-        return basis._replace(model=model if alone else None), self._training.answer(request, model, found, cast)
+        return grounds._replace(model=model if alone else None), self._training.answer(request, model, found, cast)
 
     async def _cast(self, request: TrainingRequest) -> Cast:
         """The reward model and the critic that a request names. Raises the errors of fitgauge.errors."""
@@ -125,11 +125,11 @@ class Questions:
         reward, critic = [await self._models.find(name) if name else None for name in names]
         return Cast(reward, critic)
 
-    async def plan_training(self, request: TrainingPlanRequest) -> tuple[Basis, TrainingPlanAnswer]:
+    async def plan_training(self, request: TrainingPlanRequest) -> tuple[Grounds, TrainingPlanAnswer]:
         """The layouts that train a model, and what the answer rests on. Raises the errors of fitgauge.errors."""
-        basis, found = Basis(self._catalog, request.model), self._catalog.find(request.gpu)
+        grounds, found = Grounds(self._catalog, request.model), self._catalog.find(request.gpu)
         model = await self._models.find(request.model)
-        return basis._replace(model=model), await asyncio.to_thread(self._planner.answer, request, model, found)
+        return grounds._replace(model=model), await asyncio.to_thread(self._planner.answer, request, model, found)
 
     async def recommend_gpus(self, request: RecommendRequest) -> RecommendAnswer:
         """What to serve a model on. Raises the errors of fitgauge.errors.
@@ -185,16 +185,16 @@ class Questions:
         kept = self._answers.get(asked)
         if kept is None:
             return None
-        basis, answer = kept
-        if basis.catalog is not self._catalog or self._models.peek(basis.text) is not basis.model or basis.model is None:
+        grounds, answer = kept
+        if grounds.catalog is not self._catalog or self._models.peek(grounds.text) is not grounds.model or grounds.model is None:
             return None
-        if basis.engine is not None and self._siblings.peek(basis.model, basis.engine) is not basis.siblings:
+        if grounds.engine is not None and self._siblings.peek(grounds.model, grounds.engine) is not grounds.siblings:
             return None
         return answer
 
-    def remember(self, asked: tuple[str, bytes], basis: Basis, answer: bytes) -> bytes:
+    def remember(self, asked: tuple[str, bytes], grounds: Grounds, answer: bytes) -> bytes:
         """Keeps an encoded answer for `recall`, and gives it back."""
-        self._answers.put(asked, (basis, answer))
+        self._answers.put(asked, (grounds, answer))
         return answer
 
     async def close(self) -> None:

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from fitgauge.engine import weights
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.architecture import Attention, Model, ModelSpec, Part
+from fitgauge.engine.architecture import Attention, LatentAttention, Model, ModelSpec, Part
 from fitgauge.engine.cache import CACHED_PARTS, request_bytes
 from fitgauge.engine.decode import DecodeSpeed, step_bytes
 from fitgauge.engine.dtypes import BITS
@@ -93,10 +93,10 @@ class Search:
         self._left: dict[tuple[Plan, int], list[Seat]] = {}
         self._degrees: dict[tuple[EngineName, int], int | None] = {}
         self._workloads: dict[tuple[EngineName, int, Hashable], Workload] = {}
-        self._cache_floor = cache_floor(model.spec, request)
         self._flops = token_flops(model.spec, asked_context(request, model.spec)).forward
         self._rates: dict[tuple[Plan, int], Rate] = {}
-        self._floors: dict[Plan, int] = {}
+        self._caches: dict[int, int] = {}
+        self._floors: dict[tuple[Plan, int], int] = {}
 
     def front(self) -> list[Option]:
         """The Pareto set of all that fits: looked at so that what is dominated or too small for the weights is not estimated.
@@ -116,9 +116,10 @@ class Search:
         Over as many tensor ranks a card is as fast on more cards, which hold more memory in all. So a card that was dominated, whatever
         more of it cost, is not looked at again. What a kind of card demands is asked once one of its cards might be an option.
         """
-        tensor, needed = self._tensor_ranks(plan.engine, count), self._least_usable(plan, count)
+        tensor = self._tensor_ranks(plan.engine, count)
         if tensor is None:
             return []
+        needed = self._least_usable(plan, count, tensor)
         seats = self._left.get((plan, tensor), self._seats[plan])
         if not seats or seats[-1].usable < needed:
             return []
@@ -207,31 +208,42 @@ class Search:
             tensor_parallel=tensor_parallel,
         )
 
-    def _least_usable(self, plan: Plan, count: int) -> int:
-        """Usable memory below which a card need not be tried: the fullest of `count` holds no less than the average."""
-        if plan not in self._floors:
-            self._floors[plan] = _language_bytes(self._fitting.prepared(plan.quantization, plan.engine)) + self._cache_floor
+    def _least_usable(self, plan: Plan, count: int, tensor_parallel: int) -> int:
+        """Usable memory below which a card need not be tried: of the stages of a pipeline the fullest holds no less than the average."""
+        key, stages = (plan, tensor_parallel), -(-count // tensor_parallel)
+        if key not in self._floors:
+            if tensor_parallel not in self._caches:
+                self._caches[tensor_parallel] = cache_floor(self._spec, self._request, tensor_parallel)
+            prepared = self._fitting.prepared(plan.quantization, plan.engine)
+            self._floors[key] = weights_floor(prepared, plan.engine, tensor_parallel) + self._caches[tensor_parallel]
         share = self._fitting.profile(plan.engine).gpu_memory_utilization if plan.engine == "vllm" else 1.0
-        return int(self._floors[plan] / count / share)
+        return int(self._floors[key] / stages / share)
 
 
-def cache_floor(spec: ModelSpec, request: FitRequest) -> int:
-    """Bytes of cache that no engine does without, over all ranks: ordinary attention alone, in the narrowest format it may take.
+def cache_floor(spec: ModelSpec, request: FitRequest, tensor_parallel: int = 1) -> int:
+    """Bytes of cache that no engine does without on a tensor-parallel rank of all layers: attention's and what is cached of latents, in the
+    narrowest format it may take.
 
-    Engines round up to blocks, replicate heads and hold more than a window, never less.
+    Engines round up to blocks and hold more than a window, never less.
     """
     asked = (request.kv_cache_dtype or "auto").strip().lower()
     narrow = "F4" if asked not in ("auto", "fp8", "bf16", "fp16") else "F16" if asked != "fp8" and spec.quantization is None else "F8_E4M3"
     one = sum(
-        len(block.layers) * request_bytes(mixer, asked_context(request, spec), narrow, 1, narrow)
+        len(block.layers) * request_bytes(mixer, asked_context(request, spec), narrow, tensor_parallel, narrow)
         for block in spec.blocks
         if block.part in CACHED_PARTS
         for mixer in block.mixers
-        if isinstance(mixer, Attention)
+        if isinstance(mixer, Attention) or (isinstance(mixer, LatentAttention) and (mixer.indexer is None or narrow != "F16"))
     )
     return one * (request.concurrency or 1)
 
 
-def _language_bytes(prepared: Prepared) -> int:
-    """Bytes of the language model's layers, which every engine keeps on its cards: over all ranks never less than this."""
-    return int(weights.rank_weights(prepared.laid).by_part.get(Part.LANGUAGE, 0) * min(1.0, prepared.laid.scale))
+def weights_floor(prepared: Prepared, engine: EngineName, tensor_parallel: int) -> int:
+    """Bytes of weights that an engine keeps on a tensor-parallel rank of all layers, never less than this: those of the language model,
+    and under vLLM, which offloads nothing, of its embedding and head too."""
+    laid = prepared.laid
+    parts = laid.remembered.of(
+        ("weights of parts", tensor_parallel), lambda: weights.rank_weights(laid, tensor_parallel=tensor_parallel).by_part
+    )
+    kept = (Part.LANGUAGE, Part.EMBEDDING, Part.HEAD) if engine == "vllm" else (Part.LANGUAGE,)
+    return int(sum(parts.get(part, 0) for part in kept) * min(1.0, laid.scale))

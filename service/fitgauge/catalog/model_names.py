@@ -64,7 +64,7 @@ class Name(NamedTuple):
         return cls(model_id, frozenset(words(name)), frozenset(words(owner)))
 
 
-class Facts(NamedTuple):
+class Footprint(NamedTuple):
     """What tells whether two models need the same memory: parameters (None: not counted) and how they are stored."""
 
     parameters: int | None
@@ -84,7 +84,7 @@ class _Rank(NamedTuple):
     oldness: tuple[float, ...]
 
 
-def meant(text: str, names: Iterable[Name], facts: Callable[[str], Facts]) -> str | None:
+def meant(text: str, names: Iterable[Name], footprint: Callable[[str], Footprint]) -> str | None:
     """The id of the one name that holds all words of `text`; None where there is none, or several that need different memory.
 
     A size that no name holds may be the parameters of one: "mistral nemo 12b".
@@ -95,9 +95,9 @@ def meant(text: str, names: Iterable[Name], facts: Callable[[str], Facts]) -> st
     ranked = _ranked(said, names)
     sizes = frozenset(word for word in said if _SIZE.fullmatch(word))
     if not ranked and len(sizes) == 1:
-        ranked = [(rank, model_id) for rank, model_id in _ranked(said - sizes, names) if _is_of_size(facts(model_id), *sizes)]
+        ranked = [(rank, model_id) for rank, model_id in _ranked(said - sizes, names) if _is_of_size(footprint(model_id), *sizes)]
     best = [model_id for rank, model_id in ranked if rank.unsaid == ranked[0][0].unsaid]
-    return best[0] if best and all(_alike(facts(best[0]), facts(other)) for other in best[1:]) else None
+    return best[0] if best and all(_alike(footprint(best[0]), footprint(other)) for other in best[1:]) else None
 
 
 def _ranked(said: frozenset[str], names: Iterable[Name]) -> list[tuple[_Rank, str]]:
@@ -126,16 +126,16 @@ def _names_something(word: str) -> bool:
     return len(word) > 1 and word[0].isalpha() and word not in _SILENT and not _FORMAT.fullmatch(word)
 
 
-def _alike(one: Facts, other: Facts) -> bool:
+def _alike(one: Footprint, other: Footprint) -> bool:
     """Whether it hardly matters which of two releases is taken: stored alike, and as large but for a few words of vocabulary."""
     if one.parameters is None or other.parameters is None:
         return False
     return one.stored == other.stored and abs(one.parameters / other.parameters - 1) <= _SAME
 
 
-def _is_of_size(facts: Facts, word: str) -> bool:
+def _is_of_size(footprint: Footprint, word: str) -> bool:
     """Whether a model has about the parameters that "12b" says."""
     size = _SIZE.fullmatch(word)
-    if size is None or facts.parameters is None:
+    if size is None or footprint.parameters is None:
         return False
-    return abs(facts.parameters / (float(size[1]) * _SCALE[size[2]]) - 1) <= _TOLERANCE
+    return abs(footprint.parameters / (float(size[1]) * _SCALE[size[2]]) - 1) <= _TOLERANCE

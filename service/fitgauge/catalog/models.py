@@ -9,7 +9,7 @@ from importlib.resources import files
 import msgspec
 from rapidfuzz import fuzz, process
 
-from fitgauge.catalog.model_names import Facts, Name, meant, plain
+from fitgauge.catalog.model_names import Footprint, Name, meant, plain
 from fitgauge.engine.architecture import Model, Stored
 from fitgauge.engine.families import read_config
 
@@ -73,19 +73,19 @@ class Snapshot:
         known = self._aliases.get(wanted)
         if known is None and wanted in self._places:
             known = next(name.id for name in self._names if name.id.lower() == wanted)
-        return known or meant(text, self._names, self._facts)
+        return known or meant(text, self._names, self._footprint)
 
     def near(self, text: str) -> tuple[str, ...]:
         """Up to five ids that `text` may be a misspelling of, the likeliest first."""
         names = {name.id: plain(name.id) for name in self._names}
         return tuple(found for _, _, found in process.extract(plain(text), names, scorer=_likeness, limit=5, score_cutoff=65))
 
-    def _facts(self, model_id: str) -> Facts:
+    def _footprint(self, model_id: str) -> Footprint:
         """What tells whether two models need the same memory."""
         row = self.get(model_id)
         assert row is not None
         stored = msgspec.json.encode([row.quantization, row.config.get("quantization_config")]).decode()
-        return Facts(row.parameters, stored)
+        return Footprint(row.parameters, stored)
 
     @cached_property
     def _lines(self) -> bytes:

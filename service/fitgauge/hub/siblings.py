@@ -15,7 +15,7 @@ from fitgauge.errors import HubUnreachable, InvalidQuestion, MalformedModel
 from fitgauge.hub.description import MAX_ELEMENTS, Safetensors
 from fitgauge.hub.reference import Reference
 
-Kind = Literal["safetensors", "gguf", "mlx"]
+FileKind = Literal["safetensors", "gguf", "mlx"]
 """The files that an engine loads, as the Hub tags repositories."""
 
 LISTED = 50
@@ -88,7 +88,7 @@ def read_list(body: bytes) -> tuple[Listed, ...]:
         raise HubUnreachable("What answers is no Hub: it sends no JSON.", hint="Check HF_ENDPOINT and the proxy.") from None
 
 
-def choose(listed: Iterable[Listed], base_id: str, base_bytes: int, kind: Kind) -> tuple[Reference, ...]:
+def choose(listed: Iterable[Listed], base_id: str, base_bytes: int, kind: FileKind) -> tuple[Reference, ...]:
     """The most downloaded of 8 bits and of 4, the larger first, among those that anybody may load. base_bytes: of the 16-bit weights."""
     open_ones = [one for one in listed if not one.gated and kind_of(one) == kind and names_same(base_id, one.id)]
     if kind == "gguf":
@@ -101,7 +101,7 @@ def choose(listed: Iterable[Listed], base_id: str, base_bytes: int, kind: Kind) 
     return tuple(chosen)
 
 
-def kind_of(listed: Listed) -> Kind | None:
+def kind_of(listed: Listed) -> FileKind | None:
     """The files it holds, None where no engine here loads them."""
     if "gguf" in listed.tags:
         return "gguf"

@@ -29,7 +29,7 @@ from fitgauge.questions.recommending.recommend import Recommender
 from fitgauge.questions.recommending.schemas import RecommendAnswer, RecommendRequest
 from fitgauge.questions.schemas import FitAnswer, FitRequest, ModelDetail
 from fitgauge.questions.serving.check import Serving
-from fitgauge.questions.serving.siblings import Found, Siblings, wants_siblings
+from fitgauge.questions.serving.siblings import Published, Siblings, wants_siblings
 from fitgauge.questions.tables.compare import Comparer, Comparison, cells
 from fitgauge.questions.tables.compare_schemas import CompareRequest, CompareRow
 from fitgauge.questions.tables.models_for_gpu import ModelsForGpu
@@ -53,7 +53,7 @@ class Grounds(NamedTuple):
     text: str
     model: Model | None = None
     engine: EngineName | None = None
-    siblings: Found | None = None
+    siblings: Published | None = None
 
 
 class Questions:

@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from fitgauge.engine.vllm.kv_specs import Kind, KvSpec
+from fitgauge.engine.vllm.kv_specs import KvSpec, SpecKind
 from fitgauge.errors import InvalidQuestion
 
 Layers = tuple[int, ...]
@@ -50,7 +50,7 @@ def one_type(members: Sequence[Member]) -> bool:
         spec.kind == first.kind
         and spec.block == first.block
         and spec.extent == first.extent
-        and (spec.kind != Kind.STATE or spec.page == first.page)
+        and (spec.kind != SpecKind.STATE or spec.page == first.page)
         for spec, _ in members
     )
 
@@ -65,7 +65,7 @@ def equal_page(spec: KvSpec, page: int) -> KvSpec:
 
     Source: unify_kv_cache_spec_page_size.
     """
-    if spec.kind != Kind.STATE and page % spec.page == 0:
+    if spec.kind != SpecKind.STATE and page % spec.page == 0:
         return spec._replace(page=page, block=spec.block * (page // spec.page))
     return spec._replace(page=page)
 
@@ -75,7 +75,9 @@ def without_windows(members: Members) -> Members:
 
     Source: _try_get_full_allocation_fallback_groups. Raises InvalidQuestion where vLLM gives up.
     """
-    promoted = tuple((spec._replace(kind=Kind.FULL, extent=0) if spec.kind == Kind.SLIDING else spec, layers) for spec, layers in members)
+    promoted = tuple(
+        (spec._replace(kind=SpecKind.FULL, extent=0) if spec.kind == SpecKind.SLIDING else spec, layers) for spec, layers in members
+    )
     if not one_type(promoted):
         raise InvalidQuestion("vLLM cannot make this model's KV cache pages equal.", hint="Ask for another engine.")
     return promoted

@@ -24,7 +24,7 @@ DEFAULT_BLOCK = 16
 """Tokens of a block where the attention kernels take any. Source: `config/cache.py`, DEFAULT_BLOCK_SIZE."""
 
 
-class Kind(IntEnum):
+class SpecKind(IntEnum):
     """How many blocks a request of L tokens takes of a group (`KvGroup.blocks`), and which layers may share one."""
 
     FULL = 0
@@ -43,7 +43,7 @@ class KvSpec(NamedTuple):
     token, whose page cannot be padded.
     """
 
-    kind: Kind
+    kind: SpecKind
     block: int
     page: int
     extent: int = 0
@@ -88,36 +88,38 @@ def attention_specs(mixer: Attention, on: Deployment) -> tuple[KvSpec, ...]:
     page = on.block * attention_token_bytes(mixer, heads, on.cache_format, on.model_dtype)
     form = (heads, mixer.head_dim, mixer.value_dim)
     if mixer.window:
-        return (KvSpec(Kind.SLIDING, on.block, page, mixer.window, form),)
+        return (KvSpec(SpecKind.SLIDING, on.block, page, mixer.window, form),)
     if mixer.chunk:
-        return (KvSpec(Kind.CHUNKED, on.block, page, mixer.chunk, form),)
-    full = KvSpec(Kind.FULL, on.block, page, 0, form)
+        return (KvSpec(SpecKind.CHUNKED, on.block, page, mixer.chunk, form),)
+    full = KvSpec(SpecKind.FULL, on.block, page, 0, form)
     if mixer.indexer is None:
         return (full,)
-    return (full, KvSpec(Kind.FULL, on.block, on.block * mixer.indexer.dim * 2, 0, (mixer.indexer.dim,), latent=True))
+    return (full, KvSpec(SpecKind.FULL, on.block, on.block * mixer.indexer.dim * 2, 0, (mixer.indexer.dim,), latent=True))
 
 
 def latent_specs(mixer: LatentAttention, on: Deployment) -> tuple[KvSpec, ...]:
     """The latent, and the indexer's key in fp8 with an fp32 scale for every 128. Source: DeepseekV32IndexerCache."""
     width = mixer.latent_dim + mixer.rope_dim
-    latent = KvSpec(Kind.FULL, on.block, on.block * latent_token_bytes(mixer, on.cache_format, on.model_dtype), 0, (width,), latent=True)
+    latent = KvSpec(
+        SpecKind.FULL, on.block, on.block * latent_token_bytes(mixer, on.cache_format, on.model_dtype), 0, (width,), latent=True
+    )
     if mixer.indexer is None:
         return (latent,)
     key = mixer.indexer.dim + mixer.indexer.dim // 128 * 4
-    return (KvSpec(Kind.FULL, on.block, on.block * key, 0, (key,), latent=True), latent)
+    return (KvSpec(SpecKind.FULL, on.block, on.block * key, 0, (key,), latent=True), latent)
 
 
 def state_spec(mixer: Recurrent, on: Deployment) -> KvSpec:
     """One state page, whatever the tokens, padded to the attention page of a hybrid. Source: `layers/mamba/abstract.py`."""
     page = state_bytes(mixer, on.model_dtype, on.tensor_parallel)
-    return KvSpec(Kind.STATE, on.block if on.state_page else on.max_model_len, on.state_page or page, on.states)
+    return KvSpec(SpecKind.STATE, on.block if on.state_page else on.max_model_len, on.state_page or page, on.states)
 
 
 def cross_spec(mixer: CrossAttention, on: Deployment) -> KvSpec:
     """Keys and values of the source sequence, for which as many tokens are kept as a batch has. Source: CrossAttentionSpec."""
     heads = rank_heads(mixer.kv_heads, on.tensor_parallel)
     page = on.block * heads * 2 * mixer.head_dim * element_bytes(on.cache_format, on.model_dtype)
-    return KvSpec(Kind.CROSS, on.block, page, on.encoder_tokens or mixer.source_tokens, (heads, mixer.head_dim))
+    return KvSpec(SpecKind.CROSS, on.block, page, on.encoder_tokens or mixer.source_tokens, (heads, mixer.head_dim))
 
 
 V4_ROW_BYTES = 584
@@ -131,22 +133,22 @@ def compressed_specs(mixer: CompressedAttention) -> tuple[KvSpec, ...]:
 
     Sources: `models/deepseek_v4/attention.py`, `compressor.py`, `v1/attention/backends/mla/sparse_swa.py`.
     """
-    window = KvSpec(Kind.SLIDING_LATENT, V4_WINDOW_BLOCK, aligned(V4_WINDOW_BLOCK * V4_ROW_BYTES, V4_ALIGNMENT), mixer.window)
+    window = KvSpec(SpecKind.SLIDING_LATENT, V4_WINDOW_BLOCK, aligned(V4_WINDOW_BLOCK * V4_ROW_BYTES, V4_ALIGNMENT), mixer.window)
     if mixer.ratio <= 1:
         return (window,)
     entries = V4_BLOCK // mixer.ratio
-    main = KvSpec(Kind.FULL, V4_BLOCK, aligned(entries * V4_ROW_BYTES, V4_ALIGNMENT), 0, (mixer.ratio, mixer.head_dim))
+    main = KvSpec(SpecKind.FULL, V4_BLOCK, aligned(entries * V4_ROW_BYTES, V4_ALIGNMENT), 0, (mixer.ratio, mixer.head_dim))
     if mixer.indexer is None:
         return (window, main, compressor_spec(mixer.ratio, mixer.head_dim))
     key = mixer.indexer.dim + mixer.indexer.dim // 128 * 4
-    index = KvSpec(Kind.FULL, V4_BLOCK, aligned(entries * key, V4_ALIGNMENT), 0, (mixer.ratio, key))
+    index = KvSpec(SpecKind.FULL, V4_BLOCK, aligned(entries * key, V4_ALIGNMENT), 0, (mixer.ratio, key))
     return (index, compressor_spec(mixer.ratio, mixer.indexer.dim), window, main, compressor_spec(mixer.ratio, mixer.head_dim))
 
 
 def compressor_spec(ratio: int, dim: int) -> KvSpec:
     """fp32 sums of keys and scores of the entry that is still being compressed: 2 x overlap x dim a token, over overlap x ratio tokens."""
     overlap, block = (2, 4) if ratio == 4 else (1, 8)
-    return KvSpec(Kind.SLIDING_LATENT, block, aligned(block * 2 * overlap * dim * 4, V4_ALIGNMENT), overlap * ratio)
+    return KvSpec(SpecKind.SLIDING_LATENT, block, aligned(block * 2 * overlap * dim * 4, V4_ALIGNMENT), overlap * ratio)
 
 
 def aligned(size: int, alignment: int) -> int:

@@ -14,8 +14,8 @@ from fitgauge.engine.vllm.kv_formats import attention_token_bytes, latent_token_
 from fitgauge.engine.vllm.kv_groups import Layers, Members, grouped
 from fitgauge.engine.vllm.kv_specs import (
     Deployment,
-    Kind,
     KvSpec,
+    SpecKind,
     attention_block,
     hybrid_block,
     mixer_specs,
@@ -36,7 +36,7 @@ TOKENS_BY_REQUEST = (0, 21)
 class KvGroup(NamedTuple):
     """Layers that share one block table: `layers` of them on this rank, `page_bytes` together for every `block` tokens."""
 
-    kind: Kind
+    kind: SpecKind
     block: int
     extent: int
     layers: int
@@ -48,13 +48,13 @@ class KvGroup(NamedTuple):
         full ceil(L / b); sliding ceil(min(w - 1 + F, L) / b) + 1, as a window need not begin where a block does; chunked
         ceil(min(chunk + F, L) / b); cross ceil(source / b); recurrent its states. Source: max_memory_usage_bytes of each spec.
         """
-        if self.kind == Kind.FULL:
+        if self.kind == SpecKind.FULL:
             return -(-tokens // self.block)
-        if self.kind == Kind.STATE:
+        if self.kind == SpecKind.STATE:
             return self.extent
-        if self.kind == Kind.CHUNKED:
+        if self.kind == SpecKind.CHUNKED:
             return -(-min(self.extent + in_flight, tokens) // self.block)
-        if self.kind == Kind.CROSS:
+        if self.kind == SpecKind.CROSS:
             return -(-self.extent // self.block)
         return -(-min(self.extent - 1 + in_flight, tokens) // self.block) + 1
 
@@ -158,7 +158,7 @@ def stage_layout(
         blocks_per_request=sum(group.blocks(max_model_len, in_flight) * times for group, times in counted),
         max_model_len=max_model_len,
         in_flight=in_flight,
-        max_state_requests=max_num_seqs if version >= STATES_CHECKED and any(group.kind == Kind.STATE for group in groups) else 0,
+        max_state_requests=max_num_seqs if version >= STATES_CHECKED and any(group.kind == SpecKind.STATE for group in groups) else 0,
         tokens_by_group=version < TOKENS_BY_REQUEST,
     )
 
@@ -217,7 +217,7 @@ def count(groups: tuple[KvGroup, ...]) -> tuple[tuple[KvGroup, int], ...]:
     """Groups that take the same blocks as one, with how many they are."""
     if len(groups) == 1:
         return ((groups[0], 1),)
-    found: dict[tuple[Kind, int, int], tuple[KvGroup, int]] = {}
+    found: dict[tuple[SpecKind, int, int], tuple[KvGroup, int]] = {}
     for group in groups:
         key = (group.kind, group.block, group.extent)
         found[key] = (group, found[key][1] + 1 if key in found else 1)

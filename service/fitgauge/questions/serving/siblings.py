@@ -11,7 +11,7 @@ from fitgauge.engine.published import published
 from fitgauge.engine.workload import GGUF_ENGINES, EngineName
 from fitgauge.errors import FitgaugeError, HubBusy, HubUnreachable
 from fitgauge.hub.flight import Flights, outcome
-from fitgauge.hub.siblings import Kind, choose, names_same
+from fitgauge.hub.siblings import FileKind, choose, names_same
 from fitgauge.questions.models import Models
 from fitgauge.questions.recent import Recent
 
@@ -32,8 +32,8 @@ class Sibling(NamedTuple):
         return self.text.rpartition(":")[2] if ":" in self.text else scheme.name.removeprefix("modelopt_") if scheme else "another format"
 
 
-Found = tuple[Sibling, ...]
-Key = tuple[str, Kind]
+Published = tuple[Sibling, ...]
+Key = tuple[str, FileKind]
 
 
 class Siblings:
@@ -46,11 +46,11 @@ class Siblings:
         self._hub = models.hub
         self._models = models
         self._monotonic = monotonic
-        self._known: Recent[tuple[Found, float]] = Recent(_KEPT)
+        self._known: Recent[tuple[Published, float]] = Recent(_KEPT)
         self._started: Recent[float] = Recent(_KEPT)
-        self._flights: Flights[Key, Found] = Flights(_UNDER_WAY)
+        self._flights: Flights[Key, Published] = Flights(_UNDER_WAY)
 
-    def peek(self, model: Model, engine: EngineName) -> Found | None:
+    def peek(self, model: Model, engine: EngineName) -> Published | None:
         """What is known, at once; None where nobody looked yet. What is no longer fresh is looked up in the background."""
         key = model.id, kind_for(engine)
         known = self._known.get(key)
@@ -61,7 +61,7 @@ class Siblings:
             self._search(model, key)
         return found
 
-    async def find(self, model: Model, engine: EngineName) -> Found:
+    async def find(self, model: Model, engine: EngineName) -> Published:
         """The siblings, the larger first: those of the Hub, else of the snapshot. Never raises, never waits long."""
         found = self.peek(model, engine)
         if found is not None:
@@ -78,12 +78,12 @@ class Siblings:
         """Ends what is under way."""
         await self._flights.close()
 
-    def _search(self, model: Model, key: Key) -> "asyncio.Task[Found]":
+    def _search(self, model: Model, key: Key) -> "asyncio.Task[Published]":
         if key not in self._flights:
             self._started.put(key, self._monotonic())
         return self._flights.join(key, lambda: self._look_up(model, key))
 
-    async def _look_up(self, model: Model, key: Key) -> Found:
+    async def _look_up(self, model: Model, key: Key) -> Published:
         """From the Hub, and kept; what the snapshot knows where the Hub gives nothing."""
         lasting = True
         try:
@@ -99,13 +99,13 @@ class Siblings:
         self._known.put(key, (found, self._monotonic() + (settings.fresh_seconds if lasting else settings.refusal_seconds)))
         return found
 
-    def _unchanged(self, key: Key, found: Found) -> Found:
+    def _unchanged(self, key: Key, found: Published) -> Published:
         """The very same tuple as before where it holds the same: answers that rest on it then hold too."""
         known = self._known.get(key)
         same = known is not None and len(known[0]) == len(found) and all(a.model is b.model for a, b in zip(known[0], found, strict=True))
         return known[0] if known is not None and same else found
 
-    def _bundled(self, model: Model, key: Key) -> Found:
+    def _bundled(self, model: Model, key: Key) -> Published:
         """Siblings that the snapshot holds; it knows no GGUF files and none of MLX."""
         if key[1] != "safetensors":
             return ()
@@ -121,7 +121,7 @@ def wants_siblings(model: Model, quantization: str | None) -> bool:
     return model.source in ("hub", "snapshot") and quantization is None and not model.is_quantized
 
 
-def kind_for(engine: EngineName) -> Kind:
+def kind_for(engine: EngineName) -> FileKind:
     """The files that an engine loads."""
     return "gguf" if engine in GGUF_ENGINES else "mlx" if engine == "mlx" else "safetensors"
 

@@ -4,7 +4,8 @@
 
 megatron-core's own GPTModel (local layers, no GPU) for a bundled model's configuration, under a fake process group, as the first
 tensor-parallel rank of every pipeline stage builds it. The vocabulary is padded as megatron/training/arguments.py does, outside the core.
-Settings: model, layers, tensor, pipeline, expert (parallel degrees), expert_tensor, ranks. `parameters`: numbers by stage.
+Settings: model, layers, tensor, pipeline, expert (parallel degrees), expert_tensor, ranks; first, last: layers of those stages, where all
+are not alike. `parameters`: numbers by stage.
 """
 
 import json
@@ -51,6 +52,8 @@ def transformer(config: Any, row: dict[str, Any]) -> TransformerConfig:
         qk_layernorm=config.model_type.startswith("qwen3"),
         tensor_model_parallel_size=row["tensor"],
         pipeline_model_parallel_size=row["pipeline"],
+        num_layers_in_first_pipeline_stage=row.get("first"),
+        num_layers_in_last_pipeline_stage=row.get("last"),
         expert_model_parallel_size=row["expert"],
         expert_tensor_parallel_size=row["expert_tensor"],
         pipeline_dtype=torch.bfloat16,

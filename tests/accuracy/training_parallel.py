@@ -14,7 +14,7 @@ from fitgauge.engine.training.workload import TrainingWorkload
 
 @cache
 def of_kind(kind: str) -> tuple[Row, ...]:
-    """The rows of a kind: schedule, tensor, context, zero, megatron, megatron_activations."""
+    """The rows of a kind: schedule, tensor, context, zero, offload, megatron, megatron_activations."""
     return tuple(row for row in rows("training_parallel") if row["kind"] == kind)
 
 
@@ -61,6 +61,8 @@ def megatron_workload(row: Row) -> TrainingWorkload:
         sequence_length=128,
         tensor_parallel=row["tensor"],
         pipeline_parallel=row["pipeline"],
+        first_stage_layers=row.get("first"),
+        last_stage_layers=row.get("last"),
         expert_parallel=row["expert"],
         data_parallel=row["ranks"] // (row["tensor"] * row["pipeline"]),
     )

@@ -9,6 +9,9 @@ from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidQuestion
 
 
+DIVIDED = {"framework": "megatron", "tensor_parallel": 2, "sequence_parallel": True}
+
+
 def spec(name="Qwen/Qwen3-8B"):
     row = Snapshot().get(name)
     return read_config(row.config, row.quantization)
@@ -23,7 +26,15 @@ def work(**settings):
     [
         ({"framework": "megatron", "tensor_parallel": 3}, "tensor_parallel", "1, 2, 4, 8"),
         ({"framework": "megatron", "pipeline_parallel": 64}, "pipeline_parallel", "36"),
-        ({"framework": "megatron", "pipeline_parallel": 5}, "pipeline_parallel", "1, 2, 3, 4, 6, 9, 12, 18 or 36"),
+        ({"framework": "megatron", "pipeline_parallel": 20}, "pipeline_parallel", "12, 13, 18, 19 or 36"),
+        ({"framework": "megatron", "pipeline_parallel": 4, "first_stage_layers": 7}, "first_stage_layers", "Leave"),
+        ({"framework": "megatron", "pipeline_parallel": 2, "first_stage_layers": 7, "last_stage_layers": 7}, "first_stage_layers", "Leave"),
+        ({"framework": "deepspeed", "pipeline_parallel": 2, "last_stage_layers": 7}, "last_stage_layers", "megatron"),
+        (
+            {"framework": "megatron", "pipeline_parallel": 6, "pipeline_schedule": "interleaved", "pipeline_chunks": 4},
+            "pipeline_schedule",
+            "9",
+        ),
         ({"framework": "megatron", "pipeline_parallel": 12, "pipeline_schedule": "interleaved"}, "pipeline_schedule", "1f1b"),
         ({"framework": "megatron", "pipeline_parallel": 3, "pipeline_schedule": "interleaved", "micro_batches": 8}, "micro_batches", "9"),
         ({"framework": "fsdp", "pipeline_parallel": 2}, "pipeline_parallel", "megatron"),
@@ -65,7 +76,9 @@ def test_what_cannot_run_is_refused_with_what_can(settings, field, works):
 def test_experts_go_only_to_ranks_that_are_there():
     mixture = spec("Qwen/Qwen3-30B-A3B")
     assert runs(mixture, work(framework="megatron", data_parallel=8, expert_parallel=8))
-    assert runs(mixture, work(framework="megatron", tensor_parallel=2, data_parallel=4, expert_parallel=8))
+    assert runs(mixture, work(framework="megatron", tensor_parallel=2, sequence_parallel=True, data_parallel=4, expert_parallel=8))
+    with pytest.raises(InvalidQuestion, match="sequence parallelism"):
+        check(mixture, work(framework="megatron", tensor_parallel=2, data_parallel=4, expert_parallel=8))
     with pytest.raises(InvalidQuestion, match="does not divide 128 experts and 4"):
         check(mixture, work(framework="megatron", data_parallel=4, expert_parallel=8))
 
@@ -73,7 +86,7 @@ def test_experts_go_only_to_ranks_that_are_there():
 @pytest.mark.parametrize(
     ("name", "settings", "works"),
     [
-        ("Qwen/Qwen3-30B-A3B", {"framework": "megatron", "tensor_parallel": 2, "data_parallel": 4, "expert_tensor_parallel": 3}, "1, 2, 4"),
+        ("Qwen/Qwen3-30B-A3B", {**DIVIDED, "data_parallel": 4, "expert_tensor_parallel": 3}, "1, 2, 4"),
         ("Qwen/Qwen3-30B-A3B", {"framework": "fsdp", "data_parallel": 4, "expert_tensor_parallel": 2}, "megatron"),
         ("Qwen/Qwen3-8B", {"framework": "megatron", "tensor_parallel": 2, "expert_tensor_parallel": 2}, "out"),
     ],
@@ -86,7 +99,7 @@ def test_experts_of_a_degree_of_their_own_are_refused_where_nothing_runs_them(na
 
 
 def test_expert_groups_are_made_anew_of_a_stages_ranks():
-    mixture, stage = spec("Qwen/Qwen3-30B-A3B"), {"framework": "megatron", "tensor_parallel": 2, "data_parallel": 4}
+    mixture, stage = spec("Qwen/Qwen3-30B-A3B"), {**DIVIDED, "data_parallel": 4}
     assert runs(mixture, work(**stage, expert_parallel=8, expert_tensor_parallel=1))
     with pytest.raises(InvalidQuestion) as refused:
         check(mixture, work(**stage, expert_parallel=8, expert_tensor_parallel=2))

@@ -4,7 +4,8 @@ from fractions import Fraction
 
 import pytest
 
-from fitgauge.engine.training.pipeline import bubble_share, held
+from fitgauge.engine.training.pipeline import bubble_share, held, splits, stage_counts, stage_layers
+from fitgauge.engine.training.workload import TrainingWorkload
 
 
 def activations(schedule, stages, micro_batches, chunks=2):
@@ -44,3 +45,28 @@ def test_the_bubble_shrinks_with_micro_batches_and_with_chunks():
     assert bubble_share("1f1b", 4, 12) == 0.25
     assert bubble_share("interleaved", 4, 12) == 0.125
     assert bubble_share("zero_bubble", 4, 12) == pytest.approx(0.25 / 3)
+
+
+@pytest.mark.parametrize(("layers", "stages", "sizes"), [
+    (61, 8, (7, *[8] * 6, 6)), (61, 2, (31, 30)), (61, 16, (3, *[4] * 14, 2)), (27, 2, (14, 13)), (36, 5, (6, 8, 8, 8, 6)), (32, 4, (8,) * 4),
+])  # fmt: skip
+def test_layers_that_do_not_divide_leave_the_first_and_the_last_stage_fewer(layers, stages, sizes):
+    """27 on 2 is what ms-swift's own example of Moonlight asks for: 13 in the last (examples/megatron/moe/deepseek_v3.sh)."""
+    workload = TrainingWorkload(framework="megatron", sequence_length=2048, pipeline_parallel=stages)
+    found = stage_layers(layers, workload)
+    assert tuple(len(each) for each in found) == sizes
+    assert [number for each in found for number in each] == list(range(layers))
+
+
+def test_layers_asked_for_the_last_stage_leave_the_others_alike():
+    workload = TrainingWorkload(framework="megatron", sequence_length=2048, pipeline_parallel=3, last_stage_layers=1)
+    assert [len(each) for each in stage_layers(7, workload)] == [3, 3, 1]
+
+
+def test_no_split_is_made_that_leaves_a_stage_without_layers():
+    assert [count for count in range(2, 33) if not splits(61, count)] == [12, 14, 15, *range(17, 21), *range(22, 31), 32]
+
+
+def test_an_odd_number_of_layers_is_tried_on_powers_of_two():
+    assert stage_counts(61, 64) == (1, 2, 4, 8, 16, 61)
+    assert stage_counts(36, 8) == (1, 2, 3, 4, 6)

@@ -5,6 +5,7 @@ from math import gcd
 
 from fitgauge.engine.architecture import Attention, ModelSpec, Part
 from fitgauge.engine.training.parameters import base_scheme
+from fitgauge.engine.training.pipeline import splits, stage_layers
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidQuestion
 
@@ -63,9 +64,11 @@ def _tensor(spec: ModelSpec, workload: TrainingWorkload) -> None:
 
 
 def _pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
-    """Megatron wants stages alike (megatron/training/arguments.py), and whole groups of micro-batches when it interleaves
-    (megatron/core/pipeline_parallel/schedules.py, forward_backward_pipelining_with_interleaving)."""
+    """Megatron wants stages alike but for the first and the last (megatron/core/transformer/transformer_block.py,
+    get_num_layers_to_build), and whole groups of micro-batches when it interleaves (megatron/core/pipeline_parallel/schedules.py,
+    forward_backward_pipelining_with_interleaving)."""
     stages, layers = workload.pipeline_parallel, max(1, spec.layers)
+    _asked_of_a_pipeline(workload)
     if stages == 1:
         return
     if stages > layers:
@@ -80,25 +83,57 @@ def _pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
     if workload.framework == "deepspeed" and workload.pipeline_schedule != "1f1b":  # deepspeed/runtime/pipe/schedule.py, TrainSchedule
         detail = f"DeepSpeed's pipelines run 1f1b alone, not {workload.pipeline_schedule}."
         raise InvalidQuestion(detail, hint="Send pipeline_schedule 1f1b, or framework megatron.", field="pipeline_schedule")
-    if workload.framework == "megatron" and layers % stages:
-        even = [count for count in range(1, layers + 1) if layers % count == 0]
-        detail = f"Megatron divides its {layers} layers evenly; {stages} stages do not."
-        raise InvalidQuestion(detail, hint=f"Send pipeline_parallel {_listed(even)}.", field="pipeline_parallel")
+    _split(layers, workload)
     if workload.pipeline_schedule == "interleaved" and workload.micro_batches > 1 and workload.micro_batches % stages:
         detail = f"The interleaved schedule takes micro-batches in groups of {stages}, one a stage; {workload.micro_batches} leave a rest."
         nearest = -(-workload.micro_batches // stages) * stages
         raise InvalidQuestion(detail, hint=f"Send micro_batches {nearest}, or pipeline_schedule 1f1b.", field="micro_batches")
-    if workload.pipeline_schedule == "interleaved" and layers % (2 * stages):
-        even = [count for count in range(1, layers + 1) if layers % (2 * count) == 0]
+    chunks, sizes = workload.pipeline_chunks, {len(each) for each in stage_layers(layers, workload)}
+    if workload.pipeline_schedule == "interleaved" and any(size % chunks for size in sizes):
+        even = [count for count in range(2, layers + 1) if layers % (chunks * count) == 0]
         raise InvalidQuestion(
-            f"The interleaved schedule needs two equal chunks on each of {stages} stages; {layers} layers do not give them.",
+            f"The interleaved schedule needs {chunks} equal chunks on each of {stages} stages; {layers} layers do not give them.",
             hint=f"Send pipeline_parallel {_listed(even)}, or pipeline_schedule 1f1b." if even else "Send pipeline_schedule 1f1b.",
             field="pipeline_schedule",
         )
 
 
+def _asked_of_a_pipeline(workload: TrainingWorkload) -> None:
+    """Raises InvalidQuestion for settings of Megatron's pipelines where there is none that has them."""
+    piped = workload.framework == "megatron" and workload.pipeline_parallel > 1
+    for name in ("first_stage_layers", "last_stage_layers"):
+        if getattr(workload, name) is not None and not piped:
+            detail = f"{name} belongs to a pipeline of two stages or more under Megatron."
+            raise InvalidQuestion(detail, hint=f"Send framework megatron and pipeline_parallel, or leave {name} out.", field=name)
+
+
+def _split(layers: int, workload: TrainingWorkload) -> None:
+    """Raises InvalidQuestion for layers that Megatron's flags do not spread over these stages."""
+    try:
+        stage_layers(layers, workload)
+    except ValueError:
+        stages = workload.pipeline_parallel
+        asked = [(name, getattr(workload, name)) for name in ("first_stage_layers", "last_stage_layers")]
+        given = [f"{name} {value}" for name, value in asked if value is not None]
+        between = f" with {' and '.join(given)}" if given else ""
+        detail = f"{layers} layers on {stages} stages{between} leave stages that are not alike between the first and the last."
+        if given:
+            hint = "Leave first_stage_layers and last_stage_layers out, or send numbers whose rest divides evenly."
+            raise InvalidQuestion(detail, hint=hint, field=given[0].split()[0]) from None
+        possible = [count for count in range(1, layers + 1) if splits(layers, count)]
+        raise InvalidQuestion(detail, hint=f"Send pipeline_parallel {_nearest(possible, stages)}.", field="pipeline_parallel") from None
+
+
+def _nearest(possible: list[int], wanted: int) -> str:
+    """The possible values on either side of the one that was wanted, the nearest twelve."""
+    return _listed(sorted(sorted(possible, key=lambda value: abs(value - wanted))[:12]))
+
+
 def _experts(spec: ModelSpec, workload: TrainingWorkload) -> None:
     degree, count = workload.expert_parallel, experts(spec)
+    if count and workload.framework == "megatron" and workload.tensor_parallel > 1 and not workload.sequence_parallel:
+        detail = "Megatron trains experts under tensor parallelism with sequence parallelism alone."  # moe_layer.py, MoELayer.forward
+        raise InvalidQuestion(detail, hint="Send sequence_parallel true, or leave it out.", field="sequence_parallel")
     _expert_ways(spec, workload, count)
     if degree == 1:
         return

@@ -7,13 +7,66 @@ from fractions import Fraction
 
 import msgspec
 
-from fitgauge.engine.training.workload import Schedule
+from fitgauge.engine.training.workload import Schedule, TrainingWorkload
 from fitgauge.engine.weights import pipeline_stages
 
-__all__ = ["Held", "bubble_share", "held", "pipeline_stages"]
+__all__ = ["Held", "bubble_share", "held", "pipeline_stages", "splits", "stage_counts", "stage_layers", "usual_split"]
 
 DEFAULT_CHUNKS = 2
 """Model chunks of a rank under the interleaved schedule where nothing is said: the least that interleaves."""
+
+
+def stage_layers(layers: int, workload: TrainingWorkload) -> tuple[range, ...]:
+    """The layers of every stage. Raises ValueError where Megatron has no flags for such a split; see `usual_split`.
+
+    Megatron's first and last stage have as many as asked for, the others share the rest evenly; with nothing asked all are alike where
+    that is possible (megatron/core/transformer/transformer_block.py, get_num_layers_to_build). An interleaved stage's chunks lie apart in
+    the model; they are counted as if they lay together.
+    """
+    stages, first, last = workload.pipeline_parallel, workload.first_stage_layers, workload.last_stage_layers
+    if workload.framework != "megatron" or stages == 1:
+        return pipeline_stages(layers, stages)
+    if first is None and last is None:
+        first, last = usual_split(layers, stages)
+    others = stages - (first is not None) - (last is not None)
+    left = layers - (first or 0) - (last or 0)
+    if left < others or (left % others if others else left):
+        raise ValueError
+    middle = left // others if others else 0
+    sizes = [middle if first is None else first, *[middle] * (stages - 2), middle if last is None else last]
+    starts = [sum(sizes[:number]) for number in range(stages)]
+    return tuple(range(start, start + size) for start, size in zip(starts, sizes, strict=True))
+
+
+def usual_split(layers: int, stages: int) -> tuple[int | None, int | None]:
+    """(layers of the first stage, of the last) where nothing is said: None where all stages are alike.
+
+    Else the stages between them have as many as an even share rounded up, and what is left goes to the two that also have the embedding
+    and the head, the last one getting less: 61 layers on 8 stages are 7, six times 8, and 6. Raises ValueError where nothing is left.
+    """
+    if layers % stages == 0:
+        return None, None
+    left = layers - -(-layers // stages) * (stages - 2)
+    if left < 2:
+        raise ValueError
+    return -(-left // 2), left // 2
+
+
+def stage_counts(layers: int, most: int) -> tuple[int, ...]:
+    """Numbers of stages worth trying under Megatron, `most` at most: those that divide the layers, and powers of two where the layers are
+    odd, which few numbers divide."""
+    alike = {count for count in range(1, min(layers, most) + 1) if layers % count == 0}
+    halves = {1 << power for power in range(1, most.bit_length()) if layers % 2 and 1 << power <= min(layers, most)}
+    return tuple(sorted(alike | {count for count in halves if splits(layers, count)}))
+
+
+def splits(layers: int, stages: int) -> bool:
+    """Whether `usual_split` spreads so many layers over so many stages."""
+    try:
+        usual_split(layers, stages)
+    except ValueError:
+        return False
+    return True
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):

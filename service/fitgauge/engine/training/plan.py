@@ -10,7 +10,7 @@ from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training.degrees import MOST_TENSOR, experts, runs, tensor_widths
 from fitgauge.engine.training.floors import Floors
-from fitgauge.engine.training.pipeline import bubble_share
+from fitgauge.engine.training.pipeline import bubble_share, stage_counts
 from fitgauge.engine.training.workload import Checkpointing, Framework, TrainingWorkload
 from fitgauge.engine.utilization import TokenFlops, token_flops
 
@@ -155,7 +155,7 @@ def _degrees(spec: ModelSpec, base: TrainingWorkload, choices: Choices, framewor
     layers = max(1, spec.layers)
     if framework == "megatron":
         tensors = choices.tensor or tuple(tensor_widths(spec, MOST_TENSOR))
-        pipelines = choices.pipeline or tuple(n for n in range(1, min(layers, count) + 1) if layers % n == 0)
+        pipelines = choices.pipeline or stage_counts(layers, count)
         contexts = choices.context or ((1, 2, 4, 8) if base.sequence_length > LONG_SEQUENCE else (1,))
     else:
         tensors, pipelines, contexts = (
@@ -219,7 +219,7 @@ def _flops(spec: ModelSpec, workload: TrainingWorkload) -> TokenFlops:
 def _throughput(spec: ModelSpec, workload: TrainingWorkload, flops: TokenFlops, flops_per_byte: float) -> float:
     ways = workload.tensor_parallel
     moved = 2 * 8 * (ways - 1) / ways * spec.layers * spec.hidden_size
-    waiting = bubble_share(workload.pipeline_schedule, workload.pipeline_parallel, workload.micro_batches)
+    waiting = bubble_share(workload.pipeline_schedule, workload.pipeline_parallel, workload.micro_batches, workload.pipeline_chunks)
     return workload.gpus * flops.model / (flops.hardware + ways * moved * flops_per_byte) / (1 + waiting)
 
 

@@ -15,7 +15,7 @@ from fitgauge.engine.training import fsdp, zero
 from fitgauge.engine.training.activations import in_order
 from fitgauge.engine.training.host import host_and_nvme
 from fitgauge.engine.training.parameters import units
-from fitgauge.engine.training.pipeline import held, pipeline_stages
+from fitgauge.engine.training.pipeline import held, stage_layers
 from fitgauge.engine.training.segment import Segment
 from fitgauge.engine.training.segments import Cut, segments
 from fitgauge.engine.training.sharding import Held, RankStates, Slice, divided, sliced, stage_slices, stage_states
@@ -66,7 +66,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 def stages(spec: ModelSpec, workload: TrainingWorkload, *, ends: bool = False) -> tuple[Stage, ...]:
     """Every pipeline stage of a run; without pipeline parallelism one. `ends`: only the first two and the last, one of which is the
     fullest."""
-    layers = pipeline_stages(max(1, spec.layers), workload.pipeline_parallel)
+    layers = stage_layers(max(1, spec.layers), workload)
     last = len(layers) - 1
     slices = _slices(Same(spec), _stateful(workload))
     numbers = [number for number in range(len(layers)) if not ends or number in (0, 1, last)]
@@ -99,7 +99,7 @@ def _stage(spec: ModelSpec, workload: TrainingWorkload, slices: tuple[Slice, ...
     if last and number == last and spec.tied_embeddings:
         here += _shared(slices, spec, workload)
     rank = stage_states(here, workload)
-    in_flight = held(workload.pipeline_schedule, number, last + 1, workload.micro_batches).most
+    in_flight = held(workload.pipeline_schedule, number, last + 1, workload.micro_batches, workload.pipeline_chunks).most
     said = _formulas(workload, here)
     if workload.framework == "fsdp":
         phases = _fsdp_phases(spec, workload, rank, said)

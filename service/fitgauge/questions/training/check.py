@@ -25,7 +25,7 @@ from fitgauge.questions import answers
 from fitgauge.questions.answers import COUNTS, MOST_SUGGESTIONS
 from fitgauge.questions.desktops import desktop_note, drives_screens
 from fitgauge.questions.schemas import Launch, Limits, Suggestion
-from fitgauge.questions.training import algorithm_setups, words
+from fitgauge.questions.training import algorithm_setups, megatron, words
 from fitgauge.questions.training import images as training_images
 from fitgauge.questions.training.algorithms import ALONE, Algorithms, Cast
 from fitgauge.questions.training.degree_suggestions import degrees_that_fit
@@ -214,7 +214,6 @@ class Training:
         found.sort(key=lambda suggestion: suggestion.verdict != "fits")
         return found[:MOST_SUGGESTIONS]
 
-
     def _instead(
         self, request: TrainingRequest, model: Model, accelerator: Accelerator, count: int, cast: Cast, refused: Refusal
     ) -> list[Suggestion]:
@@ -304,10 +303,12 @@ def _warnings(request: TrainingRequest, model: Model, found: Found, trained: Tra
         said.append(f"ZeRO-{workload.zero_stage} has the optimizer alone in host memory: send zero_stage 3 for the parameters too.")
     if algorithm_setups.hands_over(trained.asked):
         said.append("transformers leaves ZeRO and offload to DeepSpeed: counted and started so.")
+    if algorithm_setups.cuts_sequences(trained.asked):
+        said.append("transformers divides sequences under FSDP2 alone: counted and started so.")
     if request.sequence_length is None and request.prompt_length is None and request.completion_length is None:
         said.append(f"No sequence_length was asked for: {workload.sequence_length} tokens were taken.")
     said += algorithm_setups.warnings(request, trained.setup, workload, trained.probability)
-    said += unsaid(model, workload, trained.setup, trained.tool)
+    said += unsaid(model, workload, trained.setup, trained.tool) + megatron.notes(request, workload, model.spec)
     if workload.tensor_parallel > USUAL_NODE:
         said.append(
             f"tensor_parallel {workload.tensor_parallel} reaches beyond a node of {USUAL_NODE} GPUs: its exchanges leave the fast link."
@@ -381,5 +382,6 @@ def understood(workload: TrainingWorkload, accelerator: Accelerator, count: int,
         "optimizer_in_backward": workload.optimizer_in_backward,
         "ema": workload.ema,
         **({"fp8_parameters": workload.fp8_parameters} if workload.precision == "fp8" else {}),
+        **megatron.understood(workload, model.spec),
         **training_images.understood(workload, model.spec),
     }

@@ -10,6 +10,7 @@ from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training.degrees import MOST_TENSOR
 from fitgauge.engine.training.estimate import training_stage
 from fitgauge.engine.training.overheads import TrainingProfile
+from fitgauge.engine.training.pipeline import stage_counts
 from fitgauge.engine.training.plan import Choices, Plan, search
 from fitgauge.engine.training.stages import stages
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -44,9 +45,9 @@ def degrees_that_fit(
 
 
 def whole_nodes(spec: ModelSpec) -> set[int]:
-    """Cards of as many nodes, or twice as many, as there are stages, for every number of stages that divides the layers."""
+    """Cards of as many nodes, or twice as many, as there are stages, for every number of stages worth trying."""
     layers = max(1, spec.layers)
-    return {MOST_TENSOR * stages * replicas for stages in range(1, layers + 1) if layers % stages == 0 for replicas in (1, 2)}
+    return {MOST_TENSOR * stages * replicas for stages in stage_counts(layers, layers) for replicas in (1, 2)}
 
 
 def _change(plan: Plan, count: int) -> tuple[str, Fields]:

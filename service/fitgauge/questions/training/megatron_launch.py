@@ -1,12 +1,13 @@
 """Flags of Megatron-LM's pretrain_gpt.py, and of ms-swift's `megatron` command for adapters and preferences, which that script has not."""
 
 from fitgauge.engine.accelerator import USUAL_NODE
-from fitgauge.engine.architecture import Attention, Block, Model, ModelSpec, Part
+from fitgauge.engine.architecture import Attention, Block, LatentAttention, Model, ModelSpec, Part
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.traits import traits_of
-from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.engine.training.workload import TrainingWorkload, recomputed_modules
 from fitgauge.questions.shell import path_of, said
 from fitgauge.questions.training.adapter_names import USUAL_ATTENTION
+from fitgauge.questions.training.megatron import uneven
 
 _POSITIONS = ("wpe.weight", "embed_positions.weight")
 
@@ -39,7 +40,7 @@ def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
     flags: list[object] = ["torchrun", "--nproc-per-node", min(USUAL_NODE, workload.gpus)]
     if workload.gpus > USUAL_NODE:
         flags += ["--nnodes", -(-workload.gpus // USUAL_NODE), "--node-rank", "$NODE_RANK", "--master-addr", "$MASTER_ADDR"]
-    flags += ["pretrain_gpt.py", *_architecture(model), *_degrees(workload, usual=workload.tensor_parallel)]
+    flags += ["pretrain_gpt.py", *_architecture(model), *_degrees(model.spec, workload, usual=workload.tensor_parallel)]
     flags += ["--seq-length", workload.sequence_length, "--max-position-embeddings", workload.sequence_length]
     flags += ["--micro-batch-size", workload.micro_batch_size, "--global-batch-size", _global_batch(workload)]
     if workload.zero_stage:
@@ -52,6 +53,7 @@ def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
     flags += ["--optimizer-cpu-offload"] if workload.offload != "none" else []
     flags += ["--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", path_of(model)]
     flags += ["--data-path", "DATA_PREFIX", "--train-iters", "ITERATIONS", "--lr", "LEARNING_RATE"]
+    flags += ["--cross-entropy-loss-fusion"] if workload.compiled else []
     return [*flags, *_recompute(workload, "--recompute-"), *_precision(workload)]
 
 
@@ -65,7 +67,7 @@ def _precision(workload: TrainingWorkload) -> list[object]:
     return [] if workload.precision == "fp32" else ["--fp16" if workload.precision == "mixed_fp16" else "--bf16"]
 
 
-def _degrees(workload: TrainingWorkload, usual: int) -> list[object]:
+def _degrees(spec: ModelSpec, workload: TrainingWorkload, usual: int) -> list[object]:
     """`usual`: ranks that share an expert where nothing is said."""
     flags: list[object] = []
     for flag, degree in (
@@ -80,7 +82,9 @@ def _degrees(workload: TrainingWorkload, usual: int) -> list[object]:
     if workload.sequence_parallel:
         flags.append("--sequence-parallel")
     if workload.pipeline_parallel > 1 and workload.pipeline_schedule == "interleaved":
-        flags += ["--num-virtual-stages-per-pipeline-rank", 2]
+        flags += ["--num-virtual-stages-per-pipeline-rank", workload.pipeline_chunks]
+    if sizes := uneven(workload, spec):
+        flags += ["--decoder-first-pipeline-num-layers", sizes[0], "--decoder-last-pipeline-num-layers", sizes[-1]]
     return flags
 
 
@@ -91,7 +95,8 @@ def _recompute(workload: TrainingWorkload, prefix: str) -> list[object]:
     if workload.activation_checkpointing == "none":
         return []
     if workload.activation_checkpointing == "selective":
-        return [words[0], "selective"]
+        modules = recomputed_modules(workload)
+        return [words[0], "selective", *([f"{prefix}modules", *modules] if modules != ("core_attn",) else [])]
     return [words[0], "full", words[1], "uniform", words[2], 1]
 
 
@@ -108,17 +113,35 @@ def _architecture(model: Model) -> list[object]:
             flags += ["--group-query-attention", "--num-query-groups", attention.kv_heads]
         if attention.head_dim * attention.query_heads != spec.hidden_size:
             flags += ["--kv-channels", attention.head_dim]
+    flags += _latents(blocks)
     if mlps:
         flags += ["--ffn-hidden-size", max(mlp.intermediate_size for mlp in mlps)]
     routed = max(mlps, key=lambda mlp: mlp.experts, default=None)
     if routed is not None and routed.experts:
         flags += ["--num-experts", routed.experts, "--moe-router-topk", routed.experts_per_token, "--moe-grouped-gemm"]
+        flags += ["--moe-router-dtype", "fp32"]
         flags += ["--moe-ffn-hidden-size", routed.intermediate_size, "--moe-token-dispatcher-type", "alltoall"]
         if routed.shared_intermediate_size:
             flags += ["--moe-shared-expert-intermediate-size", routed.shared_intermediate_size]
     flags += ["--vocab-size", spec.vocabulary_size] if spec.vocabulary_size else []
     flags += [] if spec.tied_embeddings else ["--untie-embeddings-and-output-weights"]
     return [*flags, *_style(spec, blocks)]
+
+
+def _latents(blocks: list[Block]) -> list[object]:
+    """Widths of multi-head latent attention, and which layers are dense where some have experts."""
+    mixer = next((mixer for block in blocks for mixer in block.mixers if isinstance(mixer, LatentAttention)), None)
+    flags: list[object] = []
+    if mixer is not None:
+        narrow = next((t.shape[0] for block in blocks for t in block.tensors if t.name.endswith("q_a_proj.weight")), None)
+        flags += ["--multi-latent-attention", "--num-attention-heads", mixer.query_heads, "--kv-lora-rank", mixer.latent_dim]
+        flags += ["--q-lora-rank", narrow] if narrow is not None else []
+        flags += ["--qk-head-dim", mixer.nope_dim, "--qk-pos-emb-head-dim", mixer.rope_dim, "--v-head-dim", mixer.value_dim]
+    dense = {number for block in blocks if block.mlp is not None and not block.mlp.experts for number in block.layers}
+    routed = {number for block in blocks if block.mlp is not None and block.mlp.experts for number in block.layers}
+    if dense and routed and max(dense) < min(routed):
+        flags += ["--moe-layer-freq", f"([0]*{len(dense)}+[1]*{len(routed)})"]
+    return flags
 
 
 def _style(spec: ModelSpec, blocks: list[Block]) -> list[object]:
@@ -150,8 +173,10 @@ def _swift(model: Model, workload: TrainingWorkload, setup: Setup) -> list[objec
     )
     flags: list[object] = [*start, "--model", path_of(model), "--dataset", "DATASET"]
     routed = any(block.mlp is not None and block.mlp.experts for block in model.spec.blocks)
-    degrees = _degrees(workload, usual=1 if routed else workload.expert_ways)  # megatron/arguments/megatron_args.py
+    degrees = _degrees(model.spec, workload, usual=1 if routed else workload.expert_ways)  # megatron/arguments/megatron_args.py
     flags += [str(word).replace("-", "_").replace("__", "--", 1) if str(word).startswith("--") else word for word in degrees]
+    chunks = "--num_virtual_stages_per_pipeline_rank"
+    flags = ["--virtual_pipeline_model_parallel_size" if word == chunks else word for word in flags]
     if workload.sequence_parallel:
         flags[flags.index("--sequence_parallel") : flags.index("--sequence_parallel") + 1] = ["--sequence_parallel", "true"]
     flags += ["--max_length", workload.sequence_length, "--micro_batch_size", workload.micro_batch_size]

@@ -105,6 +105,17 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Literal["1f1b", "gpipe", "interleaved", "zero_bubble"] | None,
         Meta(description="Order of micro-batches in a pipeline. Default 1f1b."),
     ] = None
+    pipeline_chunks: Annotated[
+        Annotated[int, Meta(ge=2, le=64)] | None, Meta(description="interleaved: pieces of a rank's layers (virtual stages). Default 2.")
+    ] = None
+    first_stage_layers: Annotated[
+        Degree | None, Meta(description="Megatron: layers of the first stage. Default: stages alike, or nearly.")
+    ] = None
+    last_stage_layers: Annotated[Degree | None, Meta(description="Megatron: layers of the last stage.")] = None
+    recompute_modules: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=120)] | None,
+        Meta(description="Megatron, selective: modules that run again, with commas. Default core_attn.", examples=["moe_act,layernorm"]),
+    ] = None
     context_parallel: Annotated[Degree | None, Meta(description="Ranks that share every sequence. Default 1.")] = None
     expert_parallel: Annotated[Degree | None, Meta(description="Ranks the experts are spread over. Default 1.")] = None
     expert_tensor_parallel: Annotated[

@@ -11,7 +11,7 @@ from fitgauge.engine.training.parameters import linears, merged, units
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.engine.what_if import PLAIN, canonical
 from fitgauge.errors import InvalidQuestion
-from fitgauge.questions.training import words
+from fitgauge.questions.training import megatron, words
 from fitgauge.questions.training.algorithm_setups import asked_framework, asked_length
 from fitgauge.questions.training.images import images
 from fitgauge.questions.training.schemas import TrainingRequest
@@ -52,9 +52,12 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         zero_stage=zero,
         offload=request.offload or "none",
         tensor_parallel=tensor,
-        sequence_parallel=bool(request.sequence_parallel),
+        sequence_parallel=megatron.sequence_parallel(request, spec, framework, tensor),
         pipeline_parallel=pipeline,
         pipeline_schedule=request.pipeline_schedule or "1f1b",
+        pipeline_chunks=megatron.chunks(request),
+        first_stage_layers=request.first_stage_layers,
+        last_stage_layers=request.last_stage_layers,
         micro_batches=request.micro_batches or 1,
         context_parallel=context,
         expert_parallel=request.expert_parallel or 1,
@@ -75,6 +78,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         train_vision_tower=seen.train_vision_tower,
         activation_rule=request.activation_rule,
         quantized_experts=bool(request.quantize_experts),
+        recompute_modules=megatron.modules(request, framework),
         runtime_bytes=None if request.runtime_gib is None else int(request.runtime_gib * GIB),
         half_base=method != "full" and request.base_precision == "half",
         kernels=request.kernels or "none",

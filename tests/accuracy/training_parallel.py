@@ -14,7 +14,7 @@ from fitgauge.engine.training.workload import TrainingWorkload
 
 @cache
 def of_kind(kind: str) -> tuple[Row, ...]:
-    """The rows of a kind: schedule, tensor, context, zero, offload, megatron, megatron_activations."""
+    """The rows of a kind: schedule, tensor, context, zero, megatron, megatron_activations."""
     return tuple(row for row in rows("training_parallel") if row["kind"] == kind)
 
 

@@ -107,6 +107,15 @@ def test_what_contradicts_itself_is_said(train, asked, said):
     assert not any(said in line for line in train(**usual).warnings)
 
 
+@pytest.mark.parametrize("method", ["full", "lora"])
+def test_transformers_divides_sequences_under_fsdp(train, method):
+    asked = {"model": "Qwen/Qwen3-0.6B", "gpu": "8xH100", "method": method, "context_parallel": 8, "sequence_length": 65536}
+    answer, named = train(**asked), train(**asked, framework="fsdp")
+    assert (answer.per_gpu, answer.understood_as["framework"]) == (named.per_gpu, "fsdp")
+    assert any("under FSDP2" in line for line in answer.warnings)
+    assert "--parallelism_config_cp_size 8" in answer.launch.command
+
+
 def test_what_others_hold_of_a_card_is_taken_off_it(train):
     asked = {"model": "meta-llama/Llama-3.1-8B", "gpu": "RTX 4090", "method": "lora", "activation_checkpointing": "full"}
     alone, beside = train(**asked), train(**asked, other_memory_gib=6)

@@ -39,13 +39,20 @@ def asked_framework(request: TrainingRequest) -> Framework:
     """The framework that is meant: as asked, else that of the trainer (verl: FSDP, OpenRLHF: DeepSpeed); DeepSpeed where transformers is
     to divide states or to offload them, which it hands to DeepSpeed (transformers integrations/deepspeed.py). Raises InvalidQuestion for
     an unknown one."""
-    return "deepspeed" if hands_over(request) else _named_framework(request)
+    if hands_over(request):
+        return "deepspeed"
+    return "fsdp" if cuts_sequences(request) else _named_framework(request)
 
 
 def hands_over(request: TrainingRequest) -> bool:
     """Whether a question asks transformers' Trainer for what it leaves to DeepSpeed."""
     divides = bool(request.zero_stage) or request.offload not in (None, "none")
     return divides and _named_framework(request) == "transformers"
+
+
+def cuts_sequences(request: TrainingRequest) -> bool:
+    """Whether a question asks transformers' Trainer for context parallelism, which it has under FSDP2 (accelerate ParallelismConfig)."""
+    return (request.context_parallel or 1) > 1 and not hands_over(request) and _named_framework(request) == "transformers"
 
 
 def _named_framework(request: TrainingRequest) -> Framework:

@@ -303,6 +303,8 @@ def _warnings(request: TrainingRequest, model: Model, found: Found, trained: Tra
         said.append(f"ZeRO-{workload.zero_stage} has the optimizer alone in host memory: send zero_stage 3 for the parameters too.")
     if algorithm_setups.hands_over(trained.asked):
         said.append("transformers leaves ZeRO and offload to DeepSpeed: counted and started so.")
+    if algorithm_setups.cuts_sequences(trained.asked):
+        said.append("transformers divides sequences under FSDP2 alone: counted and started so.")
     if request.sequence_length is None and request.prompt_length is None and request.completion_length is None:
         said.append(f"No sequence_length was asked for: {workload.sequence_length} tokens were taken.")
     said += algorithm_setups.warnings(request, trained.setup, workload, trained.probability)

@@ -205,7 +205,8 @@ def inputs(model: Any, row: dict[str, Any]) -> dict[str, torch.Tensor]:
         given["position_ids"] = (torch.arange(row["seq"]) % (row["seq"] // row["packed"])).expand(row["batch"], -1)
     if "Classification" in architecture:
         return given | {"labels": tokens[:, 0].contiguous()}
-    return given if architecture.endswith(("Model", "Encoder")) else given | {"labels": tokens}
+    headless = architecture.endswith(("Model", "Encoder")) and not architecture.endswith("LMHeadModel")
+    return given if headless else given | {"labels": tokens}
 
 
 def seen(model: Any, row: dict[str, Any], tokens: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -227,6 +228,16 @@ def seen(model: Any, row: dict[str, Any], tokens: torch.Tensor) -> dict[str, tor
             places = torch.stack(torch.meshgrid(torch.arange(side), torch.arange(side), indexing="xy"), -1).reshape(1, -1, 2)
             pixels = torch.zeros((count, side**2, 3 * vision.patch_size**2))
             return {"pixel_values": pixels, "image_position_ids": places.repeat(count, 1, 1), "mm_token_type_ids": kinds}
+        case "mllama":  # whose images stand beside the sequence
+            tokens.zero_()
+            kinds = torch.ones((row["batch"], row["images"]), dtype=torch.long)
+            tiles, side = vision.max_num_tiles, vision.image_size
+            return {
+                "pixel_values": torch.zeros((row["batch"], row["images"], tiles, 3, side, side)),
+                "aspect_ratio_ids": 6 * kinds,  # two tiles by two
+                "aspect_ratio_mask": kinds[..., None].repeat(1, 1, tiles),
+                "cross_attention_mask": torch.ones((*tokens.shape, row["images"], tiles)),
+            }
         case "kimi_k25":
             pixels = torch.zeros((count * side**2, 3, vision.patch_size, vision.patch_size), dtype=model.dtype)
             return {"pixel_values": pixels, "image_grid_thw": torch.tensor([[1, side, side]] * count)}

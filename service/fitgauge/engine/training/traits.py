@@ -83,7 +83,7 @@ T5 = Traits(
 TRAITS: Mapping[str, Traits] = {
     **dict.fromkeys(
         ("llama", "mistral", "ministral", "ministral3", "qwen2", "qwen3", "qwen3_moe", "qwen2_moe", "mixtral",
-         "olmoe", "smollm3", "exaone4", "internlm3", "hunyuan_v1_dense", "phimoe", "nominal",
+         "olmoe", "smollm3", "exaone4", "internlm3", "mimo", "hunyuan_v1_dense", "phimoe", "nominal",
          "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "llava", "llava_next", "llava_onevision", "internvl", "internvl_chat",
          "idefics3", "smolvlm", "mistral3", "mllama"),
         LLAMA,
@@ -128,7 +128,10 @@ TRAITS: Mapping[str, Traits] = {
     **dict.fromkeys(("qwen3_next", "qwen3_5", "qwen3_5_moe"), Traits(norm="shifted_rms", rotates_part=True, proven=False)),
     **dict.fromkeys(("mamba", "mamba2", "jamba"), Traits(proven=False)),
     "nemotron_h": Traits(activation="relu_squared", proven=False),
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2", "kimi_k25", "deepseek_v32", "glm_moe_dsa"), Traits(float_router=True, casts_router=True)),
+    **dict.fromkeys(
+        ("deepseek_v2", "deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k2", "kimi_k25", "dots1", "hy_v3", "glm4_moe_lite"),
+        Traits(float_router=True, casts_router=True),
+    ),
     "gpt_bigcode": Traits(
         activation="gelu", norm="layer", drops=frozenset({"embedding", "weights", "attention", "mlp"})
     ),
@@ -140,8 +143,8 @@ TRAITS: Mapping[str, Traits] = {
     "modernbert": Traits(activation="gelu", norm="layer"),
     "bart": BART,
     "marian": replace(BART, activation="silu", proven=False),
-    "mbart": replace(BART, norms_after=False, proven=False),
-    "pegasus": replace(BART, activation="relu", norms_after=False, proven=False),
+    "mbart": replace(BART, norms_after=False),
+    "pegasus": replace(BART, activation="relu", norms_after=False),
     "m2m_100": replace(BART, activation="relu", norms_after=False, logits_bias=False, drops=BERT.drops),
     "whisper": replace(
         BART, norms_after=False, logits_bias=False, drops=frozenset(), scales_queries=True, copies_queries=True, explicit_mask=False

@@ -59,7 +59,8 @@ STEP_CAUSES = (
 )
 """What is known of steps that come out worst: the beginning of the model's name, the attention, the cause; the first that fits."""
 
-ALIKE = "every step has sequences of one length, so the allocator keeps less in vain than in runs of all kinds"
+ROCM = "a process under ROCm holds more than under CUDA: what is not PyTorch's is 2.4 GiB in each of the fp32 runs of BERT, 1.2 on H100"
+KEPT = "PyTorch before 2.0 kept gradients through the next forward pass (zero_grad wrote zeros)"
 ROUTING = "what Megatron and DeepSpeed hold to route tokens to experts is not derived"
 RUN_CAUSES = {
     "t106": "whether layers were recomputed is not printed; estimated as the project's other recipes, which do",
@@ -74,9 +75,9 @@ RUN_CAUSES = {
     "t174": ROUTING,
     "t175": ROUTING,
     **dict.fromkeys(("f081", "f082", "f083"), ROUTING),
-    **dict.fromkeys(("f059", "f063", "f064", "f065", "f067", "f069", "f071", "f073"), ALIKE),
+    **dict.fromkeys(("f056", "f057", "f061", "f062", "f074", "f075", "f076"), ROCM),
+    **dict.fromkeys(("t467", "t525", "t527", "t529"), KEPT),
     "f048": "the source's row contradicts itself: layers' inputs and logits of four sequences are more than is printed",
-    "f074": "a process under ROCm holds more than under CUDA: the same BERT steps differ by 1.2 GiB between MI325X and H100",
 }
 """What is known of published runs that come out worst."""
 
@@ -206,15 +207,15 @@ Three truths. *Steps*: one training step of one process, every tensor counted by
 given; `training_own.jsonl`: {own} of our own, made with `measure_steps.py`), against `allocated`: the most that any step after the first
 holds. *Ranks*: one rank of FSDP2 by PyTorch's own tracker (`training_fsdp.jsonl`: {ranks}). *Runs*: GPU runs that projects and papers
 printed (`training_gpu.jsonl`: {runs} that say enough to be asked), each against the counter it names: PyTorch's allocated or reserved
-peak, or the device's. Steps are arithmetic: nothing is fitted to them. What the allocator holds in vain and the width of intervals is
-fitted to the fit part of the runs (`training_calibrate.py`); `check` in `headline_training.json` is the rest."""
+peak, or the device's. Steps are arithmetic: nothing is fitted to them. What the allocator holds in vain is played by its rules
+(`engine/training/process.py`); what runs hold beside that and the width of intervals is fitted to their fit part (`training_calibrate.py`); `check` in `headline_training.json` is the rest."""
 
 FOUND = """\
 `training_found.jsonl` ({rows} published runs, {asked} of which the API can be asked): looked for when all was fitted, where the first set
 is thin. None is fitted to, and none was left out for its error: a run is not asked where a setting has no word in the API, which its
 `note` names. By campaign too, since the runs of one share what is wrong. When they were first asked, before anything was mended, the median
-was 9.5 %, the 90th percentile 27.9 % and 73.5 % lay in their intervals. One cause was mended since, from its source and not by a fit:
-torchtitan sets the allocator's segments to grow, so no blocks are kept for logits."""
+was 9.5 %, the 90th percentile 27.9 % and 73.5 % lay in their intervals. Two causes were mended since, from sources and not by a fit:
+torchtitan sets the allocator's segments to grow, and what the allocator keeps is played by its own rules, where it was a share of all."""
 
 KERNELS = """\
 Dropout: a CPU keeps its noise in the format of its input and writes the scores of an attention with dropout out; CUDA keeps a byte a number

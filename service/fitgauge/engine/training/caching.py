@@ -44,6 +44,9 @@ class _Pool:
 
     def pick(self, size: int) -> Block | None:
         """Takes out the smallest free block of at least `size`, the lowest of several."""
+        fitting = self.free.get(size)
+        if fitting:
+            return fitting.pop(0)[1]
         number = bisect_left(self.sizes, size)
         while number < len(self.sizes):
             alike = self.free[self.sizes[number]]
@@ -55,11 +58,7 @@ class _Pool:
     def drop(self, block: Block) -> None:
         """Takes out this free block."""
         alike = self.free[block.size]
-        del alike[bisect_left(alike, block.address, key=_address)]
-
-
-def _address(entry: tuple[int, Block]) -> int:
-    return entry[0]
+        del alike[0 if alike[0][1] is block else bisect_left(alike, (block.address,))]
 
 
 class CachingAllocator:
@@ -90,7 +89,8 @@ class CachingAllocator:
             pool.put(rest)
         block.free = False
         self.allocated += block.size
-        self.most_allocated = max(self.most_allocated, self.allocated)
+        if self.allocated > self.most_allocated:
+            self.most_allocated = self.allocated
         return block
 
     def give(self, block: Block) -> None:

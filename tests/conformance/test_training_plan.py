@@ -37,6 +37,16 @@ def test_the_usual_global_batch_divides_over_the_cards_and_micro_batches_asked_f
     assert answer["plans"]
 
 
+def test_a_plan_counts_by_the_rule_and_with_the_experts_that_are_asked_for(plan):
+    asked = {"model": "Qwen/Qwen3-30B-A3B", "gpu": "H100", "method": "qlora", "gpu_count": 1}
+    whole, packed = (plan(**asked, quantize_experts=quantized)["plans"] for quantized in (False, True))
+    assert min(one["required_bytes"]["expected"] for one in packed) < 0.7 * min(
+        (one["required_bytes"]["expected"] for one in whole), default=10**15
+    )
+    rules = [plan(model="13b", framework="megatron", gpu="80GB", activation_rule=rule)["plans"][0] for rule in ("recipe", "40shl")]
+    assert [one["settings"]["activation_rule"] for one in rules] == ["recipe", "40shl"]
+
+
 def test_a_deepspeed_plan_carries_its_settings_in_the_file_its_command_reads(plan):
     one = plan(model="Qwen/Qwen3-8B", gpu="H100", framework="deepspeed", gpu_count=8, zero_stage=3, offload="optimizer")["plans"][0]
     assert "--deepspeed_config_file ds_config.json" in one["launch"]["command"]
@@ -167,7 +177,14 @@ def test_any_method_lists_full_lora_and_qlora_each_with_fewer_cards_than_the_one
 
 
 @pytest.mark.parametrize(
-    "question", [{}, {"framework": "fsdp", "gpu_count": 8}, {"method": "any", "limit": 6}, {"method": "qlora", "lora_rank": 8}]
+    "question",
+    [
+        {},
+        {"framework": "fsdp", "gpu_count": 8},
+        {"method": "any", "limit": 6},
+        {"method": "qlora", "lora_rank": 8, "lora_targets": ["q_proj", "v_proj"]},
+        {"framework": "megatron", "activation_rule": "34sbh"},
+    ],
 )
 def test_what_was_understood_is_a_question_with_the_same_plans(plan, question):
     first = plan(model="Qwen/Qwen3-8B", gpu="H100", **question)

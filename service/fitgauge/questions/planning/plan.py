@@ -190,6 +190,8 @@ def _base(request: TrainingPlanRequest, model: Model, choices: Choices, accelera
         "sequence_length",
         "attention",
         "offload",
+        "activation_rule",
+        "quantize_experts",
     )
     asked = TrainingRequest(model=request.model, gpu=request.gpu, **{name: getattr(request, name) for name in shared})
     base = training_workload(in_its_formats(asked, accelerator), model.spec, 1)
@@ -280,6 +282,8 @@ def _understood(
     filled |= {"global_batch_size": choices.global_batch_size, "objective": request.objective or "fewest_gpus"}
     asked = (
         *("micro_batch_size", "activation_checkpointing", "zero_stage", "tensor_parallel", "pipeline_parallel", "context_parallel"),
-        *("expert_parallel", "lora_rank", "quantization", "price_per_gpu_hour", "limit"),
+        *("expert_parallel", "lora_rank", "lora_targets", "quantization", "quantize_experts", "activation_rule"),
+        *("price_per_gpu_hour", "limit"),
     )
-    return filled | {name: value for name in asked if (value := getattr(request, name)) is not None}
+    sent = {name: value for name in asked if (value := getattr(request, name)) is not None}
+    return filled | {name: ",".join(value) if isinstance(value, list) else value for name, value in sent.items()}

@@ -56,6 +56,13 @@ class TrainingPlanRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     attention: Annotated[Literal["eager", "sdpa", "flash"] | None, Meta(description="eager keeps its scores; sdpa (default) does not.")] = (
         None
     )
+    activation_rule: Annotated[
+        Literal["recipe", "34sbh", "40shl", "widths"] | None,
+        Meta(description="recipe (default): what autograd keeps; or a rule of thumb, as in check_training_fit."),
+    ] = None
+    quantize_experts: Annotated[
+        bool | None, Meta(description="Experts of a bitsandbytes base are quantized too (Unsloth; axolotl). Default false.")
+    ] = None
     zero_stage: Annotated[Annotated[int, Meta(ge=0, le=3)] | None, Meta(description="What ZeRO divides. Default: searched.")] = None
     offload: Annotated[
         Literal["none", "optimizer", "parameters", "cpu", "nvme"] | None, Meta(description="What lives in host memory. Default none.")

@@ -37,8 +37,8 @@ _SAMPLED_FIELDS = (*_ROLLOUT_FIELDS, "group_size", "prompt_length", "completion_
 
 def asked_framework(request: TrainingRequest) -> Framework:
     """The framework that is meant: as asked, else that of the trainer (verl: FSDP, OpenRLHF: DeepSpeed); DeepSpeed where transformers is
-    to divide states or to offload them, which it hands to DeepSpeed (transformers integrations/deepspeed.py). Raises InvalidQuestion for
-    an unknown one."""
+    to divide states or to offload them, which it hands to DeepSpeed (transformers integrations/deepspeed.py), FSDP where it is to divide
+    sequences. Raises InvalidQuestion for an unknown one."""
     if hands_over(request):
         return "deepspeed"
     return "fsdp" if cuts_sequences(request) else _named_framework(request)

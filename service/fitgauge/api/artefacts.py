@@ -49,6 +49,9 @@ _OF_ARRAYS = ("items", "minItems", "maxItems")
 _UNSAID = ("anyOf", "default", "examples", "minLength", "maxLength")
 """What tells a tool nothing that its description does not; all of it stands in the OpenAPI document."""
 
+_GUARDS = 100
+"""Larger maxima guard the service and bound no answer: they are left out too."""
+
 
 def flat(schema: dict[str, Any]) -> dict[str, Any]:
     """A property with one type, the first: hosts leave optional arguments out instead of sending null, and know no choices."""
@@ -57,6 +60,8 @@ def flat(schema: dict[str, Any]) -> dict[str, Any]:
     if isinstance(merged["type"], list):
         merged["type"] = next(name for name in merged["type"] if name != "null")
     left_out = _UNSAID if merged["type"] == "array" else (*_UNSAID, *_OF_ARRAYS)
+    if merged.get("maximum", 0) > _GUARDS:
+        left_out = (*left_out, "maximum")
     return {key: value for key, value in merged.items() if key not in left_out}
 
 

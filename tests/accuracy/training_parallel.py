@@ -61,7 +61,6 @@ def megatron_workload(row: Row) -> TrainingWorkload:
         sequence_length=128,
         tensor_parallel=row["tensor"],
         pipeline_parallel=row["pipeline"],
-        first_stage_layers=row.get("first"),
         last_stage_layers=row.get("last"),
         expert_parallel=row["expert"],
         data_parallel=row["ranks"] // (row["tensor"] * row["pipeline"]),

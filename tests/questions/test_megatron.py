@@ -18,15 +18,15 @@ def answer(questions):
 def test_61_layers_are_spread_as_megatrons_flags_can_and_the_answer_says_how(answer):
     asked = answer(**LARGE, pipeline_parallel=8, detail="full")
     assert [rank.layers for rank in asked.ranks] == [7, *[8] * 6, 6]
-    assert "61 layers do not divide into 8 stages: 7, 6 x 8 and 6 were taken (first_stage_layers, last_stage_layers)." in asked.warnings
+    assert "61 layers do not divide into 8 stages: 7, 6 x 8 and 6 were taken (last_stage_layers)." in asked.warnings
     assert "--decoder-first-pipeline-num-layers 7 --decoder-last-pipeline-num-layers 6" in asked.launch.command
 
 
 def test_a_split_that_was_asked_for_is_taken_without_a_word(answer):
-    asked = answer(**LARGE, pipeline_parallel=8, first_stage_layers=4, last_stage_layers=9, detail="full")
-    assert [rank.layers for rank in asked.ranks] == [4, *[8] * 6, 9]
+    asked = answer(**LARGE, pipeline_parallel=8, last_stage_layers=5, detail="full")
+    assert [rank.layers for rank in asked.ranks] == [*[8] * 7, 5]
     assert not [warning for warning in asked.warnings if "layers do not divide" in warning]
-    assert asked.understood_as["first_stage_layers"] == 4
+    assert asked.understood_as["last_stage_layers"] == 5
 
 
 def test_the_command_has_the_widths_of_latents_and_which_layers_are_dense(answer):
@@ -69,7 +69,7 @@ def test_experts_beside_divided_layers_have_sequence_parallelism_unasked(answer)
         ({"recompute_modules": "mlp"}, "recompute_modules", "selective"),
         ({"recompute_modules": "attn", "activation_checkpointing": "selective"}, "recompute_modules", "core_attn, mlp"),
         ({"pipeline_chunks": 4, "pipeline_parallel": 4}, "pipeline_chunks", "interleaved"),
-        ({"first_stage_layers": 4}, "first_stage_layers", "pipeline_parallel"),
+        ({"last_stage_layers": 4}, "last_stage_layers", "pipeline_parallel"),
     ],
 )
 def test_what_megatron_has_no_use_for_is_refused_with_what_it_takes(answer, fields, field, hint):

@@ -27,8 +27,7 @@ def work(**settings):
         ({"framework": "megatron", "tensor_parallel": 3}, "tensor_parallel", "1, 2, 4, 8"),
         ({"framework": "megatron", "pipeline_parallel": 64}, "pipeline_parallel", "36"),
         ({"framework": "megatron", "pipeline_parallel": 20}, "pipeline_parallel", "12, 13, 18, 19 or 36"),
-        ({"framework": "megatron", "pipeline_parallel": 4, "first_stage_layers": 7}, "first_stage_layers", "Leave"),
-        ({"framework": "megatron", "pipeline_parallel": 2, "first_stage_layers": 7, "last_stage_layers": 7}, "first_stage_layers", "Leave"),
+        ({"framework": "megatron", "pipeline_parallel": 4, "last_stage_layers": 36}, "last_stage_layers", "less"),
         ({"framework": "deepspeed", "pipeline_parallel": 2, "last_stage_layers": 7}, "last_stage_layers", "megatron"),
         (
             {"framework": "megatron", "pipeline_parallel": 6, "pipeline_schedule": "interleaved", "pipeline_chunks": 4},

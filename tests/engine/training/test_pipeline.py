@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from fitgauge.engine.training.pipeline import bubble_share, held, splits, stage_counts, stage_layers
+from fitgauge.engine.training.pipeline import bubble_share, held, split, splits, stage_counts, stage_layers
 from fitgauge.engine.training.workload import TrainingWorkload
 
 
@@ -59,8 +59,8 @@ def test_layers_that_do_not_divide_leave_the_first_and_the_last_stage_fewer(laye
 
 
 def test_layers_asked_for_the_last_stage_leave_the_others_alike():
-    workload = TrainingWorkload(framework="megatron", sequence_length=2048, pipeline_parallel=3, last_stage_layers=1)
-    assert [len(each) for each in stage_layers(7, workload)] == [3, 3, 1]
+    assert split(7, 3, 1) == (3, 3, 1)
+    assert split(61, 16, 1) == (*[4] * 15, 1)
 
 
 def test_no_split_is_made_that_leaves_a_stage_without_layers():

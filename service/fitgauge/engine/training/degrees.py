@@ -101,10 +101,10 @@ def _pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
 def _asked_of_a_pipeline(workload: TrainingWorkload) -> None:
     """Raises InvalidQuestion for settings of Megatron's pipelines where there is none that has them."""
     piped = workload.framework == "megatron" and workload.pipeline_parallel > 1
-    for name in ("first_stage_layers", "last_stage_layers"):
-        if getattr(workload, name) is not None and not piped:
-            detail = f"{name} belongs to a pipeline of two stages or more under Megatron."
-            raise InvalidQuestion(detail, hint=f"Send framework megatron and pipeline_parallel, or leave {name} out.", field=name)
+    if workload.last_stage_layers is not None and not piped:
+        detail = "last_stage_layers belongs to a pipeline of two stages or more under Megatron."
+        hint = "Send framework megatron and pipeline_parallel, or leave last_stage_layers out."
+        raise InvalidQuestion(detail, hint=hint, field="last_stage_layers")
 
 
 def _split(layers: int, workload: TrainingWorkload) -> None:
@@ -112,14 +112,11 @@ def _split(layers: int, workload: TrainingWorkload) -> None:
     try:
         stage_layers(layers, workload)
     except ValueError:
-        stages = workload.pipeline_parallel
-        asked = [(name, getattr(workload, name)) for name in ("first_stage_layers", "last_stage_layers")]
-        given = [f"{name} {value}" for name, value in asked if value is not None]
-        between = f" with {' and '.join(given)}" if given else ""
-        detail = f"{layers} layers on {stages} stages{between} leave stages that are not alike between the first and the last."
-        if given:
-            hint = "Leave first_stage_layers and last_stage_layers out, or send numbers whose rest divides evenly."
-            raise InvalidQuestion(detail, hint=hint, field=given[0].split()[0]) from None
+        stages, last = workload.pipeline_parallel, workload.last_stage_layers
+        if last is not None:
+            detail = f"{last} of {layers} layers in the last of {stages} stages leave the first one none."
+            raise InvalidQuestion(detail, hint="Leave last_stage_layers out, or send less.", field="last_stage_layers") from None
+        detail = f"{layers} layers on {stages} stages leave none for the first or the last."
         possible = [count for count in range(1, layers + 1) if splits(layers, count)]
         raise InvalidQuestion(detail, hint=f"Send pipeline_parallel {_nearest(possible, stages)}.", field="pipeline_parallel") from None
 

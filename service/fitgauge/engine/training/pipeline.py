@@ -10,46 +10,41 @@ import msgspec
 from fitgauge.engine.training.workload import Schedule, TrainingWorkload
 from fitgauge.engine.weights import pipeline_stages
 
-__all__ = ["Held", "bubble_share", "held", "pipeline_stages", "splits", "stage_counts", "stage_layers", "usual_split"]
+__all__ = ["Held", "bubble_share", "held", "pipeline_stages", "split", "splits", "stage_counts", "stage_layers"]
 
 DEFAULT_CHUNKS = 2
 """Model chunks of a rank under the interleaved schedule where nothing is said: the least that interleaves."""
 
 
 def stage_layers(layers: int, workload: TrainingWorkload) -> tuple[range, ...]:
-    """The layers of every stage. Raises ValueError where Megatron has no flags for such a split; see `usual_split`.
+    """The layers of every stage. Raises ValueError where Megatron has no flags for such a split; see `split`.
 
-    Megatron's first and last stage have as many as asked for, the others share the rest evenly; with nothing asked all are alike where
-    that is possible (megatron/core/transformer/transformer_block.py, get_num_layers_to_build). An interleaved stage's chunks lie apart in
-    the model; they are counted as if they lay together.
+    An interleaved stage's chunks lie apart in the model; they are counted as if they lay together.
     """
-    stages, first, last = workload.pipeline_parallel, workload.first_stage_layers, workload.last_stage_layers
+    stages = workload.pipeline_parallel
     if workload.framework != "megatron" or stages == 1:
         return pipeline_stages(layers, stages)
-    if first is None and last is None:
-        first, last = usual_split(layers, stages)
-    others = stages - (first is not None) - (last is not None)
-    left = layers - (first or 0) - (last or 0)
-    if left < others or (left % others if others else left):
-        raise ValueError
-    middle = left // others if others else 0
-    sizes = [middle if first is None else first, *[middle] * (stages - 2), middle if last is None else last]
+    sizes = split(layers, stages, workload.last_stage_layers)
     starts = [sum(sizes[:number]) for number in range(stages)]
     return tuple(range(start, start + size) for start, size in zip(starts, sizes, strict=True))
 
 
-def usual_split(layers: int, stages: int) -> tuple[int | None, int | None]:
-    """(layers of the first stage, of the last) where nothing is said: None where all stages are alike.
+def split(layers: int, stages: int, last: int | None = None) -> tuple[int, ...]:
+    """Layers of every stage under Megatron: all alike where that is possible and no `last` is asked for. Raises ValueError where it
+    leaves the first stage none.
 
-    Else the stages between them have as many as an even share rounded up, and what is left goes to the two that also have the embedding
-    and the head, the last one getting less: 61 layers on 8 stages are 7, six times 8, and 6. Raises ValueError where nothing is left.
+    Megatron takes a number of its own for the first stage and for the last, the others being alike (megatron/core/transformer/
+    transformer_block.py, get_num_layers_to_build). Where nothing is said those between have an even share rounded up, and what is left
+    goes to the two that also have the embedding and the head, less of it to the last: 61 on 8 are 7, six times 8, and 6.
     """
-    if layers % stages == 0:
-        return None, None
-    left = layers - -(-layers // stages) * (stages - 2)
-    if left < 2:
+    if last is None and layers % stages == 0:
+        return (layers // stages,) * stages
+    between = -(-layers // stages) if last is None else -(-(layers - last) // (stages - 1))
+    left = layers - between * (stages - 2)
+    last = left // 2 if last is None else last
+    if left - last < 1 or last < 1:
         raise ValueError
-    return -(-left // 2), left // 2
+    return left - last, *[between] * (stages - 2), last
 
 
 def stage_counts(layers: int, most: int) -> tuple[int, ...]:
@@ -61,9 +56,9 @@ def stage_counts(layers: int, most: int) -> tuple[int, ...]:
 
 
 def splits(layers: int, stages: int) -> bool:
-    """Whether `usual_split` spreads so many layers over so many stages."""
+    """Whether `split` spreads so many layers over so many stages."""
     try:
-        usual_split(layers, stages)
+        split(layers, stages)
     except ValueError:
         return False
     return True

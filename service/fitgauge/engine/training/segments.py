@@ -87,7 +87,6 @@ def segments(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
         data_parallel_replicate=1,
         pipeline_parallel=1,
         pipeline_chunks=2,
-        first_stage_layers=None,
         last_stage_layers=None,
         micro_batches=1,
         zero_stage=0,

@@ -35,7 +35,7 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     parallel is the number of GPUs; `expert_tensor_parallel`: see `expert_ways`, which fills it in; `data_parallel_replicate`: groups
     that each hold a whole set of shards; `zero_hpz_partition_size`: ranks over which ZeRO++ cuts a second copy of the weights, 1 = off.
     `micro_batches`: of one step of a pipeline, per data-parallel rank. `pipeline_chunks`: pieces of a rank's layers under the interleaved
-    schedule; `first_stage_layers`, `last_stage_layers`: see pipeline.py, stage_layers. `logits_tokens`: of every sequence, whose logits
+    schedule; `last_stage_layers`: see pipeline.py, split. `logits_tokens`: of every sequence, whose logits
     are made; None for all.
     `fsdp_version`: 1 (FullyShardedDataParallel) or 2 (fully_shard); `shard_embeddings`: embedding and head are units of their own, not the
     root's. `compiled`: torch.compile'd layers and loss; `expandable_segments`: see `segments_grow`; `activation_offload`:
@@ -69,7 +69,6 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     pipeline_parallel: int = 1
     pipeline_schedule: Schedule = "1f1b"
     pipeline_chunks: int = 2
-    first_stage_layers: int | None = None
     last_stage_layers: int | None = None
     micro_batches: int = 1
     context_parallel: int = 1

@@ -56,16 +56,16 @@ def understood(workload: TrainingWorkload, spec: ModelSpec) -> dict[str, str | i
     if workload.pipeline_parallel > 1 and workload.pipeline_schedule == "interleaved":
         found["pipeline_chunks"] = workload.pipeline_chunks
     if sizes := uneven(workload, spec):
-        found |= {"first_stage_layers": sizes[0], "last_stage_layers": sizes[-1]}
+        found["last_stage_layers"] = sizes[-1]
     return found
 
 
 def notes(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec) -> list[str]:
     """A split of layers that nobody asked for, as a sentence."""
     sizes = uneven(workload, spec)
-    if not sizes or request.first_stage_layers is not None or request.last_stage_layers is not None:
+    if not sizes or request.last_stage_layers is not None:
         return []
     first, *middle, last = sizes
     between = f", {len(middle)} x {middle[0]}" if middle else ""
     said = f"{spec.layers} layers do not divide into {workload.pipeline_parallel} stages: {first}{between} and {last} were taken"
-    return [f"{said} (first_stage_layers, last_stage_layers)."]
+    return [f"{said} (last_stage_layers)."]

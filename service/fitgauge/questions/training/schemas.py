@@ -103,24 +103,19 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     pipeline_parallel: Annotated[Degree | None, Meta(description="Stages the layers are spread over. Default 1.")] = None
     pipeline_schedule: Annotated[
         Literal["1f1b", "gpipe", "interleaved", "zero_bubble"] | None,
-        Meta(description="Order of micro-batches in a pipeline. Default 1f1b."),
+        Meta(description="Order of micro-batches. Default 1f1b."),
     ] = None
-    pipeline_chunks: Annotated[
-        Annotated[int, Meta(ge=2, le=64)] | None, Meta(description="interleaved: pieces of a rank's layers (virtual stages). Default 2.")
-    ] = None
-    first_stage_layers: Annotated[
-        Degree | None, Meta(description="Megatron: layers of the first stage. Default: stages alike, or nearly.")
-    ] = None
-    last_stage_layers: Annotated[Degree | None, Meta(description="Megatron: layers of the last stage.")] = None
+    pipeline_chunks: Annotated[Annotated[int, Meta(ge=2, le=64)] | None, Meta(description="Interleaved: chunks of a rank. Default 2.")] = (
+        None
+    )
+    last_stage_layers: Annotated[Degree | None, Meta(description="Megatron. Default: as others, or nearly.")] = None
     recompute_modules: Annotated[
         Annotated[str, Meta(min_length=1, max_length=120)] | None,
-        Meta(description="Megatron, selective: modules that run again, with commas. Default core_attn.", examples=["moe_act,layernorm"]),
+        Meta(description="Megatron's, selective. Default core_attn.", examples=["moe_act,layernorm"]),
     ] = None
     context_parallel: Annotated[Degree | None, Meta(description="Ranks that share every sequence. Default 1.")] = None
     expert_parallel: Annotated[Degree | None, Meta(description="Ranks the experts are spread over. Default 1.")] = None
-    expert_tensor_parallel: Annotated[
-        Degree | None, Meta(description="Megatron: ranks that share an expert. Default: tensor_parallel.")
-    ] = None
+    expert_tensor_parallel: Annotated[Degree | None, Meta(description="Ranks that share an expert. Default: tensor_parallel.")] = None
     data_parallel: Annotated[Degree | None, Meta(description="Ranks with data of their own. Default: what the GPUs leave.")] = None
     data_parallel_replicate: Annotated[
         Degree | None, Meta(description="Groups that each hold a whole set of shards (HSDP). Default 1.")
@@ -133,7 +128,7 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     fp8_parameters: Annotated[
         bool | None,
-        Meta(description="fp8: linears' weights are fp8 alone (--fp8-param-gather)."),
+        Meta(description="Linears' weights are fp8 alone (--fp8-param-gather)."),
     ] = None
     images: Annotated[
         Annotated[int, Meta(ge=0, le=4096)] | None,

@@ -56,7 +56,6 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         pipeline_parallel=pipeline,
         pipeline_schedule=request.pipeline_schedule or "1f1b",
         pipeline_chunks=megatron.chunks(request),
-        first_stage_layers=request.first_stage_layers,
         last_stage_layers=request.last_stage_layers,
         micro_batches=request.micro_batches or 1,
         context_parallel=context,

@@ -158,10 +158,10 @@ def patch_tensor(tensors: Iterable[Tensor]) -> Tensor | None:
 
 
 def _merged(spec: ModelSpec, width: int) -> int:
-    """Patches of a token: of a convolution's kernel, or as many as the first linear reads side by side."""
+    """Patches of a token: of a convolution's kernel, or the square of them that the first linear reads side by side."""
     tensors = [tensor for block in spec.blocks if block.part is Part.PROJECTOR for tensor in block.tensors]
     kernel = next((tensor.shape[2:] for tensor in tensors if tensor.kind is Kind.CONV and len(tensor.shape) > 2), None)
     if kernel is not None:
         return prod(kernel)
     inputs = [tensor.shape[1] for tensor in tensors if tensor.kind is Kind.LINEAR and len(tensor.shape) == 2]
-    return max(1, inputs[0] // width) if inputs else 1
+    return max(1, isqrt(inputs[0] // width) ** 2) if inputs else 1

@@ -13,7 +13,7 @@ from fitgauge.engine.training.coarse import rule_of
 from fitgauge.engine.training.degrees import experts
 from fitgauge.engine.training.fsdp import computed
 from fitgauge.engine.training.parameters import Parameter, units
-from fitgauge.engine.training.pipeline import held, pipeline_stages
+from fitgauge.engine.training.pipeline import held, stage_layers
 from fitgauge.engine.training.segments import segments
 from fitgauge.engine.training.sharding import Slice, divided, sliced, stage_slices
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
@@ -37,29 +37,37 @@ class Floors:
 
     def states(self, layout: TrainingWorkload) -> float:
         """Of the first pipeline stage, or of any were all alike: the fullest has no less than either [bytes]."""
-        return max(self._first(layout, layout.pipeline_parallel), self._first(layout, 1) / layout.pipeline_parallel)
+        alike = self._divided(layout, *self._held(layout.framework, range(max(1, self._spec.layers)))) / layout.pipeline_parallel
+        return max(self._first(layout), alike)
 
     def need(self, workload: TrainingWorkload) -> float:
         """The same with the passes of the first stage [bytes]; without them where a rule of thumb counts activations."""
         if rule_of(self._spec, workload) != "recipe":
             return self.states(workload)
-        return max(self.states(workload), self._first(workload, workload.pipeline_parallel) + _passes_bytes(self._spec, workload))
+        return max(self.states(workload), self._first(workload) + _passes_bytes(self._spec, workload))
 
-    def _first(self, layout: TrainingWorkload, stages: int) -> float:
-        """States of the first of so many stages on one rank: what every rank has whole counts as divided like the rest."""
-        shared, routed = self._held(layout.framework, stages)
+    def _first(self, layout: TrainingWorkload) -> float:
+        """States of the first stage on one rank."""
+        return self._divided(layout, *self._held(layout.framework, _first_stage(self._spec, layout)))
+
+    def _divided(self, layout: TrainingWorkload, shared: _Held, routed: _Held) -> float:
+        """One rank's part of both: what every rank has whole counts as divided like the rest."""
         ranks, cut = layout.data_parallel // layout.data_parallel_replicate * layout.context_parallel, layout.tensor_parallel
         experts_cut = layout.expert_parallel * layout.expert_ways
         return _share(shared, layout, cut, ranks) + _share(routed, layout, experts_cut, max(1, ranks * cut // experts_cut))
 
-    def _held(self, framework: Framework, stages: int) -> tuple[_Held, _Held]:
-        """What all have and what experts have of the first of so many stages, before anything is divided."""
-        key = (framework, stages)
+    def _held(self, framework: Framework, layers: range) -> tuple[_Held, _Held]:
+        """What all have and what experts have of the first stage, which has these layers, before anything is divided."""
+        key = (framework, layers.stop)
         if key not in self._of_first:
-            layers = pipeline_stages(max(1, self._spec.layers), stages)[0]
-            shared, routed = (stage_slices(slices, layers, first=True, last=stages == 1) for slices in self._whole[framework])
-            self._of_first[key] = _held(shared), _held(routed)
+            last = layers.stop == max(1, self._spec.layers)
+            shared, routed = (stage_slices(slices, layers, first=True, last=last) for slices in self._whole[framework])
+            self._of_first[key] = _summed(shared), _summed(routed)
         return self._of_first[key]
+
+
+def _first_stage(spec: ModelSpec, layout: TrainingWorkload) -> range:
+    return stage_layers(max(1, spec.layers), layout)[0]
 
 
 def _whole(spec: ModelSpec, alone: TrainingWorkload) -> tuple[list[Slice], list[Slice]]:
@@ -76,7 +84,7 @@ def _routed(parameter: Parameter) -> bool:
     return parameter.count > 1 or parameter.kind is Kind.EXPERT
 
 
-def _held(slices: Sequence[tuple[Slice, int]]) -> _Held:
+def _summed(slices: Sequence[tuple[Slice, int]]) -> _Held:
     return _Held(
         weights=sum(count * piece.states.weights for piece, count in slices),
         gradients=sum(count * piece.states.gradients for piece, count in slices),
@@ -84,19 +92,19 @@ def _held(slices: Sequence[tuple[Slice, int]]) -> _Held:
     )
 
 
-def _share(held: _Held, layout: TrainingWorkload, cut: int, ranks: int) -> float:
+def _share(whole: _Held, layout: TrainingWorkload, cut: int, ranks: int) -> float:
     """One rank's part of what tensor or expert parallelism cuts, and ZeRO divides over `ranks`. Megatron's gradients alone are there all
     the time (stages.py, _phases)."""
-    gradients = held.gradients if layout.framework == "megatron" and not layout.steps_early else 0
+    gradients = whole.gradients if layout.framework == "megatron" and not layout.steps_early else 0
     over_weights, over_states = (ranks if divided(of, layout) else 1 for of in ("weights", "states"))
-    return (held.weights / over_weights + held.states / over_states + gradients) / cut
+    return (whole.weights / over_weights + whole.states / over_states + gradients) / cut
 
 
 def _passes_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
     """What the passes hold on the first stage [bytes], were every expert on a rank of its own and no gradient kept: what is kept of
     gradients, and gradients of more experts, only add to it. So it is the same for all degrees of expert and data parallelism."""
     stages = workload.pipeline_parallel
-    in_flight = held(workload.pipeline_schedule, 0, stages, workload.micro_batches).most
+    in_flight = held(workload.pipeline_schedule, 0, stages, workload.micro_batches, workload.pipeline_chunks).most
     most = replace(
         workload, expert_parallel=max(1, experts(spec)), expert_tensor_parallel=workload.expert_ways, data_parallel=1, micro_batches=1
     )
@@ -115,7 +123,7 @@ class _Passes(msgspec.Struct, frozen=True, gc=False):
 def _passes(same: Same, workload: TrainingWorkload) -> _Passes:
     """Of the first stage, kept for the models asked about lately."""
     stages, cut = workload.pipeline_parallel, segments(same.spec, workload)
-    line = [cut.embedding, *in_order(cut, pipeline_stages(max(1, same.spec.layers), stages)[0] if stages > 1 else None)]
+    line = [cut.embedding, *in_order(cut, _first_stage(same.spec, workload) if stages > 1 else None)]
     line += [cut.head] if stages == 1 else []
     live = highest = 0
     for segment in line:

@@ -45,7 +45,7 @@ class Wrapped(NamedTuple):
 
 class Rank(Process):
     """A process under FSDP. `step`: what it gathers, and when; `flat`: FSDP1. `buffer`: the last gather's; `sent`: what the last
-    reduce-scatter reads; `late`: gathered parameters that another stream may still read."""
+    reduce-scatter reads; `late`: gathered parameters that another stream may still read; `shards` of gradients, `adds`: they are there."""
 
     def __init__(self, workload: TrainingWorkload, step: fsdp.Step) -> None:
         super().__init__(workload)
@@ -55,6 +55,8 @@ class Rank(Process):
         self.buffer: Block | None = None
         self.sent: Block | None = None
         self.late: list[Block] = []
+        self.shards: list[Block | None] = []
+        self.adds = False
 
     def shard(self, unit: Wrapped) -> None:
         """The shard of a unit; FSDP1 makes it of the whole."""
@@ -96,19 +98,23 @@ class Rank(Process):
         self.give(*self.late)
         self.late = []
 
-    def reduce(self, unit: Wrapped, gradients: Sequence[Block]) -> Block | None:
-        """This rank's shard of a unit's gradients; what the reduce-scatter reads goes when the next one is made."""
+    def reduce(self, unit: Wrapped, gradients: Sequence[Block]) -> None:
+        """Makes this rank's shard of a unit's gradients, which goes to the host, is added to the one that is there, or is kept; what the
+        reduce-scatter reads goes when the next one is made."""
         group = unit.sizes.group
         if not group.reduced:
             self.give(*gradients)
-            return None
+            return
         sent = self.take(group.gradients if self.flat else group.reduced)
         self.give(*gradients, self.sent)
         self.sent = sent
         narrow = self.take(group.shard // self.narrowing if self.flat and self.narrowing > 1 else 0, REDUCE)
-        kept = self.take(group.shard, REDUCE)
+        made = self.take(group.shard, REDUCE)
         self.give(narrow)
-        return kept
+        if self.adds or self.step.offload:
+            self.give(made)
+        else:
+            self.shards.append(made)
 
 
 def sharded_process(spec: ModelSpec, workload: TrainingWorkload) -> Process:
@@ -119,17 +125,14 @@ def sharded_process(spec: ModelSpec, workload: TrainingWorkload) -> Process:
     for unit in (*inner, root):
         rank.shard(unit)
     for number in range(STEPS):
-        gradients: list[Block | None] = []
-        for _ in range(min(workload.micro_batches, MICRO_BATCHES)):
-            made = _passes(rank, root, inner, ends)
-            if step.offload or gradients:
-                rank.give(*made)
-            else:
-                gradients = made
+        for micro_batch in range(min(workload.micro_batches, MICRO_BATCHES)):
+            rank.adds = micro_batch > 0
+            _passes(rank, root, inner, ends)
         if number == 0:
             rank.start_optimizer(stepped)
         rank.step_optimizer(stepped)
-        rank.give(*gradients)
+        rank.give(*rank.shards)
+        rank.shards.clear()
     return rank
 
 
@@ -172,8 +175,8 @@ def _sizes(parameters: Sequence[Parameter], group: fsdp.Group, workload: Trainin
     )
 
 
-def _passes(rank: Rank, root: Wrapped, inner: Sequence[Wrapped], ends: tuple[list[Moves], list[Moves]]) -> list[Block | None]:
-    """Both passes of one micro-batch, in the order of fsdp.py; gives the shards of gradients."""
+def _passes(rank: Rank, root: Wrapped, inner: Sequence[Wrapped], ends: tuple[list[Moves], list[Moves]]) -> None:
+    """Both passes of one micro-batch, in the order of fsdp.py."""
     step = rank.step
     constants = rank.take(step.constants)
     kept, held = [rank.unshard(root, rank.gather(root))], list[list[Held]]()
@@ -193,7 +196,7 @@ def _passes(rank: Rank, root: Wrapped, inner: Sequence[Wrapped], ends: tuple[lis
     rank.buffer = None
     rank.let_go([*held[-1], *after])
     made, gradient = rank.backward(after)
-    shards, hooked, ahead = list[Block | None](), list[Block | None](), None
+    hooked, ahead = list[Block | None](), None
     for number in range(len(inner) - 1, -1, -1):
         unit, line = inner[number], held[number]
         if step.reshard:
@@ -205,11 +208,10 @@ def _passes(rank: Rank, root: Wrapped, inner: Sequence[Wrapped], ends: tuple[lis
             gradient = None
         gradients, gradient = rank.backward(line, gradient)
         rank.reshard(kept.pop())
-        shards.append(rank.reduce(unit, gradients))
+        rank.reduce(unit, gradients)
     first, gradient = rank.backward(before, gradient)
     rank.settle()
     rank.give(gradient, constants, *hooked, *kept.pop())
-    shards.append(rank.reduce(root, [*made, *first]))
+    rank.reduce(root, [*made, *first])
     rank.give(rank.sent)
     rank.sent = None
-    return shards

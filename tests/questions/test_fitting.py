@@ -7,8 +7,8 @@ from fitgauge.catalog import accelerators
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.lookup import Found
 from fitgauge.engine.engines import ENGINES
+from fitgauge.questions.fitting import Fitting
 from fitgauge.questions.prepared import Preparer
-from fitgauge.questions.recommending.fitting import Fitting
 from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.serving.check import Serving
 

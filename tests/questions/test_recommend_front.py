@@ -11,8 +11,8 @@ from fitgauge.engine.prefill import peak
 from fitgauge.engine.utilization import token_flops
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import words
+from fitgauge.questions.fitting import Fitting
 from fitgauge.questions.recommending.choices import plans
-from fitgauge.questions.recommending.fitting import Fitting
 from fitgauge.questions.recommending.recommend import Recommender
 from fitgauge.questions.recommending.schemas import RecommendRequest
 from fitgauge.questions.recommending.search import weight_bits

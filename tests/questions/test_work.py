@@ -10,8 +10,8 @@ from bundled_models import model_of
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.engine.engines import ENGINES
+from fitgauge.questions.fitting import Fitting, card_class
 from fitgauge.questions.prepared import scheme_of
-from fitgauge.questions.recommending.fitting import Fitting, card_class
 from fitgauge.questions.recommending.recommend import Recommender
 from fitgauge.questions.recommending.schemas import RecommendRequest
 from fitgauge.questions.recommending.seats import Hall

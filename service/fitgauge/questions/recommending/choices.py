@@ -11,8 +11,8 @@ from fitgauge.engine.what_if import PLAIN, canonical
 from fitgauge.engine.workload import EngineName
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import words
+from fitgauge.questions.fitting import Fitting
 from fitgauge.questions.recommending.costs import Costs
-from fitgauge.questions.recommending.fitting import Fitting
 from fitgauge.questions.recommending.schemas import RecommendRequest
 from fitgauge.questions.recommending.search import MOST_CARDS, weight_bits
 from fitgauge.questions.recommending.seats import Owned, Plan

@@ -6,7 +6,7 @@ from fitgauge.engine.decode import EFFICIENCY, DecodeSpeed
 from fitgauge.engine.prefill import Seconds, compute_efficiency, exchanged_bytes, peak, prefill_seconds, prompt_flops
 from fitgauge.engine.quantity import Basis
 from fitgauge.engine.workload import EngineName
-from fitgauge.questions.recommending.fitting import Fitting
+from fitgauge.questions.fitting import Fitting
 from fitgauge.questions.recommending.seats import Plan
 from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.serving.workloads import degrees

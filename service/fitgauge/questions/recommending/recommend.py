@@ -12,12 +12,12 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.architecture import Model
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import answers, words
+from fitgauge.questions.fitting import Fitting
 from fitgauge.questions.prepared import Preparer
 from fitgauge.questions.recent import Recent
 from fitgauge.questions.recommending import choices, orders
 from fitgauge.questions.recommending.constraints import cheapest, emptied, given_up, limits, watts
 from fitgauge.questions.recommending.costs import Costs, clouds
-from fitgauge.questions.recommending.fitting import Fitting
 from fitgauge.questions.recommending.prompts import Prompts
 from fitgauge.questions.recommending.schemas import RecommendAnswer, RecommendRequest
 from fitgauge.questions.recommending.search import MOST_CARDS, Option, Search, Wanted

@@ -17,8 +17,8 @@ from fitgauge.engine.utilization import token_flops
 from fitgauge.engine.workload import EngineName, Workload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import words
+from fitgauge.questions.fitting import Demand, Fitted, Fitting
 from fitgauge.questions.prepared import Prepared
-from fitgauge.questions.recommending.fitting import Demand, Fitted, Fitting
 from fitgauge.questions.recommending.front import Criteria, Known, criteria
 from fitgauge.questions.recommending.seats import Hall, Plan, Rate, Seat, kinds, seated
 from fitgauge.questions.schemas import FitRequest

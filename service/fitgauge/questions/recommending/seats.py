@@ -13,7 +13,7 @@ from fitgauge.engine.decode import EFFICIENCY, LAYER_SECONDS, DecodeSpeed, decod
 from fitgauge.engine.prefill import activated, peak_of
 from fitgauge.engine.utilization import Arithmetic
 from fitgauge.engine.workload import EngineName
-from fitgauge.questions.recommending.fitting import Fitting, card_class
+from fitgauge.questions.fitting import Fitting, card_class
 from fitgauge.questions.schemas import FitRequest
 
 

@@ -11,8 +11,8 @@ from fitgauge.engine.architecture import Model, ModelSpec
 from fitgauge.engine.workload import EngineName
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import words
+from fitgauge.questions.fitting import Fitting
 from fitgauge.questions.prepared import Preparer, scheme_of
-from fitgauge.questions.recommending.fitting import Fitting
 from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.serving.usual import USUAL, first_that_runs
 from fitgauge.questions.serving.workloads import asked_context

@@ -8,8 +8,8 @@ from fitgauge.catalog.lookup import Found
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.architecture import Model
 from fitgauge.questions import answers, words
+from fitgauge.questions.fitting import Fitted, Fitting
 from fitgauge.questions.prepared import Preparer
-from fitgauge.questions.recommending.fitting import Fitted, Fitting
 from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.serving.usual import USUAL
 from fitgauge.questions.tables.models_for_gpu_schemas import FittingModel, ModelsForGpuAnswer, ModelsForGpuRequest

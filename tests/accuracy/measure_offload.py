@@ -225,6 +225,7 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
         accelerator.current_device_name = lambda: "cpu:0"
         accelerator.device_name = lambda device_index=None: "cpu" if device_index is None else "cpu:0"
         accelerator.pin_memory = pinned(places)
+        accelerator.on_accelerator = lambda tensor: places.of(tensor) == "card"
     else:
         torch.Tensor.pin_memory = pinned(places)
         torch.Tensor.is_pinned = lambda tensor, *device: places.of(tensor) == "pinned"

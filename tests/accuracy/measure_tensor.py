@@ -7,7 +7,7 @@ linears by columns and rows, the embedding whole, logits gathered), or with `seq
 (models/llama3/infra/parallelize.py; torch.distributed.tensor.parallel): the stream cut by tokens, norms on pieces of it, what attention and
 MLP read gathered, embedding and head by vocabulary, the loss on pieces (loss_parallel). Settings as those of training_own.jsonl, with
 tensor_parallel (ranks). `bytes`: as there, of one rank. With `data_parallel` above 1 FSDP2 shards the pieces once more (layers, and the
-rest), measured by FSDPMemTracker: `bytes` are then those of training_fsdp.jsonl.
+rest), measured by FSDPMemTracker, gradients reduced in fp32 or as `reduce` says: `bytes` are then those of training_fsdp.jsonl.
 """
 
 import contextlib
@@ -108,7 +108,8 @@ def measure_sharded(row: dict[str, Any]) -> dict[str, int]:
     mesh = init_device_mesh("cpu", ranks, mesh_dim_names=("data", "tensor"))
     data, tensor = mesh["data"], mesh["tensor"]
     mixed = row["regime"] == "mixed_bf16"
-    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if mixed else MixedPrecisionPolicy()
+    reduced = {"fp32": torch.float32, "bf16": torch.bfloat16}[row.get("reduce", "fp32")]
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=reduced) if mixed else MixedPrecisionPolicy()
     sharding = {"mesh": data, "mp_policy": policy, "reshard_after_forward": row["reshard"]}
     try:
         with FakeTensorMode(allow_non_fake_inputs=True), cuda_dropout(), loss_parallel():

@@ -4,8 +4,9 @@
 
 DeepSpeed itself, on a CPU under a fake process group, on a small model of the architecture `config` names: real tensors, whose storages are
 counted from the operation that makes them until they are freed. One row a process, since an engine leaves threads and hooks behind.
-Settings: config (of transformers), zero_stage, ranks, overlap, seq, batch, micro_batches. Buckets are DeepSpeed's defaults, AdamW
-is fused. `bytes`: resident (after two steps), and the highest moments of the passes and of the step of a third one.
+Settings: config (of transformers), zero_stage, ranks, overlap, seq, batch, micro_batches, gradients (the format they are summed in, bf16
+where nothing is said), hpz (ranks that share ZeRO++'s second copy). Buckets are DeepSpeed's defaults, AdamW is fused. `bytes`: resident
+(after two steps), and the highest moments of the passes and of the step of a third one.
 """
 
 import contextlib
@@ -29,10 +30,12 @@ def engine_of(row: dict[str, Any]) -> Any:
     config = transformers.AutoConfig.for_model(**row["config"])
     config._attn_implementation, config.use_cache = "sdpa", False
     zero = {"stage": row["zero_stage"], "overlap_comm": row["overlap"], "contiguous_gradients": True}
+    zero |= {"zero_hpz_partition_size": row["hpz"]} if "hpz" in row else {}
     settings = {
         "train_micro_batch_size_per_gpu": row["batch"],
         "gradient_accumulation_steps": row["micro_batches"],
         "bf16": {"enabled": True},
+        "data_types": {"grad_accum_dtype": row.get("gradients", "bf16")},
         "zero_optimization": zero,
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,

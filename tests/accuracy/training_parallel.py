@@ -14,7 +14,7 @@ from fitgauge.engine.training.workload import TrainingWorkload
 
 @cache
 def of_kind(kind: str) -> tuple[Row, ...]:
-    """The rows of a kind: schedule, tensor, context, zero, megatron, megatron_activations."""
+    """The rows of a kind: schedule, tensor, context, zero, offload, megatron, megatron_activations."""
     return tuple(row for row in rows("training_parallel") if row["kind"] == kind)
 
 
@@ -38,6 +38,7 @@ def tensor_workload(row: Row) -> TrainingWorkload:
         tensor_parallel=row["tensor_parallel"],
         sequence_parallel=row["sequence_parallel"],
         data_parallel=row["data_parallel"],
+        gradient_dtype=row.get("reduce"),
     )
 
 
@@ -46,6 +47,25 @@ def zero_workload(row: Row) -> TrainingWorkload:
     return TrainingWorkload(
         framework="deepspeed",
         zero_stage=row["zero_stage"],
+        data_parallel=row["ranks"],
+        sequence_length=row["seq"],
+        micro_batch_size=row["batch"],
+        micro_batches=row["micro_batches"],
+        gradient_dtype=row.get("gradients"),
+        zero_hpz_partition_size=row.get("hpz", 1),
+    )
+
+
+def offload_workload(row: Row) -> TrainingWorkload:
+    """The question of a rank that offloads, under DeepSpeed or FSDP2."""
+    sharded = row["framework"] == "fsdp"
+    return TrainingWorkload(
+        framework=row["framework"],
+        precision=row["regime"] if sharded else "mixed_bf16",
+        optimizer_implementation="for_loop",
+        activation_checkpointing=row["checkpointing"] if sharded else "none",
+        zero_stage=row["zero_stage"],
+        offload=row["offload"],
         data_parallel=row["ranks"],
         sequence_length=row["seq"],
         micro_batch_size=row["batch"],

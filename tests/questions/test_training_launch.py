@@ -185,6 +185,17 @@ def test_tensor_parallelism_under_transformers_is_accelerates_mesh(command):
     assert (found.get("--parallelism_config_tp_size"), found.get("--parallelism_config_dp_replicate_size")) == ("4", "2")
 
 
+def test_the_format_of_gradients_is_carried_where_a_framework_takes_it(command):
+    assert "--grad-reduce-in-bf16" in command(framework="megatron", gpu_count=8, gradient_dtype="bf16")
+    assert '"data_types":{"grad_accum_dtype":"fp32"}' in command(framework="deepspeed", gpu_count=8, gradient_dtype="fp32")
+
+
+def test_sequences_are_divided_by_accelerate_where_deepspeed_runs_them(command):
+    found = command(framework="deepspeed", gpu_count=8, context_parallel=4, sequence_length=4096, attention="flash")
+    assert "env ACCELERATE_USE_PARALLELISM_CONFIG=true PARALLELISM_CONFIG_SP_SIZE=4 " in found
+    assert flags(command(framework="fsdp", gpu_count=8, context_parallel=4))["--parallelism_config_cp_size"] == "4"
+
+
 def test_adapters_and_preferences_under_megatron_are_ms_swifts(command):
     assert " megatron sft --model Qwen/Qwen3-8B" in command(framework="megatron", gpu_count=4, method="lora")
     line = command(framework="megatron", gpu_count=4, tensor_parallel=4, sequence_parallel=True, algorithm="dpo")

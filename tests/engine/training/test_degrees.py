@@ -53,6 +53,8 @@ def work(**settings):
         ({"framework": "megatron", "context_parallel": 3}, "context_parallel", "divides"),
         ({"framework": "megatron", "context_parallel": 4, "sequence_length": 2044}, "sequence_length", "2048"),
         ({"framework": "fsdp", "context_parallel": 2, "attention": "eager"}, "attention", "sdpa"),
+        ({"framework": "transformers", "gradient_dtype": "bf16"}, "gradient_dtype", "megatron"),
+        ({"framework": "megatron", "precision": "fp32", "gradient_dtype": "bf16"}, "gradient_dtype", "mixed_bf16"),
         ({"framework": "transformers", "context_parallel": 2}, "context_parallel", "fsdp, deepspeed or megatron"),
         ({"framework": "fsdp", "context_parallel": 2, "fsdp_version": 1}, "fsdp_version", "2"),
         ({"framework": "deepspeed", "context_parallel": 64}, "context_parallel", "1, 2, 4, 8, 16 or 32"),

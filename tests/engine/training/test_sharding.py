@@ -125,6 +125,14 @@ def test_megatrons_distributed_optimizer_leaves_six_bytes_and_twelve_over_the_ra
     assert rank_states(everything(model, workload), workload).resident == pytest.approx(13e9 * (6 + 12 / ranks), rel=1e-6)
 
 
+@pytest.mark.parametrize(("asked", "each"), [(None, 18), ("fp32", 18), ("bf16", 16)])
+def test_megatrons_main_gradients_are_as_wide_as_asked(asked, each):
+    """2 + 4 + 4 + 4 + 4, and 2 + 2 + 4 + 4 + 4 with --grad-reduce-in-bf16."""
+    model = nominal_model("7b", 7 * 10**9).spec
+    workload = work(framework="megatron", gradient_dtype=asked)
+    assert rank_states(everything(model, workload), workload).resident == each * 7 * 10**9
+
+
 def test_offload_moves_states_to_the_host_beside_gradients_in_two_formats_and_keeps_the_weights():
     """4 + 8 of masters and states, 4 + 2 of gradients and what travels (deepspeed stage_1_and_2.py; tests/accuracy/measure_offload.py)."""
     model = nominal_model("7b", 7 * 10**9).spec

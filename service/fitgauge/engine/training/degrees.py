@@ -28,6 +28,7 @@ def check(spec: ModelSpec, workload: TrainingWorkload) -> None:
     _context(spec, workload)
     _accumulation(workload)
     _base(spec, workload)
+    _gradients(workload)
 
 
 def runs(spec: ModelSpec, workload: TrainingWorkload) -> bool:
@@ -273,6 +274,16 @@ def _base(spec: ModelSpec, workload: TrainingWorkload) -> None:
     if scheme is not None and scheme.form is not None:
         detail = f"Megatron trains adapters beside 16-bit weights, not beside {scheme.name}."
         raise InvalidQuestion(detail, hint="Send method lora, or framework transformers, deepspeed or fsdp.", field="framework")
+
+
+def _gradients(workload: TrainingWorkload) -> None:
+    """transformers' Trainer reduces gradients as autograd makes them (DDP); only mixed precision has two formats to choose from."""
+    if workload.gradient_dtype is None:
+        return
+    if workload.framework == "transformers" or workload.precision in ("fp32", "int8"):
+        detail = f"The format of gradients is not chosen under {workload.framework} in {workload.precision}."
+        hint = "Send framework fsdp, deepspeed or megatron with precision mixed_bf16, or leave gradient_dtype out."
+        raise InvalidQuestion(detail, hint=hint, field="gradient_dtype")
 
 
 def _listed(values: Iterable[int]) -> str:

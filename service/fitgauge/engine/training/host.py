@@ -25,7 +25,7 @@ def host_and_nvme(rank: RankStates, workload: TrainingWorkload) -> tuple[int, in
     what the operating system caches.
     """
     if workload.offload != "nvme":
-        return rank.host + _beside(rank, workload), 0
+        return rank.host + rank.host_temporaries + _beside(rank, workload), 0
     parameters = _HALF * (PARAMETER_BUFFERS * PARAMETER_BUFFER_ELEMENTS + ELEMENTS_IN_HOST)
     optimizer = _FULL * OPTIMIZER_BUFFERS * min(SUB_GROUP_ELEMENTS, rank.stepped)
     gradients = _HALF * rank.stepped
@@ -38,6 +38,7 @@ def _beside(rank: RankStates, workload: TrainingWorkload) -> int:
     ZeRO-1 and 2: the largest parameter's gradient on its way, and with more than one micro-batch ZeRO-2's gradients so far
     (stage_1_and_2.py, temp_grad_buffer_for_cpu_offload, accumulated_grads_in_cpu). Flat buffers are page-locked, each in a block of its
     own: masters, fp32 gradients, 16-bit weights; of ZeRO-3 the gradients in both formats (a block for every sub-group) and parameters.
+    ZeRO++'s second copy of parameters is where the first is.
     Measured: tests/accuracy/measure_offload.py.
     """
     if workload.framework != "deepspeed" or workload.offload == "none" or not rank.stepped:
@@ -46,9 +47,11 @@ def _beside(rank: RankStates, workload: TrainingWorkload) -> int:
     if workload.zero_stage == 3:
         groups, rest = divmod(numbers, SUB_GROUP_ELEMENTS)
         locked = [_HALF * numbers, *[_FULL * SUB_GROUP_ELEMENTS] * groups, _FULL * rest, rank.parked]
+        buffers = rank.parked * workload.data_parallel // workload.zero_hpz_partition_size if workload.zero_hpz_partition_size > 1 else 0
     else:
         travelling = _HALF * rank.largest
-        buffers = travelling + (_HALF * numbers if workload.zero_stage == 2 and workload.micro_batches > 1 else 0)
+        accumulates = workload.zero_stage == 2 and workload.micro_batches > 1  # whole parameters, of which a rank may have a part
+        buffers = travelling + (_HALF * max(numbers, rank.largest) if accumulates else 0)
         locked = [_FULL * numbers, _FULL * numbers, _HALF * numbers, travelling]
     return buffers + sum(locked_bytes(size) - size for size in locked)
 

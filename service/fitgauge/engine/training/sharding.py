@@ -28,7 +28,7 @@ _LEAST_STAGE: dict[Held, int] = {"states": 1, "gradients": 2, "weights": 3}
 
 class RankStates(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Resident bytes of one rank: on the device, and on the host where they are offloaded. `parked`: of these, weights. `stepped`: numbers
-    that this rank's optimizer steps; `largest`: of the largest trained parameter."""
+    that this rank's optimizer steps; `largest`: of the largest trained parameter; `host_temporaries`: the most a step adds there."""
 
     weights: int
     gradients: int
@@ -41,6 +41,7 @@ class RankStates(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parked: int = 0
     stepped: int = 0
     largest: int = 0
+    host_temporaries: int = 0
 
     @property
     def resident(self) -> int:
@@ -148,7 +149,16 @@ def rank_states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> 
         parked=parked,
         stepped=sum(parameter.elements for parameter in stepped),
         largest=max((parameter.elements for parameter in trained), default=0),
+        host_temporaries=_host_temporaries(stepped, workload),
     )
+
+
+def _host_temporaries(stepped: Sequence[Parameter], workload: TrainingWorkload) -> int:
+    """What a step in host memory adds: PyTorch steps there one parameter after another (torch/optim/optimizer.py,
+    _default_to_fused_or_foreach); DeepSpeed's CPUAdam adds nothing."""
+    if workload.framework != "fsdp" or workload.offload == "none":
+        return 0
+    return states.step_bytes(stepped, replace(workload, optimizer_implementation="for_loop"))
 
 
 def offloaded_gradient_bytes(stepped: Sequence[Parameter], reduced: Sequence[Parameter], workload: TrainingWorkload) -> int:
@@ -159,7 +169,9 @@ def offloaded_gradient_bytes(stepped: Sequence[Parameter], reduced: Sequence[Par
     param_buffer_of_bit16_for_cpu_offload_groups). Measured: tests/accuracy/measure_offload.py. FSDP keeps the shards it reduced.
     """
     if workload.framework == "deepspeed":
-        return sum(parameter.elements for parameter in stepped) * (BITS["F32"] + BITS[regime(workload).weights]) // 8
+        form = regime(workload)
+        beside = form.gradients if workload.zero_stage == 3 else form.weights
+        return sum(parameter.elements for parameter in stepped) * (BITS["F32"] + BITS[beside]) // 8
     if not divided("gradients", workload):
         return 0
     return _locked([states.gradient_bytes([piece], workload) for piece in reduced], workload)
@@ -228,6 +240,7 @@ def stage_states(slices: Sequence[tuple[Slice, int]], workload: TrainingWorkload
         parked=summed("parked"),
         stepped=summed("stepped"),
         largest=max((piece.states.largest for piece, _ in slices), default=0),
+        host_temporaries=max((piece.states.host_temporaries for piece, _ in slices), default=0),
     )
 
 

@@ -18,6 +18,7 @@ Checkpointing = Literal["none", "selective", "full"]
 AttentionKernel = Literal["eager", "sdpa", "flash"]
 Offload = Literal["none", "optimizer", "parameters", "cpu", "nvme"]
 Averages = Literal["none", "device", "host"]
+GradientFormat = Literal["fp32", "bf16"]
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zero_bubble"]
 ActivationRule = Literal["recipe", "34sbh", "40shl", "widths"]
 """recipe: what autograd keeps, tensor by tensor; the others are rules of thumb (coarse.py)."""
@@ -42,7 +43,8 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     what layers keep goes to the host between the passes; `optimizer_in_backward`: every parameter steps when its gradient is there.
     `images`: of every sequence, each of which takes `image_tokens` of it; `train_vision_tower`: with adapters, the tower and its projector
     have some too; without it a tower is frozen, not its projector. `ema`: where a moving average of the trained weights is kept;
-    `fp8_parameters`: linears' weights are fp8 and have no 16-bit copy. `activation_rule`: None leaves it to the model (coarse.py, rule_of);
+    `fp8_parameters`: linears' weights are fp8 and have no 16-bit copy. `gradient_dtype`: in which gradients are summed over micro-batches
+    and ranks, None as the framework does. `activation_rule`: None leaves it to the model (coarse.py, rule_of);
     `runtime_bytes`: what the process holds before its first tensor, where somebody measured it. `half_base`: under autocast a frozen base
     stays in 16 bit, with adapters in fp32 beside it (PEFT, autocast_adapter_dtype); else all but what is quantized is fp32. `kernels`:
     whose fused kernels layers run in the place of transformers' modelling code. `quantized_experts`: a bitsandbytes base has its experts
@@ -86,6 +88,7 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     optimizer_in_backward: bool = False
     ema: Averages = "none"
     fp8_parameters: bool = False
+    gradient_dtype: GradientFormat | None = None
     images: int = 0
     image_tokens: int = 0
     train_vision_tower: bool = True
@@ -178,8 +181,10 @@ def regime(workload: TrainingWorkload) -> Regime:
     fp32 main_grad, masters and states (2 + 4 + 12; megatron/core/distributed/param_and_grad_buffer.py). fsdp: fp32 shards gathered in
     16 bit (torch.distributed.fsdp MixedPrecisionPolicy); a frozen base stays in 16 bit (accelerate utils/fsdp_utils.py and accelerator.py:
     only what requires a gradient is made fp32). bf16, fp32: everything in that format; DeepSpeed's bf16 keeps fp32 masters and
-    states all the same (deepspeed/runtime/bf16_optimizer.py, zero/stage3.py). int8: everything in one byte.
+    states all the same (deepspeed/runtime/bf16_optimizer.py, zero/stage3.py). int8: everything in one byte. Where gradient_dtype says
+    otherwise: Megatron's main_grad (--grad-reduce-in-bf16), DeepSpeed's gradients (grad_accum_dtype); FSDP's stay as wide as its shards.
     """
+    summed = None if workload.gradient_dtype is None else {"fp32": "F32", "bf16": "BF16"}[workload.gradient_dtype]
     half = "F16" if workload.precision == "mixed_fp16" else "BF16"
     if workload.precision == "int8":
         return Regime(weights="I8", gradients="I8", masters=None, states="I8", compute="I8", adapters="I8")
@@ -187,9 +192,9 @@ def regime(workload: TrainingWorkload) -> Regime:
         form = "BF16" if workload.precision == "bf16" else "F32"
         return Regime(weights=form, gradients=form, masters=None, states=form, compute=form, adapters=form)
     if workload.framework == "deepspeed":
-        return Regime(weights=half, gradients=half, masters="F32", states="F32", compute=half, adapters=half)
+        return Regime(weights=half, gradients=summed or half, masters="F32", states="F32", compute=half, adapters=half)
     if workload.framework == "megatron":
-        return Regime(weights=half, gradients="F32", masters="F32", states="F32", compute=half, adapters=half)
+        return Regime(weights=half, gradients=summed or "F32", masters="F32", states="F32", compute=half, adapters=half)
     autocast = workload.framework == "transformers"
     weights = half if workload.adapted and (workload.framework == "fsdp" or workload.half_base) else "F32"
     return Regime(weights=weights, gradients="F32", masters=None, states="F32", compute=half, adapters="F32", autocast=autocast)

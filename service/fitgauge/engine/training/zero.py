@@ -39,17 +39,23 @@ def exchange(workload: TrainingWorkload, rank: RankStates, *, trained: int, held
     ZeRO-1 keeps it from one micro-batch to the next, ZeRO-2 puts what a full one holds in the order of ranks beside it. ZeRO-3 makes one
     bucket at the start (stage3.py). So do single ranks. Where ZeRO-1 or 2 offloads, the largest parameter's gradient has a buffer all the
     time (temp_grad_buffer_for_gpu_offload).
+    Asked for fp32 gradients, ZeRO-1 makes none, and keeps the 16-bit gradients beside them (deepspeed/runtime/bf16_optimizer.py).
     A step of ZeRO steps from an fp32 copy of the gradients' shard (step; stage3.py, _prepare_fp32_grad_for_sub_group). ZeRO-3 keeps what
     it will use again within 1e9 numbers, forward and back: half of that around the loss, and never less than a unit and the next
-    prefetch. ZeRO++ (hpZ) keeps a second copy of the 16-bit weights cut over the ranks of a node (arXiv 2306.10209, section 3.2).
+    prefetch. ZeRO++ (hpZ) keeps a second copy of the 16-bit weights cut over the ranks of a node (arXiv 2306.10209, section 3.2), where
+    the first is (partition_parameters.py, _partition_param_sec: remote_device).
     Measured on DeepSpeed itself: tests/accuracy/measure_zero.py.
     """
     zero = workload.framework == "deepspeed" and workload.zero_stage > 0
+    if workload.framework == "megatron":
+        return Exchange(buckets=NOTHING, standing=NOTHING, gathered=NOTHING, step_copies=_step_copy(workload, rank))
     if not zero and workload.data_parallel * workload.context_parallel == 1:
         return Exchange(buckets=NOTHING, standing=NOTHING, gathered=NOTHING)
     if not zero:
-        copies = trained * width if workload.framework != "megatron" else 0
+        copies = trained * width
         return Exchange(buckets=NOTHING, standing=Bytes(low=0, expected=copies, high=copies), gathered=NOTHING)
+    if workload.zero_stage == 1 and workload.gradient_dtype == "fp32" and workload.offload == "none":
+        return Exchange(buckets=NOTHING, standing=_more(NOTHING, trained * width), gathered=NOTHING)
     whole, filled = BUCKET_ELEMENTS * width, min(BUCKET_ELEMENTS, trained) * width
     bucket = Bytes(low=filled // 10, expected=whole, high=whole)
     copies = _step_copy(workload, rank)
@@ -65,7 +71,8 @@ def exchange(workload: TrainingWorkload, rank: RankStates, *, trained: int, held
     least = min(held, largest + PREFETCH_ELEMENTS)
     usual = min(held, max(LIVE_ELEMENTS // 2, least))
     most = min(held, max(LIVE_ELEMENTS, least))
-    second = held * width // workload.zero_hpz_partition_size if workload.zero_hpz_partition_size > 1 else 0
+    copied = workload.zero_hpz_partition_size > 1 and not rank.parked
+    second = held * width // workload.zero_hpz_partition_size if copied else 0
     gathered = Bytes(low=least * width + second, expected=usual * width + second, high=most * width + second)
     return Exchange(buckets=NOTHING, standing=bucket, gathered=gathered, step_copies=copies)
 
@@ -75,7 +82,12 @@ def _more(size: Bytes, by: int) -> Bytes:
 
 
 def _step_copy(workload: TrainingWorkload, rank: RankStates) -> int:
-    """An fp32 gradient for every number the rank steps, where DeepSpeed steps on the device; of ZeRO-3 one sub-group of 1e9."""
-    if workload.framework != "deepspeed" or workload.zero_stage == 0 or workload.offload != "none":
+    """An fp32 gradient for every number the rank steps, where DeepSpeed steps on the device, or Megatron from gradients of 16 bit
+    (megatron/core/optimizer/distrib_optimizer.py, shard_model_grad.float()); of ZeRO-3 one sub-group of 1e9."""
+    if workload.offload != "none":
+        return 0
+    if workload.framework == "megatron":
+        return rank.master_weights if workload.gradient_dtype == "bf16" else 0
+    if workload.framework != "deepspeed" or workload.zero_stage == 0:
         return 0
     return min(rank.master_weights, 4 * LIVE_ELEMENTS) if workload.zero_stage == 3 else rank.master_weights

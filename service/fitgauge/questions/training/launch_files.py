@@ -49,6 +49,8 @@ def deepspeed_config(workload: TrainingWorkload, indent: int = -1) -> str:
     if workload.optimizer != "adamw" and workload.zero_stage:  # an optimizer that is not DeepSpeed's own (deepspeed/runtime/engine.py)
         config["zero_allow_untested_optimizer"] = True
         config |= {"zero_force_ds_cpu_optimizer": False} if workload.offload != "none" else {}
+    if workload.gradient_dtype is not None:
+        config["data_types"] = {"grad_accum_dtype": workload.gradient_dtype}
     if workload.optimizer == "adamw":
         config["optimizer"] = {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}}
     return msgspec.json.format(msgspec.json.encode(config), indent=indent).decode()

@@ -54,6 +54,7 @@ def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
     flags += ["--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", path_of(model)]
     flags += ["--data-path", "DATA_PREFIX", "--train-iters", "ITERATIONS", "--lr", "LEARNING_RATE"]
     flags += ["--cross-entropy-loss-fusion"] if workload.compiled else []
+    flags += ["--grad-reduce-in-bf16"] if workload.gradient_dtype == "bf16" else []
     return [*flags, *_recompute(workload, "--recompute-"), *_precision(workload)]
 
 

@@ -130,6 +130,10 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         bool | None,
         Meta(description="Linears' weights are fp8 alone (--fp8-param-gather)."),
     ] = None
+    gradient_dtype: Annotated[
+        Literal["fp32", "bf16"] | None,
+        Meta(description="In which gradients are summed. Default: fp32 under megatron and fsdp, 16 bit under deepspeed."),
+    ] = None
     images: Annotated[
         Annotated[int, Meta(ge=0, le=4096)] | None,
         Meta(description="Images of a sequence. Default: 1 for vision-language models."),

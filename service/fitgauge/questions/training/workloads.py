@@ -72,6 +72,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         optimizer_in_backward=bool(request.optimizer_in_backward),
         ema=request.ema or "none",
         fp8_parameters=bool(request.fp8_parameters),
+        gradient_dtype=request.gradient_dtype,
         images=seen.number,
         image_tokens=seen.tokens,
         train_vision_tower=seen.train_vision_tower,

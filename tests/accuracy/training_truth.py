@@ -20,8 +20,9 @@ from fitgauge.engine.families import read_config
 from fitgauge.engine.training.estimate import TrainingStage, training_stages
 from fitgauge.engine.training.traits import taught
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.questions.training.check import Trained, Training
+from fitgauge.questions.training.check import Training
 from fitgauge.questions.training.schemas import TrainingRequest
+from fitgauge.questions.training.trained import Trained
 
 Row = dict[str, Any]
 

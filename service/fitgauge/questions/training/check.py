@@ -1,6 +1,5 @@
 """check_training_fit: will this model fit on this GPU when it is trained?"""
 
-from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
 
@@ -8,11 +7,10 @@ from msgspec import UNSET, structs
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import Found
-from fitgauge.engine.accelerator import USUAL_NODE, Accelerator, shared
+from fitgauge.engine.accelerator import Accelerator, shared
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.fit import Verdict, fit_probability, verdict
 from fitgauge.engine.quantity import GIB, gib
-from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.coarse import rule_of
 from fitgauge.engine.training.degrees import experts
 from fitgauge.engine.training.estimate import TrainingStage, training_stages
@@ -23,47 +21,23 @@ from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import answers
 from fitgauge.questions.answers import COUNTS, MOST_SUGGESTIONS
-from fitgauge.questions.desktops import desktop_note, drives_screens
 from fitgauge.questions.schemas import Launch, Limits, Suggestion
 from fitgauge.questions.training import algorithm_setups, megatron, words
 from fitgauge.questions.training import images as training_images
 from fitgauge.questions.training.algorithms import ALONE, Algorithms, Cast
 from fitgauge.questions.training.degree_suggestions import degrees_that_fit
-from fitgauge.questions.training.launch import launch_command, unsaid
-from fitgauge.questions.training.recipes import recipe_notes
+from fitgauge.questions.training.launch import launch_command
+from fitgauge.questions.training.notes import HOPELESS, desktops, notes
 from fitgauge.questions.training.refusals import Refusal, refusal
 from fitgauge.questions.training.saved import saved_segments
 from fitgauge.questions.training.schemas import PhaseAnswer, TrainingAnswer, TrainingPerGpu, TrainingRequest
 from fitgauge.questions.training.suggestions import Fields, candidates, more_cards
-from fitgauge.questions.training.tools import as_tool_has_it, told, tool_of
+from fitgauge.questions.training.tools import as_tool_has_it
+from fitgauge.questions.training.trained import Trained
 from fitgauge.questions.training.unsaid import left_open, other_choices, widened
 from fitgauge.questions.training.workloads import in_its_formats, training_gpus, training_workload
 
 _MOST_BATCH = 65_536
-
-
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """One training question, estimated."""
-
-    workload: TrainingWorkload
-    setup: Setup
-    stages: tuple[TrainingStage, ...]
-    probability: float
-    verdict: Verdict
-    count: int
-    asked: TrainingRequest
-
-    @property
-    def tool(self) -> str | None:
-        """The name of the tool that was asked for."""
-        named = tool_of(self.asked)
-        return None if named is None else named.name
-
-    @property
-    def fullest(self) -> TrainingStage:
-        """The stage that needs most."""
-        return max(self.stages, key=lambda stage: stage.need.expected)
 
 
 class Training:
@@ -85,6 +59,7 @@ class Training:
         refused, full = refusal(workload, accelerator), request.detail == "full"
         cards, others = answers.cards_in_words(accelerator, count), self._otherwise(request, trained, model, accelerator, cast)
         suggestions = self._suggestions(request, model, accelerator, trained, cast, refused)
+        understood_as = _understood(trained, accelerator, model)
         hopeless = trained.verdict == "does_not_fit" and not suggestions and not refused
         return TrainingAnswer(
             verdict="unsupported" if refused else trained.verdict,
@@ -109,8 +84,12 @@ class Training:
                 min_gpu_count=self._fewest(request, model, accelerator, trained, cast),
             ),
             suggestions=suggestions,
-            warnings=[*_warnings(request, model, found, trained), *_desktops(request, accelerator, trained), *([_HOPELESS] * hopeless)],
-            understood_as=_understood(trained, accelerator, model),
+            warnings=[
+                *notes(request, model, found, trained, understood_as),
+                *desktops(request, accelerator, trained),
+                *([HOPELESS] * hopeless),
+            ],
+            understood_as=understood_as,
             launch=Launch(command=launch_command(model, workload, trained.setup, trained.tool)),
             checkpoint_bytes=_checkpoint_bytes(model, trained, cast),
             ranks=answers.training_rank_answers(trained.stages, accelerator.usable) if full and workload.pipeline_parallel > 1 else UNSET,
@@ -233,8 +212,6 @@ def _asks_less(other: Suggestion, fields: Fields, required: int) -> bool:
     return other.verdict == "fits" and other.required_bytes <= required and other.request.items() <= fields.items()
 
 
-_HOPELESS = "No change of settings that was tried makes it fit: POST /v1/recommend with task training names cards that hold it."
-
 _WHEN: dict[PhaseName, str] = {
     "rollout": "while completions are sampled",
     "log_probs": "while log-probabilities are computed",
@@ -279,51 +256,6 @@ def _summary(model: Model, cards: str, trained: Trained, accelerator: Accelerato
             f"{model.id} on {cards} is tight ({trained.probability:.0%} likely): {asked} needs {need}{each} of {have}; {largest} take most."
         )
     return f"{model.id} does not fit on {cards}: {asked} needs {need}{each}, there are {have}; {largest} take most."
-
-
-def _warnings(request: TrainingRequest, model: Model, found: Found, trained: Trained) -> list[str]:
-    workload, spec = trained.workload, model.spec
-    said = [*model.warnings, *spec.notes]
-    if found.note:
-        said.append(found.note)
-    said += recipe_notes(spec, workload)
-    if workload.precision == "fp8":
-        said.append("fp8: the copies of weights that Transformer Engine keeps are counted, what it saves on activations is not.")
-    if workload.framework != algorithm_setups.asked_framework(trained.asked):
-        said.append("A copy on every card (DDP) does not fit: parameters are sharded with FSDP.")
-    if request.precision is None and workload.precision == "mixed_fp16":
-        said.append(f"{found.accelerator.name} has no bf16 arithmetic: precision mixed_fp16 was taken.")
-    if found.accelerator.vendor not in ("NVIDIA", "AMD", "custom"):
-        said.append(f"What allocator and process add was measured under CUDA; {found.accelerator.vendor}'s may differ.")
-    if (own := told(request, trained.asked, _understood(trained, found.accelerator, model))) is not None:
-        said.append(own)
-    if request.gpu_count is not None and found.count not in (1, request.gpu_count):
-        said.append(f"gpu names {found.count} cards and gpu_count {request.gpu_count}: {request.gpu_count} were taken.")
-    if workload.framework == "deepspeed" and workload.offload == "cpu" and workload.zero_stage < 3:
-        said.append(f"ZeRO-{workload.zero_stage} has the optimizer alone in host memory: send zero_stage 3 for the parameters too.")
-    if algorithm_setups.hands_over(trained.asked):
-        said.append("transformers leaves ZeRO and offload to DeepSpeed: counted and started so.")
-    if algorithm_setups.cuts_sequences(trained.asked):
-        said.append("transformers divides sequences under FSDP2 alone: counted and started so.")
-    if request.sequence_length is None and request.prompt_length is None and request.completion_length is None:
-        said.append(f"No sequence_length was asked for: {workload.sequence_length} tokens were taken.")
-    said += algorithm_setups.warnings(request, trained.setup, workload, trained.probability)
-    said += unsaid(model, workload, trained.setup, trained.tool) + megatron.notes(request, workload, model.spec)
-    if workload.tensor_parallel > USUAL_NODE:
-        said.append(
-            f"tensor_parallel {workload.tensor_parallel} reaches beyond a node of {USUAL_NODE} GPUs: its exchanges leave the fast link."
-        )
-    if workload.gpus < trained.count:
-        said.append(f"{trained.count - workload.gpus} of {trained.count} GPUs are idle: the degrees make {workload.gpus} ranks.")
-    return said
-
-
-def _desktops(request: TrainingRequest, accelerator: Accelerator, trained: Trained) -> list[str]:
-    """A warning where a screen's share of the card would change the verdict."""
-    if request.other_memory_gib is not None or trained.verdict == "does_not_fit" or not drives_screens(accelerator):
-        return []
-    note = desktop_note(accelerator.usable.expected - trained.fullest.need.expected)
-    return [note] if note else []
 
 
 def _understood(trained: Trained, accelerator: Accelerator, model: Model) -> dict[str, str | int | float | bool]:
@@ -382,7 +314,6 @@ def understood(workload: TrainingWorkload, accelerator: Accelerator, count: int,
         "optimizer_in_backward": workload.optimizer_in_backward,
         "ema": workload.ema,
         **({"fp8_parameters": workload.fp8_parameters} if workload.precision == "fp8" else {}),
-        **({"gradient_dtype": workload.gradient_dtype} if workload.gradient_dtype else {}),
         **megatron.understood(workload, model.spec),
         **training_images.understood(workload, model.spec),
     }

@@ -1,0 +1,34 @@
+"""A training question, estimated: what answer, notes and suggestions are made from."""
+
+from dataclasses import dataclass
+
+from fitgauge.engine.fit import Verdict
+from fitgauge.engine.training.algorithms.setup import Setup
+from fitgauge.engine.training.estimate import TrainingStage
+from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.questions.training.schemas import TrainingRequest
+from fitgauge.questions.training.tools import tool_of
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """One training question, estimated."""
+
+    workload: TrainingWorkload
+    setup: Setup
+    stages: tuple[TrainingStage, ...]
+    probability: float
+    verdict: Verdict
+    count: int
+    asked: TrainingRequest
+
+    @property
+    def tool(self) -> str | None:
+        """The name of the tool that was asked for."""
+        named = tool_of(self.asked)
+        return None if named is None else named.name
+
+    @property
+    def fullest(self) -> TrainingStage:
+        """The stage that needs most."""
+        return max(self.stages, key=lambda stage: stage.need.expected)

@@ -184,7 +184,8 @@ class MegatronLayer(Layer):
         dense = self.linears(attention=False)
         with self.again("moe" if experts else "mlp"):
             made = self.mixed(experts, dense, x) if experts else self.mlp(dense, x)
-        return self.back("layernorm", self._read(made, x))
+        made = self.back("layernorm", self._read(made, x))
+        return made if experts else self.dropout("mlp.dropout", "mlp", made)
 
     def mixed(self, experts: list[Parameter], dense: list[Parameter], x: Value) -> Value:
         """The shared expert, where there is one, before the mixture, and their sum."""

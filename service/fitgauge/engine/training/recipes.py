@@ -253,7 +253,9 @@ class Layer(Modules):
         *ups, down = linears
         first = self.linear(ups[0], x)
         inner = down.shape[1] // (self.scene.heads if down.split is Split.ROW else 1) * self.scene.tokens
-        if len(ups) > 1:
+        if len(ups) > 1 and self.traits.clamps:
+            product = self.clamped(first, self.linear(ups[1], x))
+        elif len(ups) > 1:
             gated = self.activation(first)
             product = self.tape.multiply("mlp.product", gated, self.linear(ups[1], x))
         elif first.elements >= 2 * inner:
@@ -287,7 +289,7 @@ class Layer(Modules):
             product = self.activation(first)
         else:
             gate, up = tape.split("experts.chunk", first, picks * inner, picks * inner)
-            product = self.clamped(gate, up) if self.traits.sinks else tape.multiply("experts.product", self.activation(gate), up)
+            product = self.clamped(gate, up) if self.traits.clamps else tape.multiply("experts.product", self.activation(gate), up)
         out = self.grouped("experts.down", product, [down], size)
         weighted = tape.multiply("experts.weighted", out, weights)
         ordered = tape.operation("experts.in_order", (weighted,), size, weighted.width, back_scratch=weighted.bytes)
@@ -306,7 +308,7 @@ class Layer(Modules):
             return self.tape.constant("router.weights", self.picks, x.width)
         scores = self.tape.to(self._routed(router, x), FLOAT, "router.float")
         chosen = self.tape.copy("router.top_k", self.tape.pointwise("router.softmax", scores, of_output=True), self.picks)
-        return chosen if self.traits.casts_router else self.tape.to(chosen, x.width, "router.weights")
+        return chosen if self.traits.casts_router or self.traits.float_weights else self.tape.to(chosen, x.width, "router.weights")
 
     def _routed(self, router: Parameter, x: Value) -> Value:
         """The router's product, in fp32 where its family says so; DeepSeek's weight becomes fp32 for it, others' is kept so."""

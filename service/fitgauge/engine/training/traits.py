@@ -27,8 +27,9 @@ class Traits:
     MLP side by side. `scales_queries`: before the product instead of after; `copies_queries`: head by head, as then the output is
     (Whisper). `explicit_mask`: SDPA in a decoder beside an encoder is given its causal mask as a tensor. `position_bias`: a trained table
     is added to scores. `score_cap`, `logits_cap`: tanh caps. `logits_bias`: a buffer is added to logits. `float_softmax`, `float_scores`,
-    `float_rotary`, `float_router`, `float_loss`: in fp32 whatever the precision; `casts_router`: so is its weight. `sinks`: a learned score
-    beside every query's, and the clamped gate of gpt-oss. `bare_sdpa`: PyTorch's SDPA is called with keys as they are, or repeated before.
+    `float_rotary`, `float_router`, `float_loss`: in fp32 whatever the precision; `casts_router`: so is its weight; `float_weights`: and so
+    stay the weights of chosen experts. `sinks`: a learned score beside every query's. `clamps`: gates, and what they weigh, are bounded
+    (gpt-oss). `bare_sdpa`: PyTorch's SDPA is called with keys as they are, or repeated before.
     `lacks`: kinds of attention that transformers has not for it and runs eagerly instead. `drops`: where dropout stands.
     """
 
@@ -54,7 +55,9 @@ class Traits:
     float_rotary: bool = False
     float_router: bool = False
     casts_router: bool = False
+    float_weights: bool = False
     sinks: bool = False
+    clamps: bool = False
     float_loss: bool = True
     position_bias: bool = False
     bare_sdpa: bool = False
@@ -93,7 +96,11 @@ TRAITS: Mapping[str, Traits] = {
     "ernie4_5": Traits(interleaves=True, float_rotary=True),
     "ernie4_5_moe": Traits(interleaves=True, float_rotary=True, float_router=True),
     "phi3": Traits(slices=True, rotates_part=True),
-    "gpt_oss": Traits(norm="wide_rms", lacks=("sdpa",), float_softmax=False, sinks=True),
+    "gpt_oss": Traits(norm="wide_rms", lacks=("sdpa",), float_softmax=False, sinks=True, clamps=True),
+    **dict.fromkeys(
+        ("minimax_m3", "minimax_m3_text", "minimax_m3_vl_text", "minimax_m3_vl"),
+        Traits(norm="shifted_rms", rotates_part=True, float_weights=True, clamps=True, proven=False),
+    ),
     **dict.fromkeys(("llama4", "llama4_text"), Traits(float_softmax=False)),
     "minimax_m2": Traits(rotates_part=True),
     "seed_oss": Traits(drops=frozenset({"weights", "attention", "mlp"})),

@@ -11,6 +11,11 @@ USUAL_NODE = 8
 """Accelerators of a machine, and the widest tensor parallelism, where neither the caller nor the catalog says: an HGX board's."""
 
 
+SERVER_GENERATIONS = (9, 10)
+"""First number of the compute capability of NVIDIA's server cards since Hopper, which NVLink's switches join where the catalog does not say
+otherwise."""
+
+
 class Source(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where the fact `of` an accelerator comes from: `of` is the name of the field."""
 

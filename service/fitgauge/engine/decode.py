@@ -2,7 +2,7 @@
 
 import msgspec
 
-from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.accelerator import SERVER_GENERATIONS, Accelerator
 from fitgauge.engine.architecture import ModelSpec, Part
 from fitgauge.engine.cache import cache_bytes
 from fitgauge.engine.dtypes import BITS
@@ -38,8 +38,6 @@ percentile 50 and 92 us."""
 
 NVLINK_GBPS = 300.0
 """10^9 bytes a second, one direction, of such links where the catalog does not say: the slowest that it knows, A100's."""
-
-_SERVER_GENERATIONS = (9, 10)
 
 
 class DecodeSpeed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -102,13 +100,12 @@ def waiting_seconds(spec: ModelSpec, concurrency: int, tensor_parallel: int, acc
 def joined(accelerator: Accelerator) -> bool:
     """Whether cards of a node exchange over links of their own.
 
-    Where the catalog does not say: those that are sold by the node, and NVIDIA's server cards since Hopper, as engine/vllm/cards.py takes
-    them.
+    Where the catalog does not say: those that are sold by the node, and SERVER_GENERATIONS.
     """
     if accelerator.nvlink is not None:
         return accelerator.nvlink
     major = (accelerator.compute_capability or (0, 0))[0]
-    return accelerator.node_size is not None or (major in _SERVER_GENERATIONS and not accelerator.unified_memory)
+    return accelerator.node_size is not None or (major in SERVER_GENERATIONS and not accelerator.unified_memory)
 
 
 def decode_speed(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.accelerator import SERVER_GENERATIONS, Accelerator
 from fitgauge.engine.architecture import Attention, LatentAttention, ModelSpec, Split
 from fitgauge.engine.laid import Laid, Share, round_up
 from fitgauge.engine.runtime import elsewhere
@@ -158,7 +158,7 @@ def shares_memory(accelerator: Accelerator) -> bool:
 def _symmetric(vendor: str, capability: tuple[int, int] | None, nvlink: bool | None, unified_memory: bool) -> bool:
     if capability is None:
         return vendor == "custom"
-    return nvlink is not False and not unified_memory and capability[0] in (9, 10)
+    return nvlink is not False and not unified_memory and capability[0] in SERVER_GENERATIONS
 
 
 def refusal(spec: ModelSpec, cache_dtype: str, compute_capability: tuple[int, int] | None) -> str | None:

@@ -42,8 +42,8 @@ def exchange(workload: TrainingWorkload, rank: RankStates, *, trained: int, held
     Asked for fp32 gradients, ZeRO-1 makes none, and keeps the 16-bit gradients beside them (deepspeed/runtime/bf16_optimizer.py).
     A step of ZeRO steps from an fp32 copy of the gradients' shard (step; stage3.py, _prepare_fp32_grad_for_sub_group). ZeRO-3 keeps what
     it will use again within 1e9 numbers, forward and back: half of that around the loss, and never less than a unit and the next
-    prefetch. ZeRO++ (hpZ) keeps a second copy of the 16-bit weights cut over the ranks of a node (arXiv 2306.10209, section 3.2), where
-    the first is (partition_parameters.py, _partition_param_sec: remote_device).
+    prefetch. ZeRO++ (hpZ) keeps a second copy of the 16-bit weights cut over the ranks of a node (arXiv 2306.10209, section 3.2), of
+    those that it let go in this step and where the first is (partition_parameters.py, _partition_param_sec: remote_device).
     Measured on DeepSpeed itself: tests/accuracy/measure_zero.py.
     """
     zero = workload.framework == "deepspeed" and workload.zero_stage > 0
@@ -72,7 +72,7 @@ def exchange(workload: TrainingWorkload, rank: RankStates, *, trained: int, held
     usual = min(held, max(LIVE_ELEMENTS // 2, least))
     most = min(held, max(LIVE_ELEMENTS, least))
     copied = workload.zero_hpz_partition_size > 1 and not rank.parked
-    second = held * width // workload.zero_hpz_partition_size if copied else 0
+    second = (held - usual) * width // workload.zero_hpz_partition_size if copied else 0
     gathered = Bytes(low=least * width + second, expected=usual * width + second, high=most * width + second)
     return Exchange(buckets=NOTHING, standing=bucket, gathered=gathered, step_copies=copies)
 

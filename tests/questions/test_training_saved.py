@@ -12,7 +12,8 @@ BATCH, SEQUENCE, HIDDEN, INNER, KV = 2, 128, 2048, 8192, 512  # Llama 3.2 1B
 
 def layer(name="meta-llama/Llama-3.2-1B-Instruct", **changes):
     entry = Snapshot().get(name)
-    workload = TrainingWorkload(precision="bf16", sequence_length=SEQUENCE, micro_batch_size=BATCH, **changes)
+    asked = {"precision": "bf16", "sequence_length": SEQUENCE, "micro_batch_size": BATCH, **changes}
+    workload = TrainingWorkload(**asked)
     return next(part for part in saved_segments(read_config(entry.config), workload) if part.layers)
 
 
@@ -37,6 +38,12 @@ def test_a_llama_block_line_by_line():
         ("mlp.up_proj", inner, "bf16"),
         ("mlp.product", inner, "bf16"),
     ]
+
+
+def test_layers_of_fp32_shards_save_what_parameters_gathered_in_16_bit_compute():
+    sharded = {"framework": "fsdp", "data_parallel": 8, "zero_stage": 3}
+    assert layer(precision="mixed_bf16", **sharded).tensors == layer(precision="bf16", **sharded).tensors
+    assert {tensor.dtype for tensor in layer(precision="mixed_fp16", **sharded).tensors} == {"fp16", "fp32"}
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])

@@ -38,6 +38,18 @@ def test_a_compiled_layer_keeps_what_products_read_and_give_and_nothing_between(
     assert layer(compiled=True).forward.end < 0.8 * layer().forward.end
 
 
+def test_no_product_of_all_experts_runs_again_in_a_compiled_layer_and_each_does_under_selective_checkpointing():
+    """Of the tokens that an expert was chosen for, as often: the inputs and results of gate and up, and of down."""
+    mixture = read_config(Snapshot().get("Qwen/Qwen3-30B-A3B").config)
+    chosen, inner, hidden = 8, 768, mixture.hidden_size
+    grouped = TOKENS * WIDTH * chosen * (2 * hidden + 3 * inner)
+    ends = [
+        segments(mixture, replace(STEP, **asked)).layers[0].forward.end
+        for asked in ({"compiled": True}, {"activation_checkpointing": "selective"})
+    ]
+    assert ends[0] > grouped > ends[1]
+
+
 def test_a_compiled_step_is_the_one_torchtune_measured():
     """60.0 GiB, compiled 51.0 (pytorch/torchtune README.md, "Optimization flags": packed 2 x 4096, AdamW in bf16)."""
     assert max(phases().values()) / 2**30 == pytest.approx(60.0, rel=0.01)

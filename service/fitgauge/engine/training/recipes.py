@@ -330,7 +330,7 @@ class Layer(Modules):
         """One product of every expert with its tokens, and of its adapter."""
         weights = [self.weight(parameter) for parameter in parameters]
         saves = [x] if any(weight.grad for weight in weights) else []
-        y = self.tape.operation(name, (x, *weights), elements, weights[0].width, saves=saves)
+        y = self.tape.operation(name, (x, *weights), elements, weights[0].width, saves=saves, grouped=True)
         inputs = parameters[0].shape[1] // (self.scene.expert_heads if parameters[0].split is Split.ROW else 1)
         return self.adapted(parameters[0], x, y, x.elements // inputs, elements)
 

@@ -41,8 +41,8 @@ class Value(NamedTuple):
 class Operation(NamedTuple):
     """One differentiable operation. `saved`: values its backward reads. `scratch`, `back_scratch`: bytes held only while it runs.
 
-    `passes`: gradients are handed on as they are (addition, views). `product`: a matrix product or attention. `restored`: bytes of
-    forgotten tensors that are made again before its backward, `restoring`: the most that making them takes.
+    `passes`: gradients are handed on as they are (addition, views). `product`: a matrix product or attention; `grouped`: of all experts.
+    `restored`: bytes of forgotten tensors that are made again before its backward, `restoring`: the most that making them takes.
     """
 
     name: str
@@ -53,6 +53,7 @@ class Operation(NamedTuple):
     back_scratch: int
     passes: bool
     product: bool = False
+    grouped: bool = False
     restored: int = 0
     restoring: int = 0
 
@@ -140,6 +141,7 @@ class Tape:
         view: bool = False,
         beside: Iterable[tuple[str, int, int]] = (),
         product: bool = False,
+        grouped: bool = False,
     ) -> Value:
         """Records an operation and gives its output, which gets a gradient if any input does.
 
@@ -152,7 +154,8 @@ class Tape:
         for other in beside:
             second = self._value(*other, False)
             outputs, kept = (*outputs, second), (*kept, second)
-        self.operations.append(Operation(name, tuple(inputs), outputs, kept if grad else (), scratch, back_scratch, passes, product))
+        saved = kept if grad else ()
+        self.operations.append(Operation(name, tuple(inputs), outputs, saved, scratch, back_scratch, passes, product or grouped, grouped))
         return output
 
     def leaf(self, name: str, value: Value) -> Value:
@@ -290,10 +293,12 @@ class Tape:
         """Storages of what linears and attention give: what selective checkpointing keeps, so that only cheap operations run again.
 
         `every_second`: of the linears', only the first, third, ... (torchtitan distributed/activation_checkpoint.py: "every second mm").
+        Grouped products are not among them (torch/_functorch/partitioners.py, compute_intensive_ops).
         """
-        linears = [operation for operation in self.operations if operation.product and operation.name not in _ATTENTION]
+        single = [operation for operation in self.operations if operation.product and not operation.grouped]
+        linears = [operation for operation in single if operation.name not in _ATTENTION]
         dropped = {operation.outputs[0].storage for operation in linears[1::2]} if every_second else set()
-        return {operation.outputs[0].storage for operation in self.operations if operation.product} - dropped
+        return {operation.outputs[0].storage for operation in single} - dropped
 
     def compiled(self, output: Value) -> set[int]:
         """Storages that torch.compile keeps for the backward pass beside its inputs, `output` included: what products read, and of what

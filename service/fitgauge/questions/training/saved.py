@@ -3,6 +3,7 @@
 from typing import Literal
 
 from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.training import fsdp
 from fitgauge.engine.training.modules import Scene
 from fitgauge.engine.training.parameters import units
 from fitgauge.engine.training.segment import Segment
@@ -21,8 +22,9 @@ _HALVES: dict[str, Form] = {"BF16": "bf16", "F16": "fp16"}
 
 def saved_segments(spec: ModelSpec, workload: TrainingWorkload) -> list[SavedSegment]:
     """Embedding, every kind of layer, head: what each saves."""
-    cut, scene = segments(spec, workload), scene_of(spec, workload)
-    weights = {unit.prefix + p.name: p.shape for unit in units(spec, workload) for p in unit.parameters}
+    run = fsdp.computed(workload) if workload.framework == "fsdp" else workload
+    cut, scene = segments(spec, run), scene_of(spec, run)
+    weights = {unit.prefix + p.name: p.shape for unit in units(spec, run) for p in unit.parameters}
     return [_segment(part, scene, weights, workload) for part in (cut.embedding, *cut.layers, cut.head)]
 
 

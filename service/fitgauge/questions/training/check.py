@@ -314,6 +314,7 @@ def understood(workload: TrainingWorkload, accelerator: Accelerator, count: int,
         "optimizer_in_backward": workload.optimizer_in_backward,
         "ema": workload.ema,
         **({"fp8_parameters": workload.fp8_parameters} if workload.precision == "fp8" else {}),
+        **({"gradient_dtype": workload.gradient_dtype} if workload.gradient_dtype else {}),
         **megatron.understood(workload, model.spec),
         **training_images.understood(workload, model.spec),
     }

@@ -19,6 +19,7 @@ from fitgauge.questions.training.recipes import recipe_notes
         ("Qwen/Qwen3-Next-80B-A3B-Instruct", "eager", "in PyTorch alone they keep far more"),
         ("Qwen/Qwen2.5-VL-7B-Instruct", "sdpa", "Text alone"),
         ("openai/clip-vit-base-patch32", "sdpa", "BERT's was used"),
+        ("deepseek-ai/DeepSeek-V4-Flash", "sdpa", "kept five times as much"),
         ("EleutherAI/gpt-j-6b", "sdpa", "has no sdpa attention"),
     ],
 )

@@ -1,6 +1,6 @@
 """What an answer says of the recipe behind its activations: whether there is one, and what it takes for granted."""
 
-from fitgauge.engine.architecture import ModelSpec, Recurrent
+from fitgauge.engine.architecture import CompressedAttention, ModelSpec, Recurrent
 from fitgauge.engine.training.coarse import rule_of
 from fitgauge.engine.training.degrees import experts
 from fitgauge.engine.training.parameters import base_scheme
@@ -23,6 +23,8 @@ def recipe_notes(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
             if spec.model_type in TRAITS
             else f"No activation recipe for {name}: {like} was used on its own tensors."
         )
+        if any(isinstance(mixer, CompressedAttention) for block in spec.blocks for mixer in block.mixers):
+            said.append("Its hyper-connections and compressors are left out of that: a measured step of a small model kept five times as much.")
     if workload.attention != "eager" and traits_of(spec).eager(workload.attention):
         said.append(f"transformers has no {workload.attention} attention for {name}: it runs eagerly, with its scores in memory.")
     if rule == "recipe" and traits_of(spec).drops:

@@ -24,7 +24,7 @@ def recipe_notes(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
             else f"No activation recipe for {name}: {like} was used on its own tensors."
         )
         if any(isinstance(mixer, CompressedAttention) for block in spec.blocks for mixer in block.mixers):
-            said.append("Its hyper-connections and compressors are left out of that: a measured step of a small model kept five times as much.")
+            said.append("Hyper-connections and compressors are left out of that: a measured step of a small model kept five times as much.")
     if workload.attention != "eager" and traits_of(spec).eager(workload.attention):
         said.append(f"transformers has no {workload.attention} attention for {name}: it runs eagerly, with its scores in memory.")
     if rule == "recipe" and traits_of(spec).drops:

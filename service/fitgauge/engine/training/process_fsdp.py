@@ -86,7 +86,8 @@ class Rank(Process):
         return copies
 
     def reshard(self, parameters: list[Block]) -> None:
-        """Lets go of gathered parameters. FSDP1's block is free only when the stream that read it is done: after the next gather."""
+        """Lets go of gathered parameters. FSDP1's block is free only when the stream that read it is done, and what is queued is ahead of
+        it: the next is gathered first, the root's of the next step too (Tensor.record_stream)."""
         self.settle()
         if self.flat:
             self.late = parameters
@@ -180,6 +181,7 @@ def _passes(rank: Rank, root: Wrapped, inner: Sequence[Wrapped], ends: tuple[lis
     step = rank.step
     constants = rank.take(step.constants)
     kept, held = [rank.unshard(root, rank.gather(root))], list[list[Held]]()
+    rank.settle()
     before, given = rank.forward(ends[0])
     for unit in inner:
         parameters = rank.unshard(unit, rank.gather(unit))
@@ -210,8 +212,8 @@ def _passes(rank: Rank, root: Wrapped, inner: Sequence[Wrapped], ends: tuple[lis
         rank.reshard(kept.pop())
         rank.reduce(unit, gradients)
     first, gradient = rank.backward(before, gradient)
-    rank.settle()
-    rank.give(gradient, constants, *hooked, *kept.pop())
+    rank.reshard(kept.pop())
+    rank.give(gradient, constants, *hooked)
     rank.reduce(root, [*made, *first])
     rank.give(rank.sent)
     rank.sent = None

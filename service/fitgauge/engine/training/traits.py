@@ -96,6 +96,7 @@ TRAITS: Mapping[str, Traits] = {
     "ernie4_5": Traits(interleaves=True, float_rotary=True),
     "ernie4_5_moe": Traits(interleaves=True, float_rotary=True, float_router=True),
     "phi3": Traits(slices=True, rotates_part=True),
+    "internlm2": Traits(slices=True, proven=False),  # its repositories' modeling_internlm2.py
     "gpt_oss": Traits(norm="wide_rms", lacks=("sdpa",), float_softmax=False, sinks=True, clamps=True),
     **dict.fromkeys(
         ("minimax_m3", "minimax_m3_text", "minimax_m3_vl_text", "minimax_m3_vl"),

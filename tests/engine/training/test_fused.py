@@ -4,7 +4,9 @@ import pytest
 
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.families import read_config
-from fitgauge.engine.training.segments import segments
+from fitgauge.engine.training.segments import loss_of, segments
+from fitgauge.engine.training.tape import Tape
+from fitgauge.engine.training.traits import LLAMA as LIKE_LLAMA
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 
 TOKENS, HIDDEN, QUERIES, KEYS, INNER = 512, 4096, 4096, 1024, 14336
@@ -76,13 +78,29 @@ def test_a_frozen_base_may_stay_in_16_bit_beside_adapters_in_fp32():
     assert full.weights == "F32"
 
 
-def test_logits_that_are_made_again_are_not_kept():
-    """A piece of 256 tokens at a time, whatever the length (TRL's chunked_nll)."""
-    row = Snapshot().get(LLAMA)
-    spec = read_config(row.config, row.quantization)
-    heads = [
-        segments(spec, TrainingWorkload(sequence_length=length, loss="recomputed", precision="mixed_bf16")).head for length in (2048, 8192)
-    ]
-    assert not [tensor for head in heads for tensor in head.saved if "logits" in tensor.name and "cast" not in tensor.name]
-    grown = heads[1].forward.peak - heads[0].forward.peak
-    assert grown < 6144 * spec.vocabulary_size
+MEASURED = [
+    # bytes of a number of the head, whether it is trained, under autocast; forward and backward, of a piece's logit, the head, the states
+    (4, True, True, (14, 0, 4), (14, 6, 8)),
+    (4, False, True, (14, 0, 4), (14, 2, 8)),
+    (2, False, True, (14, 0, 2), (14, 2, 4)),
+    (2, True, False, (16, 0, 2), (16, 6, 4)),
+]
+"""TRL's _chunked_cross_entropy_loss as it ran on a CPU, its log-softmax in fp32 as CUDA's autocast has it (trl 1.10)."""
+
+
+@pytest.mark.parametrize(("width", "trained", "autocast", "forward", "backward"), MEASURED)
+def test_logits_that_are_made_again_take_what_was_measured(width, trained, autocast, forward, backward):
+    tokens, hidden, vocabulary = 2048, 256, 8000
+    tape = Tape(2 if autocast else 0)
+    states = tape.input("hidden", tokens * hidden, width, grad=True)
+    head = tape.parameter("head", vocabulary * hidden, width, trained=trained)
+    workload = TrainingWorkload(sequence_length=tokens, loss="recomputed")
+    _, loss = loss_of(tape, states, head, tokens, vocabulary, hidden, LIKE_LLAMA, workload)
+    sizes = (256 * vocabulary, vocabulary * hidden, tokens * hidden)
+
+    def total(coefficients):
+        return pytest.approx(sum(size * each for size, each in zip(sizes, coefficients, strict=True)), rel=1e-5)
+
+    there = tape.forward(loss)
+    assert there.peak == total(forward)
+    assert there.end + states.bytes + tape.backward(loss).peak == total(backward)

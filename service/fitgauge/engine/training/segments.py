@@ -280,8 +280,7 @@ def loss_of(
     (components/loss.py). in_place: a copy of the fp32 logits, shifted by a token, becomes the gradient (Unsloth's and flash-attn's
     kernels on transformers up to 4.48, modeling_llama.py); Megatron's own makes no second copy
     (megatron/core/tensor_parallel/cross_entropy.py). chunked: head and loss of an eighth of the tokens at a time; its logits are saved,
-    gradients and (unless compiled) fp32 are there of one eighth. recomputed: the same, a few tokens at a time, whose logits are made
-    again, of an fp32 head (trl/trainer/sft_trainer.py, _chunk: log-probabilities, their exponentials and products in fp32). fused: a few
+    gradients and (unless compiled) fp32 are there of one eighth. recomputed: see `_recomputed`. fused: a few
     rows at a time; gradients of hidden states and head are made in the forward pass (Liger-Kernel, fused_linear_cross_entropy.py: rows
     of next_power_of_2(tokens / ceil(vocabulary / hidden)) a piece). log_probs: see `_log_probs`.
     """
@@ -301,10 +300,7 @@ def loss_of(
             "loss", (x, weight), 1, FLOAT, saves=saves, scratch=scratch, back_scratch=back_scratch, beside=beside, product=True
         )
     if workload.loss == "recomputed":
-        head = weight.elements * (FLOAT + tape.compute) if weight.width < FLOAT else 0
-        x, weight = tape.cast(x, "logits"), tape.cast(weight, "logits")
-        saves, scratch = (x,) if weight.grad else (), head + min(tokens, _RECOMPUTED) * vocabulary * (x.width + 3 * FLOAT)
-        return 0, tape.operation("loss", (x, weight), 1, FLOAT, saves=saves, scratch=scratch, back_scratch=scratch, product=True)
+        return 0, _recomputed(tape, x, weight, tokens, vocabulary)
     logits = tape.matmul("logits", x, weight, tokens * vocabulary)
     if workload.tensor_parallel > 1 and workload.dtensor and not workload.sequence_parallel:
         logits = tape.copy("logits.gathered", logits, logits.elements * workload.tensor_parallel)
@@ -332,6 +328,20 @@ def loss_of(
     pieces = workload.sequence_parallel  # zeros, exponentials and their sum are alive at once (torch/distributed/tensor/parallel/loss.py)
     back_scratch = 2 * softmax.bytes if pieces else 0
     return logits.bytes, tape.operation("loss", (softmax,), 1, FLOAT, saves=(softmax,), back_scratch=back_scratch)
+
+
+def _recomputed(tape: Tape, x: Value, weight: Value, tokens: int, vocabulary: int) -> Value:
+    """A loss whose logits are made again, of 256 tokens at a time; hidden states are put in order once, before.
+
+    Of each piece there are logits, log-probabilities, their exponentials and products, of the head an fp32 copy and autocast's, which its
+    product saves (trl/trainer/sft_trainer.py, _chunk; measured on that function, with softmax in fp32 as CUDA's autocast has it).
+    """
+    piece, head, narrow = min(tokens, _RECOMPUTED) * vocabulary, weight.elements, tape.compute or FLOAT
+    copied = 0 if weight.width == FLOAT else FLOAT
+    product, rows = head * (copied + tape.compute) + piece * narrow, piece * (narrow + 3 * FLOAT)
+    back = max(product, rows + head * (tape.compute or copied))
+    beside = [("loss.ordered", x.elements, x.width)]
+    return tape.operation("loss", (x, weight), 1, FLOAT, beside=beside, scratch=max(product, rows), back_scratch=back, product=True)
 
 
 def _log_probs(tape: Tape, logits: Value, workload: TrainingWorkload) -> Value:

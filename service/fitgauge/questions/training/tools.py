@@ -85,7 +85,7 @@ TOOLS: tuple[Tool, ...] = (
         Default("activation_checkpointing", "full", "unsloth/models/loader.py, use_gradient_checkpointing: unsloth"),
         Default("activation_offload", True, "unsloth_zoo/gradient_checkpointing.py, UnslothCheckpointFunction"),
         Default("loss", "fused", "unsloth/models/llama.py, CausalLM_fast_forward: unsloth_fused_ce_loss", supervised=True),
-        Default("kernels", "unsloth", "unsloth/models/loader.py, dispatch_model; kernels: rms_layernorm.py, rope_embedding.py, fast_lora.py",
+        Default("kernels", "unsloth", "unsloth/models/loader.py, dispatch_model; kernels/rms_layernorm.py, rope_embedding.py, fast_lora.py",
                 _ADAPTED, families=_FAST),
         Default("lora_rank", 16, "unsloth/models/llama.py, get_peft_model: r", _ADAPTED),
         Default("lora_targets", "all_linear", "unsloth/models/llama.py, get_peft_model: target_modules", _ADAPTED),

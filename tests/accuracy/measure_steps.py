@@ -10,7 +10,8 @@ config names, the loss its own; one without a head gives the mean of its hidden 
 
 A line with `images` (of a sequence, each of `image_tokens` tokens) is computed in earnest, since towers look at the sizes of images; its
 model is small and its own: `config`. `train_vision_tower`: false freezes the tower, not the projector. A line with `kernels: unsloth` runs
-Unsloth's layers (unsloth_layers.py), of the checkout that UNSLOTH names.
+Unsloth's layers (unsloth_layers.py), of the checkout that UNSLOTH names. A line with `routing` (of a small mixture of its own: even, or
+every token to the same experts: one) is computed in earnest too. Optimizers in 8 bit are bitsandbytes'.
 """
 
 import contextlib
@@ -169,7 +170,17 @@ def build(row: dict[str, Any]) -> Any:
             model.enable_input_require_grads()
     if row["optimizer"].endswith("8bit"):
         keep_embeddings(model)
+    if "routing" in row:
+        route(model, row["routing"])
     return model
+
+
+def route(model: Any, routing: str) -> None:
+    """Lets routers send every token to the same experts (`one`), or as it happens (`even`)."""
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith("mlp.gate.weight"):
+                weight.zero_() if routing == "one" else weight.normal_()
 
 
 def keep_embeddings(model: Any) -> None:
@@ -200,6 +211,8 @@ def inputs(model: Any, row: dict[str, Any]) -> dict[str, torch.Tensor]:
     if config.model_type == "whisper":
         frames = 2 * config.max_source_positions
         return {"input_features": torch.zeros((row["batch"], config.num_mel_bins, frames), dtype=model.dtype), "labels": tokens}
+    if row.get("routing") == "even":
+        tokens.random_(config.vocab_size)
     given = {"input_ids": tokens} | (seen(model, row, tokens) if row.get("images") else {})
     if row.get("packed", 1) > 1:
         given["position_ids"] = (torch.arange(row["seq"]) % (row["seq"] // row["packed"])).expand(row["batch"], -1)
@@ -221,6 +234,9 @@ def seen(model: Any, row: dict[str, Any], tokens: torch.Tensor) -> dict[str, tor
         case "mistral3":
             pixels = side * vision.patch_size
             return {"pixel_values": torch.zeros((count, 3, pixels, pixels)), "image_sizes": torch.tensor([[pixels, pixels]] * count)}
+        case "llava_next":  # two tiles by two, and the whole
+            pixels = torch.zeros((count, 5, 3, vision.image_size, vision.image_size))
+            return {"pixel_values": pixels, "image_sizes": torch.tensor([[2 * vision.image_size] * 2] * count)}
         case "idefics3" | "smolvlm":  # which drop images that are all zeros
             return {"pixel_values": torch.ones((row["batch"], row["images"], 3, vision.image_size, vision.image_size))}
         case "gemma4":
@@ -285,7 +301,7 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
     """Bytes of one step: see tests/accuracy/README.md."""
     if row.get("packed", 1) == 1:  # fake tensors hold no values to look for
         masking_utils.find_packed_sequence_indices = lambda position_ids: None
-    with contextlib.nullcontext() if row.get("images") else Fake(allow_non_fake_inputs=True), cuda_dropout():
+    with contextlib.nullcontext() if row.get("images") or "routing" in row else Fake(allow_non_fake_inputs=True), cuda_dropout():
         model = build(row)
         parameters = list(model.parameters())
         trained = [parameter for parameter in parameters if parameter.requires_grad]

@@ -72,3 +72,10 @@ def test_a_step_on_images_is_met_whether_its_tower_is_frozen_or_trained():
     assert len(errors) >= 70
     assert median(errors) <= 0.001
     assert errors[-1] <= 0.04
+
+
+def test_a_step_holds_as_much_however_tokens_are_spread_over_experts():
+    """transformers multiplies all experts with their tokens at once (grouped_mm); of a loop over experts the backward pass would differ."""
+    spread = {name: [row["bytes"] for row in truth.rows("training_own") if row.get("routing") == name] for name in ("even", "one")}
+    assert len(spread["even"]) >= 4
+    assert spread["even"] == spread["one"]

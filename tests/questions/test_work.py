@@ -6,11 +6,15 @@ from collections import Counter
 
 import pytest
 
-from bundled_models import model_of
+from bundled_models import SNAPSHOT, model_of
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
+from fitgauge.catalog.training import load_training
 from fitgauge.engine.engines import ENGINES
+from fitgauge.engine.training.tape import Tape
 from fitgauge.questions.fitting import Fitting, card_class
+from fitgauge.questions.planning import plan as planning
+from fitgauge.questions.planning.schemas import TrainingPlanRequest
 from fitgauge.questions.prepared import scheme_of
 from fitgauge.questions.recommending.recommend import Recommender
 from fitgauge.questions.recommending.schemas import RecommendRequest
@@ -121,3 +125,26 @@ def test_cards_of_a_kind_hold_the_same_whatever_the_attention(name):
         laid.remembered.clear()
         required = room.estimate(asked.spec, laid, workload, accelerator, profile).fullest.required
         assert first.setdefault((workload, room.kind(accelerator)), required) == required, accelerator.name
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "layouts", "passes"),
+    [
+        ("Qwen/Qwen3-8B", {}, 95, 110),
+        ("Qwen/Qwen3-30B-A3B", {}, 70, 120),
+        ("openai/gpt-oss-20b", {"sequence_length": 32_768}, 80, 500),
+        ("Qwen/Qwen3-30B-A3B", {"method": "lora", "framework": "megatron"}, 70, 110),
+    ],
+)
+def test_a_plan_over_64_cards_estimates_and_plays_few_of_the_hundreds_of_layouts(monkeypatch, name, settings, layouts, passes):
+    """Every number of cards has up to 100 layouts, each in three ways of checkpointing: most cannot fit, or are no better."""
+    calls = Counter()
+    need, forward, backward = planning.training_need, Tape._forward, Tape._backward
+    monkeypatch.setattr(planning, "training_need", lambda *given: calls.update(["layouts"]) or need(*given))
+    monkeypatch.setattr(Tape, "_forward", lambda *given, **named: calls.update(["passes"]) or forward(*given, **named))
+    monkeypatch.setattr(Tape, "_backward", lambda *given: calls.update(["passes"]) or backward(*given))
+    request = TrainingPlanRequest(model=name, gpu="H100", **{"sequence_length": 4096, **settings})
+    answer = planning.Planner(load_training()).answer(request, SNAPSHOT.model(name), bundled().find("H100"))
+    assert answer.total >= 8
+    assert calls["layouts"] <= layouts
+    assert calls["passes"] <= passes

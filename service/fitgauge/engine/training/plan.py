@@ -169,13 +169,14 @@ def _degrees(spec: ModelSpec, base: TrainingWorkload, choices: Choices, framewor
 
 
 def _experts(spec: ModelSpec, choices: Choices, framework: Framework, ranks: int) -> Sequence[int]:
-    """The most ranks that experts can be spread over. Fewer are no faster and hold more: weights and gradients of every expert divide, the
-    optimizer's states come to the same size over the ranks that are left, and nothing else changes."""
+    """Experts all on every rank, or spread over as many as can be. Spread at all, fewer ranks are no faster and hold no less: weights of
+    experts divide, optimizer states come to the same size over the ranks that are left, tokens are exchanged all the same."""
     if choices.expert:
         return choices.expert
     if framework != "megatron" or not experts(spec):
         return (1,)
-    return (max(width for width in (1, 2, 4, 8, 16, 32, 64) if ranks % width == 0 and experts(spec) % width == 0),)
+    most = max(width for width in (1, 2, 4, 8, 16, 32, 64) if ranks % width == 0 and experts(spec) % width == 0)
+    return (1, most) if most > 1 else (1,)
 
 
 def _zero_stages(choices: Choices, framework: Framework, ranks: int) -> Sequence[int]:

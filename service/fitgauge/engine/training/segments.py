@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 
 from fitgauge.engine.architecture import Attention, Block, Kind, ModelSpec, Part, Split
 from fitgauge.engine.dtypes import BITS, size_of
+from fitgauge.engine.once import Same
 from fitgauge.engine.training.context import way_of
+from fitgauge.engine.training.degrees import experts
 from fitgauge.engine.training.gemma4 import handed_on, per_layer_bytes, per_layer_segment
 from fitgauge.engine.training.layers import end_recipe, layer_recipe
 from fitgauge.engine.training.megatron import loss_of_pieces, whole_logits
@@ -30,10 +33,23 @@ from fitgauge.engine.training.towers.segments import first_has_gradient, image_c
 from fitgauge.engine.training.traits import Traits, traits_of
 from fitgauge.engine.training.workload import TrainingWorkload, recomputed_modules, regime
 
+_DECODER = (Part.LANGUAGE, Part.EMBEDDING, Part.HEAD)
+_SPREAD = 2
+"""Ranks that stand for any number of them among which experts are spread, where each has several: see `_exchanges`."""
 _CHUNKS = 8
 """Pieces of a chunked loss. Source: torchtune modules/loss, num_output_chunks."""
 _RECOMPUTED = 256
 """Tokens of a piece whose logits are made again. Source: trl/trainer/sft_trainer.py, _CHUNKED_LM_HEAD_CHUNK_SIZE."""
+
+
+class _Written(NamedTuple):
+    """A kind of layer written on a tape: the numbers of its layers, what it reads and what it gives."""
+
+    unit: Unit
+    layers: tuple[int, ...]
+    tape: Tape
+    start: Value
+    output: Value
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,9 +63,9 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=256)
-def _cut(key: "_Key") -> Cut:
-    cut = _play(key.spec, key.workload)
-    return msgspec.structs.replace(cut, layers=tuple(_on_host(layer) for layer in cut.layers)) if key.workload.activation_offload else cut
+def _cut(same: Same, workload: TrainingWorkload) -> Cut:
+    cut = _play(same, workload)
+    return msgspec.structs.replace(cut, layers=tuple(_on_host(layer) for layer in cut.layers)) if workload.activation_offload else cut
 
 
 def _on_host(layer: Segment) -> Segment:
@@ -61,20 +77,6 @@ def _on_host(layer: Segment) -> Segment:
     away = layer.forward.end - layer.casts
     forward = Pass(peak=layer.forward.peak, end=layer.forward.end - away)
     return msgspec.structs.replace(layer, forward=forward, backward=Pass(peak=layer.backward.peak + away, end=layer.backward.end + away))
-
-
-class _Key(msgspec.Struct, frozen=True):
-    """A model by identity and a workload by value: what the segments depend on."""
-
-    number: int
-    workload: TrainingWorkload
-    spec: ModelSpec = msgspec.field(default=None)  # type: ignore[assignment]
-
-    def __hash__(self) -> int:
-        return hash((self.number, self.workload))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and other.spec is self.spec and other.workload == self.workload
 
 
 def segments(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
@@ -97,7 +99,7 @@ def segments(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
         runtime_bytes=None,
         **whole_logits(workload),
     )
-    return _cut(_Key(id(spec), relevant, spec))
+    return _cut(Same(spec), relevant)
 
 
 def scene_of(spec: ModelSpec, workload: TrainingWorkload) -> Scene:
@@ -127,16 +129,33 @@ def scene_of(spec: ModelSpec, workload: TrainingWorkload) -> Scene:
     )
 
 
-def _play(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
-    scene, found = scene_of(spec, workload), units(spec, workload)
-    decoder = [unit for unit in found if unit.part in (Part.LANGUAGE, Part.EMBEDDING, Part.HEAD)]
-    layers = tuple(
-        layer_segment(spec, unit, numbers, scene, workload)
-        for unit in decoder
-        if unit.repeated
-        for numbers in _alike(unit.layers, workload)
-        if numbers
+def _play(same: Same, workload: TrainingWorkload) -> Cut:
+    """The model's segments. What checkpointing does not change is written, and what experts do not change is played, once for all of it."""
+    spec, scene, kind = same.spec, scene_of(same.spec, workload), workload.activation_checkpointing
+    asked = workload.adapted and kind != "none"  # for a gradient of the embedding
+    shown = "full" if asked else "none"
+    start = kind if asked or workload.images or spec.task == "encoder_decoder" else "none"
+    ends = _ends(same, msgspec.structs.replace(workload, activation_checkpointing=start, expert_parallel=1, expert_tensor_parallel=None))
+    shown = kind if recomputed_modules(workload) else shown
+    spread = _SPREAD if _exchanges(spec, workload) else workload.expert_parallel
+    written = _written(same, msgspec.structs.replace(workload, activation_checkpointing=shown, expert_parallel=spread))
+    return msgspec.structs.replace(
+        ends,
+        layers=tuple(_segment(layer, spec, workload) for layer in written),
+        constants=constant_bytes(spec, scene) + sum(of(spec, scene, workload) for of in (picked_bytes, image_constants, bias_bytes)),
     )
+
+
+def _exchanges(spec: ModelSpec, workload: TrainingWorkload) -> bool:
+    """Whether Megatron's ranks have several experts each, but not all: then layers keep the same however many."""
+    return workload.framework == "megatron" and 1 < workload.expert_parallel < experts(spec) and experts(spec) > _SPREAD
+
+
+@lru_cache(maxsize=64)
+def _ends(same: Same, workload: TrainingWorkload) -> Cut:
+    """All but layers and constants."""
+    spec, scene, found = same.spec, scene_of(same.spec, workload), units(same.spec, workload)
+    decoder = [unit for unit in found if unit.part in _DECODER]
     apart = handed_on(decoder)
     ends = [unit for unit in decoder if not unit.repeated and unit.part is not Part.EMBEDDING and unit not in apart]
     head = head_segment(ends, decoder, spec, scene, workload)
@@ -146,12 +165,19 @@ def _play(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
     tied = spec.tied_embeddings and spec.task != "encoder_decoder" and table is not None and table.trained
     whole = tied and table and workload.framework != "megatron"  # whose head adds to main_grad
     tied_bytes = size_of(table.elements, gradient_dtype(table, workload)) // scene.heads if whole and table else 0
-    return Cut(
-        embedding=beginning(found, spec, scene, workload, tied_bytes),
-        layers=layers,
-        head=head,
-        constants=constant_bytes(spec, scene) + sum(of(spec, scene, workload) for of in (picked_bytes, image_constants, bias_bytes)),
-        tied_bytes=tied_bytes,
+    return Cut(embedding=beginning(found, spec, scene, workload, tied_bytes), layers=(), head=head, constants=0, tied_bytes=tied_bytes)
+
+
+@lru_cache(maxsize=32)
+def _written(same: Same, workload: TrainingWorkload) -> tuple[_Written, ...]:
+    """Every kind of layer on a tape."""
+    spec, scene = same.spec, scene_of(same.spec, workload)
+    return tuple(
+        _layer(spec, unit, numbers, scene, workload)
+        for unit in units(spec, workload)
+        if unit.part in _DECODER and unit.repeated
+        for numbers in _alike(unit.layers, workload)
+        if numbers
     )
 
 
@@ -226,13 +252,17 @@ def _alike(layers: tuple[int, ...], workload: TrainingWorkload) -> tuple[tuple[i
     return tuple(number for number in layers if number == 0), tuple(number for number in layers if number)
 
 
-def layer_segment(spec: ModelSpec, unit: Unit, numbers: tuple[int, ...], scene: Scene, workload: TrainingWorkload) -> Segment:
+def _layer(spec: ModelSpec, unit: Unit, numbers: tuple[int, ...], scene: Scene, workload: TrainingWorkload) -> _Written:
     """The layers `numbers` of one kind by their recipe."""
     tape, width = tape_of(workload), stream_width(workload)
     grad = first_has_gradient(workload) or 0 not in numbers
     x = tape.input("hidden", scene.tokens * spec.hidden_size // scene.stream, width, grad=grad)
     drawn = _nominal(unit, workload) if unit.block.tensors and unit.block.tensors[0].shape[1:] == (1,) else unit
-    output = layer_recipe(tape, drawn, spec, scene, workload).play(x)
+    return _Written(unit, numbers, tape, x, layer_recipe(tape, drawn, spec, scene, workload).play(x))
+
+
+def _segment(written: _Written, spec: ModelSpec, workload: TrainingWorkload) -> Segment:
+    unit, numbers, tape, x, output = written
     checkpointed = "none" if recomputed_modules(workload) else workload.activation_checkpointing
     made = played_segment(unit.prefix, numbers, tape, x, output, [unit], workload, checkpointed=checkpointed)
     return made if spec.layer_uses == 1 else used_again(made, spec.layer_uses, unit, workload)

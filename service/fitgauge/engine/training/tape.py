@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from fitgauge.engine.once import Once
+
 FLOAT = 4
 _UNCOUNTED = -1
 _ATTENTION = ("attention", "attention.scores", "attention.product")
@@ -96,6 +98,7 @@ class Tape:
         self._casts: dict[str, Value] = {}
         self._kept: list[int] = []
         self._forgotten: set[int] = set()
+        self._played = Once()
         self.stops_early = True
         """Whether a checkpoint's recomputation ends where nothing more is saved."""
 
@@ -229,6 +232,9 @@ class Tape:
 
     def saved(self) -> list[Saved]:
         """Every tensor that the backward pass reads, each storage once; parameters and constants left out."""
+        return self._played.of(("saved", len(self.operations)), self._saved)
+
+    def _saved(self) -> list[Saved]:
         makers = {output.storage: output.name for operation in reversed(self.operations) for output in reversed(operation.outputs)}
         found: dict[int, Saved] = {}
         for operation in self.operations:
@@ -242,39 +248,43 @@ class Tape:
         """The forward pass: its inputs are there before it, and go unless they are saved; `output`, what is kept and what is saved stay.
 
         `saving` False: a checkpoint's, which keeps its inputs instead. `early_stop`: a checkpoint's recomputation, which keeps them too
-        and ends after the last operation that saves anything; what later operations would have read is there until that moment.
+        and ends after the last operation that saves anything; what later operations would have read is there until that moment. Played
+        once for all that ask the same of as many operations.
         """
-        operations, stops = self.operations, early_stop and self.stops_early
+        key = ("forward", output.number, saving, early_stop, len(self.operations))
+        return self._played.of(key, lambda: self._forward(output, saving=saving, early_stop=early_stop))
+
+    def _forward(self, output: Value, *, saving: bool, early_stop: bool) -> Pass:
+        operations, stops, sizes = self.operations, early_stop and self.stops_early, self._sizes
         if stops:
             last = max((number for number, operation in enumerate(operations) if operation.saved), default=-1)
             operations = operations[: last + 1]
-        end = len(operations)
-        until = dict.fromkeys((value.storage for value in self.inputs), end if early_stop or not saving else -1)
+        end, inputs = len(operations), [value.storage for value in self.inputs]
+        until = dict.fromkeys(inputs, -1)
         for number, operation in enumerate(operations):
-            for value in (*operation.inputs, *operation.outputs):
-                until[value.storage] = max(number, until.get(value.storage, 0))
+            for value in operation.inputs:
+                until[value.storage] = number
+            for value in operation.outputs:
+                until[value.storage] = number
+        stays = {*self._kept, *(() if stops else (output.storage,)), *(inputs if early_stop or not saving else ())}
         if saving:
-            saved = {value.storage for operation in operations for value in operation.saved}
-            until.update((storage, end) for storage in saved - self._forgotten)
-        staying = self._kept if stops else (*self._kept, output.storage)
-        until.update((storage, end) for storage in staying if storage in until)
-        until.pop(_UNCOUNTED, None)
+            stays.update({value.storage for operation in operations for value in operation.saved} - self._forgotten)
         waiting = {value.storage for operation in self.operations[end:] for value in operation.inputs} & until.keys()
-        dropped = {storage for storage in waiting if until[storage] < end}
-        until.update(dict.fromkeys(dropped, end))
-        ends: dict[int, int] = {}
+        dropped = waiting - stays - {_UNCOUNTED}
+        kept, freed = stays | waiting | {_UNCOUNTED}, [0] * (end + 1)
         for storage, number in until.items():
-            ends[number] = ends.get(number, 0) + self._sizes[storage]
+            if storage not in kept:
+                freed[number] += sizes[storage]  # of an input that nobody reads nowhere: its number is -1
         live = peak = 0
-        made = {_UNCOUNTED, *(value.storage for value in self.inputs)}
-        for number, operation in enumerate(operations):
+        made = {_UNCOUNTED, *inputs}
+        for operation, bytes_freed in zip(operations, freed, strict=False):
             for value in operation.outputs:
                 if value.storage not in made:
                     made.add(value.storage)
-                    live += self._sizes[value.storage]
+                    live += sizes[value.storage]
             peak = max(peak, live + operation.scratch)
-            live -= ends.get(number, 0)
-        return Pass(peak=peak, end=live - sum(self._sizes[storage] for storage in dropped))
+            live -= bytes_freed
+        return Pass(peak=peak, end=live - sum(sizes[storage] for storage in dropped))
 
     def kept_bytes(self, *, saving: bool) -> int:
         """Bytes of casts and other kept tensors that go when the region around the segment ends: with `saving`, those nothing saves."""
@@ -344,8 +354,11 @@ class Tape:
     def backward(self, output: Value, *, seed: int | None = None) -> Pass:
         """The backward pass: what is saved and the gradient of `output` are there before it; gradients of inputs and parameters after it.
 
-        `seed`: bytes of that gradient where it is not as large as the output.
+        `seed`: bytes of that gradient where it is not as large as the output. Played once, as `forward` is.
         """
+        return self._played.of(("backward", output.number, seed, len(self.operations)), lambda: self._backward(output, seed))
+
+    def _backward(self, output: Value, seed: int | None) -> Pass:
         readers: dict[int, int] = {}
         for operation in self.operations:
             for value in operation.saved:

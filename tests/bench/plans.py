@@ -1,0 +1,45 @@
+"""A training plan over 64 cards, as it is first asked of a model. In seconds of one core: what else runs on the machine is not counted."""
+
+import gc
+import statistics
+import time
+
+from fitgauge.catalog.catalog import bundled
+from fitgauge.catalog.models import Snapshot
+from fitgauge.catalog.training import load_training
+from fitgauge.questions.planning.plan import Planner
+from fitgauge.questions.planning.schemas import TrainingPlanRequest
+
+DENSE = ("Qwen/Qwen3-8B", "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-32B", "meta-llama/Llama-3.1-70B-Instruct", "google/gemma-2-9b-it")
+MIXTURES = ("Qwen/Qwen3-30B-A3B", "openai/gpt-oss-20b", "mistralai/Mixtral-8x7B-v0.1", "Qwen/Qwen3-235B-A22B", "deepseek-ai/DeepSeek-V3")
+METHODS, SEQUENCES, RUNS = ("full", "lora"), (4096, 32_768), 3
+
+
+def first_milliseconds(planner, snapshot, found, name, method, sequence):
+    """The best of RUNS plans, each of a model that was just read, so that nothing is known of it [ms of one core]."""
+    runs = []
+    for _ in range(RUNS):
+        model = snapshot.model(name)
+        request = TrainingPlanRequest(model=name, gpu="H100", method=method, sequence_length=sequence)
+        start = time.process_time()
+        planner.answer(request, model, found)
+        runs.append(time.process_time() - start)
+    return min(runs) * 1000
+
+
+def lines():
+    """Lines to print."""
+    planner, snapshot, found = Planner(load_training()), Snapshot(), bundled().find("H100")
+    gc.collect()
+    gc.freeze()  # as the service does when it has started
+    for kind, names in (("dense", DENSE), ("mixture", MIXTURES)):
+        took = {
+            f"{name}, {method}, {sequence}": first_milliseconds(planner, snapshot, found, name, method, sequence)
+            for name in names
+            for method in METHODS
+            for sequence in SEQUENCES
+        }
+        slowest = max(took, key=took.get)
+        yield f"plan over 64, {kind:<7}, median   {statistics.median(took.values()):8.0f} ms         (at most 50)"
+        yield f"plan over 64, {kind:<7}, slowest  {took[slowest]:8.0f} ms         (at most 50): {slowest}"
+    gc.unfreeze()

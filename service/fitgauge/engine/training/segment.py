@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from fitgauge.engine.dtypes import BITS, size_of
+from fitgauge.engine.training.kept import compiled, products
 from fitgauge.engine.training.megatron_tape import MegatronTape
 from fitgauge.engine.training.moves import Moves, moves_of
 from fitgauge.engine.training.parameters import Unit
@@ -56,9 +57,9 @@ class Play(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The Moves of it."""
         tape = self.tape
         if self.checkpointed == "none":
-            kept = tape.compiled(self.output) | {value.storage for value in tape.inputs} if self.compiled else None
+            kept = compiled(tape, self.output) | {value.storage for value in tape.inputs} if self.compiled else None
         else:
-            kept = tape.products(every_second=self.every_second) if self.checkpointed == "selective" else set()
+            kept = products(tape, every_second=self.every_second) if self.checkpointed == "selective" else set()
         again = self.checkpointed != "none"
         return moves_of(tape, self.start, self.output, kept=kept, again=again, holds=self.holds, every=self.once)
 
@@ -93,13 +94,13 @@ def played_segment(
     back = tape.backward(output)
     if checkpointed == "none":
         forward, backward, casts = tape.forward(output), back, tape.kept_bytes(saving=True) - logits
-        spared = max(0, forward.end - casts - tape.sized(tape.compiled(output))) if workload.compiled and layers else 0
+        spared = max(0, forward.end - casts - tape.sized(compiled(tape, output))) if workload.compiled and layers else 0
         forward = Pass(peak=forward.peak - spared, end=forward.end - spared)
         backward = Pass(peak=back.peak, end=back.end + spared)
     else:
         forward = tape.forward(output, saving=False)
         casts = tape.kept_bytes(saving=False)
-        held = tape.sized(tape.products(every_second=workload.framework == "fsdp")) if checkpointed == "selective" else 0
+        held = tape.sized(products(tape, every_second=workload.framework == "fsdp")) if checkpointed == "selective" else 0
         again = tape.forward(output, early_stop=True)
         there = again.end - held
         left = tape.kept_bytes(saving=True) + (0 if tape.saves(start) else start.bytes) + (0 if tape.stops_early else output.bytes)

@@ -14,8 +14,6 @@ from fitgauge.engine.once import Once
 
 FLOAT = 4
 _UNCOUNTED = -1
-_ATTENTION = ("attention", "attention.scores", "attention.product")
-"""Products that are no linears: recipes.py, fused_attention and eager."""
 
 
 class Value(NamedTuple):
@@ -298,41 +296,6 @@ class Tape:
     def saves(self, value: Value) -> bool:
         """Whether the backward pass reads this tensor."""
         return any(kept.storage == value.storage for operation in self.operations for kept in operation.saved)
-
-    def products(self, *, every_second: bool = False) -> set[int]:
-        """Storages of what linears and attention give: what selective checkpointing keeps, so that only cheap operations run again.
-
-        `every_second`: of the linears', only the first, third, ... (torchtitan distributed/activation_checkpoint.py: "every second mm").
-        Grouped products are not among them (torch/_functorch/partitioners.py, compute_intensive_ops).
-        """
-        single = [operation for operation in self.operations if operation.product and not operation.grouped]
-        linears = [operation for operation in single if operation.name not in _ATTENTION]
-        dropped = {operation.outputs[0].storage for operation in linears[1::2]} if every_second else set()
-        return {operation.outputs[0].storage for operation in single} - dropped
-
-    def compiled(self, output: Value) -> set[int]:
-        """Storages that torch.compile keeps for the backward pass beside its inputs, `output` included: what products read, and of what
-        else the backward pass reads the products' results it can be computed from again.
-
-        Only pointwise operations and reductions are run again, fused with their readers. Source: pytorch torch/_functorch/partitioners.py,
-        min_cut_rematerialization_partition (recomputable: no matrix products, no attention).
-        """
-        makers = {value.storage: operation for operation in reversed(self.operations) for value in operation.outputs}
-        kept = {value.storage for operation in self.operations if operation.product for value in operation.saved}
-        wanted = [value.storage for operation in self.operations if not operation.product for value in operation.saved]
-        seen = {*kept, *(value.storage for value in self.inputs)}
-        while wanted:
-            storage = wanted.pop()
-            if storage in seen:
-                continue
-            seen.add(storage)
-            maker = makers.get(storage)
-            if maker is not None and maker.product:
-                kept.add(storage)
-            elif maker is not None:
-                wanted += [value.storage for value in maker.inputs]
-        beside = {_UNCOUNTED, *(value.storage for value in self.inputs)}
-        return {*kept, output.storage} - beside
 
     def sized(self, storages: Iterable[int]) -> int:
         """Bytes of storages."""

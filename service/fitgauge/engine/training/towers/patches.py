@@ -17,7 +17,7 @@ def patches(units: list[Unit], tower: Tower, scene: Scene, images: int, workload
     """(pixels to features with positions, the features); a convolution under autocast gives 16 bit, which the tower goes on in."""
     tape, width = tape_of(workload), stream_width(workload)
     named = {parameter.name: (unit, parameter) for unit in units for parameter in unit.parameters}
-    count = images * tower.patches(workload.image_tokens // tower.tiles(workload.image_tokens))
+    count = images * tower.patches(tower.tile_tokens(workload.image_tokens))
     pixels = tape.to(tape.constant("pixels", count * tower.numbers, FLOAT if tower.style.casts else width), width, "pixels.narrow")
     unit, patch = next(named[found.name] for unit in units if (found := patch_tensor(unit.block.tensors)))
     modules = Modules(tape, unit, scene)

@@ -144,8 +144,7 @@ def _shares_mask(tower: Tower, workload: TrainingWorkload) -> bool:
 def _scene(tower: Tower, scene: Scene, workload: TrainingWorkload) -> Scene:
     """Where the tower's layers play: each image is a sequence of its own; of images that run apart all are one, and only keys are few."""
     style, images = tower.style, workload.images * scene.batch
-    tiles = tower.tiles(workload.image_tokens)
-    each, images = tower.sequence(workload.image_tokens // tiles), images * tiles
+    each, images = tower.sequence(tower.tile_tokens(workload.image_tokens)), images * tower.tiles(workload.image_tokens)
     traits = Traits(activation=style.activation, norm=style.norm, float_softmax=style.float_softmax)  # type: ignore[arg-type]
     return replace(
         scene,

@@ -113,6 +113,10 @@ class Tower(NamedTuple):
             return 1
         return max(1, round(tokens * self.merged / self.fixed))
 
+    def tile_tokens(self, tokens: int) -> int:
+        """Tokens of one tile of an image of so many tokens, without those that its family puts between tiles."""
+        return tokens if self.fixed is None or self.tiles(tokens) == 1 else self.fixed // self.merged
+
     def unpadded(self, sequence: int) -> int:
         """Tokens of so many places of `sequence`."""
         return sequence if self.fixed is None else sequence // (-(-(self.fixed + 1) // 8) * 8) * (self.fixed + 1)

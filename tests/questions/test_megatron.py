@@ -50,6 +50,13 @@ def test_recomputed_modules_save_what_they_made_and_are_named_to_megatron(answer
     assert "--recompute-modules" not in plain.launch.command
 
 
+def test_core_attention_recomputed_in_vain_is_told_with_what_keeps_less(answer):
+    asked = {**SMALL, "activation_checkpointing": "selective"}
+    said = "core_attn keeps no less under flash, which keeps no scores: recompute_modules layernorm, with moe_act for experts would."
+    assert said in answer(**asked, attention="flash").warnings
+    assert not [warning for warning in answer(**asked, attention="eager").warnings if "core_attn" in warning]
+
+
 def test_chunks_are_told_to_either_launcher_by_its_own_flag(answer):
     piped = {"expert_parallel": 4, "pipeline_parallel": 4, "pipeline_schedule": "interleaved", "pipeline_chunks": 3, "micro_batches": 8}
     assert "--num-virtual-stages-per-pipeline-rank 3" in answer(**SMALL | piped).launch.command

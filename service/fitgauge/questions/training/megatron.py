@@ -61,11 +61,15 @@ def understood(workload: TrainingWorkload, spec: ModelSpec) -> dict[str, str | i
 
 
 def notes(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec) -> list[str]:
-    """A split of layers that nobody asked for, as a sentence."""
+    """What was taken, and what is asked for in vain, as sentences."""
+    found = []
     sizes = uneven(workload, spec)
-    if not sizes or request.last_stage_layers is not None:
-        return []
-    first, *middle, last = sizes
-    between = f", {len(middle)} x {middle[0]}" if middle else ""
-    said = f"{spec.layers} layers do not divide into {workload.pipeline_parallel} stages: {first}{between} and {last} were taken"
-    return [f"{said} (last_stage_layers)."]
+    if sizes and request.last_stage_layers is None:
+        first, *middle, last = sizes
+        between = f", {len(middle)} x {middle[0]}" if middle else ""
+        said = f"{spec.layers} layers do not divide into {workload.pipeline_parallel} stages: {first}{between} and {last} were taken"
+        found.append(f"{said} (last_stage_layers).")
+    if recomputed_modules(workload) == ("core_attn",) and workload.attention != "eager":
+        more = "layernorm, with moe_act for experts" if experts(spec) else "layernorm and mlp"
+        found.append(f"core_attn keeps no less under {workload.attention}, which keeps no scores: recompute_modules {more} would.")
+    return found

@@ -21,7 +21,7 @@ from fitgauge.engine.training.workload import TrainingWorkload, regime
 STEPS = 2
 """See the module."""
 MICRO_BATCHES = 2
-"""Of a step that has more: the first makes its gradients, the others add to them."""
+"""Of a step that has more: the first makes its gradients, the others add to them. The first step is played with one."""
 
 
 class Held(NamedTuple):
@@ -125,7 +125,7 @@ def whole_process(spec: ModelSpec, workload: TrainingWorkload) -> Process:
     line = [moves for part in lined([cut.embedding, *in_order(cut), cut.head]) for moves in part]
     for step in range(STEPS):
         gradients: list[Block] = []
-        for _ in range(min(workload.micro_batches, MICRO_BATCHES)):
+        for _ in range(min(workload.micro_batches, MICRO_BATCHES, step + 1)):
             constants = process.take(cut.constants)
             held, _ = process.forward(line)
             process.let_go()

@@ -126,7 +126,7 @@ def sharded_process(spec: ModelSpec, workload: TrainingWorkload) -> Process:
     for unit in (*inner, root):
         rank.shard(unit)
     for number in range(STEPS):
-        for micro_batch in range(min(workload.micro_batches, MICRO_BATCHES)):
+        for micro_batch in range(min(workload.micro_batches, MICRO_BATCHES, number + 1)):
             rank.adds = micro_batch > 0
             _passes(rank, root, inner, ends)
         if number == 0:

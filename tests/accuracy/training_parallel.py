@@ -38,7 +38,7 @@ def tensor_workload(row: Row) -> TrainingWorkload:
         tensor_parallel=row["tensor_parallel"],
         sequence_parallel=row["sequence_parallel"],
         data_parallel=row["data_parallel"],
-        gradient_dtype=row.get("reduce"),
+        gradient_dtype=row.get("reduce", "fp32") if sharded and row["regime"] == "mixed_bf16" else None,
     )
 
 
@@ -61,6 +61,7 @@ def offload_workload(row: Row) -> TrainingWorkload:
     sharded = row["framework"] == "fsdp"
     return TrainingWorkload(
         framework=row["framework"],
+        gradient_dtype="fp32" if sharded and row["regime"] == "mixed_bf16" else None,
         precision=row["regime"] if sharded else "mixed_bf16",
         optimizer_implementation="for_loop",
         activation_checkpointing=row["checkpointing"] if sharded else "none",

@@ -102,6 +102,7 @@ def rank_workload(row: Row) -> TrainingWorkload:
     return TrainingWorkload(
         framework="fsdp",
         precision=row["regime"],
+        gradient_dtype="fp32" if row["regime"] == "mixed_bf16" else None,
         optimizer_implementation="for_loop",
         zero_stage=3 if row["reshard"] else 2,
         data_parallel=row["world_size"],

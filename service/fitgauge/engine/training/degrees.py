@@ -278,9 +278,7 @@ def _base(spec: ModelSpec, workload: TrainingWorkload) -> None:
 
 def _gradients(workload: TrainingWorkload) -> None:
     """transformers' Trainer reduces gradients as autograd makes them (DDP); only mixed precision has two formats to choose from."""
-    if workload.gradient_dtype is None:
-        return
-    if workload.framework == "transformers" or workload.precision in ("fp32", "int8"):
+    if workload.gradient_dtype == "bf16" and (workload.framework == "transformers" or workload.precision in ("fp32", "int8")):
         detail = f"The format of gradients is not chosen under {workload.framework} in {workload.precision}."
         hint = "Send framework fsdp, deepspeed or megatron with precision mixed_bf16, or leave gradient_dtype out."
         raise InvalidQuestion(detail, hint=hint, field="gradient_dtype")

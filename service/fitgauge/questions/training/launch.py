@@ -79,10 +79,10 @@ def unsaid(model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED, 
         found.append("TRL has no flag that quantizes experts: axolotl's is quantize_moe_experts, Unsloth does it by itself.")
     if workload.framework == "megatron":
         found += unsaid_by_megatron(workload, setup)
-    if workload.gradient_dtype is not None and (workload.framework == "fsdp" or (workload.framework == "megatron" and workload.adapted)):
-        found.append(
-            "The format that gradients are summed in has no flag: accelerate's FSDP plugin takes it in code, ms-swift sums in fp32."
-        )
+    if under_trl and workload.gradient_dtype == "fp32" and workload.framework == "fsdp":
+        found.append("accelerate reduces gradients in the format it computes in: ask its FSDP plugin for fp32 in code.")
+    if workload.gradient_dtype == "bf16" and workload.framework == "megatron" and workload.adapted:
+        found.append("ms-swift sums gradients in fp32: it has no flag for bf16.")
     if workload.ema != "none":
         found.append("The moving average of the weights has no flag: add it to the trainer in code.")
     if workload.optimizer_in_backward and tool != "torchtune":

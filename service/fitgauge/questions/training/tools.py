@@ -148,6 +148,7 @@ TOOLS: tuple[Tool, ...] = (
         Default("optimizer_implementation", "fused", "torchtitan/components/optimizer/optimizer.py, implementation"),
         Default("fsdp_version", 2, "torchtitan/distributed/fsdp.py, fully_shard"),
         Default("shard_embeddings", True, "torchtitan/distributed/fsdp.py: embedding and head apart"),
+        Default("gradient_dtype", "fp32", "torchtitan/config/configs.py, mixed_precision_reduce"),
         Default("expandable_segments", True, "run_train.sh, PYTORCH_ALLOC_CONF"),
     ), names=("titan",)),
     Tool("litgpt", "LitGPT", "0.5.13", "transformers", (
@@ -169,6 +170,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool("verl", "verl", "0.7", "fsdp", (
         Default("precision", "mixed_bf16", "verl/trainer/config/engine/fsdp.yaml, model_dtype fp32, dtype bfloat16"),
         Default("activation_checkpointing", "full", "verl/trainer/config/model/hf_model.yaml, enable_gradient_checkpointing"),
+        Default("gradient_dtype", "fp32", "verl/workers/engine/fsdp/transformer_impl.py, mixed_precision: reduce_dtype"),
         Default("lora_targets", "all_linear", "verl/trainer/config/model/hf_model.yaml, target_modules", _ADAPTED),
     ), trainer="verl", names=("easyr1",)),
     Tool("openrlhf", "OpenRLHF", "0.11", "deepspeed", (

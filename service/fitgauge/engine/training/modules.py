@@ -22,8 +22,8 @@ class Scene:
     stream (sequence parallelism); `saves_gathered`: what linears read of a cut stream is gathered once and saved whole;
     `experts`: over how many ranks experts are spread; `expert_heads`: into how many parts each is divided. `relative`: rows of DeBERTa's
     table of relative positions, 0 for other families. `rotary`: queries and keys are rotated; `table_width`: bytes of a number of its
-    tables. `ranks`: of context parallelism, which divide attention in the `way` of their framework. `crossed`: tokens of images beside a sequence, and
-    whether they get a gradient.
+    tables. `ranks`: of context parallelism, which divide attention in the `way` of their framework. `crossed`: tokens of images beside a
+    sequence, `crossed_grad`: they get a gradient.
     """
 
     traits: Traits

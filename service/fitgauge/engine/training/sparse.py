@@ -41,8 +41,8 @@ class SparseLayer(Layer):
 
     def _pick(self, *ready: Value) -> None:
         """The indexer, which runs without gradients while queries, keys and values are `ready`: its queries, in fp32 for a product with its
-        keys, and scores of every head in fp32, two tensors of them at a time. Of several sequences its keys are copied for every query, as a
-        product over both does not broadcast a view (torch.matmul)."""
+        keys, and scores of every head in fp32, two tensors of them at a time. Of several sequences its keys are copied for every query, as
+        a product over both does not broadcast a view (torch.matmul)."""
         indexer = next((m.indexer for m in self.unit.block.mixers if isinstance(m, LatentAttention)), None)
         if indexer is None:
             return

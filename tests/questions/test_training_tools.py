@@ -7,6 +7,7 @@ import pytest
 
 from fitgauge.catalog.sizes import nominal_model
 from fitgauge.errors import InvalidQuestion
+from fitgauge.questions.planning.schemas import TrainingPlanRequest
 from fitgauge.questions.training.schemas import TrainingRequest
 from fitgauge.questions.training.tools import BY_WORD, TOOLS, as_tool_has_it, told
 
@@ -103,6 +104,16 @@ def test_unsloths_kernels_are_of_the_families_it_writes_anew(train):
 def test_unsloth_is_not_counted_in_shards(train):
     answer = train(model="meta-llama/Llama-3.1-8B", gpu="RTX 4090", gpu_count=2, framework="unsloth", method="full")
     assert (answer.verdict, answer.understood_as["framework"]) == ("does_not_fit", "transformers")
+
+
+def test_a_plan_for_a_tool_keeps_its_formats_optimizer_loss_and_kernels_and_searches_the_rest(questions):
+    asked = {"model": "meta-llama/Llama-3.1-8B", "gpu": "RTX 4090", "gpu_count": 1, "method": "qlora", "framework": "unsloth"}
+    first = asyncio.run(questions.plan_training(TrainingPlanRequest(**asked)))[1]
+    settings = first.plans[0].settings
+    assert (settings["kernels"], settings["loss"], settings["base_precision"]) == ("unsloth", "fused", "half")
+    assert (first.understood_as["framework"], first.understood_as["optimizer"]) == ("unsloth", "adamw_8bit")
+    again = asyncio.run(questions.plan_training(TrainingPlanRequest(**first.understood_as)))[1]
+    assert [plan.settings for plan in again.plans] == [plan.settings for plan in first.plans]
 
 
 def test_a_loss_of_supervised_training_is_not_that_of_an_algorithm():

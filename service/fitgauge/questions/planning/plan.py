@@ -25,6 +25,7 @@ from fitgauge.questions.training.check import understood
 from fitgauge.questions.training.degree_suggestions import whole_nodes
 from fitgauge.questions.training.refusals import refusal, runs_on
 from fitgauge.questions.training.schemas import TrainingRequest
+from fitgauge.questions.training.tools import BY_WORD, as_tool_has_it, word_of
 from fitgauge.questions.training.workloads import in_its_formats, training_workload
 
 DEFAULT_GLOBAL_BATCH = 128
@@ -178,7 +179,8 @@ def _flops_per_byte(accelerator: Accelerator) -> float:
 
 
 def _base(request: TrainingPlanRequest, model: Model, choices: Choices, accelerator: Accelerator) -> TrainingWorkload:
-    """What every plan has in common, as check_training_fit would understand it on one card."""
+    """What every plan has in common, as check_training_fit would understand it on one card. Of a tool that is named as the framework: its
+    formats, optimizer, loss, kernels and adapters; what is searched stays open."""
     shared = (
         "method",
         "lora_rank",
@@ -194,7 +196,10 @@ def _base(request: TrainingPlanRequest, model: Model, choices: Choices, accelera
         "quantize_experts",
     )
     asked = TrainingRequest(model=request.model, gpu=request.gpu, **{name: getattr(request, name) for name in shared})
-    base = training_workload(in_its_formats(asked, accelerator), model.spec, 1)
+    named = structs.replace(in_its_formats(asked, accelerator), framework=request.framework)
+    several = as_tool_has_it(named, words.method(request.method), 2, model.spec)
+    searched = dict.fromkeys(("framework", "trainer", "zero_stage", "activation_checkpointing", "activation_offload"))
+    base = training_workload(structs.replace(several, **searched, offload=request.offload), model.spec, 1)
     return structs.replace(base, framework=choices.frameworks[0], pipeline_schedule=request.pipeline_schedule or "1f1b")
 
 
@@ -276,7 +281,8 @@ def _understood(
     if len({one.base.precision for one in searched}) == 1:
         filled["precision"] = base.precision
     if request.framework is not None:
-        filled["framework"] = choices.frameworks[0]
+        tool = BY_WORD.get(word_of(request.framework))
+        filled["framework"] = tool.name if tool else choices.frameworks[0]
     filled |= {name: getattr(base, name) for name in kept}
     filled["max_gpu_count" if len(choices.counts) > 1 else "gpu_count"] = choices.counts[-1]
     filled |= {"global_batch_size": choices.global_batch_size, "objective": request.objective or "fewest_gpus"}

@@ -41,10 +41,17 @@ class TrainingPlanRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     quantization: Annotated[Text | None, Meta(description="Of a frozen base: nf4 (qlora's default), nf4_double, fp4, int8, gptq.")] = None
     precision: Annotated[Switch | None, Meta(description="mixed_bf16 (default; bf16 for lora), mixed_fp16, bf16, fp32 or fp8.")] = None
     framework: Annotated[
-        Switch | None, Meta(description="megatron, fsdp, deepspeed or transformers. Default: the first three; adapters all but megatron.")
+        Switch | None,
+        Meta(
+            description="megatron, fsdp, deepspeed or transformers; or a tool, whose formats, optimizer, loss and kernels hold. Default: "
+            "the first three; adapters all but megatron."
+        ),
     ] = None
     optimizer: Annotated[Switch | None, Meta(description="adamw (default), adamw_8bit, adafactor, lion, muon, sgd and others.")] = None
-    loss: Annotated[Literal["full", "chunked", "fused"] | None, Meta(description="full (default), chunked, or fused with the head.")] = None
+    loss: Annotated[
+        Literal["full", "chunked", "recomputed", "fused"] | None,
+        Meta(description="full (default), chunked, recomputed in pieces (TRL), or fused with the head."),
+    ] = None
     sequence_length: Annotated[Tokens | None, Meta(description="Tokens of one sequence. Default 2048.", examples=[4096])] = None
     micro_batch_size: Annotated[
         Annotated[int, Meta(ge=1, le=65_536)] | None,

@@ -35,8 +35,8 @@ from fitgauge.engine.training.traits import traits_of
 from fitgauge.engine.training.workload import TrainingWorkload, recomputed_modules, regime
 
 _DECODER = (Part.LANGUAGE, Part.EMBEDDING, Part.HEAD)
-_SPREAD = 2
-"""Ranks that stand for any number of them among which experts are spread, where each has several: see `_exchanges`."""
+_SEVERAL = 2
+"""See `_spread`."""
 
 
 class _Written(NamedTuple):
@@ -81,6 +81,7 @@ def segments(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
     tokens by context parallelism. Kept for the model and workloads asked about lately."""
     relevant = msgspec.structs.replace(
         workload,
+        expert_parallel=_spread(spec, workload),
         expert_tensor_parallel=workload.expert_ways,
         data_parallel=1,
         data_parallel_replicate=1,
@@ -134,8 +135,7 @@ def _play(same: Same, workload: TrainingWorkload) -> Cut:
     start = kind if asked or workload.images or spec.task == "encoder_decoder" else "none"
     ends = _ends(same, msgspec.structs.replace(workload, activation_checkpointing=start, expert_parallel=1, expert_tensor_parallel=None))
     shown = kind if recomputed_modules(workload) else shown
-    spread = _SPREAD if _exchanges(spec, workload) else workload.expert_parallel
-    written = _written(same, msgspec.structs.replace(workload, activation_checkpointing=shown, expert_parallel=spread))
+    written = _written(same, msgspec.structs.replace(workload, activation_checkpointing=shown))
     return msgspec.structs.replace(
         ends,
         layers=tuple(_segment(layer, spec, workload) for layer in written),
@@ -143,9 +143,11 @@ def _play(same: Same, workload: TrainingWorkload) -> Cut:
     )
 
 
-def _exchanges(spec: ModelSpec, workload: TrainingWorkload) -> bool:
-    """Whether Megatron's ranks have several experts each, but not all: then layers keep the same however many."""
-    return workload.framework == "megatron" and 1 < workload.expert_parallel < experts(spec) and experts(spec) > _SPREAD
+def _spread(spec: ModelSpec, workload: TrainingWorkload) -> int:
+    """The degree of expert parallelism that stands for all degrees alike: under Megatron, which makes no gradients of weights beside those
+    it keeps, layers hold the same for any number of ranks that each have several experts, but not all."""
+    several = workload.framework == "megatron" and 1 < workload.expert_parallel < experts(spec)
+    return _SEVERAL if several and experts(spec) > _SEVERAL else workload.expert_parallel
 
 
 @lru_cache(maxsize=64)

@@ -33,6 +33,14 @@ def test_adapters_may_be_sharded_by_either_fsdp():
     assert choices(2, method="lora", framework="fsdp", optimizer_implementation="fused", fsdp_version=1) == []
 
 
+def test_fsdps_gradients_may_be_reduced_as_accelerate_does():
+    asked = {"framework": "fsdp", "optimizer_implementation": "fused"}
+    (other,) = choices(8, precision="mixed_bf16", **asked)
+    assert other.gradient_dtype == "bf16"
+    assert choices(8, precision="mixed_bf16", gradient_dtype="fp32", **asked) == []
+    assert choices(8, precision="bf16", **asked) == []
+
+
 def test_qlora_in_bf16_may_keep_what_is_not_quantized_in_fp32():
     asked = {"method": "qlora", "optimizer_implementation": "fused"}
     (other,) = choices(precision="bf16", **asked)

@@ -211,11 +211,10 @@ def computed(workload: TrainingWorkload) -> TrainingWorkload:
 
 
 def group_of(parameters: Sequence[Parameter], workload: TrainingWorkload) -> Group:
-    """A unit's parameters as they are communicated: gathered in the compute format, reduced in the same, as accelerate has it
-    (utils/dataclasses.py, FullyShardedDataParallelPlugin.set_mixed_precision), or in that asked for (MixedPrecisionPolicy), after which a
-    shard of gradients is as wide as that of its weights (_fsdp_collectives.py, foreach_reduce)."""
+    """A unit's parameters as they are communicated: gathered in the compute format, reduced in the shards' or in that asked for
+    (MixedPrecisionPolicy), after which a shard of gradients is as wide as that of its weights (_fsdp_collectives.py, foreach_reduce)."""
     width, wide = BITS[regime(workload).compute] // 8, BITS[regime(workload).gradients] // 8
-    reduced = {None: width, "fp32": 4, "bf16": 2}[workload.gradient_dtype]
+    reduced = {None: wide, "fp32": 4, "bf16": 2}[workload.gradient_dtype]
     trained = [parameter for parameter in parameters if parameter.trained]
     return Group(
         gathered=gathered_bytes(parameters, workload, width),

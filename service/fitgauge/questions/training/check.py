@@ -34,7 +34,7 @@ from fitgauge.questions.training.schemas import PhaseAnswer, TrainingAnswer, Tra
 from fitgauge.questions.training.suggestions import Fields, candidates, more_cards
 from fitgauge.questions.training.tools import as_tool_has_it
 from fitgauge.questions.training.trained import Trained
-from fitgauge.questions.training.unsaid import left_open, other_choices, widened
+from fitgauge.questions.training.unsaid import left_open, other_choices, reduces, widened
 from fitgauge.questions.training.workloads import in_its_formats, training_gpus, training_workload
 
 _MOST_BATCH = 65_536
@@ -314,7 +314,7 @@ def understood(workload: TrainingWorkload, accelerator: Accelerator, count: int,
         "optimizer_in_backward": workload.optimizer_in_backward,
         "ema": workload.ema,
         **({"fp8_parameters": workload.fp8_parameters} if workload.precision == "fp8" else {}),
-        **({"gradient_dtype": workload.gradient_dtype} if workload.gradient_dtype else {}),
+        **({"gradient_dtype": workload.gradient_dtype or "fp32"} if workload.gradient_dtype or reduces(workload) else {}),
         **megatron.understood(workload, model.spec),
         **training_images.understood(workload, model.spec),
     }

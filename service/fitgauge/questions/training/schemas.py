@@ -132,7 +132,7 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     gradient_dtype: Annotated[
         Literal["fp32", "bf16"] | None,
-        Meta(description="In which gradients are summed. Default: fp32 under megatron, 16 bit under deepspeed and fsdp."),
+        Meta(description="In which gradients are summed. Default: fp32 under megatron and fsdp, 16 bit under deepspeed."),
     ] = None
     images: Annotated[
         Annotated[int, Meta(ge=0, le=4096)] | None,

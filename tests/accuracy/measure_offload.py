@@ -10,7 +10,6 @@ of FSDP. `bytes`: on the card between steps, and the most in a third step: in ho
 allocator), and on the card in the passes and in the step.
 """
 
-import contextlib
 import importlib.metadata
 import json
 import sys
@@ -169,31 +168,12 @@ def sharded(row: dict[str, Any]) -> Any:
     return Engine()
 
 
-def engine_of(row: dict[str, Any]) -> Any:
-    """The model in DeepSpeed's hands."""
-    import deepspeed
+def offloading(row: dict[str, Any]) -> Any:
+    """The model in DeepSpeed's hands, which keep states, or parameters too, in page-locked host memory."""
+    from measure_zero import engine_of
 
-    config = transformers.AutoConfig.for_model(**row["config"])
-    config._attn_implementation, config.use_cache = "sdpa", False
-    zero: dict[str, Any] = {"stage": row["zero_stage"], "overlap_comm": row["overlap"], "contiguous_gradients": True}
-    host = {"device": "cpu", "pin_memory": True}
-    zero |= {"offload_optimizer": host} if row["offload"] != "none" else {}
-    zero |= {"offload_param": host} if row["offload"] == "parameters" else {}
-    settings = {
-        "train_micro_batch_size_per_gpu": row["batch"],
-        "gradient_accumulation_steps": row["micro_batches"],
-        "bf16": {"enabled": True},
-        "zero_optimization": zero,
-        "zero_allow_untested_optimizer": True,
-        "zero_force_ds_cpu_optimizer": False,
-    }
-    init = deepspeed.zero.Init(config_dict_or_path=settings) if row["zero_stage"] == 3 else contextlib.nullcontext()
-    with init:
-        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
-    model.train()
-    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=settings)
-    return engine
+    host, taken = {"device": "cpu", "pin_memory": True}, {"none": 0, "optimizer": 1, "parameters": 2}[row["offload"]]
+    return engine_of(row, **dict.fromkeys(("offload_optimizer", "offload_param")[:taken], host))
 
 
 def step(engine: Any, row: dict[str, Any], places: Places) -> dict[str, int]:
@@ -231,7 +211,7 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
         torch.Tensor.is_pinned = lambda tensor, *device: places.of(tensor) == "pinned"
     moving(places)
     with places:
-        engine = (engine_of if row["framework"] == "deepspeed" else sharded)(row)
+        engine = (offloading if row["framework"] == "deepspeed" else sharded)(row)
         for _ in range(2):
             step(engine, row, places)
         card, places.most = places.alive["card"], 0

@@ -25,12 +25,12 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import masking_utils
 
 
-def engine_of(row: dict[str, Any]) -> Any:
-    """The model in DeepSpeed's hands."""
+def engine_of(row: dict[str, Any], **beside: Any) -> Any:
+    """The model in DeepSpeed's hands. `beside`: more settings of ZeRO."""
     config = transformers.AutoConfig.for_model(**row["config"])
     config._attn_implementation, config.use_cache = "sdpa", False
     zero = {"stage": row["zero_stage"], "overlap_comm": row["overlap"], "contiguous_gradients": True}
-    zero |= {"zero_hpz_partition_size": row["hpz"]} if "hpz" in row else {}
+    zero |= beside | ({"zero_hpz_partition_size": row["hpz"]} if "hpz" in row else {})
     settings = {
         "train_micro_batch_size_per_gpu": row["batch"],
         "gradient_accumulation_steps": row["micro_batches"],

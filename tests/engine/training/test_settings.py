@@ -111,3 +111,9 @@ def test_the_allocator_keeps_more_where_logits_are_whole():
 )
 def test_blocks_for_whole_logits_are_kept_on_the_last_stage_alone_shared_by_tensor_parallel_ranks_and_not_where_segments_grow(asked, share):
     assert logits_bytes(LLAMA, replace(STEP, **asked), 0) == share * 4 * LOGITS
+
+
+@pytest.mark.parametrize("asked", [{}, {"expandable_segments": True}, {"framework": "fsdp", "data_parallel": 8, "zero_stage": 3}])
+def test_the_device_shows_no_less_than_a_step_needs(asked):
+    (stage,) = training_stages(LLAMA, replace(STEP, **asked), load_training())
+    assert stage.required.expected >= stage.need.expected

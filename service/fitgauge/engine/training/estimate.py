@@ -166,8 +166,8 @@ def _cached(least: Term, profile: TrainingProfile, spec: ModelSpec, workload: Tr
     formula = f"{share.expected:g} x allocated {allocated} + {times:g} x logits in fp32 {logits}"
     if vain is not None:
         formula = f"{vain} left by the allocator's rules over two steps + {formula}"
-    bounds = [max(bound, least.low) for bound in (kept.low, kept.bytes, kept.high)]
-    return msgspec.structs.replace(kept, formula=formula, low=bounds[0], bytes=bounds[1], high=bounds[2])
+    low, expected, high = max(kept.low, least.low), max(kept.bytes, least.bytes), max(kept.high, least.high)
+    return msgspec.structs.replace(kept, formula=formula, low=low, bytes=expected, high=high)
 
 
 def _slackened(terms: tuple[Term, ...], slack: Coefficient) -> tuple[Term, ...]:

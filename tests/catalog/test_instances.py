@@ -44,7 +44,7 @@ def test_every_row_is_well_formed():
         assert not row.sizes or row.count == 1, row
         assert row.vcpus is None or row.vcpus >= row.count, row
         assert row.memory_gib is None or row.memory_gib >= 8, row
-        assert re.search(r"\S+/\S+@\w{7,}:\S+|@public file \d+", row.source), row
+        assert re.search(r"\S+/\S+@\w{7,}:\S+|https://\S+|@public file \d+", row.source), row
 
 
 def test_every_price_is_a_range_with_a_date():

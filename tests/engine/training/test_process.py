@@ -8,7 +8,7 @@ from fitgauge.catalog.training import load_training
 from fitgauge.engine.families import read_config
 from fitgauge.engine.training import process, process_fsdp
 from fitgauge.engine.training.estimate import training_stages
-from fitgauge.engine.training.moves import SEED
+from fitgauge.engine.training.moves import SEED, moves_of
 from fitgauge.engine.training.overheads import kept_in_vain
 from fitgauge.engine.training.process import whole_process
 from fitgauge.engine.training.process_fsdp import sharded_process
@@ -70,7 +70,7 @@ def test_two_steps_of_a_rank_of_fsdp_allocate_what_is_estimated(asked):
 @pytest.mark.parametrize("kind", ["none", "full"])
 def test_the_moves_of_a_layer_take_as_much_as_its_passes(kind):
     (layer,) = segments(LLAMA, replace(STEP, activation_checkpointing=kind)).layers
-    (moves,) = layer.moves()
+    (moves,) = map(moves_of, layer.plays)
     sizes = {moves.start: HIDDEN}
     most, left = played(moves.forward, sizes)
     assert most == pytest.approx(layer.forward.peak, abs=SMALL)

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from fitgauge.engine.allocator import SMALL_BYTES
+from fitgauge.engine.training.segment import Play
 from fitgauge.engine.training.tape import Operation, Tape, Value
 
 Move = tuple[int, int]
@@ -32,21 +33,19 @@ class Moves(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     held: bool
 
 
-def moves_of(tape: Tape, start: Value, output: Value, *, kept: Collection[int] | None, again: bool, holds: bool, every: bool) -> Moves:
-    """The moves of what is written on a tape, `every` one or those that matter.
-
-    `kept`: storages that stay after the forward pass beside what the tape keeps, None for all that its operations save; `again`: they run
-    again before the backward pass (a checkpoint's, which keeps its inputs too); `holds`: its caller holds what is kept and not saved.
-    """
+def moves_of(play: Play) -> Moves:
+    """The moves of what is written on a tape: all, or of what has its like those that matter. Megatron's tapes are not played: what they
+    restore before a backward pass (Operation.restored) is not among the moves."""
+    tape, start, output = play.tape, play.start, play.output
     saved = {value.storage for operation in tape.operations for value in operation.saved}
     inputs = {value.storage for value in tape.inputs}
-    stays = {*(saved if kept is None else kept), *(inputs if again else ())}
+    stays = saved if play.kept is None else inputs | play.kept
     script = _Script(tape, inputs)
     script.forward(tape.operations, {*stays, *tape.kept, output.storage})
-    loose = [storage for storage in tape.kept if storage in script.there and (again or storage not in saved)]
+    loose = [storage for storage in tape.kept if storage in script.there and (play.again or storage not in saved)]
     forward, there = script.moves, script.there.difference({output.storage}, loose)
     script = _Script(tape, there)
-    if again:
+    if play.again:
         last = max((number for number, operation in enumerate(tape.operations) if operation.saved), default=-1)
         script.forward(tape.operations[: last + 1], {*inputs, *saved, *tape.kept})
     handed, gradients = script.backward(output)
@@ -54,14 +53,14 @@ def moves_of(tape: Tape, start: Value, output: Value, *, kept: Collection[int] |
         script.give(slot)
     sizes = {storage: tape.sized((storage,)) for storage in (*inputs, *there)} | {SEED: output.bytes}
     return Moves(
-        forward=tuple(forward) if every else _at_the_highest(forward, sizes),
-        backward=tuple(script.moves) if every else _at_the_highest(script.moves, sizes),
+        forward=tuple(forward) if play.once else _at_the_highest(forward, sizes),
+        backward=tuple(script.moves) if play.once else _at_the_highest(script.moves, sizes),
         start=start.storage if start.storage in inputs else None,
         output=output.storage,
         handed=handed,
         gradients=tuple(gradients),
         loose=tuple(loose),
-        held=holds,
+        held=play.holds,
     )
 
 

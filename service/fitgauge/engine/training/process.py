@@ -10,7 +10,7 @@ from fitgauge.engine.allocator import SMALL_BYTES
 from fitgauge.engine.architecture import ModelSpec, Part
 from fitgauge.engine.training.activations import in_order
 from fitgauge.engine.training.caching import Block, CachingAllocator
-from fitgauge.engine.training.moves import SEED, Move, Moves
+from fitgauge.engine.training.moves import SEED, Move, Moves, moves_of
 from fitgauge.engine.training.parameters import Parameter, units
 from fitgauge.engine.training.segment import Segment
 from fitgauge.engine.training.segments import segments
@@ -142,7 +142,7 @@ def whole_process(spec: ModelSpec, workload: TrainingWorkload) -> Process:
 
 def lined(line: Sequence[Segment]) -> list[list[Moves]]:
     """The moves of every segment, those alike worked out once."""
-    made = {number: segment.moves() for number, segment in {id(segment): segment for segment in line}.items()}
+    made = {number: [moves_of(play) for play in segment.plays] for number, segment in {id(segment): segment for segment in line}.items()}
     return [made[id(segment)] for segment in line]
 
 

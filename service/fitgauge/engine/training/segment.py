@@ -7,7 +7,6 @@ import msgspec
 from fitgauge.engine.dtypes import BITS, size_of
 from fitgauge.engine.training.kept import compiled, products
 from fitgauge.engine.training.megatron_tape import MegatronTape
-from fitgauge.engine.training.moves import Moves, moves_of
 from fitgauge.engine.training.parameters import Unit
 from fitgauge.engine.training.states import gradient_dtype
 from fitgauge.engine.training.tape import Pass, Saved, Tape, Value
@@ -20,8 +19,8 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     `layers`: numbers of the layers it stands for, empty for embedding and head. `forward`, `backward`: with what the checkpointing
     makes of them. `casts`: what autocast keeps until the forward pass has ended and nothing saves. `logits`: what the caller holds
     through the backward pass. `gradients`: of its trained parameters, whole; `released`: as this rank makes them, in the format
-    of its weights. `saved`: the tensors that autograd keeps (of a checkpointed
-    layer, those its recomputation makes). `plays`: what it was played from, one tape after another.
+    of its weights. `saved`: the tensors that autograd keeps (of a checkpointed layer, those its recomputation makes; of a compiled one,
+    those it would keep if it were not). `plays`: what it was played from, one tape after another.
     """
 
     name: str
@@ -35,33 +34,21 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     saved: tuple[Saved, ...]
     plays: tuple["Play", ...]
 
-    def moves(self) -> list[Moves]:
-        """What it takes of the allocator and gives back."""
-        return [play.moves() for play in self.plays]
-
 
 class Play(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is written on a tape, and how it is played: see `played_segment`. `holds`: its caller holds what is kept and not saved; `once`:
-    it has no like."""
+    """What is written on a tape from its input `start` to its `output`, and what is there between its passes.
+
+    `kept`: storages that stay beside the inputs, None where all that operations save stays, and no more; `again`: it runs again before its
+    backward pass; `holds`: its caller holds what is kept and not saved; `once`: it has no like.
+    """
 
     tape: Tape
     start: Value
     output: Value
-    checkpointed: str
-    compiled: bool
-    every_second: bool
+    kept: frozenset[int] | None
+    again: bool
     holds: bool
     once: bool
-
-    def moves(self) -> Moves:
-        """The Moves of it."""
-        tape = self.tape
-        if self.checkpointed == "none":
-            kept = compiled(tape, self.output) | {value.storage for value in tape.inputs} if self.compiled else None
-        else:
-            kept = products(tape, every_second=self.every_second) if self.checkpointed == "selective" else set()
-        again = self.checkpointed != "none"
-        return moves_of(tape, self.start, self.output, kept=kept, again=again, holds=self.holds, every=self.once)
 
 
 def tape_of(workload: TrainingWorkload, *, accumulates: bool = True) -> Tape:
@@ -90,23 +77,9 @@ def played_segment(
     logits: int = 0,
 ) -> Segment:
     """What is written on a tape, played. `found`: the units whose parameters it holds; `checkpointed`: none, selective or full."""
-    gradients = sum(size_of(p.elements, gradient_dtype(p, workload)) for unit in found for p in unit.parameters if p.trained)
-    back = tape.backward(output)
-    if checkpointed == "none":
-        forward, backward, casts = tape.forward(output), back, tape.kept_bytes(saving=True) - logits
-        spared = max(0, forward.end - casts - tape.sized(compiled(tape, output))) if workload.compiled and layers else 0
-        forward = Pass(peak=forward.peak - spared, end=forward.end - spared)
-        backward = Pass(peak=back.peak, end=back.end + spared)
-    else:
-        forward = tape.forward(output, saving=False)
-        casts = tape.kept_bytes(saving=False)
-        held = tape.sized(products(tape, every_second=workload.framework == "fsdp")) if checkpointed == "selective" else 0
-        again = tape.forward(output, early_stop=True)
-        there = again.end - held
-        left = tape.kept_bytes(saving=True) + (0 if tape.saves(start) else start.bytes) + (0 if tape.stops_early else output.bytes)
-        forward = Pass(peak=forward.peak + held, end=forward.end + held)
-        lead = back.lead if tape.stops_early else 0  # a recomputation that stops early runs when its first tensor is asked for
-        backward = Pass(peak=max(again.peak - held + lead, there + back.peak), end=there + back.end - left)
+    again = checkpointed != "none"
+    kept = _kept(tape, output, checkpointed, workload, layered=bool(layers))
+    forward, backward, casts = _run_again(tape, start, output, kept or set()) if again else _run_once(tape, output, kept, logits)
     return Segment(
         name=name,
         layers=layers,
@@ -114,7 +87,7 @@ def played_segment(
         backward=backward,
         casts=casts,
         logits=logits,
-        gradients=gradients,
+        gradients=sum(size_of(p.elements, gradient_dtype(p, workload)) for unit in found for p in unit.parameters if p.trained),
         released=tape.gradient_bytes(),
         saved=tuple(tape.saved()),
         plays=(
@@ -122,14 +95,40 @@ def played_segment(
                 tape=tape,
                 start=start,
                 output=output,
-                checkpointed=checkpointed,
-                compiled=workload.compiled and bool(layers),
-                every_second=workload.framework == "fsdp",
+                kept=None if kept is None else frozenset(kept),
+                again=again,
                 holds=logits > 0,
                 once=name in ("embedding", "head"),
             ),
         ),
     )
+
+
+def _kept(tape: Tape, output: Value, checkpointed: str, workload: TrainingWorkload, *, layered: bool) -> set[int] | None:
+    """Storages that stay between the passes beside the inputs: of a checkpoint, of compiled layers; None where all that is saved stays."""
+    if checkpointed == "selective":
+        return products(tape, every_second=workload.framework == "fsdp")
+    if checkpointed == "full":
+        return set()
+    return compiled(tape, output) if workload.compiled and layered else None
+
+
+def _run_once(tape: Tape, output: Value, kept: set[int] | None, logits: int) -> tuple[Pass, Pass, int]:
+    """(forward pass, backward pass, casts) of what runs once; `kept` by compiled layers is the less the more they compute again."""
+    forward, backward, casts = tape.forward(output), tape.backward(output), tape.kept_bytes(saving=True) - logits
+    spared = 0 if kept is None else max(0, forward.end - casts - tape.sized(kept))
+    return Pass(peak=forward.peak - spared, end=forward.end - spared), Pass(peak=backward.peak, end=backward.end + spared), casts
+
+
+def _run_again(tape: Tape, start: Value, output: Value, kept: set[int]) -> tuple[Pass, Pass, int]:
+    """The same of a checkpoint, which runs again before its backward pass, but for what it `kept`."""
+    forward, back, again = tape.forward(output, saving=False), tape.backward(output), tape.forward(output, early_stop=True)
+    held = tape.sized(kept)
+    there = again.end - held
+    left = tape.kept_bytes(saving=True) + (0 if tape.saves(start) else start.bytes) + (0 if tape.stops_early else output.bytes)
+    lead = back.lead if tape.stops_early else 0  # a recomputation that stops early runs when its first tensor is asked for
+    backward = Pass(peak=max(again.peak - held + lead, there + back.peak), end=there + back.end - left)
+    return Pass(peak=forward.peak + held, end=forward.end + held), backward, tape.kept_bytes(saving=False)
 
 
 def joined(name: str, line: Sequence[Segment]) -> Segment:

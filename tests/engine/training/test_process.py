@@ -102,6 +102,13 @@ def test_streams_leave_what_they_gather_and_reduce_in_vain():
     assert kept_in_vain(LLAMA, sharded, 10**12) > 0.8 * shards
 
 
+def test_a_layer_that_is_left_out_holds_its_input_once():
+    """Llama 3.2 without images, under FSDP1's reentrant checkpoints, which hold every layer's input to the end of the backward pass."""
+    seeing = read_config(Snapshot().get("meta-llama/Llama-3.2-11B-Vision-Instruct").config)
+    asked = {"framework": "fsdp", "fsdp_version": 1, "zero_stage": 3, "data_parallel": 4, "activation_checkpointing": "full"}
+    assert sharded_process(seeing, replace(STEP, method="lora", **asked)).kept_in_vain > 0
+
+
 def test_what_is_not_played_is_a_share():
     assert kept_in_vain(LLAMA, replace(STEP, framework="deepspeed"), 10**12) is None
     assert kept_in_vain(LLAMA, replace(STEP, framework="megatron"), 10**12) is None

@@ -213,7 +213,7 @@ def _passes(rank: Rank, root: Wrapped, inner: Sequence[Wrapped], ends: tuple[lis
         rank.reduce(unit, gradients)
     first, gradient = rank.backward(before, gradient)
     rank.reshard(kept.pop())
-    rank.give(gradient, constants, *hooked)
+    rank.give(gradient, constants, *dict.fromkeys(hooked))  # a layer that is left out hands on its input itself
     rank.reduce(root, [*made, *first])
     rank.give(rank.sent)
     rank.sent = None

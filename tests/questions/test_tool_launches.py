@@ -119,8 +119,38 @@ def test_litgpts_flags_name_the_parts_with_adapters(command):
         assert words in line
 
 
+def test_verls_overrides_hold_the_settings_of_training_without_sampling(command):
+    line = command(framework="verl", gpu_count=4, method="lora", lora_rank=24, optimizer="adamw_8bit")
+    for words in ("torchrun --standalone --nproc-per-node=4 -m verl.trainer.sft_trainer", "data.train_batch_size=60",
+                  "data.micro_batch_size_per_gpu=3", "data.max_length=3072", "engine.model_dtype=fp32", "model.lora_rank=24",
+                  "optim.optimizer=AdamW8bit"):  # fmt: skip
+        assert words in line
+
+
+def test_openrlhfs_flags_hold_the_settings_of_training_without_sampling(command):
+    line = command(framework="openrlhf", gpu_count=4, **ADAPTED, offload="optimizer")
+    for words in ("deepspeed --num_gpus 4 --module openrlhf.cli.train_sft", "--train.batch_size 60", "--train.micro_batch_size 3",
+                  "--data.max_len 3072", "--ds.adam_offload", "--ds.lora.rank 24", "--ds.load_in_4bit"):  # fmt: skip
+        assert words in line
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"framework": "verl", "method": "qlora"},
+        {"framework": "verl", "method": "full", "algorithm": "dpo"},
+        {"framework": "openrlhf", "method": "full", "optimizer": "lion"},
+        {"framework": "lightning"},
+    ],
+    ids=str,
+)
+def test_a_tool_that_cannot_be_told_the_settings_says_whose_command_it_is(answer, asked):
+    found = answer(**asked)
+    assert any(f"No command of {asked['framework']} is written here: TRL's" in warning for warning in found.warnings)
+    assert "accelerate launch" in found.launch.command
+
+
 def test_a_tool_without_a_command_here_says_whose_it_is(answer):
-    assert any("No command of lightning" in warning for warning in answer(framework="lightning").warnings)
     assert any("CONFIG" in warning for warning in answer(framework="torchtune").warnings)
     assert not any("No command" in warning for warning in answer(trainer="verl", algorithm="grpo", gpu_count=2).warnings)
 

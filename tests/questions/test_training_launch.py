@@ -180,9 +180,23 @@ def test_weights_are_loaded_in_the_format_that_was_counted(command, asked, dtype
     assert ("--bnb_4bit_quant_storage" in found) == (asked.get("method") == "qlora" and asked.get("framework") == "fsdp")
 
 
-def test_tensor_parallelism_under_transformers_is_accelerates_mesh(command):
-    found = flags(command(gpu_count=8, tensor_parallel=4))
-    assert (found.get("--parallelism_config_tp_size"), found.get("--parallelism_config_dp_replicate_size")) == ("4", "2")
+def test_tensor_parallelism_under_transformers_stands_in_the_environment(command):
+    """accelerate's launcher refuses flags of a mesh without FSDP2."""
+    line = command(gpu_count=8, tensor_parallel=4)
+    mesh = "env ACCELERATE_USE_PARALLELISM_CONFIG=true PARALLELISM_CONFIG_TP_SIZE=4 PARALLELISM_CONFIG_DP_SHARD_SIZE=2 accelerate launch "
+    assert line.startswith(mesh)
+    assert "--use_parallelism_config" not in line
+
+
+def test_tensor_parallelism_of_adapters_under_fsdp_is_fsdp2s(command):
+    found = flags(command(gpu_count=8, tensor_parallel=4, framework="fsdp", method="lora"))
+    assert (found["--fsdp_version"], found["--parallelism_config_tp_size"]) == ("2", "4")
+
+
+def test_replicas_under_fsdp1_are_a_strategy_and_no_mesh(command):
+    line = command(gpu_count=8, data_parallel_replicate=2, framework="fsdp", fsdp_version=1)
+    assert flags(line)["--fsdp_sharding_strategy"] == "HYBRID_SHARD"
+    assert "--use_parallelism_config" not in line
 
 
 def test_the_format_of_gradients_is_carried_where_a_framework_takes_it(command):

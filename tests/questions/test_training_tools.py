@@ -116,6 +116,22 @@ def test_a_plan_for_a_tool_keeps_its_formats_optimizer_loss_and_kernels_and_sear
     assert [plan.settings for plan in again.plans] == [plan.settings for plan in first.plans]
 
 
+def test_a_plan_for_a_tool_says_what_the_tool_decided_and_starts_the_tool(questions):
+    asked = {"model": "meta-llama/Llama-3.1-8B", "gpu": "H100", "framework": "unsloth", "method": "lora", "max_gpu_count": 2}
+    answer = asyncio.run(questions.plan_training(TrainingPlanRequest(**asked)))[1]
+    (said,) = [warning for warning in answer.warnings if warning.startswith("As Unsloth has it")]
+    assert "optimizer adamw_8bit" in said
+    assert "activation_checkpointing" not in said  # searched
+    assert "from unsloth import" in answer.plans[0].launch.command
+
+
+def test_a_plan_for_a_tool_that_shards_on_several_cards_does_so_there_alone(questions):
+    asked = {"model": "meta-llama/Llama-3.1-8B", "gpu": "H100", "framework": "torchtune", "method": "lora", "max_gpu_count": 4}
+    plans = asyncio.run(questions.plan_training(TrainingPlanRequest(**asked)))[1].plans
+    found = {(plan.gpu_count > 1, plan.settings["framework"]) for plan in plans}
+    assert found == {(False, "transformers"), (True, "fsdp")}
+
+
 def test_a_loss_of_supervised_training_is_not_that_of_an_algorithm():
     request = TrainingRequest(model="8b", gpu="A100 80GB", framework="trl", algorithm="dpo")
     assert as_tool_has_it(request, "full", 1, EIGHT).loss is None

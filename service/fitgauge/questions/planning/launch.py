@@ -8,11 +8,15 @@ from fitgauge.questions.planning.schemas import PlanLaunch
 from fitgauge.questions.shell import joined
 from fitgauge.questions.training.launch import SUPERVISED, allocator, command_of
 from fitgauge.questions.training.launch_files import DEEPSPEED, FSDP, accelerate_config, deepspeed_config
+from fitgauge.questions.training.launches import starts, tool_command
 from fitgauge.questions.training.trl_launch import script_flags
 
 
-def plan_launch(model: Model, workload: TrainingWorkload) -> PlanLaunch:
-    """The launch of check_training_fit; under DeepSpeed and FSDP the settings stand in a file that `accelerate launch` reads."""
+def plan_launch(model: Model, workload: TrainingWorkload, tool: str | None = None) -> PlanLaunch:
+    """The launch of check_training_fit; under DeepSpeed and FSDP the settings stand in a file that `accelerate launch` reads, or in those
+    that a tool's own command writes."""
+    if tool is not None and starts(tool, model, workload, SUPERVISED):
+        return PlanLaunch(command=tool_command(tool, model, workload, SUPERVISED), files={})
     if workload.framework == "deepspeed":
         return PlanLaunch(command=joined(command_of(model, workload, SUPERVISED)), files={DEEPSPEED: deepspeed_config(workload, indent=2)})
     if workload.framework != "fsdp":

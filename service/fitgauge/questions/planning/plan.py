@@ -23,9 +23,10 @@ from fitgauge.questions.planning.schemas import Objective, PlanAnswer, TrainingP
 from fitgauge.questions.training import words
 from fitgauge.questions.training.check import understood
 from fitgauge.questions.training.degree_suggestions import whole_nodes
+from fitgauge.questions.training.launch import unsaid
 from fitgauge.questions.training.refusals import refusal, runs_on
 from fitgauge.questions.training.schemas import TrainingRequest
-from fitgauge.questions.training.tools import BY_WORD, as_tool_has_it, word_of
+from fitgauge.questions.training.tools import BY_WORD, Tool, as_tool_has_it, told, word_of
 from fitgauge.questions.training.workloads import in_its_formats, training_workload
 
 DEFAULT_GLOBAL_BATCH = 128
@@ -45,6 +46,8 @@ class _Searched:
     base: TrainingWorkload
     choices: Choices
     plans: list[Plan]
+    told: str | None = None
+    """What of the base is a tool's."""
 
 
 class Planner:
@@ -70,14 +73,15 @@ class Planner:
             min_gpu_count=min((plan.workload.gpus for plan in plans), default=None),
             plans=listed,
             total=len(plans),
-            warnings=[*model.warnings, *model.spec.notes, *([found.note] if found.note else [])],
+            warnings=[*model.warnings, *model.spec.notes, *([found.note] if found.note else []), *_of_tool(request, model, searched)],
             understood_as=_understood(searched, request, model, accelerator),
         )
 
     def _search(self, request: TrainingPlanRequest, model: Model, found: Found) -> _Searched:
         """The plans of one method, the one asked for first. Raises InvalidQuestion where no layout of it can run."""
         accelerator, choices = found.accelerator, _choices(request, model, found)
-        base = _base(request, model, choices, accelerator)
+        sent, asked = _asked(request, model, accelerator)
+        base = _base(request, asked, model, choices)
         refused = refusal(base, accelerator)
         if refused is not None:
             raise InvalidQuestion(refused.why, hint=refused.instead, field=refused.field)
@@ -96,7 +100,7 @@ class Planner:
             of_nodes = structs.replace(choices, counts=nodes, frameworks=("megatron",))
             plans = search(model.spec, base, of_nodes, need, accelerator.usable.expected)
         plans.sort(key=lambda plan: _order(plan, request.objective or "fewest_gpus", accelerator))
-        return _Searched(base, choices, plans)
+        return _Searched(base, choices, plans, told(sent, asked, understood(base, accelerator, 1, model)))
 
     def _plan(self, request: TrainingPlanRequest, model: Model, accelerator: Accelerator, plan: Plan) -> PlanAnswer:
         workload, usable = plan.workload, accelerator.usable
@@ -116,7 +120,7 @@ class Planner:
             cost_per_gpu_hour_of_work=None if price is None else round(price / plan.efficiency, 4),
             settings=understood(workload, accelerator, workload.gpus, model),
             stages=answers.training_rank_answers(every, usable),
-            launch=plan_launch(model, workload),
+            launch=plan_launch(model, workload, tool.name if (tool := _tool(request)) else None),
         )
 
 
@@ -132,7 +136,7 @@ def _choices(request: TrainingPlanRequest, model: Model, found: Found) -> Choice
     searched = tuple(name for name in possible if name != "megatron" or (not adapted and model.spec.task == "generate"))
     counts = tuple(dict.fromkeys([*doubled, most])) if searched else (1,)
     return Choices(
-        frameworks=(words.framework(request.framework),) if request.framework else searched or ("transformers",),
+        frameworks=_frameworks(request, count) or searched or ("transformers",),
         counts=(count,) if count else counts,
         global_batch_size=request.global_batch_size or _usual_batch(count, request.micro_batch_size),
         checkpointing=(request.activation_checkpointing,) if request.activation_checkpointing else (),
@@ -146,15 +150,35 @@ def _choices(request: TrainingPlanRequest, model: Model, found: Found) -> Choice
     )
 
 
+def _tool(request: TrainingPlanRequest) -> Tool | None:
+    """The tool that is named as the framework."""
+    return BY_WORD.get(word_of(request.framework or ""))
+
+
+def _frameworks(request: TrainingPlanRequest, count: int | None) -> tuple[Framework, ...]:
+    """The framework that is asked for: of a tool the one under it, on several cards where their number is open."""
+    if request.framework is None:
+        return ()
+    tool = _tool(request)
+    return (tool.several if tool and tool.several and count != 1 else words.framework(request.framework),)
+
+
+def _of_tool(request: TrainingPlanRequest, model: Model, searched: list[_Searched]) -> list[str]:
+    """What a tool decided, and what of its plans has no place in the commands."""
+    tool = _tool(request)
+    if tool is None:
+        return []
+    lacking = [said for one in searched for plan in one.plans[:1] for said in unsaid(model, plan.workload, tool=tool.name)]
+    return list(dict.fromkeys([*(one.told for one in searched if one.told), *lacking]))
+
+
 def _alone_apart(request: TrainingPlanRequest, base: TrainingWorkload, choices: Choices) -> list[Choices]:
-    """The choices of one card and those of several, where nothing that shards has a place on one: adapters under no framework asked for."""
-    if (
-        not base.adapted
-        or request.framework is not None
-        or request.zero_stage is not None
-        or base.offload != "none"
-        or 1 not in choices.counts
-    ):
+    """The choices of one card and those of several, where nothing that shards has a place on one: adapters under no framework asked for,
+    and tools that shard on several cards alone."""
+    tool = _tool(request)
+    changes = tool is not None and tool.several is not None
+    moved = request.zero_stage is not None or base.offload != "none"
+    if 1 not in choices.counts or moved or not (changes or (base.adapted and request.framework is None)):
         return [choices]
     several = tuple(count for count in choices.counts if count > 1)
     alone = structs.replace(choices, counts=(1,), frameworks=("transformers",))
@@ -178,9 +202,9 @@ def _flops_per_byte(accelerator: Accelerator) -> float:
     return peak * 1e12 / (link * 1e9) if peak and link else A100_FLOPS_PER_BYTE
 
 
-def _base(request: TrainingPlanRequest, model: Model, choices: Choices, accelerator: Accelerator) -> TrainingWorkload:
-    """What every plan has in common, as check_training_fit would understand it on one card. Of a tool that is named as the framework: its
-    formats, optimizer, loss, kernels and adapters; what is searched stays open."""
+def _asked(request: TrainingPlanRequest, model: Model, accelerator: Accelerator) -> tuple[TrainingRequest, TrainingRequest]:
+    """What every plan has in common as a question of check_training_fit, as it was sent and as its tool fills it in: formats, optimizer,
+    loss, kernels and adapters; what is searched stays open."""
     shared = (
         "method",
         "lora_rank",
@@ -196,10 +220,15 @@ def _base(request: TrainingPlanRequest, model: Model, choices: Choices, accelera
         "quantize_experts",
     )
     asked = TrainingRequest(model=request.model, gpu=request.gpu, **{name: getattr(request, name) for name in shared})
-    named = structs.replace(in_its_formats(asked, accelerator), framework=request.framework)
-    several = as_tool_has_it(named, words.method(request.method), 2, model.spec)
-    searched = dict.fromkeys(("framework", "trainer", "zero_stage", "activation_checkpointing", "activation_offload"))
-    base = training_workload(structs.replace(several, **searched, offload=request.offload), model.spec, 1)
+    sent = structs.replace(in_its_formats(asked, accelerator), framework=request.framework)
+    filled = as_tool_has_it(sent, words.method(request.method), 2, model.spec)
+    searched = dict.fromkeys(("zero_stage", "activation_checkpointing", "activation_offload"))
+    return sent, structs.replace(filled, **searched, offload=request.offload)
+
+
+def _base(request: TrainingPlanRequest, asked: TrainingRequest, model: Model, choices: Choices) -> TrainingWorkload:
+    """What every plan has in common, as check_training_fit would understand it on one card."""
+    base = training_workload(structs.replace(asked, framework=None, trainer=None), model.spec, 1)
     return structs.replace(base, framework=choices.frameworks[0], pipeline_schedule=request.pipeline_schedule or "1f1b")
 
 
@@ -281,7 +310,7 @@ def _understood(
     if len({one.base.precision for one in searched}) == 1:
         filled["precision"] = base.precision
     if request.framework is not None:
-        tool = BY_WORD.get(word_of(request.framework))
+        tool = _tool(request)
         filled["framework"] = tool.name if tool else choices.frameworks[0]
     filled |= {name: getattr(base, name) for name in kept}
     filled["max_gpu_count" if len(choices.counts) > 1 else "gpu_count"] = choices.counts[-1]

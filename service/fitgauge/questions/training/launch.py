@@ -12,12 +12,14 @@ from fitgauge.questions.training.algorithm_launch import openrlhf_command, verl_
 from fitgauge.questions.training.launch_files import DEEPSPEED, deepspeed_config
 from fitgauge.questions.training.launches import starts, tool_command
 from fitgauge.questions.training.megatron_launch import megatron_command, unsaid_by_megatron
-from fitgauge.questions.training.trl_launch import accelerate_flags, script_flags, sequence_environment
+from fitgauge.questions.training.trl_launch import accelerate_flags, mesh_environment, script_flags
 
 SUPERVISED = Setup(algorithm="sft", trainer="trl", reference="none")
 """Training without other models."""
 _OVER_TRAINER = ("unsloth", "axolotl", "llama-factory", "ms-swift")
 """Tools that train by transformers' Trainer."""
+_SAMPLING = ("ppo", "grpo", "rloo")
+"""Algorithms that verl and OpenRLHF have commands for."""
 _NAMED: Mapping[str | None, str] = {"torchtune": "CONFIG stands", "torchtitan": "MODULE and CONFIG stand"}
 _UNSAID = {"muon": "Muon", "adam_mini": "Adam-mini", "adamw_torch_fp8": "torchao's AdamWFp8"}
 
@@ -44,25 +46,26 @@ def allocator(workload: TrainingWorkload) -> list[object]:
 
 
 def _command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
-    if setup.algorithm in ("ppo", "grpo", "rloo"):
+    if setup.algorithm in _SAMPLING:
         if setup.trainer == "verl":
             return verl_command(model, workload, setup)
         if setup.trainer == "openrlhf":
             return openrlhf_command(model, workload, setup)
     if workload.framework == "megatron":
         return megatron_command(model, workload, setup)
-    return [*sequence_environment(workload), "accelerate", "launch", *accelerate_flags(workload), *script_flags(model, workload, setup)]
+    return [*mesh_environment(workload), "accelerate", "launch", *accelerate_flags(workload), *script_flags(model, workload, setup)]
 
 
 def unsaid(model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED, tool: str | None = None) -> list[str]:
     """What was estimated and has no flag in the command, as sentences."""
-    found, own = [], starts(tool, model, workload, setup)
-    under_trl = workload.framework != "megatron" and setup.trainer == "trl" and (not own or tool in _OVER_TRAINER)
-    if tool is not None and not own and tool != setup.trainer:
+    samples = setup.trainer != "trl" and setup.algorithm in _SAMPLING
+    found, own = [], samples or starts(tool, model, workload, setup)
+    under_trl = workload.framework != "megatron" and (not own or tool in _OVER_TRAINER)
+    if tool is not None and not own and tool != "trl":
         found.append(f"No command of {tool} is written here: {'TRL' if under_trl else 'Megatron'}'s has these settings.")
     if own and tool in _NAMED:
         found.append(f"{_NAMED[tool]} in the command: put there what {tool} has for your model.")
-    if own and workload.gpus > USUAL_NODE:
+    if own and not samples and workload.gpus > USUAL_NODE:
         found.append(f"The command is that of one node of {USUAL_NODE} GPUs: {tool} says how several start together.")
     if workload.kernels in ("lora", "unsloth") and tool not in ("unsloth", "axolotl"):
         theirs = {"lora": "axolotl", "unsloth": "unsloth"}[workload.kernels]
@@ -87,10 +90,18 @@ def unsaid(model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED, 
         found.append("The moving average of the weights has no flag: add it to the trainer in code.")
     if workload.optimizer_in_backward and tool != "torchtune":
         found.append("Stepping in the backward pass has no flag: it is set up in code, or by torchtune's optimizer_in_bwd.")
+    if under_trl and workload.framework == "transformers" and workload.tensor_parallel > 1:
+        found.append(f"TRL loads every tensor whole: load the model with DistributedConfig(tp_size={workload.tensor_parallel}) in code.")
+    if under_trl and workload.framework == "transformers" and workload.tensor_parallel > 1 < workload.data_parallel:
+        found.append("accelerate makes no copies beside tensor parallelism: framework fsdp shards them.")
+    if under_trl and workload.framework == "fsdp" and workload.fsdp_version == 1 and workload.tensor_parallel > 1:
+        found.append("accelerate divides tensors under FSDP2 alone: send fsdp_version 2.")
     if under_trl and setup.reference == "offloaded":
         found.append("TRL has no flag that keeps the reference in host memory: the command keeps it on the card.")
     if under_trl and (workload.tensor_parallel > 1 or workload.pipeline_parallel > 1) and workload.framework == "deepspeed":
         found.append("TRL's trainers use neither tensor nor pipeline parallelism under DeepSpeed: the command has data parallelism alone.")
+    if under_trl and workload.pipeline_parallel > 1 and workload.framework == "fsdp":
+        found.append("TRL's trainers have no pipelines under FSDP: the command has none. Trainer torchtitan does.")
     if model.source == "size":
         found.append("The model is only a size: put your model's path in the place of path/to/model.")
     return found

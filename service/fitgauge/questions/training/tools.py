@@ -177,6 +177,7 @@ TOOLS: tuple[Tool, ...] = (
         Default("precision", "bf16", "openrlhf/cli/train_sft.py, --ds.param_dtype"),
         Default("activation_checkpointing", "full", "examples/scripts: gradient_checkpointing_enable (off by default)"),
         Default("attention", "flash", "openrlhf/cli/train_sft.py, --ds.attn_implementation"),
+        Default("quantization", "nf4_double", "openrlhf/models/actor.py, bnb_4bit_use_double_quant", ("qlora",)),
         Default("lora_targets", "all_linear", "openrlhf/cli/train_sft.py, --ds.lora.target_modules", _ADAPTED),
     ), trainer="openrlhf"),
 )  # fmt: skip

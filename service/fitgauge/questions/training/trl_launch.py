@@ -34,7 +34,7 @@ _BETA = 0.04
 
 
 def accelerate_flags(workload: TrainingWorkload) -> list[object]:
-    """Flags of the launcher: processes, nodes, FSDP2 or DeepSpeed, degrees. Source: accelerate/commands/launch.py."""
+    """Flags of the launcher: processes, nodes, FSDP or DeepSpeed, degrees. Source: accelerate/commands/launch.py."""
     flags: list[object] = ["--num_processes", workload.gpus]
     if workload.gpus > USUAL_NODE:
         flags += ["--num_machines", -(-workload.gpus // USUAL_NODE), "--machine_rank", "$NODE_RANK", "--main_process_ip", "$MASTER_ADDR"]
@@ -43,47 +43,47 @@ def accelerate_flags(workload: TrainingWorkload) -> list[object]:
         if workload.fsdp_version == 2:
             flags += ["--fsdp_reshard_after_forward", said(workload.zero_stage == 3)]
         else:
-            flags += ["--fsdp_sharding_strategy", "FULL_SHARD" if workload.zero_stage == 3 else "SHARD_GRAD_OP"]
+            flags += ["--fsdp_sharding_strategy", fsdp1_strategy(workload)]
         flags += ["--fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"]
         flags += ["--fsdp_offload_params", "true"] if workload.offload != "none" else []
         flags += _degrees(workload)
     elif workload.framework == "deepspeed":
         flags += ["--use_deepspeed", "--deepspeed_config_file", DEEPSPEED]
-    elif workload.tensor_parallel * workload.context_parallel > 1:
-        flags += _mesh(workload, replicas=workload.data_parallel, shards=1)
     if workload.precision == "fp8":
         flags += ["--mixed_precision", "fp8", "--fp8_backend", "te", "--fp8_format", "HYBRID"]
     return flags
 
 
-def sequence_environment(workload: TrainingWorkload) -> list[object]:
-    """How accelerate is told to divide sequences under DeepSpeed (Ulysses): its launcher takes flags of a mesh with FSDP2 alone. Source:
-    accelerate/commands/launch.py, _validate_launch_command; accelerate/parallelism_config.py; utils/dataclasses.py,
-    DeepSpeedSequenceParallelConfig."""
-    if workload.framework != "deepspeed" or workload.context_parallel == 1:
-        return []
+def mesh_environment(workload: TrainingWorkload) -> list[object]:
+    """How accelerate is told to divide sequences under DeepSpeed (Ulysses), or tensors under no framework: its launcher takes flags of a
+    mesh with FSDP2 alone, and tensors beside the rest of the ranks as shards. Source: accelerate/commands/launch.py,
+    _validate_launch_command; accelerate/parallelism_config.py; utils/dataclasses.py, DeepSpeedSequenceParallelConfig."""
     kernel = "flash_attention_2" if workload.attention == "flash" else workload.attention
-    return [
-        "env",
-        "ACCELERATE_USE_PARALLELISM_CONFIG=true",
-        f"PARALLELISM_CONFIG_SP_SIZE={workload.context_parallel}",
-        f"PARALLELISM_CONFIG_SP_ATTN_IMPLEMENTATION={kernel}",
-    ]
+    if workload.framework == "deepspeed" and workload.context_parallel > 1:
+        named: dict[str, object] = {"SP_SIZE": workload.context_parallel, "SP_ATTN_IMPLEMENTATION": kernel}
+    elif workload.framework == "transformers" and workload.tensor_parallel > 1:
+        named = {"TP_SIZE": workload.tensor_parallel, "DP_SHARD_SIZE": workload.data_parallel}
+    else:
+        return []
+    return ["env", "ACCELERATE_USE_PARALLELISM_CONFIG=true", *(f"PARALLELISM_CONFIG_{name}={value}" for name, value in named.items())]
+
+
+def fsdp1_strategy(workload: TrainingWorkload) -> str:
+    """FSDP1's name of what is sharded, and over which ranks (torch/distributed/fsdp/api.py, ShardingStrategy)."""
+    if workload.data_parallel_replicate > 1:
+        return "HYBRID_SHARD" if workload.zero_stage == 3 else "HYBRID_SHARD_ZERO2"
+    return "FULL_SHARD" if workload.zero_stage == 3 else "SHARD_GRAD_OP"
 
 
 def _degrees(workload: TrainingWorkload) -> list[object]:
     """Replicas, shards, context and tensor parallel of FSDP2's mesh, where there is more than shards."""
     replicas = workload.data_parallel_replicate
-    if replicas * workload.tensor_parallel * workload.context_parallel == 1:
+    if workload.fsdp_version == 1 or replicas * workload.tensor_parallel * workload.context_parallel == 1:
         return []
-    return _mesh(workload, replicas=replicas, shards=workload.data_parallel // replicas)
-
-
-def _mesh(workload: TrainingWorkload, *, replicas: int, shards: int) -> list[object]:
     return [
         "--use_parallelism_config", "true",
         "--parallelism_config_dp_replicate_size", replicas,
-        "--parallelism_config_dp_shard_size", shards,
+        "--parallelism_config_dp_shard_size", workload.data_parallel // replicas,
         "--parallelism_config_tp_size", workload.tensor_parallel,
         "--parallelism_config_cp_size", workload.context_parallel,
     ]  # fmt: skip

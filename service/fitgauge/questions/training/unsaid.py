@@ -12,7 +12,7 @@ from fitgauge.questions.training.schemas import TrainingRequest
 def left_open(request: TrainingRequest, workload: TrainingWorkload) -> tuple[str, ...]:
     """Fields a question leaves to a framework's version: sent again with a value, the question would be a narrower one."""
     steps = workload.framework in ("transformers", "fsdp") and workload.optimizer == "adamw"
-    shards = workload.framework == "fsdp" and workload.adapted and workload.context_parallel == 1
+    shards = workload.framework == "fsdp" and workload.adapted and workload.context_parallel * workload.tensor_parallel == 1
     found = (("optimizer_implementation", steps), ("fsdp_version", shards), ("gradient_dtype", reduces(workload)))
     return tuple(name for name, matters in found if matters and getattr(request, name) is None)
 

@@ -64,7 +64,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         data_parallel=data,
         data_parallel_replicate=request.data_parallel_replicate or 1,
         zero_hpz_partition_size=request.zero_hpz_partition_size or 1,
-        fsdp_version=request.fsdp_version or (2 if method == "full" or context > 1 else 1),
+        fsdp_version=request.fsdp_version or (2 if method == "full" or context > 1 or tensor > 1 else 1),
         shard_embeddings=bool(request.shard_embeddings),
         compiled=bool(request.compile),
         expandable_segments=request.expandable_segments,

@@ -9,9 +9,11 @@ from fitgauge.questions.training.launches.axolotl import axolotl_command
 from fitgauge.questions.training.launches.litgpt import litgpt_command
 from fitgauge.questions.training.launches.llama_factory import llama_factory_command
 from fitgauge.questions.training.launches.ms_swift import ms_swift_command
+from fitgauge.questions.training.launches.openrlhf import openrlhf_has, openrlhf_sft_command
 from fitgauge.questions.training.launches.torchtitan import torchtitan_command
 from fitgauge.questions.training.launches.torchtune import torchtune_command
 from fitgauge.questions.training.launches.unsloth import unsloth_command
+from fitgauge.questions.training.launches.verl import verl_has, verl_sft_command
 
 _PREFERENCE = frozenset({"sft", "reward", "dpo", "kto", "orpo", "simpo"})
 _SETS_ALLOCATOR = ("axolotl", "torchtitan", "unsloth")
@@ -21,25 +23,33 @@ _COMMANDS: Mapping[str, Callable[[Model, TrainingWorkload, Setup], str]] = {
     "litgpt": litgpt_command,
     "llama-factory": llama_factory_command,
     "ms-swift": ms_swift_command,
+    "openrlhf": openrlhf_sft_command,
     "torchtitan": torchtitan_command,
     "torchtune": torchtune_command,
     "unsloth": unsloth_command,
+    "verl": verl_sft_command,
 }
+_HAS: Mapping[str, Callable[[TrainingWorkload], bool]] = {"openrlhf": openrlhf_has, "verl": verl_has}
+"""Whether a tool can be told these settings, of the tools that lack many."""
 _ALGORITHMS: Mapping[str, frozenset[str]] = {
     "axolotl": _PREFERENCE - {"reward"},
     "litgpt": frozenset({"sft"}),
     "llama-factory": _PREFERENCE | {"ppo"},
     "ms-swift": _PREFERENCE | {"ppo", "grpo"},
+    "openrlhf": frozenset({"sft"}),
     "torchtitan": frozenset({"sft"}),
     "torchtune": frozenset({"sft", "dpo"}),
     "unsloth": _PREFERENCE | {"grpo", "rloo"},
+    "verl": frozenset({"sft"}),
 }
 
 
 def starts(tool: str | None, model: Model, workload: TrainingWorkload, setup: Setup) -> bool:
     """Whether there is a command of the tool's own for this training."""
     possible = workload.framework != "megatron" and model.spec.task == "generate"
-    return possible and setup.algorithm in _ALGORITHMS.get(tool or "", ())
+    name = tool or ""
+    told = name not in _HAS or _HAS[name](workload)
+    return possible and told and setup.algorithm in _ALGORITHMS.get(name, ())
 
 
 def tool_command(tool: str, model: Model, workload: TrainingWorkload, setup: Setup) -> str:

@@ -2,10 +2,13 @@
 
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.training.algorithms.setup import Setup
+from fitgauge.engine.training.pipeline import DEFAULT_CHUNKS
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.questions.shell import joined
 from fitgauge.questions.training.launches.base import on_node
 
+_SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
+"""As torch/distributed/pipelining/schedules.py has them, get_schedule_class."""
 _IMPLEMENTATIONS = {"for_loop": "for-loop"}
 
 
@@ -23,6 +26,18 @@ def torchtitan_command(model: Model, workload: TrainingWorkload, setup: Setup) -
     words += ["--parallelism.tensor_parallel_degree", workload.tensor_parallel]
     words += ["--parallelism.context_parallel_degree", workload.context_parallel]
     words += ["--parallelism.fsdp_reshard_after_forward", "always" if workload.zero_stage == 3 else "never"]
+    words += _pipeline(model, workload) if workload.pipeline_parallel > 1 else []
     words += ["--compile.enable"] if workload.compiled else []
     words += ["--training.enable_cpu_offload"] if workload.offload != "none" else []
     return joined(words)
+
+
+def _pipeline(model: Model, workload: TrainingWorkload) -> list[object]:
+    """Of a pipeline: its stages, schedule and micro-batches; layers of a stage where a rank has more than two of them."""
+    words: list[object] = ["--parallelism.pipeline_parallel_degree", workload.pipeline_parallel]
+    words += ["--parallelism.pipeline_parallel_schedule", _SCHEDULES[workload.pipeline_schedule]]
+    words += ["--parallelism.num_pp_microbatches", workload.micro_batches]
+    if workload.pipeline_schedule == "interleaved" and workload.pipeline_chunks > DEFAULT_CHUNKS:
+        stages = workload.pipeline_parallel * workload.pipeline_chunks
+        words += ["--parallelism.pipeline_parallel_layers_per_stage", -(-(model.spec.layers + 2) // stages)]
+    return words

@@ -45,6 +45,10 @@ def highest(spec, workload):
     return stage.highest.total
 
 
+def refuse(*args):
+    raise AssertionError
+
+
 def played(moves, sizes):
     """(the most that moves take, what is left of it) [bytes], against the moment before. `sizes`: of what is there, slot by slot."""
     live = most = 0
@@ -124,10 +128,16 @@ def test_the_estimate_adds_what_the_rules_leave_to_its_shares():
     assert stage.reserved.expected - stage.allocated.expected == pytest.approx(vain + share * stage.allocated.expected, abs=2)
 
 
-def test_what_is_kept_in_vain_is_worked_out_when_it_is_asked_for(monkeypatch):
-    def refuse(*args):
-        raise AssertionError
+def test_where_memory_is_short_nothing_is_played(monkeypatch):
+    (short,) = training_stages(LLAMA, STEP, load_training(), 10**9)
+    (plenty,) = training_stages(LLAMA, STEP, load_training())
+    monkeypatch.setattr("fitgauge.engine.training.estimate.kept_in_vain", refuse)
+    assert short.required == short.need
+    with pytest.raises(AssertionError):
+        _ = plenty.required
 
+
+def test_what_is_kept_in_vain_is_worked_out_when_it_is_asked_for(monkeypatch):
     monkeypatch.setattr("fitgauge.engine.training.estimate.kept_in_vain", refuse)
     (stage,) = training_stages(LLAMA, STEP, load_training())
     assert stage.need.expected > stage.allocated.expected

@@ -11,6 +11,8 @@ from fitgauge.engine.allocator import LARGE_ALLOCATION_BYTES, LARGE_ROUNDING_BYT
 
 LARGE_SEGMENT_BYTES = 20 * 2**20
 """kLargeBuffer: the segment that a request below LARGE_ALLOCATION_BYTES is cut from; expandable segments grow by it."""
+_ADDRESS_BITS = 48
+"""Of a free block's number, beside its size."""
 
 
 class Block:
@@ -18,47 +20,25 @@ class Block:
 
     __slots__ = ("address", "after", "before", "free", "pool", "size")
 
-    def __init__(self, address: int, size: int, pool: "_Pool") -> None:
-        self.address, self.size, self.pool, self.free = address, size, pool, True
-        self.before: Block | None = None
-        self.after: Block | None = None
+    def __init__(self, address: int, size: int, pool: "_Pool", before: "Block | None", after: "Block | None", *, free: bool) -> None:
+        self.address, self.size, self.pool, self.before, self.after, self.free = address, size, pool, before, after, free
 
 
 class _Pool:
-    """The free blocks of one stream, by size, the lowest address first. `sizes`: in order, those there are or were; `last`: the block at
-    the end of an expandable segment."""
+    """The free blocks of one stream by number, of which the order is that of sizes, the lowest address first; `last`: the block at the end
+    of an expandable segment."""
+
+    __slots__ = ("free", "last", "numbers")
 
     def __init__(self) -> None:
-        self.free: dict[int, list[tuple[int, Block]]] = {}
-        self.sizes: list[int] = []
+        self.free: dict[int, Block] = {}
+        self.numbers: list[int] = []
         self.last: Block | None = None
-
-    def put(self, block: Block) -> None:
-        """Adds a free block."""
-        alike = self.free.get(block.size)
-        if alike is None:
-            self.free[block.size] = [(block.address, block)]
-            insort(self.sizes, block.size)
-        else:
-            insort(alike, (block.address, block))
-
-    def pick(self, size: int) -> Block | None:
-        """Takes out the smallest free block of at least `size`, the lowest of several."""
-        fitting = self.free.get(size)
-        if fitting:
-            return fitting.pop(0)[1]
-        number = bisect_left(self.sizes, size)
-        while number < len(self.sizes):
-            alike = self.free[self.sizes[number]]
-            if alike:
-                return alike.pop(0)[1]
-            del self.free[self.sizes.pop(number)]
-        return None
 
     def drop(self, block: Block) -> None:
         """Takes out this free block."""
-        alike = self.free[block.size]
-        del alike[0 if alike[0][1] is block else bisect_left(alike, (block.address,))]
+        number = block.size << _ADDRESS_BITS | block.address
+        del self.free[number], self.numbers[bisect_left(self.numbers, number)]
 
 
 class CachingAllocator:
@@ -69,67 +49,82 @@ class CachingAllocator:
         self.growing = growing
         self.reserved = self.allocated = self.most_allocated = 0
         self._pools: dict[int, _Pool] = {}
+        self._whole = 0 if growing else SMALL_BYTES
 
     def take(self, size: int, stream: int = 0) -> Block:
-        """A block for a tensor of `size` bytes made on `stream`: the rest of a free one stays free if it is larger than 1 MiB (of an
-        expandable segment, always)."""
+        """A block for a tensor of `size` bytes made on `stream`, the smallest free one that holds it: its rest stays free if it is larger
+        than 1 MiB (of an expandable segment, always)."""
         pool = self._pools.get(stream)
         if pool is None:
             pool = self._pools[stream] = _Pool()
         size = -(-size // MIN_BLOCK_BYTES) * MIN_BLOCK_BYTES
-        block = pool.pick(size) or (self._grown(pool, size) if self.growing else self._segment(pool, size))
+        numbers = pool.numbers
+        smallest = bisect_left(numbers, size << _ADDRESS_BITS)
+        if smallest < len(numbers):
+            block = pool.free.pop(numbers.pop(smallest))
+            block.free = False
+        else:
+            block = self._grown(pool, size) if self.growing else self._segment(pool, size)
         left = block.size - size
-        if left > (0 if self.growing else SMALL_BYTES):
-            rest = Block(block.address + size, left, pool)
-            rest.before, rest.after, block.after, block.size = block, block.after, rest, size
+        if left > self._whole:
+            rest = Block(block.address + size, left, pool, block, block.after, free=True)
             if rest.after is not None:
                 rest.after.before = rest
             if pool.last is block:
                 pool.last = rest
-            pool.put(rest)
-        block.free = False
-        self.allocated += block.size
+            block.after, block.size = rest, size
+            number = left << _ADDRESS_BITS | rest.address
+            pool.free[number] = rest
+            insort(numbers, number)
+        else:
+            size = block.size
+        self.allocated += size
         if self.allocated > self.most_allocated:
             self.most_allocated = self.allocated
         return block
 
     def give(self, block: Block) -> None:
         """Gives a block back to its pool, joined with its free neighbours."""
-        self.allocated -= block.size
-        pool, before, after = block.pool, block.before, block.after
+        size, pool, before, after = block.size, block.pool, block.before, block.after
+        self.allocated -= size
         if before is not None and before.free:
             pool.drop(before)
-            block.address, block.size, block.before = before.address, block.size + before.size, before.before
+            size += before.size
+            block.address, block.before = before.address, before.before
             if block.before is not None:
                 block.before.after = block
         if after is not None and after.free:
             pool.drop(after)
-            block.size, block.after = block.size + after.size, after.after
+            size += after.size
+            block.after = after.after
             if block.after is not None:
                 block.after.before = block
             if pool.last is after:
                 pool.last = block
-        block.free = True
-        pool.put(block)
+        block.size, block.free = size, True
+        number = size << _ADDRESS_BITS | block.address
+        pool.free[number] = block
+        insort(pool.numbers, number)
 
     def _segment(self, pool: _Pool, size: int) -> Block:
         """A new segment: 20 MiB for less than 10, else as large as asked, in steps of 2 MiB."""
         whole = LARGE_SEGMENT_BYTES if size < LARGE_ALLOCATION_BYTES else -(-size // LARGE_ROUNDING_BYTES) * LARGE_ROUNDING_BYTES
-        block = Block(self.reserved, whole, pool)
+        block = Block(self.reserved, whole, pool, None, None, free=False)
         self.reserved += whole
         return block
 
     def _grown(self, pool: _Pool, size: int) -> Block:
         """The end of the stream's one segment, grown in steps of 20 MiB until it holds `size`."""
-        last = pool.last
-        if last is not None and last.free:
-            pool.drop(last)
-            block = last
+        block = pool.last
+        if block is not None and block.free:
+            pool.drop(block)
+            block.free = False
         else:
-            block = Block(0 if last is None else last.address + last.size, 0, pool)
-            block.before, pool.last = last, block
-            if last is not None:
-                last.after = block
+            address = 0 if block is None else block.address + block.size
+            block = Block(address, 0, pool, block, None, free=False)
+            if block.before is not None:
+                block.before.after = block
+            pool.last = block
         added = -(-(size - block.size) // LARGE_SEGMENT_BYTES) * LARGE_SEGMENT_BYTES
         block.size += added
         self.reserved += added

@@ -127,6 +127,8 @@ def training_stage(
     room = None if usable_bytes is None else usable_bytes - allocated.expected - sum(term.bytes for term in around)
 
     def keeps() -> Term:
+        if room is not None and room <= least.bytes:  # it gives back all it can, whatever it would keep
+            return least
         return _within(_cached(least, profile, spec, workload, allocated.expected, stage.number), least, room)
 
     return TrainingStage(

@@ -3,8 +3,8 @@
 In the first step nothing is cached, in the second there are the optimizer's states; later ones are as the second.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 from fitgauge.engine.allocator import SMALL_BYTES
 from fitgauge.engine.architecture import ModelSpec, Part
@@ -22,6 +22,7 @@ STEPS = 2
 """See the module."""
 MICRO_BATCHES = 2
 """Of a step that has more: the first makes its gradients, the others add to them. The first step is played with one."""
+Derived = TypeVar("Derived")
 
 
 class Held(NamedTuple):
@@ -94,18 +95,20 @@ class Process:
             gradient = None if moves.handed is None else blocks.get(moves.handed)
         return found, gradient
 
-    def start_optimizer(self, trained: Iterable[Parameter]) -> None:
+    def start_optimizer(self, trained: Sequence[Parameter]) -> None:
         """The optimizer's states, which the first step makes: two of each parameter, as Adam's."""
         if self.workload.offload == "none" and not self.workload.optimizer.startswith("paged"):
-            form = regime(self.workload)
-            for parameter in trained:
-                self.take_all([optimizer_bytes(parameter, self.workload.optimizer, form) // 2] * 2)
+            form, optimizer = regime(self.workload), self.workload.optimizer
+            for size in of_each(trained, lambda parameter: optimizer_bytes(parameter, optimizer, form) // 2):
+                self.take_all((size, size))
 
-    def step_optimizer(self, trained: Sequence[Parameter]) -> None:
-        """What a step holds while it runs: something of every parameter at once, or of one or two."""
-        if self.workload.offload == "none":
-            alone = [[parameter] for parameter in trained] if steps_at_once(self.workload) else [trained]
-            self.give(*self.take_all(step_bytes(parameters, self.workload) for parameters in alone))
+    def stepping(self, trained: Sequence[Parameter]) -> list[int]:
+        """What a step holds while it runs: something of every parameter at once, or of one or two [bytes]."""
+        if self.workload.offload != "none":
+            return []
+        if steps_at_once(self.workload):
+            return of_each(trained, lambda parameter: step_bytes([parameter], self.workload))
+        return [step_bytes(trained, self.workload)]
 
     def _play(self, moves: Iterable[Move], blocks: dict[int, Block]) -> None:
         take, give = self.allocator.take, self.allocator.give
@@ -119,9 +122,10 @@ class Process:
 def whole_process(spec: ModelSpec, workload: TrainingWorkload) -> Process:
     """A process that holds its whole part of every parameter: transformers, alone or with a copy on every card."""
     process, cut = Process(workload), segments(spec, workload)
-    parameters = [tensor_slice(parameter, part, workload) for part, parameter in _parameters(spec, workload)]
+    parameters = _parameters(spec, workload)
     trained = [parameter for parameter in parameters if parameter.trained]
-    process.take_all(parameter.bytes for parameter in parameters)
+    stepping = process.stepping(trained)
+    process.take_all(of_each(parameters, lambda parameter: parameter.bytes))
     line = [moves for part in lined([cut.embedding, *in_order(cut), cut.head]) for moves in part]
     for step in range(STEPS):
         gradients: list[Block] = []
@@ -135,7 +139,7 @@ def whole_process(spec: ModelSpec, workload: TrainingWorkload) -> Process:
             gradients += made
         if step == 0:
             process.start_optimizer(trained)
-        process.step_optimizer(trained)
+        process.give(*process.take_all(stepping))
         process.give(*gradients)
     return process
 
@@ -146,9 +150,20 @@ def lined(line: Sequence[Segment]) -> list[list[Moves]]:
     return [made[id(segment)] for segment in line]
 
 
-def _parameters(spec: ModelSpec, workload: TrainingWorkload) -> list[tuple[Part, Parameter]]:
-    """Every parameter with its part of the model, in the order of modules: embeddings, numbered layers, the rest."""
-    found = units(spec, workload)
-    placed = [((unit.part is not Part.EMBEDDING, not unit.repeated, number), unit) for unit in found for number in unit.layers or (0,)]
+def of_each(parameters: Sequence[Parameter], derive: Callable[[Parameter], Derived]) -> list[Derived]:
+    """What is derived of every parameter, of those of layers alike once."""
+    found: dict[int, Derived] = {}
+    for parameter in parameters:
+        if id(parameter) not in found:
+            found[id(parameter)] = derive(parameter)
+    return [found[id(parameter)] for parameter in parameters]
+
+
+def _parameters(spec: ModelSpec, workload: TrainingWorkload) -> list[Parameter]:
+    """Every parameter as a rank has it, in the order of modules: embeddings, numbered layers, the rest."""
+    found = [(unit, [tensor_slice(parameter, unit.part, workload) for parameter in unit.parameters]) for unit in units(spec, workload)]
+    placed = [
+        ((unit.part is not Part.EMBEDDING, not unit.repeated, number), pieces) for unit, pieces in found for number in unit.layers or (0,)
+    ]
     placed.sort(key=lambda one: one[0])
-    return [(unit.part, parameter) for _, unit in placed for parameter in unit.parameters]
+    return [parameter for _, pieces in placed for parameter in pieces]

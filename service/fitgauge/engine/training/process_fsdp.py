@@ -16,7 +16,7 @@ from fitgauge.engine.training.activations import in_order
 from fitgauge.engine.training.caching import Block
 from fitgauge.engine.training.moves import Moves
 from fitgauge.engine.training.parameters import Parameter, units
-from fitgauge.engine.training.process import MICRO_BATCHES, STEPS, Held, Process, lined
+from fitgauge.engine.training.process import MICRO_BATCHES, STEPS, Held, Process, lined, of_each
 from fitgauge.engine.training.segments import segments
 from fitgauge.engine.training.sharding import gathered_bytes, shard, tensor_slice
 from fitgauge.engine.training.workload import TrainingWorkload, regime
@@ -125,13 +125,14 @@ def sharded_process(spec: ModelSpec, workload: TrainingWorkload) -> Process:
     root, inner, ends, stepped = _wrapped(spec, workload, step)
     for unit in (*inner, root):
         rank.shard(unit)
+    stepping = rank.stepping(stepped)
     for number in range(STEPS):
         for micro_batch in range(min(workload.micro_batches, MICRO_BATCHES, number + 1)):
             rank.adds = micro_batch > 0
             _passes(rank, root, inner, ends)
         if number == 0:
             rank.start_optimizer(stepped)
-        rank.step_optimizer(stepped)
+        rank.give(*rank.take_all(stepping))
         rank.give(*rank.shards)
         rank.shards.clear()
     return rank
@@ -159,8 +160,9 @@ def _wrapped(
         if id(parameters) not in sized:
             sized[id(parameters)] = _sizes(parameters, group, workload)
     wrapped = [Wrapped(sized[id(parameters)], line) for parameters, line in zip(inner, lines, strict=True)]
-    trained = [shard(parameter, workload) for parameters in (root, *inner) for parameter in parameters if parameter.trained]
-    return Wrapped(_sizes(root, step.root, workload), []), wrapped, (first, last), trained
+    trained = [parameter for parameters in (root, *inner) for parameter in parameters if parameter.trained]
+    stepped = of_each(trained, lambda parameter: shard(parameter, workload))
+    return Wrapped(_sizes(root, step.root, workload), []), wrapped, (first, last), stepped
 
 
 def _sizes(parameters: Sequence[Parameter], group: fsdp.Group, workload: TrainingWorkload) -> Sizes:

@@ -4,6 +4,7 @@ import pytest
 
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.families import read_config
+from fitgauge.engine.training.context import passed_backward_bytes, passed_forward_bytes
 from fitgauge.engine.training.segments import segments
 from fitgauge.engine.training.workload import TrainingWorkload
 
@@ -28,6 +29,19 @@ DENSE = {
 
 def test_a_dense_layer_keeps_the_inputs_of_norms_linears_attention_and_gate():
     assert saved("Qwen/Qwen3-8B") == DENSE
+
+
+def test_ranks_that_pass_keys_and_values_on_save_one_copy_of_both():
+    kept = saved("Qwen/Qwen3-8B", context_parallel=2)  # half the tokens on a rank
+    assert kept.pop("attention.passed") == 2 * 1024 // 2
+    assert kept == {name: size // 2 for name, size in DENSE.items() if name not in ("key.rotated", "value.turned")}
+
+
+def test_a_ring_of_ranks_holds_every_buffer_and_output_until_they_are_merged():
+    outputs, keys_values, sums = 4096, 2048, 32
+    assert passed_forward_bytes(outputs, keys_values, sums, 1, 2) == 2 * outputs + 4 * sums
+    assert passed_forward_bytes(outputs, keys_values, sums, 4, 2) == 2 * (3 * keys_values + 4 * outputs) + 4 * 4 * sums
+    assert passed_backward_bytes(outputs, keys_values, 2) == 2 * (outputs + 4 * keys_values)
 
 
 @pytest.mark.parametrize(("module", "gone"), [

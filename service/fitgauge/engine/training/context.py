@@ -1,8 +1,9 @@
 """Context parallelism: what a rank's attention makes where every rank has a part of each sequence.
 
 Three ways, by framework. PyTorch's ring (FSDP, as accelerate and torchtitan run it): keys and values are gathered once and met piece by
-piece, outputs merged in fp32. DeepSpeed's Ulysses: ranks exchange tokens for heads, so that each sees whole sequences. Megatron's is
-Transformer Engine's and is not played here. Measured: tests/accuracy/measure_context.py.
+piece, outputs merged in fp32. DeepSpeed's Ulysses: ranks exchange tokens for heads, so that each sees whole sequences. Both measured:
+tests/accuracy/measure_context.py. Megatron's is Transformer Engine's own ring, its --cp-comm-type p2p: keys and values go from rank to
+rank while attention to the ones before is computed. Derived from its source, not measured.
 """
 
 from typing import Literal
@@ -10,13 +11,15 @@ from typing import Literal
 from fitgauge.engine.training.tape import FLOAT
 from fitgauge.engine.training.workload import TrainingWorkload
 
-Way = Literal["ring", "ulysses"]
+Way = Literal["ring", "ulysses", "p2p"]
 
 
 def way_of(workload: TrainingWorkload) -> Way | None:
-    """How this framework divides attention over context-parallel ranks; None where it does not, or not by operations of PyTorch's."""
-    if workload.context_parallel == 1 or workload.framework == "megatron":
+    """How this framework divides attention over context-parallel ranks; None where it does not."""
+    if workload.context_parallel == 1:
         return None
+    if workload.framework == "megatron":
+        return "p2p"
     return "ulysses" if workload.framework == "deepspeed" else "ring"
 
 
@@ -44,6 +47,26 @@ def ring_backward_bytes(queries: int, keys_values: int, ranks: int, width: int) 
     copying = (FLOAT + width) * queries + 4 * width * keys_values
     most = max(updated, copying if ranks > 2 else passing)
     return int(most) + summed + ranks * keys_values * width - (queries + keys_values) * width
+
+
+def passed_forward_bytes(outputs: int, keys_values: int, sums: int, ranks: int, width: int) -> int:
+    """The most that Transformer Engine's ring makes in a forward pass beside its output and the keys and values it saves [bytes].
+
+    `outputs`, `keys_values`: numbers of the rank's output, and of its keys and values, of `width` bytes; `sums`: of the fp32 logs of the
+    sums of exponentials. Every rank's keys and values come into a buffer of their own, of which the last is saved; the output for each of
+    them is there until all are merged, whole on the last rank, which no mask spares any. Source: Transformer Engine,
+    pytorch/attention/dot_product_attention/context_parallel.py, AttnFuncWithCPAndKVP2P.forward (p2p_comm_buffers, out_per_step).
+    """
+    return ((ranks - 1) * keys_values + ranks * outputs) * width + ranks * sums * FLOAT
+
+
+def passed_backward_bytes(queries: int, keys_values: int, width: int) -> int:
+    """The most that Transformer Engine's ring makes in a backward pass beside what was saved and the gradients it gives back [bytes].
+
+    Two buffers go round, each of keys and values and their gradients, one of which is given back; a step makes gradients of all three
+    anew. Source: the same, AttnFuncWithCPAndKVP2P.backward (p2p_comm_buffers, dq_, dk_, dv_).
+    """
+    return (queries + 4 * keys_values) * width
 
 
 def repeated_heads(kv_heads: int, ranks: int) -> int:

@@ -8,6 +8,7 @@ modules: tests/accuracy/measure_megatron_activations.py.
 from contextlib import AbstractContextManager
 
 from fitgauge.engine.architecture import Attention, Kind, LatentAttention, Split
+from fitgauge.engine.training.context import passed_backward_bytes, passed_forward_bytes
 from fitgauge.engine.training.megatron_tape import MegatronTape
 from fitgauge.engine.training.modules import Scene
 from fitgauge.engine.training.parameters import Parameter, Unit
@@ -132,15 +133,28 @@ class MegatronLayer(Layer):
         """Queries, keys, values, output and the log of the sum of exponentials are saved; parts of the projection are copied before.
 
         FlashAttention wants tokens behind sequences: of several sequences everything is copied for it, the output for the projection after
-        it. Source: Transformer Engine, pytorch/attention/dot_product_attention/backends.py, FlashAttention.forward.
+        it. Source: Transformer Engine, pytorch/attention/dot_product_attention/backends.py, FlashAttention.forward. Where ranks pass keys
+        and values on, one copy of both is saved in the place of each.
         """
         tape, scene = self.tape, self.scene
         turned = scene.batch > 1 and scene.attention == "flash"
         with self.again("core_attn"):
             make = tape.copy if turned else self.whole
             parts = tuple(make(f"{name}.turned", part) for name, part in (("query", q), ("key", k), ("value", v)))
-            size, beside = scene.tokens * heads * mixer.value_dim, [("attention.log_sum", scene.tokens * heads, FLOAT)]
-            mixed = tape.operation("attention", parts, size, q.width, saves=parts, saves_output=True, beside=beside, product=True)
+            size, sums, shared = scene.tokens * heads * mixer.value_dim, scene.tokens * heads, k.elements + v.elements
+            beside, passed = [("attention.log_sum", sums, FLOAT)], scene.way == "p2p"
+            mixed = tape.operation(
+                "attention",
+                parts,
+                size,
+                q.width,
+                saves=parts[:1] if passed else parts,
+                saves_output=True,
+                scratch=passed_forward_bytes(size, shared, sums, scene.ranks, q.width) if passed else 0,
+                back_scratch=passed_backward_bytes(q.elements, shared, q.width) if passed else 0,
+                beside=[*beside, ("attention.passed", shared, q.width)] if passed else beside,
+                product=True,
+            )
             return tape.copy("attention.output", mixed) if turned else mixed
 
     def latent_attention(self, x: Value, mixer: LatentAttention) -> Value:

@@ -224,10 +224,12 @@ and no scores. Estimates are of CUDA, so given steps of GPT-2 and OPT, which wer
 are measured with CUDA's kernels (`measure_steps.py`, cuda_dropout)."""
 
 NOT_MEASURED = """\
-8-bit optimizers (bitsandbytes' kernels need a GPU): their states are sized from its source and met by published runs alone. Liger's fused
-loss (Triton): from its source. ModernBERT, MoE layers with a loop over experts, and CUDA kernels of Mamba and linear attention: fake
-tensors cannot follow them; see `basis` and the warnings of an answer. Whole vision-language models: their towers are counted as weights
-alone."""
+Kernels: steps run without a GPU, so what CUDA's and Triton's kernels keep is from their sources and met by published runs alone: Liger's,
+those of Mamba and linear attention (whose references in PyTorch are among the families never taught). Optimizers beside AdamW, SGD,
+Adafactor and bitsandbytes' 8-bit AdamW and Lion: their states are from their sources. Whole steps of ModernBERT, whose layers were
+compared, and mixtures that loop over their experts: fake tensors cannot follow them. Towers of vision-language models are measured on
+small ones of their architecture, computed in earnest on square images; whole ones by published runs alone. Audio towers are counted as
+weights alone."""
 
 
 def parallel_steps() -> list[Step]:
@@ -249,7 +251,7 @@ def document(figures: Figures) -> str:
     every = (*truth.given(), *truth.own())
     taught = [step for step in every if step.taught]
     counted = score.counted()
-    unknown = (*truth.published().unknown, *truth.found().unknown)
+    unknown = sorted({*truth.published().unknown, *truth.found().unknown})
     counts = {"given": len(truth.given()), "own": len(truth.own()), "ranks": len(truth.ranks()), "runs": len(truth.published().runs)}
     return "\n\n".join(
         (

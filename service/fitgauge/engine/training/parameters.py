@@ -129,9 +129,9 @@ def base_scheme(spec: ModelSpec, workload: TrainingWorkload) -> Scheme | None:
     bitsandbytes replaces modules of class Linear alone; experts, which transformers 5 keeps in one parameter a layer, stay as they are
     (bitsandbytes issue 1849), but where a trainer quantizes them itself.
     """
-    if workload.method == "full" or (workload.quantization is None and workload.method != "qlora"):
+    if workload.base_quantization is None:
         return None
-    scheme = what_if(workload.quantization or "nf4", spec)
+    scheme = what_if(workload.base_quantization, spec)
     if scheme.name not in BITSANDBYTES or workload.quantized_experts:
         return scheme
     return msgspec.structs.replace(scheme, rules=(Rule(form=None, kinds=(Kind.EXPERT,)), *scheme.rules))

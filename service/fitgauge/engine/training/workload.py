@@ -110,6 +110,11 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
         return self.method != "full"
 
     @property
+    def base_quantization(self) -> str | None:
+        """The format of a quantized frozen base: as asked, nf4 under QLoRA; None where the base is trained or not quantized."""
+        return (self.quantization or ("nf4" if self.method == "qlora" else None)) if self.adapted else None
+
+    @property
     def expert_ways(self) -> int:
         """Ranks that share every expert: as many as asked, else those that share every layer, or one where expert-parallel groups reach
         over them.

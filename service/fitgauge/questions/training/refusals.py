@@ -55,9 +55,7 @@ def refusal(workload: TrainingWorkload, accelerator: Accelerator) -> Refusal | N
 
 def _bitsandbytes_base(workload: TrainingWorkload) -> str | None:
     """The format in which bitsandbytes holds the frozen base, None where it holds none."""
-    if not workload.adapted or (workload.quantization is None and workload.method != "qlora"):
-        return None
-    name = canonical(workload.quantization or "nf4")
+    name = None if workload.base_quantization is None else canonical(workload.base_quantization)
     return name if name in BITSANDBYTES else None
 
 

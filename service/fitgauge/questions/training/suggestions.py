@@ -9,6 +9,8 @@ _SHORTEST = 512
 """Tokens below which a shorter sequence is no suggestion."""
 
 Fields = dict[str, str | int | float | bool]
+_SAVING: Fields = {"activation_checkpointing": "full", "loss": "fused", "micro_batch_size": 1}
+"""What saves memory beside other changes."""
 
 
 def candidates(workload: TrainingWorkload, setup: Setup, count: int, *, mixture: bool) -> Iterator[tuple[str, Fields]]:
@@ -78,41 +80,38 @@ def _divided(workload: TrainingWorkload) -> Iterator[tuple[str, Fields]]:
     """More of it over the same cards, for more that they exchange."""
     if workload.gpus == 1 or workload.pipeline_parallel > 1 or workload.framework == "megatron" or workload.zero_stage == 3:
         return
-    saving: Fields = {"activation_checkpointing": "full", "loss": "fused", "micro_batch_size": 1}
     divided: Fields = {"zero_stage": 3}
     if workload.framework == "transformers":
         divided = {"framework": "fsdp", "zero_stage": 3}
     how = "FSDP" if divided.get("framework", workload.framework) == "fsdp" else "ZeRO-3"
     yield f"divide parameters too ({how})", divided
-    yield f"divide parameters too ({how}), checkpoint activations", {**saving, **divided}
+    yield f"divide parameters too ({how}), checkpoint activations", {**_SAVING, **divided}
 
 
 def _methods(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fields]]:
     """What changes the result a little: smaller states, then adapters."""
-    saving: Fields = {"activation_checkpointing": "full", "loss": "fused", "micro_batch_size": 1}
     if not workload.activation_offload and workload.framework in ("transformers", "fsdp"):
-        yield "checkpoint activations and let them wait in host memory", {**saving, "activation_offload": True}
+        yield "checkpoint activations and let them wait in host memory", {**_SAVING, "activation_offload": True}
     if workload.optimizer == "adamw" and workload.framework == "transformers":
-        yield "keep optimizer states in 8 bit, checkpoint activations", {**saving, "optimizer": "adamw_8bit"}
+        yield "keep optimizer states in 8 bit, checkpoint activations", {**_SAVING, "optimizer": "adamw_8bit"}
         if workload.method == "full" and workload.precision == "mixed_bf16":
             change = "train in bf16 alone with optimizer states in 8 bit, checkpoint activations"
-            yield change, {**saving, "precision": "bf16", "optimizer": "adamw_8bit"}
+            yield change, {**_SAVING, "precision": "bf16", "optimizer": "adamw_8bit"}
     shared: Fields = {"reference": "adapter"} if setup.reference in ("resident", "offloaded") else {}
     half, base = ("mixed_fp16", "an fp32") if workload.precision == "mixed_fp16" else ("bf16", "a bf16")
     if workload.method == "full":
-        yield f"train adapters (LoRA) on {base} base, checkpoint activations", {**saving, "method": "lora", "precision": half, **shared}
+        yield f"train adapters (LoRA) on {base} base, checkpoint activations", {**_SAVING, "method": "lora", "precision": half, **shared}
     if workload.method in ("full", "lora", "dora"):
-        yield "train adapters on a 4-bit base (QLoRA), checkpoint activations", {**saving, "method": "qlora", "precision": half, **shared}
-    yield from _offloaded(workload, setup, saving)
+        yield "train adapters on a 4-bit base (QLoRA), checkpoint activations", {**_SAVING, "method": "qlora", "precision": half, **shared}
+    yield from _offloaded(workload, setup)
 
 
 def _quantized_experts(workload: TrainingWorkload) -> Iterator[tuple[str, Fields]]:
     """Experts in 4 bit too, which bitsandbytes leaves alone under transformers 5: Unsloth quantizes them on one card."""
     if workload.gpus > 1:
         return
-    saving: Fields = {"activation_checkpointing": "full", "loss": "fused", "micro_batch_size": 1}
     change = "train adapters on a 4-bit base with its experts in 4 bit too (Unsloth), checkpoint activations"
-    yield change, {**saving, "framework": "unsloth", "method": "qlora", "precision": "mixed_bf16", "quantize_experts": True}
+    yield change, {**_SAVING, "framework": "unsloth", "method": "qlora", "precision": "mixed_bf16", "quantize_experts": True}
 
 
 def _shorter(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fields]]:
@@ -120,23 +119,22 @@ def _shorter(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fi
     length = workload.sequence_length
     while not setup.sampled and length > _SHORTEST:
         length = max(_SHORTEST, length // 2)
-        saving: Fields = {"activation_checkpointing": "full", "loss": "fused", "micro_batch_size": 1}
-        yield f"cut sequences to {length:,} tokens, checkpoint activations", {**saving, "sequence_length": length}
+        yield f"cut sequences to {length:,} tokens, checkpoint activations", {**_SAVING, "sequence_length": length}
 
 
-def _offloaded(workload: TrainingWorkload, setup: Setup, saving: Fields) -> Iterator[tuple[str, Fields]]:
+def _offloaded(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fields]]:
     """Parameters and states in host memory: of adapters under FSDP (PEFT's guide on FSDP: QLoRA on two cards of 24 GB), else by ZeRO-3."""
     if workload.offload != "none" or setup.algorithm != "sft" or workload.framework == "megatron":
         return
     if workload.adapted and workload.gpus > 1:
         yield (
             "shard with FSDP, keep parameters in host memory, checkpoint activations",
-            {**saving, "framework": "fsdp", "zero_stage": 3, "offload": "cpu"},
+            {**_SAVING, "framework": "fsdp", "zero_stage": 3, "offload": "cpu"},
         )
     if not workload.adapted and workload.optimizer == "adamw" and workload.framework != "fsdp":
         yield (
             "keep parameters and optimizer in host memory (DeepSpeed ZeRO-3), checkpoint activations",
-            {**saving, "framework": "deepspeed", "zero_stage": 3, "offload": "cpu"},
+            {**_SAVING, "framework": "deepspeed", "zero_stage": 3, "offload": "cpu"},
         )
 
 

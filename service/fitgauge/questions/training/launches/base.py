@@ -7,9 +7,7 @@ from fitgauge.engine.what_if import canonical
 
 def base_format(workload: TrainingWorkload) -> str | None:
     """nf4, nf4_double, fp4, int8 or another format of a quantized base; None where it is not quantized."""
-    if not workload.adapted or (workload.quantization is None and workload.method != "qlora"):
-        return None
-    return canonical(workload.quantization) if workload.quantization else "nf4"
+    return None if workload.base_quantization is None else canonical(workload.base_quantization)
 
 
 def on_node(workload: TrainingWorkload) -> int:

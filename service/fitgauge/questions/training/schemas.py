@@ -252,7 +252,12 @@ class SavedSegment(Struct, kw_only=True):
 
     name: Annotated[str, Meta(description="embedding, the prefix of layers made alike, or head.")]
     layers: Annotated[list[int], Meta(description="Numbers of the layers that save the same; empty for embedding and head.")]
-    bytes: Annotated[int, Meta(description="Of one of them. Under checkpointing: what its recomputation makes.")]
+    bytes: Annotated[
+        int,
+        Meta(
+            description="Of one of them. Under checkpointing: what its recomputation makes; with compile: what the compiler chooses from."
+        ),
+    ]
     tensors: list[SavedTensor]
 
 

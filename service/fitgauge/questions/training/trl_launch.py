@@ -7,10 +7,10 @@ from fitgauge.engine.architecture import Model, Part
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.stacks import speech
 from fitgauge.engine.training.workload import TrainingWorkload, regime
-from fitgauge.engine.what_if import canonical
 from fitgauge.questions.shell import path_of, said
 from fitgauge.questions.training.adapter_names import target_modules
 from fitgauge.questions.training.launch_files import DEEPSPEED
+from fitgauge.questions.training.launches.base import base_format
 
 _OPTIMIZERS = {
     "adamw": "adamw_torch", "adamw_8bit": "adamw_bnb_8bit", "paged_adamw": "paged_adamw_32bit", "paged_adamw_8bit": "paged_adamw_8bit",
@@ -192,7 +192,7 @@ def _adapters(model: Model, workload: TrainingWorkload, setup: Setup) -> list[ob
     flags += ["--lora_task_type", "SEQ_CLS"] if setup.algorithm == "reward" else []
     if workload.method == "dora":
         flags += ["--use_dora", "true"]
-    quantization = canonical(workload.quantization) if workload.quantization else "nf4" if workload.method == "qlora" else None
+    quantization = base_format(workload)
     if quantization == "int8":
         flags += ["--load_in_8bit", "true"]
     elif quantization in ("nf4", "nf4_double", "fp4"):

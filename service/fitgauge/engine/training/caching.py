@@ -20,8 +20,10 @@ class Block:
 
     __slots__ = ("address", "after", "before", "free", "pool", "size")
 
-    def __init__(self, address: int, size: int, pool: "_Pool", before: "Block | None", after: "Block | None", *, free: bool) -> None:
-        self.address, self.size, self.pool, self.before, self.after, self.free = address, size, pool, before, after, free
+    def __init__(self, address: int, size: int, pool: "_Pool", before: "Block | None", after: "Block | None") -> None:
+        self.address, self.size, self.pool = address, size, pool
+        self.before, self.after = before, after
+        self.free = False
 
 
 class _Pool:
@@ -67,12 +69,12 @@ class CachingAllocator:
             block = self._grown(pool, size) if self.growing else self._segment(pool, size)
         left = block.size - size
         if left > self._whole:
-            rest = Block(block.address + size, left, pool, block, block.after, free=True)
+            rest = Block(block.address + size, left, pool, block, block.after)
             if rest.after is not None:
                 rest.after.before = rest
             if pool.last is block:
                 pool.last = rest
-            block.after, block.size = rest, size
+            block.after, block.size, rest.free = rest, size, True
             number = left << _ADDRESS_BITS | rest.address
             pool.free[number] = rest
             insort(numbers, number)
@@ -109,7 +111,7 @@ class CachingAllocator:
     def _segment(self, pool: _Pool, size: int) -> Block:
         """A new segment: 20 MiB for less than 10, else as large as asked, in steps of 2 MiB."""
         whole = LARGE_SEGMENT_BYTES if size < LARGE_ALLOCATION_BYTES else -(-size // LARGE_ROUNDING_BYTES) * LARGE_ROUNDING_BYTES
-        block = Block(self.reserved, whole, pool, None, None, free=False)
+        block = Block(self.reserved, whole, pool, None, None)
         self.reserved += whole
         return block
 
@@ -121,7 +123,7 @@ class CachingAllocator:
             block.free = False
         else:
             address = 0 if block is None else block.address + block.size
-            block = Block(address, 0, pool, block, None, free=False)
+            block = Block(address, 0, pool, block, None)
             if block.before is not None:
                 block.before.after = block
             pool.last = block

@@ -45,7 +45,7 @@ def _first_engine_tokens(context_length: int, spec: ModelSpec) -> int:
     """Whole prompts up to 32768 tokens, chunks of 2048 beyond; models that see images, have latent attention or a window read
     prompts of any length whole, the first in passes of 5120 tokens at least.
 
-    Source: 0.6.6 and 0.8.3, config.py SchedulerConfig; engine/arg_utils.py, _set_default_args_v0.
+    Source: 0.6.6 and 0.8.3, config.py SchedulerConfig; vllm/engine/arg_utils.py, _set_default_args_v0.
     """
     if spec.sees_images:
         return max(context_length, 5120)

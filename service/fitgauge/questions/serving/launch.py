@@ -1,6 +1,6 @@
 """How to start what was estimated: the command with the settings that the answer is about, flags only where they differ.
 
-Flags read in: vllm 0.33 engine/arg_utils.py; sglang 0.5.23 srt/arg_groups/fields; TensorRT-LLM 1.2 tensorrt_llm/commands/serve.py and
+Flags read in: vllm/engine/arg_utils.py (0.33); sglang 0.5.23 srt/arg_groups/fields; TensorRT-LLM 1.2 tensorrt_llm/commands/serve.py and
 llmapi/llm_args.py; llama.cpp tools/server/README.md; ollama envconfig/config.go; text-generation-inference 3.3 launcher/src/main.rs;
 mlx-lm 0.32 server.py; transformers 5.23 modeling_utils.py, from_pretrained. What has no flag is in `UNCARRIED`.
 """

@@ -48,7 +48,8 @@ def test_the_bubble_shrinks_with_micro_batches_and_with_chunks():
 
 
 @pytest.mark.parametrize(("layers", "stages", "sizes"), [
-    (61, 8, (7, *[8] * 6, 6)), (61, 2, (31, 30)), (61, 16, (3, *[4] * 14, 2)), (27, 2, (14, 13)), (36, 5, (6, 8, 8, 8, 6)), (32, 4, (8,) * 4),
+    (61, 8, (7, *[8] * 6, 6)), (61, 2, (31, 30)), (61, 16, (3, *[4] * 14, 2)), (27, 2, (14, 13)), (36, 5, (6, 8, 8, 8, 6)),
+    (32, 4, (8,) * 4),
 ])  # fmt: skip
 def test_layers_that_do_not_divide_leave_the_first_and_the_last_stage_fewer(layers, stages, sizes):
     """27 on 2 is what ms-swift's own example of Moonlight asks for: 13 in the last (examples/megatron/moe/deepseek_v3.sh)."""

@@ -128,6 +128,13 @@ def test_the_estimate_adds_what_the_rules_leave_to_its_shares():
     assert stage.reserved.expected - stage.allocated.expected == pytest.approx(vain + share * stage.allocated.expected, abs=2)
 
 
+def test_another_optimizer_has_no_moves_worked_out_again():
+    whole_process(LLAMA, STEP)
+    known = moves_of.cache_info().misses
+    whole_process(LLAMA, replace(STEP, optimizer="lion"))
+    assert moves_of.cache_info().misses == known
+
+
 def test_where_memory_is_short_nothing_is_played(monkeypatch):
     (short,) = training_stages(LLAMA, STEP, load_training(), 10**9)
     (plenty,) = training_stages(LLAMA, STEP, load_training())

@@ -11,8 +11,8 @@ from fitgauge.engine.allocator import LARGE_ALLOCATION_BYTES, LARGE_ROUNDING_BYT
 
 LARGE_SEGMENT_BYTES = 20 * 2**20
 """kLargeBuffer: the segment that a request below LARGE_ALLOCATION_BYTES is cut from; expandable segments grow by it."""
-_ADDRESS_BITS = 48
-"""Of a free block's number, beside its size."""
+_ADDRESS_BITS = 64
+"""Of a free block's number, below its size."""
 
 
 class Block:

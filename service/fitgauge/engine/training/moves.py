@@ -1,6 +1,7 @@
 """What a segment takes of the allocator and gives back, in the order of its operations: the tape's two passes with every tensor apart."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -33,9 +34,11 @@ class Moves(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     held: bool
 
 
+@lru_cache(maxsize=256)
 def moves_of(play: Play) -> Moves:
     """The moves of what is written on a tape: all, or of what has its like those that matter. Megatron's tapes are not played: what they
-    restore before a backward pass (Operation.restored) is not among the moves."""
+    restore before a backward pass (Operation.restored) is not among the moves. Kept for what was asked about lately: states, steps and
+    data parallelism change no tape."""
     tape, start, output = play.tape, play.start, play.output
     saved = {value.storage for operation in tape.operations for value in operation.saved}
     inputs = {value.storage for value in tape.inputs}

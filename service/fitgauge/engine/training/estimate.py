@@ -168,6 +168,8 @@ def _cached(least: Term, profile: TrainingProfile, spec: ModelSpec, workload: Tr
     formula = f"{share.expected:g} x allocated {allocated} + {times:g} x logits in fp32 {logits}"
     if vain is not None:
         formula = f"{vain} left by the allocator's rules over two steps + {formula}"
+    if kept.bytes < least.bytes:
+        formula = f"{least.formula}, more than {formula}"
     low, expected, high = max(kept.low, least.low), max(kept.bytes, least.bytes), max(kept.high, least.high)
     return msgspec.structs.replace(kept, formula=formula, low=low, bytes=expected, high=high)
 
@@ -187,7 +189,8 @@ def _within(usual: Term, least: Term, room: int | None) -> Term:
     if room is None or usual.high <= room:
         return usual
     high, expected = min(usual.high, max(room, least.high)), min(usual.bytes, max(room, least.bytes))
-    return msgspec.structs.replace(usual, bytes=expected, low=min(usual.low, expected), high=max(high, expected))
+    formula = usual.formula if expected == usual.bytes else f"{expected} that the card has left, less than {usual.formula}"
+    return msgspec.structs.replace(usual, bytes=expected, low=min(usual.low, expected), high=max(high, expected), formula=formula)
 
 
 def _as_quoted(spec: ModelSpec, workload: TrainingWorkload, stage: Stage, phase: Phase) -> Phase:

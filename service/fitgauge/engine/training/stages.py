@@ -283,11 +283,12 @@ def _formulas(workload: TrainingWorkload, slices: Sequence[tuple[Slice, int]]) -
     def over(of: Held) -> str:
         return f" over {ranks} ranks" if ranks > 1 and divided(of, workload) else ""
 
+    stepped = sum(count * piece.states.optimizer_states for piece, count in slices) * (ranks if divided("states", workload) else 1)
     return {
         "weights": f"{weights}{over('weights')}",
         "gradients": f"up to {trained} trained parameters in {form.gradients}{over('gradients')}",
         "master_weights": f"{trained} trained parameters in {form.masters}{over('states')}",
-        "optimizer_states": f"{workload.optimizer} of {trained} trained parameters{over('states')}",
+        "optimizer_states": f"{workload.optimizer} of {trained} trained parameters, {stepped / max(1, trained):.5g} B each{over('states')}",
     }
 
 

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from fitgauge.engine.architecture import ModelSpec
+from fitgauge.engine.dtypes import BITS
 from fitgauge.engine.training import fsdp
 from fitgauge.engine.training.modules import Scene
 from fitgauge.engine.training.parameters import units
@@ -37,9 +38,15 @@ def _segment(part: Segment, scene: Scene, weights: dict[str, tuple[int, ...]], w
             dtype=_form(saved, workload),
             bytes=saved.bytes,
         )
-        for saved in part.saved
+        for saved in (*part.saved, *_held(part, workload))
     ]
     return SavedSegment(name=part.name, layers=list(part.layers), bytes=sum(tensor.bytes for tensor in tensors), tensors=tensors)
+
+
+def _held(part: Segment, workload: TrainingWorkload) -> tuple[Saved, ...]:
+    """The logits that the caller holds until the backward pass has ended, in the format of products."""
+    width = BITS[regime(workload).compute] // 8
+    return (Saved("logits", "the caller", part.logits // width, width),) if part.logits else ()
 
 
 def shape_of(saved: Saved, scene: Scene, weights: dict[str, tuple[int, ...]]) -> list[int]:

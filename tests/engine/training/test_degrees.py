@@ -8,7 +8,6 @@ from fitgauge.engine.training.degrees import check, runs, tensor_widths
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidQuestion
 
-
 DIVIDED = {"framework": "megatron", "tensor_parallel": 2, "sequence_parallel": True}
 
 
@@ -36,7 +35,11 @@ def work(**settings):
         ),
         ({"framework": "megatron", "pipeline_parallel": 12, "pipeline_schedule": "interleaved"}, "pipeline_schedule", "1f1b"),
         ({"framework": "megatron", "pipeline_parallel": 3, "pipeline_schedule": "interleaved", "micro_batches": 8}, "micro_batches", "9"),
-        ({"framework": "fsdp", "pipeline_parallel": 2}, "pipeline_parallel", "megatron"),
+        ({"framework": "transformers", "pipeline_parallel": 2}, "pipeline_parallel", "megatron, deepspeed or fsdp"),
+        ({"framework": "fsdp", "pipeline_parallel": 2, "fsdp_version": 1}, "fsdp_version", "2"),
+        ({"framework": "fsdp", "pipeline_parallel": 4, "micro_batches": 3}, "micro_batches", "4"),
+        ({"framework": "fsdp", "pipeline_parallel": 2, "pipeline_schedule": "zero_bubble"}, "pipeline_schedule", "1f1b"),
+        ({"framework": "fsdp", "pipeline_parallel": 36, "micro_batches": 36}, "pipeline_parallel", "19"),
         ({"framework": "megatron", "expert_parallel": 2}, "expert_parallel", "1"),
         ({"framework": "megatron", "zero_stage": 3}, "zero_stage", "0 or 1"),
         ({"framework": "deepspeed", "zero_stage": 3, "pipeline_parallel": 2}, "zero_stage", "0 or 1"),

@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 from math import gcd
 
+from msgspec.structs import replace
+
 from fitgauge.engine.architecture import Attention, ModelSpec, Part
 from fitgauge.engine.training.parameters import base_scheme
-from fitgauge.engine.training.pipeline import splits, stage_layers
+from fitgauge.engine.training.pipeline import stage_layers
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidQuestion
 
@@ -78,9 +80,12 @@ def _pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
             hint=f"Send pipeline_parallel {layers} or less.",
             field="pipeline_parallel",
         )
-    if workload.framework not in ("megatron", "deepspeed"):
-        detail = f"Pipeline parallelism under {workload.framework} is not sized here."
-        raise InvalidQuestion(detail, hint="Send framework megatron or deepspeed, or pipeline_parallel 1.", field="pipeline_parallel")
+    if workload.framework == "transformers":
+        detail = "Pipeline parallelism under transformers is not sized here."
+        hint = "Send framework megatron, deepspeed or fsdp, or pipeline_parallel 1."
+        raise InvalidQuestion(detail, hint=hint, field="pipeline_parallel")
+    if workload.framework == "fsdp":
+        _torch_pipeline(spec, workload)
     if workload.framework == "deepspeed" and workload.pipeline_schedule != "1f1b":  # deepspeed/runtime/pipe/schedule.py, TrainSchedule
         detail = f"DeepSpeed's pipelines run 1f1b alone, not {workload.pipeline_schedule}."
         raise InvalidQuestion(detail, hint="Send pipeline_schedule 1f1b, or framework megatron.", field="pipeline_schedule")
@@ -90,13 +95,30 @@ def _pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
         nearest = -(-workload.micro_batches // stages) * stages
         raise InvalidQuestion(detail, hint=f"Send micro_batches {nearest}, or pipeline_schedule 1f1b.", field="micro_batches")
     chunks, sizes = workload.pipeline_chunks, {len(each) for each in stage_layers(layers, workload)}
-    if workload.pipeline_schedule == "interleaved" and any(size % chunks for size in sizes):
+    if workload.framework != "fsdp" and workload.pipeline_schedule == "interleaved" and any(size % chunks for size in sizes):
         even = [count for count in range(2, layers + 1) if layers % (chunks * count) == 0]
         raise InvalidQuestion(
             f"The interleaved schedule needs {chunks} equal chunks on each of {stages} stages; {layers} layers do not give them.",
             hint=f"Send pipeline_parallel {_listed(even)}, or pipeline_schedule 1f1b." if even else "Send pipeline_schedule 1f1b.",
             field="pipeline_schedule",
         )
+
+
+def _torch_pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
+    """PyTorch's stages know FSDP2 alone (torch/distributed/pipelining/stage.py), and no zero-bubble schedule of one stage a rank
+    (schedules.py, get_schedule_class); torchtitan ties no weights over them (torchtitan/models/common/decoder.py)."""
+    if workload.fsdp_version == 1:
+        detail = "PyTorch's pipelines run FSDP2 alone."
+        raise InvalidQuestion(detail, hint="Send fsdp_version 2, or pipeline_parallel 1.", field="fsdp_version")
+    if workload.pipeline_schedule == "zero_bubble":
+        detail = "PyTorch's zero-bubble schedules have two stages on every rank, which is not sized here."
+        raise InvalidQuestion(detail, hint="Send pipeline_schedule 1f1b, or framework megatron.", field="pipeline_schedule")
+    if workload.pipeline_schedule == "1f1b" and workload.micro_batches < workload.pipeline_parallel:  # schedules.py, Schedule1F1B
+        detail = f"PyTorch's 1f1b takes a micro-batch a stage at least: {workload.pipeline_parallel}, not {workload.micro_batches}."
+        raise InvalidQuestion(detail, hint=f"Send micro_batches {workload.pipeline_parallel}, or more.", field="micro_batches")
+    if spec.tied_embeddings:
+        detail = "torchtitan has no pipelines for a model whose embedding is its head."
+        raise InvalidQuestion(detail, hint="Send framework megatron, or pipeline_parallel 1.", field="pipeline_parallel")
 
 
 def _asked_of_a_pipeline(workload: TrainingWorkload) -> None:
@@ -109,17 +131,24 @@ def _asked_of_a_pipeline(workload: TrainingWorkload) -> None:
 
 
 def _split(layers: int, workload: TrainingWorkload) -> None:
-    """Raises InvalidQuestion for layers that Megatron's flags do not spread over these stages."""
-    try:
-        stage_layers(layers, workload)
-    except ValueError:
+    """Raises InvalidQuestion for layers that Megatron's flags, or torchtitan, do not spread over these stages."""
+    if not _spreads(layers, workload):
         stages, last = workload.pipeline_parallel, workload.last_stage_layers
         if last is not None:
             detail = f"{last} of {layers} layers in the last of {stages} stages leave the first one none."
-            raise InvalidQuestion(detail, hint="Leave last_stage_layers out, or send less.", field="last_stage_layers") from None
-        detail = f"{layers} layers on {stages} stages leave none for the first or the last."
-        possible = [count for count in range(1, layers + 1) if splits(layers, count)]
-        raise InvalidQuestion(detail, hint=f"Send pipeline_parallel {_nearest(possible, stages)}.", field="pipeline_parallel") from None
+            raise InvalidQuestion(detail, hint="Leave last_stage_layers out, or send less.", field="last_stage_layers")
+        detail = f"{layers} layers cannot be spread over {stages} stages."
+        possible = [count for count in range(1, layers + 1) if _spreads(layers, replace(workload, pipeline_parallel=count))]
+        raise InvalidQuestion(detail, hint=f"Send pipeline_parallel {_nearest(possible, stages)}.", field="pipeline_parallel")
+
+
+def _spreads(layers: int, workload: TrainingWorkload) -> bool:
+    """Whether the framework spreads so many layers over the stages, with a layer on each."""
+    try:
+        stage_layers(layers, workload)
+    except ValueError:
+        return False
+    return True
 
 
 def _nearest(possible: list[int], wanted: int) -> str:

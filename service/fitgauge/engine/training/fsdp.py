@@ -210,15 +210,19 @@ def computed(workload: TrainingWorkload) -> TrainingWorkload:
     return replace(workload, precision="bf16") if workload.mixed else workload
 
 
+def reduced_width(workload: TrainingWorkload) -> int:
+    """Bytes of a number that a reduce-scatter reads: of the shards' format, or of that asked for (MixedPrecisionPolicy)."""
+    return {None: BITS[regime(workload).gradients] // 8, "fp32": 4, "bf16": 2}[workload.gradient_dtype]
+
+
 def group_of(parameters: Sequence[Parameter], workload: TrainingWorkload) -> Group:
     """A unit's parameters as they are communicated: gathered in the compute format, reduced in the shards' or in that asked for
     (MixedPrecisionPolicy), after which a shard of gradients is as wide as that of its weights (_fsdp_collectives.py, foreach_reduce)."""
     width, wide = BITS[regime(workload).compute] // 8, BITS[regime(workload).gradients] // 8
-    reduced = {None: wide, "fp32": 4, "bf16": 2}[workload.gradient_dtype]
     trained = [parameter for parameter in parameters if parameter.trained]
     return Group(
         gathered=gathered_bytes(parameters, workload, width),
         gradients=sum(parameter.elements for parameter in trained) * width,
-        reduced=gathered_bytes(trained, workload, reduced),
+        reduced=gathered_bytes(trained, workload, reduced_width(workload)),
         shard=sum(shard(parameter, workload).elements for parameter in trained) * wide,
     )

@@ -10,23 +10,40 @@ import msgspec
 from fitgauge.engine.training.workload import Schedule, TrainingWorkload
 from fitgauge.engine.weights import pipeline_stages
 
-__all__ = ["Held", "bubble_share", "held", "pipeline_stages", "split", "splits", "stage_counts", "stage_layers"]
+__all__ = ["Held", "bubble_share", "even_split", "held", "pipeline_stages", "split", "splits", "stage_counts", "stage_layers"]
 
 DEFAULT_CHUNKS = 2
 """Model chunks of a rank under the interleaved schedule where nothing is said: the least that interleaves."""
 
 
 def stage_layers(layers: int, workload: TrainingWorkload) -> tuple[range, ...]:
-    """The layers of every stage. Raises ValueError where Megatron has no flags for such a split; see `split`.
+    """The layers of every stage. Raises ValueError where Megatron or torchtitan has no such split; see `split` and `even_split`.
 
     An interleaved stage's chunks lie apart in the model; they are counted as if they lay together.
     """
     stages = workload.pipeline_parallel
-    if workload.framework != "megatron" or stages == 1:
+    if workload.framework not in ("megatron", "fsdp") or stages == 1:
         return pipeline_stages(layers, stages)
-    sizes = split(layers, stages, workload.last_stage_layers)
+    if workload.framework == "fsdp":
+        sizes = even_split(layers, stages, workload.pipeline_chunks if workload.pipeline_schedule == "interleaved" else 1)
+    else:
+        sizes = split(layers, stages, workload.last_stage_layers)
     starts = [sum(sizes[:number]) for number in range(stages)]
     return tuple(range(start, start + size) for start, size in zip(starts, sizes, strict=True))
+
+
+def even_split(layers: int, stages: int, chunks: int = 1) -> tuple[int, ...]:
+    """Layers of every rank under torchtitan, which has `chunks` stages: embedding and head count as a layer each, and what is left over
+    goes to the first stages (torchtitan/distributed/pipeline_parallel.py, _generate_llm_fqn_per_model_part). Raises ValueError where a
+    stage would have none, and for more chunks than two that no layers_per_stage gives (_get_pipeline_metadata)."""
+    count = stages * chunks
+    each, left = divmod(layers + 2, count)
+    sizes = [each + (number < left) for number in range(count)]
+    sizes[0], sizes[-1] = sizes[0] - 1, sizes[-1] - 1
+    most = each + (left > 0)
+    if min(sizes) < 1 or (chunks > DEFAULT_CHUNKS and -(-(layers + 2) // most) != count):
+        raise ValueError("no such stages")
+    return tuple(sum(sizes[rank::stages]) for rank in range(stages))
 
 
 def split(layers: int, stages: int, last: int | None = None) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from fitgauge.engine.architecture import Kind, ModelSpec, Part
 from fitgauge.engine.dtypes import BITS
 from fitgauge.engine.once import Same
 from fitgauge.engine.quantity import Bytes
-from fitgauge.engine.training import fsdp, zero
+from fitgauge.engine.training import fsdp, fsdp_pipeline, zero
 from fitgauge.engine.training.activations import in_order
 from fitgauge.engine.training.host import host_and_nvme
 from fitgauge.engine.training.parameters import units
@@ -101,7 +101,9 @@ def _stage(spec: ModelSpec, workload: TrainingWorkload, slices: tuple[Slice, ...
     rank = stage_states(here, workload)
     in_flight = held(workload.pipeline_schedule, number, last + 1, workload.micro_batches, workload.pipeline_chunks).most
     said = _formulas(workload, here)
-    if workload.framework == "fsdp":
+    if workload.framework == "fsdp" and last:
+        phases = _fsdp_stage_phases(fsdp_pipeline.step_of(spec, workload, here, layers, number), rank, said)
+    elif workload.framework == "fsdp":
         phases = _fsdp_phases(spec, workload, rank, said)
     else:
         line = _line(segments(spec, workload), layers if last else None, first=number == 0, last=number == last)
@@ -249,6 +251,16 @@ def _fsdp_phases(spec: ModelSpec, workload: TrainingWorkload, rank: RankStates, 
     found = [_fsdp_phase("forward", kept, moments, said), _fsdp_phase("backward", kept, moments, said)]
     stepping = _amount("optimizer_temporaries", rank.step_temporaries, "square roots and updates that the step makes of the shards")
     return (*found, _phase("optimizer_step", [*kept, _amount("gradients", rank.gradients, said["gradients"]), stepping]))
+
+
+def _fsdp_stage_phases(step: fsdp_pipeline.Step, rank: RankStates, said: Mapping[str, str]) -> tuple[Phase, ...]:
+    """The phases of FSDP2 in a pipeline, whose gradients stay whole until the last micro-batch."""
+    kept, moments = _states(rank, said), list(fsdp_pipeline.moments(step))
+    whole = {**said, "gradients": "summed whole over micro-batches, and then reduced"}
+    found = [_fsdp_phase("forward", kept, moments, whole), _fsdp_phase("backward", kept, moments, whole)]
+    received = _amount("communication", step.received, "inputs, and gradients of outputs, that the stages beside it send")
+    stepping = _amount("optimizer_temporaries", rank.step_temporaries, "square roots and updates that the step makes of the shards")
+    return (*found, _phase("optimizer_step", [*kept, _amount("gradients", rank.gradients, said["gradients"]), received, stepping]))
 
 
 def _fsdp_phase(name: PhaseName, kept: Sequence[Amount], moments: Sequence[fsdp.Moment], said: Mapping[str, str]) -> Phase:

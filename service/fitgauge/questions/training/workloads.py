@@ -32,6 +32,8 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
     usual = 0 if data * context == 1 and framework == "megatron" else _ZERO[framework]
     if framework == "deepspeed":
         usual = 1 if pipeline > 1 else 3 if request.offload in ("parameters", "cpu", "nvme") else usual
+    if framework == "fsdp" and pipeline > 1:  # torchtitan keeps parameters gathered then (distributed/fsdp.py)
+        usual = 2
     zero = request.zero_stage if request.zero_stage is not None else usual
     length = asked_length(request) or min(DEFAULT_SEQUENCE, spec.max_context_length or DEFAULT_SEQUENCE)
     seen = images(request, spec, length, adapted=method != "full")
@@ -57,7 +59,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         pipeline_schedule=request.pipeline_schedule or "1f1b",
         pipeline_chunks=megatron.chunks(request),
         last_stage_layers=request.last_stage_layers,
-        micro_batches=request.micro_batches or 1,
+        micro_batches=request.micro_batches or (pipeline if framework == "fsdp" else 1),
         context_parallel=context,
         expert_parallel=request.expert_parallel or 1,
         expert_tensor_parallel=request.expert_tensor_parallel,

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from accuracy.training_truth import Row, Step, own_model, rows, step_of
 from fitgauge.engine.families import read_config
-from fitgauge.engine.training.activations import Activations, activations, in_order
+from fitgauge.engine.training.activations import Passes as Played
+from fitgauge.engine.training.activations import activations, in_order
 from fitgauge.engine.training.segments import segments
 from fitgauge.engine.training.stages import stages
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -92,12 +93,12 @@ class Passes(NamedTuple):
     """Both measured passes of a rank, and what they were played as."""
 
     row: Row
-    played: Activations
+    played: Played
 
     @property
     def error(self) -> float:
         """Of what stays between the passes."""
-        return self.played.after_forward / int(self.row["bytes"]["after_forward"]) - 1
+        return self.played.between / int(self.row["bytes"]["after_forward"]) - 1
 
 
 def context_workload(row: Row) -> TrainingWorkload:

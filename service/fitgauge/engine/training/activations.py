@@ -1,4 +1,4 @@
-"""What a training step holds beside parameters: activations, gradients as they come, and the most of it, for one rank."""
+"""Both passes of one micro-batch over the segments of a rank: activations, gradients as they come, and the most of them."""
 
 import msgspec
 
@@ -8,76 +8,68 @@ from fitgauge.engine.training.segments import Cut, segments
 from fitgauge.engine.training.workload import TrainingWorkload
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The highest moment of a phase [bytes], and what makes it: `total` = `gradients` + `activations` + `logits` + `working`.
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """The segments of a rank in their order, with what is there before them and what the embedding shares with the head [bytes]."""
 
-    `gradients`: of parameters whose backward is done; `activations`: saved for backward passes to come; `logits`: held by the caller;
-    `working`: tensors of the operation at hand and its neighbours.
+    segments: tuple[Segment, ...]
+    constants: int = 0
+    tied: int = 0
+
+
+class Passes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Both passes of a micro-batch [bytes beyond parameters and states].
+
+    `forward_peak`: the most of the forward pass; `between`: live between the passes. `opening`: the most of the backward pass before its
+    first segment has left a gradient; `backward`: of what follows, where `gradients` are kept; `left`: gradients at its end.
     """
 
-    total: int
+    forward_peak: int
+    between: int
+    backward: int
+    opening: int
     gradients: int
-    activations: int
-    logits: int
-    working: int
+    left: int
 
-
-class Activations(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One forward and backward pass of one micro-batch [bytes beyond parameters and states].
-
-    `after_forward`: live between the passes. `gradients`: what is left after the backward pass.
-    """
-
-    after_forward: int
-    forward: Moment
-    backward: Moment
-    gradients: int
-    per_layer: tuple[int, ...]
+    @property
+    def backward_peak(self) -> int:
+        """The most of the whole backward pass."""
+        return max(self.backward, self.opening)
 
 
 def activations(
     spec: ModelSpec, workload: TrainingWorkload, *, layers: range | None = None, first: bool = True, last: bool = True
-) -> Activations:
-    """Plays the segments of a stage forward and backward. `layers`: the stage's, None for all; `first`, `last`: whether it holds the
-    embedding, the head and the loss.
-    """
-    return played(segments(spec, workload), layers=layers, first=first, last=last)
+) -> Passes:
+    """The Passes of a stage that keeps all its gradients; see `line_of`."""
+    return played(line_of(segments(spec, workload), layers, first=first, last=last))
 
 
-def played(cut: Cut, *, layers: range | None = None, first: bool = True, last: bool = True) -> Activations:
-    """The same of segments at hand."""
-    middle = in_order(cut, layers)
-    line = [*([cut.embedding] if first else ()), *middle, *([cut.head] if last else ())]
-    live = cut.constants
-    forward = Moment(total=0, gradients=0, activations=0, logits=0, working=0)
-    ends, casts = [], 0
-    for segment in line:
-        if live + segment.forward.peak > forward.total:
-            total = live + segment.forward.peak
-            forward = Moment(total=total, gradients=0, activations=live, logits=segment.logits, working=total - live - segment.logits)
-        ends.append(segment.forward.end)
+def line_of(cut: Cut, layers: range | None = None, *, first: bool = True, last: bool = True) -> Line:
+    """The Line of a stage. `layers`: the stage's, None for all; `first`, `last`: whether it holds the embedding, the head and the loss."""
+    line = (*((cut.embedding,) if first else ()), *in_order(cut, layers), *((cut.head,) if last else ()))
+    return Line(segments=line, constants=cut.constants, tied=cut.tied_bytes if first and last else 0)
+
+
+def played(line: Line, *, stays: float = 1) -> Passes:
+    """Both passes of one micro-batch. `stays`: the share of a segment's gradients that this rank keeps when the segment has ended: all of
+    them, its shard, or none where they go into main gradients or are stepped with at once."""
+    live, forward = line.constants, 0
+    for segment in line.segments:
+        forward = max(forward, live + segment.forward.peak)
         live += segment.forward.end
-        casts += segment.casts
-    live -= casts
-    after = live
-    logits, done = sum(segment.logits for segment in line), 0
-    tied = cut.tied_bytes if first and last else 0
-    backward = Moment(total=0, gradients=0, activations=0, logits=0, working=0)
-    for segment in reversed(line):
-        extra = tied if segment is cut.embedding else 0
-        peak = live + segment.backward.peak + extra
-        if peak > backward.total:
-            kept = max(0, min(live - done - logits, peak - done - logits))
-            backward = Moment(total=peak, gradients=done, activations=kept, logits=logits, working=peak - done - logits - kept)
-        live += segment.backward.end - extra
-        done += segment.gradients
-    return Activations(
-        after_forward=after,
-        forward=forward,
-        backward=backward,
-        gradients=done,
-        per_layer=tuple(end for end in ends),
-    )
+    live -= sum(segment.casts for segment in line.segments)
+    between, backward, at, done, opening = live, 0, 0, 0, 0
+    for number, segment in enumerate(reversed(line.segments)):
+        shared = line.tied if number == len(line.segments) - 1 else 0
+        peak = live + segment.backward.peak + shared
+        if number == 0 and len(line.segments) > 1:
+            opening = peak
+        elif peak > backward:
+            backward, at = peak, done
+        kept = min(segment.gradients, segment.released) if stays == 1 else int(stays * segment.released)
+        gone = shared if stays == 1 else int(stays * shared) + segment.released - kept
+        live += segment.backward.end - gone
+        done += kept
+    return Passes(forward_peak=forward, between=between, backward=backward, opening=opening, gradients=at, left=done)
 
 
 def in_order(cut: Cut, layers: range | None = None) -> list[Segment]:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from fitgauge.engine.architecture import Kind, ModelSpec
 from fitgauge.engine.once import Same
-from fitgauge.engine.training.activations import in_order
+from fitgauge.engine.training.activations import Line, Passes, line_of, played
 from fitgauge.engine.training.coarse import rule_of
 from fitgauge.engine.training.degrees import experts
 from fitgauge.engine.training.fsdp import computed
@@ -16,6 +16,7 @@ from fitgauge.engine.training.parameters import Parameter, units
 from fitgauge.engine.training.pipeline import held, stage_layers
 from fitgauge.engine.training.segments import segments
 from fitgauge.engine.training.sharding import Slice, divided, sliced, stage_slices
+from fitgauge.engine.training.tape import Pass
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 
 
@@ -109,31 +110,15 @@ def _passes_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
         workload, expert_parallel=max(1, experts(spec)), expert_tensor_parallel=workload.expert_ways, data_parallel=1, micro_batches=1
     )
     passes = _passes(Same(spec), computed(most) if workload.framework == "fsdp" else most)
-    return passes.highest + int((in_flight - 1) * passes.between)
-
-
-class _Passes(msgspec.Struct, frozen=True, gc=False):
-    """Both passes of one micro-batch [bytes]: the highest moment, and what is left between them."""
-
-    highest: int
-    between: int
+    return max(passes.forward_peak, passes.backward_peak) + int((in_flight - 1) * passes.between)
 
 
 @lru_cache(maxsize=512)
-def _passes(same: Same, workload: TrainingWorkload) -> _Passes:
-    """Of the first stage, kept for the models asked about lately."""
-    stages, cut = workload.pipeline_parallel, segments(same.spec, workload)
-    line = [cut.embedding, *in_order(cut, _first_stage(same.spec, workload) if stages > 1 else None)]
-    line += [cut.head] if stages == 1 else []
-    live = highest = 0
-    for segment in line:
-        highest = max(highest, live + segment.forward.peak)
-        live += segment.forward.end
-    live -= sum(segment.casts for segment in line)
-    between = live
+def _passes(same: Same, workload: TrainingWorkload) -> Passes:
+    """Those of the first stage without what is there before them and after them, kept for the models asked about lately."""
+    alone, cut = workload.pipeline_parallel == 1, segments(same.spec, workload)
     if workload.framework == "fsdp":  # which lets the logits go with the forward pass
-        live -= cut.head.logits
-    for segment in reversed(line):
-        highest = max(highest, live + segment.backward.peak)
-        live += segment.backward.end - segment.released
-    return _Passes(highest, between)
+        ended = cut.head.forward
+        cut = replace(cut, head=replace(cut.head, forward=Pass(peak=ended.peak, end=ended.end - cut.head.logits)))
+    line = line_of(cut, None if alone else _first_stage(same.spec, workload), last=alone)
+    return played(Line(segments=line.segments), stays=0)

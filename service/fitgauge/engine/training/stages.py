@@ -12,12 +12,11 @@ from fitgauge.engine.dtypes import BITS
 from fitgauge.engine.once import Same
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training import fsdp, fsdp_pipeline, zero
-from fitgauge.engine.training.activations import in_order
+from fitgauge.engine.training.activations import Line, in_order, line_of, played
 from fitgauge.engine.training.host import host_and_nvme
 from fitgauge.engine.training.parameters import units
 from fitgauge.engine.training.pipeline import held, stage_layers
-from fitgauge.engine.training.segment import Segment
-from fitgauge.engine.training.segments import Cut, segments
+from fitgauge.engine.training.segments import segments
 from fitgauge.engine.training.sharding import Held, RankStates, Slice, divided, sliced, stage_slices, stage_states
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 
@@ -106,7 +105,7 @@ def _stage(spec: ModelSpec, workload: TrainingWorkload, slices: tuple[Slice, ...
     elif workload.framework == "fsdp":
         phases = _fsdp_phases(spec, workload, rank, said)
     else:
-        line = _line(segments(spec, workload), layers if last else None, first=number == 0, last=number == last)
+        line = line_of(segments(spec, workload), layers if last else None, first=number == 0, last=number == last)
         phases = _phases(spec, workload, rank, here, line, float(in_flight), number, said)
     host, nvme = host_and_nvme(rank, workload)
     if workload.activation_offload:
@@ -135,60 +134,12 @@ def _shared(slices: Sequence[Slice], spec: ModelSpec, workload: TrainingWorkload
     return [(sliced(replace(unit, parameters=kept), workload), 1) for unit, kept in zip(owners, tied, strict=True)]
 
 
-class _Line(msgspec.Struct, frozen=True, kw_only=True):
-    """The segments of a stage in their order, with what is there before them and what the embedding shares with the head."""
-
-    segments: tuple[Segment, ...]
-    constants: int
-    tied: int
-
-
-def _line(cut: Cut, layers: range | None, *, first: bool, last: bool) -> _Line:
-    middle = in_order(cut, layers)
-    line = (*((cut.embedding,) if first else ()), *middle, *((cut.head,) if last else ()))
-    return _Line(segments=line, constants=cut.constants, tied=cut.tied_bytes if first and last else 0)
-
-
-class _Passes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The highest moments of both passes beyond states, what is left between them, and gradients at the backward moment [bytes].
-    `opening`: the highest moment of the backward pass before its first segment has left a gradient."""
-
-    forward: int
-    between: int
-    backward: int
-    gradients: int
-    opening: int
-
-
-def _play(line: _Line, *, stays: float) -> _Passes:
-    """Both passes of one micro-batch. `stays`: the share of a segment's gradients that this rank keeps when the segment has ended: all of
-    them, its shard, or none where they go into main gradients or are stepped with at once."""
-    live, forward = line.constants, 0
-    for segment in line.segments:
-        forward = max(forward, live + segment.forward.peak)
-        live += segment.forward.end
-    live -= sum(segment.casts for segment in line.segments)
-    between, backward, at, done, opening = live, 0, 0, 0, 0
-    for number, segment in enumerate(reversed(line.segments)):
-        shared = line.tied if number == len(line.segments) - 1 else 0
-        peak = live + segment.backward.peak + shared
-        if number == 0 and len(line.segments) > 1:
-            opening = peak
-        elif peak > backward:
-            backward, at = peak, done
-        kept = min(segment.gradients, segment.released) if stays == 1 else int(stays * segment.released)
-        gone = shared if stays == 1 else int(stays * shared) + segment.released - kept
-        live += segment.backward.end - gone
-        done += kept
-    return _Passes(forward=forward, between=between, backward=backward, gradients=at, opening=opening)
-
-
 def _phases(
     spec: ModelSpec,
     workload: TrainingWorkload,
     rank: RankStates,
     slices: Sequence[tuple[Slice, int]],
-    line: _Line,
+    line: Line,
     in_flight: float,
     number: int,
     said: Mapping[str, str],
@@ -206,7 +157,7 @@ def _phases(
     )
     made = sum(segment.released for segment in line.segments) - line.tied or 1
     sharded = workload.framework == "deepspeed" and divided("gradients", workload)
-    passes = _play(line, stays=0 if standing or workload.steps_early else rank.gradients / made if sharded else 1)
+    passes = played(line, stays=0 if standing or workload.steps_early else rank.gradients / made if sharded else 1)
     received = 0 if number == 0 else workload.tokens // workload.context_parallel * spec.hidden_size * width
     received //= workload.tensor_parallel if workload.sequence_parallel else 1
     others = int((in_flight - 1) * (passes.between - line.constants + received)) + received
@@ -216,7 +167,7 @@ def _phases(
     gathered = Amount("gathered_weights", swapped.gathered, "parameters gathered for use, as many as the framework keeps at once")
     stands = Amount("communication", swapped.standing, _BUCKETS)
     flight = f"{in_flight:g} micro-batches in flight, {passes.between} B of each between its passes; the highest moment of one: "
-    forward = _amount("activations", others + passes.forward, f"{flight}{passes.forward} B")
+    forward = _amount("activations", others + passes.forward_peak, f"{flight}{passes.forward_peak} B")
     backward, made_then, buckets = passes.backward, passes.gradients, swapped.buckets
     if passes.opening > backward + buckets.expected:
         backward, made_then, buckets = passes.opening, 0, zero.NOTHING

@@ -11,14 +11,13 @@ from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.cache import cache_bytes
 from fitgauge.engine.estimate import Estimate
 from fitgauge.engine.quantity import Bytes, Term
-from fitgauge.engine.training.activations import played
+from fitgauge.engine.training.activations import activations
 from fitgauge.engine.training.algorithms import rollout as engine
 from fitgauge.engine.training.algorithms.passes import gathered_bytes, inference_bytes, whole_bytes
 from fitgauge.engine.training.algorithms.roles import critic_workload, frozen_workload, headless, policy_workload
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.estimate import TrainingStage, training_stage
 from fitgauge.engine.training.overheads import TrainingProfile
-from fitgauge.engine.training.segments import segments
 from fitgauge.engine.training.stages import Amount, Phase, PhaseName, Stage, stages
 from fitgauge.engine.training.workload import TrainingWorkload
 
@@ -144,7 +143,7 @@ class _Cast:
             return weights + [part for part in self._resting(stage) if part.name != "weights"]
         if self.policy.pipeline_parallel > 1:
             return list(forward.parts)
-        between = played(segments(self.spec, self.policy)).after_forward
+        between = activations(self.spec, self.policy).between
         kept = _whole("activations", between, "what the policy's forward pass saved for its backward pass")
         return [*(part for part in forward.parts if part.name != "activations"), kept]
 

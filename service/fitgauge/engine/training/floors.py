@@ -20,7 +20,7 @@ from fitgauge.engine.training.tape import Pass
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 
 
-class _Held(msgspec.Struct, frozen=True, gc=False):
+class _States(msgspec.Struct, frozen=True, gc=False):
     """Weights, gradients that stay through a step, and masters with optimizer's states [bytes]."""
 
     weights: int
@@ -34,7 +34,7 @@ class Floors:
     def __init__(self, spec: ModelSpec, base: TrainingWorkload, frameworks: Iterable[Framework]) -> None:
         self._spec = spec
         self._whole = {framework: _whole(spec, replace(base, framework=framework, zero_stage=3)) for framework in frameworks}
-        self._of_first: dict[tuple[Framework, int], tuple[_Held, _Held]] = {}
+        self._of_first: dict[tuple[Framework, int], tuple[_States, _States]] = {}
 
     def states(self, layout: TrainingWorkload) -> float:
         """Of the first pipeline stage, or of any were all alike: the fullest has no less than either [bytes]."""
@@ -51,13 +51,13 @@ class Floors:
         """States of the first stage on one rank."""
         return self._divided(layout, *self._held(layout.framework, _first_stage(self._spec, layout)))
 
-    def _divided(self, layout: TrainingWorkload, shared: _Held, routed: _Held) -> float:
+    def _divided(self, layout: TrainingWorkload, shared: _States, routed: _States) -> float:
         """One rank's part of both: what every rank has whole counts as divided like the rest."""
         ranks, cut = layout.data_parallel // layout.data_parallel_replicate * layout.context_parallel, layout.tensor_parallel
         experts_cut = layout.expert_parallel * layout.expert_ways
         return _share(shared, layout, cut, ranks) + _share(routed, layout, experts_cut, max(1, ranks * cut // experts_cut))
 
-    def _held(self, framework: Framework, layers: range) -> tuple[_Held, _Held]:
+    def _held(self, framework: Framework, layers: range) -> tuple[_States, _States]:
         """What all have and what experts have of the first stage, which has these layers, before anything is divided."""
         key = (framework, layers.stop)
         if key not in self._of_first:
@@ -85,15 +85,15 @@ def _routed(parameter: Parameter) -> bool:
     return parameter.count > 1 or parameter.kind is Kind.EXPERT
 
 
-def _summed(slices: Sequence[tuple[Slice, int]]) -> _Held:
-    return _Held(
+def _summed(slices: Sequence[tuple[Slice, int]]) -> _States:
+    return _States(
         weights=sum(count * piece.states.weights for piece, count in slices),
         gradients=sum(count * piece.states.gradients for piece, count in slices),
         states=sum(count * (piece.states.master_weights + piece.states.optimizer_states) for piece, count in slices),
     )
 
 
-def _share(whole: _Held, layout: TrainingWorkload, cut: int, ranks: int) -> float:
+def _share(whole: _States, layout: TrainingWorkload, cut: int, ranks: int) -> float:
     """One rank's part of what tensor or expert parallelism cuts, and ZeRO divides over `ranks`. Megatron's gradients alone are there all
     the time (stages.py, _phases)."""
     gradients = whole.gradients if layout.framework == "megatron" and not layout.steps_early else 0

@@ -11,9 +11,9 @@ from fitgauge.engine.once import Same
 from fitgauge.engine.profile import Coefficient
 from fitgauge.engine.training.process import MICRO_BATCHES, whole_process
 from fitgauge.engine.training.process_fsdp import sharded_process
+from fitgauge.engine.training.tape import FLOAT
 from fitgauge.engine.training.workload import TrainingWorkload
 
-_FLOAT = 4
 _WHOLE = ("full", "in_place", "log_probs", "log_probs_in_place")
 """Losses that make the logits of all tokens at once."""
 
@@ -59,7 +59,7 @@ def logits_bytes(spec: ModelSpec, workload: TrainingWorkload, stage: int) -> int
         return 0
     kept = min(workload.logits_tokens or workload.sequence_length, workload.sequence_length)
     tokens = -(-kept // workload.context_parallel) * workload.micro_batch_size
-    return tokens * -(-spec.vocabulary_size // workload.tensor_parallel) * _FLOAT
+    return tokens * -(-spec.vocabulary_size // workload.tensor_parallel) * FLOAT
 
 
 def keeper(workload: TrainingWorkload) -> Keeper:

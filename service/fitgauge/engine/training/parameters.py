@@ -13,7 +13,7 @@ from fitgauge.engine.dtypes import size_of
 from fitgauge.engine.families import parts
 from fitgauge.engine.once import Same
 from fitgauge.engine.quantization import Format, tensor_bytes
-from fitgauge.engine.schemes import Rule, Scheme, is_nominal
+from fitgauge.engine.schemes import Rule, Scheme
 from fitgauge.engine.training.workload import Regime, Targets, TrainingWorkload, regime
 from fitgauge.engine.what_if import BITSANDBYTES, what_if
 
@@ -241,8 +241,3 @@ def targeted(name: str, targets: Targets) -> bool:
     if targets == "attention":
         return any(module in _ATTENTION for module in modules)
     return any(module in targets for module in modules)
-
-
-def nominal(spec: ModelSpec) -> bool:
-    """Whether the model is only a size."""
-    return is_nominal(spec)

@@ -20,9 +20,10 @@ from fitgauge.engine.training.workload import TrainingWorkload, regime
 VOCABULARY_MULTIPLE = 128
 """Megatron pads the vocabulary to 128 x tensor parallel. Source: megatron/training/arguments.py, make_vocab_size_divisible_by."""
 
-Held = Literal["weights", "gradients", "states"]
+ModelState = Literal["weights", "gradients", "states"]
+"""What ZeRO divides, one after another. Source: ZeRO, arXiv 1910.02054, section 3.1."""
 
-_LEAST_STAGE: dict[Held, int] = {"states": 1, "gradients": 2, "weights": 3}
+_LEAST_STAGE: dict[ModelState, int] = {"states": 1, "gradients": 2, "weights": 3}
 """From which ZeRO stage on each is divided. Source: ZeRO, arXiv 1910.02054, section 5."""
 
 
@@ -105,7 +106,7 @@ def shard(parameter: Parameter, workload: TrainingWorkload) -> Parameter:
     return replace(parameter, shape=(-(-parameter.elements // ranks),), count=1)
 
 
-def divided(of: Held, workload: TrainingWorkload) -> bool:
+def divided(of: ModelState, workload: TrainingWorkload) -> bool:
     """Whether ZeRO divides these over data-parallel ranks. FSDP divides all three; `zero_stage` 2 means that it keeps what it gathered."""
     return workload.framework == "fsdp" or workload.zero_stage >= _LEAST_STAGE[of]
 

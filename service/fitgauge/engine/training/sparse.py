@@ -10,7 +10,7 @@ from fitgauge.engine.training.recipes import Layer
 from fitgauge.engine.training.tape import FLOAT, Value
 from fitgauge.engine.training.workload import TrainingWorkload
 
-_NUMBER = 4
+_INDEX = 4
 """Bytes of an int32."""
 
 
@@ -23,7 +23,7 @@ def picked_bytes(spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> i
     mask = scene.tokens * scene.keys * (scene.table_width if scene.attention == "eager" else 1)
     if spec.model_type != "glm_moe_dsa" or workload.activation_checkpointing == "none":
         return mask
-    return mask + sum(layers * scene.tokens * min(one.top_k, scene.keys) * _NUMBER for layers, one in indexers)
+    return mask + sum(layers * scene.tokens * min(one.top_k, scene.keys) * _INDEX for layers, one in indexers)
 
 
 class SparseLayer(Layer):

@@ -17,7 +17,7 @@ from fitgauge.engine.training.host import host_and_nvme
 from fitgauge.engine.training.parameters import units
 from fitgauge.engine.training.pipeline import held, stage_layers
 from fitgauge.engine.training.segments import segments
-from fitgauge.engine.training.sharding import Held, RankStates, Slice, divided, sliced, stage_slices, stage_states
+from fitgauge.engine.training.sharding import ModelState, RankStates, Slice, divided, sliced, stage_slices, stage_states
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 
 _BUCKETS = "gradients on their way to other ranks: buckets of the framework's default size"
@@ -243,7 +243,7 @@ def _formulas(workload: TrainingWorkload, slices: Sequence[tuple[Slice, int]]) -
     if workload.adapted:
         weights = _by_format(slices)
 
-    def over(of: Held) -> str:
+    def over(of: ModelState) -> str:
         return f" over {ranks} ranks" if ranks > 1 and divided(of, workload) else ""
 
     stepped = sum(count * piece.states.optimizer_states for piece, count in slices) * (ranks if divided("states", workload) else 1)

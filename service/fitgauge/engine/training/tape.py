@@ -13,6 +13,7 @@ import msgspec
 from fitgauge.engine.once import Once
 
 FLOAT = 4
+"""Bytes of a number in fp32."""
 _UNCOUNTED = -1
 
 

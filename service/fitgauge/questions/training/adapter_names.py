@@ -3,7 +3,8 @@
 import re
 
 from fitgauge.engine.architecture import ModelSpec, Part
-from fitgauge.engine.training.parameters import linears, merged, nominal, targeted
+from fitgauge.engine.schemes import is_nominal
+from fitgauge.engine.training.parameters import linears, merged, targeted
 from fitgauge.engine.training.workload import TrainingWorkload
 
 USUAL_ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
@@ -22,7 +23,7 @@ def target_modules(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
         return ["all-linear"]
     if isinstance(workload.lora_targets, tuple):
         return list(workload.lora_targets)
-    return list(USUAL_ATTENTION) if nominal(spec) else _names(spec, workload)
+    return list(USUAL_ATTENTION) if is_nominal(spec) else _names(spec, workload)
 
 
 def _names(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:

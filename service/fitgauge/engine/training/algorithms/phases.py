@@ -19,10 +19,10 @@ from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.estimate import TrainingStage, training_stage
 from fitgauge.engine.training.overheads import TrainingProfile
 from fitgauge.engine.training.stages import Amount, Phase, PhaseName, Stage, stages
+from fitgauge.engine.training.tape import FLOAT
 from fitgauge.engine.training.workload import TrainingWorkload
 
 _SHARED = ("weights", "gradients", "master_weights", "optimizer_states")
-_FLOAT = 4
 _UPDATED = ("master_weights", "optimizer_states")
 _LEARNING: tuple[PhaseName, ...] = ("log_probs", "forward", "backward", "optimizer_step", "critic_update")
 
@@ -180,7 +180,7 @@ class _Cast:
             return []
         tokens = self.policy.micro_batch_size * self.policy.micro_batches * self.setup.completion_length
         said = f"{copies} x {tokens} sampled tokens x {self.spec.vocabulary_size} words in fp32"
-        return [_whole("rollout_logits", copies * tokens * self.spec.vocabulary_size * _FLOAT, said)]
+        return [_whole("rollout_logits", copies * tokens * self.spec.vocabulary_size * FLOAT, said)]
 
 
 def _size(stage: Stage, names: Sequence[str]) -> int:

@@ -10,6 +10,7 @@ from fitgauge.engine.profile import Coefficient
 from fitgauge.engine.quantity import Basis, Bytes, Term, certain, total
 from fitgauge.engine.training.coarse import RULE_SOURCES, quoted, rule_of
 from fitgauge.engine.training.overheads import TrainingProfile, keeper, kept_in_vain, logits_bytes
+from fitgauge.engine.training.pipeline import in_flight_in_words
 from fitgauge.engine.training.stages import Amount, Phase, PhaseName, Stage, stages
 from fitgauge.engine.training.traits import taught
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -199,7 +200,7 @@ def _as_quoted(spec: ModelSpec, workload: TrainingWorkload, stage: Stage, phase:
     if rule is None or phase.name not in ("forward", "backward"):
         return phase
     size = int(rule.kept * stage.in_flight) + rule.again
-    formula = f"{stage.in_flight:g} micro-batches in flight, each {rule.formula}"
+    formula = f"{in_flight_in_words(stage.in_flight)}, each {rule.formula}"
     others = [part for part in phase.parts if part.name not in ("activations", "gradients")]
     gradients = [part for each in stage.phases if each.name == "optimizer_step" for part in each.parts if part.name == "gradients"]
     return Phase(name=phase.name, parts=(*others, *gradients, Amount("activations", Bytes(low=size, expected=size, high=size), formula)))

@@ -10,8 +10,6 @@ import msgspec
 from fitgauge.engine.training.workload import Schedule, TrainingWorkload
 from fitgauge.engine.weights import pipeline_stages
 
-__all__ = ["Held", "bubble_share", "even_split", "held", "pipeline_stages", "split", "splits", "stage_counts", "stage_layers"]
-
 DEFAULT_CHUNKS = 2
 """Model chunks of a rank under the interleaved schedule where nothing is said: the least that interleaves."""
 
@@ -118,6 +116,11 @@ def held(schedule: Schedule, stage: int, stages: int, micro_batches: int, chunks
     if schedule == "zero_bubble":
         return Held(activations=Fraction(ahead), weight_inputs=min(stage, micro_batches - ahead))
     return Held(activations=Fraction(ahead))
+
+
+def in_flight_in_words(micro_batches: float) -> str:
+    """'1 micro-batch in flight', '2.5 micro-batches in flight'."""
+    return f"{micro_batches:g} micro-batch{'' if micro_batches == 1 else 'es'} in flight"
 
 
 def bubble_share(schedule: Schedule, stages: int, micro_batches: int, chunks: int = DEFAULT_CHUNKS) -> float:

@@ -15,7 +15,7 @@ from fitgauge.engine.training import fsdp, fsdp_pipeline, zero
 from fitgauge.engine.training.activations import Line, in_order, line_of, played
 from fitgauge.engine.training.host import host_and_nvme
 from fitgauge.engine.training.parameters import units
-from fitgauge.engine.training.pipeline import held, stage_layers
+from fitgauge.engine.training.pipeline import held, in_flight_in_words, stage_layers
 from fitgauge.engine.training.segments import segments
 from fitgauge.engine.training.sharding import ModelState, RankStates, Slice, divided, sliced, stage_slices, stage_states
 from fitgauge.engine.training.workload import TrainingWorkload, regime
@@ -166,7 +166,7 @@ def _phases(
     gradients = _amount("gradients", rank.gradients, said["gradients"])
     gathered = Amount("gathered_weights", swapped.gathered, "parameters gathered for use, as many as the framework keeps at once")
     stands = Amount("communication", swapped.standing, _BUCKETS)
-    flight = f"{in_flight:g} micro-batches in flight, {passes.between} B of each between its passes; the highest moment of one: "
+    flight = f"{in_flight_in_words(in_flight)}, {passes.between} B of each between its passes; the highest moment of one: "
     forward = _amount("activations", others + passes.forward_peak, f"{flight}{passes.forward_peak} B")
     backward, made_then, buckets = passes.backward, passes.gradients, swapped.buckets
     if passes.opening > backward + buckets.expected:

@@ -160,3 +160,9 @@ def test_an_unknown_trainer_is_refused_with_those_that_are_known(train):
         train(**SMALL, trainer="unslot")
     assert refused.value.matches == ("unsloth",)
     assert "llama-factory" in refused.value.hint
+
+
+def test_a_plan_that_offloads_under_transformers_is_deepspeeds(questions):
+    asked = {"model": "Qwen/Qwen3-8B", "gpu": "A100", "framework": "transformers", "offload": "optimizer", "max_gpu_count": 4}
+    plans = asyncio.run(questions.plan_training(TrainingPlanRequest(**asked)))[1].plans
+    assert {plan.settings["framework"] for plan in plans} == {"deepspeed"}

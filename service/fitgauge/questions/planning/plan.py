@@ -21,6 +21,7 @@ from fitgauge.questions import answers
 from fitgauge.questions.planning.launch import plan_launch
 from fitgauge.questions.planning.schemas import Objective, PlanAnswer, TrainingPlanAnswer, TrainingPlanRequest
 from fitgauge.questions.training import words
+from fitgauge.questions.training.algorithm_setups import asked_framework
 from fitgauge.questions.training.check import understood
 from fitgauge.questions.training.degree_suggestions import whole_nodes
 from fitgauge.questions.training.launch import unsaid
@@ -156,11 +157,21 @@ def _tool(request: TrainingPlanRequest) -> Tool | None:
 
 
 def _frameworks(request: TrainingPlanRequest, count: int | None) -> tuple[Framework, ...]:
-    """The framework that is asked for: of a tool the one under it, on several cards where their number is open."""
+    """The framework that is asked for: of a tool the one under it, on several cards where their number is open; the one that transformers
+    hands to what it cannot do."""
     if request.framework is None:
         return ()
     tool = _tool(request)
-    return (tool.several if tool and tool.several and count != 1 else words.framework(request.framework),)
+    under = tool.several if tool and tool.several and count != 1 else words.framework(request.framework)
+    asked = TrainingRequest(
+        model=request.model,
+        gpu=request.gpu,
+        framework=under,
+        zero_stage=request.zero_stage,
+        offload=request.offload,
+        context_parallel=request.context_parallel,
+    )
+    return (asked_framework(asked),)
 
 
 def _of_tool(request: TrainingPlanRequest, model: Model, searched: list[_Searched]) -> list[str]:

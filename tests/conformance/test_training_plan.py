@@ -22,6 +22,12 @@ def test_the_settings_of_a_plan_are_a_question_whose_answer_agrees(plan, service
         assert again["per_gpu"]["required_bytes"] == one["required_bytes"]
 
 
+def test_the_settings_of_a_plan_with_a_quantized_base_are_a_question_whose_answer_agrees(plan, service):
+    (one, *_) = plan(model="Qwen/Qwen3-8B", gpu="24GB", method="qlora", precision="bf16", max_gpu_count=1)["plans"]
+    assert one["settings"]["framework"] == "transformers"
+    assert service.post("/v1/training-fit", json=one["settings"]).json()["per_gpu"]["required_bytes"] == one["required_bytes"]
+
+
 def test_every_plan_keeps_the_global_batch(plan):
     answer = plan(model="Qwen/Qwen3-8B", gpu="H100", global_batch_size=96, max_gpu_count=32)
     assert answer["plans"]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from msgspec import structs
+from msgspec import convert, structs
 
 from fitgauge.catalog.lookup import Found
 from fitgauge.engine.accelerator import Accelerator
@@ -28,6 +28,8 @@ from fitgauge.questions.training.launch import unsaid
 from fitgauge.questions.training.refusals import refusal, runs_on
 from fitgauge.questions.training.schemas import TrainingRequest
 from fitgauge.questions.training.tools import BY_WORD, Tool, as_tool_has_it, told, word_of
+from fitgauge.questions.training.trained import fullest
+from fitgauge.questions.training.unsaid import other_choices, widened
 from fitgauge.questions.training.workloads import in_its_formats, training_workload
 
 DEFAULT_GLOBAL_BATCH = 128
@@ -106,12 +108,14 @@ class Planner:
     def _plan(self, request: TrainingPlanRequest, model: Model, accelerator: Accelerator, plan: Plan) -> PlanAnswer:
         workload, usable = plan.workload, accelerator.usable
         every = training_stages(model.spec, workload, self._profile, usable.expected)
-        price = request.price_per_gpu_hour
+        price, settings = request.price_per_gpu_hour, understood(workload, accelerator, workload.gpus, model)
+        otherwise = other_choices(convert(settings, TrainingRequest), workload)
+        others = [fullest(training_stages(model.spec, other, self._profile, usable.expected)) for other in otherwise]
         return PlanAnswer(
             gpu_count=workload.gpus,
             layout=_layout(workload),
             verdict="fits" if verdict(fit_probability(plan.required, usable)) == "fits" else "tight",
-            required_bytes=max(every, key=lambda stage: stage.need.expected).required,
+            required_bytes=widened(fullest(every).required, [other.required for other in others]),
             usable_bytes=usable.expected,
             headroom_bytes=usable.expected - plan.required.expected,
             host_bytes=sum(stage.host_bytes for stage in every) * workload.gpus // len(every),
@@ -119,7 +123,7 @@ class Planner:
             relative_throughput=round(plan.throughput, 4),
             efficiency=round(plan.efficiency, 4),
             cost_per_gpu_hour_of_work=None if price is None else round(price / plan.efficiency, 4),
-            settings=understood(workload, accelerator, workload.gpus, model),
+            settings=settings,
             stages=answers.training_rank_answers(every, usable),
             launch=plan_launch(model, workload, tool.name if (tool := _tool(request)) else None),
         )

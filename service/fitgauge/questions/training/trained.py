@@ -1,5 +1,6 @@
 """A training question, estimated: what answer, notes and suggestions are made from."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fitgauge.engine.fit import Verdict
@@ -31,4 +32,9 @@ class Trained:
     @property
     def fullest(self) -> TrainingStage:
         """The stage that needs most."""
-        return max(self.stages, key=lambda stage: stage.need.expected)
+        return fullest(self.stages)
+
+
+def fullest(stages: Sequence[TrainingStage]) -> TrainingStage:
+    """The stage that needs most."""
+    return max(stages, key=lambda stage: stage.need.expected)

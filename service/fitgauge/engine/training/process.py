@@ -1,6 +1,7 @@
 """A training process on PyTorch's allocator: what it reserves beside what is allocated, from two steps played move by move.
 
-In the first step nothing is cached, in the second there are the optimizer's states; later ones are as the second.
+In the first step nothing is cached, in the second there are the optimizer's states; later ones are as the second. What goes at the end
+of a step is let go of where the next begins: nothing is asked for between them, and none follows the last.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -127,8 +128,10 @@ def whole_process(spec: ModelSpec, workload: TrainingWorkload) -> Process:
     stepping = process.stepping(trained)
     process.take_all(of_each(parameters, lambda parameter: parameter.bytes))
     line = [moves for part in lined([cut.embedding, *in_order(cut), cut.head]) for moves in part]
+    gradients, passing = list[Block](), list[Block]()
     for step in range(STEPS):
-        gradients: list[Block] = []
+        process.give(*passing, *gradients)
+        gradients = []
         for _ in range(min(workload.micro_batches, MICRO_BATCHES, step + 1)):
             constants = process.take(cut.constants)
             held, _ = process.forward(line)
@@ -139,8 +142,7 @@ def whole_process(spec: ModelSpec, workload: TrainingWorkload) -> Process:
             gradients += made
         if step == 0:
             process.start_optimizer(trained)
-        process.give(*process.take_all(stepping))
-        process.give(*gradients)
+        passing = process.take_all(stepping)
     return process
 
 

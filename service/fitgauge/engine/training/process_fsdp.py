@@ -125,16 +125,16 @@ def sharded_process(spec: ModelSpec, workload: TrainingWorkload) -> Process:
     root, inner, ends, stepped = _wrapped(spec, workload, step)
     for unit in (*inner, root):
         rank.shard(unit)
-    stepping = rank.stepping(stepped)
+    stepping, passing = rank.stepping(stepped), list[Block]()
     for number in range(STEPS):
+        rank.give(*passing, *rank.shards)
+        rank.shards.clear()
         for micro_batch in range(min(workload.micro_batches, MICRO_BATCHES, number + 1)):
             rank.adds = micro_batch > 0
             _passes(rank, root, inner, ends)
         if number == 0:
             rank.start_optimizer(stepped)
-        rank.give(*rank.take_all(stepping))
-        rank.give(*rank.shards)
-        rank.shards.clear()
+        passing = rank.take_all(stepping)
     return rank
 
 

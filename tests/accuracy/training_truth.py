@@ -18,7 +18,7 @@ from fitgauge.catalog.training import load_training
 from fitgauge.engine.architecture import Model, ModelSpec
 from fitgauge.engine.families import read_config
 from fitgauge.engine.training.estimate import TrainingStage, training_stages
-from fitgauge.engine.training.traits import taught
+from fitgauge.engine.training.recipes.traits import taught
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.questions.training.check import Training
 from fitgauge.questions.training.schemas import TrainingRequest

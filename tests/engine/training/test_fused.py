@@ -4,10 +4,10 @@ import pytest
 
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.families import read_config
-from fitgauge.engine.training.losses import loss_of
+from fitgauge.engine.training.recipes.losses import loss_of
+from fitgauge.engine.training.recipes.traits import LLAMA as LIKE_LLAMA
 from fitgauge.engine.training.segments import segments
 from fitgauge.engine.training.tape import Tape
-from fitgauge.engine.training.traits import LLAMA as LIKE_LLAMA
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 
 TOKENS, HIDDEN, QUERIES, KEYS, INNER = 512, 4096, 4096, 1024, 14336

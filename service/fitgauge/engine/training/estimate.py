@@ -11,8 +11,8 @@ from fitgauge.engine.quantity import Basis, Bytes, Term, certain, total
 from fitgauge.engine.training.coarse import RULE_SOURCES, quoted, rule_of
 from fitgauge.engine.training.overheads import TrainingProfile, keeper, kept_in_vain, logits_bytes
 from fitgauge.engine.training.pipeline import in_flight_in_words
+from fitgauge.engine.training.recipes.traits import taught
 from fitgauge.engine.training.stages import Amount, Phase, PhaseName, Stage, stages
-from fitgauge.engine.training.traits import taught
 from fitgauge.engine.training.workload import TrainingWorkload
 
 _STATES = ("weights", "gradients", "master_weights", "optimizer_states")
@@ -24,13 +24,13 @@ SOURCES = {
     "master_weights": "a wider copy of trained weights (ZeRO, arXiv 1910.02054, section 3.1)",
     "optimizer_states": "engine/training/states.py, optimizer_bytes",
     "optimizer_temporaries": "engine/training/states.py, step_bytes",
-    "activations": "transformers 5.23 modeling code, played by autograd's rules (engine/training/recipes.py)",
+    "activations": "transformers 5.23 modeling code, played by autograd's rules (engine/training/recipes/layer.py)",
     "gathered_weights": "parameters gathered from their shards (engine/training/fsdp.py, zero.py)",
     "communication": "what collectives read and write (engine/training/fsdp.py, zero.py)",
     "inference_activations": "a pass under no_grad (engine/training/algorithms/passes.py)",
 }
 
-_MEGATRON = "Megatron-Core's layers with their fused kernels, played by autograd's rules (engine/training/megatron.py, recipes.py)"
+_MEGATRON = "Megatron-Core's layers with their fused kernels, played by autograd's rules (engine/training/recipes/megatron.py, layer.py)"
 
 
 class TrainingStage(msgspec.Struct, frozen=True, kw_only=True, dict=True):

@@ -3,7 +3,7 @@
 from fitgauge.engine.training.tape import Tape, Value
 
 _ATTENTION = ("attention", "attention.scores", "attention.product")
-"""Products that are no linears: recipes.py, fused_attention and eager."""
+"""Products that are no linears: recipes/layer.py, fused_attention and eager."""
 
 
 def products(tape: Tape, *, every_second: bool = False) -> set[int]:

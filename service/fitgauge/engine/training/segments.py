@@ -9,17 +9,16 @@ import msgspec
 from fitgauge.engine.architecture import Attention, Kind, ModelSpec, Part, Split
 from fitgauge.engine.dtypes import BITS, size_of
 from fitgauge.engine.once import Same
-from fitgauge.engine.training.context import way_of
 from fitgauge.engine.training.degrees import experts
-from fitgauge.engine.training.gemma4 import handed_on, per_layer_bytes, per_layer_segment
-from fitgauge.engine.training.layers import end_recipe, layer_recipe
-from fitgauge.engine.training.losses import loss_of
-from fitgauge.engine.training.megatron import whole_logits
-from fitgauge.engine.training.modules import Modules, Scene
 from fitgauge.engine.training.parameters import Parameter, Unit, nominal_linears, units
-from fitgauge.engine.training.segment import Segment, joined, played_segment, stream_width, tape_of, used_again
-from fitgauge.engine.training.sparse import picked_bytes
-from fitgauge.engine.training.stacks import (
+from fitgauge.engine.training.recipes.choice import end_recipe, layer_recipe
+from fitgauge.engine.training.recipes.context import way_of
+from fitgauge.engine.training.recipes.gemma4 import handed_on, per_layer_bytes, per_layer_segment
+from fitgauge.engine.training.recipes.losses import loss_of
+from fitgauge.engine.training.recipes.megatron import whole_logits
+from fitgauge.engine.training.recipes.modules import Modules, Scene
+from fitgauge.engine.training.recipes.sparse import picked_bytes
+from fitgauge.engine.training.recipes.stacks import (
     again,
     bias_bytes,
     embedded,
@@ -28,10 +27,11 @@ from fitgauge.engine.training.stacks import (
     source_segments,
     written_head,
 )
+from fitgauge.engine.training.recipes.traits import traits_of
+from fitgauge.engine.training.segment import Segment, joined, played_segment, stream_width, tape_of, used_again
 from fitgauge.engine.training.states import gradient_dtype
 from fitgauge.engine.training.tape import Pass, Tape, Value
 from fitgauge.engine.training.towers.segments import first_has_gradient, image_constants, scattered, tower_segments
-from fitgauge.engine.training.traits import traits_of
 from fitgauge.engine.training.workload import TrainingWorkload, recomputed_modules, regime
 
 _DECODER = (Part.LANGUAGE, Part.EMBEDDING, Part.HEAD)

@@ -1,6 +1,6 @@
 """A tape of sizes: plays a forward and a backward pass as autograd does, in bytes alone.
 
-A recipe (recipes.py) writes operations on the tape as the modelling code calls them; each operation knows what autograd saves of it.
+A recipe (recipes/) writes operations on the tape as the modelling code calls them; each operation knows what autograd saves of it.
 Played forward, a tensor lives until its last use, or, if it is saved, until the backward of what saved it. Played backward, gradients
 live until they are consumed, and those of parameters stay. Rules of saving: pytorch tools/autograd/derivatives.yaml.
 """

@@ -23,7 +23,7 @@ Schedule = Literal["1f1b", "gpipe", "interleaved", "zero_bubble"]
 ActivationRule = Literal["recipe", "34sbh", "40shl", "widths"]
 """recipe: what autograd keeps, tensor by tensor; the others are rules of thumb (coarse.py)."""
 Kernels = Literal["none", "liger", "lora", "unsloth"]
-"""liger: norms, rotation and gates in one kernel each; lora: linears with their adapters (axolotl); unsloth: all of these (fused.py)."""
+"""liger: norms, rotation, gates in one kernel each; lora: linears with their adapters (axolotl); unsloth: all these (recipes/fused.py)."""
 Targets = Literal["attention", "all_linear"] | tuple[str, ...]
 
 

@@ -3,7 +3,7 @@
 from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.architecture import Attention, Block, LatentAttention, Model, ModelSpec, Part
 from fitgauge.engine.training.algorithms.setup import Setup
-from fitgauge.engine.training.traits import traits_of
+from fitgauge.engine.training.recipes.traits import traits_of
 from fitgauge.engine.training.workload import TrainingWorkload, recomputed_modules
 from fitgauge.questions.shell import path_of, said
 from fitgauge.questions.training.adapter_names import USUAL_ATTENTION

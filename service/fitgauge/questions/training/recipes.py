@@ -4,7 +4,7 @@ from fitgauge.engine.architecture import CompressedAttention, ModelSpec, Recurre
 from fitgauge.engine.training.coarse import rule_of
 from fitgauge.engine.training.degrees import experts
 from fitgauge.engine.training.parameters import base_scheme
-from fitgauge.engine.training.traits import TRAITS, taught, traits_of
+from fitgauge.engine.training.recipes.traits import TRAITS, taught, traits_of
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.engine.what_if import BITSANDBYTES
 from fitgauge.questions.training.images import image_notes

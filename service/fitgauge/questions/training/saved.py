@@ -5,8 +5,8 @@ from typing import Literal
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.dtypes import BITS
 from fitgauge.engine.training import fsdp
-from fitgauge.engine.training.modules import Scene
 from fitgauge.engine.training.parameters import units
+from fitgauge.engine.training.recipes.modules import Scene
 from fitgauge.engine.training.segment import Segment
 from fitgauge.engine.training.segments import scene_of, segments
 from fitgauge.engine.training.tape import Saved

@@ -5,7 +5,7 @@ from math import gcd
 from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.architecture import Model, Part
 from fitgauge.engine.training.algorithms.setup import Setup
-from fitgauge.engine.training.stacks import speech
+from fitgauge.engine.training.recipes.stacks import speech
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 from fitgauge.questions.shell import path_of, said
 from fitgauge.questions.training.adapter_names import target_modules

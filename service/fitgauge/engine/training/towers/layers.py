@@ -1,9 +1,9 @@
 """One layer of a vision tower, written on a tape."""
 
 from fitgauge.engine.architecture import Attention, Kind
-from fitgauge.engine.training.modules import Scene
 from fitgauge.engine.training.parameters import Parameter, Unit
-from fitgauge.engine.training.recipes import Layer
+from fitgauge.engine.training.recipes.layer import Layer
+from fitgauge.engine.training.recipes.modules import Scene
 from fitgauge.engine.training.tape import FLOAT, Tape, Value
 from fitgauge.engine.training.towers.styles import Style
 

@@ -1,8 +1,8 @@
 """What a tower does around its layers: pixels to features with positions before them, a norm after them."""
 
 from fitgauge.engine.architecture import Kind
-from fitgauge.engine.training.modules import Modules, Scene
 from fitgauge.engine.training.parameters import Unit
+from fitgauge.engine.training.recipes.modules import Modules, Scene
 from fitgauge.engine.training.segment import Segment, stream_width, tape_of
 from fitgauge.engine.training.tape import FLOAT, Tape, Value
 from fitgauge.engine.training.towers.played import played

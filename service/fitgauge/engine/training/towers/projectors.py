@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from fitgauge.engine.architecture import Kind
-from fitgauge.engine.training.modules import Modules, Scene
 from fitgauge.engine.training.parameters import Unit
+from fitgauge.engine.training.recipes.modules import Modules, Scene
 from fitgauge.engine.training.segment import Segment, tape_of
 from fitgauge.engine.training.tape import FLOAT, Tape, Value
 from fitgauge.engine.training.towers.played import played

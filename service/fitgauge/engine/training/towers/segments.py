@@ -5,8 +5,9 @@ from dataclasses import replace
 import msgspec
 
 from fitgauge.engine.architecture import Attention, Block, Kind, ModelSpec, Part
-from fitgauge.engine.training.modules import Scene
 from fitgauge.engine.training.parameters import Unit
+from fitgauge.engine.training.recipes.modules import Scene
+from fitgauge.engine.training.recipes.traits import Traits
 from fitgauge.engine.training.segment import Segment, stream_width, tape_of
 from fitgauge.engine.training.tape import FLOAT, Pass, Value
 from fitgauge.engine.training.towers.layers import TowerLayer
@@ -14,7 +15,6 @@ from fitgauge.engine.training.towers.patches import ended, patches
 from fitgauge.engine.training.towers.played import played
 from fitgauge.engine.training.towers.projectors import projector
 from fitgauge.engine.training.towers.styles import STYLES, Style, Tower, tower_of
-from fitgauge.engine.training.traits import Traits
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 
 

@@ -3,19 +3,19 @@
 from collections.abc import Mapping
 
 from fitgauge.engine.architecture import ModelSpec, Recurrent
-from fitgauge.engine.training.fused import FusedLayer
-from fitgauge.engine.training.gemma4 import Gemma4Layer
-from fitgauge.engine.training.llama4 import Llama4Layer
-from fitgauge.engine.training.megatron import MegatronLayer
 from fitgauge.engine.training.megatron_tape import MegatronTape
-from fitgauge.engine.training.mllama import MllamaLayer
-from fitgauge.engine.training.modules import Modules, Scene
 from fitgauge.engine.training.parameters import Unit
-from fitgauge.engine.training.recipes import Layer
-from fitgauge.engine.training.recurrent import RecurrentLayer
+from fitgauge.engine.training.recipes.fused import FusedLayer
+from fitgauge.engine.training.recipes.gemma4 import Gemma4Layer
+from fitgauge.engine.training.recipes.layer import Layer
+from fitgauge.engine.training.recipes.llama4 import Llama4Layer
+from fitgauge.engine.training.recipes.megatron import MegatronLayer
+from fitgauge.engine.training.recipes.mllama import MllamaLayer
+from fitgauge.engine.training.recipes.modules import Modules, Scene
+from fitgauge.engine.training.recipes.recurrent import RecurrentLayer
+from fitgauge.engine.training.recipes.sparse import SparseLayer
+from fitgauge.engine.training.recipes.stacks import StackLayer, source_tokens
 from fitgauge.engine.training.segment import stream_width
-from fitgauge.engine.training.sparse import SparseLayer
-from fitgauge.engine.training.stacks import StackLayer, source_tokens
 from fitgauge.engine.training.tape import Tape
 from fitgauge.engine.training.workload import TrainingWorkload, recomputed_modules
 

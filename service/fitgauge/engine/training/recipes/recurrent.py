@@ -15,7 +15,7 @@ from math import ceil
 
 from fitgauge.engine.architecture import Attention, Kind, Recurrent
 from fitgauge.engine.training.parameters import Parameter
-from fitgauge.engine.training.recipes import Layer
+from fitgauge.engine.training.recipes.layer import Layer
 from fitgauge.engine.training.tape import FLOAT, Value
 
 _SCAN_CHUNK = 2048

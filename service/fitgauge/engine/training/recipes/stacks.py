@@ -12,9 +12,9 @@ import msgspec
 
 from fitgauge.engine.architecture import Attention, CrossAttention, Kind, ModelSpec, Part
 from fitgauge.engine.dtypes import size_of
-from fitgauge.engine.training.modules import Modules, Scene
 from fitgauge.engine.training.parameters import Unit
-from fitgauge.engine.training.recipes import Layer
+from fitgauge.engine.training.recipes.layer import Layer
+from fitgauge.engine.training.recipes.modules import Modules, Scene
 from fitgauge.engine.training.segment import Segment, played_segment, stream_width, tape_of
 from fitgauge.engine.training.states import gradient_dtype
 from fitgauge.engine.training.tape import FLOAT, Pass, Tape, Value

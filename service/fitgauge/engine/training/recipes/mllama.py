@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 
 from fitgauge.engine.architecture import Attention, CrossAttention
-from fitgauge.engine.training.recipes import Layer
+from fitgauge.engine.training.recipes.layer import Layer
 from fitgauge.engine.training.tape import Value
 
 

@@ -7,9 +7,9 @@ Source: transformers 5.23, models/gemma4/modeling_gemma4.py (Gemma4TextAttention
 from collections.abc import Sequence
 
 from fitgauge.engine.architecture import Attention, Kind
-from fitgauge.engine.training.modules import Modules, Scene
 from fitgauge.engine.training.parameters import Parameter, Unit
-from fitgauge.engine.training.recipes import Layer
+from fitgauge.engine.training.recipes.layer import Layer
+from fitgauge.engine.training.recipes.modules import Modules, Scene
 from fitgauge.engine.training.segment import Segment, played_segment, stream_width, tape_of
 from fitgauge.engine.training.tape import FLOAT, Value
 from fitgauge.engine.training.workload import TrainingWorkload

@@ -1,8 +1,8 @@
 """The loss of a head's logits, written on a tape: full, in pieces, fused with the head, of log-probabilities."""
 
-from fitgauge.engine.training.megatron import loss_of_pieces
+from fitgauge.engine.training.recipes.megatron import loss_of_pieces
+from fitgauge.engine.training.recipes.traits import Traits
 from fitgauge.engine.training.tape import FLOAT, Tape, Value
-from fitgauge.engine.training.traits import Traits
 from fitgauge.engine.training.workload import TrainingWorkload
 
 _CHUNKS = 8

@@ -7,9 +7,9 @@ A recipe is made of a layer's own tensors: which norms, which projections, apart
 from collections.abc import Callable
 
 from fitgauge.engine.architecture import Attention, Kind, LatentAttention, Split
-from fitgauge.engine.training.context import repeated_heads, ring_backward_bytes, ring_forward_bytes
-from fitgauge.engine.training.modules import Modules
 from fitgauge.engine.training.parameters import Parameter
+from fitgauge.engine.training.recipes.context import repeated_heads, ring_backward_bytes, ring_forward_bytes
+from fitgauge.engine.training.recipes.modules import Modules
 from fitgauge.engine.training.tape import FLOAT, Value
 
 

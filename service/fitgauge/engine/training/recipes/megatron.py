@@ -8,11 +8,11 @@ modules: tests/accuracy/measure_megatron_activations.py.
 from contextlib import AbstractContextManager
 
 from fitgauge.engine.architecture import Attention, Kind, LatentAttention, Split
-from fitgauge.engine.training.context import passed_backward_bytes, passed_forward_bytes
 from fitgauge.engine.training.megatron_tape import MegatronTape
-from fitgauge.engine.training.modules import Scene
 from fitgauge.engine.training.parameters import Parameter, Unit
-from fitgauge.engine.training.recipes import Layer
+from fitgauge.engine.training.recipes.context import passed_backward_bytes, passed_forward_bytes
+from fitgauge.engine.training.recipes.layer import Layer
+from fitgauge.engine.training.recipes.modules import Scene
 from fitgauge.engine.training.tape import FLOAT, Tape, Value
 from fitgauge.engine.training.workload import Loss, TrainingWorkload
 

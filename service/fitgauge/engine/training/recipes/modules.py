@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from fitgauge.engine.architecture import Kind, Split
 from fitgauge.engine.dtypes import BITS
-from fitgauge.engine.training.context import Way
 from fitgauge.engine.training.parameters import Parameter, Unit
+from fitgauge.engine.training.recipes.context import Way
+from fitgauge.engine.training.recipes.traits import Place, Traits
 from fitgauge.engine.training.tape import FLOAT, Tape, Value
-from fitgauge.engine.training.traits import Place, Traits
 from fitgauge.engine.training.workload import AttentionKernel
 
 

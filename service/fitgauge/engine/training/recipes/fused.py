@@ -5,9 +5,9 @@ Source: Liger-Kernel ops/rms_norm.py, rope.py, swiglu.py; unsloth 2026.8 kernels
 """
 
 from fitgauge.engine.architecture import Split
-from fitgauge.engine.training.modules import Scene
 from fitgauge.engine.training.parameters import Parameter, Unit
-from fitgauge.engine.training.recipes import Layer
+from fitgauge.engine.training.recipes.layer import Layer
+from fitgauge.engine.training.recipes.modules import Scene
 from fitgauge.engine.training.tape import FLOAT, Tape, Value
 from fitgauge.engine.training.workload import Kernels
 

@@ -5,7 +5,7 @@ Source: transformers 5.23, models/llama4/modeling_llama4.py (Llama4TextMoe, Llam
 
 from fitgauge.engine.architecture import Attention, Kind
 from fitgauge.engine.training.parameters import Parameter
-from fitgauge.engine.training.recipes import Layer
+from fitgauge.engine.training.recipes.layer import Layer
 from fitgauge.engine.training.tape import FLOAT, Value
 
 

@@ -5,8 +5,8 @@ Source: transformers 5.23, models/deepseek_v32/modeling_deepseek_v32.py and mode
 """
 
 from fitgauge.engine.architecture import Attention, LatentAttention, ModelSpec
-from fitgauge.engine.training.modules import Scene
-from fitgauge.engine.training.recipes import Layer
+from fitgauge.engine.training.recipes.layer import Layer
+from fitgauge.engine.training.recipes.modules import Scene
 from fitgauge.engine.training.tape import FLOAT, Value
 from fitgauge.engine.training.workload import TrainingWorkload
 

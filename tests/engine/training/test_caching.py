@@ -34,6 +34,14 @@ def test_the_smallest_free_block_is_taken_and_its_rest_serves_others():
     assert allocator.reserved == 144 * MIB
 
 
+def test_of_free_blocks_alike_the_one_with_the_lowest_address_is_taken():
+    allocator = CachingAllocator()
+    first, second = allocator.take(32 * MIB), allocator.take(32 * MIB)
+    allocator.give(second)
+    allocator.give(first)
+    assert allocator.take(32 * MIB) is first
+
+
 def test_a_block_in_pieces_serves_nothing_as_large_until_all_are_free():
     allocator = CachingAllocator()
     allocator.give(allocator.take(64 * MIB))

@@ -3,8 +3,8 @@
     python tests/accuracy/measure_allocator.py < tests/accuracy/training_allocator.jsonl
 
 Settings are those of measure_steps.py, whose fake tensors these are; `bytes`: `allocated`, the most at once, and `reserved` after two steps
-(gradients let go of after each). What the rules are is not measured here (engine/training/caching.py), but what is asked of them: the
-engine plays its own tapes, this PyTorch's operations. Scratch within a kernel is in neither. Needs torch and transformers.
+(gradients let go of after each). What the rules are is not measured here (engine/training/allocator/caching.py), but what is asked of them:
+the engine plays its own tapes, this PyTorch's operations. Scratch within a kernel is in neither. Needs torch and transformers.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 from transformers import masking_utils
 
-from fitgauge.engine.training.caching import Block, CachingAllocator
-from fitgauge.engine.training.process import STEPS
+from fitgauge.engine.training.allocator.caching import Block, CachingAllocator
+from fitgauge.engine.training.allocator.process import STEPS
 
 
 class Recorded(TorchDispatchMode):

@@ -208,7 +208,7 @@ given; `training_own.jsonl`: {own} of our own, made with `measure_steps.py`), ag
 holds. *Ranks*: one rank of FSDP2 by PyTorch's own tracker (`training_fsdp.jsonl`: {ranks}). *Runs*: GPU runs that projects and papers
 printed (`training_gpu.jsonl`: {runs} that say enough to be asked), each against the counter it names: PyTorch's allocated or reserved
 peak, or the device's. Steps are arithmetic: nothing is fitted to them. What the allocator holds in vain is played by its rules
-(`engine/training/process.py`); what runs hold beside that and the width of intervals is fitted to their fit part
+(`engine/training/allocator/process.py`); what runs hold beside that and the width of intervals is fitted to their fit part
 (`training_calibrate.py`); `check` in `headline_training.json` is the rest."""
 
 FOUND = """\

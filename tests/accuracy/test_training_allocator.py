@@ -5,7 +5,7 @@ from statistics import median
 import pytest
 
 from accuracy.training_truth import own_model, rows, step_workload
-from fitgauge.engine.training.process import whole_process
+from fitgauge.engine.training.allocator.process import whole_process
 
 ROWS = rows("training_allocator")
 

@@ -1,6 +1,6 @@
 """PyTorch's caching allocator: what its rules make of requests (c10/cuda/CUDACachingAllocator.cpp)."""
 
-from fitgauge.engine.training.caching import CachingAllocator
+from fitgauge.engine.training.allocator.caching import CachingAllocator
 
 MIB = 2**20
 

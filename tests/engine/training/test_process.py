@@ -6,12 +6,12 @@ from msgspec.structs import replace
 from fitgauge.catalog.models import Snapshot
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.families import read_config
-from fitgauge.engine.training import process, process_fsdp
+from fitgauge.engine.training.allocator import process, process_fsdp
+from fitgauge.engine.training.allocator.moves import SEED, moves_of
+from fitgauge.engine.training.allocator.process import whole_process
+from fitgauge.engine.training.allocator.process_fsdp import sharded_process
+from fitgauge.engine.training.allocator.vain import kept_in_vain
 from fitgauge.engine.training.estimate import training_stages
-from fitgauge.engine.training.moves import SEED, moves_of
-from fitgauge.engine.training.overheads import kept_in_vain
-from fitgauge.engine.training.process import whole_process
-from fitgauge.engine.training.process_fsdp import sharded_process
 from fitgauge.engine.training.segments import segments
 from fitgauge.engine.training.stages import stages
 from fitgauge.engine.training.workload import TrainingWorkload

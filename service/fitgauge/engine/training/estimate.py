@@ -8,8 +8,9 @@ import msgspec
 from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.profile import Coefficient
 from fitgauge.engine.quantity import Basis, Bytes, Term, certain, total
+from fitgauge.engine.training.allocator.vain import kept_in_vain
 from fitgauge.engine.training.coarse import RULE_SOURCES, quoted, rule_of
-from fitgauge.engine.training.overheads import TrainingProfile, keeper, kept_in_vain, logits_bytes
+from fitgauge.engine.training.overheads import TrainingProfile, keeper, logits_bytes
 from fitgauge.engine.training.pipeline import in_flight_in_words
 from fitgauge.engine.training.recipes.traits import taught
 from fitgauge.engine.training.stages import Amount, Phase, PhaseName, Stage, stages

@@ -1,16 +1,11 @@
 """What a training process holds beside PyTorch's tensors, by measurement. Data of the catalog."""
 
-from functools import lru_cache
 from typing import Literal
 
 import msgspec
-from msgspec.structs import replace
 
 from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.once import Same
 from fitgauge.engine.profile import Coefficient
-from fitgauge.engine.training.process import MICRO_BATCHES, whole_process
-from fitgauge.engine.training.process_fsdp import sharded_process
 from fitgauge.engine.training.tape import FLOAT
 from fitgauge.engine.training.workload import TrainingWorkload
 
@@ -67,21 +62,3 @@ def keeper(workload: TrainingWorkload) -> Keeper:
     if workload.framework == "fsdp":
         return "fsdp1" if workload.fsdp_version == 1 else "fsdp2"
     return workload.framework
-
-
-def kept_in_vain(spec: ModelSpec, workload: TrainingWorkload, allocated: int) -> int | None:
-    """Bytes that the allocator's own rules leave reserved beyond a peak of `allocated` bytes: two steps played on it (process.py). Of what
-    keeps less of the layers than is played there (on the host, on other stages), the same share. None where steps are not played: under
-    DeepSpeed, Megatron, and where ranks exchange the tokens of their experts."""
-    if workload.framework not in ("transformers", "fsdp") or workload.expert_parallel > 1:
-        return None
-    relevant = replace(workload, activation_offload=False, pipeline_parallel=1, micro_batches=min(workload.micro_batches, MICRO_BATCHES))
-    most, vain = _played(Same(spec), relevant)
-    return int(vain * min(1, allocated / most))
-
-
-@lru_cache(maxsize=256)
-def _played(same: Same, workload: TrainingWorkload) -> tuple[int, int]:
-    """(the most bytes that two steps allocate at once, those that are reserved beyond them)."""
-    process = (sharded_process if workload.framework == "fsdp" else whole_process)(same.spec, workload)
-    return max(1, process.allocator.most_allocated), process.kept_in_vain

@@ -13,10 +13,10 @@ from fitgauge.engine.architecture import ModelSpec, Part
 from fitgauge.engine.dtypes import BITS
 from fitgauge.engine.training import fsdp
 from fitgauge.engine.training.activations import in_order
-from fitgauge.engine.training.caching import Block
-from fitgauge.engine.training.moves import Moves
+from fitgauge.engine.training.allocator.caching import Block
+from fitgauge.engine.training.allocator.moves import Moves
+from fitgauge.engine.training.allocator.process import MICRO_BATCHES, STEPS, Held, Process, lined, of_each
 from fitgauge.engine.training.parameters import Parameter, units
-from fitgauge.engine.training.process import MICRO_BATCHES, STEPS, Held, Process, lined, of_each
 from fitgauge.engine.training.segments import segments
 from fitgauge.engine.training.sharding import gathered_bytes, shard, tensor_slice
 from fitgauge.engine.training.workload import TrainingWorkload, regime

@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeVar
 from fitgauge.engine.allocator import SMALL_BYTES
 from fitgauge.engine.architecture import ModelSpec, Part
 from fitgauge.engine.training.activations import in_order
-from fitgauge.engine.training.caching import Block, CachingAllocator
-from fitgauge.engine.training.moves import SEED, Move, Moves, moves_of
+from fitgauge.engine.training.allocator.caching import Block, CachingAllocator
+from fitgauge.engine.training.allocator.moves import SEED, Move, Moves, moves_of
 from fitgauge.engine.training.parameters import Parameter, units
 from fitgauge.engine.training.segment import Segment
 from fitgauge.engine.training.segments import segments

@@ -46,6 +46,19 @@ def test_a_rank_of_tensor_parallelism_and_fsdp_is_within_three_percent():
     assert errors[-1] <= 0.03
 
 
+def test_a_stage_under_fsdp_is_within_half_a_percent():
+    errors = [abs(error) for row, error in truth.stage_ranks() if row["reduce"] == "fp32" and not (row["reshard"] and row["stage"] == 3)]
+    assert len(errors) >= 15
+    assert median(errors) <= 0.0002
+    assert max(errors) <= 0.005
+
+
+def test_a_stage_that_sums_in_the_format_of_its_gradients_or_gathers_its_head_anew_is_over_by_less_than_nine_percent():
+    errors = [error for row, error in truth.stage_ranks() if row["reduce"] == "bf16" or (row["reshard"] and row["stage"] == 3)]
+    assert len(errors) >= 3
+    assert all(0 < error <= 0.09 for error in errors)
+
+
 def test_what_a_rank_of_context_parallelism_keeps_is_within_a_permille():
     assert {row["way"] for row in truth.of_kind("context")} == {"ring", "ulysses"}
     assert len(truth.context_ranks()) >= 30

@@ -15,7 +15,7 @@ from fitgauge.engine.training.workload import TrainingWorkload
 
 @cache
 def of_kind(kind: str) -> tuple[Row, ...]:
-    """The rows of a kind: schedule, tensor, context, zero, offload, megatron, megatron_activations."""
+    """The rows of a kind: schedule, tensor, stage, context, zero, offload, megatron, megatron_activations."""
     return tuple(row for row in rows("training_parallel") if row["kind"] == kind)
 
 
@@ -41,6 +41,34 @@ def tensor_workload(row: Row) -> TrainingWorkload:
         data_parallel=row["data_parallel"],
         gradient_dtype=row.get("reduce", "fp32") if sharded and row["regime"] == "mixed_bf16" else None,
     )
+
+
+def stage_workload(row: Row) -> TrainingWorkload:
+    """The question of a rank of a pipeline under FSDP2."""
+    return TrainingWorkload(
+        framework="fsdp",
+        zero_stage=3 if row["reshard"] else 2,
+        gradient_dtype=row["reduce"],
+        optimizer_implementation="for_loop",
+        activation_checkpointing=row["checkpointing"],
+        sequence_length=row["seq"],
+        micro_batch_size=row["batch"],
+        pipeline_parallel=row["stages"],
+        pipeline_schedule=row["schedule"],
+        micro_batches=row["micro_batches"],
+        data_parallel=row["data_parallel"],
+    )
+
+
+@cache
+def stage_ranks() -> tuple[tuple[Row, float], ...]:
+    """One rank of a pipeline under FSDP2 each, and the error of its highest moment."""
+    found = []
+    for row in of_kind("stage"):
+        stage = stages(own_model(row["model"], row["model_layers"]), stage_workload(row))[row["stage"]]
+        assert stage.layers == row["layers"]
+        found.append((row, stage.highest.total / row["bytes"]["total"] - 1))
+    return tuple(found)
 
 
 def zero_workload(row: Row) -> TrainingWorkload:

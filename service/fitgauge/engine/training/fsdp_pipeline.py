@@ -29,13 +29,15 @@ ACTIVE_CHUNKS = 3
 
 class Unit(NamedTuple):
     """A unit of FSDP with what it runs. `summed`: its gradients, whole, as they are added up over micro-batches; `largest` of them as it
-    is made [bytes]. Where they are summed in the format they are made in, each is added at once; all of a unit are taken to be there all
-    the same."""
+    is made; `lingers`: of the sums, what their reduction still names to its end: the last, which is a table in embedding and head and a
+    norm in a layer [bytes]. Where they are summed in the format they are made in, each is added at once; all of a unit are taken to be
+    there all the same."""
 
     group: Group
     segment: Segment
     summed: int
     largest: int = 0
+    lingers: int = 0
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +110,7 @@ def _backward(step: Step, live: int, *, adds: bool = False) -> Iterator[Moment]:
     kept, summed = 0 if step.reshard else step.gathered, step.summed if adds else 0
     ahead = [0, *(unit.group.gathered if step.reshard else 0 for unit in step.units)]
     for number in range(len(step.units) - 1, -1, -1):
-        group, segment, made, largest = step.units[number]
+        group, segment, made, largest, _ = step.units[number]
         kept += group.gathered if step.reshard else 0
         peak, buffers = live + segment.backward.peak, step.received + ahead[number]
         yield Moment(phase="backward", gathered=int(kept * step.active), buffers=buffers, shards=summed, activations=peak)
@@ -119,14 +121,15 @@ def _backward(step: Step, live: int, *, adds: bool = False) -> Iterator[Moment]:
 
 
 def _reduction(step: Step) -> Iterator[Moment]:
-    """The sums reduced, unit by unit from the first: its parameters go, the reduce-scatter reads a copy, which stays until the next one's
-    (_fsdp_collectives.py, foreach_reduce)."""
+    """The sums reduced, unit by unit from the first: its parameters go, the reduce-scatter reads a copy, which stays until the next one's,
+    and makes the shard (_fsdp_collectives.py, foreach_reduce)."""
     kept, summed, shards, buffers, live = step.gathered, step.summed, 0, 0, step.constants + step.left
-    for group, _, made, _ in step.units:
+    for group, _, made, _, lingers in step.units:
         kept, buffers = kept - group.gathered, step.received + group.reduced
         gathered = int(kept * step.active)
         yield Moment(phase="backward", gathered=gathered, buffers=buffers, shards=summed + shards, activations=live)
         summed, shards = summed - made, group.shard + (0 if step.offload else shards)
+        yield Moment(phase="backward", gathered=gathered, buffers=buffers, shards=summed + lingers + shards, activations=live)
     yield Moment(phase="backward", gathered=0, buffers=buffers, shards=shards, activations=live)
 
 
@@ -143,8 +146,9 @@ def received_bytes(spec: ModelSpec, workload: TrainingWorkload, stage: int) -> i
 def step_of(spec: ModelSpec, workload: TrainingWorkload, slices: Sequence[tuple[Slice, int]], layers: range, stage: int) -> Step:
     """The step of a stage that has these slices and these `layers`. The last stage holds its logits until their backward pass is done
     (stage.py, backward_one_chunk: stage_output); no segment lets go of an input or of an output's gradient that lies in a buffer. 1F1B
-    names a gradient it sent until it sends the next (schedules.py, Schedule1F1B), and like GPipe the last it made of all."""
-    cut, wide = segments(spec, computed(workload)), BITS[regime(workload).compute] // 8
+    names a gradient it sent until it sends the next (schedules.py, Schedule1F1B), and like GPipe the last it made of all. The head is in
+    the last chunk of all, whose forward pass its backward pass follows at once."""
+    cut, wide, sums = segments(spec, computed(workload)), BITS[regime(workload).compute] // 8, reduced_width(workload)
     played = list(in_order(cut, layers))
     kinds = {number: piece for piece, _ in slices if is_layer(piece.unit) for number in piece.unit.layers}
     pieces = [kinds[number].parameters for number in layers]
@@ -165,20 +169,22 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload, slices: Sequence[tuple[
     for piece, run in zip(pieces, runs, strict=True):
         group = groups[id(piece)]
         largest = max((parameter.elements for parameter in piece if parameter.trained), default=0) * wide
-        units.append(Unit(group, run, group.gradients // wide * reduced_width(workload), largest))
+        lingers = largest // wide * sums if piece is end else 0
+        units.append(Unit(group, run, group.gradients // wide * sums, largest, lingers))
     in_flight = held(workload.pipeline_schedule, stage, workload.pipeline_parallel, workload.micro_batches, workload.pipeline_chunks).most
     between = sum(unit.segment.forward.end for unit in units)
-    chunks = workload.pipeline_chunks if workload.pipeline_schedule == "interleaved" else 1
+    interleaved = workload.pipeline_schedule == "interleaved"
+    once = runs[-1].forward.end if interleaved and stage == workload.pipeline_parallel - 1 else 0
     return Step(
         units=units,
         reshard=workload.zero_stage == 3,
-        active=min(1, ACTIVE_CHUNKS / chunks),
+        active=min(1, ACTIVE_CHUNKS / workload.pipeline_chunks) if interleaved else 1,
         offload=workload.offload != "none",
-        others=int((in_flight - 1) * between),
+        others=int((in_flight - 1) * (between - once)),
         between=between,
         received=received_bytes(spec, workload, stage),
         sent=given if workload.pipeline_schedule == "1f1b" else 0,
-        left=given + handed if workload.pipeline_schedule != "interleaved" else 0,
+        left=0 if interleaved else given + handed,
         constants=cut.constants,
         turns=workload.micro_batches > in_flight,
         adds=workload.micro_batches > 1,
@@ -191,5 +197,5 @@ def _keeps_input(play: Play) -> bool:
 
 
 def _holding(run: Pass, size: int) -> Pass:
-    """The pass without letting go of what it was given."""
+    """The pass where it never lets go of what it was given; its highest moment is taken to come after it would have."""
     return Pass(peak=run.peak + size, end=run.end + size)

@@ -14,32 +14,18 @@ _RECOMPUTED = 256
 def loss_of(
     tape: Tape, x: Value, weight: Value, tokens: int, vocabulary: int, hidden: int, traits: Traits, workload: TrainingWorkload
 ) -> tuple[int, Value]:
-    """(bytes of logits that stay, the loss) of a full, chunked or fused loss.
+    """(bytes of logits that stay, the loss), by the workload's loss.
 
     full: logits, their fp32 copy, log-softmax, which is saved; under tensor parallelism transformers gathers the logits (tp_plan,
     colwise_gather_output), torchtitan and Megatron take the loss of the pieces. torchtitan's, compiled, reads the logits alone
-    (components/loss.py). in_place: a copy of the fp32 logits, shifted by a token, becomes the gradient (Unsloth's and flash-attn's
-    kernels on transformers up to 4.48, modeling_llama.py); Megatron's own makes no second copy
-    (megatron/core/tensor_parallel/cross_entropy.py). chunked: head and loss of an eighth of the tokens at a time; its logits are saved,
-    gradients and (unless compiled) fp32 are there of one eighth. recomputed: see `_recomputed`. fused: a few
-    rows at a time; gradients of hidden states and head are made in the forward pass (Liger-Kernel, fused_linear_cross_entropy.py: rows
-    of next_power_of_2(tokens / ceil(vocabulary / hidden)) a piece). log_probs: see `_log_probs`.
+    (components/loss.py); Megatron's own makes no second copy (megatron/core/tensor_parallel/cross_entropy.py). The others: see `_fused`,
+    `_chunked`, `_recomputed`, `_log_probs`, `_in_place`.
     """
     if workload.loss == "fused" and workload.framework != "megatron":
-        pieces = max(1, -(-vocabulary // hidden))
-        rows = 1 << max(0, -(-tokens // pieces) - 1).bit_length()
-        scratch = rows * vocabulary * (x.width + FLOAT)
-        made = tokens * hidden + (weight.elements if weight.grad else 0)
-        return 0, tape.operation("loss", (x, weight), 1, FLOAT, scratch=scratch, beside=[("loss.gradients", made, weight.width)])
+        return 0, _fused(tape, x, weight, tokens, vocabulary, hidden)
     if workload.loss == "chunked":
         made = tokens * vocabulary * (1 + 2 * traits.logits_cap + traits.scales_logits)
-        piece = tokens * vocabulary // _CHUNKS
-        x, weight = tape.cast(x, "logits"), tape.cast(weight, "logits")
-        saves, scratch = (x,) if weight.grad else (), 0 if workload.compiled else 2 * piece * FLOAT
-        back_scratch, beside = scratch + piece * x.width, [("loss.logits", made, x.width)]
-        return 0, tape.operation(
-            "loss", (x, weight), 1, FLOAT, saves=saves, scratch=scratch, back_scratch=back_scratch, beside=beside, product=True
-        )
+        return 0, _chunked(tape, x, weight, tokens * vocabulary // _CHUNKS, made, compiled=workload.compiled)
     if workload.loss == "recomputed":
         return 0, _recomputed(tape, x, weight, tokens, vocabulary)
     logits = tape.matmul("logits", x, weight, tokens * vocabulary)
@@ -58,17 +44,44 @@ def loss_of(
     if workload.framework == "fsdp" and workload.compiled:
         return 0, tape.operation("loss", (logits,), 1, FLOAT, saves=(logits,))
     if workload.loss == "in_place":
-        wide = tape.to(logits, FLOAT, "logits.float")
-        shifted = tape.copy("logits.shifted", wide, wide.elements - tokens // workload.sequence_length * vocabulary)
-        held = wide._replace(grad=False)  # a name of the loss still has it
-        written = tape.operation("loss.gradients", (shifted, held), shifted.elements, FLOAT, saves=(shifted,), view=True, passes=True)
-        return 0, tape.operation("loss", (written,), 1, FLOAT)
+        return 0, _in_place(tape, logits, tokens // workload.sequence_length * vocabulary)
     tape.keep(logits)
     wide = tape.to(logits, FLOAT, "logits.float") if traits.float_loss or tape.compute else logits
     softmax = tape.pointwise("logits.log_softmax", wide, of_output=True)
     pieces = workload.sequence_parallel  # zeros, exponentials and their sum are alive at once (torch/distributed/tensor/parallel/loss.py)
     back_scratch = 2 * softmax.bytes if pieces else 0
     return logits.bytes, tape.operation("loss", (softmax,), 1, FLOAT, saves=(softmax,), back_scratch=back_scratch)
+
+
+def _fused(tape: Tape, x: Value, weight: Value, tokens: int, vocabulary: int, hidden: int) -> Value:
+    """A few rows at a time; gradients of hidden states and head are made in the forward pass (Liger-Kernel,
+    fused_linear_cross_entropy.py: rows of next_power_of_2(tokens / ceil(vocabulary / hidden)) a piece)."""
+    pieces = max(1, -(-vocabulary // hidden))
+    rows = 1 << max(0, -(-tokens // pieces) - 1).bit_length()
+    scratch = rows * vocabulary * (x.width + FLOAT)
+    made = tokens * hidden + (weight.elements if weight.grad else 0)
+    return tape.operation("loss", (x, weight), 1, FLOAT, scratch=scratch, beside=[("loss.gradients", made, weight.width)])
+
+
+def _chunked(tape: Tape, x: Value, weight: Value, piece: int, made: int, *, compiled: bool) -> Value:
+    """Head and loss of a `piece` of the logits at a time: all that are `made` are saved, gradients and (unless `compiled`) fp32 are there
+    of one piece."""
+    x, weight = tape.cast(x, "logits"), tape.cast(weight, "logits")
+    saves, scratch = (x,) if weight.grad else (), 0 if compiled else 2 * piece * FLOAT
+    back_scratch, beside = scratch + piece * x.width, [("loss.logits", made, x.width)]
+    return tape.operation(
+        "loss", (x, weight), 1, FLOAT, saves=saves, scratch=scratch, back_scratch=back_scratch, beside=beside, product=True
+    )
+
+
+def _in_place(tape: Tape, logits: Value, last: int) -> Value:
+    """A copy of the fp32 logits, shifted by a token (so without the `last` one's), becomes the gradient (Unsloth's and flash-attn's kernels
+    on transformers up to 4.48, modeling_llama.py)."""
+    wide = tape.to(logits, FLOAT, "logits.float")
+    shifted = tape.copy("logits.shifted", wide, wide.elements - last)
+    held = wide._replace(grad=False)  # a name of the loss still has it
+    written = tape.operation("loss.gradients", (shifted, held), shifted.elements, FLOAT, saves=(shifted,), view=True, passes=True)
+    return tape.operation("loss", (written,), 1, FLOAT)
 
 
 def _recomputed(tape: Tape, x: Value, weight: Value, tokens: int, vocabulary: int) -> Value:

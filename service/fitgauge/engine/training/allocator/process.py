@@ -26,8 +26,8 @@ MICRO_BATCHES = 2
 Derived = TypeVar("Derived")
 
 
-class Held(NamedTuple):
-    """A segment between its passes: the blocks of its slots."""
+class Pending(NamedTuple):
+    """A segment whose backward pass is to come: the blocks of its slots."""
 
     moves: Moves
     blocks: dict[int, Block]
@@ -60,7 +60,7 @@ class Process:
             if block is not None:
                 self.allocator.give(block)
 
-    def forward(self, line: Sequence[Moves], start: Block | None = None) -> tuple[list[Held], Block | None]:
+    def forward(self, line: Sequence[Moves], start: Block | None = None) -> tuple[list[Pending], Block | None]:
         """The forward pass of segments in their order; (what they hold, the last one's output). What goes at its end is in `loose`."""
         line_held, given = [], start
         for moves in line:
@@ -69,16 +69,16 @@ class Process:
             given = blocks.get(moves.output)
             if not moves.held:
                 self.loose += [blocks.pop(slot) for slot in moves.loose if slot in blocks]
-            line_held.append(Held(moves, blocks))
+            line_held.append(Pending(moves, blocks))
         return line_held, given
 
-    def let_go(self, held: Iterable[Held] = ()) -> None:
+    def let_go(self, held: Iterable[Pending] = ()) -> None:
         """Lets go of what is loose, and of what the caller holds of segments: of these, before the backward pass."""
         self.loose += [blocks.pop(slot) for moves, blocks in held for slot in moves.loose if slot in blocks]
         self.give(*self.loose)
         self.loose.clear()
 
-    def backward(self, line: Sequence[Held], gradient: Block | None = None, *, adds: bool = False) -> tuple[list[Block], Block | None]:
+    def backward(self, line: Sequence[Pending], gradient: Block | None = None, *, adds: bool = False) -> tuple[list[Block], Block | None]:
         """The backward pass of what `forward` gave; (gradients of parameters, that of the first segment's input). `adds`: there are
         gradients already, to which a segment's are added, or they are stepped with at once."""
         found: list[Block] = []

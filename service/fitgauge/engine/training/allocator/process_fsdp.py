@@ -15,7 +15,7 @@ from fitgauge.engine.training import fsdp
 from fitgauge.engine.training.activations import in_order
 from fitgauge.engine.training.allocator.caching import Block
 from fitgauge.engine.training.allocator.moves import Moves
-from fitgauge.engine.training.allocator.process import MICRO_BATCHES, STEPS, Held, Process, lined, of_each
+from fitgauge.engine.training.allocator.process import MICRO_BATCHES, STEPS, Pending, Process, lined, of_each
 from fitgauge.engine.training.parameters import Parameter, units
 from fitgauge.engine.training.segments import segments
 from fitgauge.engine.training.sharding import gathered_bytes, shard, tensor_slice
@@ -182,7 +182,7 @@ def _passes(rank: Rank, root: Wrapped, inner: Sequence[Wrapped], ends: tuple[lis
     """Both passes of one micro-batch, in the order of fsdp.py."""
     step = rank.step
     constants = rank.take(step.constants)
-    kept, held = [rank.unshard(root, rank.gather(root))], list[list[Held]]()
+    kept, held = [rank.unshard(root, rank.gather(root))], list[list[Pending]]()
     rank.settle()
     before, given = rank.forward(ends[0])
     for unit in inner:

@@ -163,3 +163,30 @@ def test_kernels_of_another_tool_are_not_in_trls_command(answer):
 def test_the_allocators_setting_goes_before_tools_that_do_not_set_it(command):
     assert command(framework="ms-swift", expandable_segments=True).startswith("export PYTORCH_CUDA_ALLOC_CONF=")
     assert "ALLOC_CONF" not in command(framework="axolotl")
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({}, ["schedule 1F1B", "num_pp_microbatches 5", "fsdp_reshard_after_forward never"]),
+        ({"micro_batches": None}, ["num_pp_microbatches 4"]),
+        ({"pipeline_schedule": "gpipe", "zero_stage": 3}, ["schedule GPipe", "fsdp_reshard_after_forward always"]),
+        ({"pipeline_schedule": "interleaved", "micro_batches": 8}, ["schedule Interleaved1F1B", "num_pp_microbatches 8"]),
+        (
+            {"pipeline_schedule": "interleaved", "pipeline_chunks": 3, "micro_batches": 4},
+            ["schedule Interleaved1F1B", "pipeline_parallel_layers_per_stage 3"],
+        ),
+    ],
+    ids=str,
+)
+def test_torchtitan_is_told_its_pipeline(command, asked, words):
+    line = command(framework="torchtitan", pipeline_parallel=4, gpu_count=8, **asked)
+    assert "pipeline_parallel_degree 4" in line
+    for word in words:
+        assert word in line
+    assert ("layers_per_stage" in line) == ("pipeline_chunks" in asked)
+
+
+def test_pipelines_under_fsdp_are_not_in_the_command_of_trl(answer):
+    said = answer(framework="fsdp", pipeline_parallel=4, gpu_count=8)
+    assert any("no pipelines under FSDP" in sentence for sentence in said.warnings)

@@ -75,7 +75,7 @@ class TrainingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     micro_batches: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
-        Meta(description="Forward passes of a step on one rank (gradient accumulation). Default 1."),
+        Meta(description="Forward passes of a step on one rank (gradient accumulation). Default 1; of a pipeline under FSDP its stages."),
     ] = None
     activation_checkpointing: Annotated[
         Literal["none", "selective", "full"] | None,

@@ -34,7 +34,7 @@ from fitgauge.questions.training.workloads import in_its_formats, training_workl
 
 DEFAULT_GLOBAL_BATCH = 128
 DEFAULT_MOST = 64
-DEFAULT_LIMIT = 16
+DEFAULT_LIMIT = 8
 _SEARCHED: tuple[Framework, ...] = ("megatron", "fsdp", "deepspeed")
 
 

@@ -84,7 +84,7 @@ class TrainingPlanRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     price_per_gpu_hour: Annotated[
         Annotated[float, Meta(ge=0, le=1e6)] | None, Meta(description="What one GPU costs an hour, in any currency.", examples=[2.5])
     ] = None
-    limit: Annotated[Annotated[int, Meta(ge=1, le=100)] | None, Meta(description="Plans to list. Default 16.")] = None
+    limit: Annotated[Annotated[int, Meta(ge=1, le=100)] | None, Meta(description="Plans to list. Default 8.")] = None
 
 
 class PlanLaunch(Struct, kw_only=True):

@@ -1,6 +1,6 @@
 """The training half of docs/ACCURACY.md: what must be reached, errors by family and setting, published runs, the rules people quote."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from statistics import median
 from typing import NamedTuple
 
@@ -43,9 +43,9 @@ BARS = (
 )
 
 PARALLEL = """\
-One rank each, measured in the frameworks' own code without a GPU (tests/accuracy/README.md). Beside these, what every rank of 176 pipeline
-schedules of torch.distributed.pipelining, megatron-core and DeepSpeed holds, and the parameters of 27 stages that megatron-core makes, are
-met exactly."""
+One rank each, measured in the frameworks' own code without a GPU (tests/accuracy/README.md): the most it holds at once, where nothing
+else is said. Beside these, what every rank of {schedules} pipeline schedules of torch.distributed.pipelining, megatron-core and DeepSpeed
+holds, and the parameters of {stages} stages that megatron-core makes, are met exactly."""
 
 TRACKER = "the tracker counts what no device holds in its first step (tests/engine/training/test_fsdp.py)"
 NOISE = "a CPU keeps dropout's noise in the format of its input, CUDA a byte a number"
@@ -99,9 +99,14 @@ def must_reach(figures: Figures) -> str:
 
 def grouped(name: str, steps: Iterable[Step], group: Callable[[Step], str]) -> str:
     """Absolute errors of steps by a property of theirs."""
+    return spreads(name, ((group(step), step.error) for step in steps))
+
+
+def spreads(name: str, named: Iterable[tuple[str, float]]) -> str:
+    """Absolute errors by name."""
     cells: dict[str, list[float]] = {}
-    for step in steps:
-        cells.setdefault(group(step), []).append(step.error)
+    for key, error in named:
+        cells.setdefault(key, []).append(error)
     head = (name, "steps", "median, %", "90th, %", "worst, %")
     rows: list[tuple[object, ...]] = []
     for key, errors in sorted(cells.items()):
@@ -232,9 +237,24 @@ small ones of their architecture, computed in earnest on square images; whole on
 weights alone."""
 
 
-def parallel_steps() -> list[Step]:
-    """Every measured rank."""
-    return [*truth.ranks(), *parallel.tensor_ranks(sharded=False), *parallel.tensor_ranks(sharded=True), *parallel.zero_ranks()]
+def parallel_errors() -> Iterator[tuple[str, float]]:
+    """What every measured rank is, and the error."""
+    for step in (*truth.ranks(), *parallel.tensor_ranks(sharded=False), *parallel.tensor_ranks(sharded=True), *parallel.zero_ranks()):
+        yield _kind(step), step.error
+    for rank in parallel.context_ranks():
+        way = "DeepSpeed's Ulysses" if rank.row["way"] == "ulysses" else "PyTorch's ring"
+        yield f"context parallel, {way}, kept between the passes", rank.error
+    for _, error in parallel.stage_ranks():
+        yield "a stage of PyTorch's pipelines under FSDP2", error
+    for row, host, card in parallel.offload_ranks():
+        framework = {"deepspeed": "DeepSpeed", "fsdp": "FSDP2"}[row["framework"]]
+        if row["offload"] != "none":
+            yield f"offload under {framework}, host memory", host
+        yield f"offload under {framework}, left on the card", card
+    for row in parallel.of_kind("megatron_activations"):
+        said, measured = parallel.micro_batch_bytes(row), row["bytes"]
+        routing = ", experts unevenly chosen" if row.get("load", 1) != 1 else ""
+        yield f"Megatron, what a layer keeps{routing}", said["layer"] / measured["layer"] - 1
 
 
 def _kind(step: Step) -> str:
@@ -272,8 +292,10 @@ def document(figures: Figures) -> str:
             grouped("optimizer", taught, lambda step: f"{step.row['optimizer']}, {step.row.get('implementation', 'for_loop')}"),
             grouped("sequences in a row", taught, lambda step: "several, packed" if step.row.get("packed", 1) > 1 else "one"),
             "## Parallel ranks",
-            PARALLEL,
-            grouped("what", parallel_steps(), _kind),
+            PARALLEL.format(
+                schedules=len(parallel.of_kind("schedule")), stages=sum(len(row["parameters"]) for row in parallel.of_kind("megatron"))
+            ),
+            spreads("what", parallel_errors()),
             "## Families never taught (basis: assumed)",
             grouped("family", [step for step in every if not step.taught], lambda step: step.spec.model_type),
             "## Published runs",

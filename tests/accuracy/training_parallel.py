@@ -103,6 +103,18 @@ def offload_workload(row: Row) -> TrainingWorkload:
     )
 
 
+@cache
+def offload_ranks() -> tuple[tuple[Row, float, float], ...]:
+    """One rank that offloads each: the errors of its host memory, and of the highest moment of its passes on the card."""
+    found = []
+    for row in of_kind("offload"):
+        (stage,) = stages(read_config(row["config"]), offload_workload(row))
+        passes = [phase.total for phase in stage.phases if phase.name in ("forward", "backward")]
+        measured = max(row["bytes"]["forward"], row["bytes"]["backward"])
+        found.append((row, stage.host / row["bytes"]["host"] - 1, max(passes) / measured - 1))
+    return tuple(found)
+
+
 def megatron_workload(row: Row) -> TrainingWorkload:
     """The question of a Megatron layout."""
     return TrainingWorkload(

@@ -249,8 +249,9 @@ def _summary(model: Model, cards: str, trained: Trained, accelerator: Accelerato
     largest = " and ".join(term.name.replace("_", " ") for term in fullest.terms[:2])
     when = _WHEN[max(fullest.phases, key=lambda name: fullest.phases[name])]
     if trained.verdict == "fits":
-        shown = f"the device will show {gib(fullest.required.expected)}, with what PyTorch's allocator keeps"
-        return f"{model.id} fits on {cards}: {asked} needs {need}{each} of {have}, most of it {when}; {shown}."
+        shown = gib(fullest.required.expected)
+        beside = "" if shown == need else f"; the device will show {shown}, with what PyTorch's allocator keeps"
+        return f"{model.id} fits on {cards}: {asked} needs {need}{each} of {have}, most of it {when}{beside}."
     if trained.verdict == "tight":
         return (
             f"{model.id} on {cards} is tight ({trained.probability:.0%} likely): {asked} needs {need}{each} of {have}; {largest} take most."

@@ -84,7 +84,7 @@ def test_a_form_that_holds_no_object_is_a_415(http):
     refused(http.post("/v1/fit", data=GOOD), 415, "unsupported-media-type")
 
 
-@pytest.mark.parametrize("size", [64 * 1024 + 1, 10_000_000])
+@pytest.mark.parametrize("size", [64 * 1024 + 1, 100_000_000])
 def test_a_large_body_is_a_413(http, size):
     response = http.post("/v1/fit", content=b" " * size, headers=JSON)
     assert response.status_code == 413

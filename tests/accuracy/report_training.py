@@ -246,11 +246,12 @@ def parallel_errors() -> Iterator[tuple[str, float]]:
         yield f"context parallel, {way}, kept between the passes", rank.error
     for _, error in parallel.stage_ranks():
         yield "a stage of PyTorch's pipelines under FSDP2", error
-    for row, host, card in parallel.offload_ranks():
+    for row, stage in parallel.offload_ranks():
         framework = {"deepspeed": "DeepSpeed", "fsdp": "FSDP2"}[row["framework"]]
+        passes = max(phase.total for phase in stage.phases if phase.name in ("forward", "backward"))
         if row["offload"] != "none":
-            yield f"offload under {framework}, host memory", host
-        yield f"offload under {framework}, left on the card", card
+            yield f"offload under {framework}, host memory", stage.host / row["bytes"]["host"] - 1
+        yield f"offload under {framework}, left on the card", passes / max(row["bytes"]["forward"], row["bytes"]["backward"]) - 1
     for row in parallel.of_kind("megatron_activations"):
         said, measured = parallel.micro_batch_bytes(row), row["bytes"]
         routing = ", experts unevenly chosen" if row.get("load", 1) != 1 else ""

@@ -91,17 +91,14 @@ def test_both_passes_of_zero_are_near(phase, most):
 
 
 def test_a_rank_that_offloads_holds_in_host_memory_what_the_framework_puts_there():
-    own = truth.of_kind("offload")
-    assert {row["framework"] for row in own} == {"deepspeed", "fsdp"}
-    for row in own:
-        (stage,) = stages(read_config(row["config"]), truth.offload_workload(row))
+    assert {row["framework"] for row, _ in truth.offload_ranks()} == {"deepspeed", "fsdp"}
+    for row, stage in truth.offload_ranks():
         assert stage.host == pytest.approx(row["bytes"]["host"], rel=0.01, abs=1024), row
 
 
 @pytest.mark.parametrize("phase", ["forward", "backward"])
 def test_what_offload_leaves_on_the_card_is_near(phase):
-    for row in truth.of_kind("offload"):
-        (stage,) = stages(read_config(row["config"]), truth.offload_workload(row))
+    for row, stage in truth.offload_ranks():
         on_card = next(one.total for one in stage.phases if one.name == phase)
         assert on_card == pytest.approx(row["bytes"][phase], rel=0.035), row
 

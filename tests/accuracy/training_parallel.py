@@ -9,7 +9,7 @@ from fitgauge.engine.families import read_config
 from fitgauge.engine.training.activations import Passes as Played
 from fitgauge.engine.training.activations import activations, in_order
 from fitgauge.engine.training.segments import segments
-from fitgauge.engine.training.stages import stages
+from fitgauge.engine.training.stages import Stage, stages
 from fitgauge.engine.training.workload import TrainingWorkload
 
 
@@ -104,15 +104,9 @@ def offload_workload(row: Row) -> TrainingWorkload:
 
 
 @cache
-def offload_ranks() -> tuple[tuple[Row, float, float], ...]:
-    """One rank that offloads each: the errors of its host memory, and of the highest moment of its passes on the card."""
-    found = []
-    for row in of_kind("offload"):
-        (stage,) = stages(read_config(row["config"]), offload_workload(row))
-        passes = [phase.total for phase in stage.phases if phase.name in ("forward", "backward")]
-        measured = max(row["bytes"]["forward"], row["bytes"]["backward"])
-        found.append((row, stage.host / row["bytes"]["host"] - 1, max(passes) / measured - 1))
-    return tuple(found)
+def offload_ranks() -> tuple[tuple[Row, Stage], ...]:
+    """One rank that offloads each, and what is said of it."""
+    return tuple((row, stage) for row in of_kind("offload") for stage in stages(read_config(row["config"]), offload_workload(row)))
 
 
 def megatron_workload(row: Row) -> TrainingWorkload:

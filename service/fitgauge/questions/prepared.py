@@ -1,5 +1,6 @@
 """A model's weights laid out in a number format: the slow half of an estimate, kept for the questions that follow."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from fitgauge.engine import weights
@@ -43,13 +44,21 @@ class Preparer:
 
     def prepare(self, model: Model, quantization: str | None, engine: EngineName) -> Prepared:
         """The weights of `model` on `engine`. Raises InvalidQuestion for an unknown format."""
-        key = (model.id, model.source, model.stored and model.stored.file_name, quantization, engine)
-        kept = self._recent.get(key)
-        if kept is not None and kept[0] is model:
-            return kept[1]
+        prepared = self.peek(model, quantization, engine)
+        if prepared is not None:
+            return prepared
         scheme = scheme_of(model, quantization)
         stored = model.stored if quantization is None else None
         laid = ENGINES[engine].lay_out(model.spec, scheme, stored=stored)
         prepared = Prepared(laid, scheme, weights.rank_weights(laid).bytes)
-        self._recent.put(key, (model, prepared))
+        self._recent.put(_key(model, quantization, engine), (model, prepared))
         return prepared
+
+    def peek(self, model: Model, quantization: str | None, engine: EngineName) -> Prepared | None:
+        """Return what `prepare` would without laying anything out; None where it would."""
+        kept = self._recent.get(_key(model, quantization, engine))
+        return kept[1] if kept is not None and kept[0] is model else None
+
+
+def _key(model: Model, quantization: str | None, engine: EngineName) -> Hashable:
+    return model.id, model.source, model.stored and model.stored.file_name, quantization, engine

@@ -42,13 +42,11 @@ from fitgauge.questions.utilizing.explain import explain_utilization
 from fitgauge.questions.utilizing.schemas import UtilizationAnswer, UtilizationRequest
 from fitgauge.questions.utilizing.trace import explain_trace
 
-
-def _feed(reader: TraceReader, chunk: bytes, _: Checkpoint) -> None:
-    reader.feed(chunk)
-
-
 _ROWS = 100
 """Rows of a comparison made in one go: some ten milliseconds."""
+
+_FEW_FORMATS = 3
+"""Formats of all bundled models that are estimated in well below a second."""
 
 
 class Grounds(NamedTuple):
@@ -154,7 +152,8 @@ class Questions:
     async def list_models_that_fit(self, request: ModelsForGpuRequest) -> ModelsForGpuAnswer:
         """Which bundled models run on a card. Raises the errors of fitgauge.errors."""
         found = self._catalog.find(request.gpu)
-        return await self._long.run(lambda checkpoint: self._models_for_gpu.answer(request, found, checkpoint))
+        large = len(words.listed(request.quantizations)) > _FEW_FORMATS
+        return await self._long.run(lambda checkpoint: self._models_for_gpu.answer(request, found, checkpoint), large=large)
 
     async def compare_fit(self, request: CompareRequest) -> Comparison:
         """The table that is meant, to be filled by `rows`. Raises the errors of fitgauge.errors."""
@@ -228,3 +227,7 @@ class Questions:
     def get_gpu(self, text: str) -> GpuDetail:
         """One accelerator, by id or by what people call it. Raises UnknownAccelerator."""
         return gpu_detail(self._catalog.find(text).accelerator, self._catalog.offers, full=True)
+
+
+def _feed(reader: TraceReader, chunk: bytes, _: Checkpoint) -> None:
+    reader.feed(chunk)

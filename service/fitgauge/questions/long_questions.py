@@ -5,7 +5,7 @@ from bisect import bisect
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Condition
-from time import monotonic, thread_time
+from time import monotonic
 from typing import TypeVar
 
 from fitgauge.errors import QuestionTooLarge, QueueFull
@@ -24,8 +24,9 @@ RETRY_SECONDS = 5.0
 _THREADS = 32
 """For MOST_QUESTIONS, for what continues an answer that has begun, and for what is just cancelled."""
 
-_LEVELS = (0.1, 0.5)
-"""CPU seconds after which work gives way to work that has used fewer of them."""
+_LEVELS = (0.1, 0.5, 2.0)
+"""Seconds of computing after which work gives way to work that has computed for less. Large work
+gives way to all other from the start."""
 
 _SLICE_SECONDS = 0.005
 """How often a checkpoint looks at the clock's consequences."""
@@ -42,34 +43,35 @@ class Abandoned(Exception):
 class _Turn:
     """The right to compute, held by one piece of work at a time.
 
-    Of those that wait, what has used less CPU time goes first, by _LEVELS; within a level the first
-    come. Long work is so finished one by one, and short work waits only for the levels below it.
+    Of those that wait, what has computed for less time goes first, by _LEVELS; within a level what
+    came first. Long work is so finished one by one, and short work waits only for the levels below it.
     """
 
     def __init__(self) -> None:
         self._changed = Condition()
         self._waiting: set[_Work] = set()
-        self._taken = False
+        self._holder: _Work | None = None
 
     def take(self, work: "_Work") -> None:
         """Wait for the turn. Raise what `work.stop_if_over` raises where that comes first."""
         with self._changed:
             self._waiting.add(work)
             try:
-                while self._taken or self._first() is not work:
+                while self._holder is not None or self._first() is not work:
                     work.stop_if_over()
                     self._changed.wait(max(0.0, work.until - monotonic()))
                 work.stop_if_over()
-                self._taken = True
+                self._holder = work
             finally:
                 self._waiting.discard(work)
                 self._changed.notify_all()
 
-    def give_back(self) -> None:
-        """Let the next one take the turn."""
+    def give_back(self, work: "_Work") -> None:
+        """Let the next one take the turn, if `work` holds it: what is stopped while it waits does not."""
         with self._changed:
-            self._taken = False
-            self._changed.notify_all()
+            if self._holder is work:
+                self._holder = None
+                self._changed.notify_all()
 
     def is_due(self, work: "_Work") -> bool:
         """Return whether another should compute in the place of `work`."""
@@ -88,45 +90,46 @@ class _Turn:
 class _Work:
     """One piece of work: its place in the order, its clock, and whether anybody wants its result."""
 
-    def __init__(self, turn: _Turn, number: int, seconds: float) -> None:
-        self.rank = 0, number
+    def __init__(self, turn: _Turn, number: int, seconds: float, *, large: bool) -> None:
+        self.rank = len(_LEVELS) if large else 0, number
         self.until = monotonic() + seconds
         self.abandoned = False
         self._turn = turn
         self._seconds = seconds
-        self._used = 0.0
-        self._next_look = 0.0
+        self._computed = 0.0
+        self._looked = 0.0
 
     def run(self, work: Callable[[Checkpoint], Answer]) -> Answer:
         """Return what `work` does, in the thread of the caller."""
-        self._cpu = thread_time()
         self._turn.take(self)
+        self._looked = monotonic()
         try:
             return work(self.checkpoint)
         finally:
-            self._turn.give_back()
+            self._turn.give_back(self)
 
     def checkpoint(self) -> None:
         """See Checkpoint."""
         if self.abandoned:
             raise Abandoned
-        now = monotonic()
-        if now < self._next_look:
+        slice_seconds = monotonic() - self._looked
+        if slice_seconds < _SLICE_SECONDS:
             return
-        self._next_look = now + _SLICE_SECONDS
-        self._used = thread_time() - self._cpu
-        self.rank = bisect(_LEVELS, self._used), self.rank[1]
+        self._computed += slice_seconds
+        level, number = self.rank
+        self.rank = max(level, bisect(_LEVELS, self._computed)), number
         self.stop_if_over()
         if self._turn.is_due(self):
-            self._turn.give_back()
+            self._turn.give_back(self)
             self._turn.take(self)
+        self._looked = monotonic()
 
     def stop_if_over(self) -> None:
         """Raise Abandoned, QuestionTooLarge or QueueFull where the work must not go on."""
         if self.abandoned:
             raise Abandoned
         if monotonic() >= self.until:
-            if self._used > self._seconds / 2:
+            if self._computed > self._seconds / 2:
                 detail = f"The question takes longer than the {self._seconds:g} s it may."
                 hint = "Ask for less at a time: fewer models, formats, GPUs, contexts or layouts."
                 raise QuestionTooLarge(detail, hint=hint)
@@ -155,20 +158,21 @@ class LongQuestions:
         """How many pieces of work wait or are computed."""
         return len(self._under_way)
 
-    async def run(self, work: Callable[[Checkpoint], Answer]) -> Answer:
+    async def run(self, work: Callable[[Checkpoint], Answer], *, large: bool = False) -> Answer:
         """Return the result of `work`, which stops where the awaiting task is cancelled.
 
+        large: whether it takes seconds for certain, so that all other work goes first.
         Raise QueueFull where too much waits already, QuestionTooLarge where it takes too long.
         """
         if self._places.locked():
             raise _queue_full()
         async with self._places:
-            return await self.resume(work)
+            return await self.resume(work, large=large)
 
-    async def resume(self, work: Callable[[Checkpoint], Answer]) -> Answer:
+    async def resume(self, work: Callable[[Checkpoint], Answer], *, large: bool = False) -> Answer:
         """As `run`, for what continues an answer that has begun: it is never refused at the door."""
         self._count += 1
-        piece = _Work(self._turn, self._count, self._seconds)
+        piece = _Work(self._turn, self._count, self._seconds, large=large)
         self._under_way.add(piece)
         try:
             future = self._threads.submit(piece.run, work)

@@ -7,6 +7,7 @@ from fitgauge.engine import weights
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.laid import Laid
+from fitgauge.engine.once import MOST_REMEMBERED
 from fitgauge.engine.published import published
 from fitgauge.engine.schemes import Scheme
 from fitgauge.engine.what_if import what_if
@@ -38,8 +39,9 @@ def scheme_of(model: Model, quantization: str | None) -> Scheme:
 class Preparer:
     """Lays weights out once for every (model, quantization, engine) asked about lately."""
 
-    def __init__(self, size: int = 512) -> None:
-        """size: how many of them are kept."""
+    def __init__(self, size: int = 512, most_remembered: int = MOST_REMEMBERED) -> None:
+        """size: how many of them are kept; most_remembered: how much of what was derived from each."""
+        self._most_remembered = most_remembered
         self._recent: Recent[tuple[Model, Prepared]] = Recent(size)
 
     def prepare(self, model: Model, quantization: str | None, engine: EngineName) -> Prepared:
@@ -50,6 +52,7 @@ class Preparer:
         scheme = scheme_of(model, quantization)
         stored = model.stored if quantization is None else None
         laid = ENGINES[engine].lay_out(model.spec, scheme, stored=stored)
+        laid.remembered.most = self._most_remembered
         prepared = Prepared(laid, scheme, weights.rank_weights(laid).bytes)
         self._recent.put(_key(model, quantization, engine), (model, prepared))
         return prepared

@@ -18,6 +18,9 @@ _PAGE = 50
 _KEPT = 4096
 """Models laid out in a format: all that fit a 24 GiB card in 14 formats, some 30 MiB."""
 
+_MOST_REMEMBERED = 2
+"""What one question derives from each of them: another number of GPUs takes its place."""
+
 
 class ModelsForGpu:
     """Holds every bundled model, once somebody asks, against one card. Tenths of a second, so not for an event loop."""
@@ -25,7 +28,7 @@ class ModelsForGpu:
     def __init__(self, engines: Engines, snapshot: Snapshot) -> None:
         self._engines = engines
         self._snapshot = snapshot
-        self._preparer = Preparer(_KEPT)
+        self._preparer = Preparer(_KEPT, _MOST_REMEMBERED)
         self._models: dict[str, Model | None] = {}
 
     def answer(self, request: ModelsForGpuRequest, found: Found, checkpoint: Checkpoint = no_checkpoint) -> ModelsForGpuAnswer:

@@ -40,9 +40,9 @@ def create_mounted(settings: Settings) -> Mounted | None:
     return Mounted(Path(settings.catalog), bundled()) if settings.catalog else None
 
 
-def create_questions(hub: Hub, catalog: Catalog) -> Questions:
+def create_questions(hub: Hub, catalog: Catalog, question_seconds: float = Settings.question_seconds) -> Questions:
     """Questions over a Hub, the bundled snapshot and a catalog."""
-    return Questions(Models(hub, Snapshot()), load_engines(), catalog)
+    return Questions(Models(hub, Snapshot()), load_engines(), catalog, question_seconds)
 
 
 def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
@@ -51,7 +51,9 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
     hub = hub or create_hub(settings)
     registry = CollectorRegistry()
     mounted = create_mounted(settings)
-    questions = create_questions(hub, mounted.current.catalog if mounted else bundled())
+    questions = create_questions(hub, mounted.current.catalog if mounted else bundled(), settings.question_seconds)
+    long_questions = Gauge("fitgauge_long_questions", "Long questions that wait or are computed.", registry=registry)
+    long_questions.set_function(lambda: float(questions.long_questions_under_way))
 
     @asynccontextmanager
     async def hub_running(_: Litestar) -> AsyncIterator[None]:

@@ -3,6 +3,8 @@
 FitgaugeError
 ├── InvalidQuestion          a value that cannot be answered (impossible parallelism, unknown format)
 ├── UnknownAccelerator       no catalog row is meant by this text
+├── QuestionTooLarge         a question that takes longer than it may
+├── QueueFull                too many long questions wait already (`retry_after_seconds`)
 ├── InvalidCatalog           a company's own catalog with a row that cannot be used
 ├── ModelError
 │   ├── UnknownModel         the Hub and the snapshot have no such repository
@@ -31,6 +33,18 @@ class FitgaugeError(Exception):
 
 class InvalidQuestion(FitgaugeError):
     """A value that is well formed and cannot be answered."""
+
+
+class QuestionTooLarge(FitgaugeError):
+    """A question whose answer takes longer than it may."""
+
+
+class QueueFull(FitgaugeError):
+    """Too many long questions wait already; ask again in `retry_after_seconds`."""
+
+    def __init__(self, detail: str, *, retry_after_seconds: float, hint: str = "") -> None:
+        super().__init__(detail, hint=hint)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class UnknownAccelerator(FitgaugeError):

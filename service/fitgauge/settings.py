@@ -18,6 +18,7 @@ class Settings:
     hub_wait_seconds: float = 2.0
     max_body_bytes: int = 64 * 1024
     requests_per_second: float = 0.0
+    question_seconds: float = 20.0
     public_url: str = "/"
     catalog: str = ""
     catalog_seconds: float = 5.0
@@ -42,4 +43,6 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
     settings = Settings(**given)  # type: ignore[arg-type]
     if not 0.1 <= settings.catalog_seconds <= 3600:
         raise InvalidQuestion(f"FITGAUGE_CATALOG_SECONDS is {settings.catalog_seconds}.", hint="Set it to a number from 0.1 to 3600.")
+    if not 0.1 <= settings.question_seconds <= 600:
+        raise InvalidQuestion(f"FITGAUGE_QUESTION_SECONDS is {settings.question_seconds}.", hint="Set it to a number from 0.1 to 600.")
     return settings

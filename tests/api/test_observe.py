@@ -95,6 +95,21 @@ def test_a_bucket_lets_through_its_rate():
     assert [bucket.wait_seconds() for _ in range(3)] == [0, 0, 0.5]
 
 
+def test_an_expensive_request_passes_where_one_would_and_those_behind_it_wait_for_what_it_took():
+    now = [0.0]
+    bucket = TokenBucket(2, clock=lambda: now[0])
+    assert [bucket.wait_seconds(20), bucket.wait_seconds()] == [0, 9.5]
+    now[0] = 9.5
+    assert [bucket.wait_seconds(20), bucket.wait_seconds()] == [0, 10]
+
+
+def test_long_questions_count_as_several_requests():
+    with HubStandIn() as hub, serving(hub, Settings(requests_per_second=2)) as url, client(url) as http:
+        assert http.post("/v1/models-for-gpu", json={"gpu": "T4", "search": "no such model"}).status_code == 200
+        refused = http.get("/v1/gpus")
+    assert (refused.status_code, int(refused.headers["retry-after"]) >= 5) == (429, True)
+
+
 def test_a_defect_is_told_without_its_trace_and_logged_with_it(caplog):
     @get("/")
     async def broken() -> None:

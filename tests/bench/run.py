@@ -124,6 +124,13 @@ def search_lines():
     return search.lines()
 
 
+def attack_lines():
+    """What another caller feels under attack, and peak memory."""
+    from bench import attacks
+
+    return attacks.lines()
+
+
 def plan_lines():
     """A training plan over 64 cards, of dense models and of mixtures."""
     from bench import plans
@@ -154,8 +161,9 @@ def main():
     print(f"warm fit, always a new question {new:8.0f} answers/s   {new / echoed:.2f}")
     print(f"start to ready                  {statistics.median(starts):8.2f} s           (at most 1.0)")
     print(f"resident, ready and after load  {before:8.0f} MiB, {after:.0f} MiB (at most 120)")
-    for line in (*engine_microseconds(), *search_lines(), *plan_lines()):
-        print(line)
+    for lines in (engine_microseconds(), search_lines(), plan_lines(), attack_lines()):
+        for line in lines:
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,12 @@ import asyncio
 
 import pytest
 
+from bundled_models import SNAPSHOT
+from fitgauge.catalog.catalog import bundled
+from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.models import Snapshot
 from fitgauge.errors import InvalidQuestion
+from fitgauge.questions.tables.models_for_gpu import ModelsForGpu
 from fitgauge.questions.tables.models_for_gpu_schemas import ModelsForGpuRequest
 
 
@@ -60,3 +64,11 @@ def test_tasks_are_told_apart(models_for):
 def test_unknown_words_are_refused(models_for, fields):
     with pytest.raises(InvalidQuestion):
         models_for(gpu="RTX 3090", **fields)
+
+
+def test_what_is_remembered_of_a_bundled_model_does_not_grow_with_the_questions():
+    lists = ModelsForGpu(load_engines(), SNAPSHOT)
+    for count in (1, 2, 4, 8):
+        lists.answer(ModelsForGpuRequest(gpu="H100", gpu_count=count, search="qwen3"), bundled().find("H100"))
+    most = max(len(prepared.laid.remembered) for _, prepared in lists._preparer._recent._values.values())
+    assert most <= 2

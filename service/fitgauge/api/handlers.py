@@ -1,7 +1,7 @@
 """The handlers: read, ask, encode."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from fitgauge import __version__
 from fitgauge.api.bodies import Body, BodyReader, chunks, integer_query, media_type, only_query
+from fitgauge.api.callers import while_connected
 from fitgauge.api.operations import NDJSON, OPERATIONS, UPLOADS
 from fitgauge.catalog.mounted import Mounted
 from fitgauge.questions import Grounds, Questions
@@ -42,6 +43,13 @@ _utilization = BodyReader(UtilizationRequest, {"gpu": "A100 80GB", "achieved_tfl
 _HEALTHY = msgspec.json.encode(Health(status="ok", version=__version__))
 
 
+async def _ndjson(first: Sequence[Struct], rest: AsyncIterator[Sequence[Struct]]) -> AsyncIterator[bytes]:
+    """Yield the rows as lines of JSON."""
+    yield _lines(first)
+    async for some in rest:
+        yield _lines(some)
+
+
 def json_response(body: bytes) -> Response[bytes]:
     """Encoded JSON on the wire."""
     return Response(body, media_type=MediaType.JSON, status_code=200)
@@ -65,14 +73,22 @@ def handlers(questions: Questions, mounted: Mounted | None, openapi: bytes) -> l
     """The handlers of every operation, bound to the questions they ask. mounted: the own catalog; openapi: the encoded document."""
 
     async def remembered(
-        reader: BodyReader[Body], ask: Callable[[Body], Awaitable[tuple[Grounds, Struct]]], request: Anything
+        reader: BodyReader[Body],
+        ask: Callable[[Body], Coroutine[Any, Any, tuple[Grounds, Struct]]],
+        request: Anything,
+        *,
+        long: bool = False,
     ) -> Response[bytes]:
-        """The answer to `ask`, from before where it was asked the very same and all that the answer rests on still holds."""
+        """The answer to `ask`, from before where it was asked the very same and all that the answer rests on still holds.
+
+        long: whether `ask` takes so long that it is cancelled when the caller has gone.
+        """
         raw = await reader.read(request)
         key = ask.__name__, raw
         known = questions.recall(key)
         if known is None:
-            grounds, answer = await ask(reader.decode(raw))
+            asked = ask(reader.decode(raw))
+            grounds, answer = await (while_connected(request, asked) if long else asked)
             known = questions.remember(key, grounds, msgspec.json.encode(answer))
         return json_response(known)
 
@@ -82,33 +98,40 @@ def handlers(questions: Questions, mounted: Mounted | None, openapi: bytes) -> l
 
     @served
     async def check_training_fit(request: Anything) -> Response[bytes]:
-        return await remembered(_training, questions.check_training_fit, request)
+        return await remembered(_training, questions.check_training_fit, request, long=True)
 
     @served
     async def plan_training(request: Anything) -> Response[bytes]:
-        return await remembered(_plan, questions.plan_training, request)
+        return await remembered(_plan, questions.plan_training, request, long=True)
 
     @served
     async def recommend_gpus(request: Anything) -> Response[bytes]:
-        return encoded(await questions.recommend_gpus(await _recommend.question(request)))
+        asked = await _recommend.question(request)
+        return encoded(await while_connected(request, questions.recommend_gpus(asked)))
 
     @served
     async def list_models_that_fit(request: Anything) -> Response[bytes]:
-        return encoded(await questions.list_models_that_fit(await _models_for_gpu.question(request)))
+        asked = await _models_for_gpu.question(request)
+        return encoded(await while_connected(request, questions.list_models_that_fit(asked)))
 
     @served
     async def compare_fit(request: Anything) -> Response[Any]:
         asked = await _compare.question(request)
+        return await while_connected(request, compared(asked))
+
+    async def compared(asked: CompareRequest) -> Response[Any]:
         comparison = await questions.compare_fit(asked)
+        rows = questions.rows(comparison)
         if comparison.total <= MOST_AT_ONCE:
-            items = [row async for some in questions.rows(comparison) for row in some]
+            items = [row async for some in rows for row in some]
             return encoded(CompareAnswer(items=items, total=comparison.total))
-        lines = (_lines(some) async for some in questions.rows(comparison))
-        return Stream(lines, media_type=NDJSON, status_code=200)
+        first = await anext(rows)  # a full queue is refused before the answer begins
+        return Stream(_ndjson(first, rows), media_type=NDJSON, status_code=200)
 
     @served
     async def explain_log(request: Anything) -> Response[bytes]:
-        return encoded(await questions.explain_log(await _log.question(request)))
+        asked = await _log.question(request)
+        return encoded(await while_connected(request, questions.explain_log(asked)))
 
     @served
     async def explain_utilization(request: Anything) -> Response[bytes]:

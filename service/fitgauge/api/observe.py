@@ -10,13 +10,20 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from fitgauge.api.operations import OPERATIONS
 from fitgauge.api.problems import Refusal, on_refusal
 
 _UNLIMITED = ("/health/", "/metrics")
 
 
+_WEIGHTS = {operation.path: operation.weight for operation in OPERATIONS if operation.weight > 1}
+
+
 class TokenBucket:
-    """At most `rate` requests a second on average, `rate` at once. All callers share it: behind a gateway they share an address anyway."""
+    """At most `rate` requests a second on average, `rate` at once. All callers share it: behind a gateway they share an address anyway.
+
+    An expensive request counts as several: it passes where one would, and those that follow wait for what it took.
+    """
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
@@ -24,13 +31,13 @@ class TokenBucket:
         self._tokens = max(1.0, rate)
         self._filled = clock()
 
-    def wait_seconds(self) -> float:
-        """0 where a request may pass (it then counts), else how long until one may."""
+    def wait_seconds(self, weight: int = 1) -> float:
+        """0 where a request may pass (it then counts as `weight` of them), else how long until one may."""
         now = self._clock()
         self._tokens = min(max(1.0, self._rate), self._tokens + (now - self._filled) * self._rate)
         self._filled = now
         if self._tokens >= 1:
-            self._tokens -= 1
+            self._tokens -= weight
             return 0.0
         return (1 - self._tokens) / self._rate
 
@@ -69,7 +76,9 @@ class Observer:
                 await send(message)
 
             try:
-                wait = self._bucket.wait_seconds() if self._bucket and not scope["path"].startswith(_UNLIMITED) else 0.0
+                path, wait = scope["path"], 0.0
+                if self._bucket and not path.startswith(_UNLIMITED):
+                    wait = self._bucket.wait_seconds(_WEIGHTS.get(path, 1))
                 if wait:
                     await _too_many(wait)(inner, receive, sent)
                 else:

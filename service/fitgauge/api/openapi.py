@@ -19,7 +19,8 @@ _REASONS = {
     422: "A value is missing, of the wrong type, out of bounds, or impossible; see hint.",
     429: "Too many requests; see the Retry-After header.",
     500: "A defect of the service.",
-    503: "The Hub gave no answer in time and the snapshot does not know the model.",
+    503: "The Hub gave no answer in time and the snapshot does not know the model, or too many long questions wait; see the "
+    "Retry-After header.",
 }
 _HEADERS = {
     405: {"Allow": {"description": "The methods it knows.", "required": True, "schema": {"type": "string"}}},
@@ -84,7 +85,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
     }
     if operation.row:
         answers["200"]["content"][NDJSON] = {"schema": _reference(operation.row)}
-    for status in sorted({*operation.errors, *_ALWAYS}):
+    for status in sorted({*operation.errors, *_ALWAYS, *((503,) if operation.queued else ())}):
         answers[str(status)] = {"description": _REASONS[status], "content": {PROBLEM_JSON: {"schema": _reference(Problem)}}}
         if status in _HEADERS:
             answers[str(status)]["headers"] = _HEADERS[status]

@@ -31,7 +31,8 @@ class Parameter:
 class Operation:
     """One method on one path. `errors`: the statuses it can answer beside those that every operation can. `body_bytes`: the largest body
     it takes, where that is not the service's. `uploads`: media types of files it takes in the place of a question.
-    `row`: what a line of NDJSON holds, where a large answer comes so."""
+    `row`: what a line of NDJSON holds, where a large answer comes so. `weight`: requests that it counts as under the rate limit.
+    `queued`: whether it may wait in the queue of long questions, and is refused with 503 where that is full."""
 
     id: str
     method: str
@@ -47,6 +48,8 @@ class Operation:
     body_bytes: int | None = None
     uploads: tuple[str, ...] = ()
     row: type | None = None
+    weight: int = 1
+    queued: bool = False
 
 
 NDJSON = "application/x-ndjson"
@@ -78,6 +81,7 @@ OPERATIONS: tuple[Operation, ...] = (
         request=FitRequest,
         answer=FitAnswer,
         errors=(400, 413, 415, *_MODEL_ERRORS),
+        queued=True,
         examples=(
             ("one card", {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"}),
             ("four cards, long context", {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090", "gpu_count": 4, "context_length": 32768}),
@@ -93,6 +97,8 @@ OPERATIONS: tuple[Operation, ...] = (
         request=TrainingRequest,
         answer=TrainingAnswer,
         errors=(400, 413, 415, *_MODEL_ERRORS),
+        weight=5,
+        queued=True,
         examples=(
             ("full fine-tuning", {"model": "meta-llama/Llama-3.1-8B", "gpu": "A100 80GB", "method": "full", "precision": "bf16"}),
             (
@@ -111,6 +117,8 @@ OPERATIONS: tuple[Operation, ...] = (
         request=RecommendRequest,
         answer=RecommendAnswer,
         errors=(400, 413, 415, *_MODEL_ERRORS),
+        weight=10,
+        queued=True,
         examples=(
             ("any card", {"model": "Qwen/Qwen3-32B", "context_length": 32768, "concurrency": 16}),
             ("cards at hand", {"model": "70b", "gpus": "4x L40S, 2x RTX 4090", "owned": True, "objective": "most_headroom"}),
@@ -128,6 +136,8 @@ OPERATIONS: tuple[Operation, ...] = (
         request=ModelsForGpuRequest,
         answer=ModelsForGpuAnswer,
         errors=(400, 404, 413, 415, 422),
+        weight=20,
+        queued=True,
         examples=(
             ("one card", {"gpu": "RTX 3090", "task": "generate"}),
             ("in 4 bits too", {"gpu": "RTX 3090", "quantizations": "as published, awq", "search": "qwen3", "context_length": 16384}),
@@ -144,6 +154,8 @@ OPERATIONS: tuple[Operation, ...] = (
         answer=CompareAnswer,
         row=CompareRow,
         errors=(400, 413, 415, *_MODEL_ERRORS),
+        weight=20,
+        queued=True,
         examples=(
             ("models on one machine", {"models": "Qwen/Qwen3-32B, Qwen/Qwen3-8B, 70b", "gpus": "2x L40S", "context_lengths": 32768}),
             ("formats on two cards", {"models": "Qwen/Qwen3-32B", "gpus": "RTX 4090, H100", "quantizations": "as published, fp8, awq"}),
@@ -159,6 +171,8 @@ OPERATIONS: tuple[Operation, ...] = (
         request=ExplainLogRequest,
         answer=LogAnswer,
         errors=(400, 413, 415, *_MODEL_ERRORS),
+        weight=5,
+        queued=True,
         examples=(("vLLM on one H100", {"log": _LOG, "gpu": "H100"}),),
         body_bytes=2 * 1024 * 1024,
     ),
@@ -172,6 +186,8 @@ OPERATIONS: tuple[Operation, ...] = (
         request=TrainingPlanRequest,
         answer=TrainingPlanAnswer,
         errors=(400, 413, 415, *_MODEL_ERRORS),
+        weight=20,
+        queued=True,
         examples=(
             ("13b under Megatron", {"model": "13b", "framework": "megatron", "gpu": "80GB", "sequence_length": 4096}),
             ("fastest of 16", {"model": "Qwen/Qwen3-8B", "gpu": "H100", "gpu_count": 16, "objective": "fastest"}),

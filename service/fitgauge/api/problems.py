@@ -18,6 +18,8 @@ from fitgauge.errors import (
     InvalidQuestion,
     MalformedModel,
     ModelWithoutWeights,
+    QuestionTooLarge,
+    QueueFull,
     RenamedModel,
     UnknownAccelerator,
     UnknownModel,
@@ -30,6 +32,8 @@ _log = logging.getLogger("fitgauge.api")
 
 STATUS: dict[type[FitgaugeError], tuple[int, str]] = {
     InvalidQuestion: (422, "impossible-question"),
+    QuestionTooLarge: (422, "question-too-large"),
+    QueueFull: (503, "queue-full"),
     UnknownAccelerator: (404, "unknown-accelerator"),
     InvalidCatalog: (503, "invalid-catalog"),
     UnknownModel: (404, "unknown-model"),
@@ -86,7 +90,7 @@ def problem_of(status: int, slug: str, said: FitgaugeError | Refusal) -> Problem
 
 def on_fitgauge_error(_: Request[Any, Any, Any], error: FitgaugeError) -> Response[bytes]:
     """An error raised on purpose, by the table above."""
-    retry = {"Retry-After": str(max(1, math.ceil(error.retry_after_seconds)))} if isinstance(error, HubBusy) else None
+    retry = {"Retry-After": str(max(1, math.ceil(error.retry_after_seconds)))} if isinstance(error, HubBusy | QueueFull) else None
     return problem_response(problem_of(*STATUS[type(error)], error), retry)
 
 

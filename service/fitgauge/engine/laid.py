@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Hashable, Iterable
+from functools import lru_cache
 from math import gcd
 from typing import Literal
 
@@ -12,7 +13,7 @@ from fitgauge.engine.dtypes import BITS, size_of
 from fitgauge.engine.once import Derived, Once
 from fitgauge.engine.quantity import Basis
 from fitgauge.engine.quantization import Format, tensor_bytes
-from fitgauge.engine.schemes import Scheme, is_nominal
+from fitgauge.engine.schemes import Names, Scheme, is_nominal
 
 TOWERS = (Part.VISION, Part.AUDIO)
 
@@ -130,7 +131,7 @@ def laid_out(spec: ModelSpec, scheme: Scheme, layout: Layout = Layout(), stored:
                 plain[where, share.pieces] = plain.get((where, share.pieces), 0) + share.piece_bytes
             else:
                 shares.append(share)
-            key = (block.prefix, _fused(tensor.name, layout), layers)
+            key = (block.prefix, _fused(tensor.name, layout.fused), layers)
             tensors[key] = (*tensors.get(key, ()), share)
     shares += [Share(*where, pieces, size) for (where, pieces), size in plain.items()]
     scale = 1.0
@@ -150,17 +151,31 @@ def laid_out(spec: ModelSpec, scheme: Scheme, layout: Layout = Layout(), stored:
 
 def formats(spec: ModelSpec, block: Block, scheme: Scheme) -> Iterable[tuple[Tensor, Format | None, tuple[int, ...]]]:
     """Every tensor of a block with its format and the layers that hold it so."""
+    varies = any(rule.names is not None and _tells_layers_apart(rule.names) for rule in scheme.rules)
+    layers_to_match = block.layers if varies else block.layers[:1]
     for tensor in block.tensors:
         if not scheme.rules or len(tensor.shape) < 2:
             yield tensor, None, block.layers
             continue
         found: dict[Format | None, list[int]] = {}
-        for layer in block.layers:
+        for layer in layers_to_match:
             module = (block.prefix.replace("{}", str(layer)) + tensor.name).replace("*", "0")
             found.setdefault(scheme.format_of(module, tensor, block.part), []).append(layer)
         for form, layers in found.items():
             bare = Format(name=form.name, bits=form.bits) if form and is_nominal(spec) else form
-            yield tensor, bare, tuple(layers)
+            yield tensor, bare, tuple(layers) if varies else block.layers
+
+
+_LAYER_NUMBER = re.compile(r"\d|\\[a-zA-Z]|[\[{?]|(?<!\\)\.(?!\*)")
+"""What may match one layer's number and not another's: a digit, a class, a lookaround, a count, or a
+dot for one character. What is left of a pattern is literal text and `.*`, which matches any number."""
+
+
+@lru_cache(maxsize=256)
+def _tells_layers_apart(names: Names) -> bool:
+    """Return whether these names may match a tensor in one layer and not in another."""
+    numbered = any(part.isdigit() for root in names.roots for part in root.split("."))
+    return numbered or any(_LAYER_NUMBER.search(pattern) for pattern in names.patterns)
 
 
 def _share(tensor: Tensor, form: Format | None, where: tuple[Part, Place, tuple[int, ...], int], dtype: str, layout: Layout) -> Share:
@@ -179,8 +194,10 @@ def _tower_heads(spec: ModelSpec) -> int:
     return gcd(*(count for count in units if count))
 
 
-def _fused(name: str, layout: Layout) -> str:
-    for number, names in enumerate(layout.fused):
+@lru_cache(maxsize=4096)
+def _fused(name: str, fused: tuple[str, ...]) -> str:
+    """Return the name of the tensor that an engine loads `name` into, see `Layout.fused`."""
+    for number, names in enumerate(fused):
         name = re.sub(rf"(^|\.)({names})(?=\.)", rf"\g<1>fused{number}", name)
     return name
 

@@ -14,13 +14,17 @@ MOST_REMEMBERED = 256
 class Once(dict[Hashable, Any]):
     """What was derived, by key: the same arguments give the same bytes, so remembering changes nothing. Emptied where it is full."""
 
-    __slots__ = ()
+    __slots__ = ("most",)
+
+    def __init__(self, most: int = MOST_REMEMBERED) -> None:
+        """most: the number of keys that it holds."""
+        self.most = most
 
     def of(self, key: Hashable, derive: Callable[[], Derived]) -> Derived:
         """What `derive` gives, derived once for every `key`."""
         known: Derived | None = self.get(key)
         if known is None:
-            if len(self) >= MOST_REMEMBERED:
+            if len(self) >= self.most:
                 self.clear()
             known = self[key] = derive()
         return known

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from functools import partial
 from typing import NamedTuple
 
 from msgspec import structs
@@ -21,6 +20,7 @@ from fitgauge.questions.details import gpu_detail, model_detail
 from fitgauge.questions.gpu_schemas import GpuDetail, GpuList
 from fitgauge.questions.ledger.explain import Ledger, read
 from fitgauge.questions.ledger.schemas import ExplainLogRequest, LogAnswer
+from fitgauge.questions.long_questions import QUESTION_SECONDS, Checkpoint, LongQuestions
 from fitgauge.questions.models import Models
 from fitgauge.questions.planning.plan import Planner
 from fitgauge.questions.planning.schemas import TrainingPlanAnswer, TrainingPlanRequest
@@ -45,6 +45,9 @@ from fitgauge.questions.utilizing.trace import explain_trace
 _ROWS = 100
 """Rows of a comparison made in one go: some ten milliseconds."""
 
+_FEW_FORMATS = 3
+"""Formats of all bundled models that are estimated in well below a second."""
+
 
 class Grounds(NamedTuple):
     """What an answer rests on: it holds for as long as these are what is known. siblings: those that were known, where they matter."""
@@ -59,7 +62,8 @@ class Grounds(NamedTuple):
 class Questions:
     """Resolves what a question names and answers it."""
 
-    def __init__(self, models: Models, engines: Engines, catalog: Catalog) -> None:
+    def __init__(self, models: Models, engines: Engines, catalog: Catalog, question_seconds: float = QUESTION_SECONDS) -> None:
+        """question_seconds: the longest that a long question may take."""
         self._models = models
         self._siblings = Siblings(models)
         self._engines = engines
@@ -68,7 +72,7 @@ class Questions:
         self._training = Training(load_training(), engines)
         self._comparer = Comparer(engines)
         self._models_for_gpu = ModelsForGpu(engines, models.snapshot)
-        self._long = ThreadPoolExecutor(1, "long-questions")
+        self._long = LongQuestions(question_seconds)
         self._planner = Planner(load_training())
         self._answers: Recent[tuple[Grounds, bytes]] = Recent(4096)
         self.use(catalog)
@@ -83,6 +87,11 @@ class Questions:
         """The catalog that is in force."""
         return self._catalog
 
+    @property
+    def long_questions_under_way(self) -> int:
+        """How many long questions wait or are computed."""
+        return self._long.under_way
+
     async def check_fit(self, request: FitRequest) -> tuple[Grounds, FitAnswer]:
         """The answer, and what it rests on. Raises the errors of fitgauge.errors.
 
@@ -92,6 +101,8 @@ class Questions:
         model = await self._models.find(request.model)
         if request.draft_model:
             model = await self._drafted(model, request.draft_model)
+        if not self._serving.is_prepared(request, model, found):
+            await self._long.run(lambda _: self._serving.prepare(request, model, found))
         if not wants_siblings(model, request.quantization) or self._serving.check(request, model, found).verdict == "fits":
             return grounds._replace(model=model), self._serving.answer(request, model, found)
         engine = words.engine(request.engine)
@@ -116,8 +127,9 @@ class Questions:
         model = await self._models.find(request.model)
         cast = await self._cast(request)
         alone = cast.reward is None and cast.critic is None
+        answer = await self._long.run(lambda checkpoint: self._training.with_checkpoint(checkpoint).answer(request, model, found, cast))
         # An answer that rests on further models is not kept: nobody looks whether those are still what is known.
-        return grounds._replace(model=model if alone else None), self._training.answer(request, model, found, cast)
+        return grounds._replace(model=model if alone else None), answer
 
     async def _cast(self, request: TrainingRequest) -> Cast:
         """The reward model and the critic that a request names. Raises the errors of fitgauge.errors."""
@@ -129,20 +141,19 @@ class Questions:
         """The layouts that train a model, and what the answer rests on. Raises the errors of fitgauge.errors."""
         grounds, found = Grounds(self._catalog, request.model), self._catalog.find(request.gpu)
         model = await self._models.find(request.model)
-        return grounds._replace(model=model), await asyncio.to_thread(self._planner.answer, request, model, found)
+        answer = await self._long.run(lambda checkpoint: self._planner.answer(request, model, found, checkpoint))
+        return grounds._replace(model=model), answer
 
     async def recommend_gpus(self, request: RecommendRequest) -> RecommendAnswer:
-        """What to serve a model on. Raises the errors of fitgauge.errors.
-
-        Questions that take longer than a few milliseconds share one thread beside the event loop: arithmetic gains nothing from more.
-        """
-        model = await self._models.find(request.model)
-        return await asyncio.get_running_loop().run_in_executor(self._long, self._recommender.answer, request, model)
+        """What to serve a model on. Raises the errors of fitgauge.errors."""
+        model, recommender = await self._models.find(request.model), self._recommender
+        return await self._long.run(lambda checkpoint: recommender.answer(request, model, checkpoint))
 
     async def list_models_that_fit(self, request: ModelsForGpuRequest) -> ModelsForGpuAnswer:
         """Which bundled models run on a card. Raises the errors of fitgauge.errors."""
         found = self._catalog.find(request.gpu)
-        return await asyncio.get_running_loop().run_in_executor(self._long, self._models_for_gpu.answer, request, found)
+        large = len(words.listed(request.quantizations)) > _FEW_FORMATS
+        return await self._long.run(lambda checkpoint: self._models_for_gpu.answer(request, found, checkpoint), large=large)
 
     async def compare_fit(self, request: CompareRequest) -> Comparison:
         """The table that is meant, to be filled by `rows`. Raises the errors of fitgauge.errors."""
@@ -152,19 +163,21 @@ class Questions:
         return self._comparer.compare(request, await asyncio.gather(*map(self._models.find, names)), gpus)
 
     async def rows(self, comparison: Comparison) -> AsyncIterator[list[CompareRow]]:
-        """The rows of a table as they are made, a few at a time, so that other long questions get their turn."""
-        while some := await asyncio.get_running_loop().run_in_executor(self._long, list, islice(comparison.rows, _ROWS)):
+        """The rows of a table as they are made, a few at a time, so that they wait for a slow reader. Raises QueueFull before the first."""
+        some = await self._long.run(lambda checkpoint: comparison.take(_ROWS, checkpoint))
+        while some:
             yield some
+            some = await self._long.resume(lambda checkpoint: comparison.take(_ROWS, checkpoint))
 
     async def explain_log(self, request: ExplainLogRequest) -> LogAnswer:
         """What a start-up log measured, beside the estimate of the same question. Raises the errors of fitgauge.errors."""
-        reading = await asyncio.to_thread(read, request, self._engines)
+        reading = await self._long.run(lambda _: read(request, self._engines))
         asked, full = reading.asked, request.detail == "full"
         if asked is None:
             return self._ledger.answer(reading, None, None, full=full)
         found = self._catalog.find(asked.gpu)
         model = await self._models.find(asked.model)
-        return self._ledger.answer(reading, model, found, full=full)
+        return await self._long.resume(lambda _: self._ledger.answer(reading, model, found, full=full))
 
     async def explain_utilization(self, request: UtilizationRequest) -> UtilizationAnswer:
         """How much of its GPUs a training run uses. Raises the errors of fitgauge.errors."""
@@ -177,8 +190,8 @@ class Questions:
         """Where the GPUs' time goes in a profiler's trace, read as it comes in. Raises InvalidQuestion for what is no trace."""
         reader = TraceReader()
         async for chunk in chunks:
-            await asyncio.to_thread(reader.feed, chunk)
-        return explain_trace(await asyncio.to_thread(reader.finish), self._catalog)
+            await self._long.resume(partial(_feed, reader, chunk))
+        return explain_trace(await self._long.resume(lambda _: reader.finish()), self._catalog)
 
     def recall(self, asked: tuple[str, bytes]) -> bytes | None:
         """The encoded answer to these very bytes of this question, where what it rests on is still what is known; else None."""
@@ -199,6 +212,7 @@ class Questions:
 
     async def close(self) -> None:
         """Ends what goes on in the background."""
+        self._long.close()
         await self._siblings.close()
 
     async def get_model(self, name: str) -> ModelDetail:
@@ -213,3 +227,7 @@ class Questions:
     def get_gpu(self, text: str) -> GpuDetail:
         """One accelerator, by id or by what people call it. Raises UnknownAccelerator."""
         return gpu_detail(self._catalog.find(text).accelerator, self._catalog.offers, full=True)
+
+
+def _feed(reader: TraceReader, chunk: bytes, _: Checkpoint) -> None:
+    reader.feed(chunk)

@@ -16,12 +16,14 @@ from fitgauge.engine.once import Once
 from fitgauge.engine.platforms import maker
 from fitgauge.engine.profile import EngineProfile
 from fitgauge.engine.quantity import Bytes, Term
+from fitgauge.engine.schemes import Scheme
 from fitgauge.engine.support import refusal
 from fitgauge.engine.vllm.serve import stage_starts
 from fitgauge.engine.workload import EngineName, Workload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import words
-from fitgauge.questions.prepared import Prepared, Preparer
+from fitgauge.questions.long_questions import Checkpoint, no_checkpoint
+from fitgauge.questions.prepared import Prepared, Preparer, scheme_of
 from fitgauge.questions.recent import Recent
 from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.serving.workloads import asked_context, unsettled_workload
@@ -65,10 +67,13 @@ class Fitted(NamedTuple):
 class Fitting:
     """Demands of one model, kept for as long as one question takes. The same numbers as `Serving`, without words."""
 
-    def __init__(self, model: Model, engines: Engines, preparer: Preparer) -> None:
+    def __init__(self, model: Model, engines: Engines, preparer: Preparer, checkpoint: Checkpoint = no_checkpoint) -> None:
+        """checkpoint: called before every estimate; what it raises ends the question."""
+        self._checkpoint = checkpoint
         self._model = model
         self._engines = engines
         self._preparer = preparer
+        self._schemes: dict[str | None, Scheme] = {}
         self._refused: dict[Hashable, str | None] = {}
         self._asked: dict[Hashable, Workload] = {}
         self._workloads: Recent[Workload] = Recent(_WORKLOADS)
@@ -84,14 +89,21 @@ class Fitting:
         """The model's weights. Raises InvalidQuestion for an unknown format."""
         return self._preparer.prepare(self._model, quantization, engine)
 
+    def _scheme(self, quantization: str | None) -> Scheme:
+        """The format of the weights. Raises InvalidQuestion for an unknown one."""
+        if quantization not in self._schemes:
+            self._schemes[quantization] = scheme_of(self._model, quantization)
+        return self._schemes[quantization]
+
     def refused(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> str | None:
         """Why the engine does not run it on one such card, None where it does. Raises InvalidQuestion for an unknown format."""
         key = (request.quantization, request.kv_cache_dtype, request.engine_version, engine, accelerator.id)
         if key not in self._refused:
+            self._checkpoint()
             same_on_all = key[1:4]
             if same_on_all not in self._asked:
                 self._asked[same_on_all] = self.workload(request, engine, accelerator, 1)
-            scheme = self.prepared(request.quantization, engine).scheme
+            scheme = self._scheme(request.quantization)
             self._refused[key] = refusal(self._asked[same_on_all], scheme, accelerator, self._model.spec)
         return self._refused[key]
 
@@ -159,6 +171,7 @@ class Fitting:
 
     def _demand(self, quantization: str | None, workload: Workload, accelerator: Accelerator, kind: Hashable) -> Demand:
         """The engine's estimate of the fullest card; what comes beside the weights is estimated once for all their formats."""
+        self._checkpoint()
         spec, profile, room = self._model.spec, self.profile(workload.engine), ENGINES[workload.engine]
         laid = self.prepared(quantization, workload.engine).laid
         if room.halves is None or (workload.cpu_offload_bytes and not room.halves.offloads):

@@ -1,11 +1,13 @@
 """A model's weights laid out in a number format: the slow half of an estimate, kept for the questions that follow."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from fitgauge.engine import weights
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.engines import ENGINES
 from fitgauge.engine.laid import Laid
+from fitgauge.engine.once import MOST_REMEMBERED
 from fitgauge.engine.published import published
 from fitgauge.engine.schemes import Scheme
 from fitgauge.engine.what_if import what_if
@@ -37,19 +39,29 @@ def scheme_of(model: Model, quantization: str | None) -> Scheme:
 class Preparer:
     """Lays weights out once for every (model, quantization, engine) asked about lately."""
 
-    def __init__(self, size: int = 512) -> None:
-        """size: how many of them are kept."""
+    def __init__(self, size: int = 512, most_remembered: int = MOST_REMEMBERED) -> None:
+        """size: how many of them are kept; most_remembered: how much of what was derived from each."""
+        self._most_remembered = most_remembered
         self._recent: Recent[tuple[Model, Prepared]] = Recent(size)
 
     def prepare(self, model: Model, quantization: str | None, engine: EngineName) -> Prepared:
         """The weights of `model` on `engine`. Raises InvalidQuestion for an unknown format."""
-        key = (model.id, model.source, model.stored and model.stored.file_name, quantization, engine)
-        kept = self._recent.get(key)
-        if kept is not None and kept[0] is model:
-            return kept[1]
+        prepared = self.peek(model, quantization, engine)
+        if prepared is not None:
+            return prepared
         scheme = scheme_of(model, quantization)
         stored = model.stored if quantization is None else None
         laid = ENGINES[engine].lay_out(model.spec, scheme, stored=stored)
+        laid.remembered.most = self._most_remembered
         prepared = Prepared(laid, scheme, weights.rank_weights(laid).bytes)
-        self._recent.put(key, (model, prepared))
+        self._recent.put(_key(model, quantization, engine), (model, prepared))
         return prepared
+
+    def peek(self, model: Model, quantization: str | None, engine: EngineName) -> Prepared | None:
+        """Return what `prepare` would without laying anything out; None where it would."""
+        kept = self._recent.get(_key(model, quantization, engine))
+        return kept[1] if kept is not None and kept[0] is model else None
+
+
+def _key(model: Model, quantization: str | None, engine: EngineName) -> Hashable:
+    return model.id, model.source, model.stored and model.stored.file_name, quantization, engine

@@ -18,6 +18,7 @@ from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.engine.utilization import peak_tflops
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import answers
+from fitgauge.questions.long_questions import Checkpoint, no_checkpoint
 from fitgauge.questions.planning.launch import plan_launch
 from fitgauge.questions.planning.schemas import Objective, PlanAnswer, TrainingPlanAnswer, TrainingPlanRequest
 from fitgauge.questions.training import words
@@ -59,11 +60,13 @@ class Planner:
     def __init__(self, profile: TrainingProfile) -> None:
         self._profile = profile
 
-    def answer(self, request: TrainingPlanRequest, model: Model, found: Found) -> TrainingPlanAnswer:
+    def answer(
+        self, request: TrainingPlanRequest, model: Model, found: Found, checkpoint: Checkpoint = no_checkpoint
+    ) -> TrainingPlanAnswer:
         """The TrainingPlanAnswer. Raises InvalidQuestion where nothing of what is asked for can run, with what to send instead."""
         accelerator, objective = found.accelerator, request.objective or "fewest_gpus"
         methods = _METHODS if (request.method or "").strip().lower() in _ANY else (request.method,)
-        searched = [self._search(structs.replace(request, method=method), model, found) for method in methods]
+        searched = [self._search(structs.replace(request, method=method), model, found, checkpoint) for method in methods]
         each = max(1, (request.limit or DEFAULT_LIMIT) // len(methods))
         listed = [self._plan(request, model, accelerator, plan) for one in searched for plan in one.plans[:each]]
         choices, plans = searched[0].choices, [plan for one in searched for plan in one.plans]
@@ -80,7 +83,7 @@ class Planner:
             understood_as=_understood(searched, request, model, accelerator),
         )
 
-    def _search(self, request: TrainingPlanRequest, model: Model, found: Found) -> _Searched:
+    def _search(self, request: TrainingPlanRequest, model: Model, found: Found, checkpoint: Checkpoint) -> _Searched:
         """The plans of one method, the one asked for first. Raises InvalidQuestion where no layout of it can run."""
         accelerator, choices = found.accelerator, _choices(request, model, found)
         sent, asked = _asked(request, model, accelerator)
@@ -90,6 +93,7 @@ class Planner:
             raise InvalidQuestion(refused.why, hint=refused.instead, field=refused.field)
 
         def need(workload: TrainingWorkload) -> Bytes:
+            checkpoint()
             return training_need(model.spec, workload, self._profile)
 
         _possible(base, model, choices)

@@ -13,6 +13,7 @@ from fitgauge.engine.architecture import Model
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import answers, words
 from fitgauge.questions.fitting import Fitting
+from fitgauge.questions.long_questions import Checkpoint, no_checkpoint
 from fitgauge.questions.prepared import Preparer
 from fitgauge.questions.recent import Recent
 from fitgauge.questions.recommending import choices, orders
@@ -49,14 +50,14 @@ class Recommender:
         self._halls: Recent[tuple[list[Owned], Hall]] = Recent(4)
         self._training = TrainingRecommender(load_training(), catalog)
 
-    def answer(self, request: RecommendRequest, model: Model) -> RecommendAnswer:
+    def answer(self, request: RecommendRequest, model: Model, checkpoint: Checkpoint = no_checkpoint) -> RecommendAnswer:
         """The Pareto set, ordered. Raises InvalidQuestion where nothing is left, naming the constraint that empties the set."""
         objective = orders.objective(request.objective)
         _refuse_other_fields(request)
         if request.task == "training":
-            trained = self._training.answer(request, model, objective)
+            trained = self._training.answer(request, model, objective, checkpoint)
             return structs.replace(trained, warnings=[*trained.warnings, *choices.quotas_told(request, self._catalog)])
-        fitting = Fitting(model, self._engines, self._preparer)
+        fitting = Fitting(model, self._engines, self._preparer, checkpoint)
         front = self.front(request, model, fitting)
         if not front:
             raise self._nothing(request, model, fitting)

@@ -19,6 +19,7 @@ from fitgauge.engine.training.workload import Checkpointing, Framework, Training
 from fitgauge.engine.utilization import peak_tflops, token_flops
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import answers, words
+from fitgauge.questions.long_questions import Checkpoint, no_checkpoint
 from fitgauge.questions.planning.launch import plan_launch
 from fitgauge.questions.planning.plan import DEFAULT_GLOBAL_BATCH, DEFAULT_MOST
 from fitgauge.questions.recommending import choices
@@ -69,11 +70,13 @@ class TrainingRecommender:
         self._profile = profile
         self._catalog = catalog
 
-    def answer(self, request: RecommendRequest, model: Model, objective: Objective) -> RecommendAnswer:
+    def answer(
+        self, request: RecommendRequest, model: Model, objective: Objective, checkpoint: Checkpoint = no_checkpoint
+    ) -> RecommendAnswer:
         """The Pareto set of cards, ordered. Raises InvalidQuestion where nothing is left, naming the constraint that empties the set."""
-        front = self.front(request, model)
+        front = self.front(request, model, checkpoint)
         if not front:
-            raise self._nothing(request, model)
+            raise self._nothing(request, model, checkpoint)
         front.sort(key=lambda trained: (_order(trained, objective), trained.accelerator.id))
         start = request.offset or 0
         return RecommendAnswer(
@@ -88,11 +91,11 @@ class TrainingRecommender:
             understood_as=_understood(request, model, front[0].layout.workload, objective),
         )
 
-    def front(self, request: RecommendRequest, model: Model) -> list[Trained]:
+    def front(self, request: RecommendRequest, model: Model, checkpoint: Checkpoint = no_checkpoint) -> list[Trained]:
         """For every card the least count that fits, without those that another beats in count, memory, speed and price at once."""
         costs = _costs(request, self._catalog)
         cards = _cards(request, self._catalog, costs)
-        by_count = self._layouts(request, model, cards)
+        by_count = self._layouts(request, model, cards, checkpoint)
         within = limits(request, costs)
         fitting = []
         for card in cards:
@@ -105,7 +108,7 @@ class TrainingRecommender:
                     break
         return [one for one in fitting if not any(dominates(other.criteria, one.criteria) for other in fitting)]
 
-    def _layouts(self, request: RecommendRequest, model: Model, cards: Sequence[Owned]) -> dict[int, list[Layout]]:
+    def _layouts(self, request: RecommendRequest, model: Model, cards: Sequence[Owned], checkpoint: Checkpoint) -> dict[int, list[Layout]]:
         """Every layout of every count that is tried, the fastest first. Raises InvalidQuestion for settings that nothing can run."""
         base = _base(request, model)
         most = max(card.most for card in cards)
@@ -116,14 +119,15 @@ class TrainingRecommender:
         held: dict[int, list[Layout]] = {}
         for count in counts:
             found = [
-                self._layout(model, structs.replace(layout, activation_checkpointing=kind))
+                self._layout(model, structs.replace(layout, activation_checkpointing=kind), checkpoint)
                 for layout in layouts(model.spec, base, searched, count)
                 for kind in _CHECKPOINTING
             ]
             held[count] = sorted(found, key=lambda one: (-one.throughput, one.required.expected, one.workload.tensor_parallel))
         return held
 
-    def _layout(self, model: Model, workload: TrainingWorkload) -> Layout:
+    def _layout(self, model: Model, workload: TrainingWorkload, checkpoint: Checkpoint) -> Layout:
+        checkpoint()
         every = (training_stage(model.spec, workload, self._profile, stage) for stage in stages(model.spec, workload, ends=True))
         return Layout(workload, max((stage.need for stage in every), key=lambda need: need.expected), throughput(model.spec, workload))
 
@@ -150,9 +154,9 @@ class TrainingRecommender:
             launch=plan_launch(model, workload),
         )
 
-    def _nothing(self, request: RecommendRequest, model: Model) -> InvalidQuestion:
+    def _nothing(self, request: RecommendRequest, model: Model, checkpoint: Checkpoint) -> InvalidQuestion:
         """What leaves nothing: some of the constraints, else the training itself."""
-        if parted := given_up(request, lambda less: self.front(less, model)):
+        if parted := given_up(request, lambda less: self.front(less, model, checkpoint)):
             names, found = parted
             best = min(found, key=lambda one: _order(one, "cheapest" if "max_usd_per_hour" in names else "fewest_cards"))
             instead = f"{answers.cards_in_words(best.accelerator, best.gpus)}, under {best.layout.workload.framework},"

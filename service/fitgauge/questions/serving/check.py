@@ -28,6 +28,14 @@ class Serving:
     def __init__(self, engines: Engines) -> None:
         self._estimator = Estimator(engines)
 
+    def is_prepared(self, request: FitRequest, model: Model, found: Found) -> bool:
+        """Return whether the model's weights are laid out already. Raise as `check`."""
+        return self._estimator.is_prepared(self._estimator.ask(request, model, found))
+
+    def prepare(self, request: FitRequest, model: Model, found: Found) -> None:
+        """Lay the model's weights out, which takes longer than an estimate. Raise as `check`."""
+        self._estimator.prepared(self._estimator.ask(request, model, found))
+
     def check(self, request: FitRequest, model: Model, found: Found) -> Checked:
         """The estimate behind `answer`. Raises InvalidQuestion where the question is impossible."""
         return self._estimator.check(self._estimator.ask(request, model, found))

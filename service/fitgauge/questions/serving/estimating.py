@@ -107,6 +107,10 @@ class Estimator:
         """The weights of the question. Raises InvalidQuestion for an unknown format."""
         return self._preparer.prepare(asked.model, asked.request.quantization, asked.profile.engine)
 
+    def is_prepared(self, asked: Asked) -> bool:
+        """Return whether the weights of the question are laid out already."""
+        return self._preparer.peek(asked.model, asked.request.quantization, asked.profile.engine) is not None
+
     def check(self, asked: Asked) -> Checked:
         """The estimate at the degrees asked for; those left out are the widest that the engine accepts.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import Found
@@ -12,6 +12,7 @@ from fitgauge.engine.workload import EngineName
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import words
 from fitgauge.questions.fitting import Fitting
+from fitgauge.questions.long_questions import Checkpoint
 from fitgauge.questions.prepared import Preparer, scheme_of
 from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.serving.usual import USUAL, first_that_runs
@@ -24,10 +25,19 @@ Setting = tuple[EngineName | None, str | None, int | None, int]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A table that was understood and is yet to be filled: `rows` makes it, one cell at a time."""
+    """A table that was understood and is yet to be filled."""
 
     total: int
     rows: Iterator[CompareRow]
+    """the rest of the cells, each computed when it is taken"""
+
+    def take(self, most: int, checkpoint: Checkpoint) -> list[CompareRow]:
+        """Return up to `most` further rows; none at the end."""
+        taken = []
+        for row in islice(self.rows, most):
+            checkpoint()
+            taken.append(row)
+        return taken
 
 
 class Comparer:

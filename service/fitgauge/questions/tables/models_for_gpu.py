@@ -1,7 +1,6 @@
 """list_models_that_fit: which of the bundled models run on this card?"""
 
 from collections.abc import Iterator
-from functools import cached_property
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import Found
@@ -9,14 +8,18 @@ from fitgauge.catalog.models import Snapshot
 from fitgauge.engine.architecture import Model
 from fitgauge.questions import answers, words
 from fitgauge.questions.fitting import Fitted, Fitting
+from fitgauge.questions.long_questions import Checkpoint, no_checkpoint
 from fitgauge.questions.prepared import Preparer
 from fitgauge.questions.schemas import FitRequest
 from fitgauge.questions.serving.usual import USUAL
 from fitgauge.questions.tables.models_for_gpu_schemas import FittingModel, ModelsForGpuAnswer, ModelsForGpuRequest
 
 _PAGE = 50
-_KEPT = 2048
-"""Models laid out in a format: all that are bundled in four formats, some 20 MiB."""
+_KEPT = 4096
+"""Models laid out in a format: all that fit a 24 GiB card in 14 formats, some 30 MiB."""
+
+_MOST_REMEMBERED = 2
+"""What one question derives from each of them: another number of GPUs takes its place."""
 
 
 class ModelsForGpu:
@@ -25,13 +28,18 @@ class ModelsForGpu:
     def __init__(self, engines: Engines, snapshot: Snapshot) -> None:
         self._engines = engines
         self._snapshot = snapshot
-        self._preparer = Preparer(_KEPT)
+        self._preparer = Preparer(_KEPT, _MOST_REMEMBERED)
+        self._models: dict[str, Model | None] = {}
 
-    def answer(self, request: ModelsForGpuRequest, found: Found) -> ModelsForGpuAnswer:
+    def answer(self, request: ModelsForGpuRequest, found: Found, checkpoint: Checkpoint = no_checkpoint) -> ModelsForGpuAnswer:
         """A page of those that fit, the largest first. Raises InvalidQuestion for a format, an engine or a cache format unknown."""
         count = request.gpu_count or found.count
         formats = words.quantizations(request.quantizations)
-        rows = [row for model in self._meant(request) for row in self._rows(request, model, found, count, formats)]
+        rows = [
+            row
+            for model in self._meant(request, checkpoint)
+            for row in self._rows(request, Fitting(model, self._engines, self._preparer, checkpoint), model, found, count, formats)
+        ]
         rows.sort(key=lambda row: (-row.parameters, row.model.lower()))
         start = request.offset or 0
         return ModelsForGpuAnswer(
@@ -41,14 +49,20 @@ class ModelsForGpu:
             warnings=[found.note] if found.note else [],
         )
 
-    @cached_property
-    def _models(self) -> tuple[Model, ...]:
-        return tuple(model for model_id in self._snapshot.ids() if (model := self._snapshot.model(model_id)) is not None)
+    def _bundled(self, checkpoint: Checkpoint) -> Iterator[Model]:
+        """Every bundled model, read when it is first asked for."""
+        for model_id in self._snapshot.ids():
+            checkpoint()
+            if model_id not in self._models:
+                self._models[model_id] = self._snapshot.model(model_id)
+            model = self._models[model_id]
+            if model is not None:
+                yield model
 
-    def _meant(self, request: ModelsForGpuRequest) -> Iterator[Model]:
+    def _meant(self, request: ModelsForGpuRequest, checkpoint: Checkpoint) -> Iterator[Model]:
         """The models that are asked about: by task, by words of their name, and able to hold the context."""
         wanted = (request.search or "").lower().split()
-        for model in self._models:
+        for model in self._bundled(checkpoint):
             spec = model.spec
             named = f"{model.id} {spec.model_type} {spec.architecture}".lower()
             able = not request.context_length or not spec.max_context_length or request.context_length <= spec.max_context_length
@@ -56,9 +70,8 @@ class ModelsForGpu:
                 yield model
 
     def _rows(
-        self, request: ModelsForGpuRequest, model: Model, found: Found, count: int, formats: list[str | None]
+        self, request: ModelsForGpuRequest, fitting: Fitting, model: Model, found: Found, count: int, formats: list[str | None]
     ) -> Iterator[FittingModel]:
-        fitting = Fitting(model, self._engines, self._preparer)
         engines = (words.engine(request.engine),) if request.engine else USUAL
         for quantization in formats:
             if quantization is not None and model.is_quantized:

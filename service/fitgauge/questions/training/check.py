@@ -1,5 +1,6 @@
 """check_training_fit: will this model fit on this GPU when it is trained?"""
 
+from copy import copy
 from itertools import chain
 from typing import Literal
 
@@ -21,6 +22,7 @@ from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidQuestion
 from fitgauge.questions import answers
 from fitgauge.questions.answers import COUNTS, MOST_SUGGESTIONS
+from fitgauge.questions.long_questions import Checkpoint, no_checkpoint
 from fitgauge.questions.schemas import Launch, Limits, Suggestion
 from fitgauge.questions.training import algorithm_setups, megatron, words
 from fitgauge.questions.training import images as training_images
@@ -46,6 +48,13 @@ class Training:
     def __init__(self, profile: TrainingProfile, engines: Engines) -> None:
         self._profile = profile
         self._algorithms = Algorithms(profile, engines)
+        self._checkpoint: Checkpoint = no_checkpoint
+
+    def with_checkpoint(self, checkpoint: Checkpoint) -> "Training":
+        """Return the same, with a checkpoint that is called before every estimate."""
+        training = copy(self)
+        training._checkpoint = checkpoint
+        return training
 
     def answer(self, request: TrainingRequest, model: Model, found: Found, cast: Cast = ALONE) -> TrainingAnswer:
         """The TrainingAnswer. `cast`: the models named beside the policy.
@@ -112,6 +121,7 @@ class Training:
     def _estimated(
         self, request: TrainingRequest, workload: TrainingWorkload, model: Model, accelerator: Accelerator, count: int, cast: Cast
     ) -> Trained:
+        self._checkpoint()
         setup, starts = algorithm_setups.setup(request, workload, model.spec), 1.0
         if setup.algorithm == "sft":
             stages = training_stages(model.spec, workload, self._profile, accelerator.usable.expected)

@@ -1,0 +1,197 @@
+"""Work that takes longer than the event loop may be held: in threads, one at a time, bounded and cancellable."""
+
+import asyncio
+from bisect import bisect
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Condition
+from time import monotonic
+from typing import TypeVar
+
+from fitgauge.errors import QuestionTooLarge, QueueFull
+
+Answer = TypeVar("Answer")
+
+Checkpoint = Callable[[], None]
+"""What long work calls at least every few milliseconds. It lets shorter work go first, and raises
+where the answer is no longer wanted or the time is up."""
+
+MOST_QUESTIONS = 16
+"""Questions that are computed or wait at once; a further one is refused."""
+
+QUESTION_SECONDS = 20.0
+RETRY_SECONDS = 5.0
+_THREADS = 32
+"""For MOST_QUESTIONS, for what continues an answer that has begun, and for what is just cancelled."""
+
+_LEVELS = (0.1, 0.5, 2.0)
+"""Seconds of computing after which work gives way to work that has computed for less. Large work
+gives way to all other from the start."""
+
+_SLICE_SECONDS = 0.005
+"""How often a checkpoint looks at the clock's consequences."""
+
+
+def no_checkpoint() -> None:
+    """The Checkpoint of work that nobody else waits for."""
+
+
+class Abandoned(Exception):
+    """The caller has gone: raised inside the work, seen by no caller."""
+
+
+class _Turn:
+    """The right to compute, held by one piece of work at a time.
+
+    Of those that wait, what has computed for less time goes first, by _LEVELS; within a level what
+    came first. Long work is so finished one by one, and short work waits only for the levels below it.
+    """
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._waiting: set[_Work] = set()
+        self._holder: _Work | None = None
+
+    def take(self, work: "_Work") -> None:
+        """Wait for the turn. Raise what `work.stop_if_over` raises where that comes first."""
+        with self._changed:
+            self._waiting.add(work)
+            try:
+                while self._holder is not None or self._first() is not work:
+                    work.stop_if_over()
+                    self._changed.wait(max(0.0, work.until - monotonic()))
+                work.stop_if_over()
+                self._holder = work
+            finally:
+                self._waiting.discard(work)
+                self._changed.notify_all()
+
+    def give_back(self, work: "_Work") -> None:
+        """Let the next one take the turn, if `work` holds it: what is stopped while it waits does not."""
+        with self._changed:
+            if self._holder is work:
+                self._holder = None
+                self._changed.notify_all()
+
+    def is_due(self, work: "_Work") -> bool:
+        """Return whether another should compute in the place of `work`."""
+        with self._changed:
+            return bool(self._waiting) and self._first().rank < work.rank
+
+    def wake(self) -> None:
+        """Make all that wait look whether they are over."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def _first(self) -> "_Work":
+        return min(self._waiting, key=lambda work: work.rank)
+
+
+class _Work:
+    """One piece of work: its place in the order, its clock, and whether anybody wants its result."""
+
+    def __init__(self, turn: _Turn, number: int, seconds: float, *, large: bool) -> None:
+        self.rank = len(_LEVELS) if large else 0, number
+        self.until = monotonic() + seconds
+        self.abandoned = False
+        self._turn = turn
+        self._seconds = seconds
+        self._computed = 0.0
+        self._looked = 0.0
+
+    def run(self, work: Callable[[Checkpoint], Answer]) -> Answer:
+        """Return what `work` does, in the thread of the caller."""
+        self._turn.take(self)
+        self._looked = monotonic()
+        try:
+            return work(self.checkpoint)
+        finally:
+            self._turn.give_back(self)
+
+    def checkpoint(self) -> None:
+        """See Checkpoint."""
+        if self.abandoned:
+            raise Abandoned
+        slice_seconds = monotonic() - self._looked
+        if slice_seconds < _SLICE_SECONDS:
+            return
+        self._computed += slice_seconds
+        level, number = self.rank
+        self.rank = max(level, bisect(_LEVELS, self._computed)), number
+        self.stop_if_over()
+        if self._turn.is_due(self):
+            self._turn.give_back(self)
+            self._turn.take(self)
+        self._looked = monotonic()
+
+    def stop_if_over(self) -> None:
+        """Raise Abandoned, QuestionTooLarge or QueueFull where the work must not go on."""
+        if self.abandoned:
+            raise Abandoned
+        if monotonic() >= self.until:
+            if self._computed > self._seconds / 2:
+                detail = f"The question takes longer than the {self._seconds:g} s it may."
+                hint = "Ask for less at a time: fewer models, formats, GPUs, contexts or layouts."
+                raise QuestionTooLarge(detail, hint=hint)
+            raise _queue_full()
+
+    def abandon(self) -> None:
+        """Stop the work at its next checkpoint, or while it waits."""
+        self.abandoned = True
+        self._turn.wake()
+
+
+class LongQuestions:
+    """Runs long work in threads, of which one computes at a time: arithmetic gains nothing from more."""
+
+    def __init__(self, seconds: float = QUESTION_SECONDS) -> None:
+        """seconds: the longest that one piece of work may take, waiting included."""
+        self._seconds = seconds
+        self._turn = _Turn()
+        self._threads = ThreadPoolExecutor(_THREADS, "long-question")
+        self._places = asyncio.Semaphore(MOST_QUESTIONS)
+        self._under_way: set[_Work] = set()
+        self._count = 0
+
+    @property
+    def under_way(self) -> int:
+        """How many pieces of work wait or are computed."""
+        return len(self._under_way)
+
+    async def run(self, work: Callable[[Checkpoint], Answer], *, large: bool = False) -> Answer:
+        """Return the result of `work`, which stops where the awaiting task is cancelled.
+
+        large: whether it takes seconds for certain, so that all other work goes first.
+        Raise QueueFull where too much waits already, QuestionTooLarge where it takes too long.
+        """
+        if self._places.locked():
+            raise _queue_full()
+        async with self._places:
+            return await self.resume(work, large=large)
+
+    async def resume(self, work: Callable[[Checkpoint], Answer], *, large: bool = False) -> Answer:
+        """As `run`, for what continues an answer that has begun: it is never refused at the door."""
+        self._count += 1
+        piece = _Work(self._turn, self._count, self._seconds, large=large)
+        self._under_way.add(piece)
+        try:
+            future = self._threads.submit(piece.run, work)
+        except RuntimeError:  # shut down
+            self._under_way.discard(piece)
+            raise _queue_full() from None
+        future.add_done_callback(lambda _: self._under_way.discard(piece))
+        try:
+            return await asyncio.wrap_future(future)
+        finally:
+            piece.abandon()
+
+    def close(self) -> None:
+        """Stop all work."""
+        for piece in tuple(self._under_way):
+            piece.abandon()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _queue_full() -> QueueFull:
+    detail = "Too many long questions wait for an answer."
+    return QueueFull(detail, hint="Ask again a little later.", retry_after_seconds=RETRY_SECONDS)

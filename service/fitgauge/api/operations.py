@@ -127,7 +127,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "that fit or are tight, the largest first, in pages.",
         request=ModelsForGpuRequest,
         answer=ModelsForGpuAnswer,
-        errors=(400, 404, 413, 415, 422),
+        errors=(400, 404, 413, 415, 422, 503),
         examples=(
             ("one card", {"gpu": "RTX 3090", "task": "generate"}),
             ("in 4 bits too", {"gpu": "RTX 3090", "quantizations": "as published, awq", "search": "qwen3", "context_length": 16384}),

@@ -2,10 +2,10 @@
 
 import re
 import shlex
-from dataclasses import asdict
 from pathlib import Path
 
 import click
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -47,7 +47,7 @@ def test_every_operation_is_in_the_readme():
 
 
 def test_every_variable_is_in_the_readme_with_its_default():
-    for field, default in asdict(Settings()).items():
+    for field, default in msgspec.structs.asdict(Settings()).items():
         row = next(line for line in README.splitlines() if line.startswith("|") and f"`{variable(field)}`" in line)
         assert (f"{default:g}" if isinstance(default, float) else str(default)) in row, field
 

@@ -15,6 +15,7 @@ from litestar.exceptions import HTTPException
 from litestar.types import ASGIApp
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
+from fitgauge.api.admission import Admission
 from fitgauge.api.handlers import handlers
 from fitgauge.api.observe import Observer
 from fitgauge.api.openapi import document
@@ -28,6 +29,9 @@ from fitgauge.hub import Hub, HubSettings
 from fitgauge.questions import Questions
 from fitgauge.questions.models import Models
 from fitgauge.settings import Settings
+
+_HELD_BODY_BYTES = 16 * 2**20
+"""of questions and logs under way; reading a log takes some times its size"""
 
 
 def create_hub(settings: Settings) -> Hub:
@@ -91,7 +95,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         logging_config=None,
     )
     told = logging.getLevelNamesMapping()[settings.log_level.upper()] <= logging.INFO
-    return Observer(registry, settings.requests_per_second, sys.stderr.write if told else None)(app)
+    return Observer(registry, settings.requests_per_second, sys.stderr.write if told else None)(Admission(app, _HELD_BODY_BYTES))
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import click
 import msgspec
+from msgspec.structs import astuple
 
 from fitgauge import __version__, terminal
 from fitgauge.app import create_hub, create_mounted, create_questions
@@ -24,7 +25,7 @@ from fitgauge.questions.tables.compare_schemas import CompareAnswer, CompareRequ
 from fitgauge.questions.tables.models_for_gpu_schemas import ModelsForGpuRequest
 from fitgauge.questions.training.schemas import TrainingRequest
 from fitgauge.questions.utilizing.schemas import UtilizationRequest
-from fitgauge.settings import from_environment
+from fitgauge.settings import from_environment, in_force, unknown
 
 _Answer = TypeVar("_Answer")
 _EXIT = {"fits": 0, "tight": 0, "does_not_fit": 1, "unsupported": 1}
@@ -41,14 +42,31 @@ def main() -> None:
 
 @main.command()
 @click.option("--host", help="Address to listen on.")
-@click.option("--port", type=int, help="Port to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on.")
 def serve(host: str | None, port: int | None) -> None:
-    """Run the service."""
+    """Run the service. Exit code 0 after SIGTERM or SIGINT, 2 where it cannot start."""
     from fitgauge.serve import run  # the server's own imports, which no other command needs
 
+    for warning in unknown():
+        click.echo(warning, err=True)
     settings = _told(from_environment)
     changed = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-    _told(lambda: run(settings, **changed))
+    _told(lambda: run(msgspec.structs.replace(settings, **changed)))
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="As JSON, one object a setting.")
+def config(as_json: bool) -> None:
+    """Print every setting, its value and where it comes from. Exit code 2 where one is wrong."""
+    settings = in_force(_told(from_environment))
+    if as_json:
+        _echo_json(settings)
+    else:
+        widths = [max(len(str(row[at])) for row in map(astuple, settings)) for at in range(2)]
+        for name, value, source in map(astuple, settings):
+            click.echo(f"{name:<{widths[0]}}  {value!s:<{widths[1]}}  {source}")
+    for warning in unknown():
+        click.echo(warning, err=True)
 
 
 def _question_options(request: type) -> Callable[[Callable[..., None]], Callable[..., None]]:

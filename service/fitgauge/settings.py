@@ -1,48 +1,157 @@
-"""What can be set from outside, by environment variables; huggingface_hub's own (HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE, HF_HOME) mean what
-they mean to it."""
+"""What can be set from outside, by environment variables.
+
+huggingface_hub's own (HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE, HF_HOME) mean what they mean to it.
+"""
 
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from fitgauge.errors import InvalidQuestion
+import msgspec
+from huggingface_hub import constants, get_token
+from msgspec import Meta, Struct
+
+from fitgauge.errors import FitgaugeError
+
+PREFIX = "FITGAUGE_"
 
 
-@dataclass(frozen=True)
-class Settings:
-    """All settings with their defaults. README says what each means."""
+class InvalidSettings(FitgaugeError):
+    """Environment variables that cannot be used: `detail` has one line for each, with what to set."""
 
-    host: str = "127.0.0.1"
-    port: int = 8000
-    log_level: str = "info"
-    hub_wait_seconds: float = 2.0
-    max_body_bytes: int = 64 * 1024
-    requests_per_second: float = 0.0
-    question_seconds: float = 20.0
-    public_url: str = "/"
-    catalog: str = ""
-    catalog_seconds: float = 5.0
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """All settings with their defaults. A description says what a value must be."""
+
+    host: Annotated[str, Meta(min_length=1, description="an address, such as 0.0.0.0")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="a port from 0 to 65535")] = 8000
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error", "critical"],
+        Meta(description="debug, info, warning, error or critical"),
+    ] = "info"
+    hub_wait_seconds: Annotated[float, Meta(ge=0, le=600, description="a number of seconds from 0 to 600")] = 2.0
+    max_body_bytes: Annotated[int, Meta(ge=1024, le=2**24, description="a number of bytes from 1024 to 16777216")] = 64 * 1024
+    requests_per_second: Annotated[float, Meta(ge=0, le=1e6, description="a number from 0 (no limit) to 1000000")] = 0.0
+    question_seconds: Annotated[float, Meta(ge=0.1, le=600, description="a number of seconds from 0.1 to 600")] = 20.0
+    public_url: Annotated[
+        str,
+        Meta(
+            pattern=r"^(/|https?://)[^\s]*\Z",
+            description="a path or an address, such as https://fitgauge.example.com/",
+        ),
+    ] = "/"
+    catalog: Annotated[str, Meta(description="a .toml or .json file, or a folder of them")] = ""
+    catalog_seconds: Annotated[float, Meta(ge=0.1, le=3600, description="a number of seconds from 0.1 to 3600")] = 5.0
+
+
+class Setting(Struct, frozen=True):
+    """One setting in force. source: default or environment; value: set or not set for a secret."""
+
+    name: str
+    value: str | int | float
+    source: Literal["default", "environment"]
 
 
 def variable(field: str) -> str:
-    """The environment variable of a setting."""
-    return f"FITGAUGE_{field.upper()}"
+    """Return the environment variable of a setting."""
+    return f"{PREFIX}{field.upper()}"
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
-    """The settings of this process. Raises InvalidQuestion, naming the variable, for a value that cannot be read."""
-    given: dict[str, object] = {}
-    for field, default in asdict(Settings()).items():
-        text = environment.get(variable(field))
-        if text is None:
+    """Return the settings of this process. Raise InvalidSettings that names every wrong value."""
+    given: dict[str, Any] = {}
+    wrong = []
+    for field in msgspec.structs.fields(Settings):
+        text = environment.get(variable(field.name))
+        if text is None or (field.name == "port" and _is_service_link(text)):
             continue
         try:
-            given[field] = type(default)(text)
-        except ValueError:
-            raise InvalidQuestion(f"{variable(field)} is {text!r}.", hint=f"Set it to a value such as {default!r}.") from None
-    settings = Settings(**given)  # type: ignore[arg-type]
-    if not 0.1 <= settings.catalog_seconds <= 3600:
-        raise InvalidQuestion(f"FITGAUGE_CATALOG_SECONDS is {settings.catalog_seconds}.", hint="Set it to a number from 0.1 to 3600.")
-    if not 0.1 <= settings.question_seconds <= 600:
-        raise InvalidQuestion(f"FITGAUGE_QUESTION_SECONDS is {settings.question_seconds}.", hint="Set it to a number from 0.1 to 600.")
-    return settings
+            value = msgspec.convert(_lowered(field.name, text), field.type, strict=False)
+            given[field.name] = _finite(value)
+        except ValueError:  # of msgspec too
+            wrong.append(_line(variable(field.name), text, _wanted(field.name)))
+    endpoint = environment.get("HF_ENDPOINT", "")
+    if endpoint and not _is_address(endpoint):
+        wrong.append(_line("HF_ENDPOINT", endpoint, "an address, such as https://huggingface.co"))
+    if wrong:
+        raise InvalidSettings("\n".join(wrong), hint="The README describes every setting.")
+    return Settings(**given)
+
+
+def unknown(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Return a warning for every variable that begins with FITGAUGE_ and sets nothing."""
+    names = [variable(name) for name in Settings.__struct_fields__]
+    warnings = []
+    for name in sorted(environment):
+        if name.startswith(PREFIX) and name not in names and not _is_of_kubernetes(name):
+            near = get_close_matches(name, names, n=1)
+            meant = f" Did you mean {near[0]}?" if near else ""
+            warnings.append(f"Unknown environment variable {name} is ignored.{meant}")
+    return warnings
+
+
+def in_force(settings: Settings, environment: Mapping[str, str] = os.environ) -> list[Setting]:
+    """Return every setting with its value and where it comes from."""
+    rows = []
+    for field, value in msgspec.structs.asdict(settings).items():
+        rows.append(Setting(variable(field), value, _source(variable(field), environment)))
+    hub = {
+        "HF_ENDPOINT": _without_password(constants.ENDPOINT),
+        "HF_HUB_OFFLINE": str(constants.is_offline_mode()).lower(),
+        "HF_HOME": constants.HF_HOME,
+        "HF_TOKEN": "set" if get_token() else "not set",
+    }
+    rows += [Setting(name, value, _source(name, environment)) for name, value in hub.items()]
+    return rows
+
+
+def _source(name: str, environment: Mapping[str, str]) -> Literal["default", "environment"]:
+    return "environment" if name in environment else "default"
+
+
+def _lowered(field: str, text: str) -> str:
+    return text.lower() if field == "log_level" else text
+
+
+def _finite(value: object) -> object:
+    """Return the value. Raise ValueError for NaN, which passes every bound."""
+    if value != value:
+        raise ValueError(value)
+    return value
+
+
+def _wanted(field: str) -> str:
+    """Return what a setting must be."""
+    annotation = Settings.__annotations__[field]
+    return str(annotation.__metadata__[0].description)
+
+
+def _line(name: str, text: str, wanted: str) -> str:
+    return f"{name} is {_without_password(text)[:80]!r}. Set it to {wanted}."
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        _ = parts.port  # raises ValueError beyond 65535
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"\s", text)
+
+
+def _without_password(address: str) -> str:
+    """Return an address without the user and the password in it."""
+    return re.sub(r"//[^/@]*@", "//***@", address)
+
+
+def _is_of_kubernetes(name: str) -> bool:
+    """Return whether Kubernetes sets it in pods where a Service is called fitgauge."""
+    return bool(re.fullmatch(r"FITGAUGE_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_\w+)", name))
+
+
+def _is_service_link(text: str) -> bool:
+    """Return whether FITGAUGE_PORT was set by Kubernetes: tcp://10.0.0.1:80."""
+    return text.startswith("tcp://")

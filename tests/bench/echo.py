@@ -6,6 +6,8 @@ from typing import Any
 import uvicorn
 from litestar import Litestar, Request, Response, get, post
 
+from fitgauge.serve import OPTIONS
+
 
 @post("/echo")
 async def echo(request: Request[Any, Any, Any]) -> Response[bytes]:
@@ -20,4 +22,4 @@ async def ready() -> str:
 app = Litestar([echo, ready], openapi_config=None, logging_config=None)
 
 if __name__ == "__main__":
-    uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_config=None, access_log=False, server_header=False)
+    uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), **OPTIONS)

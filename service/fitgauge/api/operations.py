@@ -135,7 +135,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "that fit or are tight, the largest first, in pages.",
         request=ModelsForGpuRequest,
         answer=ModelsForGpuAnswer,
-        errors=(400, 404, 413, 415, 422),
+        errors=(400, 404, 413, 415, 422, 503),
         weight=20,
         queued=True,
         examples=(

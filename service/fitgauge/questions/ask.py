@@ -24,7 +24,7 @@ from fitgauge.questions.long_questions import QUESTION_SECONDS, Checkpoint, Long
 from fitgauge.questions.models import Models
 from fitgauge.questions.planning.plan import Planner
 from fitgauge.questions.planning.schemas import TrainingPlanAnswer, TrainingPlanRequest
-from fitgauge.questions.recent import Recent
+from fitgauge.questions.recent import RecentBytes
 from fitgauge.questions.recommending.recommend import Recommender
 from fitgauge.questions.recommending.schemas import RecommendAnswer, RecommendRequest
 from fitgauge.questions.schemas import FitAnswer, FitRequest, ModelDetail
@@ -47,6 +47,9 @@ _ROWS = 100
 
 _FEW_FORMATS = 3
 """Formats of all bundled models that are estimated in well below a second."""
+_CACHE_BYTES, _LARGEST_ENTRY, _ENTRY_OVERHEAD = 16 * 2**20, 256 * 2**10, 1024
+"""Bytes of the cache of encoded answers: of all entries, of the largest that is stored, and what
+an entry takes in addition to its question and its answer (tuples, strings, hash table; rounded up)."""
 
 
 class Grounds(NamedTuple):
@@ -74,7 +77,7 @@ class Questions:
         self._models_for_gpu = ModelsForGpu(engines, models.snapshot)
         self._long = LongQuestions(question_seconds)
         self._planner = Planner(load_training())
-        self._answers: Recent[tuple[Grounds, bytes]] = Recent(4096)
+        self._answers: RecentBytes[tuple[Grounds, bytes]] = RecentBytes(_CACHE_BYTES, _LARGEST_ENTRY)
         self.use(catalog)
 
     def use(self, catalog: Catalog) -> None:
@@ -207,7 +210,8 @@ class Questions:
 
     def remember(self, asked: tuple[str, bytes], grounds: Grounds, answer: bytes) -> bytes:
         """Keeps an encoded answer for `recall`, and gives it back."""
-        self._answers.put(asked, (grounds, answer))
+        size = len(asked[1]) + len(answer) + _ENTRY_OVERHEAD
+        self._answers.put(asked, (grounds, answer), size)
         return answer
 
     async def close(self) -> None:

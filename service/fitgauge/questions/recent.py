@@ -29,3 +29,39 @@ class Recent(Generic[Value]):
             self._values.move_to_end(key)
         if len(self._values) > self._size:
             self._values.popitem(last=False)
+
+
+class RecentBytes(Generic[Value]):
+    """The values used last, by key, within `size` bytes; the caller says how many each takes."""
+
+    def __init__(self, size: int, largest: int) -> None:
+        """largest: bytes of the largest value that is stored."""
+        self._size = size
+        self._largest = largest
+        self._values: OrderedDict[object, tuple[Value, int]] = OrderedDict()
+        self.bytes = 0
+
+    def get(self, key: object) -> Value | None:
+        """Return the value, which now counts as used last; None where there is none."""
+        entry = self._values.get(key)
+        if entry is None:
+            return None
+        self._values.move_to_end(key)
+        return entry[0]
+
+    def put(self, key: object, value: Value, size: int) -> None:
+        """Store a value of `size` bytes, its key included, and evict those used longest ago."""
+        replaced = self._values.pop(key, None)
+        if replaced is not None:
+            self.bytes -= replaced[1]
+        if size > self._largest:
+            return
+        self._values[key] = value, size
+        self.bytes += size
+        while self.bytes > self._size:
+            _, (_, evicted) = self._values.popitem(last=False)
+            self.bytes -= evicted
+
+    def __len__(self) -> int:
+        """Return how many values are stored."""
+        return len(self._values)

@@ -1,0 +1,99 @@
+"""What a request must be before the application sees it, and how many bytes of bodies it may hold.
+
+The server leaves these checks to the application: exactly one Host, no Content-Encoding.
+"""
+
+from litestar.enums import ScopeType
+from litestar.types import (
+    ASGIApp,
+    HTTPReceiveMessage,
+    Receive,
+    Scope,
+    Send,
+    WebSocketReceiveMessage,
+)
+
+from fitgauge.api.operations import UPLOADS
+from fitgauge.api.problems import Refusal, on_refusal
+
+_SMALL_BODY = 4 * 1024
+_UPLOADS = tuple(kind.encode() for kind in UPLOADS)
+
+
+class Admission:
+    """Refuse requests of the wrong form, and bodies beyond the memory there is for all of them."""
+
+    def __init__(self, app: ASGIApp, body_bytes: int) -> None:
+        """body_bytes: bodies of all requests under way together [bytes].
+
+        Bodies of at most 4 KiB do not count, so that large ones never delay ordinary questions.
+        Nor do uploads, which are read piece by piece and are not held.
+        """
+        self._app = app
+        self._body_bytes = body_bytes
+        self.held_bytes = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with the application, or refuse."""
+        if scope["type"] != ScopeType.HTTP:
+            await self._app(scope, receive, send)
+            return
+        hosts, length, coding, kind = 0, b"", b"", b""
+        for name, value in scope["headers"]:
+            if name == b"host":
+                hosts += 1
+            elif name == b"content-length":
+                length = value
+            elif name == b"transfer-encoding":
+                length = b"unknown"
+            elif name == b"content-encoding":
+                coding += value
+            elif name == b"content-type":
+                kind = value
+        if hosts > 1 or (hosts == 0 and scope["http_version"] == "1.1"):
+            await _bad_host(hosts)(scope, receive, send)
+        elif coding and coding.lower() != b"identity" and length not in (b"", b"0"):
+            await _coded(coding)(scope, receive, send)
+        elif _is_small(length) or kind.partition(b";")[0].strip().lower() in _UPLOADS:
+            await self._app(scope, receive, send)
+        else:
+            await self._held(scope, receive, send)
+
+    async def _held(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request whose body counts as long as the request is under way."""
+        held = 0
+
+        async def counted() -> HTTPReceiveMessage | WebSocketReceiveMessage:
+            nonlocal held
+            message = await receive()
+            size = len(message["body"]) if message["type"] == "http.request" else 0
+            if self.held_bytes + size > self._body_bytes:
+                detail = "The service holds as many bytes of questions as it may."
+                raise Refusal(503, "busy", detail, "Ask again in 1 s.", retry_after=1)
+            held += size
+            self.held_bytes += size
+            return message
+
+        try:
+            await self._app(scope, counted, send)
+        finally:
+            self.held_bytes -= held
+
+
+def _is_small(length: bytes) -> bool:
+    return not length or (length.isdigit() and len(length) < 8 and int(length) <= _SMALL_BODY)
+
+
+def _bad_host(hosts: int) -> ASGIApp:
+    detail = f"The request has {hosts} Host headers." if hosts else "The request has no Host header."
+    return _answer(Refusal(400, "malformed-request", detail, "Send exactly one."))
+
+
+def _coded(coding: bytes) -> ASGIApp:
+    detail = f"Content-Encoding {coding[:80].decode('latin-1')!r} is not supported."
+    hint = "Send the body without Content-Encoding."
+    return _answer(Refusal(415, "unsupported-content-encoding", detail, hint))
+
+
+def _answer(refusal: Refusal) -> ASGIApp:
+    return on_refusal(None, refusal).to_asgi_response(None, None)  # type: ignore[arg-type]

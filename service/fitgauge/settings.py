@@ -16,6 +16,7 @@ class Settings:
     port: int = 8000
     log_level: str = "info"
     hub_wait_seconds: float = 2.0
+    hub_redirect_hosts: str = "huggingface.co, *.huggingface.co, hf.co, *.hf.co"
     max_body_bytes: int = 64 * 1024
     requests_per_second: float = 0.0
     public_url: str = "/"

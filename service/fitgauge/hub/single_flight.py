@@ -10,7 +10,7 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
-class Flights(Generic[Key, Value]):
+class SingleFlight(Generic[Key, Value]):
     """Tasks by key, at most `limit` of them. A task belongs to no caller: it lives on when all who wait for it have left."""
 
     def __init__(self, limit: int) -> None:

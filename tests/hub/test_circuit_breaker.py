@@ -156,3 +156,10 @@ def test_half_open_one_time_out_opens_it():
     with breaker.passage():
         breaker.timed_out("acme/one", HubUnreachable("slow"), since=5.0)
     assert str(breaker.refusal()) == "slow"
+
+
+def test_a_request_from_before_it_opened_does_not_open_it_again():
+    breaker, clock = opened()
+    clock.now = 5.0
+    breaker.timed_out("acme/one", HubUnreachable("slow"), since=-1.0)
+    assert breaker.refusal() is None

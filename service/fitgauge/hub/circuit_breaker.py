@@ -31,6 +31,7 @@ class CircuitBreaker:
         self._probe_until = 0.0
         self._timeouts: dict[str, float] = {}
         self._answered_at = float("-inf")
+        self._opened_at = float("-inf")
 
     def now(self) -> float:
         """Return the moment by the breaker's clock."""
@@ -67,17 +68,18 @@ class CircuitBreaker:
     def open(self, error: HubError) -> None:
         """Open: this error is one of the Hub itself."""
         seconds = error.retry_after_seconds if isinstance(error, HubBusy) else self._open_seconds
-        self._error, self._until, self._probe_until = error, self._clock() + seconds, 0.0
+        self._opened_at = self._clock()
+        self._error, self._until, self._probe_until = error, self._opened_at + seconds, 0.0
         self._timeouts.clear()
 
     def timed_out(self, repo_id: str, error: HubError, since: float) -> None:
         """Count a repository that did not answer since a moment; open where several did not.
 
         An answer to anyone after that moment shows that the Hub lives. A probe that times out opens
-        at once.
+        at once; a request from before the breaker opened says nothing new.
         """
         now = self._clock()
-        if self._answered_at >= since:
+        if self._answered_at >= since or self._opened_at > since:
             return
         self._timeouts[repo_id] = now
         late = [name for name, at in self._timeouts.items() if now - at > WINDOW_SECONDS]

@@ -191,7 +191,7 @@ class Client:
                 if is_missing_file(response, url):
                     await drain(response)
                     return Answer(None)
-                if response.status_code >= 400:
+                if response.status_code >= 300:
                     error = error_of(response, trip.repo_id, trip.revision)
                     if response.status_code == 429 and isinstance(error, HubBusy):
                         self._opened(response.request, error)

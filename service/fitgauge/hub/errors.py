@@ -30,7 +30,7 @@ def is_missing_file(response: httpx2.Response, url: str) -> bool:
 
 
 def error_of(response: httpx2.Response, repo_id: str, revision: str) -> FitgaugeError:
-    """The error that an answer of 400 or more stands for. huggingface_hub sorts out the Hub's own error codes."""
+    """The error that an answer of 300 or more stands for. huggingface_hub sorts out the Hub's own error codes."""
     status = response.status_code
     if status == 429 or (status == 503 and "retry-after" in response.headers):
         seconds = retry_after(response)
@@ -39,7 +39,7 @@ def error_of(response: httpx2.Response, repo_id: str, revision: str) -> Fitgauge
             retry_after_seconds=seconds,
             hint="Ask again then. A token (HF_TOKEN) raises the Hub's limit.",
         )
-    if status >= 500 or status == 408:
+    if status < 400 or status >= 500 or status == 408:
         return HubUnreachable(f"The Hub answered {status}.", hint="Ask again in a moment.")
     if not _is_the_hubs(response):
         return HubUnreachable(f"What answers {status} is no Hub.", hint="Check HF_ENDPOINT, and whether a proxy forbids the Hub.")

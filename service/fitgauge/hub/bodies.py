@@ -1,8 +1,9 @@
 """Bodies of bounded size: of one response, and of all large ones at once."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import httpx2
 
@@ -47,6 +48,19 @@ async def large_permit(permits: asyncio.Semaphore) -> AsyncIterator[LargePermit]
         yield permit
     finally:
         permit.release()
+
+
+def narrow(response: httpx2.Response) -> None:
+    """Let the kernel hold no more than LARGE bytes of the body for us.
+
+    An event loop reads what is there at once, on a fast network many MiB: unread, for every body
+    that waits for its permit.
+    """
+    stream = response.extensions.get("network_stream")
+    raw = stream.get_extra_info("socket") if stream is not None else None
+    if raw is not None:
+        with suppress(OSError, NotImplementedError):
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LARGE)
 
 
 async def read_body(response: httpx2.Response, limit: int, permit: LargePermit, *, cut: bool = False) -> bytes:

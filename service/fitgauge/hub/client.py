@@ -18,7 +18,7 @@ from huggingface_hub.utils import get_async_session
 
 from fitgauge import __version__
 from fitgauge.errors import HubBusy, HubError, HubUnreachable, MalformedModel, RenamedModel
-from fitgauge.hub.bodies import LARGE_RESOLVES, LargePermit, drain, large_permit, read_body
+from fitgauge.hub.bodies import LARGE_RESOLVES, LargePermit, drain, large_permit, narrow, read_body
 from fitgauge.hub.circuit_breaker import CircuitBreaker
 from fitgauge.hub.errors import error_of, is_missing_file
 from fitgauge.hub.redirects import RedirectPolicy
@@ -247,6 +247,7 @@ class Client:
             if trip.counts and self._redirects.is_endpoint(request.url):
                 self._breaker.timed_out(trip.repo_id, failure, trip.started)
             raise failure from error
+        narrow(response)
         if response.status_code != 429 and self._redirects.is_endpoint(request.url):
             self._breaker.answered()
         return response

@@ -35,7 +35,7 @@ TEXTS = {
 """Fields that hold prose; every other field is compared exactly."""
 
 
-def optional(draw: random.Random, share: float, **choices: Any) -> dict[str, Any]:
+def optional(draw: random.Random, share: float, **choices: Any) -> dict[str, Any]:  # noqa: ANN401
     """Return each field with probability `share`, its value drawn from its choices."""
     return {name: draw.choice(values) for name, values in choices.items() if draw.random() < share}
 
@@ -46,8 +46,9 @@ def questions(models: list[str], logs: list[str]) -> list[tuple[str, str, Any]]:
     model = lambda: draw.choice(models) if draw.random() < 0.85 else draw.choice(NAMES)  # noqa: E731
     gpu = lambda: draw.choice(GPUS)  # noqa: E731
     asked: list[tuple[str, str, Any]] = []
+    add = asked.append
     for _ in range(460):
-        asked.append(("POST", "/v1/fit", {"model": model(), "gpu": gpu()} | optional(
+        add(("POST", "/v1/fit", {"model": model(), "gpu": gpu()} | optional(
             draw, 0.3, gpu_count=(1, 2, 3, 4, 8, 16), engine=ENGINES, quantization=FORMATS,
             context_length=(512, 4096, 8192, 32768, 131072, 1000000), concurrency=(1, 2, 8, 33, 256),
             detail=("full", "summary"),
@@ -60,7 +61,7 @@ def questions(models: list[str], logs: list[str]) -> list[tuple[str, str, Any]]:
             other_memory_gib=(1, 5), images=(1, 4),
         )))  # fmt: skip
     for _ in range(240):
-        asked.append(("POST", "/v1/training-fit", {"model": model(), "gpu": gpu()} | optional(
+        add(("POST", "/v1/training-fit", {"model": model(), "gpu": gpu()} | optional(
             draw, 0.35, gpu_count=(1, 2, 4, 8, 16), method=("full", "lora", "qlora", "foo"),
             sequence_length=(512, 2048, 8192, 32768), micro_batch_size=(1, 2, 8),
             framework=("transformers", "deepspeed", "fsdp", "megatron", "trl", "axolotl", "unsloth", "torchtune",
@@ -73,36 +74,36 @@ def questions(models: list[str], logs: list[str]) -> list[tuple[str, str, Any]]:
             algorithm=("dpo", "ppo", "grpo", "kto", "sft"), detail=("full",), context_parallel=(1, 2), expert_parallel=(1, 2),
         )))  # fmt: skip
     for _ in range(60):
-        asked.append(("POST", "/v1/recommend", {"model": model()} | optional(
+        add(("POST", "/v1/recommend", {"model": model()} | optional(
             draw, 0.3, context_length=(4096, 32768), concurrency=(1, 16), gpus=("4x L40S, 2x RTX 4090", "H100, A100"),
             objective=("cheapest", "fastest", "most_headroom", "fewest_gpus"), max_usd_per_hour=(1, 12), task=("training", "serving"),
         )))  # fmt: skip
     for _ in range(12):
-        asked.append(("POST", "/v1/models-for-gpu", {"gpu": gpu()} | optional(
+        add(("POST", "/v1/models-for-gpu", {"gpu": gpu()} | optional(
             draw, 0.3, task=("generate", "encode"), quantizations=("as published, awq", "q4_k_m"), search=("qwen3", "llama"),
             limit=(5, 100), context_length=(16384,),
         )))  # fmt: skip
     for _ in range(60):
-        asked.append(("POST", "/v1/compare", {
+        add(("POST", "/v1/compare", {
             "models": [model() for _ in range(draw.randint(1, 3))], "gpus": [gpu() for _ in range(draw.randint(1, 3))],
         } | optional(draw, 0.3, engines=("vllm, llama.cpp", "sglang", "foo"), quantizations=("as published, fp8", "awq"),
                      context_lengths=([4096, 65536], 8192), concurrencies=([1, 16], 4))))  # fmt: skip
     for _ in range(50):
-        asked.append(("POST", "/v1/training-plan", {"model": model(), "gpu": gpu()} | optional(
+        add(("POST", "/v1/training-plan", {"model": model(), "gpu": gpu()} | optional(
             draw, 0.3, gpu_count=(2, 8, 16), method=("full", "lora", "qlora"), framework=("fsdp", "megatron", "deepspeed"),
             objective=("cheapest", "fastest", "fewest_gpus"), sequence_length=(2048, 8192),
         )))  # fmt: skip
     for log in logs:
-        asked.append(("POST", "/v1/explain-log", {"log": log[:60_000]} | optional(
+        add(("POST", "/v1/explain-log", {"log": log[:60_000]} | optional(
             draw, 0.5, gpu=("H100", "RTX 4090"), model=("Qwen/Qwen3-8B", "meta-llama/Llama-3.1-8B-Instruct"))))  # fmt: skip
     for _ in range(30):
-        asked.append(("POST", "/v1/utilization", {"gpu": gpu(), "achieved_tflops": draw.choice((50, 400))} if draw.random() < 0.3
+        add(("POST", "/v1/utilization", {"gpu": gpu(), "achieved_tflops": draw.choice((50, 400))} if draw.random() < 0.3
                      else {"gpu": gpu(), "model": model(), "gpu_count": 4, "tokens_per_second": draw.choice((500, 6000))}))  # fmt: skip
     for _ in range(30):
-        asked.append(("GET", f"/v1/models/{draw.choice(models)}", None))
-    asked.append(("GET", "/v1/gpus?limit=1000", None))
+        add(("GET", f"/v1/models/{draw.choice(models)}", None))
+    add(("GET", "/v1/gpus?limit=1000", None))
     for _ in range(18):
-        asked.append(("GET", f"/v1/gpus/{gpu()}", None))
+        add(("GET", f"/v1/gpus/{gpu()}", None))
     return asked
 
 
@@ -123,7 +124,7 @@ async def answers(asked: list[tuple[str, str, Any]]) -> list[dict[str, Any]]:
     return results
 
 
-class lifespan:  # noqa: N801
+class lifespan:
     """Run an ASGI application's start-up and shutdown around a block."""
 
     def __init__(self, app: Any) -> None:  # noqa: ANN401

@@ -36,7 +36,8 @@ _HELD_BODY_BYTES = 16 * 2**20
 
 def create_hub(settings: Settings) -> Hub:
     """The Hub as these settings and huggingface_hub's environment variables say."""
-    return Hub(HubSettings(wait_seconds=settings.hub_wait_seconds))
+    hosts = tuple(settings.hub_redirect_hosts.split(","))
+    return Hub(HubSettings(wait_seconds=settings.hub_wait_seconds, redirect_hosts=hosts))
 
 
 def create_mounted(settings: Settings) -> Mounted | None:

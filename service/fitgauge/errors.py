@@ -13,11 +13,14 @@ FitgaugeError
 │   ├── ModelWithoutWeights  a repository with nothing to load (empty, adapter, dataset, tokenizer only)
 │   └── MalformedModel       metadata that is not what it claims to be
 └── HubError
-    ├── HubUnreachable       no answer in the time a caller waits
-    └── HubBusy              the Hub asks us to come back later (`retry_after_seconds`)
+    ├── HubUnreachable       no answer in the time a caller waits, or none that can be read
+    └── HubBusy              the Hub asks us to come back later
 
-Each carries a `hint`: what to send instead; and `matches`: up to five things that exist and may be meant.
+Each carries a `hint`: what to send instead; and `matches`: up to five things that exist and may be meant. A HubError says
+when to come back (`retry_after_seconds`).
 """
+
+from typing import Self
 
 
 class FitgaugeError(Exception):
@@ -82,14 +85,32 @@ class MalformedModel(ModelError):
 class HubError(FitgaugeError):
     """The Hub did not give an answer."""
 
+    def __init__(
+        self,
+        detail: str,
+        *,
+        hint: str = "",
+        matches: tuple[str, ...] = (),
+        field: str | None = None,
+        retry_after_seconds: float = 5.0,
+    ) -> None:
+        super().__init__(detail, hint=hint, matches=matches, field=field)
+        self.retry_after_seconds = retry_after_seconds
+
+    def later(self, seconds: float) -> Self:
+        """Return the same error with another time to come back."""
+        return type(self)(
+            self.detail,
+            hint=self.hint,
+            matches=self.matches,
+            field=self.field,
+            retry_after_seconds=seconds,
+        )
+
 
 class HubUnreachable(HubError):
-    """No answer from the Hub in the time a caller waits."""
+    """No answer from the Hub in the time a caller waits, or none that can be read."""
 
 
 class HubBusy(HubError):
-    """The Hub answered 429 or 503; `retry_after_seconds` is what it asked for."""
-
-    def __init__(self, detail: str, *, retry_after_seconds: float, hint: str = "") -> None:
-        super().__init__(detail, hint=hint)
-        self.retry_after_seconds = retry_after_seconds
+    """The Hub answered 429, or 503 with Retry-After; `retry_after_seconds` is what it asked for."""

@@ -33,6 +33,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="debug, info, warning, error or critical"),
     ] = "info"
     hub_wait_seconds: Annotated[float, Meta(ge=0, le=600, description="a number of seconds from 0 to 600")] = 2.0
+    hub_redirect_hosts: Annotated[str, Meta(description="host names divided by commas, such as hf.co, *.hf.co")] = (
+        "huggingface.co, *.huggingface.co, hf.co, *.hf.co"
+    )
     max_body_bytes: Annotated[int, Meta(ge=1024, le=2**24, description="a number of bytes from 1024 to 16777216")] = 64 * 1024
     requests_per_second: Annotated[float, Meta(ge=0, le=1e6, description="a number from 0 (no limit) to 1000000")] = 0.0
     question_seconds: Annotated[float, Meta(ge=0.1, le=600, description="a number of seconds from 0.1 to 600")] = 20.0

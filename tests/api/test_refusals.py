@@ -264,21 +264,21 @@ def test_beyond_the_rate_a_request_is_a_429_and_health_is_not(stand_in):
         assert all(http.get(path).status_code == 200 for path in ("/health/live", "/health/ready", "/metrics") for _ in range(5))
 
 
-def test_without_the_hub_an_unknown_model_is_a_503_and_a_known_one_is_answered():
+def test_without_the_hub_an_unknown_model_is_a_424_and_a_known_one_is_answered():
     with HubStandIn(safetensors_repository("acme/tiny")) as hub, serving(hub, wait_seconds=0.3) as url, client(url) as http:
         hub.fault("acme/other", drop=True)
-        refused(http.post("/v1/fit", json={**GOOD, "model": "acme/other"}), 503, "hub-unreachable")
+        refused(http.post("/v1/fit", json={**GOOD, "model": "acme/other"}), 424, "hub-unreachable")
         hub.fault(drop=True)
         answer = http.post("/v1/fit", json={**GOOD, "model": "Qwen/Qwen3-32B"}).json()
         assert answer["model"]["source"] == "snapshot"
         assert "snapshot" in answer["warnings"][0]
 
 
-def test_a_busy_hub_is_a_503_that_says_when_to_come_back():
+def test_a_busy_hub_is_a_424_that_says_when_to_come_back():
     with HubStandIn() as hub, serving(hub, wait_seconds=0.3) as url, client(url) as http:
         hub.fault(status=429, headers={"Retry-After": "7"})
         response = http.post("/v1/fit", json={**GOOD, "model": "acme/other"})
-        refused(response, 503, "hub-busy")
+        refused(response, 424, "hub-busy")
         assert int(response.headers["retry-after"]) >= 1
 
 

@@ -1,16 +1,18 @@
 """What is known is kept: in memory, on disk over a restart, and checked with the Hub in the background."""
 
 import asyncio
+import json
 import os
 import stat
+import sys
 
 import pytest
 
 from fitgauge.engine.architecture import Model
 from fitgauge.engine.families import read_config
-from fitgauge.errors import HubUnreachable, UnknownModel
+from fitgauge.errors import HubBusy, HubUnreachable, UnknownModel
 from fitgauge.hub import Reference
-from fitgauge.hub.cache import Disk, Known, Memory, Refused
+from fitgauge.hub.cache import MAX_FILE, Disk, Known, Memory, NegativeCache, deep_size
 from fitgauge.hub.facts import Facts
 from hub_stand_in import gguf_repository, llama_config, safetensors_repository
 
@@ -201,7 +203,7 @@ def test_a_broken_file_is_passed_over(stand_in, open_hub, tmp_path, content):
 
 
 def test_a_file_of_another_version_is_passed_over(tmp_path, monkeypatch):
-    disk = Disk(tmp_path, "http://hub", 10)
+    disk = Disk(tmp_path, "http://hub", 10, 10**9)
     disk.write(TINY, facts())
     assert disk.read(TINY) == facts()
     monkeypatch.setattr("fitgauge.hub.cache.SCHEMA", 2)
@@ -212,7 +214,7 @@ def test_nothing_half_written_is_left_behind(tmp_path, monkeypatch):
     def fails(*_):
         raise OSError("disk full")
 
-    disk = Disk(tmp_path, "http://hub", 10)
+    disk = Disk(tmp_path, "http://hub", 10, 10**9)
     disk.write(TINY, facts())
     monkeypatch.setattr("pathlib.Path.replace", fails)
     disk.write(TINY, facts(sha="b" * 40))
@@ -221,7 +223,7 @@ def test_nothing_half_written_is_left_behind(tmp_path, monkeypatch):
 
 
 def test_the_disk_keeps_so_many_files_and_drops_the_oldest(tmp_path):
-    disk = Disk(tmp_path, "http://hub", 3)
+    disk = Disk(tmp_path, "http://hub", 3, 10**9)
     for number in range(5):
         disk.write(Reference(f"acme/m{number}"), facts())
         os.utime(tmp_path / disk.name(Reference(f"acme/m{number}")), (number, number))
@@ -245,8 +247,8 @@ def test_cached_files_are_the_users_own(open_hub, tmp_path):
 
 
 def known(size=0):
-    made = facts(config=b"x" * size)
-    return Known(made, Model(id="acme/tiny", source="hub", spec=read_config(llama_config())))
+    model = Model(id="acme/tiny", source="hub", spec=read_config(llama_config()))
+    return Known(facts(), model, size)
 
 
 def test_memory_forgets_what_was_not_used_for_longest():
@@ -261,7 +263,7 @@ def test_memory_forgets_what_was_not_used_for_longest():
 def test_memory_is_bounded_by_size_too():
     memory = Memory(entries=100, size=10_000)
     for number in range(10):
-        memory.put(Reference(str(number)), known(size=3000))
+        memory.put(Reference(str(number)), known(size=6000))
     assert len(memory) == 1
     memory.put(Reference("large"), known(size=50_000))
     assert memory.get(Reference("large")) is not None
@@ -269,7 +271,94 @@ def test_memory_is_bounded_by_size_too():
 
 def test_putting_the_same_again_does_not_count_twice():
     memory = Memory(entries=100, size=10_000)
+    memory.put(Reference("other"), known(size=2000))
     for _ in range(10):
         memory.put(TINY, known(size=2000))
-        memory.put(Reference("gone"), Refused(UnknownModel("gone"), 5.0))
     assert len(memory) == 2
+
+
+def test_a_model_in_memory_weighs_what_it_holds():
+    ignored = [f"model.layers.{number}.mlp" for number in range(1000)]
+    config = llama_config(quantization_config={"quant_method": "fp8", "ignore": ignored})
+    text = json.dumps(config).encode()
+    plain = Known.of(facts(config=json.dumps(llama_config()).encode()))
+    heavy = Known.of(facts(config=text))
+    assert heavy.weight - plain.weight > len(text) + sum(map(sys.getsizeof, ignored))
+    assert deep_size(ignored, ignored) == sys.getsizeof(ignored) + sum(map(sys.getsizeof, ignored))
+
+
+def test_failures_are_remembered_until_their_moment():
+    clock = Clock()
+    failures = NegativeCache(clock)
+    error = HubBusy("busy", retry_after_seconds=20)
+    failures.put(TINY, error, 20)
+    failures.put(Reference("acme/none"), UnknownModel("none", matches=("a",)), 30)
+    clock.now += 15
+    assert failures.get(TINY).retry_after_seconds == 5
+    clock.now += 5
+    assert failures.get(TINY) is None
+    assert failures.get(Reference("acme/none")).matches == ("a",)
+    failures.forget(Reference("acme/none"))
+    assert failures.get(Reference("acme/none")) is None
+
+
+def test_a_remembered_failure_holds_no_frames():
+    failures = NegativeCache(Clock())
+    try:
+        raise UnknownModel("none") from ValueError()
+    except UnknownModel as error:
+        failures.put(TINY, error, 30)
+    remembered = failures.get(TINY)
+    assert (remembered.__traceback__, remembered.__cause__) == (None, None)
+
+
+def test_failures_are_bounded(monkeypatch):
+    monkeypatch.setattr("fitgauge.hub.cache.MAX_FAILURES", 3)
+    failures = NegativeCache(Clock())
+    for number in range(5):
+        failures.put(Reference(f"acme/{number}"), UnknownModel("none"), 30)
+    remembered = [failures.get(Reference(f"acme/{number}")) is not None for number in range(5)]
+    assert remembered == [False, False, True, True, True]
+
+
+def test_the_disk_is_bounded_in_bytes_too(tmp_path):
+    disk = Disk(tmp_path, "http://hub", 100, 10_000)
+    for number in range(5):
+        disk.write(Reference(f"acme/m{number}"), facts(config=b"x" * 3000))
+        name = disk.name(Reference(f"acme/m{number}"))
+        os.utime(tmp_path / name, (number, number))
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 10_000
+    there = [disk.read(Reference(f"acme/m{number}")) is not None for number in range(5)]
+    assert there == [False, False, True, True, True]
+
+
+def plant_link(path):
+    target = path.with_suffix(".target")
+    path.replace(target)
+    path.symlink_to(target)
+
+
+def plant_fifo(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def plant_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+def plant_giant(path):
+    os.truncate(path, MAX_FILE + 1)
+
+
+@pytest.mark.parametrize("plant", [plant_link, plant_fifo, plant_folder, plant_giant])
+def test_only_regular_files_of_bounded_size_are_read(stand_in, open_hub, tmp_path, plant):
+    first = resolved(open_hub)
+    (file,) = (tmp_path / "hub").iterdir()
+    plant(file)
+    assert resolved(open_hub) == first
+    assert stand_in.count() == 4
+    # what was planted gives way, a folder excepted: it is not ours to delete
+    assert resolved(open_hub) == first
+    assert stand_in.count() == (6 if plant is plant_folder else 4)

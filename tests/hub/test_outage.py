@@ -7,9 +7,9 @@ from email.utils import formatdate
 import httpx2
 import pytest
 
-from fitgauge.errors import HubBusy, HubUnreachable
+from fitgauge.errors import HubBusy, HubError, HubUnreachable
 from fitgauge.hub import Reference
-from fitgauge.hub.refusals import LONGEST_WAIT, USUAL_WAIT, retry_after
+from fitgauge.hub.errors import LONGEST_WAIT, USUAL_WAIT, retry_after
 from hub_stand_in import safetensors_repository
 
 TINY = Reference("acme/tiny")
@@ -58,44 +58,121 @@ def test_an_endpoint_that_is_none_is_unreachable(open_hub, endpoint):
     asyncio.run(run())
 
 
-def test_only_the_first_caller_of_an_outage_waits(stand_in, open_hub):
+def failures(hub, *names):
+    async def resolve(name):
+        with pytest.raises(HubUnreachable) as failure:
+            await hub.resolve(Reference(name))
+        return failure.value
+
+    return asyncio.gather(*map(resolve, names))
+
+
+async def sent(stand_in, requests):
+    """Wait until so many requests have arrived, and see that they are no more."""
+    while stand_in.count() < requests:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+    assert stand_in.count() == requests
+
+
+def test_only_the_first_callers_of_an_outage_wait(stand_in, open_hub):
     async def run():
         async with open_hub(wait_seconds=0.2, attempts=1, monotonic=Clock()) as hub:
-            with pytest.raises(HubUnreachable):
-                await hub.resolve(TINY)
-            sent = stand_in.count()
+            await failures(hub, "acme/tiny", "acme/a", "acme/b")
+            await sent(stand_in, 6)
             for number in range(50):
-                with pytest.raises(HubUnreachable):
-                    await hub.resolve(Reference(f"acme/other-{number}"))
-                with pytest.raises(HubUnreachable):
-                    await hub.resolve(TINY)
-            assert stand_in.count() == sent
+                await failures(hub, f"acme/other-{number}", "acme/tiny")
+            await sent(stand_in, 6)
 
     stand_in.fault(hang=True)
     # half of what it takes where every caller waits
     asyncio.run(asyncio.wait_for(run(), 5))
 
 
-def test_after_the_outage_one_resolve_tries_and_then_all_may(stand_in, open_hub):
+def test_after_the_outage_one_resolve_probes_and_then_all_may(stand_in, open_hub):
     async def run():
         clock = Clock()
-        async with open_hub(attempts=1, outage_seconds=5, monotonic=clock) as hub:
-            stand_in.fault(status=500)
-            with pytest.raises(HubUnreachable):
-                await hub.resolve(TINY)
+        async with open_hub(attempts=1, wait_seconds=1.0, monotonic=clock) as hub:
+            stand_in.fault(hang=True)
+            await failures(hub, "acme/a", "acme/b", "acme/c")
+            await sent(stand_in, 6)
             stand_in.mend()
             clock.now += 4.9
-            with pytest.raises(HubUnreachable):
-                await hub.resolve(TINY)
-            assert stand_in.count() == 2
+            await failures(hub, "acme/tiny")
+            await sent(stand_in, 6)
             clock.now += 0.2
             stand_in.fault(delay=0.1)
-            answers = await asyncio.gather(hub.resolve(TINY), hub.resolve(Reference("gpt2")), return_exceptions=True)
+            both = hub.resolve(TINY), hub.resolve(Reference("gpt2"))
+            answers = await asyncio.gather(*both, return_exceptions=True)
             assert sorted(type(answer).__name__ for answer in answers) == ["HubUnreachable", "Model"]
+            assert stand_in.count() == 8
             assert (await hub.resolve(TINY)).id == "acme/tiny"
             assert (await hub.resolve(Reference("gpt2"))).id == "gpt2"
 
     stand_in.add(safetensors_repository("gpt2"))
+    asyncio.run(run())
+
+
+def test_a_probe_that_hangs_is_the_only_one_sent(stand_in, open_hub):
+    async def run():
+        clock = Clock()
+        async with open_hub(attempts=1, wait_seconds=0.2, monotonic=clock) as hub:
+            await failures(hub, "acme/a", "acme/b", "acme/c")
+            for probes in range(1, 4):
+                clock.now += 5.1
+                await failures(hub, *(f"acme/{clock.now}-{number}" for number in range(20)))
+                await failures(hub, *(f"acme/{clock.now}-{number}" for number in range(20, 40)))
+                await sent(stand_in, 6 + 2 * probes)
+
+    stand_in.fault(hang=True)
+    asyncio.run(run())
+
+
+ILL = [
+    {"status": 500},
+    {"status": 502, "headers": {"Content-Type": "text/html"}},
+    {"status": 503, "headers": {"Retry-After": "60"}},
+    {"body": b"<html>portal</html>"},
+    {"hang": True},
+    {"drop": True},
+    {"claimed_length": 10**6},
+    {"headers": {"X-Pad": "x" * 200_000}},
+    {"status": 302, "headers": {"Location": "http://169.254.169.254/latest"}},
+]
+
+
+@pytest.mark.parametrize("fault", ILL)
+def test_an_ill_repository_is_asked_once_in_a_while_and_its_neighbours_as_ever(stand_in, open_hub, fault):
+    async def run():
+        clock = Clock()
+        async with open_hub(attempts=1, request_seconds=0.3, monotonic=clock) as hub:
+            for number in range(4):
+                stand_in.add(safetensors_repository(f"acme/well-{number}"))
+                with pytest.raises(HubError) as failure:
+                    await hub.resolve(Reference("x/ill"))
+                assert failure.value.retry_after_seconds <= 60
+                assert (await hub.resolve(Reference(f"acme/well-{number}"))).spec.layers == 2
+            assert stand_in.count("x/ill") == 2
+            stand_in.mend()
+            clock.now += failure.value.retry_after_seconds
+            assert (await hub.resolve(Reference("x/ill"))).spec.layers == 2
+
+    stand_in.add(safetensors_repository("x/ill"))
+    stand_in.fault("x/ill", **fault)
+    asyncio.run(run())
+
+
+def test_repositories_that_hang_give_their_turns_to_others(stand_in, open_hub):
+    async def run():
+        async with open_hub(concurrent_resolves=2, slow_resolves=1, wait_seconds=1.0) as hub:
+            hanging = [hub.resolve(Reference(f"x/hangs-{number}")) for number in range(2)]
+            hanging = [asyncio.ensure_future(one) for one in hanging]
+            while stand_in.count("x/hangs") < 4:
+                await asyncio.sleep(0.01)
+            assert (await hub.resolve(TINY)).id == "acme/tiny"
+            await asyncio.gather(*hanging, return_exceptions=True)
+
+    stand_in.fault("x/hangs", hang=True)
     asyncio.run(run())
 
 
@@ -189,8 +266,7 @@ def test_a_body_longer_than_it_claims_is_cut_there(stand_in, open_hub):
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_busy_hub_is_left_alone_for_as_long_as_it_asks(stand_in, open_hub, status):
+def test_a_busy_hub_is_left_alone_for_as_long_as_it_asks(stand_in, open_hub):
     async def run():
         clock = Clock()
         async with open_hub(monotonic=clock) as hub:
@@ -207,7 +283,7 @@ def test_a_busy_hub_is_left_alone_for_as_long_as_it_asks(stand_in, open_hub, sta
             clock.now += 11
             assert (await hub.resolve(TINY)).id == "acme/tiny"
 
-    stand_in.fault(status=status, headers={"Retry-After": "60"})
+    stand_in.fault(status=429, headers={"Retry-After": "60"})
     asyncio.run(run())
 
 
@@ -230,14 +306,15 @@ def test_retry_after_is_seconds_or_a_date_within_bounds(text, low, high):
 
 def test_too_many_different_models_at_once_are_turned_away(stand_in, open_hub):
     async def run():
-        async with open_hub(wait_seconds=0.2, concurrent_resolves=2, queued_resolves=3) as hub:
+        async with open_hub(wait_seconds=2.0, concurrent_resolves=2, queued_resolves=3) as hub:
             asked = (hub.resolve(Reference(f"acme/m{number}")) for number in range(8))
-            return await asyncio.gather(*asked, return_exceptions=True)
+            answers = asyncio.gather(*asked, return_exceptions=True)
+            await sent(stand_in, 4)  # of two, until these have had half of a caller's time
+            return await answers
 
     stand_in.fault(hang=True)
     answers = asyncio.run(run())
     assert [type(answer) for answer in answers] == [HubUnreachable] * 5 + [HubBusy] * 3
-    assert stand_in.count("/api/") == 2
 
 
 def test_offline_sends_nothing_and_answers_at_once(stand_in, open_hub):

@@ -146,7 +146,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._endless()
             return True
         if fault.status:
-            self._send(fault.status, fault.body or b"{}", dict(fault.headers))
+            body = b"{}" if fault.body is None else fault.body
+            self._send(fault.status, body, dict(fault.headers), fault.claimed_length)
             return True
         return False
 

@@ -17,15 +17,20 @@ _REASONS = {
     413: "The body is too large.",
     415: "The body is not declared application/json.",
     422: "A value is missing, of the wrong type, out of bounds, or impossible; see hint.",
+    424: "Only the Hub knows this model, and it gave no answer; see the Retry-After header.",
     429: "Too many requests; see the Retry-After header.",
     500: "A defect of the service.",
-    503: "The Hub gave no answer in time and the snapshot does not know the model, or too many long questions wait; see the "
-    "Retry-After header.",
+    503: "Too many long questions wait; see the Retry-After header.",
+}
+_SECONDS = {"type": "integer", "minimum": 1}
+_RETRY_AFTER = {
+    "Retry-After": {"description": "Seconds to wait.", "required": True, "schema": _SECONDS},
 }
 _HEADERS = {
     405: {"Allow": {"description": "The methods it knows.", "required": True, "schema": {"type": "string"}}},
-    429: {"Retry-After": {"description": "Seconds to wait.", "required": True, "schema": {"type": "integer", "minimum": 1}}},
-    503: {"Retry-After": {"description": "Seconds to wait, where known.", "schema": {"type": "integer", "minimum": 1}}},
+    424: _RETRY_AFTER,
+    429: _RETRY_AFTER,
+    503: _RETRY_AFTER,
 }
 _ALWAYS = (405, 429, 500)
 

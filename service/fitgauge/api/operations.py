@@ -56,7 +56,7 @@ NDJSON = "application/x-ndjson"
 
 UPLOADS = ("application/gzip", "application/octet-stream", "application/x-gzip")
 
-_MODEL_ERRORS = (403, 404, 422, 503)
+_MODEL_ERRORS = (403, 404, 422, 424)
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 200}
 

@@ -13,6 +13,7 @@ from fitgauge.errors import (
     FitgaugeError,
     GatedModel,
     HubBusy,
+    HubError,
     HubUnreachable,
     InvalidCatalog,
     InvalidQuestion,
@@ -41,8 +42,8 @@ STATUS: dict[type[FitgaugeError], tuple[int, str]] = {
     RenamedModel: (404, "renamed-model"),
     ModelWithoutWeights: (422, "model-without-weights"),
     MalformedModel: (422, "malformed-model"),
-    HubUnreachable: (503, "hub-unreachable"),
-    HubBusy: (503, "hub-busy"),
+    HubUnreachable: (424, "hub-unreachable"),
+    HubBusy: (424, "hub-busy"),
 }
 
 
@@ -90,8 +91,10 @@ def problem_of(status: int, slug: str, said: FitgaugeError | Refusal) -> Problem
 
 def on_fitgauge_error(_: Request[Any, Any, Any], error: FitgaugeError) -> Response[bytes]:
     """An error raised on purpose, by the table above."""
-    retry = {"Retry-After": str(max(1, math.ceil(error.retry_after_seconds)))} if isinstance(error, HubBusy | QueueFull) else None
-    return problem_response(problem_of(*STATUS[type(error)], error), retry)
+    headers = {}
+    if isinstance(error, HubError | QueueFull):
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_seconds)))
+    return problem_response(problem_of(*STATUS[type(error)], error), headers)
 
 
 def refusal_problem(refusal: Refusal) -> Problem:

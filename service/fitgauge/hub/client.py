@@ -1,9 +1,13 @@
 """Requests to the Hub: bounded bodies, retries that honour Retry-After, and every failure as one of Fitgauge's errors."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
+from http.cookiejar import DefaultCookiePolicy
+from typing import ParamSpec, TypeVar
 from urllib.parse import quote
 
 import httpx2
@@ -13,13 +17,28 @@ from huggingface_hub.errors import DeviceCodeError, OfflineModeIsEnabled, OIDCEr
 from huggingface_hub.utils import get_async_session
 
 from fitgauge import __version__
-from fitgauge.errors import HubBusy, HubUnreachable, MalformedModel, RenamedModel
-from fitgauge.hub.refusals import error_of, is_missing_file
+from fitgauge.errors import HubBusy, HubError, HubUnreachable, MalformedModel, RenamedModel
+from fitgauge.hub.bodies import LARGE_RESOLVES, LargePermit, drain, large_permit, narrow, read_body
+from fitgauge.hub.circuit_breaker import CircuitBreaker
+from fitgauge.hub.errors import error_of, is_missing_file
+from fitgauge.hub.redirects import RedirectPolicy
 from fitgauge.hub.settings import HubSettings
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MAX_REDIRECTS = 5
 DESCRIBED = ("gated", "gguf", "private", "safetensors", "sha", "siblings")
 """What one model_info request asks the Hub to tell (its `expand` parameter)."""
+
+_NO_CONNECTION = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.ProxyError,
+    httpx2.UnsupportedProtocol,
+)
+"""refused, no such name, TLS"""
+_FAILURES = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, UnicodeError)
 
 USER_AGENT = f"fitgauge/{__version__}; hf_hub/{hub_version}"
 """Not huggingface_hub's own (build_hf_headers): to make it up, it first asks the Hub for its list of coding agents, for up to 3 s."""
@@ -39,40 +58,71 @@ class Answer:
 
 @dataclass
 class Trip:
-    """What the requests of one resolve share: the repository, the headers, and the moment after which nobody waits for a retry."""
+    """What the requests of one resolve share."""
 
     repo_id: str
     revision: str
     headers: dict[str, str]
     deadline: float
+    """the loop's time after which nobody waits for a retry"""
+    permit: LargePermit
+    started: float
+    """by the circuit breaker's clock"""
+    counts: bool = True
+    """whether its time-outs are evidence for the circuit breaker"""
 
 
 class Client:
-    """The Hub at one endpoint, over huggingface_hub's asynchronous session."""
+    """The Hub at one endpoint, over huggingface_hub's asynchronous session.
 
-    def __init__(self, settings: HubSettings, pool: ThreadPoolExecutor) -> None:
+    `pool`: threads for files. `readers`: threads that parse what the Hub sends.
+    """
+
+    def __init__(
+        self,
+        settings: HubSettings,
+        breaker: CircuitBreaker,
+        pool: ThreadPoolExecutor,
+        readers: ThreadPoolExecutor,
+    ) -> None:
         self._settings = settings
+        self._breaker = breaker
         self._pool = pool
+        self._readers = readers
+        self._redirects = RedirectPolicy(settings.endpoint, settings.redirect_hosts)
         self._session = get_async_session()
-        self._session.max_redirects = MAX_REDIRECTS
+        # huggingface_hub's hook for responses reads, and unpacks, bodies of errors whole
+        hooks = self._session.event_hooks
+        self._session.event_hooks = {"request": hooks["request"], "response": []}
+        self._session.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
         self._timeout = httpx2.Timeout(settings.request_seconds, pool=settings.flight_seconds)
+        self._large = asyncio.Semaphore(LARGE_RESOLVES)
 
     async def close(self) -> None:
         """Closes all connections."""
         await self._session.aclose()
 
-    async def trip(self, repo_id: str, revision: str | None) -> Trip:
-        """The start of a resolve.
+    @asynccontextmanager
+    async def trip(self, repo_id: str, revision: str | None, *, counts: bool = True) -> AsyncIterator[Trip]:
+        """A resolve, from its first request until all that it read is let go of.
 
         The token in a thread: huggingface_hub reads it from a file, or renews it. Bodies uncompressed: bounds hold before unpacking.
         """
         loop = asyncio.get_running_loop()
+        started = self._breaker.now()
         try:
             token = await loop.run_in_executor(self._pool, _token, self._settings.token)
         except (OSError, OIDCError, DeviceCodeError) as error:
             raise HubUnreachable(f"No token for the Hub: {type(error).__name__}.", hint="Check HF_TOKEN, or log in again.") from error
         headers = {"user-agent": USER_AGENT, "accept-encoding": "identity"} | ({"authorization": f"Bearer {token}"} if token else {})
-        return Trip(repo_id, revision or "main", headers, loop.time() + self._settings.wait_seconds)
+        deadline = loop.time() + self._settings.wait_seconds
+        async with large_permit(self._large) as permit:
+            yield Trip(repo_id, revision or "main", headers, deadline, permit, started, counts)
+
+    async def parse(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Return what `work` makes of a stranger's bytes, off the event loop."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._readers, partial(work, *arguments, **named))
 
     async def describe(self, trip: Trip, limit: int) -> bytes:
         """The Hub's description of the repository at the revision, as huggingface_hub's model_info(expand=...) asks for it."""
@@ -125,24 +175,108 @@ class Client:
             await asyncio.sleep(wait)
         raise AssertionError("attempts is at least 1")
 
-    async def _once(self, trip: Trip, url: str, limit: int, params: Params | None, headers: Mapping[str, str], cut: bool) -> Answer:
+    async def _once(
+        self,
+        trip: Trip,
+        url: str,
+        limit: int,
+        params: Params | None,
+        headers: Mapping[str, str],
+        cut: bool,
+    ) -> Answer:
         try:
-            async with self._session.stream("GET", url, params=params, headers=headers, timeout=self._timeout) as response:
+            async with self._followed(trip, url, params, headers) as (response, commit):
                 if response.status_code == 304:
                     return Answer(None, unchanged=True)
-                if is_missing_file(response):
+                if is_missing_file(response, url):
+                    await drain(response)
                     return Answer(None)
-                if response.status_code >= 400:
-                    raise error_of(response, trip.repo_id, trip.revision)
-                return Answer(await _body(response, limit, cut), response.headers.get("etag"), _commit(response))
-        except httpx2.TooManyRedirects:
-            raise RenamedModel(
-                f"{trip.repo_id} has moved in a circle.", hint="Look the model up on the Hub and send its new name."
-            ) from None
+                if response.status_code >= 300:
+                    error = error_of(response, trip.repo_id, trip.revision)
+                    if response.status_code == 429 and isinstance(error, HubBusy):
+                        self._opened(response.request, error)
+                    raise error
+                body = await read_body(response, limit, trip.permit, cut=cut)
+                return Answer(body, response.headers.get("etag"), commit)
         except OfflineModeIsEnabled:
             raise offline(self._settings.endpoint) from None
-        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, UnicodeError) as error:
-            raise unreachable(self._settings.endpoint, f"{type(error).__name__}: {str(error)[:120]}") from error
+        except _FAILURES as error:
+            raise self._unreachable(error) from error
+
+    @asynccontextmanager
+    async def _followed(
+        self, trip: Trip, url: str, params: Params | None, headers: Mapping[str, str]
+    ) -> AsyncIterator[tuple[httpx2.Response, str | None]]:
+        """The response behind all redirects, its body unread, and the commit that a hop names."""
+        request: httpx2.Request | None = self._session.build_request(
+            "GET",
+            url,
+            params=params,
+            headers=headers,
+            timeout=self._timeout,
+        )
+        commit = None
+        for _ in range(MAX_REDIRECTS + 1):
+            if request is None:
+                raise httpx2.RemoteProtocolError("Invalid Location header.")
+            response = await self._sent(trip, request)
+            try:
+                commit = response.headers.get("x-repo-commit", commit)
+                if not response.has_redirect_location:
+                    yield response, commit
+                    return
+                request = self._redirected(trip, response)
+                await drain(response)
+            finally:
+                await response.aclose()
+        raise RenamedModel(
+            f"{trip.repo_id} has moved in a circle.",
+            hint="Look the model up on the Hub and send its new name.",
+        )
+
+    async def _sent(self, trip: Trip, request: httpx2.Request) -> httpx2.Response:
+        """The response to one request, and what it says of the Hub itself: see CircuitBreaker."""
+        try:
+            response = await self._session.send(request, stream=True, follow_redirects=False)
+        except _NO_CONNECTION as error:
+            failure = self._unreachable(error)
+            self._opened(request, failure)
+            raise failure from error
+        except httpx2.ReadTimeout as error:
+            failure = self._unreachable(error)
+            if trip.counts and self._redirects.is_endpoint(request.url):
+                self._breaker.timed_out(trip.repo_id, failure, trip.started)
+            raise failure from error
+        narrow(response)
+        if response.status_code != 429 and self._redirects.is_endpoint(request.url):
+            self._breaker.answered()
+        return response
+
+    def _redirected(self, trip: Trip, response: httpx2.Response) -> httpx2.Request | None:
+        """The request that a redirect asks for, None where its address cannot be read.
+
+        Raise HubUnreachable where it leads to where it must not. The token stays at the endpoint.
+        """
+        request = response.next_request
+        if request is None:
+            return None
+        if not self._redirects.allows(request.url):
+            raise HubUnreachable(
+                f"The Hub redirects {trip.repo_id} to {request.url.host[:80]!r}: not followed.",
+                hint="If you trust this host, add it to FITGAUGE_HUB_REDIRECT_HOSTS.",
+            )
+        if not self._redirects.is_endpoint(request.url):
+            request.headers.pop("authorization", None)
+        return request
+
+    def _opened(self, request: httpx2.Request, error: HubError) -> None:
+        """Open the circuit breaker, where the endpoint failed and not a store of files."""
+        if self._redirects.is_endpoint(request.url):
+            self._breaker.open(error)
+
+    def _unreachable(self, error: Exception) -> HubUnreachable:
+        why = f"{type(error).__name__}: {str(error)[:120]}"
+        return unreachable(self._settings.endpoint, why)
 
 
 def offline(endpoint: str) -> HubUnreachable:
@@ -150,6 +284,7 @@ def offline(endpoint: str) -> HubUnreachable:
     return HubUnreachable(
         f"Offline: HF_HUB_OFFLINE is set and nothing is cached of this model from {endpoint}.",
         hint="Ask for a model that is cached or in the snapshot, or start the service without HF_HUB_OFFLINE.",
+        retry_after_seconds=60.0,
     )
 
 
@@ -169,20 +304,3 @@ def _there(answer: Answer, url: str) -> bytes:
     if answer.body is None:
         raise MalformedModel(f"The Hub names {url.rsplit('/', 1)[-1][:80]} and has no such file.")
     return answer.body
-
-
-def _commit(response: httpx2.Response) -> str | None:
-    """The commit a file was read at: the Hub says so itself, also where it then sends on to a store of files."""
-    return next((hop.headers["x-repo-commit"] for hop in (response, *response.history) if "x-repo-commit" in hop.headers), None)
-
-
-async def _body(response: httpx2.Response, limit: int, cut: bool) -> bytes:
-    """The body, at most `limit` bytes: the rest is left where `cut`, else MalformedModel."""
-    body = bytearray()
-    async for chunk in response.aiter_bytes():
-        body += chunk
-        if len(body) > limit:
-            if cut:
-                break
-            raise MalformedModel(f"{response.url.path[-80:]} is larger than the {limit} bytes that are read of it.")
-    return bytes(body[:limit])

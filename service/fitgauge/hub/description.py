@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 from fitgauge.errors import HubUnreachable, MalformedModel, ModelWithoutWeights
+from fitgauge.hub.bodies import refuse_too_many_values
 
 MAX_ELEMENTS = 2**53
 
@@ -18,7 +19,7 @@ class Sibling(msgspec.Struct, frozen=True):
 class Safetensors(msgspec.Struct, frozen=True):
     """Numbers stored in safetensors files, by dtype as their headers name it."""
 
-    parameters: dict[str, int] = {}
+    parameters: Annotated[dict[str, int], msgspec.Meta(max_length=64)] = {}
 
 
 class GgufSummary(msgspec.Struct, frozen=True):
@@ -56,6 +57,7 @@ _TREE = msgspec.json.Decoder(list[TreeEntry])
 
 def read_description(body: bytes, repo_id: str) -> Description:
     """The description. Raises HubUnreachable where the answer is no JSON (a portal speaks), MalformedModel where it says nonsense."""
+    refuse_too_many_values(body, f"The Hub's description of {repo_id}")
     try:
         description = _DESCRIPTION.decode(body)
     except msgspec.ValidationError as error:
@@ -70,6 +72,7 @@ def read_description(body: bytes, repo_id: str) -> Description:
 
 def read_tree(body: bytes, repo_id: str) -> dict[str, int]:
     """Sizes [bytes] of the files of a folder, by path. Raises MalformedModel where the listing cannot be read."""
+    refuse_too_many_values(body, f"The Hub's list of the files of {repo_id}")
     try:
         return {entry.path: entry.size for entry in _TREE.decode(body) if entry.type == "file"}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -10,6 +10,7 @@ from fitgauge.engine.architecture import Model, ModelSpec, Stored
 from fitgauge.engine.dtypes import dtype
 from fitgauge.engine.families import read_config
 from fitgauge.errors import InvalidQuestion, MalformedModel
+from fitgauge.hub.bodies import refuse_too_many_values
 from fitgauge.hub.description import no_weights
 
 COUNT_TOLERANCE = 0.01
@@ -45,14 +46,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """it holds a config.json and no weights"""
     warnings: tuple[str, ...] = ()
 
-    @property
-    def weight(self) -> int:
-        """Roughly the bytes it takes in memory."""
-        return 2048 + len(self.config or b"") + len(self.quantization or b"")
-
 
 def read_json(body: bytes, name: str) -> dict[str, Any]:
     """A JSON object. Raises MalformedModel. By the standard library, since config files hold Infinity and NaN."""
+    refuse_too_many_values(body, name)
     try:
         values = json.loads(body)
     except RecursionError:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
 
@@ -13,22 +14,24 @@ from fitgauge.hub.facts import Facts, GgufModel, model_of, read_json
 from fitgauge.hub.gguf import Metadata, read_metadata
 from fitgauge.hub.reference import Reference
 
-MAX_DESCRIPTION = 16 * 2**20
-MAX_CONFIG = 4 * 2**20
+MAX_DESCRIPTION = 4 * 2**20
+MAX_CONFIG = 2 * 2**20
 GGUF_BEGINNINGS = (256 * 2**10, 8 * 2**20)
 """Bytes read of a GGUF file: nearly always the first step holds all sizes, they come before the vocabulary."""
 
 
-async def fetch(client: Client, reference: Reference, known: Facts | None, clock: Callable[[], float]) -> Facts:
-    """What the Hub says about the reference. `known`: what it said before, checked by commit and ETag. Raises ModelError, HubError."""
-    trip = await client.trip(reference.repo_id, reference.revision)
+async def fetch(client: Client, trip: Trip, reference: Reference, known: Facts | None, clock: Callable[[], float]) -> Facts:
+    """Return what the Hub says about the reference, of which `trip` is the resolve.
+
+    known: what it said before, checked by commit and ETag. Raise ModelError, HubError.
+    """
     etag = known.config_etag if known and known.config is not None else None
     described, configured = await asyncio.gather(
         client.describe(trip, MAX_DESCRIPTION), client.file(trip, "config.json", MAX_CONFIG, etag), return_exceptions=True
     )
     if isinstance(described, BaseException):
         raise described
-    description = read_description(described, reference.repo_id)
+    description = await client.parse(read_description, described, reference.repo_id)
     warnings = _moved(reference, description)
     if isinstance(configured, RenamedModel | UnknownModel) and warnings:
         raise RenamedModel(f"{reference.repo_id} has moved to {description.id}.", hint=f"Send {description.id}.", matches=(description.id,))
@@ -37,7 +40,11 @@ async def fetch(client: Client, reference: Reference, known: Facts | None, clock
     if known is not None and description.sha is not None and description.sha == known.sha:
         return msgspec.structs.replace(known, fetched_at=clock())
     refuse_without_weights(reference.repo_id, description.files)
-    trip = Trip(description.id or reference.repo_id, description.sha or trip.revision, trip.headers, trip.deadline)
+    trip = replace(
+        trip,
+        repo_id=description.id or reference.repo_id,
+        revision=description.sha or trip.revision,
+    )
     if configured.commit not in (None, description.sha):
         # somebody pushed between the two requests: read both at one commit
         configured = await client.file(trip, "config.json", MAX_CONFIG)
@@ -68,7 +75,8 @@ async def _with_quantization(client: Client, trip: Trip, description: Descriptio
     """Adds hf_quant_config.json, where the repository keeps its quantization there and not in config.json."""
     if "hf_quant_config.json" not in description.files or facts.config is None:
         return facts
-    if read_json(facts.config, "config.json").get("quantization_config"):
+    config = await client.parse(read_json, facts.config, "config.json")
+    if config.get("quantization_config"):
         return facts
     answer: Answer = await client.file(trip, "hf_quant_config.json", MAX_CONFIG)
     return msgspec.structs.replace(facts, quantization=answer.body)
@@ -86,7 +94,7 @@ async def _with_gguf(client: Client, trip: Trip, description: Description, facts
     listing, metadata = await asyncio.gather(
         client.folder(trip, chosen.folder, MAX_DESCRIPTION), _metadata(client, trip, chosen.files[0], facts)
     )
-    sizes = read_tree(listing, trip.repo_id)
+    sizes = await client.parse(read_tree, listing, trip.repo_id)
     if any(sizes.get(file, 0) <= 0 for file in chosen.files):
         raise MalformedModel(f"The Hub gives no size of {chosen.name}.")
     if metadata is not None:
@@ -103,11 +111,11 @@ async def _with_gguf(client: Client, trip: Trip, description: Description, facts
 
 async def _metadata(client: Client, trip: Trip, file: str, facts: Facts) -> Metadata | None:
     """The key-values of a GGUF file, None where the repository's config.json describes the model (many hold a stub)."""
-    if facts.config is not None and _is_readable(facts):
+    if facts.config is not None and await client.parse(_is_readable, facts):
         return None
     metadata = None
     for length in GGUF_BEGINNINGS:
-        metadata = read_metadata(await client.beginning(trip, file, length))
+        metadata = await client.parse(read_metadata, await client.beginning(trip, file, length))
         if gguf_config.is_enough(metadata):
             break
     return metadata

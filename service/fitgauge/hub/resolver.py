@@ -8,22 +8,25 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from fitgauge.engine.architecture import Model
-from fitgauge.errors import HubUnreachable, ModelError
-from fitgauge.hub.cache import Disk, Known, Memory, Refused
+from fitgauge.errors import HubError, HubUnreachable, ModelError
+from fitgauge.hub.cache import Disk, Known, Memory, NegativeCache
+from fitgauge.hub.circuit_breaker import CircuitBreaker
 from fitgauge.hub.client import Client, offline
-from fitgauge.hub.facts import Facts, model_of
+from fitgauge.hub.facts import Facts
 from fitgauge.hub.fetch import MAX_DESCRIPTION, fetch
-from fitgauge.hub.flight import Flights, outcome
-from fitgauge.hub.gate import Gate
 from fitgauge.hub.reference import Reference
 from fitgauge.hub.settings import HubSettings
 from fitgauge.hub.siblings import EXPANDED, LISTED, Listed, read_list
+from fitgauge.hub.single_flight import SingleFlight, outcome
+from fitgauge.hub.turns import Turns
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 THREADS = 4
 """For the disk and the token; their own, so that a name server that hangs (asyncio's default threads) cannot hold them up."""
+READERS = 2
+"""threads that parse what the Hub sends: a heavy text holds up neither disk nor token"""
 
 
 class Hub:
@@ -40,15 +43,29 @@ class Hub:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._settings = settings or HubSettings()
+        self._settings = settings = settings or HubSettings()
         self._clock = clock
-        self._memory = Memory(self._settings.kept_models, self._settings.kept_bytes)
-        self._gate = Gate(self._settings.outage_seconds, monotonic)
         self._monotonic = monotonic
-        self._flights: Flights[Reference, Model] = Flights(self._settings.concurrent_resolves + self._settings.queued_resolves)
-        self._turns = asyncio.Semaphore(self._settings.concurrent_resolves)
-        self._disk = Disk(self._settings.cache_dir, self._settings.endpoint, self._settings.stored_models)
+        self._memory = Memory(settings.kept_models, settings.kept_bytes)
+        self._failures = NegativeCache(monotonic)
+        self._breaker = CircuitBreaker(settings.outage_seconds, monotonic)
+        concurrent = settings.concurrent_resolves
+        self._flights: SingleFlight[Reference, Model]
+        self._flights = SingleFlight(concurrent + settings.queued_resolves)
+        self._turns = Turns(
+            concurrent,
+            settings.slow_resolves,
+            settings.wait_seconds / 2,
+            settings.flight_seconds,
+        )
+        self._disk = Disk(
+            settings.cache_dir,
+            settings.endpoint,
+            settings.stored_models,
+            settings.stored_bytes,
+        )
         self._pool: ThreadPoolExecutor | None = None
+        self._readers: ThreadPoolExecutor | None = None
         self._client: Client | None = None
 
     @property
@@ -64,21 +81,23 @@ class Hub:
     async def start(self) -> None:
         """Opens the session with the Hub; sends nothing."""
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="fitgauge-hub")
-        self._client = Client(self._settings, self._pool)
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="fitgauge-hub-reader")
+        self._client = Client(self._settings, self._breaker, self._pool, self._readers)
 
     async def close(self) -> None:
         """Ends what is under way. What was fetched is on disk already."""
         await self._flights.close()
         if self._client is not None:
             await self._client.close()
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-        self._client = self._pool = None
+        for pool in (self._pool, self._readers):
+            if pool is not None:
+                pool.shutdown(wait=False, cancel_futures=True)
+        self._client = self._pool = self._readers = None
 
     def peek(self, reference: Reference) -> Model | None:
         """The Model, if it is in memory. Never waits; one that is no longer fresh is checked in the background."""
         known = self._memory.get(reference)
-        if not isinstance(known, Known):
+        if known is None:
             return None
         if not self._is_fresh(reference, known.facts):
             self._revalidate(reference, known.facts)
@@ -92,10 +111,9 @@ class Hub:
         """
         if (model := self.peek(reference)) is not None:
             return model
-        refused = self._memory.get(reference)
-        if isinstance(refused, Refused) and self._clock() < refused.until:
-            raise refused.error.with_traceback(None)
-        if reference in self._flights and (refusal := self._gate.refusal()):
+        if failure := self._failures.get(reference):
+            raise failure
+        if reference in self._flights and (refusal := self._breaker.refusal()):
             raise refusal
         asked_at = self._monotonic()
         task = self._flights.join(reference, lambda: self._look_up(reference))
@@ -105,79 +123,98 @@ class Hub:
             error = HubUnreachable(
                 f"{self._settings.endpoint} gave no answer in {self._settings.wait_seconds:g} s.",
                 hint="Ask again in a moment: the search goes on in the background.",
+                retry_after_seconds=self._settings.outage_seconds,
             )
-            self._gate.shut(error, since=asked_at)
+            self._failures.put(reference, error, error.retry_after_seconds)
+            self._breaker.timed_out(reference.repo_id, error, since=asked_at)
             raise error from None
         self.peek(reference)  # one from disk may be old: this has it checked
         return model
 
     async def quantized(self, repo_id: str) -> tuple[Listed, ...]:
-        """What the Hub lists as quantized from a repository. One request, nothing kept; a failure shuts no gate.
+        """What the Hub lists as quantized from a repository. One request, nothing kept.
 
         Raises HubUnreachable, HubBusy, and a ModelError for an answer that is no list.
         """
         if self._settings.offline:
             raise offline(self._settings.endpoint)
-        if self._client is None:
+        if (client := self._client) is None:
             raise not_running()
-        if refusal := self._gate.refusal():
+        if refusal := self._breaker.refusal():
             raise refusal
         try:
-            async with self._turns, asyncio.timeout(self._settings.flight_seconds):
-                trip = await self._client.trip(repo_id, None)
-                return read_list(await self._client.quantized(trip, EXPANDED, LISTED, MAX_DESCRIPTION))
+            async with self._turns.turn(), client.trip(repo_id, None, counts=False) as trip:
+                body = await client.quantized(trip, EXPANDED, LISTED, MAX_DESCRIPTION)
+                return await client.parse(read_list, body)
         except TimeoutError:
-            raise HubUnreachable(f"{self._settings.endpoint} gave no list in {self._settings.flight_seconds:g} s.") from None
+            raise self._no_answer() from None
 
     async def _look_up(self, reference: Reference) -> Model:
         """From disk, else from the Hub."""
         facts = await self._in_thread(self._disk.read, reference)
         if facts is None:
             return await self._fetch(reference, None)
-        try:
-            model = await self._in_thread(model_of, facts)
-        except ModelError:
-            return await self._fetch(reference, None)  # an older version could read what this one cannot
-        self._memory.put(reference, Known(facts, model))
-        return model
-
-    def _revalidate(self, reference: Reference, facts: Facts) -> None:
-        """Starts a check of what is known, unless one is under way or would be refused."""
-        if self._settings.offline or self._client is None or reference in self._flights or self._gate.refusal() or self._flights.is_full:
-            return
-        self._flights.join(reference, lambda: self._fetch(reference, facts))
-
-    async def _fetch(self, reference: Reference, known: Facts | None) -> Model:
-        """From the Hub, in turn, and within `flight_seconds`."""
-        if self._settings.offline:
-            raise offline(self._settings.endpoint)
         if self._client is None:
             raise not_running()
         try:
-            async with self._turns:
-                with self._gate.passage():
-                    facts = await self._fetched(self._client, reference, known)
-            model = await self._in_thread(model_of, facts)
+            known = await self._client.parse(Known.of, facts)
+        except ModelError:
+            return await self._fetch(reference, None)  # an older version could read what this one cannot
+        self._memory.put(reference, known)
+        return known.model
+
+    def _revalidate(self, reference: Reference, facts: Facts) -> None:
+        """Starts a check of what is known, unless one is under way or would be refused."""
+        if self._settings.offline or self._client is None or reference in self._flights:
+            return
+        if self._failures.get(reference) or self._breaker.refusal() or self._flights.is_full:
+            return
+        self._flights.join(reference, lambda: self._fetch(reference, facts))
+
+    async def _fetch(self, reference: Reference, facts: Facts | None) -> Model:
+        """From the Hub, in turn, and within `flight_seconds`. facts: those known already."""
+        if self._settings.offline:
+            raise offline(self._settings.endpoint)
+        if (client := self._client) is None:
+            raise not_running()
+        try:
+            async with self._turns.turn():
+                with self._breaker.passage():
+                    known = await self._fetched(client, reference, facts)
+        except TimeoutError:
+            error = self._no_answer()
+            self._failures.put(reference, error, error.retry_after_seconds)
+            raise error from None
         except ModelError as error:
-            self._memory.put(reference, Refused(error, self._clock() + self._settings.refusal_seconds))
+            self._memory.forget(reference)
+            self._failures.put(reference, error, self._settings.refusal_seconds)
             await self._in_thread(self._disk.forget, reference)
             raise
-        self._memory.put(reference, Known(facts, model))
-        await self._in_thread(self._disk.write, reference, facts)
-        return model
+        self._failures.forget(reference)
+        self._memory.put(reference, known)
+        await self._in_thread(self._disk.write, reference, known.facts)
+        return known.model
 
-    async def _fetched(self, client: Client, reference: Reference, known: Facts | None) -> Facts:
+    async def _fetched(self, client: Client, reference: Reference, facts: Facts | None) -> Known:
+        """The Model behind the reference; what the Hub lacks of it is remembered for a while."""
         try:
-            async with asyncio.timeout(self._settings.flight_seconds):
-                return await fetch(client, reference, known, self._clock)
-        except TimeoutError:
-            raise HubUnreachable(f"{self._settings.endpoint} gave no answer in {self._settings.flight_seconds:g} s.") from None
+            async with client.trip(reference.repo_id, reference.revision) as trip:
+                fetched = await fetch(client, trip, reference, facts, self._clock)
+                return await client.parse(Known.of, fetched)
+        except HubError as error:
+            seconds = max(error.retry_after_seconds, self._settings.outage_seconds)
+            self._failures.put(reference, error, seconds)
+            raise
+
+    def _no_answer(self) -> HubUnreachable:
+        seconds = self._settings.flight_seconds
+        return HubUnreachable(f"{self._settings.endpoint} gave no answer in {seconds:g} s.")
 
     def _is_fresh(self, reference: Reference, facts: Facts) -> bool:
         return reference.pinned or 0 <= self._clock() - facts.fetched_at < self._settings.fresh_seconds
 
     async def _in_thread(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """What reads or writes files, or computes for long."""
+        """What reads or writes files."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, partial(work, *arguments, **named))
 
 

@@ -1,9 +1,12 @@
 """What the Hub resolver may be told: where the Hub is, how long anybody waits, how much is kept."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from huggingface_hub import constants
+
+from fitgauge.hub.redirects import HUB_HOSTS
 
 
 def default_cache() -> Path:
@@ -40,11 +43,18 @@ class HubSettings:
     refusal_seconds: float = 30.0
     """how long a missing, gated or broken repository is remembered as such"""
     outage_seconds: float = 5.0
-    """after a failure nobody else waits for this long; then one resolve tries"""
+    """how long the circuit breaker stays open, and how long the failure of one repository is
+    remembered"""
+    redirect_hosts: Sequence[str] = tuple(HUB_HOSTS.split(","))
+    """where redirects may lead beyond the endpoint: name, *.name or name:port"""
     concurrent_resolves: int = 16
+    slow_resolves: int = 8
+    """resolves that go on in the background after half of `wait_seconds`, beyond the concurrent"""
     queued_resolves: int = 256
     kept_models: int = 1024
     kept_bytes: int = 64 * 2**20
-    """text of config files kept in memory"""
+    """of models in memory, with all that they hold"""
     stored_models: int = 4096
     """files kept on disk"""
+    stored_bytes: int = 256 * 2**20
+    """of these files together"""

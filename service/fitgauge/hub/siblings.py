@@ -12,6 +12,7 @@ import msgspec
 
 from fitgauge.engine.dtypes import dtype, size_of
 from fitgauge.errors import HubUnreachable, InvalidQuestion, MalformedModel
+from fitgauge.hub.bodies import refuse_too_many_values
 from fitgauge.hub.description import MAX_ELEMENTS, Safetensors
 from fitgauge.hub.reference import Reference
 
@@ -80,6 +81,7 @@ def _words(name: str) -> list[str]:
 
 def read_list(body: bytes) -> tuple[Listed, ...]:
     """The list, in its order. Raises HubUnreachable where the answer is no JSON, MalformedModel where it is no such list."""
+    refuse_too_many_values(body, "The Hub's list of quantized models")
     try:
         return tuple(_LIST.decode(body))
     except msgspec.ValidationError as error:

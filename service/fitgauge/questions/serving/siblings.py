@@ -9,9 +9,9 @@ from fitgauge.engine.architecture import Model
 from fitgauge.engine.dtypes import size_of
 from fitgauge.engine.published import published
 from fitgauge.engine.workload import GGUF_ENGINES, EngineName
-from fitgauge.errors import FitgaugeError, HubBusy, HubUnreachable
-from fitgauge.hub.flight import Flights, outcome
+from fitgauge.errors import FitgaugeError, HubError
 from fitgauge.hub.siblings import FileKind, choose, names_same
+from fitgauge.hub.single_flight import SingleFlight, outcome
 from fitgauge.questions.models import Models
 from fitgauge.questions.recent import Recent
 
@@ -48,7 +48,7 @@ class Siblings:
         self._monotonic = monotonic
         self._known: Recent[tuple[Published, float]] = Recent(_KEPT)
         self._started: Recent[float] = Recent(_KEPT)
-        self._flights: Flights[Key, Published] = Flights(_UNDER_WAY)
+        self._flights: SingleFlight[Key, Published] = SingleFlight(_UNDER_WAY)
 
     def peek(self, model: Model, engine: EngineName) -> Published | None:
         """What is known, at once; None where nobody looked yet. What is no longer fresh is looked up in the background."""
@@ -71,7 +71,7 @@ class Siblings:
             flight = self._search(model, key)
             waited = self._monotonic() - (self._started.get(key) or 0.0)
             return await outcome(flight, self._hub.settings.sibling_seconds - waited)
-        except (TimeoutError, HubBusy, HubUnreachable):
+        except (TimeoutError, HubError):
             return self._bundled(model, key)
 
     async def close(self) -> None:
@@ -93,7 +93,7 @@ class Siblings:
         resolved = await asyncio.gather(*map(self._hub.resolve, references), return_exceptions=True)
         there = zip(references, resolved, strict=True)
         found = tuple(Sibling(str(reference), one) for reference, one in there if isinstance(one, Model) and _alike(model, one))
-        lasting &= not any(isinstance(one, HubBusy | HubUnreachable) for one in resolved)
+        lasting &= not any(isinstance(one, HubError) for one in resolved)
         settings = self._hub.settings
         found = self._unchanged(key, found or self._bundled(model, key))
         self._known.put(key, (found, self._monotonic() + (settings.fresh_seconds if lasting else settings.refusal_seconds)))

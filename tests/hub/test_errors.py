@@ -1,6 +1,7 @@
 """Every kind of repository that cannot be sized gets its own answer, and is asked for only once in a while."""
 
 import asyncio
+import gzip
 import json
 
 import pytest
@@ -175,6 +176,30 @@ def test_a_mirror_that_sends_no_codes(stand_in, open_hub, status, error):
     refusal(open_hub, "acme/tiny", error)
 
 
+@pytest.mark.parametrize("kind", ["text/plain", "", "text/html"])
+@pytest.mark.parametrize(("status", "error"), [(401, UnknownModel), (403, GatedModel), (404, UnknownModel)])
+def test_a_mirror_that_sends_nothing_but_a_status(stand_in, open_hub, status, error, kind):
+    stand_in.fault(status=status, headers={"Content-Type": kind} if kind else {}, body=b"")
+    refusal(open_hub, "acme/tiny", error)
+
+
+@pytest.mark.parametrize("status", [400, 405, 407, 451])
+def test_another_bare_status_is_no_word_of_the_repository(stand_in, open_hub, status):
+    stand_in.fault(status=status, headers={"Content-Type": "text/plain"}, body=b"no")
+    refusal(open_hub, "acme/tiny", HubUnreachable)
+
+
+def test_a_json_text_of_very_many_values_is_refused(stand_in, open_hub):
+    stand_in.fault("config.json", body=b'{"pad": [' + b"[]," * 100_000 + b"0]}")
+    assert "more than 100000 values" in refusal(open_hub, "acme/tiny", MalformedModel).detail
+
+
+@pytest.mark.parametrize("part", ["/api/", "config.json"])
+def test_a_compressed_body_is_not_unpacked(stand_in, open_hub, part):
+    stand_in.fault(part, body=gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"})
+    assert "compressed" in refusal(open_hub, "acme/tiny", HubUnreachable, attempts=1).detail
+
+
 @pytest.mark.parametrize(
     "body", [b"", b"GG", b"GGML" + bytes(60), b"GGUF\x01\x00\x00\x00" + bytes(60), b"GGUF\x03\x00\x00\x00" + b"\xff" * 60]
 )
@@ -202,7 +227,7 @@ def test_gguf_shards_that_are_missing(stand_in, open_hub):
 def test_a_refusal_is_remembered_for_a_while(stand_in, open_hub):
     async def run():
         now = [1000.0]
-        async with open_hub(clock=lambda: now[0], refusal_seconds=30) as hub:
+        async with open_hub(monotonic=lambda: now[0], refusal_seconds=30) as hub:
             for seconds in (0, 29, 30):
                 now[0] = 1000.0 + seconds
                 with pytest.raises(UnknownModel):

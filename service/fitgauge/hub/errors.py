@@ -15,19 +15,22 @@ from huggingface_hub.utils import hf_raise_for_status
 
 from fitgauge.errors import FitgaugeError, GatedModel, HubBusy, HubUnreachable, UnknownModel
 
-LONGEST_WAIT = 300.0
+LONGEST_WAIT = 60.0
 USUAL_WAIT = 5.0
 
 
-def is_missing_file(response: httpx2.Response) -> bool:
-    """Whether the repository and the revision are there and the file is not. A plain mirror says 404 and no code."""
-    if response.status_code != 404 or "/resolve/" not in response.url.path:
+def is_missing_file(response: httpx2.Response, url: str) -> bool:
+    """Whether the repository and the revision are there and the file is not.
+
+    A plain mirror says 404 and no code. url: what was asked for first, before any redirect.
+    """
+    if response.status_code != 404 or "/resolve/" not in url:
         return False
     return response.headers.get("x-error-code", "EntryNotFound") == "EntryNotFound"
 
 
 def error_of(response: httpx2.Response, repo_id: str, revision: str) -> FitgaugeError:
-    """The error that an answer of 400 or more stands for. huggingface_hub sorts out the Hub's own error codes."""
+    """The error that an answer of 300 or more stands for. huggingface_hub sorts out the Hub's own error codes."""
     status = response.status_code
     if status == 429 or (status == 503 and "retry-after" in response.headers):
         seconds = retry_after(response)
@@ -36,7 +39,7 @@ def error_of(response: httpx2.Response, repo_id: str, revision: str) -> Fitgauge
             retry_after_seconds=seconds,
             hint="Ask again then. A token (HF_TOKEN) raises the Hub's limit.",
         )
-    if status >= 500 or status == 408:
+    if status < 400 or status >= 500 or status == 408:
         return HubUnreachable(f"The Hub answered {status}.", hint="Ask again in a moment.")
     if not _is_the_hubs(response):
         return HubUnreachable(f"What answers {status} is no Hub.", hint="Check HF_ENDPOINT, and whether a proxy forbids the Hub.")
@@ -66,8 +69,21 @@ def error_of(response: httpx2.Response, repo_id: str, revision: str) -> Fitgauge
 
 
 def _is_the_hubs(response: httpx2.Response) -> bool:
-    """Whether a refusal is the Hub's own or a mirror's: they say why in a header or in JSON, a proxy sends a page."""
-    return bool(_codes(response)) or response.headers.get("content-type", "").startswith("application/json")
+    """Whether a refusal is the Hub's own or a mirror's, not a proxy's.
+
+    They say why in a header or in JSON; a plain mirror sends a bare 401, 403 or 404. A proxy sends
+    a page.
+    """
+    if _codes(response) or response.headers.get("content-type", "").startswith("application/json"):
+        return True
+    return response.status_code in (401, 403, 404) and not _is_page(response)
+
+
+def _is_page(response: httpx2.Response) -> bool:
+    """Whether the body is HTML, for people to read."""
+    kind = response.headers.get("content-type", "").lower()
+    empty = response.headers.get("content-length") == "0"
+    return kind.startswith(("text/html", "application/xhtml")) and not empty
 
 
 def _codes(response: httpx2.Response) -> dict[str, str]:

@@ -1,16 +1,17 @@
 """Single flight: whoever asks for a thing that is being fetched waits for that fetch."""
 
 import asyncio
+import copy
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
-from fitgauge.errors import HubBusy, HubUnreachable
+from fitgauge.errors import FitgaugeError, HubBusy, HubUnreachable
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
-class Flights(Generic[Key, Value]):
+class SingleFlight(Generic[Key, Value]):
     """Tasks by key, at most `limit` of them. A task belongs to no caller: it lives on when all who wait for it have left."""
 
     def __init__(self, limit: int) -> None:
@@ -31,7 +32,7 @@ class Flights(Generic[Key, Value]):
             return task
         if self.is_full:
             raise HubBusy("Too many models are being looked up at once.", retry_after_seconds=1.0, hint="Ask again in a second.")
-        task = asyncio.get_running_loop().create_task(fetch())
+        task = asyncio.get_running_loop().create_task(_without_frames(fetch()))
         self._tasks[key] = task
         task.add_done_callback(lambda done: self._landed(key, done))
         return task
@@ -47,6 +48,15 @@ class Flights(Generic[Key, Value]):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _without_frames(fetch: Coroutine[Any, Any, Value]) -> Value:
+    """Await the fetch. An error is raised as a copy: it refers to frames, and they to bodies."""
+    try:
+        return await fetch
+    except FitgaugeError as error:
+        failure = copy.copy(error)
+    raise failure
 
 
 async def outcome(task: asyncio.Task[Value], seconds: float) -> Value:

@@ -6,7 +6,7 @@ import gc
 import pytest
 
 from fitgauge.errors import HubBusy, HubUnreachable
-from fitgauge.hub.flight import Flights, outcome
+from fitgauge.hub.single_flight import SingleFlight, outcome
 
 
 def test_many_who_ask_at_once_share_one_fetch():
@@ -16,7 +16,7 @@ def test_many_who_ask_at_once_share_one_fetch():
             await asyncio.sleep(0)
             return object()
 
-        flights = Flights(limit=1)
+        flights = SingleFlight(limit=1)
         return await asyncio.gather(*(outcome(flights.join("key", fetch), 5) for _ in range(100)))
 
     fetched: list[int] = []
@@ -29,7 +29,7 @@ def test_an_error_reaches_all_who_wait():
             await asyncio.sleep(0)
             raise HubUnreachable("gone")
 
-        flights = Flights(limit=1)
+        flights = SingleFlight(limit=1)
         return await asyncio.gather(*(outcome(flights.join("key", fetch), 5) for _ in range(100)), return_exceptions=True)
 
     assert {type(answer) for answer in asyncio.run(run())} == {HubUnreachable}
@@ -41,7 +41,7 @@ def test_a_fetch_that_ended_is_done_again_for_the_next():
             fetched.append(1)
             return len(fetched)
 
-        flights = Flights(limit=1)
+        flights = SingleFlight(limit=1)
         return [await outcome(flights.join("key", fetch), 5) for _ in range(3)]
 
     fetched: list[int] = []
@@ -56,7 +56,7 @@ def test_whoever_is_cancelled_or_runs_out_of_time_leaves_the_fetch_going():
             await gate.wait()
             return "value"
 
-        flights = Flights(limit=1)
+        flights = SingleFlight(limit=1)
         task = flights.join("key", fetch)
         leaver = asyncio.create_task(outcome(task, 5))
         await asyncio.sleep(0)
@@ -77,7 +77,7 @@ def test_an_error_nobody_waited_for_is_not_reported_as_lost():
             raise HubUnreachable("gone")
 
         asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(context))
-        flights = Flights(limit=1)
+        flights = SingleFlight(limit=1)
         flights.join("key", fetch)
         await asyncio.sleep(0.01)
         gc.collect()
@@ -90,7 +90,7 @@ def test_an_error_nobody_waited_for_is_not_reported_as_lost():
 
 def test_no_more_than_the_limit_are_under_way():
     async def run():
-        flights = Flights(limit=2)
+        flights = SingleFlight(limit=2)
         for key in "ab":
             flights.join(key, asyncio.Event().wait)
         flights.join("a", asyncio.Event().wait)

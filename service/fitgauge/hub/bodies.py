@@ -1,0 +1,101 @@
+"""Bodies of bounded size: of one response, and of all large ones at once."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import httpx2
+
+from fitgauge.errors import HubUnreachable, MalformedModel
+
+LARGE = 256 * 2**10
+"""bytes: a resolve that reads a longer body needs the permit to be large"""
+LARGE_RESOLVES = 4
+"""how many may be large at once"""
+MAX_VALUES = 100_000
+"""values of one JSON text. Parsed, each takes up to some 250 bytes, a hundred times what it takes as
+text."""
+
+
+class LargePermit:
+    """One resolve's permit to be large: taken with the first large body, held until it ends."""
+
+    def __init__(self, permits: asyncio.Semaphore) -> None:
+        self._permits = permits
+        self._lock = asyncio.Lock()
+        self._is_held = False
+
+    async def take(self) -> None:
+        """Wait for the permit, unless it is held already."""
+        async with self._lock:
+            if not self._is_held:
+                await self._permits.acquire()
+                self._is_held = True
+
+    def release(self) -> None:
+        """Let the next resolve be large."""
+        if self._is_held:
+            self._is_held = False
+            self._permits.release()
+
+
+@asynccontextmanager
+async def large_permit(permits: asyncio.Semaphore) -> AsyncIterator[LargePermit]:
+    """A permit that is released at the end of the block."""
+    permit = LargePermit(permits)
+    try:
+        yield permit
+    finally:
+        permit.release()
+
+
+def narrow(response: httpx2.Response) -> None:
+    """Let the kernel hold no more than LARGE bytes of the body for us.
+
+    An event loop reads what is there at once, on a fast network many MiB: unread, for every body
+    that waits for its permit.
+    """
+    stream = response.extensions.get("network_stream")
+    raw = stream.get_extra_info("socket") if stream is not None else None
+    if raw is not None:
+        with suppress(OSError, NotImplementedError):
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LARGE)
+
+
+async def read_body(response: httpx2.Response, limit: int, permit: LargePermit, *, cut: bool = False) -> bytes:
+    """Return the body, at most `limit` bytes: the rest is left where `cut`.
+
+    Raise MalformedModel where there is more, HubUnreachable where the body is compressed although
+    identity was asked for: a few bytes may unpack to gigabytes.
+    """
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise HubUnreachable(
+            "The Hub sent a compressed body, which was not asked for.",
+            hint="Check HF_ENDPOINT and the proxy.",
+        )
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        if len(body) + len(chunk) > LARGE:
+            await permit.take()
+        body += chunk
+        if len(body) > limit:
+            if cut:
+                break
+            path = response.url.path[-80:]
+            raise MalformedModel(f"{path} is larger than the {limit} bytes that are read of it.")
+    return bytes(body[:limit])
+
+
+async def drain(response: httpx2.Response) -> None:
+    """Read a short body that is not used, so that its connection can be used again."""
+    length = response.headers.get("content-length", "")
+    if length.isascii() and length.isdigit() and int(length[:9]) <= LARGE:
+        async for _ in response.aiter_raw():
+            pass
+
+
+def refuse_too_many_values(body: bytes, name: str) -> None:
+    """Raise MalformedModel where a JSON text may hold more than MAX_VALUES values."""
+    if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise MalformedModel(f"{name} has more than {MAX_VALUES} values.")

@@ -12,7 +12,7 @@ from fitgauge.engine.dtypes import BITS, size_of
 from fitgauge.engine.once import Derived, Once
 from fitgauge.engine.quantity import Basis
 from fitgauge.engine.quantization import Format, tensor_bytes
-from fitgauge.engine.schemes import Scheme, is_nominal
+from fitgauge.engine.schemes import RuleIndex, Scheme, is_nominal
 
 TOWERS = (Part.VISION, Part.AUDIO)
 
@@ -113,11 +113,12 @@ def laid_out(spec: ModelSpec, scheme: Scheme, layout: Layout = Layout(), stored:
     plain: dict[tuple[Where, int], int] = {}
     shares: list[Share] = []
     tensors: dict[tuple[str, str, tuple[int, ...]], tuple[Share, ...]] = {}
+    rules = RuleIndex(scheme.rules)
     for block in spec.blocks:
         if block.part is Part.MTP:
             continue
         place = _place(spec, block, layout)
-        for tensor, form, layers in formats(spec, block, scheme):
+        for tensor, form, layers in formats(spec, block, rules):
             share = _share(
                 tensor,
                 form,
@@ -148,19 +149,23 @@ def laid_out(spec: ModelSpec, scheme: Scheme, layout: Layout = Layout(), stored:
     )
 
 
-def formats(spec: ModelSpec, block: Block, scheme: Scheme) -> Iterable[tuple[Tensor, Format | None, tuple[int, ...]]]:
+def formats(spec: ModelSpec, block: Block, rules: RuleIndex) -> Iterable[tuple[Tensor, Format | None, tuple[int, ...]]]:
     """Every tensor of a block with its format and the layers that hold it so."""
     for tensor in block.tensors:
-        if not scheme.rules or len(tensor.shape) < 2:
-            yield tensor, None, block.layers
+        if len(tensor.shape) < 2 or not rules.by_name:
+            yield tensor, _nominal(spec, rules.format_of("", tensor, block.part)), block.layers
             continue
         found: dict[Format | None, list[int]] = {}
         for layer in block.layers:
             module = (block.prefix.replace("{}", str(layer)) + tensor.name).replace("*", "0")
-            found.setdefault(scheme.format_of(module, tensor, block.part), []).append(layer)
+            found.setdefault(rules.format_of(module, tensor, block.part), []).append(layer)
         for form, layers in found.items():
-            bare = Format(name=form.name, bits=form.bits) if form and is_nominal(spec) else form
-            yield tensor, bare, tuple(layers)
+            yield tensor, _nominal(spec, form), tuple(layers)
+
+
+def _nominal(spec: ModelSpec, form: Format | None) -> Format | None:
+    """The format without its scales where the spec is a bare count of parameters."""
+    return Format(name=form.name, bits=form.bits) if form and is_nominal(spec) else form
 
 
 def _share(tensor: Tensor, form: Format | None, where: tuple[Part, Place, tuple[int, ...], int], dtype: str, layout: Layout) -> Share:
@@ -230,9 +235,9 @@ def _pieces(tensor: Tensor, layout: Layout) -> int:
 
 def stored_bytes(spec: ModelSpec, scheme: Scheme) -> int:
     """Bytes on disk of the whole repository as the table has it, MTP heads included."""
-    total = 0
+    total, rules = 0, RuleIndex(scheme.rules)
     for block in spec.blocks:
-        for tensor, form, layers in formats(spec, block, scheme):
+        for tensor, form, layers in formats(spec, block, rules):
             if form is None:
                 size = size_of(tensor.elements, tensor_dtype(tensor, spec, scheme, Layout()))
             else:

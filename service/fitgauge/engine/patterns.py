@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 MAX_LENGTH = 300
 """Characters of one pattern."""
-MAX_STATES = 4096
+MAX_STATES = 1024
 """States of one pattern, its alternatives written out."""
 _MAX_MEMO = 65_536
 """Transitions that one automaton holds in memory."""
@@ -58,7 +58,7 @@ class Patterns:
         self._advance: dict[Item, int] = {}
         self._stay: dict[Item, int] = {}
         self._starts = self._ends = 0
-        self._accepting: list[tuple[int, int]] = []
+        self._numbers: dict[int, int] = {}
         self._masks: dict[str, tuple[int, int]] = {}
         self._memo: dict[tuple[int, str], int] = {}
         for number, chains in enumerate(patterns):
@@ -79,8 +79,8 @@ class Patterns:
                 self._advance[one] = self._advance.get(one, 0) | state
                 state <<= 1
         self._ends |= state
-        self._accepting.append((state, number))
         self.states = state.bit_length()
+        self._numbers[self.states] = number
 
     def first(self, *names: str, suffixes: tuple[str, ...] = ("",)) -> int | None:
         """The number of the first pattern that matches anywhere in one of `names` with one of `suffixes`, or None."""
@@ -92,9 +92,8 @@ class Patterns:
                 states = self._after(states, "." + piece)
             for suffix in suffixes:
                 reached |= self._after(states, suffix + _END)
-        if not reached & self._ends:
-            return None
-        return next(number for state, number in self._accepting if reached & state)
+        matched = reached & self._ends
+        return self._numbers[(matched & -matched).bit_length()] if matched else None
 
     def _after(self, states: int, piece: str) -> int:
         """The states after `piece`: names of a model share most of their pieces."""

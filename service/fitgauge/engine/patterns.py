@@ -1,12 +1,14 @@
-"""Match many patterns against a name at once, in time linear in the name: a bit-parallel automaton without backtracking.
+"""Match many patterns against a name at once, in time linear in the name, without backtracking.
 
-A pattern comes from a stranger's config.json, and `re` needs exponential or high polynomial time for some. Here a pattern is a
-chain of characters, each matched once or repeated, and the states of all chains are bits of one integer (the extended Shift-And of
-Navarro and Raffinot, Flexible Pattern Matching in Strings, 2002, section 4.2), so that one character of a name takes a few
+A pattern comes from a stranger's config.json, and `re` needs exponential or high polynomial time
+for some. Here a pattern is a set of chains of characters, each matched once or repeated, and the
+states of all chains are the bits of one integer (the extended Shift-And of Navarro and Raffinot,
+Flexible Pattern Matching in Strings, 2002, section 4.2). One character of a name costs a few
 operations on integers for all patterns together.
 
-Syntax: characters, escapes, `.`, `\\d`, `\\w`, classes, `^`, `$`, groups of alternatives, and `*`, `+`, `?` and `{m,n}` after one
-character. Look-around, back references, flags and repeated groups are refused.
+Syntax: characters, escapes, `.`, `\\d`, `\\w`, classes, `^`, `$`, groups of alternatives, and `*`,
+`+`, `?` and `{m,n}` after one character. Look-around, back references, flags and repeated groups
+are refused.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,11 +27,13 @@ _START, _END = "\x02", "\x03"
 
 
 class Item(NamedTuple):
-    """One character of `chars`, or none of them where `negated`; `repeated`: any number of such characters."""
+    """One character of a pattern."""
 
     chars: frozenset[str]
     negated: bool = False
+    """any character but `chars`"""
     repeated: bool = False
+    """any number of such characters"""
 
     def accepts(self, char: str) -> bool:
         """Whether the item matches this character of a name."""
@@ -46,15 +50,12 @@ _CLASSES = {"d": _DIGITS, "w": _WORD}
 
 
 class Patterns:
-    """Several patterns, matched at once.
-
-    `states`: how many states the automaton has, which is what a character of a name costs. `anchored`: whether a pattern looks for the
-    start of a name.
-    """
+    """Several patterns, matched at once."""
 
     def __init__(self, patterns: Sequence[Iterable[Chain]]) -> None:
         """patterns: of each, its alternatives as `parse` or `parse_glob` return them."""
         self.states = 0
+        """bits of the automaton, which is what a character of a name costs"""
         self._advance: dict[Item, int] = {}
         self._stay: dict[Item, int] = {}
         self._starts = self._ends = 0
@@ -66,9 +67,10 @@ class Patterns:
                 self._add(number, chain)
         self._initial = self._run(self._starts, _START)
         self.anchored = _literal(_START) in self._advance
+        """whether a pattern has a `^`"""
 
     def _add(self, number: int, chain: Chain) -> None:
-        """Append a chain. Its first and its last state, once reached, stay: it matches anywhere in a name."""
+        """Append a chain. Its first and last states, once reached, stay: it matches anywhere."""
         state = 1 << self.states
         self._starts |= state
         for item in chain:
@@ -83,7 +85,7 @@ class Patterns:
         self._numbers[self.states] = number
 
     def first(self, *names: str, suffixes: tuple[str, ...] = ("",)) -> int | None:
-        """The number of the first pattern that matches anywhere in one of `names` with one of `suffixes`, or None."""
+        """Return the number of the first pattern that matches any name with any suffix, or None."""
         reached = 0
         for name in names:
             first, *others = name.split(".")
@@ -124,7 +126,7 @@ def _mask(items: Mapping[Item, int], char: str) -> int:
 
 
 def parse_glob(glob: str) -> list[Chain]:
-    """`glob` as a pattern of whole dotted parts of a name, in which `*` stands for any characters."""
+    """Return `glob` as a pattern of whole dotted parts, in which `*` is any characters."""
     chain = [Item(frozenset((_START, ".")))]
     for piece in glob.split("*"):
         chain += [*map(_literal, piece), _ANY_NUMBER]
@@ -132,9 +134,9 @@ def parse_glob(glob: str) -> list[Chain]:
 
 
 def parse(pattern: str) -> list[Chain]:
-    """The alternatives of a regular expression, each a chain.
+    """Return the alternatives of a regular expression, each a chain.
 
-    Raises ValueError for one that is broken, uses syntax that is not read here, or has more than MAX_STATES states.
+    Raises ValueError for one that is broken, uses other syntax, or has more than MAX_STATES states.
     """
     if len(pattern) > MAX_LENGTH:
         raise ValueError(f"the pattern {pattern[:60]!r} is longer than {MAX_LENGTH} characters")
@@ -191,7 +193,7 @@ class _Parser:
         return chains
 
     def joined(self, chain: Chain, following: Chain) -> Chain:
-        """One chain after another. Two repeated items side by side are read where one includes the other."""
+        """Join two chains. Of two repeated items side by side one must include the other."""
         if chain and following and chain[-1] == following[0] in (_literal(_START), _literal(_END)):
             return self.joined(chain, following[1:])
         if chain and following and chain[-1].repeated and following[0].repeated:

@@ -17,14 +17,16 @@ from fitgauge.errors import MalformedModel
 
 Values = Mapping[str, Any]
 MAX_NAMES = 100_000
-"""Names in one list of modules. The snapshot's longest list has 712 (GLM-5-FP8); lists of every expert have tens of thousands."""
+"""Names in one list of modules. The snapshot's longest has 712 (GLM-5-FP8); those that name every
+expert have tens of thousands."""
 MAX_FORMATS = 64
-"""Number formats of one scheme. The snapshot has at most 3; 2 to 8 bits in three sizes of groups are 21."""
+"""Number formats of one scheme. The snapshot has at most 3; 2 to 8 bits x 3 group sizes make 21."""
 MAX_PATTERN_CHARACTERS = 16_384
 """Characters of all globs and regular expressions. The snapshot has at most 175 (Kimi-K3)."""
 MAX_MATCHING = 4_000_000
-"""States of all patterns x matrices of the model. The snapshot has at most 0.3 million (Kimi-K3: 150 x 2,035); a pattern for each of
-the 94 layers of Qwen3-235B comes to 2.1 million. At the bound matching takes as long as four times Kimi-K3's whole preparation."""
+"""States of all patterns x matrices of the model. The snapshot has at most 0.3 million (Kimi-K3); a
+pattern for each of the 94 layers of Qwen3-235B comes to 2.1 million. At the bound, matching takes
+about four times as long as the costliest preparation of the snapshot (Kimi-K3, 20 ms)."""
 _FEWEST_MATRICES = 256
 """A smaller model counts as one of so many: the automaton has to be built too."""
 
@@ -35,8 +37,9 @@ COMPRESSORS = ("compressor", "indexer.weights_proj")
 def published(spec: ModelSpec) -> Scheme | None:
     """The scheme a model was published in, None for one that is not quantized.
 
-    A config that cannot be read gives a scheme with basis `assumed` and a warning: its bits come from whatever key looks like bits.
-    Raises MalformedModel for one that would cost more to match with the model's tensors than any real one.
+    A config that cannot be read gives a scheme with basis `assumed` and a warning: its bits come
+    from whatever key looks like bits. Raises MalformedModel for one that costs more to match with
+    the model's tensors than any real one.
     """
     return _published(Same(spec)) if spec.quantization else None
 
@@ -55,7 +58,7 @@ def _published(same: Same) -> Scheme | None:
 
 
 def _pattern_characters(values: Values) -> int:
-    """Characters of all that may be a glob or a regular expression; every key of GPTQ's `dynamic` is one."""
+    """Count the characters of globs and regular expressions; each key of `dynamic` is one."""
     dynamic = values.get("dynamic")
     keys = dynamic if isinstance(dynamic, Mapping) else ()
     texts = _texts({**values, "dynamic": None})

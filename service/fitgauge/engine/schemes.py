@@ -17,6 +17,7 @@ LANGUAGE = (Part.LANGUAGE, Part.ENCODER, Part.HEAD, Part.EMBEDDING, Part.MTP)
 _WRAPPERS = frozenset({"model", "language_model", "transformer", "backbone", "decoder"})
 """Leading names that a checkpoint and a quantizer's list write differently for the same module."""
 
+
 class Names(msgspec.Struct, frozen=True):
     """Modules by name, with or without their wrappers."""
 
@@ -64,26 +65,24 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True):
         return sum(len(chain) + 1 for rule in self.rules if rule.names for pattern in rule.names.patterns for chain in pattern)
 
     def format_of(self, module: str, tensor: Tensor, part: Part) -> Format | None:
-        """The format of `tensor` of `module` as `RuleIndex` finds it; for many tensors make one RuleIndex."""
+        """Return what RuleIndex does; for many tensors make one RuleIndex."""
         return RuleIndex(self.rules).format_of(module, tensor, part)
 
 
 class RuleIndex:
-    """The rules of a scheme by what they name, so that a module costs the same however many rules there are.
-
-    `by_name`: whether the format of a tensor depends on the name of its module.
-    """
+    """The rules of a scheme by what they name: a module costs the same however many there are."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
         self.by_name = any(rule.names for rule in rules)
+        """whether a tensor's format depends on the name of its module"""
         alike: dict[tuple[tuple[Kind, ...], tuple[Part, ...]], list[int]] = {}
         for number, rule in enumerate(rules):
             alike.setdefault((rule.kinds, rule.parts), []).append(number)
         self._tables = [(kinds, parts, _Table(rules, numbers)) for (kinds, parts), numbers in alike.items()]
 
     def format_of(self, module: str, tensor: Tensor, part: Part) -> Format | None:
-        """The format that the first rule which fits gives `tensor` of `module`, None for one that stays unquantized.
+        """Return the format by the first rule that fits, None for a tensor that stays unquantized.
 
         Vectors stay, and so does what the model itself keeps in a dtype of its own.
         """
@@ -108,7 +107,7 @@ class _Table:
         self._patterns = Patterns([pattern for _, pattern in patterns])
 
     def first(self, module: str) -> int:
-        """The number of the first rule for `module`, the number of all rules where there is none."""
+        """Return the number of the first rule for `module`, else the number of all rules."""
         if not self._roots and not self._numbers:
             return self._default
         whole = module.removesuffix(".weight")

@@ -1,21 +1,21 @@
-"""Refuse an architecture that no model has, or that would cost more to estimate than any real one, before it is believed."""
+"""Refuse an architecture that no model has, or that costs more to estimate than any real one."""
 
 from collections.abc import Iterable
 
-from fitgauge.engine.architecture import Block, Mixer, ModelSpec, Recurrent
+from fitgauge.engine.architecture import Block, Mixer, ModelSpec, Part, Recurrent
 from fitgauge.engine.families.config import MAX_EXPERTS, MAX_HEADS
 from fitgauge.errors import MalformedModel
 
 MAX_DIMENSION = 2**30
-"""Of one tensor. The largest of a real model is 294,126,912: the tower of Gemma 3n, which its reader holds as one tensor."""
+"""Of one tensor. The largest is 294,126,912: Gemma 3n's tower, which its reader holds as one."""
 MAX_PARAMETERS = 2**50
 """The snapshot's largest model has 2.8e12."""
 MAX_KINDS = 1024
-"""Tensors of different shapes or names, those of equal layers once. The snapshot has at most 162 (DeepSeek-V4-Pro)."""
+"""Tensors, those of equal layers once. The snapshot has at most 162 (DeepSeek-V4-Pro)."""
 MAX_TENSORS = 12_000
-"""Tensors of all layers, those of a layer's experts as one. The snapshot has at most 2,904 (Kimi-K3)."""
+"""Tensors of all layers, experts as one. The snapshot has at most 2,904 (Kimi-K3): times four."""
 MAX_STORED = 1_000_000
-"""Tensors of all layers and experts. The snapshot has at most 249,924 (Kimi-K3)."""
+"""Tensors of all layers and experts. The snapshot has at most 249,924 (Kimi-K3): times four."""
 
 _HINT = "Check that the repository holds a complete config.json."
 
@@ -28,7 +28,8 @@ def check(spec: ModelSpec) -> None:
             _check_sizes(_sizes(mixer), f"{block.prefix}: {type(mixer).__name__}")
         if block.mlp is not None:
             _check_sizes({"intermediate_size": block.mlp.intermediate_size}, f"{block.prefix}: MLP")
-    if not any("{}" in block.prefix and block.layers for block in spec.blocks):
+    stacks = [block.part for block in spec.blocks if "{}" in block.prefix and block.layers]
+    if not stacks or (spec.task != "encode" and Part.LANGUAGE not in stacks):
         raise MalformedModel("config.json describes a model without layers.", hint=_HINT, field="num_hidden_layers")
     if spec.max_context_length < 1:
         raise MalformedModel("config.json: the context length is 0.", hint=_HINT, field="max_position_embeddings")

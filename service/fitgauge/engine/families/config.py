@@ -17,22 +17,23 @@ MAX_WIDTH = 2**24
 MAX_TOKENS = 2**31
 """Positions and windows [tokens]. The snapshot's longest context is 10,485,760."""
 
+_TOKENS = (
+    "position_embeddings", "positions", "length", "window", "window_size", "chunk_size", "seq_len", "context", "n_ctx", "topk", "top_k",
+    "tokens", "sliding_window_pattern",
+)  # fmt: skip
 _BOUNDS = (
     (("layers", "n_layer", "depth"), MAX_LAYERS),
-    (("experts", "expert_num", "experts_per_tok", "experts_per_token", "moe_k", "moe_top_k", "moe_topk"), MAX_EXPERTS),
+    (("experts", "experts_per_tok", "experts_per_token", "moe_k", "moe_top_k", "moe_topk"), MAX_EXPERTS),
     (("heads", "n_head"), MAX_HEADS),
-    (
-        ("position_embeddings", "positions", "length", "window", "window_size", "chunk_size", "seq_len", "context", "n_ctx", "topk")
-        + ("top_k", "tokens", "sliding_window_pattern"),
-        MAX_TOKENS,
-    ),
+    (_TOKENS, MAX_TOKENS),
 )
 """How names end, with the highest value that is believed under them."""
 
 _POSITIVE = frozenset({
     "hidden_size", "n_embd", "d_model", "vocab_size", "intermediate_size", "moe_intermediate_size", "ffn_hidden_size", "d_ff", "ffn_dim",
-    "num_hidden_layers", "n_layer", "num_layers", "n_layers", "num_attention_heads", "n_head", "num_heads", "num_key_value_heads",
-    "head_dim", "kv_lora_rank", "max_position_embeddings", "patch_size", "image_size", "num_channels",
+    "num_hidden_layers", "n_layer", "num_layers", "n_layers", "num_decoder_layers", "encoder_layers", "decoder_layers",
+    "num_attention_heads", "n_head", "num_heads", "num_key_value_heads", "head_dim", "kv_lora_rank", "max_position_embeddings",
+    "patch_size", "image_size", "num_channels",
 })  # fmt: skip
 """Sizes that no model has as 0, in families that read them."""
 

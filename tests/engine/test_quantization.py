@@ -66,19 +66,25 @@ def test_scale_blocks_at_an_edge_are_counted_whole():
     assert q.tensor_bytes(576, 7168, q.block_fp8(128, 128)) == 576 * 7168 + 5 * 56 * 4
 
 
+def matches(names, module):
+    """Whether a rule with these names applies to the module."""
+    scheme = Scheme(name="x", rules=(Rule(form=q.FP8_TENSOR, names=names),))
+    return scheme.format_of(module, Tensor("weight", (64, 64), Kind.LINEAR), Part.LANGUAGE) is not None
+
+
 def test_names_match_whole_parts_globs_and_expressions_with_or_without_wrappers():
     names = named(["model.language_model.layers.0*", "*.attn.*", "gate", "re:.*mlp\\.(gate|up)_proj.*"])
     for module in ("model.layers.0.mlp.down_proj", "layers.7.attn.wq", "model.layers.3.mlp.gate", "layers.3.mlp.up_proj"):
-        assert names.match(module), module
+        assert matches(names, module), module
     for module in ("model.layers.10.mlp.down_proj", "model.layers.3.mlp.down_proj", "layers.7.attn_norm", "layers.3.mlp.gate_up"):
-        assert not names.match(module), module
+        assert not matches(names, module), module
 
 
 def test_a_checkpoint_and_a_list_may_wrap_names_differently():
     assert bare("model.language_model.layers.0.mlp.gate_proj.weight") == bare("language_model.model.layers.0.mlp.gate_proj")
 
 
-@pytest.mark.parametrize("pattern", ["re:(a+)+$", "re:(", "re:" + ".*x" * 9])
+@pytest.mark.parametrize("pattern", ["re:(a+)+$", "re:(", "re:(a|b)+", "re:" + "a?" * 50])
 def test_a_dangerous_expression_is_not_run(pattern):
     with pytest.raises(ValueError, match="pattern"):
         named([pattern])

@@ -13,7 +13,7 @@ from fitgauge.engine.dtypes import BITS, size_of
 from fitgauge.engine.once import Derived, Once
 from fitgauge.engine.quantity import Basis
 from fitgauge.engine.quantization import Format, tensor_bytes
-from fitgauge.engine.schemes import Names, Scheme, is_nominal
+from fitgauge.engine.schemes import RuleIndex, Scheme, is_nominal
 
 TOWERS = (Part.VISION, Part.AUDIO)
 
@@ -114,11 +114,12 @@ def laid_out(spec: ModelSpec, scheme: Scheme, layout: Layout = Layout(), stored:
     plain: dict[tuple[Where, int], int] = {}
     shares: list[Share] = []
     tensors: dict[tuple[str, str, tuple[int, ...]], tuple[Share, ...]] = {}
+    rules = RuleIndex(scheme.rules)
     for block in spec.blocks:
         if block.part is Part.MTP:
             continue
         place = _place(spec, block, layout)
-        for tensor, form, layers in formats(spec, block, scheme):
+        for tensor, form, layers in formats(spec, block, rules):
             share = _share(
                 tensor,
                 form,
@@ -149,33 +150,24 @@ def laid_out(spec: ModelSpec, scheme: Scheme, layout: Layout = Layout(), stored:
     )
 
 
-def formats(spec: ModelSpec, block: Block, scheme: Scheme) -> Iterable[tuple[Tensor, Format | None, tuple[int, ...]]]:
+def formats(spec: ModelSpec, block: Block, rules: RuleIndex) -> Iterable[tuple[Tensor, Format | None, tuple[int, ...]]]:
     """Every tensor of a block with its format and the layers that hold it so."""
-    varies = any(rule.names is not None and _tells_layers_apart(rule.names) for rule in scheme.rules)
-    layers_to_match = block.layers if varies else block.layers[:1]
+    layers_to_match = block.layers if rules.by_layer else block.layers[:1]
     for tensor in block.tensors:
-        if not scheme.rules or len(tensor.shape) < 2:
-            yield tensor, None, block.layers
+        if len(tensor.shape) < 2 or not rules.by_name:
+            yield tensor, _nominal(spec, rules.format_of("", tensor, block.part)), block.layers
             continue
         found: dict[Format | None, list[int]] = {}
         for layer in layers_to_match:
             module = (block.prefix.replace("{}", str(layer)) + tensor.name).replace("*", "0")
-            found.setdefault(scheme.format_of(module, tensor, block.part), []).append(layer)
+            found.setdefault(rules.format_of(module, tensor, block.part), []).append(layer)
         for form, layers in found.items():
-            bare = Format(name=form.name, bits=form.bits) if form and is_nominal(spec) else form
-            yield tensor, bare, tuple(layers) if varies else block.layers
+            yield tensor, _nominal(spec, form), tuple(layers) if rules.by_layer else block.layers
 
 
-_LAYER_NUMBER = re.compile(r"\d|\\[a-zA-Z]|[\[{?]|(?<!\\)\.(?!\*)")
-"""What may match one layer's number and not another's: a digit, a class, a lookaround, a count, or a
-dot for one character. What is left of a pattern is literal text and `.*`, which matches any number."""
-
-
-@lru_cache(maxsize=256)
-def _tells_layers_apart(names: Names) -> bool:
-    """Return whether these names may match a tensor in one layer and not in another."""
-    numbered = any(part.isdigit() for root in names.roots for part in root.split("."))
-    return numbered or any(_LAYER_NUMBER.search(pattern) for pattern in names.patterns)
+def _nominal(spec: ModelSpec, form: Format | None) -> Format | None:
+    """Return the format without its scales where the spec is a bare count of parameters."""
+    return Format(name=form.name, bits=form.bits) if form and is_nominal(spec) else form
 
 
 def _share(tensor: Tensor, form: Format | None, where: tuple[Part, Place, tuple[int, ...], int], dtype: str, layout: Layout) -> Share:
@@ -247,9 +239,9 @@ def _pieces(tensor: Tensor, layout: Layout) -> int:
 
 def stored_bytes(spec: ModelSpec, scheme: Scheme) -> int:
     """Bytes on disk of the whole repository as the table has it, MTP heads included."""
-    total = 0
+    total, rules = 0, RuleIndex(scheme.rules)
     for block in spec.blocks:
-        for tensor, form, layers in formats(spec, block, scheme):
+        for tensor, form, layers in formats(spec, block, rules):
             if form is None:
                 size = size_of(tensor.elements, tensor_dtype(tensor, spec, scheme, Layout()))
             else:

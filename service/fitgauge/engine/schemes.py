@@ -1,12 +1,11 @@
 """Which tensors a quantizer touches: a Scheme is an ordered list of rules, and what no rule names stays in 16 bit."""
 
-import re
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from fitgauge.engine.architecture import Kind, ModelSpec, Part, Tensor
+from fitgauge.engine.patterns import Chain, Patterns, may_match_digits, parse, parse_glob
 from fitgauge.engine.quantity import Basis
 from fitgauge.engine.quantization import Format
 
@@ -18,23 +17,21 @@ LANGUAGE = (Part.LANGUAGE, Part.ENCODER, Part.HEAD, Part.EMBEDDING, Part.MTP)
 _WRAPPERS = frozenset({"model", "language_model", "transformer", "backbone", "decoder"})
 """Leading names that a checkpoint and a quantizer's list write differently for the same module."""
 
-MAX_PATTERNS = 32
-MAX_WILDCARDS = 3
-"""Bounds on a stranger's regular expressions: more could keep a process busy for minutes (backtracking)."""
-
 
 class Names(msgspec.Struct, frozen=True):
-    """Modules by name: whole dotted parts (`roots`: the module or any of its parents), or regular expressions (`patterns`)."""
+    """Modules by name, with or without their wrappers."""
 
     roots: frozenset[str] = frozenset()
-    patterns: tuple[str, ...] = ()
+    """whole dotted parts: the module or any of its parents"""
+    patterns: tuple[tuple[Chain, ...], ...] = ()
+    """globs and regular expressions, each as its alternatives"""
 
-    def match(self, module: str) -> bool:
-        """Whether `module`, with or without its wrappers, is named."""
-        short = bare(module)
-        if self.roots and not self.roots.isdisjoint(_spans(short)):
-            return True
-        return any(_compiled(pattern).search(name) for pattern in self.patterns for name in (short, module))
+    @property
+    def tell_layers_apart(self) -> bool:
+        """Whether these names may match a tensor in one layer and not in another."""
+        items = (item for pattern in self.patterns for chain in pattern for item in chain)
+        numbered = any(part.isdigit() for root in self.roots for part in root.split("."))
+        return numbered or any(map(may_match_digits, items))
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,17 +61,73 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True):
         """The format most weights have, None where nothing is quantized."""
         return next((rule.form for rule in self.rules if rule.form), None)
 
+    @property
+    def formats(self) -> frozenset[Format]:
+        """Every format that a rule gives."""
+        return frozenset(rule.form for rule in self.rules if rule.form)
+
+    @property
+    def pattern_states(self) -> int:
+        """States of the automaton that matches the patterns of all rules."""
+        return sum(len(chain) + 1 for rule in self.rules if rule.names for pattern in rule.names.patterns for chain in pattern)
+
     def format_of(self, module: str, tensor: Tensor, part: Part) -> Format | None:
-        """The format of `tensor` of `module`, None for one that stays unquantized.
+        """Return what RuleIndex does; for many tensors make one RuleIndex."""
+        return RuleIndex(self.rules).format_of(module, tensor, part)
+
+
+class RuleIndex:
+    """The rules of a scheme by what they name: a module costs the same however many there are."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules = rules
+        self.by_name = any(rule.names for rule in rules)
+        self.by_layer = any(rule.names.tell_layers_apart for rule in rules if rule.names)
+        """whether a tensor's format depends on the name of its module"""
+        alike: dict[tuple[tuple[Kind, ...], tuple[Part, ...]], list[int]] = {}
+        for number, rule in enumerate(rules):
+            alike.setdefault((rule.kinds, rule.parts), []).append(number)
+        self._tables = [(kinds, parts, _Table(rules, numbers)) for (kinds, parts), numbers in alike.items()]
+
+    def format_of(self, module: str, tensor: Tensor, part: Part) -> Format | None:
+        """Return the format by the first rule that fits, None for a tensor that stays unquantized.
 
         Vectors stay, and so does what the model itself keeps in a dtype of its own.
         """
         if len(tensor.shape) < 2 or tensor.dtype is not None:
             return None
-        for rule in self.rules:
-            if tensor.kind in rule.kinds and part in rule.parts and (rule.names is None or rule.names.match(module)):
-                return rule.form
-        return None
+        tables = [table for kinds, parts, table in self._tables if tensor.kind in kinds and part in parts]
+        first = min((table.first(module) for table in tables), default=len(self._rules))
+        return self._rules[first].form if first < len(self._rules) else None
+
+
+class _Table:
+    """Rules of the same kinds and parts: the first of them that names a module."""
+
+    def __init__(self, rules: Sequence[Rule], numbers: Sequence[int]) -> None:
+        self._default = next((number for number in numbers if rules[number].names is None), len(rules))
+        named = [(number, names) for number in numbers if number < self._default and (names := rules[number].names)]
+        self._roots: dict[str, int] = {}
+        for number, names in reversed(named):
+            self._roots.update(dict.fromkeys(names.roots, number))
+        patterns = [(number, pattern) for number, names in named for pattern in names.patterns]
+        self._numbers = [number for number, _ in patterns]
+        self._patterns = Patterns([pattern for _, pattern in patterns])
+
+    def first(self, module: str) -> int:
+        """Return the number of the first rule for `module`, else the number of all rules."""
+        if not self._roots and not self._numbers:
+            return self._default
+        whole = module.removesuffix(".weight")
+        short, first = bare(whole), self._default
+        if self._roots:
+            roots = self._roots
+            first = min([roots[span] for span in _spans(short) if span in roots], default=first)
+        if self._numbers:
+            names = (whole, short) if self._patterns.anchored and whole != short else (whole,)
+            pattern = self._patterns.first(*names, suffixes=("", ".weight"))
+            first = first if pattern is None else min(first, self._numbers[pattern])
+        return first
 
 
 def bare(name: str) -> str:
@@ -82,43 +135,30 @@ def bare(name: str) -> str:
 
     Wrappers go from the front only, as far as something is left.
     """
-    parts = name.removesuffix(".weight").split(".")
-    while len(parts) > 1 and parts[0] in _WRAPPERS:
-        parts = parts[1:]
-    return ".".join(parts)
+    name, start = name.removesuffix(".weight"), 0
+    while (dot := name.find(".", start)) >= 0 and name[start:dot] in _WRAPPERS:
+        start = dot + 1
+    return name[start:]
 
 
 def named(entries: Iterable[str]) -> Names:
     """Names as configs write them: dotted names, globs (`*`), and regular expressions after `re:`.
 
     `x*` without a dot before the star means x and all below it, as ModelOpt uses it. Raises ValueError for a regular expression
-    that is broken or could take too long.
+    that is broken or that patterns.py does not read.
     """
-    roots, patterns = set(), []
+    roots, patterns = set(), {}
     for entry in entries:
         if entry.startswith("re:"):
-            patterns.append(_bounded(entry[3:]))
+            patterns[entry] = tuple(parse(entry[3:]))
             continue
-        subtree = re.sub(r"\.?\*$", "", bare(entry))
+        name = bare(entry)
+        subtree = name.removesuffix("*").removesuffix(".") if name.endswith("*") else name
         if "*" not in subtree:
             roots.add(subtree)
         else:
-            glob = ".*".join(re.escape(piece) for piece in subtree.split("*")).removeprefix(".*\\.")
-            patterns.append(f"(^|\\.){glob}($|\\.)")
-    if len(patterns) > MAX_PATTERNS:
-        raise ValueError(f"{len(patterns)} patterns, at most {MAX_PATTERNS} are read")
-    return Names(roots=frozenset(roots), patterns=tuple(patterns))
-
-
-def _bounded(pattern: str) -> str:
-    core = re.sub(r"^\^?(\.\*)+|(\.\*)+\$?$", "", pattern)
-    if len(core) > 300 or len(re.findall(r"(?<!\\)[*+{]", core)) > MAX_WILDCARDS or re.search(r"\)[*+{]", core):
-        raise ValueError(f"the pattern {pattern[:60]!r} could take too long")
-    try:
-        re.compile(core)
-    except re.error as error:
-        raise ValueError(f"the pattern {pattern[:60]!r} is broken: {error}") from None
-    return core
+            patterns[subtree] = tuple(parse_glob(subtree.removeprefix("*.")))
+    return Names(roots=frozenset(roots), patterns=tuple(patterns.values()))
 
 
 def is_nominal(spec: ModelSpec) -> bool:
@@ -127,10 +167,7 @@ def is_nominal(spec: ModelSpec) -> bool:
 
 
 def _spans(module: str) -> Iterable[str]:
-    parts = module.split(".")
-    return {".".join(parts[first:last]) for first in range(len(parts)) for last in range(first + 1, len(parts) + 1)}
-
-
-@lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
+    """Every run of dotted parts of a name."""
+    dots = [at for at, char in enumerate(module) if char == "."]
+    ends = (*dots, len(module))
+    return [module[first:last] for first in (0, *[dot + 1 for dot in dots]) for last in ends if last > first]

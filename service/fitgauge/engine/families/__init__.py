@@ -13,6 +13,7 @@ from fitgauge.engine.architecture import ModelSpec
 from fitgauge.engine.families import (
     alternating,
     bailing,
+    bounds,
     classic,
     clip,
     compressed,
@@ -37,6 +38,7 @@ from fitgauge.engine.families import (
 from fitgauge.engine.families.config import Config
 from fitgauge.engine.families.dense import Reader
 from fitgauge.engine.families.unknown import read_unknown
+from fitgauge.engine.published import published
 
 READERS: dict[str, Reader] = {
     **dialects.READERS,
@@ -67,12 +69,16 @@ def read_config(values: Mapping[str, Any], quantization: Mapping[str, Any] | Non
     """The ModelSpec that a config.json describes.
 
     `quantization`: the content of hf_quant_config.json, for repositories that keep it apart. Raises MalformedModel where a
-    size is missing or absurd, with the field's name.
+    size is missing or absurd, with the field's name, or where the model or its quantization would cost more to estimate than any
+    real one (`bounds`, `published`).
     """
     config = Config(values)
     reader = eagle.reader(config) or READERS.get(config.text("model_type"))
     spec = reader(config) if reader else read_unknown(config, READERS)
-    return msgspec.structs.replace(spec, quantization=published_quantization(config, quantization))
+    spec = msgspec.structs.replace(spec, quantization=published_quantization(config, quantization))
+    bounds.check(spec)
+    published(spec)
+    return spec
 
 
 def published_quantization(config: Config, apart: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -7,7 +7,36 @@ from fitgauge.engine.dtypes import dtype
 from fitgauge.errors import InvalidQuestion, MalformedModel
 
 MAX_LAYERS = 4096
-MAX_SIZE = 2**31
+"""Layers, and values of a list with one for each of them. The snapshot's deepest model has 126."""
+MAX_EXPERTS = 2**16
+"""Routed experts of a layer. The snapshot's largest mixture has 896."""
+MAX_HEADS = 2**16
+"""Heads of a layer. The snapshot's widest attention has 232."""
+MAX_WIDTH = 2**24
+"""Any other size: features, words, ranks, groups. The snapshot's largest is a vocabulary of 262,208."""
+MAX_TOKENS = 2**31
+"""Positions and windows [tokens]. The snapshot's longest context is 10,485,760."""
+
+_TOKENS = (
+    "position_embeddings", "positions", "length", "window", "window_size", "chunk_size", "seq_len", "context", "n_ctx", "topk", "top_k",
+    "tokens", "sliding_window_pattern",
+)  # fmt: skip
+_BOUNDS = (
+    (("layers", "n_layer", "depth"), MAX_LAYERS),
+    (("experts", "experts_per_tok", "experts_per_token", "moe_k", "moe_top_k", "moe_topk"), MAX_EXPERTS),
+    (("heads", "n_head"), MAX_HEADS),
+    (_TOKENS, MAX_TOKENS),
+)
+"""How names end, with the highest value that is believed under them."""
+
+_POSITIVE = frozenset({
+    "hidden_size", "n_embd", "d_model", "vocab_size", "intermediate_size", "moe_intermediate_size", "ffn_hidden_size", "d_ff", "ffn_dim",
+    "num_hidden_layers", "n_layer", "num_layers", "n_layers", "num_decoder_layers", "encoder_layers", "decoder_layers",
+    "num_attention_heads", "n_head", "num_heads", "num_key_value_heads", "head_dim", "kv_lora_rank", "max_position_embeddings",
+    "patch_size", "image_size", "num_channels",
+})  # fmt: skip
+"""Sizes that no model has as 0, in families that read them."""
+
 _REQUIRED: Any = object()
 
 
@@ -34,20 +63,25 @@ class Config:
         """Whether any of the names is there and not null."""
         return self._find(names)[1] is not None
 
-    def integer(self, *names: str, default: int | None = _REQUIRED, low: int = 0, high: int = MAX_SIZE) -> int:
-        """An integer in [low, high]. Raises MalformedModel where it is missing without a default, no number, or out of bounds."""
+    def integer(self, *names: str, default: int | None = _REQUIRED, low: int | None = None, high: int | None = None) -> int:
+        """An integer in [low, high], which follow from the name by default.
+
+        Raises MalformedModel where it is missing without a default, no number, or out of bounds, `default` included.
+        """
         name, value = self._find(names)
+        low = int(name in _POSITIVE and value is not None) if low is None else low
+        high = _highest(name) if high is None else high
         if value is None:
             if default is _REQUIRED:
-                raise MalformedModel(f"{self.where} says no {name}.", hint="Check that the repository holds a complete config.json.")
-            return int(default or 0)
+                raise MalformedModel(f"{self.where} has no {name}.", hint="Check that the repository holds a complete config.json.")
+            value = default or 0
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise MalformedModel(f"{self.where}: {name} is {str(value)[:40]!r}, not an integer from {low} to {high}.", field=name)
+            raise MalformedModel(f"{self.where}: {name} is {_shown(value)}, not an integer from {low} to {high}.", field=name)
         return value
 
-    def maybe_integer(self, *names: str, low: int = 0, high: int = MAX_SIZE) -> int | None:
+    def maybe_integer(self, *names: str, low: int | None = None, high: int | None = None) -> int | None:
         """The same, None where it is missing or null."""
         return self.integer(*names, low=low, high=high) if self.has(*names) else None
 
@@ -57,7 +91,7 @@ class Config:
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int | float) or not -1e18 < value < 1e18:
-            raise MalformedModel(f"{self.where}: {name} is {str(value)[:40]!r}, not a number.", field=name)
+            raise MalformedModel(f"{self.where}: {name} is {_shown(value)}, not a number.", field=name)
         return float(value)
 
     def flag(self, *names: str, default: bool = False) -> bool:
@@ -66,7 +100,7 @@ class Config:
         if value is None:
             return default
         if not isinstance(value, bool | int):
-            raise MalformedModel(f"{self.where}: {name} is {str(value)[:40]!r}, not true or false.", field=name)
+            raise MalformedModel(f"{self.where}: {name} is {_shown(value)}, not true or false.", field=name)
         return bool(value)
 
     def text(self, *names: str, default: str = "") -> str:
@@ -75,7 +109,7 @@ class Config:
         if value is None:
             return default
         if not isinstance(value, str):
-            raise MalformedModel(f"{self.where}: {name} is {str(value)[:40]!r}, not a string.", field=name)
+            raise MalformedModel(f"{self.where}: {name} is {_shown(value)}, not a string.", field=name)
         return value
 
     def items(self, *names: str, length: int | None = None) -> list[Any]:
@@ -95,8 +129,8 @@ class Config:
         return Config(value or {}, f"{self.where}: {name}")
 
     def layers(self, *names: str) -> int:
-        """The number of layers, at most MAX_LAYERS."""
-        return self.integer(*(names or ("num_hidden_layers", "n_layer", "num_layers", "n_layers")), low=0, high=MAX_LAYERS)
+        """The number of layers, from 1 to MAX_LAYERS."""
+        return self.integer(*(names or ("num_hidden_layers", "n_layer", "num_layers", "n_layers")), low=1, high=MAX_LAYERS)
 
     def dtype(self, default: str = "BF16") -> str:
         """The canonical dtype of the stored weights, `default` where the config is silent or says `auto`."""
@@ -105,3 +139,12 @@ class Config:
             return dtype(name) if name and name != "auto" else default
         except InvalidQuestion:
             raise MalformedModel(f"{self.where}: dtype is {name[:40]!r}, no number format.", field="torch_dtype") from None
+
+
+def _highest(name: str) -> int:
+    return next((high for ends, high in _BOUNDS if name.endswith(ends)), MAX_WIDTH)
+
+
+def _shown(value: object) -> str:
+    """A value as a message quotes it: an integer may have too many digits to be written out."""
+    return repr(f"{value:#x}"[:40] if isinstance(value, int) and abs(value) > 2**64 else str(value)[:40])

@@ -101,7 +101,7 @@ def usual_decoder(config: Config) -> ModelSpec:
     for name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"):
         if not full.has(name):
             known = ", ".join((name, *SYNONYMS.get(name, ())))
-            raise MalformedModel(f"{config.where} says no {name}.", hint=f"A decoder's config says it as one of: {known}.", field=name)
+            raise MalformedModel(f"{config.where} has no {name}.", hint=f"A decoder's config says it as one of: {known}.", field=name)
     count = full.layers()
     windows, sparse = layer_windows(full, window_rule(full), count), sparse_layers(full, count)
     kinds = [str(kind) for kind in full.items("layer_types", length=count)[:count]] or ["full_attention"] * count
@@ -166,7 +166,7 @@ def implied_width(config: Config, hidden: int) -> int:
         return 4 * hidden
     known = ", ".join(("intermediate_size", *SYNONYMS["intermediate_size"]))
     raise MalformedModel(
-        f"{config.where} says no intermediate_size.", hint=f"A decoder's config says it as one of: {known}.", field="intermediate_size"
+        f"{config.where} has no intermediate_size.", hint=f"A decoder's config says it as one of: {known}.", field="intermediate_size"
     )
 
 

@@ -13,7 +13,7 @@ from fitgauge.engine.dtypes import size_of
 from fitgauge.engine.families import parts
 from fitgauge.engine.once import Same
 from fitgauge.engine.quantization import Format, tensor_bytes
-from fitgauge.engine.schemes import Rule, Scheme
+from fitgauge.engine.schemes import Rule, RuleIndex, Scheme
 from fitgauge.engine.training.workload import Regime, Targets, TrainingWorkload, regime
 from fitgauge.engine.what_if import BITSANDBYTES, what_if
 
@@ -113,11 +113,12 @@ def on_one_rank(workload: TrainingWorkload) -> TrainingWorkload:
 def _units(same: Same, workload: TrainingWorkload) -> tuple[Unit, ...]:
     spec, form = same.spec, regime(workload)
     scheme, found = base_scheme(spec, workload), []
+    rules = RuleIndex(scheme.rules if scheme else ())
     for block in spec.blocks:
         if block.part is Part.MTP:
             continue
         whole = merged(block)
-        base = tuple(_parameter(block, tensor, workload, form, scheme) for tensor in whole)
+        base = tuple(_parameter(block, tensor, workload, form, rules) for tensor in whole)
         adapters = _adapters(block, whole, workload, form) if workload.adapted else ()
         found.append(Unit(part=block.part, prefix=block.prefix, layers=block.layers, block=block, parameters=(*base, *adapters)))
     return tuple(found)
@@ -152,8 +153,8 @@ def merged(block: Block) -> tuple[Tensor, ...]:
     return tuple(whole.values())
 
 
-def _parameter(block: Block, tensor: Tensor, workload: TrainingWorkload, form: Regime, scheme: Scheme | None) -> Parameter:
-    stored = scheme.format_of(block.prefix + tensor.name, tensor, block.part) if scheme else None
+def _parameter(block: Block, tensor: Tensor, workload: TrainingWorkload, form: Regime, rules: RuleIndex) -> Parameter:
+    stored = rules.format_of(block.prefix + tensor.name, tensor, block.part)
     if stored is not None and tensor.shape[1:] == (1,) and not stored.flat:  # a bare count of parameters, whose scales cannot be known
         stored = Format(name=stored.name, bits=stored.bits)
     return Parameter(

@@ -174,7 +174,7 @@ def _written(same: Same, workload: TrainingWorkload) -> tuple[_Written, ...]:
     return tuple(
         _layer(spec, unit, numbers, scene, workload)
         for unit in units(spec, workload)
-        if unit.part in _DECODER and unit.repeated
+        if unit.part is Part.LANGUAGE and unit.repeated
         for numbers in _alike(unit.layers, workload)
         if numbers
     )

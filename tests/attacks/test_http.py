@@ -51,6 +51,11 @@ def exchange(port, *pieces, answers=1):
     return received
 
 
+def send_for_ever(link, data):
+    while True:
+        link.sendall(data)
+
+
 def statuses(received):
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", received)]
 
@@ -142,8 +147,7 @@ def test_a_caller_that_never_reads_is_closed_and_costs_bounded_memory(impatient_
     with socket.create_connection(("127.0.0.1", impatient_port), 5) as link:
         link.settimeout(20)
         with pytest.raises(ConnectionError):
-            while True:
-                link.sendall(flood)
+            send_for_ever(link, flood)
 
 
 def test_connections_beyond_the_bound_are_refused_and_the_others_answered(impatient_port):

@@ -79,6 +79,15 @@ def test_a_pod_runs_without_rights():
     assert pod["capabilities"] == {"drop": ["ALL"]}
 
 
+def test_a_service_of_the_same_name_sets_no_variable_of_the_pod():
+    assert rendered()["Deployment", "try-fitgauge"]["spec"]["template"]["spec"]["enableServiceLinks"] is False
+
+
+def test_the_memory_limit_is_above_what_attacks_reach():
+    memory = container(rendered())["resources"]["limits"]["memory"]
+    assert int(memory.removesuffix("Mi")) >= 200
+
+
 def test_replicas_are_left_to_the_autoscaler():
     assert "replicas" not in rendered(EVERYTHING)["Deployment", "try-fitgauge"]["spec"]
 

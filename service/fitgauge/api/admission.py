@@ -17,6 +17,8 @@ from fitgauge.api.operations import UPLOADS
 from fitgauge.api.problems import Refusal, on_refusal
 
 _SMALL_BODY = 4 * 1024
+_MOST_UPLOADS = 2
+"""read at once: a trace takes up to 60 MiB when it is read"""
 _UPLOADS = tuple(kind.encode() for kind in UPLOADS)
 
 
@@ -27,11 +29,12 @@ class Admission:
         """body_bytes: bodies of all requests under way together [bytes].
 
         Bodies of at most 4 KiB do not count, so that large ones never delay ordinary questions.
-        Nor do uploads, which are read piece by piece and are not held.
+        Nor do uploads, which are read piece by piece; they are bounded in number.
         """
         self._app = app
         self._body_bytes = body_bytes
         self.held_bytes = 0
+        self._uploads = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with the application, or refuse."""
@@ -54,10 +57,24 @@ class Admission:
             await _bad_host(hosts)(scope, receive, send)
         elif coding and coding.lower() != b"identity" and length not in (b"", b"0"):
             await _coded(coding)(scope, receive, send)
-        elif _is_small(length) or kind.partition(b";")[0].strip().lower() in _UPLOADS:
+        elif kind.partition(b";")[0].strip().lower() in _UPLOADS:
+            await self._upload(scope, receive, send)
+        elif _is_small(length):
             await self._app(scope, receive, send)
         else:
             await self._held(scope, receive, send)
+
+    async def _upload(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer an upload, or refuse it where too many are under way."""
+        if self._uploads >= _MOST_UPLOADS:
+            detail = f"{_MOST_UPLOADS} files are being read."
+            await _answer(_busy(detail))(scope, receive, send)
+            return
+        self._uploads += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._uploads -= 1
 
     async def _held(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request whose body counts as long as the request is under way."""
@@ -68,8 +85,7 @@ class Admission:
             message = await receive()
             size = len(message["body"]) if message["type"] == "http.request" else 0
             if self.held_bytes + size > self._body_bytes:
-                detail = "The service holds as many bytes of questions as it may."
-                raise Refusal(503, "busy", detail, "Ask again in 1 s.", retry_after=1)
+                raise _busy("The service holds as many bytes of questions as it may.")
             held += size
             self.held_bytes += size
             return message
@@ -82,6 +98,10 @@ class Admission:
 
 def _is_small(length: bytes) -> bool:
     return not length or (length.isdigit() and len(length) < 8 and int(length) <= _SMALL_BODY)
+
+
+def _busy(detail: str) -> Refusal:
+    return Refusal(503, "busy", detail, "Ask again in 1 s.", retry_after=1)
 
 
 def _bad_host(hosts: int) -> ASGIApp:

@@ -166,6 +166,8 @@ class BoundedConnection(HttpToolsProtocol):
         if self._unread_for(wait):
             self.transport.abort()
             return
+        if self._begun is not None and self.flow.read_paused:
+            self._begun = self.loop.time()  # the service is slow here, not the caller
         waited = self.loop.time() - self._begun if self._begun is not None else 0.0
         if waited < wait:
             wait -= waited

@@ -15,7 +15,7 @@ from fitgauge.hub.gguf import Metadata, read_metadata
 from fitgauge.hub.reference import Reference
 
 MAX_DESCRIPTION = 4 * 2**20
-MAX_CONFIG = 2 * 2**20
+MAX_CONFIG = 4 * 2**20
 GGUF_BEGINNINGS = (256 * 2**10, 8 * 2**20)
 """Bytes read of a GGUF file: nearly always the first step holds all sizes, they come before the vocabulary."""
 

@@ -9,6 +9,8 @@ import json
 import re
 import zlib
 from array import array
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 import msgspec
 
@@ -18,7 +20,8 @@ MOST_BYTES = 1024 * 1024 * 1024
 """of JSON, after unpacking"""
 MOST_RATIO = 200
 """of JSON over what was sent; profiler traces pack about 10 to 30 times"""
-MOST_KERNELS = 2_000_000
+MOST_KERNELS = 1_000_000
+"""17 bytes each while the trace comes in, 60 when it is read"""
 LONGEST_EVENT = 256 * 1024
 _GRACE = 4 * 1024 * 1024
 """bytes before the ratio counts"""
@@ -29,7 +32,8 @@ _MAGIC, _GZIP = b"\x1f\x8b", 31
 _SHORTEST_EVENT, _FEW = 24, 10_000
 """bytes of `{"ph":"X","ts":0,"dur":0}`, and the events that may be shorter"""
 
-_OTHER, _TENSOR_CORE, _COMMUNICATION = 0, 1, 2
+_COPY, _OTHER, _TENSOR_CORE, _COMMUNICATION = -1, 0, 1, 2
+_ALL = frozenset({_COPY, _OTHER, _TENSOR_CORE, _COMMUNICATION})
 
 _TENSOR_CORE_NAMES = re.compile(
     "h884|s884|h1688|s1688|hmma|i8816|16816|xmma|c1688|gmma|wgmma|tensorop|nvjet|cutlass.*_tn_|flash_fwd|flash_bwd|flashattn(fwd|bwd)|fmha"
@@ -196,20 +200,20 @@ class TraceReader:
             raise InvalidQuestion(f"The trace has more than {MOST_KERNELS} kernels.", hint="Profile fewer steps: one or two are enough.")
         self._starts.setdefault(number, array("d")).append(start)
         self._lengths.setdefault(number, array("d")).append(length)
-        self._sorts.setdefault(number, array("b")).append(sort if category in ("kernel", "Kernel") else -1)
+        self._sorts.setdefault(number, array("b")).append(sort if category in ("kernel", "Kernel") else _COPY)
 
     def _reading(self) -> TraceReading:
         span = busy = communicating = computing = kernels = tensor = 0.0
         for device, starts in self._starts.items():
             lengths, sorts = self._lengths[device], self._sorts[device]
-            order = sorted(range(len(starts)), key=starts.__getitem__)
-            spans = [(starts[i], starts[i] + lengths[i], sorts[i]) for i in order]
-            span += max(end for _, end, _ in spans) - spans[0][0]
-            busy += covered([(begin, end) for begin, end, _ in spans])
-            communicating += covered([(begin, end) for begin, end, sort in spans if sort == _COMMUNICATION])
-            computing += covered([(begin, end) for begin, end, sort in spans if sort != _COMMUNICATION])
-            kernels += sum(end - begin for begin, end, sort in spans if sort >= 0)
-            tensor += sum(end - begin for begin, end, sort in spans if sort == _TENSOR_CORE)
+            order = array("I", sorted(range(len(starts)), key=starts.__getitem__))
+            spans = partial(_spans, order, starts, lengths, sorts)
+            span += max(end for _, end in spans(_ALL)) - starts[order[0]]
+            busy += covered(spans(_ALL))
+            communicating += covered(spans(frozenset({_COMMUNICATION})))
+            computing += covered(spans(_ALL - {_COMMUNICATION}))
+            kernels += sum(end - begin for begin, end in spans(_ALL - {_COPY}))
+            tensor += sum(end - begin for begin, end in spans(frozenset({_TENSOR_CORE})))
         whole = span or 1.0
         return TraceReading(
             device=self._device,
@@ -231,7 +235,18 @@ def _end_of_gap(text: str, position: int) -> int:
     return position if gap is None else gap.end()
 
 
-def covered(spans: list[tuple[float, float]]) -> float:
+def _spans(
+    order: "array[int]",
+    starts: "array[float]",
+    lengths: "array[float]",
+    sorts: "array[int]",
+    wanted: frozenset[int],
+) -> Iterator[tuple[float, float]]:
+    """Yield the spans of these sorts, in order of their beginnings: there may be a million."""
+    return ((starts[i], starts[i] + lengths[i]) for i in order if sorts[i] in wanted)
+
+
+def covered(spans: Iterable[tuple[float, float]]) -> float:
     """The time that at least one of these spans, sorted by their beginnings, covers."""
     total, until = 0.0, float("-inf")
     for begin, end in spans:

@@ -180,6 +180,23 @@ def test_what_is_stopped_while_it_waits_leaves_the_turn_to_what_has_it(ask, monk
     assert most == [1]
 
 
+def test_work_that_makes_no_checkpoint_holds_up_nobody_and_is_given_up(ask, monkeypatch):
+    monkeypatch.setattr(long_questions, "_STALLED_SECONDS", 0.05)
+    release = threading.Event()
+
+    async def scenario(long):
+        stalled = asyncio.create_task(long.run(lambda _: release.wait()))
+        await until(lambda: long.under_way)
+        short = [await long.run(lambda _: "short") for _ in range(3)]
+        with pytest.raises(QuestionTooLarge):
+            await stalled
+        release.set()
+        await until(lambda: not long.under_way)
+        return short
+
+    assert ask(scenario, seconds=0.5) == ["short"] * 3
+
+
 def test_nothing_runs_after_the_end(ask):
     async def scenario(long):
         steps = Steps()

@@ -32,6 +32,10 @@ _SLICE_SECONDS = 0.005
 """How often a checkpoint looks at the clock's consequences."""
 
 
+_STALLED_SECONDS = 1.0
+"""Without a checkpoint for so long, work loses its turn to others and runs beside them."""
+
+
 def no_checkpoint() -> None:
     """The Checkpoint of work that nobody else waits for."""
 
@@ -57,10 +61,11 @@ class _Turn:
         with self._changed:
             self._waiting.add(work)
             try:
-                while self._holder is not None or self._first() is not work:
+                while self._is_held() or self._first() is not work:
                     work.stop_if_over()
-                    self._changed.wait(max(0.0, work.until - monotonic()))
+                    self._changed.wait(min(max(0.0, work.until - monotonic()), _STALLED_SECONDS))
                 work.stop_if_over()
+                work.looked = monotonic()
                 self._holder = work
             finally:
                 self._waiting.discard(work)
@@ -74,14 +79,17 @@ class _Turn:
                 self._changed.notify_all()
 
     def is_due(self, work: "_Work") -> bool:
-        """Return whether another should compute in the place of `work`."""
+        """Return whether another should compute in the place of `work`, or does already."""
         with self._changed:
-            return bool(self._waiting) and self._first().rank < work.rank
+            return self._holder is not work or (bool(self._waiting) and self._first().rank < work.rank)
 
     def wake(self) -> None:
         """Make all that wait look whether they are over."""
         with self._changed:
             self._changed.notify_all()
+
+    def _is_held(self) -> bool:
+        return self._holder is not None and monotonic() - self._holder.looked < _STALLED_SECONDS
 
     def _first(self) -> "_Work":
         return min(self._waiting, key=lambda work: work.rank)
@@ -97,12 +105,11 @@ class _Work:
         self._turn = turn
         self._seconds = seconds
         self._computed = 0.0
-        self._looked = 0.0
+        self.looked = self.until
 
     def run(self, work: Callable[[Checkpoint], Answer]) -> Answer:
         """Return what `work` does, in the thread of the caller."""
         self._turn.take(self)
-        self._looked = monotonic()
         try:
             return work(self.checkpoint)
         finally:
@@ -112,7 +119,7 @@ class _Work:
         """See Checkpoint."""
         if self.abandoned:
             raise Abandoned
-        slice_seconds = monotonic() - self._looked
+        slice_seconds = monotonic() - self.looked
         if slice_seconds < _SLICE_SECONDS:
             return
         self._computed += slice_seconds
@@ -122,18 +129,14 @@ class _Work:
         if self._turn.is_due(self):
             self._turn.give_back(self)
             self._turn.take(self)
-        self._looked = monotonic()
+        self.looked = monotonic()
 
     def stop_if_over(self) -> None:
         """Raise Abandoned, QuestionTooLarge or QueueFull where the work must not go on."""
         if self.abandoned:
             raise Abandoned
         if monotonic() >= self.until:
-            if self._computed > self._seconds / 2:
-                detail = f"The question takes longer than the {self._seconds:g} s it may."
-                hint = "Ask for less at a time: fewer models, formats, GPUs, contexts or layouts."
-                raise QuestionTooLarge(detail, hint=hint)
-            raise _queue_full()
+            raise _too_large(self._seconds) if self._computed > self._seconds / 2 else _queue_full()
 
     def abandon(self) -> None:
         """Stop the work at its next checkpoint, or while it waits."""
@@ -181,7 +184,10 @@ class LongQuestions:
             raise _queue_full() from None
         future.add_done_callback(lambda _: self._under_way.discard(piece))
         try:
-            return await asyncio.wrap_future(future)
+            async with asyncio.timeout(self._seconds + _STALLED_SECONDS):
+                return await asyncio.wrap_future(future)
+        except TimeoutError:  # it makes no checkpoint
+            raise _too_large(self._seconds) from None
         finally:
             piece.abandon()
 
@@ -190,6 +196,12 @@ class LongQuestions:
         for piece in tuple(self._under_way):
             piece.abandon()
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _too_large(seconds: float) -> QuestionTooLarge:
+    detail = f"The question takes longer than the {seconds:g} s it may."
+    hint = "Ask for less at a time: fewer models, formats, GPUs, contexts or layouts."
+    return QuestionTooLarge(detail, hint=hint)
 
 
 def _queue_full() -> QueueFull:

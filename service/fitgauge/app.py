@@ -27,6 +27,7 @@ from fitgauge.catalog.mounted import Mounted
 from fitgauge.errors import FitgaugeError
 from fitgauge.hub import Hub, HubSettings
 from fitgauge.questions import Questions
+from fitgauge.questions.long_questions import QUESTION_SECONDS
 from fitgauge.questions.models import Models
 from fitgauge.settings import Settings
 
@@ -45,7 +46,7 @@ def create_mounted(settings: Settings) -> Mounted | None:
     return Mounted(Path(settings.catalog), bundled()) if settings.catalog else None
 
 
-def create_questions(hub: Hub, catalog: Catalog, question_seconds: float = Settings.question_seconds) -> Questions:
+def create_questions(hub: Hub, catalog: Catalog, question_seconds: float = QUESTION_SECONDS) -> Questions:
     """Questions over a Hub, the bundled snapshot and a catalog."""
     return Questions(Models(hub, Snapshot()), load_engines(), catalog, question_seconds)
 

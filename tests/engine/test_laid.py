@@ -5,7 +5,7 @@ import pytest
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine import laid
 from fitgauge.engine.quantization import FP8_TENSOR
-from fitgauge.engine.schemes import Names, Rule, Scheme, named
+from fitgauge.engine.schemes import Names, Rule, RuleIndex, Scheme, named
 
 SPEC = Snapshot().model("Qwen/Qwen3-30B-A3B").spec
 
@@ -16,11 +16,12 @@ def schemes(entries):
 
 def of_every_layer(scheme):
     """The format of every tensor in every layer, by the number of the block, its place in it and the layer."""
+    rules = RuleIndex(scheme.rules)
     return {
         (number, place, layer): form
         for number, block in enumerate(SPEC.blocks)
         for place, tensor in enumerate(block.tensors)
-        for other, form, layers in laid.formats(SPEC, block, scheme)
+        for other, form, layers in laid.formats(SPEC, block, rules)
         if other is tensor
         for layer in layers
     }
@@ -42,7 +43,7 @@ def of_every_layer(scheme):
 def test_every_layer_has_the_format_that_matching_its_own_name_gives(entries, monkeypatch):
     scheme = schemes(entries)
     fast = of_every_layer(scheme)
-    monkeypatch.setattr(laid, "_tells_layers_apart", lambda names: True)
+    monkeypatch.setattr(Names, "tell_layers_apart", True)
     assert fast == of_every_layer(scheme)
 
 
@@ -53,9 +54,9 @@ def test_every_layer_has_the_format_that_matching_its_own_name_gives(entries, mo
         (named(["re:.*q_proj$", "*.experts.*"]), False),
         (named(["layers.0"]), True),
         (named(["layers.1*"]), True),
-        (Names(patterns=(r"layers\.\d+",)), True),
-        (Names(patterns=("layers...mlp",)), True),
+        (named([r"re:layers\.\d+"]), True),
+        (named(["re:layers...mlp"]), True),
     ],
 )
 def test_names_with_numbers_or_wildcards_of_one_character_tell_layers_apart(names, apart):
-    assert laid._tells_layers_apart(names) is apart
+    assert names.tell_layers_apart is apart

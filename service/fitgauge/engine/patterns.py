@@ -68,6 +68,9 @@ class Patterns:
         self._initial = self._run(self._starts, _START)
         self.anchored = _literal(_START) in self._advance
         """whether a pattern has a `^`"""
+        items = (*self._advance, *self._stay)
+        self.tells_digits = any(len({item.accepts(digit) for digit in _DIGITS}) > 1 for item in items)
+        """whether a pattern may match a name and not the same name with other digits in it"""
 
     def _add(self, number: int, chain: Chain) -> None:
         """Append a chain. Its first and last states, once reached, stay: it matches anywhere."""

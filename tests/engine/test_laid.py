@@ -5,7 +5,7 @@ import pytest
 from fitgauge.catalog.models import Snapshot
 from fitgauge.engine import laid
 from fitgauge.engine.quantization import FP8_TENSOR
-from fitgauge.engine.schemes import Names, Rule, RuleIndex, Scheme, named
+from fitgauge.engine.schemes import Rule, RuleIndex, Scheme, named
 
 SPEC = Snapshot().model("Qwen/Qwen3-30B-A3B").spec
 
@@ -43,20 +43,5 @@ def of_every_layer(scheme):
 def test_every_layer_has_the_format_that_matching_its_own_name_gives(entries, monkeypatch):
     scheme = schemes(entries)
     fast = of_every_layer(scheme)
-    monkeypatch.setattr(Names, "tell_layers_apart", True)
+    monkeypatch.setattr(RuleIndex, "layer_class", lambda self, layer: layer)
     assert fast == of_every_layer(scheme)
-
-
-@pytest.mark.parametrize(
-    ("names", "apart"),
-    [
-        (named(["lm_head", "mlp.w1"]), False),
-        (named(["re:.*q_proj$", "*.experts.*"]), False),
-        (named(["layers.0"]), True),
-        (named(["layers.1*"]), True),
-        (named([r"re:layers\.\d+"]), True),
-        (named(["re:layers...mlp"]), True),
-    ],
-)
-def test_names_with_numbers_or_wildcards_of_one_character_tell_layers_apart(names, apart):
-    assert names.tell_layers_apart is apart

@@ -8,9 +8,9 @@ from fitgauge.catalog.sizes import nominal_model
 from fitgauge.engine import quantization as q
 from fitgauge.engine.architecture import Kind, Part, Split, Tensor
 from fitgauge.engine.families import read_config
-from fitgauge.engine.laid import laid_out
+from fitgauge.engine.laid import formats, laid_out
 from fitgauge.engine.published import READERS, published
-from fitgauge.engine.schemes import Rule, Scheme, bare, named
+from fitgauge.engine.schemes import Rule, RuleIndex, Scheme, bare, named
 from fitgauge.engine.weights import rank_weights
 from fitgauge.engine.what_if import known, what_if
 from fitgauge.errors import InvalidQuestion
@@ -252,3 +252,23 @@ def test_the_first_rule_that_fits_decides():
     scheme = Scheme(name="x", rules=(Rule(form=None, names=named(["a"])), Rule(form=q.NVFP4)))
     assert scheme.format_of("layers.0.a", Tensor("a.weight", (64, 64), Kind.LINEAR), Part.LANGUAGE) is None
     assert scheme.format_of("layers.0.b", Tensor("b.weight", (64, 64), Kind.LINEAR), Part.LANGUAGE) == q.NVFP4
+
+
+@given(
+    names=st.lists(
+        st.sampled_from(["layers.0*", "model.layers.1.mlp", "layers.2.mlp.experts.0", "experts.0", "re:.*layers.1.*", "re:.*\\.\\d\\d\\..*",
+                         "re:.*layers\\.[0-4]\\..*", "re:.*up_proj$", "re:^model.layers.3", "*.mlp.experts.*.up_proj", "10", "mlp.gate"]),
+        max_size=4,
+    )
+)  # fmt: skip
+@settings(max_examples=150, deadline=None)
+def test_layers_of_one_class_have_the_formats_they_have_by_themselves(names):
+    spec = read_config(
+        {**LLAMA_8B, "model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "head_dim": 128}
+    )
+    rules = RuleIndex([Rule(form=None, names=named(names[:2])), Rule(form=q.MXFP4, names=named(names[2:])), Rule(form=q.FP8_TENSOR)])
+    for block in spec.blocks:
+        for tensor, form, layers in formats(spec, block, rules):
+            for layer in layers:
+                module = (block.prefix.replace("{}", str(layer)) + tensor.name).replace("*", "0")
+                assert rules.format_of(module, tensor, block.part) == form

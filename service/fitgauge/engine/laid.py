@@ -152,17 +152,20 @@ def laid_out(spec: ModelSpec, scheme: Scheme, layout: Layout = Layout(), stored:
 
 def formats(spec: ModelSpec, block: Block, rules: RuleIndex) -> Iterable[tuple[Tensor, Format | None, tuple[int, ...]]]:
     """Every tensor of a block with its format and the layers that hold it so."""
-    layers_to_match = block.layers if rules.by_layer else block.layers[:1]
+    classes = [rules.layer_class(layer) if ".{}." in block.prefix else layer for layer in block.layers]
     for tensor in block.tensors:
         if len(tensor.shape) < 2 or not rules.by_name:
             yield tensor, _nominal(spec, rules.format_of("", tensor, block.part)), block.layers
             continue
+        by_class: dict[Hashable, Format | None] = {}
         found: dict[Format | None, list[int]] = {}
-        for layer in layers_to_match:
-            module = (block.prefix.replace("{}", str(layer)) + tensor.name).replace("*", "0")
-            found.setdefault(rules.format_of(module, tensor, block.part), []).append(layer)
+        for layer, alike in zip(block.layers, classes, strict=True):
+            if alike not in by_class:
+                module = (block.prefix.replace("{}", str(layer)) + tensor.name).replace("*", "0")
+                by_class[alike] = rules.format_of(module, tensor, block.part)
+            found.setdefault(by_class[alike], []).append(layer)
         for form, layers in found.items():
-            yield tensor, _nominal(spec, form), tuple(layers) if rules.by_layer else block.layers
+            yield tensor, _nominal(spec, form), tuple(layers)
 
 
 def _nominal(spec: ModelSpec, form: Format | None) -> Format | None:

@@ -49,11 +49,6 @@ _WORD = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_" + _DIGITS
 _CLASSES = {"d": _DIGITS, "w": _WORD}
 
 
-def may_match_digits(item: Item) -> bool:
-    """Return whether the item may match one number and not another: `.*` matches every number."""
-    return item != _ANY_NUMBER and any(map(item.accepts, _DIGITS))
-
-
 class Patterns:
     """Several patterns, matched at once."""
 
@@ -73,6 +68,9 @@ class Patterns:
         self._initial = self._run(self._starts, _START)
         self.anchored = _literal(_START) in self._advance
         """whether a pattern has a `^`"""
+        items = (*self._advance, *self._stay)
+        self.tells_digits = any(len({item.accepts(digit) for digit in _DIGITS}) > 1 for item in items)
+        """whether a pattern may match a name and not the same name with other digits in it"""
 
     def _add(self, number: int, chain: Chain) -> None:
         """Append a chain. Its first and last states, once reached, stay: it matches anywhere."""

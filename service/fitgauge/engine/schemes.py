@@ -1,11 +1,11 @@
 """Which tensors a quantizer touches: a Scheme is an ordered list of rules, and what no rule names stays in 16 bit."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from fitgauge.engine.architecture import Kind, ModelSpec, Part, Tensor
-from fitgauge.engine.patterns import Chain, Patterns, may_match_digits, parse, parse_glob
+from fitgauge.engine.patterns import Chain, Patterns, parse, parse_glob
 from fitgauge.engine.quantity import Basis
 from fitgauge.engine.quantization import Format
 
@@ -18,6 +18,10 @@ _WRAPPERS = frozenset({"model", "language_model", "transformer", "backbone", "de
 """Leading names that a checkpoint and a quantizer's list write differently for the same module."""
 
 
+_MAX_CLASSED = 4096
+"""Names up to which it pays to find the layers that they do not tell apart."""
+
+
 class Names(msgspec.Struct, frozen=True):
     """Modules by name, with or without their wrappers."""
 
@@ -25,13 +29,6 @@ class Names(msgspec.Struct, frozen=True):
     """whole dotted parts: the module or any of its parents"""
     patterns: tuple[tuple[Chain, ...], ...] = ()
     """globs and regular expressions, each as its alternatives"""
-
-    @property
-    def tell_layers_apart(self) -> bool:
-        """Whether these names may match a tensor in one layer and not in another."""
-        items = (item for pattern in self.patterns for chain in pattern for item in chain)
-        numbered = any(part.isdigit() for root in self.roots for part in root.split("."))
-        return numbered or any(map(may_match_digits, items))
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,12 +79,16 @@ class RuleIndex:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
         self.by_name = any(rule.names for rule in rules)
-        self.by_layer = any(rule.names.tell_layers_apart for rule in rules if rule.names)
         """whether a tensor's format depends on the name of its module"""
         alike: dict[tuple[tuple[Kind, ...], tuple[Part, ...]], list[int]] = {}
         for number, rule in enumerate(rules):
             alike.setdefault((rule.kinds, rule.parts), []).append(number)
         self._tables = [(kinds, parts, _Table(rules, numbers)) for (kinds, parts), numbers in alike.items()]
+
+    def layer_class(self, number: int) -> Hashable:
+        """Return the same for layers that no rule tells apart."""
+        text = str(number)
+        return len(text), *[table.layer_class(text) for _, _, table in self._tables]
 
     def format_of(self, module: str, tensor: Tensor, part: Part) -> Format | None:
         """Return the format by the first rule that fits, None for a tensor that stays unquantized.
@@ -113,6 +114,13 @@ class _Table:
         patterns = [(number, pattern) for number, names in named for pattern in names.patterns]
         self._numbers = [number for number, _ in patterns]
         self._patterns = Patterns([pattern for _, pattern in patterns])
+
+        self._tells_all = self._patterns.tells_digits or len(self._roots) > _MAX_CLASSED
+        self._numbered = {} if self._tells_all else _numbered(self._roots)
+
+    def layer_class(self, number: str) -> Hashable:
+        """Return the same for numbers with as many digits that no rule tells apart."""
+        return number if self._tells_all else self._numbered.get(number)
 
     def first(self, module: str) -> int:
         """Return the number of the first rule for `module`, else the number of all rules."""
@@ -164,6 +172,17 @@ def named(entries: Iterable[str]) -> Names:
 def is_nominal(spec: ModelSpec) -> bool:
     """Whether a spec is a bare count of parameters: nothing but tensors of shape (n, 1), whose scales cannot be known."""
     return all(tensor.shape[1:] == (1,) for block in spec.blocks for tensor in block.tensors)
+
+
+def _numbered(roots: Mapping[str, int]) -> dict[str, frozenset[tuple[str, int]]]:
+    """Return by number the roots that hold it, with a blank in its place, and their rules."""
+    found: dict[str, set[tuple[str, int]]] = {}
+    for root, rule in roots.items():
+        parts = root.split(".")
+        for number in {part for part in parts if part.isdigit()}:
+            blank = ".".join("" if part == number else part for part in parts)
+            found.setdefault(number, set()).add((blank, rule))
+    return {number: frozenset(blanks) for number, blanks in found.items()}
 
 
 def _spans(module: str) -> Iterable[str]:

@@ -39,7 +39,7 @@ def check(spec: ModelSpec) -> None:
 def _check_tensors(block: Block) -> None:
     for tensor in block.tensors:
         name = f"{block.prefix}{tensor.name}"
-        if any(not 1 <= size <= MAX_DIMENSION for size in tensor.shape):
+        if tensor.shape and not (min(tensor.shape) >= 1 and max(tensor.shape) <= MAX_DIMENSION):
             raise MalformedModel(f"config.json gives {name} a shape that no model has: {_shown(tensor.shape)}.", hint=_HINT)
         if not 1 <= tensor.count <= MAX_EXPERTS:
             raise MalformedModel(f"config.json gives {name} {_shown([tensor.count])} experts, at most {MAX_EXPERTS} are read.", hint=_HINT)

@@ -1,6 +1,7 @@
 """Reads fields of a stranger's config.json, bounded before they are believed."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from fitgauge.engine.dtypes import dtype
@@ -141,6 +142,7 @@ class Config:
             raise MalformedModel(f"{self.where}: dtype is {name[:40]!r}, no number format.", field="torch_dtype") from None
 
 
+@cache
 def _highest(name: str) -> int:
     return next((high for ends, high in _BOUNDS if name.endswith(ends)), MAX_WIDTH)
 

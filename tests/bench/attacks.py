@@ -132,19 +132,25 @@ ATTACKS: dict[str, Callable[[Target], Awaitable[None]]] = {
 
 
 def heavy_repositories() -> dict[str, Any]:
-    """Return the repositories heavy/*, each with a config whose quantizer has thousands of rules."""
+    """Return the repositories heavy/N: thousands of patterns (refused) or of names (answered)."""
     from hub_stand_in import llama_config, safetensors_repository
 
-    rules = {f"+:.*layers.{number}.*": {"bits": 8} for number in range(RULES)}
-    quantization = {"quant_method": "gptq", "bits": 4, "group_size": 128, "dynamic": rules}
-    config = llama_config(quantization_config=quantization)
+    patterns = {f"+:.*layers.{number}.*": {"bits": 8} for number in range(RULES)}
+    names = [f"model.layers.{number % 32}.mlp.x{number}" for number in range(4 * RULES)]
+    quantizations = (
+        {"quant_method": "gptq", "bits": 4, "group_size": 128, "dynamic": patterns},
+        {"quant_method": "fp8", "modules_to_not_convert": names},
+    )
+    plain = safetensors_repository("heavy/0", llama_config())
+    kinds = [{**plain.files, "config.json": json.dumps(llama_config(quantization_config=one)).encode()} for one in quantizations]
 
     class Heavy(dict[str, Any]):
         def get(self, repo_id: str, default: object = None) -> object:
-            heavy = repo_id.startswith("heavy/")
-            return replace(repository, repo_id=repo_id) if heavy else default
+            owner, _, number = repo_id.partition("/")
+            if owner != "heavy":
+                return default
+            return replace(plain, repo_id=repo_id, files=kinds[int(number) % len(kinds)])
 
-    repository = safetensors_repository("heavy/0", config)
     return Heavy()
 
 

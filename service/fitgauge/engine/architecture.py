@@ -213,7 +213,7 @@ class RotaryTable(msgspec.Struct, frozen=True, gc=False):
     dtype: str | None = None
 
 
-class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True):
     """What a model is made of.
 
     `basis` is `exact` where a reader was taught this architecture, `assumed` where the config was read by its usual names.
@@ -283,7 +283,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     file_name: str | None = None
 
 
-class Model(msgspec.Struct, frozen=True, kw_only=True):
+class Model(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """A model somebody asked about: its name, where the answer came from, its architecture and what is stored of it."""
 
     id: str

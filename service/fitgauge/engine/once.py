@@ -1,8 +1,8 @@
 """A bounded memory of what was worked out, for what asks the same again."""
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Any, TypeVar
+from weakref import ref
 
 from fitgauge.engine.architecture import ModelSpec
 
@@ -30,14 +30,24 @@ class Once(dict[Hashable, Any]):
         return known
 
 
-@dataclass(frozen=True, eq=False)
 class Same:
-    """A model by identity, so that looking it up does not read it."""
+    """A model by identity, so that looking it up does not read it, and a memo does not keep it alive."""
 
-    spec: ModelSpec
+    __slots__ = ("_hash", "_reference")
+
+    def __init__(self, spec: ModelSpec) -> None:
+        self._hash = id(spec)
+        self._reference = ref(spec)
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The model. It lives at least as long as the call that looks it up."""
+        spec = self._reference()
+        assert spec is not None
+        return spec
 
     def __hash__(self) -> int:
-        return id(self.spec)
+        return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.spec is self.spec
+        return isinstance(other, Same) and self._reference() is not None and other._reference() is self._reference()

@@ -52,7 +52,7 @@ class HubSettings:
     """resolves that go on in the background after half of `wait_seconds`, beyond the concurrent"""
     queued_resolves: int = 256
     kept_models: int = 1024
-    kept_bytes: int = 64 * 2**20
+    kept_bytes: int = 32 * 2**20
     """of models in memory, with all that they hold"""
     stored_models: int = 4096
     """files kept on disk"""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import NamedTuple
+from weakref import ref
 
 from msgspec import structs
 
@@ -29,7 +30,7 @@ from fitgauge.questions.recommending.recommend import Recommender
 from fitgauge.questions.recommending.schemas import RecommendAnswer, RecommendRequest
 from fitgauge.questions.schemas import FitAnswer, FitRequest, ModelDetail
 from fitgauge.questions.serving.check import Serving
-from fitgauge.questions.serving.siblings import Published, Siblings, wants_siblings
+from fitgauge.questions.serving.siblings import Siblings, wants_siblings
 from fitgauge.questions.tables.compare import Comparer, Comparison, cells
 from fitgauge.questions.tables.compare_schemas import CompareRequest, CompareRow
 from fitgauge.questions.tables.models_for_gpu import ModelsForGpu
@@ -53,13 +54,13 @@ an entry takes in addition to its question and its answer (tuples, strings, hash
 
 
 class Grounds(NamedTuple):
-    """What an answer rests on: it holds for as long as these are what is known. siblings: those that were known, where they matter."""
+    """What an answer rests on: it holds for as long as these are what is known. siblings: the number of those that were known."""
 
     catalog: Catalog
     text: str
     model: Model | None = None
     engine: EngineName | None = None
-    siblings: Published | None = None
+    siblings: int | None = None
 
 
 class Questions:
@@ -77,7 +78,7 @@ class Questions:
         self._models_for_gpu = ModelsForGpu(engines, models.snapshot)
         self._long = LongQuestions(question_seconds)
         self._planner = Planner(load_training())
-        self._answers: RecentBytes[tuple[Grounds, bytes]] = RecentBytes(_CACHE_BYTES, _LARGEST_ENTRY)
+        self._answers: RecentBytes[tuple[Grounds, ref[Model], bytes]] = RecentBytes(_CACHE_BYTES, _LARGEST_ENTRY)
         self.use(catalog)
 
     def use(self, catalog: Catalog) -> None:
@@ -110,7 +111,7 @@ class Questions:
             return grounds._replace(model=model), self._serving.answer(request, model, found)
         engine = words.engine(request.engine)
         siblings = await self._siblings.find(model, engine)
-        grounds = grounds._replace(model=model, engine=engine, siblings=self._siblings.peek(model, engine))
+        grounds = grounds._replace(model=model, engine=engine, siblings=self._siblings.serial(model, engine))
         if request.draft_model:
             siblings = tuple([one._replace(model=await self._drafted(one.model, request.draft_model)) for one in siblings])
         return grounds, self._serving.answer(request, model, found, siblings)
@@ -201,17 +202,19 @@ class Questions:
         kept = self._answers.get(asked)
         if kept is None:
             return None
-        grounds, answer = kept
-        if grounds.catalog is not self._catalog or self._models.peek(grounds.text) is not grounds.model or grounds.model is None:
+        grounds, model_in_memory, answer = kept
+        model = model_in_memory()
+        if grounds.catalog is not self._catalog or model is None or self._models.peek(grounds.text) is not model:
             return None
-        if grounds.engine is not None and self._siblings.peek(grounds.model, grounds.engine) is not grounds.siblings:
+        if grounds.engine is not None and self._siblings.serial(model, grounds.engine) != grounds.siblings:
             return None
         return answer
 
     def remember(self, asked: tuple[str, bytes], grounds: Grounds, answer: bytes) -> bytes:
-        """Keeps an encoded answer for `recall`, and gives it back."""
-        size = len(asked[1]) + len(answer) + _ENTRY_OVERHEAD
-        self._answers.put(asked, (grounds, answer), size)
+        """Store an encoded answer for `recall`, and return it. It does not keep its model in memory."""
+        if grounds.model is not None:
+            size = len(asked[1]) + len(answer) + _ENTRY_OVERHEAD
+            self._answers.put(asked, (grounds._replace(model=None), ref(grounds.model), answer), size)
         return answer
 
     async def close(self) -> None:

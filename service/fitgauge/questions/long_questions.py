@@ -4,7 +4,7 @@ import asyncio
 from bisect import bisect
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from threading import Condition
+from threading import Condition, Lock
 from time import monotonic
 from typing import TypeVar
 
@@ -52,41 +52,46 @@ class _Turn:
     """
 
     def __init__(self) -> None:
-        self._changed = Condition()
+        self.lock = Lock()
         self._waiting: set[_Work] = set()
         self._holder: _Work | None = None
 
     def take(self, work: "_Work") -> None:
         """Wait for the turn. Raise what `work.stop_if_over` raises where that comes first."""
-        with self._changed:
+        with self.lock:
             self._waiting.add(work)
             try:
                 while self._is_held() or self._first() is not work:
                     work.stop_if_over()
-                    self._changed.wait(min(max(0.0, work.until - monotonic()), _STALLED_SECONDS))
+                    work.woken.wait(min(max(0.0, work.until - monotonic()), _STALLED_SECONDS))
                 work.stop_if_over()
                 work.looked = monotonic()
                 self._holder = work
             finally:
                 self._waiting.discard(work)
-                self._changed.notify_all()
+                self._wake_first()
 
     def give_back(self, work: "_Work") -> None:
         """Let the next one take the turn, if `work` holds it: what is stopped while it waits does not."""
-        with self._changed:
+        with self.lock:
             if self._holder is work:
                 self._holder = None
-                self._changed.notify_all()
+                self._wake_first()
 
     def is_due(self, work: "_Work") -> bool:
         """Return whether another should compute in the place of `work`, or does already."""
-        with self._changed:
+        with self.lock:
             return self._holder is not work or (bool(self._waiting) and self._first().rank < work.rank)
 
-    def wake(self) -> None:
-        """Make all that wait look whether they are over."""
-        with self._changed:
-            self._changed.notify_all()
+    def wake(self, work: "_Work") -> None:
+        """Make `work` look whether it is over, where it waits."""
+        with self.lock:
+            work.woken.notify()
+
+    def _wake_first(self) -> None:
+        """Wake the next one alone: each thread that wakes takes the interpreter from the event loop."""
+        if self._waiting and not self._is_held():
+            self._first().woken.notify()
 
     def _is_held(self) -> bool:
         return self._holder is not None and monotonic() - self._holder.looked < _STALLED_SECONDS
@@ -102,6 +107,7 @@ class _Work:
         self.rank = len(_LEVELS) if large else 0, number
         self.until = monotonic() + seconds
         self.abandoned = False
+        self.woken = Condition(turn.lock)
         self._turn = turn
         self._seconds = seconds
         self._computed = 0.0
@@ -141,7 +147,7 @@ class _Work:
     def abandon(self) -> None:
         """Stop the work at its next checkpoint, or while it waits."""
         self.abandoned = True
-        self._turn.wake()
+        self._turn.wake(self)
 
 
 class LongQuestions:

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from weakref import ref
 
 from fitgauge.engine import weights
 from fitgauge.engine.architecture import Model
@@ -37,12 +38,15 @@ def scheme_of(model: Model, quantization: str | None) -> Scheme:
 
 
 class Preparer:
-    """Lays weights out once for every (model, quantization, engine) asked about lately."""
+    """Lays weights out once for every (model, quantization, engine) asked about lately.
+
+    Weights live no longer than their model, so that what bounds the models in memory bounds them too.
+    """
 
     def __init__(self, size: int = 512, most_remembered: int = MOST_REMEMBERED) -> None:
         """size: how many of them are kept; most_remembered: how much of what was derived from each."""
         self._most_remembered = most_remembered
-        self._recent: Recent[tuple[Model, Prepared]] = Recent(size)
+        self._recent: Recent[tuple[ref[Model], Prepared]] = Recent(size)
 
     def prepare(self, model: Model, quantization: str | None, engine: EngineName) -> Prepared:
         """The weights of `model` on `engine`. Raises InvalidQuestion for an unknown format."""
@@ -54,13 +58,14 @@ class Preparer:
         laid = ENGINES[engine].lay_out(model.spec, scheme, stored=stored)
         laid.remembered.most = self._most_remembered
         prepared = Prepared(laid, scheme, weights.rank_weights(laid).bytes)
-        self._recent.put(_key(model, quantization, engine), (model, prepared))
+        key = _key(model, quantization, engine)
+        self._recent.put(key, (ref(model, lambda gone: self._recent.discard(key, gone)), prepared))
         return prepared
 
     def peek(self, model: Model, quantization: str | None, engine: EngineName) -> Prepared | None:
         """Return what `prepare` would without laying anything out; None where it would."""
         kept = self._recent.get(_key(model, quantization, engine))
-        return kept[1] if kept is not None and kept[0] is model else None
+        return kept[1] if kept is not None and kept[0]() is model else None
 
 
 def _key(model: Model, quantization: str | None, engine: EngineName) -> Hashable:

@@ -30,6 +30,12 @@ class Recent(Generic[Value]):
         if len(self._values) > self._size:
             self._values.popitem(last=False)
 
+    def discard(self, key: object, mark: object) -> None:
+        """Drop the value where it is a tuple that begins with `mark`: another may stand in its place."""
+        value = self._values.get(key)
+        if isinstance(value, tuple) and value[0] is mark:
+            self._values.pop(key, None)
+
 
 class RecentBytes(Generic[Value]):
     """The values used last, by key, within `size` bytes; the caller says how many each takes."""

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from itertools import count
 from typing import NamedTuple
 
 from fitgauge.engine.architecture import Model
@@ -10,13 +11,16 @@ from fitgauge.engine.dtypes import size_of
 from fitgauge.engine.published import published
 from fitgauge.engine.workload import GGUF_ENGINES, EngineName
 from fitgauge.errors import FitgaugeError, HubError
+from fitgauge.hub.cache import deep_size
 from fitgauge.hub.siblings import FileKind, choose, names_same
 from fitgauge.hub.single_flight import SingleFlight, outcome
 from fitgauge.questions.models import Models
-from fitgauge.questions.recent import Recent
+from fitgauge.questions.recent import Recent, RecentBytes
 
 _UNDER_WAY = 32
 _KEPT = 1024
+_KEPT_BYTES = 16 * 2**20
+"""Of all siblings in memory, with the models that they hold."""
 
 
 class Sibling(NamedTuple):
@@ -46,7 +50,8 @@ class Siblings:
         self._hub = models.hub
         self._models = models
         self._monotonic = monotonic
-        self._known: Recent[tuple[Published, float]] = Recent(_KEPT)
+        self._known: RecentBytes[tuple[Published, float, int]] = RecentBytes(_KEPT_BYTES, _KEPT_BYTES // 2)
+        self._serials = count()
         self._started: Recent[float] = Recent(_KEPT)
         self._flights: SingleFlight[Key, Published] = SingleFlight(_UNDER_WAY)
 
@@ -56,10 +61,15 @@ class Siblings:
         known = self._known.get(key)
         if known is None:
             return None
-        found, until = known
+        found, until, _ = known
         if self._monotonic() >= until and not self._flights.is_full:
             self._search(model, key)
         return found
+
+    def serial(self, model: Model, engine: EngineName) -> int | None:
+        """Return a number that changes when what is known changes; None where nothing is known."""
+        known = self._known.get((model.id, kind_for(engine)))
+        return None if known is None else known[2]
 
     async def find(self, model: Model, engine: EngineName) -> Published:
         """The siblings, the larger first: those of the Hub, else of the snapshot. Never raises, never waits long."""
@@ -95,15 +105,17 @@ class Siblings:
         found = tuple(Sibling(str(reference), one) for reference, one in there if isinstance(one, Model) and _alike(model, one))
         lasting &= not any(isinstance(one, HubError) for one in resolved)
         settings = self._hub.settings
-        found = self._unchanged(key, found or self._bundled(model, key))
-        self._known.put(key, (found, self._monotonic() + (settings.fresh_seconds if lasting else settings.refusal_seconds)))
+        found, serial = self._unchanged(key, found or self._bundled(model, key))
+        until = self._monotonic() + (settings.fresh_seconds if lasting else settings.refusal_seconds)
+        self._known.put(key, (found, until, serial), deep_size(found))
         return found
 
-    def _unchanged(self, key: Key, found: Published) -> Published:
-        """The very same tuple as before where it holds the same: answers that rest on it then hold too."""
+    def _unchanged(self, key: Key, found: Published) -> tuple[Published, int]:
+        """The same tuple and number as before where it holds the same: answers that rest on it then hold too."""
         known = self._known.get(key)
-        same = known is not None and len(known[0]) == len(found) and all(a.model is b.model for a, b in zip(known[0], found, strict=True))
-        return known[0] if known is not None and same else found
+        if known is not None and list(map(id, _models(known[0]))) == list(map(id, _models(found))):
+            return known[0], known[2]
+        return found, next(self._serials)
 
     def _bundled(self, model: Model, key: Key) -> Published:
         """Siblings that the snapshot holds; it knows no GGUF files and none of MLX."""
@@ -119,6 +131,10 @@ class Siblings:
 def wants_siblings(model: Model, quantization: str | None) -> bool:
     """Whether a question is about a repository that holds its weights as they were trained."""
     return model.source in ("hub", "snapshot") and quantization is None and not model.is_quantized
+
+
+def _models(found: Published) -> list[Model]:
+    return [one.model for one in found]
 
 
 def kind_for(engine: EngineName) -> FileKind:

@@ -61,6 +61,6 @@ def headless(spec: ModelSpec) -> ModelSpec:
     return _headless(Same(spec))
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=16)
 def _headless(same: Same) -> ModelSpec:
     return replace(same.spec, blocks=tuple(block for block in same.spec.blocks if block.part is not Part.HEAD))

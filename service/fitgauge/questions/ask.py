@@ -21,7 +21,7 @@ from fitgauge.questions.details import gpu_detail, model_detail
 from fitgauge.questions.gpu_schemas import GpuDetail, GpuList
 from fitgauge.questions.ledger.explain import Ledger, read
 from fitgauge.questions.ledger.schemas import ExplainLogRequest, LogAnswer
-from fitgauge.questions.long_questions import QUESTION_SECONDS, Checkpoint, LongQuestions
+from fitgauge.questions.long_questions import QUESTION_SECONDS, Checkpoint, LongQuestions, queue_full
 from fitgauge.questions.models import Models
 from fitgauge.questions.planning.plan import Planner
 from fitgauge.questions.planning.schemas import TrainingPlanAnswer, TrainingPlanRequest
@@ -45,6 +45,9 @@ from fitgauge.questions.utilizing.trace import explain_trace
 
 _ROWS = 100
 """Rows of a comparison made in one go: some ten milliseconds."""
+
+_OPEN_TABLES = 32
+"""Tables that are read at once. One takes up to 1 MiB between its rows, for as long as its reader waits."""
 
 _FEW_FORMATS = 3
 """Formats of all bundled models that are estimated in well below a second."""
@@ -77,6 +80,7 @@ class Questions:
         self._comparer = Comparer(engines)
         self._models_for_gpu = ModelsForGpu(engines, models.snapshot)
         self._long = LongQuestions(question_seconds)
+        self._open_tables = asyncio.Semaphore(_OPEN_TABLES)
         self._planner = Planner(load_training())
         self._answers: RecentBytes[tuple[Grounds, ref[Model], bytes]] = RecentBytes(_CACHE_BYTES, _LARGEST_ENTRY)
         self.use(catalog)
@@ -168,10 +172,13 @@ class Questions:
 
     async def rows(self, comparison: Comparison) -> AsyncIterator[list[CompareRow]]:
         """The rows of a table as they are made, a few at a time, so that they wait for a slow reader. Raises QueueFull before the first."""
-        some = await self._long.run(lambda checkpoint: comparison.take(_ROWS, checkpoint))
-        while some:
-            yield some
-            some = await self._long.resume(lambda checkpoint: comparison.take(_ROWS, checkpoint))
+        if self._open_tables.locked():
+            raise queue_full()
+        async with self._open_tables:
+            some = await self._long.run(lambda checkpoint: comparison.take(_ROWS, checkpoint))
+            while some:
+                yield some
+                some = await self._long.resume(lambda checkpoint: comparison.take(_ROWS, checkpoint))
 
     async def explain_log(self, request: ExplainLogRequest) -> LogAnswer:
         """What a start-up log measured, beside the estimate of the same question. Raises the errors of fitgauge.errors."""

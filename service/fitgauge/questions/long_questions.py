@@ -142,7 +142,7 @@ class _Work:
         if self.abandoned:
             raise Abandoned
         if monotonic() >= self.until:
-            raise _too_large(self._seconds) if self._computed > self._seconds / 2 else _queue_full()
+            raise _too_large(self._seconds) if self._computed > self._seconds / 2 else queue_full()
 
     def abandon(self) -> None:
         """Stop the work at its next checkpoint, or while it waits."""
@@ -174,7 +174,7 @@ class LongQuestions:
         Raise QueueFull where too much waits already, QuestionTooLarge where it takes too long.
         """
         if self._places.locked():
-            raise _queue_full()
+            raise queue_full()
         async with self._places:
             return await self.resume(work, large=large)
 
@@ -187,7 +187,7 @@ class LongQuestions:
             future = self._threads.submit(piece.run, work)
         except RuntimeError:  # shut down
             self._under_way.discard(piece)
-            raise _queue_full() from None
+            raise queue_full() from None
         future.add_done_callback(lambda _: self._under_way.discard(piece))
         try:
             async with asyncio.timeout(self._seconds + _STALLED_SECONDS):
@@ -210,6 +210,7 @@ def _too_large(seconds: float) -> QuestionTooLarge:
     return QuestionTooLarge(detail, hint=hint)
 
 
-def _queue_full() -> QueueFull:
+def queue_full() -> QueueFull:
+    """Return the error of a question for which there is no place."""
     detail = "Too many long questions wait for an answer."
     return QueueFull(detail, hint="Ask again a little later.", retry_after_seconds=RETRY_SECONDS)

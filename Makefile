@@ -50,7 +50,7 @@ nightly: .venv/.tools  ## the contract tests with ten times the examples
 	@$(MAKE) contract EXAMPLES=20000
 
 openapi: .venv/.service  ## write the committed OpenAPI artefacts anew
-	@$(BIN)/python -m fitgauge.api.artefacts openapi
+	@$(BIN)/python -m fitgauge.api.export openapi
 
 accuracy: .venv/.tools  ## recompute docs/ACCURACY.md from the posted runs, offline; TRUTH=file adds runs of your own
 	@PYTHONPATH=tests $(BIN)/python -m accuracy.run

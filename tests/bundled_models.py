@@ -4,11 +4,11 @@ from functools import cache
 
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.models import Snapshot
-from fitgauge.engine.architecture import Model, ModelSpec
+from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.engine.model.spec import Model, ModelSpec
 from fitgauge.hub import Hub, HubSettings
-from fitgauge.questions import Questions
-from fitgauge.questions.models import Models
+from fitgauge.services import Questions
+from fitgauge.services.common.model_resolver import Models
 
 SNAPSHOT = Snapshot()
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.vllm.kv_groups import on_stage
-from fitgauge.engine.vllm.planner import KvLayout, batches_in_flight, model_groups, stage_layout
+from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.serving.vllm.kv_cache.groups import on_stage
+from fitgauge.engine.serving.vllm.kv_cache.layout import KvLayout, batches_in_flight, model_groups, stage_layout
 
 NEWEST = (0, 33, 0)
 

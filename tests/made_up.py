@@ -9,7 +9,7 @@ from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.instances import Offer, Offers
 from fitgauge.engine.accelerator import Accelerator, Source
 from fitgauge.engine.quantity import GB, Bytes
-from fitgauge.questions.prepared import Preparer
+from fitgauge.services.common.weight_cache import Preparer
 
 ENGINES = load_engines()
 PREPARER = Preparer()

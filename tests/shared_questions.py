@@ -12,8 +12,8 @@ import httpx
 from click.testing import CliRunner
 
 from fitgauge.cli import main
-from fitgauge.engine.decode import EFFICIENCY, LAYER_SECONDS, NVLINK_SECONDS, PCIE_SECONDS
-from fitgauge.engine.prefill import LINK_EFFICIENCY, PCIE_GBPS
+from fitgauge.engine.performance.decode import EFFICIENCY, LAYER_SECONDS, NVLINK_SECONDS, PCIE_SECONDS
+from fitgauge.engine.performance.prefill import LINK_EFFICIENCY, PCIE_GBPS
 from hub_stand_in import HubStandIn
 from live import client, serving
 

@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "service" / "fitgauge"
-NAMED = re.compile(r"(?<![\w/.-])(?:engine|questions|catalog|tests/accuracy)/[\w/-]+\.(?:py|jsonl?|md)\b")
+NAMED = re.compile(r"(?<![\w/.-])(?:engine|services|catalog|tests/accuracy)/[\w/-]+\.(?:py|jsonl?|md)\b")
 MEMBER = re.compile(r"(?<![\w/.-])(engine/[\w/-]+\.py), (\w+\.py|\w+_\w+|regime)\b")
 TEXTS = sorted(
     path

@@ -17,18 +17,24 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, gen
 
 from fitgauge.api.admission import Admission
 from fitgauge.api.handlers import handlers
-from fitgauge.api.observe import Observer
+from fitgauge.api.middleware import Observer
 from fitgauge.api.openapi import document
-from fitgauge.api.problems import Refusal, on_defect, on_fitgauge_error, on_http_error, on_refusal
+from fitgauge.api.problems import (
+    Refusal,
+    on_defect,
+    on_fitgauge_error,
+    on_http_error,
+    on_refusal,
+)
 from fitgauge.catalog.catalog import Catalog, bundled
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.models import Snapshot
-from fitgauge.catalog.mounted import Mounted
+from fitgauge.catalog.overlay_reload import Mounted
+from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.errors import FitgaugeError
 from fitgauge.hub import Hub, HubSettings
-from fitgauge.questions import Questions
-from fitgauge.questions.long_questions import QUESTION_SECONDS
-from fitgauge.questions.models import Models
+from fitgauge.services import Questions
+from fitgauge.services.common.long_questions import QUESTION_SECONDS
+from fitgauge.services.common.model_resolver import Models
 from fitgauge.settings import Settings
 
 _HELD_BODY_BYTES = 16 * 2**20

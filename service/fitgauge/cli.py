@@ -12,19 +12,19 @@ from msgspec.structs import astuple
 
 from fitgauge import __version__, terminal
 from fitgauge.app import create_hub, create_mounted, create_questions
-from fitgauge.catalog import own_file
+from fitgauge.catalog import overlay_file as own_file
 from fitgauge.catalog.catalog import Catalog, bundled
-from fitgauge.catalog.mounted import Mounted
+from fitgauge.catalog.overlay_reload import Mounted
 from fitgauge.errors import FitgaugeError
-from fitgauge.questions import Questions
-from fitgauge.questions.ledger.schemas import LONGEST_LOG, ExplainLogRequest, LogCase
-from fitgauge.questions.planning.schemas import TrainingPlanRequest
-from fitgauge.questions.recommending.schemas import RecommendRequest
-from fitgauge.questions.schemas import FitRequest
-from fitgauge.questions.tables.compare_schemas import CompareAnswer, CompareRequest
-from fitgauge.questions.tables.models_for_gpu_schemas import ModelsForGpuRequest
-from fitgauge.questions.training.schemas import TrainingRequest
-from fitgauge.questions.utilizing.schemas import UtilizationRequest
+from fitgauge.services import Questions
+from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest
+from fitgauge.services.explain_log.schemas import LONGEST_LOG, ExplainLogRequest, LogCase
+from fitgauge.services.models_for_gpu.schemas import ModelsForGpuRequest
+from fitgauge.services.recommend.schemas import RecommendRequest
+from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_plan.schemas import TrainingPlanRequest
+from fitgauge.services.utilization.schemas import UtilizationRequest
 from fitgauge.settings import from_environment, in_force, unknown
 
 _Answer = TypeVar("_Answer")

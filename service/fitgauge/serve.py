@@ -9,7 +9,7 @@ from typing import Any
 
 import uvicorn
 
-from fitgauge.api.connections import BoundedConnection
+from fitgauge.api.connection_limits import BoundedConnection
 from fitgauge.app import create_app
 from fitgauge.settings import InvalidSettings, Settings
 

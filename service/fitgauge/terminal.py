@@ -11,14 +11,14 @@ from rich.text import Text
 from fitgauge.catalog.instances import Offers
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.quantity import GIB, Bytes
-from fitgauge.questions.ledger.schemas import LogAnswer
-from fitgauge.questions.planning.schemas import TrainingPlanAnswer
-from fitgauge.questions.recommending.schemas import RecommendAnswer
-from fitgauge.questions.schemas import FitAnswer, Limits, TermAnswer
-from fitgauge.questions.tables.compare_schemas import CompareAnswer
-from fitgauge.questions.tables.models_for_gpu_schemas import ModelsForGpuAnswer
-from fitgauge.questions.training.schemas import TrainingAnswer
-from fitgauge.questions.utilizing.schemas import UtilizationAnswer
+from fitgauge.services.common.schemas import FitAnswer, Limits, TermAnswer
+from fitgauge.services.compare.schemas import CompareAnswer
+from fitgauge.services.explain_log.schemas import LogAnswer
+from fitgauge.services.models_for_gpu.schemas import ModelsForGpuAnswer
+from fitgauge.services.recommend.schemas import RecommendAnswer
+from fitgauge.services.training_fit.schemas import TrainingAnswer
+from fitgauge.services.training_plan.schemas import TrainingPlanAnswer
+from fitgauge.services.utilization.schemas import UtilizationAnswer
 
 _COLOURS = {"fits": "green", "tight": "yellow", "does_not_fit": "red", "unsupported": "red"}
 _BAR = 32

@@ -14,15 +14,21 @@ from typing import Any, NamedTuple
 from accuracy.truth import GIB, Run, check, model, runs, source_weights
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import whole as whole_rows
-from fitgauge.engine.activations import HALF, layer_width
-from fitgauge.engine.architecture import Part
-from fitgauge.engine.profile import SecondRunner
-from fitgauge.engine.vllm.cards import shares_memory
-from fitgauge.engine.vllm.defaults import first_engine
-from fitgauge.engine.vllm.encoder import images
-from fitgauge.engine.vllm.profiling import WORKSPACES_KEPT, kept_workspace, runs_second, stage_bytes, workspace_bytes
+from fitgauge.engine.model.spec import Part
+from fitgauge.engine.serving.activations import HALF, layer_width
+from fitgauge.engine.serving.profile import SecondRunner
+from fitgauge.engine.serving.vllm.compute_capability import shares_memory
+from fitgauge.engine.serving.vllm.defaults import first_engine
+from fitgauge.engine.serving.vllm.encoder import images
+from fitgauge.engine.serving.vllm.profile_run import (
+    WORKSPACES_KEPT,
+    kept_workspace,
+    runs_second,
+    stage_bytes,
+    workspace_bytes,
+)
 from fitgauge.errors import FitgaugeError
-from fitgauge.questions.serving.estimating import Checked
+from fitgauge.services.fit.estimate import Checked
 
 ENGINES = Path(__file__).parents[2] / "service/fitgauge/catalog/data/engines.json"
 LOGS = "posted vLLM start-up logs (tests/accuracy/serving.jsonl, fit part), by tests/accuracy/calibrate.py"

@@ -8,8 +8,14 @@ pool = card x gpu_memory_utilization - need
 
 from accuracy.score import Error, Interval, Judged, estimates
 from accuracy.truth import GIB, Run, model
-from fitgauge.engine.architecture import Attention, CompressedAttention, LatentAttention, ModelSpec, Part
-from fitgauge.questions.serving.estimating import Checked
+from fitgauge.engine.model.spec import (
+    Attention,
+    CompressedAttention,
+    LatentAttention,
+    ModelSpec,
+    Part,
+)
+from fitgauge.services.fit.estimate import Checked
 
 OVERHEAD = 1.2
 _BYTES = {"fp8": 1.0, "int8": 1.0, "compressed-tensors": 1.0, "modelopt": 1.0, "awq": 0.5, "gptq": 0.5, "mxfp4": 0.5, "bitsandbytes": 0.5}

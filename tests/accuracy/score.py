@@ -5,11 +5,11 @@ from statistics import median
 from typing import Literal, NamedTuple, get_args
 
 from accuracy.truth import GIB, Run, Scored, answer, check, runs
-from fitgauge.engine.estimate import StageEstimate
 from fitgauge.engine.quantity import total
-from fitgauge.engine.vllm.planner import KvLayout
+from fitgauge.engine.serving.estimate import StageEstimate
+from fitgauge.engine.serving.vllm.kv_cache.layout import KvLayout
 from fitgauge.errors import FitgaugeError
-from fitgauge.questions.serving.estimating import Checked
+from fitgauge.services.fit.estimate import Checked
 
 LOADED = ("weights", "fragmentation", "workspace", "repacking")
 """What vLLM's "Model loading took" counts."""

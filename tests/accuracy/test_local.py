@@ -8,7 +8,7 @@ import pytest
 
 from accuracy.local import errors, local_runs, report
 from bundled_models import offline_questions
-from fitgauge.questions.ledger.schemas import ExplainLogRequest
+from fitgauge.services.explain_log.schemas import ExplainLogRequest
 
 LOGS = Path(__file__).parent.parent / "logs" / "data"
 

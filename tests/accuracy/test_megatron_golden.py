@@ -9,8 +9,8 @@ import pytest
 
 from accuracy.training_truth import rows
 from accuracy.truth import GIB
-from fitgauge.engine.families import read_config
-from fitgauge.engine.training.stages import stages
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.training.phases import stages
 from fitgauge.engine.training.workload import TrainingWorkload
 
 GPT2_VOCABULARY = 50257

@@ -5,9 +5,9 @@ from statistics import median
 import pytest
 
 from accuracy import training_truth as truth
-from fitgauge.engine.training.activations import activations
-from fitgauge.engine.training.parameters import units
-from fitgauge.engine.training.states import states
+from fitgauge.engine.training.autograd.passes import activations
+from fitgauge.engine.training.states.optimizer_states import states
+from fitgauge.engine.training.states.parameters import units
 
 
 def name_of(step):

@@ -9,7 +9,7 @@ from accuracy.training_score import found, outcomes, runs
 from accuracy.training_truth import COUNTERS, own_model, rows
 from accuracy.training_truth import found as asked
 from accuracy.truth import GIB
-from fitgauge.engine.training.stages import stages
+from fitgauge.engine.training.phases import stages
 from fitgauge.engine.training.workload import TrainingWorkload
 
 ROWS = rows("training_found")

@@ -6,11 +6,11 @@ import pytest
 
 from accuracy import training_parallel as truth
 from accuracy.training_truth import own_model
-from fitgauge.engine.families import read_config
-from fitgauge.engine.training.pipeline import held
-from fitgauge.engine.training.recipes.megatron import loss_of_pieces
-from fitgauge.engine.training.stages import stages
-from fitgauge.engine.training.tape import Tape
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.training.autograd.layers.megatron import loss_of_pieces
+from fitgauge.engine.training.autograd.tape import Tape
+from fitgauge.engine.training.parallel.pipeline import held
+from fitgauge.engine.training.phases import stages
 
 
 @pytest.mark.parametrize("framework", ["torch", "megatron", "deepspeed"])

@@ -10,7 +10,7 @@ import pytest
 
 from bundled_models import offline_questions
 from fitgauge.engine.quantity import GIB
-from fitgauge.questions.training.schemas import TrainingRequest
+from fitgauge.services.training_fit.schemas import TrainingRequest
 
 ROWS = [json.loads(line) for line in Path(__file__).with_name("training_rl.jsonl").read_text().splitlines()]
 PEAKS = [row for row in ROWS if row["measured"]]

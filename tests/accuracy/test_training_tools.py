@@ -8,7 +8,7 @@ import pytest
 from accuracy.training_truth import TRAINING, rows
 from accuracy.truth import GIB, model
 from fitgauge.catalog.catalog import bundled
-from fitgauge.questions.training.schemas import TrainingRequest
+from fitgauge.services.training_fit.schemas import TrainingRequest
 
 ROWS = {row["id"]: row for row in rows("training_gpu") if row["framework"] == "torchtune" and "README" in row["source"]}
 PRINTED = ("model", "gpu", "gpu_count", "method", "sequence_length", "micro_batch_size", "compile")

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from accuracy import truth
-from fitgauge.questions.schemas import FitRequest
+from fitgauge.services.common.schemas import FitRequest
 
 FIELDS = {field.name for field in msgspec.structs.fields(FitRequest)}
 UNITS = (

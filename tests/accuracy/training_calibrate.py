@@ -17,7 +17,7 @@ from accuracy.training_truth import Published, Row, published
 from accuracy.truth import GIB
 from fitgauge.catalog.catalog import bundled
 from fitgauge.engine.training.allocator.vain import kept_in_vain
-from fitgauge.engine.training.overheads import keeper, logits_bytes
+from fitgauge.engine.training.profile import keeper, logits_bytes
 
 DATA = Path(__file__).parents[2] / "service/fitgauge/catalog/data/training.json"
 RUNS = "published training runs (tests/accuracy/training_gpu.jsonl, fit part), by tests/accuracy/training_calibrate.py"

@@ -5,11 +5,11 @@ from functools import cache
 from typing import NamedTuple
 
 from accuracy.training_truth import Row, Step, own_model, rows, step_of
-from fitgauge.engine.families import read_config
-from fitgauge.engine.training.activations import Passes as Played
-from fitgauge.engine.training.activations import activations, in_order
-from fitgauge.engine.training.segments import segments
-from fitgauge.engine.training.stages import Stage, stages
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.training.autograd.passes import Passes as Played
+from fitgauge.engine.training.autograd.passes import activations, in_order
+from fitgauge.engine.training.autograd.segments import segments
+from fitgauge.engine.training.phases import Stage, stages
 from fitgauge.engine.training.workload import TrainingWorkload
 
 

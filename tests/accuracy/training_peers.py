@@ -8,10 +8,10 @@ activations: layers x (34 s b h + 5 a s^2 b) (arXiv 2205.05198, equation 1), wit
 
 from collections.abc import Callable, Mapping
 
-from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.dtypes import BITS
-from fitgauge.engine.training.coarse import megatron_layer_bytes
-from fitgauge.engine.training.parameters import units
+from fitgauge.engine.model.dtypes import BITS
+from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.training.rules_of_thumb import megatron_layer_bytes
+from fitgauge.engine.training.states.parameters import units
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 
 Rule = Callable[[ModelSpec, TrainingWorkload], float]

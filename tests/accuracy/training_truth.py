@@ -13,16 +13,16 @@ import msgspec
 from accuracy.truth import HERE, model
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.models import Snapshot
+from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.catalog.training import load_training
-from fitgauge.engine.architecture import Model, ModelSpec
-from fitgauge.engine.families import read_config
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.model.spec import Model, ModelSpec
+from fitgauge.engine.training.autograd.layers.traits import taught
 from fitgauge.engine.training.estimate import TrainingStage, training_stages
-from fitgauge.engine.training.recipes.traits import taught
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.questions.training.check import Training
-from fitgauge.questions.training.schemas import TrainingRequest
-from fitgauge.questions.training.trained import Trained
+from fitgauge.services.training_fit.result import Trained
+from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_fit.service import Training
 
 Row = dict[str, Any]
 

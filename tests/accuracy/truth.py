@@ -18,13 +18,13 @@ import msgspec
 
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.models import Snapshot
-from fitgauge.engine.architecture import Model, Stored
-from fitgauge.engine.families import read_config
+from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.model.spec import Model, Stored
 from fitgauge.errors import FitgaugeError
-from fitgauge.questions.schemas import FitAnswer, FitRequest
-from fitgauge.questions.serving.check import Serving
-from fitgauge.questions.serving.estimating import Checked
+from fitgauge.services.common.schemas import FitAnswer, FitRequest
+from fitgauge.services.fit.estimate import Checked
+from fitgauge.services.fit.service import Serving
 
 HERE = Path(__file__).parent
 GIB = 2**30

@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from fitgauge.api.artefacts import artefacts, parameters
+from fitgauge.api.export import artefacts, parameters
 from fitgauge.api.handlers import handlers
 from fitgauge.api.openapi import document, schemas
 from fitgauge.api.operations import OPERATIONS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fitgauge.questions.ledger.schemas import LONGEST_LOG
+from fitgauge.services.explain_log.schemas import LONGEST_LOG
 
 LOG = """\
 INFO 04-19 11:05:16 [core.py:107] Initializing a V1 LLM engine (v0.19.0) with config: model='acme/tiny', max_seq_len=4096

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fitgauge.api.connections import BoundedConnection
+from fitgauge.api.connection_limits import BoundedConnection
 from live import serving
 
 DATA = Path(__file__).parent / "data"

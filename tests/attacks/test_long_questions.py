@@ -10,7 +10,7 @@ from itertools import count
 import httpx
 import pytest
 
-from fitgauge.questions.long_questions import MOST_QUESTIONS
+from fitgauge.services.common.long_questions import MOST_QUESTIONS
 from live.process import running
 
 FORMATS = "as published, awq, gptq, fp8, int8, int4, nf4, bf16, fp16, q4_k_m, q5_k_m, q6_k, q8_0, nvfp4"

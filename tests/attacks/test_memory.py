@@ -8,8 +8,8 @@ import httpx
 
 from fitgauge.api.admission import Admission
 from fitgauge.api.problems import Refusal
-from fitgauge.questions.ledger.schemas import LONGEST_LOG
-from fitgauge.questions.recent import RecentBytes
+from fitgauge.services.common.lru_cache import RecentBytes
+from fitgauge.services.explain_log.schemas import LONGEST_LOG
 
 MOST_MIB = 200
 LARGE = {

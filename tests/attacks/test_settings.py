@@ -7,7 +7,14 @@ import subprocess
 
 import pytest
 
-from fitgauge.settings import InvalidSettings, Settings, from_environment, in_force, unknown, variable
+from fitgauge.settings import (
+    InvalidSettings,
+    Settings,
+    from_environment,
+    in_force,
+    unknown,
+    variable,
+)
 from live.process import COMMAND
 
 WRONG = {

@@ -5,13 +5,13 @@ import time
 
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.models import Snapshot
-from fitgauge.engine.architecture import Model
-from fitgauge.engine.engines import ENGINES
-from fitgauge.engine.families import read_config
-from fitgauge.questions.prepared import scheme_of
-from fitgauge.questions.schemas import FitRequest
-from fitgauge.questions.serving.workloads import serving_workload
+from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.model.spec import Model
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.weight_cache import scheme_of
+from fitgauge.services.fit.workload import serving_workload
 
 MODELS = (
     "Qwen/Qwen3-32B",

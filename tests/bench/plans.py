@@ -6,10 +6,10 @@ import statistics
 import time
 
 from fitgauge.catalog.catalog import bundled
-from fitgauge.catalog.models import Snapshot
+from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.catalog.training import load_training
-from fitgauge.questions.planning.plan import Planner
-from fitgauge.questions.planning.schemas import TrainingPlanRequest
+from fitgauge.services.training_plan.schemas import TrainingPlanRequest
+from fitgauge.services.training_plan.service import Planner
 
 DENSE = ("Qwen/Qwen3-8B", "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-32B", "meta-llama/Llama-3.1-70B-Instruct", "google/gemma-2-9b-it")
 MIXTURES = ("Qwen/Qwen3-30B-A3B", "openai/gpt-oss-20b", "mistralai/Mixtral-8x7B-v0.1", "Qwen/Qwen3-235B-A22B", "deepseek-ai/DeepSeek-V3")

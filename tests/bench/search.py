@@ -6,11 +6,11 @@ import time
 
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.models import Snapshot
-from fitgauge.questions.recommending.recommend import Recommender
-from fitgauge.questions.recommending.schemas import RecommendRequest
-from fitgauge.questions.tables.compare import Comparer
-from fitgauge.questions.tables.compare_schemas import CompareRequest
+from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.services.compare.schemas import CompareRequest
+from fitgauge.services.compare.service import Comparer
+from fitgauge.services.recommend.schemas import RecommendRequest
+from fitgauge.services.recommend.service import Recommender
 
 KINDS = {
     "dense": "meta-llama/Llama-3.3-70B-Instruct",

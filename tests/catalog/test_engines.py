@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from fitgauge.catalog.engines import load_engines, whole
-from fitgauge.engine.profile import Coefficient, EngineProfile
-from fitgauge.engine.workload import EngineName
+from fitgauge.engine.serving.profile import Coefficient, EngineProfile
+from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import InvalidQuestion
 
 ROWS = json.loads(files("fitgauge.catalog").joinpath("data/engines.json").read_text("utf-8"))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fitgauge.catalog.models import Snapshot
-from fitgauge.engine.families import read_config
+from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.engine.model.families import read_config
 
 SNAPSHOT = Snapshot()
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fitgauge.catalog.quality import load, recovery
-from fitgauge.engine.what_if import canonical, known
+from fitgauge.engine.quantization.requested import canonical, known
 
 ROWS = [row for one in load().values() for row in one.measurements]
 

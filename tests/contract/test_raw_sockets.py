@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from fitgauge.api.connections import BoundedConnection
+from fitgauge.api.connection_limits import BoundedConnection
 from hub_stand_in import HubStandIn, safetensors_repository
 from live import serving
 

@@ -8,8 +8,8 @@ import yaml
 
 from fitgauge import __version__
 from fitgauge.catalog.catalog import bundled
-from fitgauge.catalog.own import overlay
-from fitgauge.catalog.own_file import parse
+from fitgauge.catalog.overlay import overlay
+from fitgauge.catalog.overlay_file import parse
 
 CHART = Path(__file__).parents[2] / "helm" / "fitgauge"
 

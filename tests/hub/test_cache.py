@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from fitgauge.engine.architecture import Model
-from fitgauge.engine.families import read_config
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.model.spec import Model
 from fitgauge.errors import HubBusy, HubUnreachable, UnknownModel
 from fitgauge.hub import Reference
 from fitgauge.hub.cache import MAX_FILE, Disk, Known, Memory, NegativeCache, deep_size
-from fitgauge.hub.facts import Facts
+from fitgauge.hub.metadata import Facts
 from hub_stand_in import gguf_repository, llama_config, safetensors_repository
 
 TINY = Reference("acme/tiny")

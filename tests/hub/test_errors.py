@@ -6,7 +6,15 @@ import json
 
 import pytest
 
-from fitgauge.errors import GatedModel, HubBusy, HubUnreachable, MalformedModel, ModelWithoutWeights, RenamedModel, UnknownModel
+from fitgauge.errors import (
+    GatedModel,
+    HubBusy,
+    HubUnreachable,
+    MalformedModel,
+    ModelWithoutWeights,
+    RenamedModel,
+    UnknownModel,
+)
 from fitgauge.hub import parse_reference
 from fitgauge.hub.client import MAX_REDIRECTS
 from hub_stand_in import Repository, gguf_repository, llama_config, safetensors_repository

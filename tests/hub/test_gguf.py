@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fitgauge.engine.families import read_config
+from fitgauge.engine.model.families import read_config
 from fitgauge.errors import MalformedModel, UnknownModel
 from fitgauge.hub.gguf import MAX_ITEMS, MAX_KEYS, MAX_TEXT_LENGTH, read_metadata
 from fitgauge.hub.gguf_config import config_of, is_enough, uneven

@@ -6,7 +6,7 @@ import pytest
 from huggingface_hub import HfApi
 from huggingface_hub.errors import GatedRepoError, RemoteEntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
 
-from fitgauge.engine.families import read_config
+from fitgauge.engine.model.families import read_config
 from hub_stand_in import HubStandIn, gguf_repository, llama_config, safetensors_repository
 from hub_stand_in.formats import elements_by_dtype
 

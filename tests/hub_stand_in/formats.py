@@ -5,8 +5,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.dtypes import size_of
+from fitgauge.engine.model.dtypes import size_of
+from fitgauge.engine.model.spec import ModelSpec
 
 
 def tensors_of(spec: ModelSpec) -> dict[str, tuple[str, tuple[int, ...]]]:

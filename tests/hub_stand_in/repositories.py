@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fitgauge.engine.families import read_config
+from fitgauge.engine.model.families import read_config
 from hub_stand_in.formats import elements_by_dtype, gguf_header, safetensors_header, tensors_of
 
 _Stored = tuple[str, tuple[int, ...]]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fitgauge.logs.recognise import recognise
-from fitgauge.questions.ledger.compared import Measured
+from fitgauge.logs.detect import recognise
+from fitgauge.services.explain_log.comparison import Measured
 
 DATA = Path(__file__).parent / "data"
 CASES = json.loads((DATA / "expected.json").read_text())

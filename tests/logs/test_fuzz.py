@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fitgauge.logs import arguments, lines, llamacpp, names, ollama, sglang, torch_oom, vllm
-from fitgauge.logs.readings import Rule, StartLog
-from fitgauge.logs.recognise import recognise
+from fitgauge.logs.detect import recognise
+from fitgauge.logs.measurements import Rule, StartLog
 
 LOGS = [path.read_text() for path in sorted((Path(__file__).parent / "data").glob("*.log"))]
 WORDS = sorted({word for log in LOGS for word in log.split(" ") if word})

@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from fitgauge.catalog.own_file import schema
+from fitgauge.catalog.overlay_file import schema
 from fitgauge.cli import main
 
 LAB = {"id": "lab-x1", "name": "Lab X1", "vendor": "NVIDIA", "marketed_bytes": 48 * 10**9, "usable": 47 * 10**9}

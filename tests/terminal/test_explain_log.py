@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from fitgauge.cli import main
-from fitgauge.questions.ledger.schemas import LedgerRow, LogAnswer, LogCase
+from fitgauge.services.explain_log.schemas import LedgerRow, LogAnswer, LogCase
 from fitgauge.terminal import show_ledger
 
 LOG = """\

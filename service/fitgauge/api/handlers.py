@@ -11,20 +11,27 @@ from litestar.response import Stream
 from msgspec import Struct
 
 from fitgauge import __version__
-from fitgauge.api.bodies import Body, BodyReader, chunks, integer_query, media_type, only_query
 from fitgauge.api.callers import while_connected
 from fitgauge.api.operations import NDJSON, OPERATIONS, UPLOADS
-from fitgauge.catalog.mounted import Mounted
-from fitgauge.questions import Grounds, Questions
-from fitgauge.questions.catalog_state import Readiness, catalog_state, standing
-from fitgauge.questions.ledger.schemas import ExplainLogRequest
-from fitgauge.questions.planning.schemas import TrainingPlanRequest
-from fitgauge.questions.recommending.schemas import RecommendRequest
-from fitgauge.questions.schemas import FitRequest, Health
-from fitgauge.questions.tables.compare_schemas import MOST_AT_ONCE, CompareAnswer, CompareRequest
-from fitgauge.questions.tables.models_for_gpu_schemas import ModelsForGpuRequest
-from fitgauge.questions.training.schemas import TrainingRequest
-from fitgauge.questions.utilizing.schemas import UtilizationRequest
+from fitgauge.api.request_parsing import (
+    Body,
+    BodyReader,
+    chunks,
+    integer_query,
+    media_type,
+    only_query,
+)
+from fitgauge.catalog.overlay_reload import Mounted
+from fitgauge.services import Grounds, Questions
+from fitgauge.services.common.catalog_status import Readiness, catalog_state, standing
+from fitgauge.services.common.schemas import FitRequest, Health
+from fitgauge.services.compare.schemas import MOST_AT_ONCE, CompareAnswer, CompareRequest
+from fitgauge.services.explain_log.schemas import ExplainLogRequest
+from fitgauge.services.models_for_gpu.schemas import ModelsForGpuRequest
+from fitgauge.services.recommend.schemas import RecommendRequest
+from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_plan.schemas import TrainingPlanRequest
+from fitgauge.services.utilization.schemas import UtilizationRequest
 
 Anything = Request[Any, Any, Any]
 

@@ -7,7 +7,7 @@ import msgspec
 from fitgauge import __version__
 from fitgauge.api.operations import NDJSON, OPERATIONS, Operation
 from fitgauge.api.problems import PROBLEM_JSON
-from fitgauge.questions.schemas import Problem
+from fitgauge.services.common.schemas import Problem
 
 _REASONS = {
     400: "The body is not JSON.",

@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fitgauge.questions.catalog_state import CatalogState, Readiness
-from fitgauge.questions.gpu_schemas import GpuDetail, GpuList
-from fitgauge.questions.ledger.schemas import ExplainLogRequest, LogAnswer
-from fitgauge.questions.planning.schemas import TrainingPlanAnswer, TrainingPlanRequest
-from fitgauge.questions.recommending.schemas import RecommendAnswer, RecommendRequest
-from fitgauge.questions.schemas import FitAnswer, FitRequest, Health, ModelDetail
-from fitgauge.questions.tables.compare_schemas import CompareAnswer, CompareRequest, CompareRow
-from fitgauge.questions.tables.models_for_gpu_schemas import ModelsForGpuAnswer, ModelsForGpuRequest
-from fitgauge.questions.training.schemas import TrainingAnswer, TrainingRequest
-from fitgauge.questions.utilizing.schemas import UtilizationAnswer, UtilizationRequest
+from fitgauge.services.common.catalog_status import CatalogState, Readiness
+from fitgauge.services.common.gpu_schemas import GpuDetail, GpuList
+from fitgauge.services.common.schemas import FitAnswer, FitRequest, Health, ModelDetail
+from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest, CompareRow
+from fitgauge.services.explain_log.schemas import ExplainLogRequest, LogAnswer
+from fitgauge.services.models_for_gpu.schemas import ModelsForGpuAnswer, ModelsForGpuRequest
+from fitgauge.services.recommend.schemas import RecommendAnswer, RecommendRequest
+from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
+from fitgauge.services.training_plan.schemas import TrainingPlanAnswer, TrainingPlanRequest
+from fitgauge.services.utilization.schemas import UtilizationAnswer, UtilizationRequest
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from fitgauge.errors import (
     UnknownAccelerator,
     UnknownModel,
 )
-from fitgauge.questions.schemas import Problem
+from fitgauge.services.common.schemas import Problem
 
 PROBLEM_JSON = "application/problem+json"
 _TYPE = "urn:fitgauge:problem:"

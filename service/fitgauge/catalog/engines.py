@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from fitgauge.engine.profile import EngineProfile
+from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.errors import InvalidQuestion
 
 Row = dict[str, Any]

@@ -9,8 +9,8 @@ from rapidfuzz import fuzz, process
 from rapidfuzz.distance import OSA
 
 from fitgauge.catalog.accelerators import Accelerators
+from fitgauge.catalog.gpu_names import FILLERS, VENDORS, Size, Spelling, clean, counts, read
 from fitgauge.catalog.instances import Offer, Offers
-from fitgauge.catalog.spelling import FILLERS, VENDORS, Size, Spelling, clean, counts, read
 from fitgauge.engine.accelerator import Accelerator, custom
 from fitgauge.engine.quantity import GB, GIB
 from fitgauge.errors import InvalidQuestion, UnknownAccelerator

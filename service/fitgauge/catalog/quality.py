@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from fitgauge.engine.what_if import canonical
-from fitgauge.engine.workload import EngineName
+from fitgauge.engine.quantization.requested import canonical
+from fitgauge.engine.serving.workload import EngineName
 
 Measure = Literal["benchmarks", "perplexity"]
 

@@ -2,7 +2,17 @@
 
 import re
 
-from fitgauge.engine.architecture import Attention, Block, Kind, Mlp, Model, ModelSpec, Part, Split, Tensor
+from fitgauge.engine.model.spec import (
+    Attention,
+    Block,
+    Kind,
+    Mlp,
+    Model,
+    ModelSpec,
+    Part,
+    Split,
+    Tensor,
+)
 from fitgauge.errors import InvalidQuestion
 
 _SIZE = re.compile(r"\s*(\d{1,5}(?:\.\d{1,3})?)\s*([mbt])\s*(?:model|params|parameters)?\s*", re.IGNORECASE)

@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import msgspec
 
-from fitgauge.engine.training.overheads import TrainingProfile
+from fitgauge.engine.training.profile import TrainingProfile
 
 
 @cache

@@ -18,9 +18,9 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 
 import msgspec
 
-from fitgauge.engine.architecture import Model
+from fitgauge.engine.model.spec import Model
 from fitgauge.errors import FitgaugeError, HubError
-from fitgauge.hub.facts import Facts, model_of
+from fitgauge.hub.metadata import Facts, model_of
 from fitgauge.hub.reference import Reference
 
 SCHEMA = 1

@@ -17,8 +17,21 @@ from huggingface_hub.errors import DeviceCodeError, OfflineModeIsEnabled, OIDCEr
 from huggingface_hub.utils import get_async_session
 
 from fitgauge import __version__
-from fitgauge.errors import HubBusy, HubError, HubUnreachable, MalformedModel, RenamedModel
-from fitgauge.hub.bodies import LARGE_RESOLVES, LargePermit, drain, large_permit, narrow, read_body
+from fitgauge.errors import (
+    HubBusy,
+    HubError,
+    HubUnreachable,
+    MalformedModel,
+    RenamedModel,
+)
+from fitgauge.hub.bodies import (
+    LARGE_RESOLVES,
+    LargePermit,
+    drain,
+    large_permit,
+    narrow,
+    read_body,
+)
 from fitgauge.hub.circuit_breaker import CircuitBreaker
 from fitgauge.hub.errors import error_of, is_missing_file
 from fitgauge.hub.redirects import RedirectPolicy

@@ -13,7 +13,13 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils import hf_raise_for_status
 
-from fitgauge.errors import FitgaugeError, GatedModel, HubBusy, HubUnreachable, UnknownModel
+from fitgauge.errors import (
+    FitgaugeError,
+    GatedModel,
+    HubBusy,
+    HubUnreachable,
+    UnknownModel,
+)
 
 LONGEST_WAIT = 60.0
 USUAL_WAIT = 5.0

@@ -9,9 +9,15 @@ import msgspec
 from fitgauge.errors import MalformedModel, ModelError, RenamedModel, UnknownModel
 from fitgauge.hub import gguf_config, gguf_files
 from fitgauge.hub.client import Answer, Client, Trip
-from fitgauge.hub.description import Description, read_description, read_tree, refuse_without_weights, weight_files
-from fitgauge.hub.facts import Facts, GgufModel, model_of, read_json
+from fitgauge.hub.description import (
+    Description,
+    read_description,
+    read_tree,
+    refuse_without_weights,
+    weight_files,
+)
 from fitgauge.hub.gguf import Metadata, read_metadata
+from fitgauge.hub.metadata import Facts, GgufModel, model_of, read_json
 from fitgauge.hub.reference import Reference
 
 MAX_DESCRIPTION = 4 * 2**20

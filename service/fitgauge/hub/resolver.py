@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from fitgauge.engine.architecture import Model
+from fitgauge.engine.model.spec import Model
 from fitgauge.errors import HubError, HubUnreachable, ModelError
 from fitgauge.hub.cache import Disk, Known, Memory, NegativeCache
 from fitgauge.hub.circuit_breaker import CircuitBreaker
 from fitgauge.hub.client import Client, offline
-from fitgauge.hub.facts import Facts
 from fitgauge.hub.fetch import MAX_DESCRIPTION, fetch
+from fitgauge.hub.metadata import Facts
 from fitgauge.hub.reference import Reference
 from fitgauge.hub.settings import HubSettings
 from fitgauge.hub.siblings import EXPANDED, LISTED, Listed, read_list

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from fitgauge.engine.dtypes import dtype, size_of
+from fitgauge.engine.model.dtypes import dtype, size_of
 from fitgauge.errors import HubUnreachable, InvalidQuestion, MalformedModel
 from fitgauge.hub.bodies import refuse_too_many_values
 from fitgauge.hub.description import MAX_ELEMENTS, Safetensors

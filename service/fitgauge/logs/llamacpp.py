@@ -10,8 +10,17 @@ from msgspec import structs
 
 from fitgauge.logs.arguments import argument
 from fitgauge.logs.lines import Line
+from fitgauge.logs.measurements import (
+    Flag,
+    Outcome,
+    Reading,
+    StartLog,
+    find_readings,
+    first,
+    has,
+    rule,
+)
 from fitgauge.logs.names import card, cards, hub_id
-from fitgauge.logs.readings import Flag, Outcome, Reading, StartLog, find_readings, first, has, rule
 
 SIGNATURES = (
     "load_tensors:", "llama_model_loader:", "llama_kv_cache", "llama_context:", "llama_new_context_with_model:", "ggml_cuda_init:",

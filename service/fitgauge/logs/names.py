@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from fitgauge.logs.lines import Line
-from fitgauge.logs.readings import first
+from fitgauge.logs.measurements import first
 
 _HUB_ID = re.compile(r"(?P<owner>[A-Za-z0-9][\w.-]{0,95})/(?P<name>[A-Za-z0-9][\w.-]{0,95})(?P<rest>[@:][\w./-]{1,96})?", re.ASCII)
 _CACHED = re.compile(r"models--(?P<owner>[A-Za-z0-9][\w.-]{0,95}?)--(?P<name>[A-Za-z0-9][\w.-]{0,95})", re.ASCII)

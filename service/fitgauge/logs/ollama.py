@@ -6,8 +6,8 @@ from msgspec import structs
 
 from fitgauge.logs import llamacpp
 from fitgauge.logs.lines import Line
+from fitgauge.logs.measurements import Outcome, Reading, StartLog, find_readings, first, has, rule
 from fitgauge.logs.names import card, cards
-from fitgauge.logs.readings import Outcome, Reading, StartLog, find_readings, first, has, rule
 
 SIGNATURES = (
     "source=server.go", "source=sched.go", "source=routes.go", "source=device.go", "source=ggml.go", "source=memory.go",

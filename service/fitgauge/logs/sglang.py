@@ -10,8 +10,18 @@ from msgspec import structs
 
 from fitgauge.logs.arguments import argument, flags
 from fitgauge.logs.lines import Line
+from fitgauge.logs.measurements import (
+    Flag,
+    Outcome,
+    Reading,
+    StartLog,
+    find_readings,
+    first,
+    has,
+    last_start,
+    rule,
+)
 from fitgauge.logs.names import card, hub_id
-from fitgauge.logs.readings import Flag, Outcome, Reading, StartLog, find_readings, first, has, last_start, rule
 
 SIGNATURES = (
     "server_args=", "Load weight begin. avail mem", "Load weight end.", "KV Cache is allocated.", "max_total_num_tokens=",

@@ -9,8 +9,17 @@ import re
 
 from fitgauge.logs.arguments import argument, flags
 from fitgauge.logs.lines import Line
+from fitgauge.logs.measurements import (
+    Flag,
+    Outcome,
+    Reading,
+    StartLog,
+    find_readings,
+    first,
+    has,
+    rule,
+)
 from fitgauge.logs.names import card, hub_id
-from fitgauge.logs.readings import Flag, Outcome, Reading, StartLog, find_readings, first, has, rule
 
 SIGNATURES = ("[TensorRT-LLM]", "[TRT-LLM]", "[MemUsageChange]", "trtllm-serve", "TensorRT-LLM engine args")
 

@@ -7,8 +7,8 @@ before (`Setting max batch total tokens to`), server/text_generation_server/mode
 import re
 
 from fitgauge.logs.lines import Line
+from fitgauge.logs.measurements import Flag, Outcome, StartLog, find_readings, has, rule
 from fitgauge.logs.names import card, hub_id
-from fitgauge.logs.readings import Flag, Outcome, StartLog, find_readings, has, rule
 
 SIGNATURES = ("text_generation_launcher", "text_generation_router", "max batch total tokens", "text-generation-launcher")
 

@@ -3,7 +3,7 @@
 from itertools import takewhile
 
 from fitgauge.logs.lines import Line
-from fitgauge.logs.readings import Reading, find_readings, rule
+from fitgauge.logs.measurements import Reading, find_readings, rule
 
 _UNIT = r"(?P<{0}>NUM) (?P<{0}_unit>GiB|MiB|KiB|bytes)"
 

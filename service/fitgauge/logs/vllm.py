@@ -12,8 +12,18 @@ from msgspec import structs
 
 from fitgauge.logs.arguments import argument, flags
 from fitgauge.logs.lines import Line
+from fitgauge.logs.measurements import (
+    Flag,
+    Outcome,
+    Reading,
+    StartLog,
+    find_readings,
+    first,
+    has,
+    last_start,
+    rule,
+)
 from fitgauge.logs.names import card, hub_id
-from fitgauge.logs.readings import Flag, Outcome, Reading, StartLog, find_readings, first, has, last_start, rule
 
 SIGNATURES = (
     "Initializing a V", "Initializing an LLM engine", "Model loading took", "Loading model weights took", "GPU KV cache size:",

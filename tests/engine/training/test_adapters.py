@@ -2,12 +2,12 @@
 
 import pytest
 
-from fitgauge.catalog.models import Snapshot
-from fitgauge.engine.architecture import Kind
-from fitgauge.engine.families import read_config
-from fitgauge.engine.training.parameters import units
-from fitgauge.engine.training.segments import segments
-from fitgauge.engine.training.sharding import tensor_slice
+from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.model.spec import Kind
+from fitgauge.engine.training.autograd.segments import segments
+from fitgauge.engine.training.states.parameters import units
+from fitgauge.engine.training.states.sharding import tensor_slice
 from fitgauge.engine.training.workload import TrainingWorkload
 
 LAYERS, EXPERTS, HIDDEN, INNER, RANK = 48, 128, 2048, 768, 32

@@ -5,20 +5,20 @@ from msgspec.structs import replace
 
 from fitgauge.catalog.accelerators import load
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.models import Snapshot
+from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.catalog.training import load_training
-from fitgauge.engine.architecture import Model
-from fitgauge.engine.engines import ENGINES
-from fitgauge.engine.families import read_config
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.model.spec import Model
+from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.training.algorithms.phases import algorithm_stages
 from fitgauge.engine.training.algorithms.roles import headless, policy_workload
 from fitgauge.engine.training.algorithms.setup import Rollout, Setup
+from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.estimate import training_stages
-from fitgauge.engine.training.segments import segments
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.questions.prepared import Preparer
-from fitgauge.questions.schemas import FitRequest
-from fitgauge.questions.serving.workloads import serving_workload
+from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.weight_cache import Preparer
+from fitgauge.services.fit.workload import serving_workload
 
 PROFILE = load_training()
 

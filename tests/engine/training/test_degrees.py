@@ -2,9 +2,9 @@
 
 import pytest
 
-from fitgauge.catalog.models import Snapshot
-from fitgauge.engine.families import read_config
-from fitgauge.engine.training.degrees import check, runs, tensor_widths
+from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.training.parallel.validate import check, runs, tensor_widths
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidQuestion
 

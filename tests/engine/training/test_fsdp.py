@@ -7,13 +7,13 @@ and later steps have none (measured over four steps of gemma-3-1b on four ranks)
 import pytest
 from msgspec.structs import replace
 
-from fitgauge.catalog.models import Snapshot
-from fitgauge.engine.architecture import Kind, Split
-from fitgauge.engine.families import read_config
-from fitgauge.engine.training.fsdp import Group, Segment, Step, group_of, moments, step_of
-from fitgauge.engine.training.parameters import Parameter, units
-from fitgauge.engine.training.sharding import rank_states
-from fitgauge.engine.training.tape import Pass
+from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.model.spec import Kind, Split
+from fitgauge.engine.training.autograd.tape import Pass
+from fitgauge.engine.training.parallel.fsdp import Group, Segment, Step, group_of, moments, step_of
+from fitgauge.engine.training.states.parameters import Parameter, units
+from fitgauge.engine.training.states.sharding import rank_states
 from fitgauge.engine.training.workload import TrainingWorkload
 
 LLAMA = read_config(Snapshot().get("meta-llama/Meta-Llama-3-8B").config)

@@ -3,14 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from fitgauge.catalog.models import Snapshot
-from fitgauge.engine.families import read_config
-from fitgauge.engine.training.degrees import check
-from fitgauge.engine.training.fsdp import Group, Segment
-from fitgauge.engine.training.fsdp_pipeline import Step, Unit, moments, received_bytes
-from fitgauge.engine.training.pipeline import even_split
-from fitgauge.engine.training.stages import stages
-from fitgauge.engine.training.tape import Pass
+from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.training.autograd.tape import Pass
+from fitgauge.engine.training.parallel.fsdp import Group, Segment
+from fitgauge.engine.training.parallel.fsdp_pipeline import Step, Unit, moments, received_bytes
+from fitgauge.engine.training.parallel.pipeline import even_split
+from fitgauge.engine.training.parallel.validate import check
+from fitgauge.engine.training.phases import stages
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidQuestion
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from fitgauge.catalog.models import Snapshot
-from fitgauge.engine.families import read_config
-from fitgauge.engine.training.recipes.losses import loss_of
-from fitgauge.engine.training.recipes.traits import LLAMA as LIKE_LLAMA
-from fitgauge.engine.training.segments import segments
-from fitgauge.engine.training.tape import Tape
+from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.training.autograd.layers.losses import loss_of
+from fitgauge.engine.training.autograd.layers.traits import LLAMA as LIKE_LLAMA
+from fitgauge.engine.training.autograd.segments import segments
+from fitgauge.engine.training.autograd.tape import Tape
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 
 TOKENS, HIDDEN, QUERIES, KEYS, INNER = 512, 4096, 4096, 1024, 14336

@@ -2,10 +2,10 @@
 
 import pytest
 
-from fitgauge.catalog.models import Snapshot
-from fitgauge.engine.families import read_config
-from fitgauge.engine.training.recipes.context import passed_backward_bytes, passed_forward_bytes
-from fitgauge.engine.training.segments import segments
+from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.training.autograd.layers.context import passed_backward_bytes, passed_forward_bytes
+from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.workload import TrainingWorkload
 
 TOKENS = 512

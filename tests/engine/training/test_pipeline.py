@@ -4,7 +4,14 @@ from fractions import Fraction
 
 import pytest
 
-from fitgauge.engine.training.pipeline import bubble_share, held, split, splits, stage_counts, stage_layers
+from fitgauge.engine.training.parallel.pipeline import (
+    bubble_share,
+    held,
+    split,
+    splits,
+    stage_counts,
+    stage_layers,
+)
 from fitgauge.engine.training.workload import TrainingWorkload
 
 

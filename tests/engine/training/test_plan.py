@@ -3,14 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from fitgauge.catalog.models import Snapshot
 from fitgauge.catalog.sizes import nominal_model
-from fitgauge.engine.families import read_config
+from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.engine.model.families import read_config
 from fitgauge.engine.quantity import Bytes
-from fitgauge.engine.training.degrees import experts, runs
-from fitgauge.engine.training.floors import Floors
-from fitgauge.engine.training.plan import Choices, Plan, layouts, pareto, search, throughput
-from fitgauge.engine.training.stages import stages
+from fitgauge.engine.training.parallel.validate import experts, runs
+from fitgauge.engine.training.phases import stages
+from fitgauge.engine.training.search.layouts import Choices, Plan, layouts, pareto, search, throughput
+from fitgauge.engine.training.search.lower_bounds import Floors
 from fitgauge.engine.training.workload import TrainingWorkload
 
 THIRTEEN = nominal_model("13b", 13 * 10**9).spec

@@ -3,17 +3,17 @@
 import pytest
 from msgspec.structs import replace
 
-from fitgauge.catalog.models import Snapshot
+from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.catalog.training import load_training
-from fitgauge.engine.families import read_config
+from fitgauge.engine.model.families import read_config
 from fitgauge.engine.training.allocator import process, process_fsdp
 from fitgauge.engine.training.allocator.moves import SEED, moves_of
 from fitgauge.engine.training.allocator.process import whole_process
 from fitgauge.engine.training.allocator.process_fsdp import sharded_process
 from fitgauge.engine.training.allocator.vain import kept_in_vain
+from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.estimate import training_stages
-from fitgauge.engine.training.segments import segments
-from fitgauge.engine.training.stages import stages
+from fitgauge.engine.training.phases import stages
 from fitgauge.engine.training.workload import TrainingWorkload
 
 LLAMA = read_config(Snapshot().get("meta-llama/Llama-3.2-3B").config)

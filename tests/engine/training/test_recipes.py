@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fitgauge.engine.families import read_config
-from fitgauge.engine.training.recipes.traits import TRAITS, taught
-from fitgauge.engine.training.segments import segments
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.training.autograd.layers.traits import TRAITS, taught
+from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.workload import TrainingWorkload
 
 ROWS = [json.loads(line) for line in Path(__file__).parent.joinpath("data/saved_tensors.jsonl").read_text().splitlines()]

@@ -3,7 +3,7 @@
 import pytest
 
 from accuracy import training_truth as truth
-from fitgauge.engine.training.segments import segments
+from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.workload import TrainingWorkload
 
 QWEN, MAMBA, NEMOTRON = "Qwen/Qwen3-Next-80B-A3B-Instruct", "state-spaces/mamba-130m-hf", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"

@@ -3,13 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
-from fitgauge.catalog.models import Snapshot
+from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.catalog.training import load_training
-from fitgauge.engine.families import read_config
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.estimate import training_stages
-from fitgauge.engine.training.overheads import logits_bytes
-from fitgauge.engine.training.segments import segments
-from fitgauge.engine.training.stages import stages
+from fitgauge.engine.training.phases import stages
+from fitgauge.engine.training.profile import logits_bytes
 from fitgauge.engine.training.workload import TrainingWorkload
 
 LLAMA = read_config(Snapshot().get("meta-llama/Llama-3.2-3B").config)

@@ -2,12 +2,20 @@
 
 import pytest
 
-from fitgauge.catalog.models import Snapshot
 from fitgauge.catalog.sizes import nominal_model
-from fitgauge.engine.architecture import Kind, Part, Split
-from fitgauge.engine.families import read_config
-from fitgauge.engine.training.parameters import Parameter, units
-from fitgauge.engine.training.sharding import gathered_bytes, rank_states, shard, shard_ranks, sliced, stage_slices, tensor_slice
+from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.model.spec import Kind, Part, Split
+from fitgauge.engine.training.states.parameters import Parameter, units
+from fitgauge.engine.training.states.sharding import (
+    gathered_bytes,
+    rank_states,
+    shard,
+    shard_ranks,
+    sliced,
+    stage_slices,
+    tensor_slice,
+)
 from fitgauge.engine.training.workload import TrainingWorkload
 
 

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from accuracy import training_truth as truth
-from fitgauge.engine.training.activations import activations
-from fitgauge.engine.training.segments import segments
+from fitgauge.engine.training.autograd.passes import activations
+from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.workload import TrainingWorkload
 
 BATCH, TOKENS = 2, 128

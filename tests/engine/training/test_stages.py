@@ -2,14 +2,14 @@
 
 import pytest
 
-from fitgauge.catalog.models import Snapshot
 from fitgauge.catalog.sizes import nominal_model
-from fitgauge.engine.families import read_config
-from fitgauge.engine.training.activations import activations, in_order
-from fitgauge.engine.training.parameters import units
-from fitgauge.engine.training.segments import segments
-from fitgauge.engine.training.stages import stages
-from fitgauge.engine.training.states import locked_bytes, states
+from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.training.autograd.passes import activations, in_order
+from fitgauge.engine.training.autograd.segments import segments
+from fitgauge.engine.training.phases import stages
+from fitgauge.engine.training.states.optimizer_states import locked_bytes, states
+from fitgauge.engine.training.states.parameters import units
 from fitgauge.engine.training.workload import TrainingWorkload
 
 THIRTEEN = nominal_model("13b", 13 * 10**9).spec

@@ -3,13 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
-from fitgauge.catalog.models import Snapshot
+from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.catalog.training import load_training
-from fitgauge.engine.architecture import Kind, Split
-from fitgauge.engine.families import read_config
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.model.spec import Kind, Split
 from fitgauge.engine.training.estimate import training_stages
-from fitgauge.engine.training.parameters import Parameter
-from fitgauge.engine.training.states import optimizer_bytes
+from fitgauge.engine.training.states.optimizer_states import optimizer_bytes
+from fitgauge.engine.training.states.parameters import Parameter
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 
 PROFILE = load_training()

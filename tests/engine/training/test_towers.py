@@ -2,12 +2,12 @@
 
 import pytest
 
-from fitgauge.catalog.models import Snapshot
-from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.families import read_config
-from fitgauge.engine.training.recipes.traits import TRAITS, taught
-from fitgauge.engine.training.segments import segments
-from fitgauge.engine.training.towers.styles import STYLES, tower_of
+from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.training.autograd.layers.traits import TRAITS, taught
+from fitgauge.engine.training.autograd.segments import segments
+from fitgauge.engine.training.autograd.vision.styles import STYLES, tower_of
 from fitgauge.engine.training.workload import TrainingWorkload
 
 

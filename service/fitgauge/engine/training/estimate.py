@@ -5,33 +5,35 @@ from functools import cached_property
 
 import msgspec
 
-from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.profile import Coefficient
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Basis, Bytes, Term, certain, total
+from fitgauge.engine.serving.profile import Coefficient
 from fitgauge.engine.training.allocator.vain import kept_in_vain
-from fitgauge.engine.training.coarse import RULE_SOURCES, quoted, rule_of
-from fitgauge.engine.training.overheads import TrainingProfile, keeper, logits_bytes
-from fitgauge.engine.training.pipeline import in_flight_in_words
-from fitgauge.engine.training.recipes.traits import taught
-from fitgauge.engine.training.stages import Amount, Phase, PhaseName, Stage, stages
+from fitgauge.engine.training.autograd.layers.traits import taught
+from fitgauge.engine.training.parallel.pipeline import in_flight_in_words
+from fitgauge.engine.training.phases import Amount, Phase, PhaseName, Stage, stages
+from fitgauge.engine.training.profile import TrainingProfile, keeper, logits_bytes
+from fitgauge.engine.training.rules_of_thumb import RULE_SOURCES, quoted, rule_of
 from fitgauge.engine.training.workload import TrainingWorkload
 
 _STATES = ("weights", "gradients", "master_weights", "optimizer_states")
 SOURCES = {
     "weights": "the format the framework keeps parameters in (engine/training/workload.py, regime)",
-    "fp8_weights": "engine/training/states.py, fp8_bytes",
-    "ema_weights": "engine/training/states.py, average_bytes",
-    "gradients": "one for every trained parameter (engine/training/states.py, gradient_bytes)",
+    "fp8_weights": "engine/training/states/optimizer_states.py, fp8_bytes",
+    "ema_weights": "engine/training/states/optimizer_states.py, average_bytes",
+    "gradients": "one for every trained parameter (engine/training/states/optimizer_states.py, gradient_bytes)",
     "master_weights": "a wider copy of trained weights (ZeRO, arXiv 1910.02054, section 3.1)",
-    "optimizer_states": "engine/training/states.py, optimizer_bytes",
-    "optimizer_temporaries": "engine/training/states.py, step_bytes",
-    "activations": "transformers 5.23 modeling code, played by autograd's rules (engine/training/recipes/layer.py)",
-    "gathered_weights": "parameters gathered from their shards (engine/training/fsdp.py, zero.py)",
-    "communication": "what collectives read and write (engine/training/fsdp.py, zero.py)",
+    "optimizer_states": "engine/training/states/optimizer_states.py, optimizer_bytes",
+    "optimizer_temporaries": "engine/training/states/optimizer_states.py, step_bytes",
+    "activations": "transformers 5.23 modeling code, played by autograd's rules (engine/training/autograd/layers/layer.py)",
+    "gathered_weights": "parameters gathered from their shards (engine/training/parallel/fsdp.py, zero.py)",
+    "communication": "what collectives read and write (engine/training/parallel/fsdp.py, zero.py)",
     "inference_activations": "a pass under no_grad (engine/training/algorithms/passes.py)",
 }
 
-_MEGATRON = "Megatron-Core's layers with their fused kernels, played by autograd's rules (engine/training/recipes/megatron.py, layer.py)"
+_MEGATRON = (
+    "Megatron-Core's layers with their fused kernels, played by autograd's rules (engine/training/autograd/layers/megatron.py, layer.py)"
+)
 
 
 class TrainingStage(msgspec.Struct, frozen=True, kw_only=True, dict=True):

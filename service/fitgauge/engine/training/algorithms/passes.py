@@ -1,10 +1,10 @@
 """A forward pass that nothing is learnt from: log-probabilities, values and rewards."""
 
-from fitgauge.engine.architecture import ModelSpec, Part
-from fitgauge.engine.dtypes import BITS
-from fitgauge.engine.training.parameters import units
-from fitgauge.engine.training.segments import segments
-from fitgauge.engine.training.sharding import divided, tensor_slice
+from fitgauge.engine.model.dtypes import BITS
+from fitgauge.engine.model.spec import ModelSpec, Part
+from fitgauge.engine.training.autograd.segments import segments
+from fitgauge.engine.training.states.parameters import units
+from fitgauge.engine.training.states.sharding import divided, tensor_slice
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 
 

@@ -7,19 +7,19 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.cache import cache_bytes
-from fitgauge.engine.estimate import Estimate
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Bytes, Term
-from fitgauge.engine.training.activations import activations
+from fitgauge.engine.serving.estimate import Estimate
+from fitgauge.engine.serving.kv_cache import cache_bytes
 from fitgauge.engine.training.algorithms import rollout as engine
 from fitgauge.engine.training.algorithms.passes import gathered_bytes, inference_bytes, whole_bytes
 from fitgauge.engine.training.algorithms.roles import critic_workload, frozen_workload, headless, policy_workload
 from fitgauge.engine.training.algorithms.setup import Setup
+from fitgauge.engine.training.autograd.passes import activations
+from fitgauge.engine.training.autograd.tape import FLOAT
 from fitgauge.engine.training.estimate import TrainingStage, training_stage
-from fitgauge.engine.training.overheads import TrainingProfile
-from fitgauge.engine.training.stages import Amount, Phase, PhaseName, Stage, stages
-from fitgauge.engine.training.tape import FLOAT
+from fitgauge.engine.training.phases import Amount, Phase, PhaseName, Stage, stages
+from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.workload import TrainingWorkload
 
 _SHARED = ("weights", "gradients", "master_weights", "optimizer_states")

@@ -4,8 +4,8 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from fitgauge.engine.architecture import ModelSpec, Part
-from fitgauge.engine.once import Same
+from fitgauge.engine.memo import Same
+from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import Loss, TrainingWorkload
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from fitgauge.engine.estimate import Estimate
 from fitgauge.engine.quantity import Term, certain
+from fitgauge.engine.serving.estimate import Estimate
 from fitgauge.engine.training.algorithms.setup import Rollout, Setup
 
 _WEIGHTS = ("weights", "buffers")

@@ -7,7 +7,12 @@ left out.
 
 from bisect import bisect_left, insort
 
-from fitgauge.engine.allocator import LARGE_ALLOCATION_BYTES, LARGE_ROUNDING_BYTES, MIN_BLOCK_BYTES, SMALL_BYTES
+from fitgauge.engine.serving.allocator import (
+    LARGE_ALLOCATION_BYTES,
+    LARGE_ROUNDING_BYTES,
+    MIN_BLOCK_BYTES,
+    SMALL_BYTES,
+)
 
 LARGE_SEGMENT_BYTES = 20 * 2**20
 """kLargeBuffer: the segment that a request below LARGE_ALLOCATION_BYTES is cut from; expandable segments grow by it."""

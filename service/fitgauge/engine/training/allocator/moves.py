@@ -5,9 +5,9 @@ from functools import lru_cache
 
 import msgspec
 
-from fitgauge.engine.allocator import SMALL_BYTES
-from fitgauge.engine.training.segment import Play
-from fitgauge.engine.training.tape import Operation, Tape, Value
+from fitgauge.engine.serving.allocator import SMALL_BYTES
+from fitgauge.engine.training.autograd.segment import Play
+from fitgauge.engine.training.autograd.tape import Operation, Tape, Value
 
 Move = tuple[int, int]
 """(slot, bytes that are taken for it), or (slot, 0) where it is given back."""

@@ -7,16 +7,16 @@ of a step is let go of where the next begins: nothing is asked for between them,
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
-from fitgauge.engine.allocator import SMALL_BYTES
-from fitgauge.engine.architecture import ModelSpec, Part
-from fitgauge.engine.training.activations import in_order
+from fitgauge.engine.model.spec import ModelSpec, Part
+from fitgauge.engine.serving.allocator import SMALL_BYTES
 from fitgauge.engine.training.allocator.caching import Block, CachingAllocator
 from fitgauge.engine.training.allocator.moves import SEED, Move, Moves, moves_of
-from fitgauge.engine.training.parameters import Parameter, units
-from fitgauge.engine.training.segment import Segment
-from fitgauge.engine.training.segments import segments
-from fitgauge.engine.training.sharding import tensor_slice
-from fitgauge.engine.training.states import optimizer_bytes, step_bytes, steps_at_once
+from fitgauge.engine.training.autograd.passes import in_order
+from fitgauge.engine.training.autograd.segment import Segment
+from fitgauge.engine.training.autograd.segments import segments
+from fitgauge.engine.training.states.optimizer_states import optimizer_bytes, step_bytes, steps_at_once
+from fitgauge.engine.training.states.parameters import Parameter, units
+from fitgauge.engine.training.states.sharding import tensor_slice
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 
 STEPS = 2

@@ -9,16 +9,16 @@ device when it is made (torch/distributed/fsdp/_flat_param.py; _runtime_utils.py
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fitgauge.engine.architecture import ModelSpec, Part
-from fitgauge.engine.dtypes import BITS
-from fitgauge.engine.training import fsdp
-from fitgauge.engine.training.activations import in_order
+from fitgauge.engine.model.dtypes import BITS
+from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.training.allocator.caching import Block
 from fitgauge.engine.training.allocator.moves import Moves
 from fitgauge.engine.training.allocator.process import MICRO_BATCHES, STEPS, Pending, Process, lined, of_each
-from fitgauge.engine.training.parameters import Parameter, units
-from fitgauge.engine.training.segments import segments
-from fitgauge.engine.training.sharding import gathered_bytes, shard, tensor_slice
+from fitgauge.engine.training.autograd.passes import in_order
+from fitgauge.engine.training.autograd.segments import segments
+from fitgauge.engine.training.parallel import fsdp
+from fitgauge.engine.training.states.parameters import Parameter, units
+from fitgauge.engine.training.states.sharding import gathered_bytes, shard, tensor_slice
 from fitgauge.engine.training.workload import TrainingWorkload, regime
 
 GATHER, REDUCE, CAST = 1, 2, 3

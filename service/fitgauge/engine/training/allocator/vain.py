@@ -4,8 +4,8 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from fitgauge.engine.architecture import ModelSpec
-from fitgauge.engine.once import Same
+from fitgauge.engine.memo import Same
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.training.allocator.process import MICRO_BATCHES, whole_process
 from fitgauge.engine.training.allocator.process_fsdp import sharded_process
 from fitgauge.engine.training.workload import TrainingWorkload

@@ -1,0 +1,84 @@
+"""From a config.json to a ModelSpec: one reader for every family, found by `model_type`.
+
+A family module exports READERS: model_type -> function(Config) -> ModelSpec. An architecture nobody taught is read by its
+config's usual names, with basis `assumed` and a note that says so.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from fitgauge.engine.model import bounds
+from fitgauge.engine.model.config import Config
+from fitgauge.engine.model.families import eagle
+from fitgauge.engine.model.families.dense import custom_code as remote
+from fitgauge.engine.model.families.dense import dialects, minicpm3
+from fitgauge.engine.model.families.dense import gpt2_era as classic
+from fitgauge.engine.model.families.dense.dense import Reader
+from fitgauge.engine.model.families.encoder import clip, deberta, encoder_decoder, encoders, rotary_encoders, t5
+from fitgauge.engine.model.families.fallback import read_unknown
+from fitgauge.engine.model.families.mixture import bailing, latent, longcat, mixture
+from fitgauge.engine.model.families.mixture import deepseek_v4 as compressed
+from fitgauge.engine.model.families.mixture import fused_experts as packed
+from fitgauge.engine.model.families.mixture import interleaved_attention as alternating
+from fitgauge.engine.model.families.mixture import minimax_m3 as sparse
+from fitgauge.engine.model.families.mixture import per_layer_heads as uneven
+from fitgauge.engine.model.families.multimodal import vision
+from fitgauge.engine.model.families.recurrent import hybrid
+from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.quantization.published import published
+
+READERS: dict[str, Reader] = {
+    **dialects.READERS,
+    **classic.READERS,
+    **remote.READERS,
+    **minicpm3.READERS,
+    **mixture.READERS,
+    **bailing.READERS,
+    **longcat.READERS,
+    **uneven.READERS,
+    **alternating.READERS,
+    **packed.READERS,
+    **sparse.READERS,
+    **compressed.READERS,
+    **latent.READERS,
+    **encoders.READERS,
+    **rotary_encoders.READERS,
+    **deberta.READERS,
+    **encoder_decoder.READERS,
+    **t5.READERS,
+    **clip.READERS,
+    **hybrid.READERS,
+    **vision.READERS,
+}
+
+
+def read_config(values: Mapping[str, Any], quantization: Mapping[str, Any] | None = None) -> ModelSpec:
+    """The ModelSpec that a config.json describes.
+
+    `quantization`: the content of hf_quant_config.json, for repositories that keep it apart. Raises MalformedModel where a
+    size is missing or absurd, with the field's name, or where the model or its quantization would cost more to estimate than any
+    real one (`bounds`, `published`).
+    """
+    config = Config(values)
+    reader = eagle.reader(config) or READERS.get(config.text("model_type"))
+    spec = reader(config) if reader else read_unknown(config, READERS)
+    spec = msgspec.structs.replace(spec, quantization=published_quantization(config, quantization))
+    bounds.check(spec)
+    published(spec)
+    return spec
+
+
+def published_quantization(config: Config, apart: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """quantization_config of the config or its text section, else `apart`, which also counts where the config names no quant_method.
+
+    `expert_dtype`, which DeepSeek V4 keeps beside it, goes with it.
+    """
+    inside = config.values.get("quantization_config") or config.section("text_config").values.get("quantization_config")
+    if not isinstance(inside, Mapping) or (apart and "quant_method" not in inside):
+        inside = apart or inside
+    if not isinstance(inside, Mapping):
+        return None
+    beside = {key: config.values[key] for key in ("expert_dtype",) if key in config.values}
+    return {**inside, **beside}

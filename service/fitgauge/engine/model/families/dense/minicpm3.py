@@ -1,0 +1,36 @@
+"""MiniCPM3: Llama's stack around the projections of latent attention, whose keys and values are cached expanded.
+
+Source: transformers 5.23, models/minicpm3/modeling_minicpm3.py; vLLM 0.33, models/minicpm3.py (an ordinary cache of all heads,
+values padded to the keys' width).
+"""
+
+from fitgauge.engine.model.config import Config
+from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families.defaults import completed
+from fitgauge.engine.model.families.dense.dense import Dialect, Reader, read_stack
+from fitgauge.engine.model.families.mixture import latent
+from fitgauge.engine.model.spec import Attention, Mlp, ModelSpec
+
+
+def read_minicpm3(config: Config) -> ModelSpec:
+    """The ModelSpec of a MiniCPM3. Raises MalformedModel where a size is missing or absurd."""
+    full = completed(config)
+    hidden, intermediate = full.integer("hidden_size", low=1), full.integer("intermediate_size")
+    projected = latent.latent_attention(full)
+    width = projected.nope_dim + projected.rope_dim
+    heads = projected.query_heads
+    layer = parts.Layer(
+        tensors=(
+            *parts.norm("input_layernorm", hidden),
+            *parts.norm("post_attention_layernorm", hidden),
+            *latent.attention_tensors(full, projected),
+            *parts.gated_mlp(hidden, intermediate, bias=full.flag("mlp_bias")),
+        ),
+        mixers=(Attention(query_heads=heads, kv_heads=heads, head_dim=width, value_dim=width),),
+        mlp=Mlp(intermediate_size=intermediate),
+    )
+    rotated = Config({**full.values, "head_dim": projected.rope_dim}, full.where)
+    return read_stack(rotated, Dialect(), [layer] * full.layers())
+
+
+READERS: dict[str, Reader] = {"minicpm3": read_minicpm3}

@@ -1,0 +1,91 @@
+"""Mixtures of experts: router, routed experts, shared experts, and how families name and size them.
+
+Shapes are per expert, whether the checkpoint keeps one tensor an expert or one for all. Source of names: the checkpoints, as
+vLLM 0.33's loaders read them; of sizes: transformers 5.23, `models/<model_type>/modeling_<model_type>.py`.
+"""
+
+from dataclasses import dataclass
+
+from fitgauge.engine.model.config import Config
+from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.spec import Kind, Mlp, Split, Tensor
+
+GATED = ("gate_proj", "up_proj", "down_proj")
+NUMBERED = ("w1", "w3", "w2")
+"""Gate, up and down projections as Mixtral calls them."""
+
+
+@dataclass(frozen=True)
+class Naming:
+    """How a family names the parts of its mixture.
+
+    `block` holds them all; `projections`: gate, up, down of a routed expert; `correction`: the router's score correction bias
+    (F32; a buffer unless `correction_learned`); `shared`: the shared experts, `shared_gate`: a linear that weighs them.
+    `router_dtype`: where the engine keeps the router in another format than the model's.
+    """
+
+    block: str = "mlp"
+    router: str = "gate"
+    experts: str = "experts"
+    projections: tuple[str, str, str] = GATED
+    correction: str | None = None
+    correction_learned: bool = False
+    shared: str = "shared_experts"
+    shared_gate: str | None = None
+    router_dtype: str | None = None
+    shared_bias: bool = False
+
+
+def sizes(config: Config, width: int, *, experts: int, shared: int = 0, per_token: int = 0) -> Mlp:
+    """The mixture's sizes by the names its families use; `width` of one expert, `shared` of all shared ones together [features]."""
+    return Mlp(
+        intermediate_size=width,
+        experts=config.integer("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", default=experts),
+        experts_per_token=config.integer("num_experts_per_tok", "experts_per_token", "moe_k", "moe_top_k", default=per_token),
+        shared_intermediate_size=shared,
+    )
+
+
+def mixture(hidden: int, mlp: Mlp, naming: Naming = Naming()) -> tuple[Tensor, ...]:
+    """Router, `mlp.experts` routed experts and the shared expert of `mlp.shared_intermediate_size`, where it is not 0."""
+    return (
+        *routing(hidden, mlp.experts, naming),
+        *parts.experts(hidden, mlp.intermediate_size, mlp.experts, name=f"{naming.block}.{naming.experts}.*", names=naming.projections),
+        *shared_expert(hidden, mlp.shared_intermediate_size, naming),
+    )
+
+
+def routing(hidden: int, experts: int, naming: Naming) -> tuple[Tensor, ...]:
+    """The router's weight (experts, hidden) and its score correction bias (experts,)."""
+    router = parts.router(hidden, experts, name=f"{naming.block}.{naming.router}", dtype=naming.router_dtype)
+    if naming.correction is None:
+        return (router,)
+    name = f"{naming.block}.{naming.correction}"
+    return (router, Tensor(name, (experts,), Kind.OTHER, dtype="F32", buffer=not naming.correction_learned))
+
+
+def shared_expert(hidden: int, width: int, naming: Naming) -> tuple[Tensor, ...]:
+    """The expert every token visits, with the linear that weighs it where the family has one; nothing where `width` is 0."""
+    if not width:
+        return ()
+    gate = () if naming.shared_gate is None else (parts.router(hidden, 1, name=f"{naming.block}.{naming.shared_gate}"),)
+    return (*parts.gated_mlp(hidden, width, name=f"{naming.block}.{naming.shared}", bias=naming.shared_bias), *gate)
+
+
+def fused_experts(hidden: int, mlp: Mlp, gate_up: str, down: str, *, bias: bool = False) -> tuple[Tensor, ...]:
+    """Routed experts kept in two tensors for all of them: gate and up projections together, and down projections.
+
+    `bias` (gpt-oss): one for each output of each expert, under the tensor's name with `_bias`.
+    """
+    count, width = mlp.experts, mlp.intermediate_size
+    weights = (
+        Tensor(gate_up, (2 * width, hidden), Kind.EXPERT, Split.COLUMN, 0, count),
+        Tensor(down, (hidden, width), Kind.EXPERT, Split.ROW, 0, count),
+    )
+    if not bias:
+        return weights
+    return (
+        *weights,
+        Tensor(f"{gate_up}_bias", (2 * width,), Kind.BIAS, Split.COLUMN, 0, count),
+        Tensor(f"{down}_bias", (hidden,), Kind.BIAS, Split.NONE, 0, count),
+    )

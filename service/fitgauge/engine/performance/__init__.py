@@ -1,0 +1,1 @@
+"""Speed: decoding, prefill, FLOPs."""

@@ -1,0 +1,192 @@
+"""Which tensors a quantizer touches: a Scheme is an ordered list of rules, and what no rule names stays in 16 bit."""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Tensor
+from fitgauge.engine.quantity import Basis
+from fitgauge.engine.quantization.formats import Format
+from fitgauge.engine.quantization.patterns import Chain, Patterns, parse, parse_glob
+
+LINEARS = (Kind.LINEAR, Kind.EXPERT)
+MATRICES = (Kind.LINEAR, Kind.EXPERT, Kind.ROUTER, Kind.EMBEDDING, Kind.HEAD)
+LANGUAGE = (Part.LANGUAGE, Part.ENCODER, Part.HEAD, Part.EMBEDDING, Part.MTP)
+"""Parts that a quantizer touches by itself; vision, audio and projectors only where its config names them."""
+
+_WRAPPERS = frozenset({"model", "language_model", "transformer", "backbone", "decoder"})
+"""Leading names that a checkpoint and a quantizer's list write differently for the same module."""
+
+
+_MAX_CLASSED = 4096
+"""Names up to which it pays to find the layers that they do not tell apart."""
+
+
+class Names(msgspec.Struct, frozen=True):
+    """Modules by name, with or without their wrappers."""
+
+    roots: frozenset[str] = frozenset()
+    """whole dotted parts: the module or any of its parents"""
+    patterns: tuple[tuple[Chain, ...], ...] = ()
+    """globs and regular expressions, each as its alternatives"""
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """Weights of these `kinds` and `parts`, under these `names` (None: any), are stored in `form` (None: left in 16 bit)."""
+
+    form: Format | None
+    kinds: tuple[Kind, ...] = LINEARS
+    parts: tuple[Part, ...] = LANGUAGE
+    names: Names | None = None
+
+
+class Scheme(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model is stored: the first rule that fits a tensor decides.
+
+    `dtype`: canonical format of what no rule touches, None for the model's own. `basis` is `assumed` where the config was not
+    understood or the format is an average over a file.
+    """
+
+    name: str
+    rules: tuple[Rule, ...] = ()
+    dtype: str | None = None
+    basis: Basis = "computed"
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def form(self) -> Format | None:
+        """The format most weights have, None where nothing is quantized."""
+        return next((rule.form for rule in self.rules if rule.form), None)
+
+    @property
+    def formats(self) -> frozenset[Format]:
+        """Every format that a rule gives."""
+        return frozenset(rule.form for rule in self.rules if rule.form)
+
+    @property
+    def pattern_states(self) -> int:
+        """States of the automaton that matches the patterns of all rules."""
+        return sum(len(chain) + 1 for rule in self.rules if rule.names for pattern in rule.names.patterns for chain in pattern)
+
+    def format_of(self, module: str, tensor: Tensor, part: Part) -> Format | None:
+        """Return what RuleIndex does; for many tensors make one RuleIndex."""
+        return RuleIndex(self.rules).format_of(module, tensor, part)
+
+
+class RuleIndex:
+    """The rules of a scheme by what they name: a module costs the same however many there are."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules = rules
+        self.by_name = any(rule.names for rule in rules)
+        """whether a tensor's format depends on the name of its module"""
+        alike: dict[tuple[tuple[Kind, ...], tuple[Part, ...]], list[int]] = {}
+        for number, rule in enumerate(rules):
+            alike.setdefault((rule.kinds, rule.parts), []).append(number)
+        self._tables = [(kinds, parts, _Table(rules, numbers)) for (kinds, parts), numbers in alike.items()]
+
+    def layer_class(self, number: int) -> Hashable:
+        """Return the same for layers that no rule tells apart."""
+        text = str(number)
+        return len(text), *[table.layer_class(text) for _, _, table in self._tables]
+
+    def format_of(self, module: str, tensor: Tensor, part: Part) -> Format | None:
+        """Return the format by the first rule that fits, None for a tensor that stays unquantized.
+
+        Vectors stay, and so does what the model itself keeps in a dtype of its own.
+        """
+        if len(tensor.shape) < 2 or tensor.dtype is not None:
+            return None
+        tables = [table for kinds, parts, table in self._tables if tensor.kind in kinds and part in parts]
+        first = min((table.first(module) for table in tables), default=len(self._rules))
+        return self._rules[first].form if first < len(self._rules) else None
+
+
+class _Table:
+    """Rules of the same kinds and parts: the first of them that names a module."""
+
+    def __init__(self, rules: Sequence[Rule], numbers: Sequence[int]) -> None:
+        self._default = next((number for number in numbers if rules[number].names is None), len(rules))
+        named = [(number, names) for number in numbers if number < self._default and (names := rules[number].names)]
+        self._roots: dict[str, int] = {}
+        for number, names in reversed(named):
+            self._roots.update(dict.fromkeys(names.roots, number))
+        patterns = [(number, pattern) for number, names in named for pattern in names.patterns]
+        self._numbers = [number for number, _ in patterns]
+        self._patterns = Patterns([pattern for _, pattern in patterns])
+
+        self._tells_all = self._patterns.tells_digits or len(self._roots) > _MAX_CLASSED
+        self._numbered = {} if self._tells_all else _numbered(self._roots)
+
+    def layer_class(self, number: str) -> Hashable:
+        """Return the same for numbers with as many digits that no rule tells apart."""
+        return number if self._tells_all else self._numbered.get(number)
+
+    def first(self, module: str) -> int:
+        """Return the number of the first rule for `module`, else the number of all rules."""
+        if not self._roots and not self._numbers:
+            return self._default
+        whole = module.removesuffix(".weight")
+        short, first = bare(whole), self._default
+        if self._roots:
+            roots = self._roots
+            first = min([roots[span] for span in _spans(short) if span in roots], default=first)
+        if self._numbers:
+            names = (whole, short) if self._patterns.anchored and whole != short else (whole,)
+            pattern = self._patterns.first(*names, suffixes=("", ".weight"))
+            first = first if pattern is None else min(first, self._numbers[pattern])
+        return first
+
+
+def bare(name: str) -> str:
+    """The name of a tensor's module without wrappers: 'model.language_model.layers.0.mlp.gate_proj.weight' -> 'layers.0.mlp.gate_proj'.
+
+    Wrappers go from the front only, as far as something is left.
+    """
+    name, start = name.removesuffix(".weight"), 0
+    while (dot := name.find(".", start)) >= 0 and name[start:dot] in _WRAPPERS:
+        start = dot + 1
+    return name[start:]
+
+
+def named(entries: Iterable[str]) -> Names:
+    """Names as configs write them: dotted names, globs (`*`), and regular expressions after `re:`.
+
+    `x*` without a dot before the star means x and all below it, as ModelOpt uses it. Raises ValueError for a regular expression
+    that is broken or that patterns.py does not read.
+    """
+    roots, patterns = set(), {}
+    for entry in entries:
+        if entry.startswith("re:"):
+            patterns[entry] = tuple(parse(entry[3:]))
+            continue
+        name = bare(entry)
+        subtree = name.removesuffix("*").removesuffix(".") if name.endswith("*") else name
+        if "*" not in subtree:
+            roots.add(subtree)
+        else:
+            patterns[subtree] = tuple(parse_glob(subtree.removeprefix("*.")))
+    return Names(roots=frozenset(roots), patterns=tuple(patterns.values()))
+
+
+def is_nominal(spec: ModelSpec) -> bool:
+    """Whether a spec is a bare count of parameters: nothing but tensors of shape (n, 1), whose scales cannot be known."""
+    return all(tensor.shape[1:] == (1,) for block in spec.blocks for tensor in block.tensors)
+
+
+def _numbered(roots: Mapping[str, int]) -> dict[str, frozenset[tuple[str, int]]]:
+    """Return by number the roots that hold it, with a blank in its place, and their rules."""
+    found: dict[str, set[tuple[str, int]]] = {}
+    for root, rule in roots.items():
+        parts = root.split(".")
+        for number in {part for part in parts if part.isdigit()}:
+            blank = ".".join("" if part == number else part for part in parts)
+            found.setdefault(number, set()).add((blank, rule))
+    return {number: frozenset(blanks) for number, blanks in found.items()}
+
+
+def _spans(module: str) -> Iterable[str]:
+    """Every run of dotted parts of a name."""
+    dots = [at for at, char in enumerate(module) if char == "."]
+    ends = (*dots, len(module))
+    return [module[first:last] for first in (0, *[dot + 1 for dot in dots]) for last in ends if last > first]

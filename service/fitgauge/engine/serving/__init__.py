@@ -1,0 +1,1 @@
+"""GPU memory of serving: one package per engine, and the formulas that engines share."""

@@ -1,0 +1,1 @@
+"""llama.cpp and Ollama."""

@@ -1,0 +1,116 @@
+"""llama.cpp's compute buffer: the worst graph of one micro-batch, as its allocator packs it.
+
+Source: src/llama-context.cpp, graph_reserve (n_ubatch tokens, n_parallel outputs, a full cache), ggml/src/ggml-alloc.c. The counts of
+live tensors below are those that llama.cpp itself reports for 22 architectures and sizes (tests/engine/serving/llamacpp/data/llamacpp_buffers.jsonl).
+"""
+
+from fitgauge.engine.model.spec import (
+    Attention,
+    Block,
+    CompressedAttention,
+    LatentAttention,
+    Mixer,
+    ModelSpec,
+    Part,
+)
+from fitgauge.engine.quantity import MIB, Term
+from fitgauge.engine.serving.llamacpp.kv_cache import Cells, padded
+from fitgauge.engine.serving.profile import Coefficient
+
+_FLOAT, _HALF = 4, 2
+_COPIES = 4
+"""Input tensors are held four times where cards take turns (GGML_SCHED_MAX_COPIES)."""
+
+_SOURCE = "llama.cpp src/llama-context.cpp, graph_reserve; ggml/src/ggml-alloc.c"
+
+
+def compute_term(
+    spec: ModelSpec,
+    cells: Cells,
+    *,
+    ubatch: int,
+    tokens: int,
+    concurrency: int,
+    cards: int,
+    first: bool,
+    streamed: int,
+    logits: Coefficient | None = None,
+) -> Term:
+    """The term `activations` [bytes]: ubatch x 4 B x live floats + ubatch x 2 B x cells of every mask, on one card.
+
+    tokens: the whole cache. cards: more than one hold inputs and hand over hidden states several times; all but the first also take
+    them over. streamed: bytes of the largest
+    weight that stays in host memory and is copied here for a large batch, twice. logits: rows of logits for every token of the micro-batch
+    where the head is: older builds hold them all, newer ones a row for every sequence.
+    """
+    floats, mixture = live_floats(spec)
+    work = ubatch * _FLOAT * floats
+    masks = ubatch * _HALF * mask_cells(cells, tokens, concurrency)
+    inputs = ubatch * _FLOAT * spec.hidden_size
+    expected = work + masks + 2 * streamed
+    if cards > 1:
+        expected += (_COPIES - 1) * masks + (1 if first else 2) * _COPIES * inputs
+    outputs = ubatch * _FLOAT * (spec.vocabulary_size + spec.hidden_size)
+    least = 0
+    if logits is not None:
+        expected, least = max(expected, int(logits.expected * outputs)), int(logits.low * outputs)
+    low, high = (0.6, 1.3) if mixture else (0.8, 1.3)
+    return Term(
+        name="activations",
+        bytes=expected,
+        low=max(int(work * low + masks), least),
+        high=int(expected * high) + 64 * MIB,
+        basis="computed",
+        formula=f"{ubatch} tokens x {floats} floats + masks {masks / MIB:.0f} MiB"
+        + (f" + 2 x {streamed / MIB:.0f} MiB of streamed weights" if streamed else ""),
+        source=_SOURCE,
+    )
+
+
+def mask_cells(cells: Cells, tokens: int, concurrency: int) -> int:
+    """Columns of all attention masks: one for the full cache, one for every width of window. Masks are 16 bit with flash attention."""
+    full, sequences = padded(tokens), max(cells.windows.sequences, concurrency)
+    count = full if cells.full else 0
+    return count + sum(cells.window_cells(window, full, sequences) for window in cells.windowed)
+
+
+def live_floats(spec: ModelSpec) -> tuple[int, bool]:
+    """(numbers alive for one token at the worst moment of the worst layer, whether that layer is a mixture)."""
+    found = [
+        (layer_floats(block, spec.hidden_size), bool(block.mlp and block.mlp.experts))
+        for block in spec.blocks
+        if block.part in (Part.LANGUAGE, Part.ENCODER) and block.mixers
+    ]
+    return max(found, default=(4 * spec.hidden_size, False))
+
+
+def layer_floats(block: Block, hidden: int) -> int:
+    """Dense: 3 x width + 2 x hidden + q. Mixture, w = experts a token visits x width, h = experts x hidden: the larger of
+    3 w + 2 x hidden + q and 2 h + w + 2 x hidden (outputs of the experts before they are summed). MLA: q, absorbed q and both joined.
+    """
+    query = max((query_floats(mixer) for mixer in block.mixers), default=0)
+    latent = max((latent_floats(mixer) for mixer in block.mixers), default=0)
+    mlp = block.mlp
+    if mlp is None:
+        return max(4 * hidden + query, latent + 4 * hidden)
+    products = 3 if mlp.gated else 2
+    if not mlp.experts:
+        return max(products * mlp.intermediate_size + 2 * hidden + query, latent + 4 * hidden)
+    wide = mlp.experts_per_token * mlp.intermediate_size
+    return max(
+        products * max(wide, mlp.shared_intermediate_size) + 2 * hidden + query,
+        2 * mlp.experts_per_token * hidden + wide + 2 * hidden,
+        latent + 4 * hidden,
+    )
+
+
+def query_floats(mixer: Mixer) -> int:
+    """Numbers of one token's queries; of MLA they are counted by `latent_floats`."""
+    return mixer.query_heads * mixer.head_dim if isinstance(mixer, Attention | CompressedAttention) else 0
+
+
+def latent_floats(mixer: Mixer) -> int:
+    """heads x (nope + rope) + heads x latent + heads x (latent + rope) of MLA, absorbed into the latent; 0 for others."""
+    if not isinstance(mixer, LatentAttention):
+        return 0
+    return mixer.query_heads * (mixer.nope_dim + 2 * mixer.rope_dim + 2 * mixer.latent_dim)

@@ -1,0 +1,122 @@
+"""Serving with MLX (mlx-lm) on Apple silicon: unified memory up to the wired limit, a cache that grows in steps of 256 tokens.
+
+Source: mlx-lm 0.32.2, models/cache.py (KVCache.step, RotatingKVCache, QuantizedKVCache), generate.py (prefill_step_size 2048;
+wired_limit warns where the model comes near max_recommended_working_set_size). MLX prints 10^9 bytes as GB.
+"""
+
+import re
+
+import msgspec
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.model.spec import (
+    Attention,
+    CompressedAttention,
+    LatentAttention,
+    Mixer,
+    ModelSpec,
+    Recurrent,
+    Stored,
+)
+from fitgauge.engine.quantity import certain
+from fitgauge.engine.quantization.formats import Format
+from fitgauge.engine.quantization.scheme import MATRICES, Rule, Scheme
+from fitgauge.engine.serving.activations import activation_bytes
+from fitgauge.engine.serving.estimate import Estimate, StageEstimate, stage_estimate
+from fitgauge.engine.serving.kv_cache import (
+    compressed_bytes,
+    cross_bytes,
+    held_tokens,
+    state_bytes,
+    token_bytes,
+)
+from fitgauge.engine.serving.profile import EngineProfile
+from fitgauge.engine.serving.runtime import runtime_bytes
+from fitgauge.engine.serving.token_pool import cache_dtype, held
+from fitgauge.engine.serving.workload import Workload
+from fitgauge.engine.weights.rank_bytes import Stage, stages_of, weights_term
+from fitgauge.engine.weights.sharding import Laid
+from fitgauge.engine.weights.sharding import laid_out as lay_out
+
+STEP = 256
+"""Tokens a cache grows by."""
+
+PREFILL_STEP = 2048
+"""Tokens of one prefill pass."""
+
+
+def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec) -> tuple[int, int]:
+    """(requests, tokens of one prefill pass)."""
+    return 1, min(PREFILL_STEP, context_length)
+
+
+def laid_out(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> Laid:
+    """Integers asked for are MLX's own: groups of 64 with a 16-bit scale and bias, embeddings and head included.
+
+    Source: mlx-lm 0.32, utils.py, quantize_model (q_group_size 64); mlx nn/layers/quantized.py.
+    """
+    asked = re.fullmatch(r"int(\d)", scheme.name)
+    if asked:
+        form = Format(name="mlx", bits=int(asked[1]), group=64, scale_bits=16, zero_bits=16)
+        scheme = msgspec.structs.replace(scheme, rules=(Rule(form=form, kinds=MATRICES),))
+    return lay_out(spec, scheme, stored=stored)
+
+
+class SteppedCache:
+    """Caches of one machine's layers: every request has its own, grown in steps."""
+
+    __slots__ = ("context_length", "dtype", "mixers")
+
+    def __init__(self, spec: ModelSpec, workload: Workload, layers: range) -> None:
+        self.mixers = held(spec, layers)
+        self.dtype = cache_dtype(spec, workload.cache_dtype)
+        self.context_length = workload.context_length
+
+    @property
+    def keeps(self) -> bool:
+        """Whether these layers keep anything of a request."""
+        return self.pool_bytes(1, 1) > 0
+
+    def pool_bytes(self, concurrency: int, context_length: int) -> int:
+        """Bytes of `concurrency` full requests."""
+        return concurrency * sum(count * self._layer_bytes(mixer, context_length) for mixer, count in self.mixers)
+
+    def _layer_bytes(self, mixer: Mixer, context_length: int) -> int:
+        if isinstance(mixer, Recurrent):
+            return state_bytes(mixer, self.dtype, 1)
+        if isinstance(mixer, Attention | LatentAttention | CompressedAttention):
+            stepped = -(-held_tokens(mixer, context_length) // STEP) * STEP
+            more = compressed_bytes(mixer, context_length, self.dtype) if isinstance(mixer, CompressedAttention) else 0
+            return stepped * token_bytes(mixer, self.dtype, 1) + more
+        return cross_bytes(mixer, self.dtype, 1)
+
+    def requests(self, pool_bytes: int, context_length: int) -> int:
+        """Whole requests of `context_length` tokens."""
+        return pool_bytes // self.pool_bytes(1, context_length)
+
+    def tokens(self, pool_bytes: int) -> int:
+        """Tokens of requests of the question's length."""
+        return self.requests(pool_bytes, self.context_length) * self.context_length
+
+
+def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
+    """The Estimate of every machine: `mlx.launch` spreads whole layers."""
+    return Estimate(
+        accelerator=accelerator,
+        stages=tuple(_stage(number, stage, spec, laid, workload, profile) for number, stage in enumerate(stages_of(spec, workload))),
+        budget=accelerator.usable,
+    )
+
+
+def _stage(number: int, stage: Stage, spec: ModelSpec, laid: Laid, workload: Workload, profile: EngineProfile) -> StageEstimate:
+    layers, requests = stage.layers, workload.requests_per_replica
+    cache = SteppedCache(spec, workload, layers)
+    fixed = (
+        weights_term(laid, workload, stage),
+        *activation_bytes(spec, profile, tokens=workload.max_batched_tokens, sequences=requests, tensor_parallel=1, samples=stage.last),
+        *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
+    )
+    formula = f"{requests} requests x {workload.context_length} tokens in steps of {STEP}, {cache.dtype}"
+    size = cache.pool_bytes(requests, workload.context_length)
+    kept = certain("kv_cache", size, "computed", formula, "mlx_lm/models/cache.py")
+    return stage_estimate(stage=number, layers=len(layers), fixed=fixed, cache=(kept,), layout=cache)

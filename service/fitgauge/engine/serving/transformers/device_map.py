@@ -1,0 +1,106 @@
+"""Where `device_map="auto"` puts a model's modules: in order, a card at a time, each filled to its share and a margin.
+
+Source: transformers 5.23, integrations/accelerate.py, get_balanced_memory and infer_auto_device_map; accelerate's own differ in the margin.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fitgauge.engine.model.spec import Part
+from fitgauge.engine.quantity import Term, certain, gib
+from fitgauge.engine.weights.rank_bytes import ranks, share_bytes
+from fitgauge.engine.weights.sharding import Laid, Share
+
+_MARGIN = 1.25
+_LAYERED = (Part.ENCODER, Part.VISION, Part.AUDIO)
+"""Parts before the language model whose layers are placed one by one."""
+
+
+class Module(NamedTuple):
+    """What goes to one card whole: a layer, or what comes before and after layers. layer: of the language model."""
+
+    part: Part
+    bytes: int
+    layer: int | None = None
+
+
+class Card(NamedTuple):
+    """One card: its modules' bytes by part, and which layers of the language model are among them."""
+
+    by_part: dict[Part, int]
+    layers: range
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all its modules."""
+        return sum(self.by_part.values())
+
+
+def modules(laid: Laid, layers: int, tensor_parallel: int) -> list[Module]:
+    """The modules in the order in which classes of transformers register them: embeddings, encoder and towers, language model, head.
+
+    An embedding that the head shares stays where the embedding is.
+    """
+    ways = ranks(laid, tensor_parallel, 1, 1)
+
+    def size(share: Share) -> int:
+        return int(share_bytes(share, laid.layout, ways) * laid.scale)
+
+    def layered(part: Part) -> Iterator[Module]:
+        shares = [share for share in laid.shares if share.part is part and share.place != "last"]
+        for layer in sorted({number for share in shares for number in share.layers}):
+            yield Module(part, sum(size(share) for share in shares if layer in share.layers))
+
+    rest = [share for share in laid.shares if share.place != "layers" and share.part not in _LAYERED]
+    front = [Module(share.part, len(share.layers) * size(share)) for share in rest if share.place != "last"]
+    back = [Module(share.part, len(share.layers) * size(share)) for share in rest if share.place == "last"]
+    language = [
+        Module(Part.LANGUAGE, sum(size(share) for share in laid.shares if share.place == "layers" and number in share.layers), number)
+        for number in range(layers)
+    ]
+    return [*front, *(module for part in _LAYERED for module in layered(part)), *language, *back]
+
+
+def device_map(laid: Laid, layers: int, cards: int, tensor_parallel: int = 1) -> tuple[Card, ...]:
+    """What each of `cards` holds.
+
+    A card takes modules until the next would exceed total / cards + 1.25 x the largest module, the first card less the largest module
+    (room to bring one back to); the last takes the rest.
+    """
+    placed: list[list[Module]] = [[] for _ in range(cards)]
+    waiting = modules(laid, layers, tensor_parallel)
+    largest = max((module.bytes for module in waiting), default=0)
+    share = sum(module.bytes for module in waiting) // cards + int(_MARGIN * largest)
+    number = held = 0
+    for module in waiting:
+        most = share - largest if number == 0 else share
+        if number < cards - 1 and held + module.bytes > most:
+            number, held = number + 1, 0
+        placed[number].append(module)
+        held += module.bytes
+    return tuple(_card(card) for card in _numbered(placed))
+
+
+def _numbered(placed: list[list[Module]]) -> Iterator[tuple[list[Module], range]]:
+    stop = 0
+    for card in placed:
+        count = sum(module.layer is not None for module in card)
+        yield card, range(stop, stop + count)
+        stop += count
+
+
+def _card(card: tuple[list[Module], range]) -> Card:
+    by_part: dict[Part, int] = {}
+    for module in card[0]:
+        by_part[module.part] = by_part.get(module.part, 0) + module.bytes
+    return Card(by_part, card[1])
+
+
+def weights_term(laid: Laid, card: Card) -> Term:
+    """The term `weights` of one card."""
+    formula = f"{laid.scheme.name} weights in the order of modules: " + " + ".join(
+        f"{part} {gib(size)}" for part, size in card.by_part.items()
+    )
+    if card.layers:
+        formula += f", layers {card.layers.start} to {card.layers.stop - 1}"
+    return certain("weights", card.bytes, laid.basis, formula, "transformers/integrations/accelerate.py, infer_auto_device_map")

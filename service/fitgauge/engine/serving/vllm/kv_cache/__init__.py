@@ -1,0 +1,1 @@
+"""vLLM's KV cache: dtypes, specs, groups and the layout of blocks."""

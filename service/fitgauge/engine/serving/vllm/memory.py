@@ -1,0 +1,249 @@
+"""Serving with vLLM: what every rank holds before the first request, and the pool its requests need.
+
+Source: vllm/v1/worker/gpu_worker.py, determine_available_memory: pool = total x gpu_memory_utilization - weights - non-torch
+- peak of the profiling pass (- CUDA graphs, from 0.21).
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from msgspec import structs
+
+from fitgauge.engine.accelerator import Accelerator, shared
+from fitgauge.engine.memo import Once
+from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.quantity import Bytes, Term, certain, total
+from fitgauge.engine.serving.estimate import Beside, CacheLayout, Estimate, stage_estimates
+from fitgauge.engine.serving.fit import fit_probability, starting_probability
+from fitgauge.engine.serving.profile import EngineProfile
+from fitgauge.engine.serving.runtime import (
+    as_measured,
+    captures_graphs,
+    communication_term,
+    graph_term,
+    runtime_bytes,
+)
+from fitgauge.engine.serving.vllm.compute_capability import card_kind, on_card, shares_memory
+from fitgauge.engine.serving.vllm.kv_cache.groups import Members, on_stage
+from fitgauge.engine.serving.vllm.kv_cache.layout import KvLayout, batches_in_flight, model_groups, stage_layout
+from fitgauge.engine.serving.vllm.lora import check_lora, lora_term
+from fitgauge.engine.serving.vllm.model_loading import loaded_terms
+from fitgauge.engine.serving.vllm.profile_run import profiling_terms, runs_second
+from fitgauge.engine.serving.vllm.speculative import check_draft, draft_term, drafted_layers
+from fitgauge.engine.serving.vllm.weights import check_parallel
+from fitgauge.engine.serving.workload import Workload
+from fitgauge.engine.weights.rank_bytes import Stage, stages_of
+from fitgauge.engine.weights.sharding import Laid
+
+_PLANNER = "vllm/v1/core/kv_cache_planning.py (0.33), kv_cache_utils.py before"
+
+
+def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
+    """The Estimate of every pipeline stage. Raises InvalidQuestion where vLLM refuses the parallelism."""
+    loaded = loaded_stages(spec, laid, workload, accelerator)
+    return Estimate(
+        accelerator=accelerator,
+        stages=stage_estimates(loaded, beside_stages(spec, workload, accelerator, profile, Once())),
+        budget=budget_bytes(accelerator, workload),
+        given_pool_bytes=workload.cache_pool_bytes,
+    )
+
+
+def starts(estimate: Estimate, spec: ModelSpec, profile: EngineProfile, workload: Workload, accelerator: Accelerator) -> float:
+    """The chance that vLLM starts on `accelerator`: its budget holds what the fullest stage requires, the card what lies outside it.
+
+    A pool given outright is no share of the card: then what is required alone decides. Source: v1/worker/utils.py, request_memory.
+    """
+    return stage_starts(estimate.fullest.required, estimate.fullest.layers, spec, profile, workload, accelerator)
+
+
+def stage_starts(
+    required: Bytes, layers: int, spec: ModelSpec, profile: EngineProfile, workload: Workload, accelerator: Accelerator
+) -> float:
+    """The same of the fullest stage: what it requires, and its layers."""
+    budget = budget_bytes(accelerator, workload)
+    if workload.cache_pool_bytes is not None:
+        return fit_probability(required, budget)
+    outside = total(outside_terms(spec, profile, workload, accelerator, layers=layers))
+    return starting_probability(required, budget, outside, accelerator.usable)
+
+
+def outside_terms(
+    spec: ModelSpec, profile: EngineProfile, workload: Workload, accelerator: Accelerator, *, layers: int
+) -> tuple[Term, ...]:
+    """What is held beyond total x gpu_memory_utilization: CUDA's context, taken before vLLM looks at what is free; the CUDA graphs of
+    releases that do not take them off the pool, from nothing (few sizes to capture) to what the profile says; and what NCCL opens
+    after the pass beyond what the pass saw, as it connects each algorithm at first use (NCCL_RUNTIME_CONNECT, 2.22 and newer); and what
+    others hold, as vLLM refuses to start where less is free than its share of the whole card.
+
+    Source: v1/worker/gpu_worker.py, init_device (the snapshot) and determine_available_memory (what is taken off); v1/worker/utils.py,
+    request_memory ("Free memory on device ... is less than desired GPU memory utilization").
+    """
+    terms = []
+    if workload.taken_bytes:
+        terms.append(certain("others", workload.taken_bytes, "exact", "other_memory_gib", "the question"))
+    if profile.context_share is not None:
+        size = accelerator.usable.expected
+        terms.append(profile.context_share.term("context", size, 0, f"{profile.context_share.expected:.4f} of the card's {size} B"))
+    if not graphs_in_budget(spec, profile) and not workload.enforce_eager and captures_graphs(accelerator):
+        terms.append(structs.replace(graph_term(profile, layers), low=0))
+    ranks = communicating_ranks(workload)
+    if ranks > 1:
+        seen = communication_term(profile, ranks=ranks, symmetric=shares_memory(accelerator))
+        terms.append(structs.replace(seen, low=0, bytes=0, high=seen.high - seen.bytes))
+    return tuple(terms)
+
+
+def loaded_stages(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
+    """What every stage holds once the model is loaded, before anything is asked of it. Raises InvalidQuestion where vLLM refuses."""
+    deployed = (
+        card_kind(accelerator),
+        workload.version,
+        workload.tensor_parallel,
+        workload.pipeline_parallel,
+        workload.data_parallel,
+        workload.expert_parallel,
+        workload.cpu_offload_bytes,
+        workload.lora_slots,
+        workload.lora_rank,
+        workload.speculative_tokens > 0,
+    )
+    return laid.once(deployed, lambda: _loaded(spec, laid, workload, accelerator))
+
+
+def _loaded(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
+    check_parallel(
+        spec,
+        laid,
+        tensor_parallel=workload.tensor_parallel,
+        expert_parallel=workload.expert_parallel,
+        data_parallel=workload.data_parallel,
+        version=workload.version,
+    )
+    check_lora(spec, workload)
+    check_draft(spec, workload)
+    here = on_card(laid, spec, accelerator.compute_capability)
+    return tuple(
+        (*loaded_terms(spec, here, workload, accelerator, stage), *asked_terms(spec, laid, workload, accelerator, stage))
+        for stage in stages_of(spec, workload)
+    )
+
+
+def asked_terms(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, stage: Stage) -> tuple[Term, ...]:
+    """`draft_weights` and `lora_slots` of one pipeline stage, where they are asked for."""
+    terms: list[Term] = []
+    if workload.speculative_tokens and stage.last:
+        terms.append(draft_term(spec, laid.scheme, workload, accelerator.compute_capability))
+    if workload.lora_slots:
+        terms.append(lora_term(spec, workload, stage))
+    return tuple(terms)
+
+
+def budget_bytes(accelerator: Accelerator, workload: Workload) -> Bytes:
+    """usable x gpu_memory_utilization [bytes]; all that is free where the pool is given outright, as vLLM then ignores the share."""
+    if workload.cache_pool_bytes is not None:
+        return shared(accelerator, workload.taken_bytes).usable
+    share, usable = workload.gpu_memory_utilization, accelerator.usable
+    return Bytes(low=int(usable.low * share), expected=int(usable.expected * share), high=int(usable.high * share))
+
+
+class Held(NamedTuple):
+    """What stages of some tensor degree hold: the model's layers in `groups`; of every stage the profiling pass by its place (whether it is
+    the first, whether the last) and the cache by batches in flight and layers; caches of the same layers are one."""
+
+    groups: tuple[Members, ...]
+    passes: dict[tuple[bool, bool], tuple[Term, ...]]
+    caches: dict[tuple[int, range | tuple[int, ...] | None], KvLayout]
+
+
+def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile, known: Once) -> tuple[Beside, ...]:
+    """What every stage holds beside what is loaded: the pass that measures what is left, the process, and the pool.
+
+    `known`: of this model and profile; passes and groups of layers depend on the number of stages only in whether there are several.
+    """
+    stages, drafted = stages_of(spec, workload), drafted_layers(spec) if workload.speculative_tokens else 0
+    ranks, symmetric = communicating_ranks(workload), shares_memory(accelerator)
+    graphs = graphs_in_budget(spec, profile) and not workload.enforce_eager and captures_graphs(accelerator)
+    divided = structs.replace(workload, pipeline_parallel=2) if len(stages) > 2 else workload
+    held = known.of((divided, card_kind(accelerator).alone), lambda: Held(_groups(spec, workload, accelerator), {}, {}))
+    processes: dict[int, tuple[Term, ...]] = {}
+    places, caches = [], []
+    for stage in stages:
+        place, layers = (stage.first, stage.last), len(stage.layers)
+        if place not in held.passes:
+            held.passes[place] = profiling_terms(spec, profile, workload, accelerator, first=stage.first, last=stage.last)
+        if layers not in processes:
+            process = runtime_bytes(
+                profile, layers=layers, ranks=ranks, graphs=graphs, unified_memory=accelerator.unified_memory, symmetric=symmetric
+            )
+            processes[layers] = as_measured(process, accelerator)
+        places.append((layers, (*held.passes[place], *processes[layers])))
+        kept = stage.span
+        if kept is not None and stage.last:
+            kept = range(kept.start, kept.stop + drafted)
+        caches.append(_cache(held, workload, kept))
+    pools = _pools(caches, workload)
+    return tuple(
+        Beside(layers=layers, fixed=fixed, cache=(pools[id(cache)],), layout=cache)
+        for (layers, fixed), cache in zip(places, caches, strict=True)
+    )
+
+
+def _groups(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> tuple[Members, ...]:
+    return model_groups(
+        spec,
+        tensor_parallel=workload.tensor_parallel,
+        cache_dtype=workload.cache_dtype,
+        max_model_len=workload.context_length,
+        max_batched_tokens=workload.max_batched_tokens,
+        compute_capability=accelerator.compute_capability,
+        version=workload.version,
+        speculative_tokens=workload.speculative_tokens,
+    )
+
+
+def _cache(held: Held, workload: Workload, layers: range | None) -> KvLayout:
+    """The cache of the stage that holds `layers`, None for all: the same for stages whose layers are alike."""
+    batches = batches_in_flight(workload.pipeline_parallel, workload.version)
+    found = held.caches.get((batches, layers))
+    if found is None:
+        members = on_stage(held.groups, layers)
+        alike = batches, tuple(len(numbers) for group in members for _, numbers in group)
+        found = held.caches.get(alike)
+        if found is None:
+            sequences = 0 if workload.enforce_eager else workload.max_num_seqs
+            in_flight = batches * workload.max_batched_tokens
+            found = stage_layout(members, workload.context_length, in_flight, max_num_seqs=sequences, version=workload.version)
+            held.caches[alike] = found
+        held.caches[batches, layers] = found
+    return found
+
+
+def refilled(beside: tuple[Beside, ...], workload: Workload) -> tuple[Beside, ...]:
+    """What every stage holds for `workload`, from what it holds for one with another concurrency."""
+    pools = _pools((stage.layout for stage in beside), workload)
+    return tuple(stage._replace(cache=(pools[id(stage.layout)],)) for stage in beside)
+
+
+def _pools(caches: Iterable[CacheLayout], workload: Workload) -> dict[int, Term]:
+    """The `cache_term` of every cache, by its identity: stages alike share theirs."""
+    return {number: cache_term(cache, workload) for number, cache in {id(cache): cache for cache in caches}.items()}
+
+
+def communicating_ranks(workload: Workload) -> int:
+    """Ranks that reduce together in every layer; pipeline stages only hand tensors on, which needs no buffers worth a term."""
+    return max(workload.tensor_parallel, workload.expert_parallel)
+
+
+def graphs_in_budget(spec: ModelSpec, profile: EngineProfile) -> bool:
+    """Whether the CUDA graphs are taken off the pool of this model."""
+    return profile.second_graphs_in_budget if runs_second(spec, profile.second_runner) else profile.graphs_in_budget
+
+
+def cache_term(cache: CacheLayout, workload: Workload) -> Term:
+    """The pool: given outright, else the blocks of the requests asked for."""
+    if workload.cache_pool_bytes is not None:
+        return certain("kv_cache", workload.cache_pool_bytes, "exact", "the pool given in kv_cache_memory_gib", "the question")
+    requests = workload.requests_per_replica
+    formula = f"{requests} requests x {workload.context_length} tokens in whole blocks, {workload.cache_dtype}"
+    return certain("kv_cache", cache.pool_bytes(requests, workload.context_length), "computed", formula, _PLANNER)

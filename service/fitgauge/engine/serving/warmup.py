@@ -1,0 +1,87 @@
+"""Engines that load, run one largest batch (TGI warms up, TensorRT-LLM profiles), and give a share of what is then free to a flat pool."""
+
+from collections.abc import Callable, Sequence
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.quantity import Term, certain, total
+from fitgauge.engine.serving.activations import activation_bytes
+from fitgauge.engine.serving.estimate import Beside, Estimate, stage_estimates
+from fitgauge.engine.serving.profile import EngineProfile
+from fitgauge.engine.serving.runtime import runtime_bytes
+from fitgauge.engine.serving.token_pool import cache_dtype, flat_pool
+from fitgauge.engine.serving.workload import Workload
+from fitgauge.engine.weights.rank_bytes import loading_degrees, stages_of, weights_term
+from fitgauge.engine.weights.sharding import Laid
+
+Reserve = Callable[[int, int, Workload], Term]
+"""(bytes taken before the pool, bytes of the card) -> the term that is held back of the rest."""
+
+
+def loaded_stages(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
+    """The weights of every pipeline stage."""
+    return laid.once(
+        loading_degrees(workload), lambda: tuple((weights_term(laid, workload, stage),) for stage in stages_of(spec, workload))
+    )
+
+
+def warmed_stages(
+    spec: ModelSpec, workload: Workload, profile: EngineProfile, *, block: int, batch: tuple[Term, ...] = ()
+) -> tuple[Beside, ...]:
+    """What every stage holds beside its weights, but for what is held back. block: tokens of a block. batch: what the largest batch holds
+    on every rank beside the usual."""
+    requests, found = workload.requests_per_replica, []
+    for stage in stages_of(spec, workload):
+        fixed = (
+            *activation_bytes(
+                spec,
+                profile,
+                tokens=workload.max_batched_tokens,
+                sequences=workload.max_num_seqs,
+                tensor_parallel=workload.tensor_parallel,
+                samples=stage.last and spec.task != "encode",
+                expert_parallel=workload.expert_parallel,
+            ),
+            *runtime_bytes(
+                profile,
+                layers=len(stage.layers),
+                ranks=workload.tensor_parallel * workload.pipeline_parallel,
+                graphs=profile.graphs_in_budget and not workload.enforce_eager,
+            ),
+            *batch,
+        )
+        pool = flat_pool(
+            spec,
+            dtype=cache_dtype(spec, workload.cache_dtype),
+            tensor_parallel=workload.tensor_parallel,
+            block=block,
+            layers=stage.span,
+            context_length=workload.context_length,
+        )
+        size = workload.cache_pool_bytes or pool.pool_bytes(requests, workload.context_length)
+        formula = f"{requests} requests x {workload.context_length} tokens in blocks of {block} x {pool.cell} B"
+        cache = (certain("kv_cache", size, "computed", formula, profile.source),)
+        found.append(Beside(layers=len(stage.layers), fixed=fixed, cache=cache, layout=pool))
+    return tuple(found)
+
+
+def with_reserve(
+    loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside], workload: Workload, accelerator: Accelerator, reserve: Reserve
+) -> tuple[Beside, ...]:
+    """Every stage with what is held back of this card, unless the pool is given outright."""
+    if workload.cache_pool_bytes is not None:
+        return tuple(beside)
+    return tuple(
+        stage._replace(fixed=(*stage.fixed, reserve(total((*terms, *stage.fixed)).expected, accelerator.usable.expected, workload)))
+        for terms, stage in zip(loaded, beside, strict=True)
+    )
+
+
+def warmed_estimate(accelerator: Accelerator, workload: Workload, loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside]) -> Estimate:
+    """The Estimate of stages whose reserve is among what they hold beside their weights."""
+    return Estimate(
+        accelerator=accelerator,
+        stages=stage_estimates(loaded, beside),
+        budget=accelerator.usable,
+        given_pool_bytes=workload.cache_pool_bytes,
+    )

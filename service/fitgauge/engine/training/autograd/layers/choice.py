@@ -1,0 +1,56 @@
+"""Which recipe writes the layers of a model: by what they are made of, by whose kernels run them, by family where traits do not suffice."""
+
+from collections.abc import Mapping
+
+from fitgauge.engine.model.spec import ModelSpec, Recurrent
+from fitgauge.engine.training.autograd.layers.fused import FusedLayer
+from fitgauge.engine.training.autograd.layers.gemma4 import Gemma4Layer
+from fitgauge.engine.training.autograd.layers.layer import Layer
+from fitgauge.engine.training.autograd.layers.llama4 import Llama4Layer
+from fitgauge.engine.training.autograd.layers.megatron import MegatronLayer
+from fitgauge.engine.training.autograd.layers.mllama import MllamaLayer
+from fitgauge.engine.training.autograd.layers.modules import Modules, Scene
+from fitgauge.engine.training.autograd.layers.recurrent import RecurrentLayer
+from fitgauge.engine.training.autograd.layers.sparse_attention import SparseLayer
+from fitgauge.engine.training.autograd.layers.stacks import StackLayer, source_tokens
+from fitgauge.engine.training.autograd.megatron_tape import MegatronTape
+from fitgauge.engine.training.autograd.segment import stream_width
+from fitgauge.engine.training.autograd.tape import Tape
+from fitgauge.engine.training.states.parameters import Unit
+from fitgauge.engine.training.workload import TrainingWorkload, recomputed_modules
+
+OWN: Mapping[str, type[Layer]] = {
+    **dict.fromkeys(("llama4", "llama4_text"), Llama4Layer),
+    **dict.fromkeys(("gemma4", "gemma4_text"), Gemma4Layer),
+    **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), SparseLayer),
+    "mllama": MllamaLayer,
+}
+"""Decoders whose layers compute what no traits tell, by model type."""
+
+
+def layer_recipe(tape: Tape, unit: Unit, spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Layer:
+    """What writes a layer of this model on a tape."""
+    if any(isinstance(mixer, Recurrent) for block in spec.blocks for mixer in block.mixers):
+        return RecurrentLayer(tape, unit, scene)
+    if spec.task == "generate":
+        return _decoder(tape, unit, spec, scene, workload)
+    source = None
+    if spec.task == "encoder_decoder":
+        elements = source_tokens(spec, scene) * scene.batch * spec.hidden_size
+        source = tape.constant("source", elements, stream_width(workload), grad=True)
+    return StackLayer(tape, unit, scene, source)
+
+
+def end_recipe(tape: Tape, unit: Unit, scene: Scene, workload: TrainingWorkload) -> Modules:
+    """What writes the norm between the last layer and the head."""
+    if isinstance(tape, MegatronTape):
+        return MegatronLayer(tape, unit, scene)
+    return Modules(tape, unit, scene) if workload.kernels == "none" else FusedLayer(tape, unit, scene, workload.kernels)
+
+
+def _decoder(tape: Tape, unit: Unit, spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Layer:
+    if isinstance(tape, MegatronTape):
+        return MegatronLayer(tape, unit, scene, recomputed_modules(workload))
+    if spec.model_type in OWN:
+        return OWN[spec.model_type](tape, unit, scene)
+    return Layer(tape, unit, scene) if workload.kernels == "none" else FusedLayer(tape, unit, scene, workload.kernels)

@@ -1,0 +1,78 @@
+"""Both passes of one micro-batch over the segments of a rank: activations, gradients as they come, and the most of them."""
+
+import msgspec
+
+from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.training.autograd.segment import Segment
+from fitgauge.engine.training.autograd.segments import Cut, segments
+from fitgauge.engine.training.workload import TrainingWorkload
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """The segments of a rank in their order, with what is there before them and what the embedding shares with the head [bytes]."""
+
+    segments: tuple[Segment, ...]
+    constants: int = 0
+    tied: int = 0
+
+
+class Passes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Both passes of a micro-batch [bytes beyond parameters and states].
+
+    `forward_peak`: the most of the forward pass; `between`: live between the passes. `opening`: the most of the backward pass before its
+    first segment has left a gradient; `backward`: of what follows, where `gradients` are kept; `left`: gradients at its end.
+    """
+
+    forward_peak: int
+    between: int
+    backward: int
+    opening: int
+    gradients: int
+    left: int
+
+    @property
+    def backward_peak(self) -> int:
+        """The most of the whole backward pass."""
+        return max(self.backward, self.opening)
+
+
+def activations(
+    spec: ModelSpec, workload: TrainingWorkload, *, layers: range | None = None, first: bool = True, last: bool = True
+) -> Passes:
+    """The Passes of a stage that keeps all its gradients; see `line_of`."""
+    return played(line_of(segments(spec, workload), layers, first=first, last=last))
+
+
+def line_of(cut: Cut, layers: range | None = None, *, first: bool = True, last: bool = True) -> Line:
+    """The Line of a stage. `layers`: the stage's, None for all; `first`, `last`: whether it holds the embedding, the head and the loss."""
+    line = (*((cut.embedding,) if first else ()), *in_order(cut, layers), *((cut.head,) if last else ()))
+    return Line(segments=line, constants=cut.constants, tied=cut.tied_bytes if first and last else 0)
+
+
+def played(line: Line, *, stays: float = 1) -> Passes:
+    """Both passes of one micro-batch. `stays`: the share of a segment's gradients that this rank keeps when the segment has ended: all of
+    them, its shard, or none where they go into main gradients or are stepped with at once."""
+    live, forward = line.constants, 0
+    for segment in line.segments:
+        forward = max(forward, live + segment.forward.peak)
+        live += segment.forward.end
+    live -= sum(segment.casts for segment in line.segments)
+    between, backward, at, done, opening = live, 0, 0, 0, 0
+    for number, segment in enumerate(reversed(line.segments)):
+        shared = line.tied if number == len(line.segments) - 1 else 0
+        peak = live + segment.backward.peak + shared
+        if number == 0 and len(line.segments) > 1:
+            opening = peak
+        elif peak > backward:
+            backward, at = peak, done
+        kept = min(segment.gradients, segment.released) if stays == 1 else int(stays * segment.released)
+        gone = shared if stays == 1 else int(stays * shared) + segment.released - kept
+        live += segment.backward.end - gone
+        done += kept
+    return Passes(forward_peak=forward, between=between, backward=backward, opening=opening, gradients=at, left=done)
+
+
+def in_order(cut: Cut, layers: range | None = None) -> list[Segment]:
+    """The segment of every layer, in the order of their numbers; of those in `layers`, where given."""
+    numbered = sorted((number, kind) for kind, segment in enumerate(cut.layers) for number in segment.layers)
+    return [cut.layers[kind] for number, kind in numbered if layers is None or number in layers]

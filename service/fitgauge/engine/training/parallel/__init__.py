@@ -1,0 +1,1 @@
+"""Parallel degrees: pipeline, ZeRO, FSDP."""

@@ -1,0 +1,1 @@
+"""Parameters, gradients, optimizer states, and their sharding."""

@@ -1,0 +1,244 @@
+"""The parameters of a model under a training method: what is frozen, what is trained, and the adapters beside it.
+
+Two tensors of a checkpoint may be slices of one fused projection (see families/dense.py); here they are one again.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from fitgauge.engine.memo import Same
+from fitgauge.engine.model.dtypes import size_of
+from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.spec import Attention, Block, Kind, ModelSpec, Part, Split, Tensor
+from fitgauge.engine.quantization.formats import Format, tensor_bytes
+from fitgauge.engine.quantization.requested import BITSANDBYTES, what_if
+from fitgauge.engine.quantization.scheme import Rule, RuleIndex, Scheme
+from fitgauge.engine.training.workload import Regime, Targets, TrainingWorkload, regime
+
+_ATTENTION = ("attn", "attention", "self_attn", "self_attention")
+
+
+class Parameter(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One parameter of one layer: `count` of `shape`.
+
+    `dtype`: canonical, of an unquantized weight; `form`: of a quantized one. `trained`: it gets a gradient and optimizer states.
+    `adapter`: a low-rank matrix beside a frozen linear. `split`, `units`: see architecture.Split.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    kind: Kind
+    split: Split
+    units: int
+    count: int
+    dtype: str
+    form: Format | None = None
+    trained: bool = True
+    adapter: bool = False
+
+    @property
+    def elements(self) -> int:
+        """Numbers, over all `count`."""
+        product = self.count
+        for size in self.shape:
+            product *= size
+        return product
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the weight itself."""
+        if self.form is not None and len(self.shape) == 2:
+            return self.count * tensor_bytes(self.shape[0], self.shape[1], self.form)
+        return size_of(self.elements, self.dtype)
+
+
+class Unit(msgspec.Struct, frozen=True, kw_only=True):
+    """Layers made alike (their numbers in `layers`), or one block that is there once: what a wrapper shards and a checkpoint recomputes."""
+
+    part: Part
+    prefix: str
+    layers: tuple[int, ...]
+    block: Block
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def repeated(self) -> bool:
+        """Whether these are numbered layers of a stack."""
+        return "{}" in self.prefix
+
+    def bytes(self, *, trained: bool | None = None) -> int:
+        """Bytes of weights of one layer; with `trained`, of those that are, or are not."""
+        return sum(p.bytes for p in self.parameters if trained is None or p.trained == trained)
+
+    def elements(self, *, trained: bool | None = None) -> int:
+        """The same in numbers."""
+        return sum(p.elements for p in self.parameters if trained is None or p.trained == trained)
+
+
+def units(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Unit, ...]:
+    """Every unit of a model, in the order of its blocks, with frozen and trained parameters and adapters marked.
+
+    Multi-token prediction heads are left out: transformers does not load them. Raises InvalidQuestion for a quantization that is
+    unknown. Kept for the models asked about lately: how ranks divide them, how long sequences are and what steps them changes no unit.
+    """
+    return _units(Same(spec), on_one_rank(workload))
+
+
+def on_one_rank(workload: TrainingWorkload) -> TrainingWorkload:
+    """The workload with one rank, one token and the usual settings of whatever units do not depend on."""
+    return msgspec.structs.replace(
+        workload,
+        optimizer="adamw",
+        activation_checkpointing="none",
+        attention="sdpa",
+        loss="full",
+        sequence_length=1,
+        micro_batch_size=1,
+        micro_batches=1,
+        zero_stage=0,
+        offload="none",
+        tensor_parallel=1,
+        sequence_parallel=False,
+        pipeline_parallel=1,
+        context_parallel=1,
+        expert_parallel=1,
+        expert_tensor_parallel=None,
+        data_parallel=1,
+    )
+
+
+@lru_cache(maxsize=64)
+def _units(same: Same, workload: TrainingWorkload) -> tuple[Unit, ...]:
+    spec, form = same.spec, regime(workload)
+    scheme, found = base_scheme(spec, workload), []
+    rules = RuleIndex(scheme.rules if scheme else ())
+    for block in spec.blocks:
+        if block.part is Part.MTP:
+            continue
+        whole = merged(block)
+        base = tuple(_parameter(block, tensor, workload, form, rules) for tensor in whole)
+        adapters = _adapters(block, whole, workload, form) if workload.adapted else ()
+        found.append(Unit(part=block.part, prefix=block.prefix, layers=block.layers, block=block, parameters=(*base, *adapters)))
+    return tuple(found)
+
+
+def base_scheme(spec: ModelSpec, workload: TrainingWorkload) -> Scheme | None:
+    """How a frozen base is stored: QLoRA's quantization (nf4 unless another is asked for), else None.
+
+    bitsandbytes replaces modules of class Linear alone; experts, which transformers 5 keeps in one parameter a layer, stay as they are
+    (bitsandbytes issue 1849), but where a trainer quantizes them itself.
+    """
+    if workload.base_quantization is None:
+        return None
+    scheme = what_if(workload.base_quantization, spec)
+    if scheme.name not in BITSANDBYTES or workload.quantized_experts:
+        return scheme
+    return msgspec.structs.replace(scheme, rules=(Rule(form=None, kinds=(Kind.EXPERT,)), *scheme.rules))
+
+
+def merged(block: Block) -> tuple[Tensor, ...]:
+    """The block's tensors with slices of one name put together along their rows; buffers left out."""
+    whole: dict[str, Tensor] = {}
+    for tensor in block.tensors:
+        if tensor.buffer:
+            continue
+        before = whole.get(tensor.name)
+        if before is None:
+            whole[tensor.name] = tensor
+        else:
+            rows = before.shape[0] + tensor.shape[0]
+            whole[tensor.name] = msgspec.structs.replace(before, shape=(rows, *before.shape[1:]))
+    return tuple(whole.values())
+
+
+def _parameter(block: Block, tensor: Tensor, workload: TrainingWorkload, form: Regime, rules: RuleIndex) -> Parameter:
+    stored = rules.format_of(block.prefix + tensor.name, tensor, block.part)
+    if stored is not None and tensor.shape[1:] == (1,) and not stored.flat:  # a bare count of parameters, whose scales cannot be known
+        stored = Format(name=stored.name, bits=stored.bits)
+    return Parameter(
+        name=tensor.name,
+        shape=tensor.shape,
+        kind=tensor.kind,
+        split=tensor.split,
+        units=tensor.units,
+        count=tensor.count,
+        dtype=form.weights,
+        form=stored,
+        trained=not workload.adapted and (workload.train_vision_tower or block.part is not Part.VISION),
+    )
+
+
+def _adapters(block: Block, whole: Sequence[Tensor], workload: TrainingWorkload, form: Regime) -> tuple[Parameter, ...]:
+    """A (rank, in) and B (out, rank) beside every targeted linear; DoRA adds a magnitude for every output.
+
+    Source: PEFT tuners/lora/layer.py; DoRA arXiv 2402.09353. Under tensor parallelism the half that meets the divided side divides.
+    PEFT leaves experts that share a tensor alone; under Megatron every expert has a pair of its own (ms-swift
+    swift/megatron/utils.py, find_all_linears, and tuners/lora.py, LoraParallelLinear).
+    """
+    rank, found = workload.lora_rank, []
+    seeing = block.part in (Part.VISION, Part.PROJECTOR) and bool(workload.images) and workload.train_vision_tower
+    grouped = expert_linears(whole) if workload.framework == "megatron" and block.part is Part.LANGUAGE else []
+    for tensor in (*linears(block, whole, seeing=seeing), *grouped):
+        if not targeted(tensor.name, workload.lora_targets):
+            continue
+        name, (out, inputs) = tensor.name.removesuffix(".weight"), tensor.shape
+        row = tensor.split is Split.ROW
+        column = Split.NONE if row else tensor.split
+        found.append(_adapter(f"{name}.lora_A.weight", (rank, inputs), Split.ROW if row else Split.NONE, tensor, form))
+        found.append(_adapter(f"{name}.lora_B.weight", (out, rank), column, tensor, form))
+        if workload.method == "dora":
+            found.append(_adapter(f"{name}.lora_magnitude_vector", (out,), column, tensor, form))
+    return tuple(found)
+
+
+def _adapter(name: str, shape: tuple[int, ...], split: Split, beside: Tensor, form: Regime) -> Parameter:
+    kind, count = (Kind.EXPERT, beside.count) if beside.kind is Kind.EXPERT else (Kind.LINEAR, 1)
+    return Parameter(name=name, shape=shape, kind=kind, split=split, units=beside.units, count=count, dtype=form.adapters, adapter=True)
+
+
+def expert_linears(whole: Iterable[Tensor]) -> list[Tensor]:
+    """The linears of routed experts as Megatron groups them: gate and up are one (linear_fc1), down the other (linear_fc2).
+
+    Source: megatron/core/transformer/moe/experts.py, TEGroupedMLP. Each has the name of its first tensor.
+    """
+    found: dict[tuple[str, Split], Tensor] = {}
+    for tensor in whole:
+        if tensor.kind is not Kind.EXPERT or len(tensor.shape) != 2:
+            continue
+        key = (tensor.name.removesuffix(".weight").rpartition(".")[0], tensor.split)
+        rows = found[key].shape[0] if key in found else 0
+        found[key] = msgspec.structs.replace(found.get(key, tensor), shape=(rows + tensor.shape[0], tensor.shape[1]))
+    return list(found.values())
+
+
+def linears(block: Block, whole: Iterable[Tensor], *, seeing: bool = False) -> list[Tensor]:
+    """The linear modules of a language or encoder layer that an adapter can sit beside: no head, router or fused expert; `seeing`: of a
+    vision tower too.
+
+    Of a model that is only a size, the linears its attention and MLP would have.
+    """
+    if not seeing and block.part not in (Part.LANGUAGE, Part.ENCODER):
+        return []
+    found = [tensor for tensor in whole if tensor.kind is Kind.LINEAR and len(tensor.shape) == 2]
+    return nominal_linears(block) if any(tensor.shape[1] == 1 for tensor in found) else found
+
+
+def nominal_linears(block: Block) -> list[Tensor]:
+    """Projections of attention and MLP of a block that only counts its parameters; empty where it has neither."""
+    mixer = next((mixer for mixer in block.mixers if isinstance(mixer, Attention)), None)
+    if mixer is None or block.mlp is None:
+        return []
+    hidden = mixer.query_heads * mixer.head_dim
+    return [t for t in (*parts.attention(hidden, mixer), *parts.gated_mlp(hidden, block.mlp.intermediate_size)) if len(t.shape) == 2]
+
+
+def targeted(name: str, targets: Targets) -> bool:
+    """Whether an adapter sits beside the linear `name`: every one, those of attention, or those whose module is named."""
+    if targets == "all_linear":
+        return True
+    modules = name.removesuffix(".weight").split(".")
+    if targets == "attention":
+        return any(module in _ATTENTION for module in modules)
+    return any(module in targets for module in modules)

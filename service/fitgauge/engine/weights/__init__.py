@@ -1,0 +1,1 @@
+"""Weights sharded over ranks and pipeline stages."""

@@ -1,0 +1,258 @@
+"""A model's parameters by how an engine divides them: the slow part, done once for a model in a scheme under an engine's Layout."""
+
+import re
+from collections.abc import Callable, Hashable, Iterable
+from functools import lru_cache
+from math import gcd
+from typing import Literal
+
+import msgspec
+
+from fitgauge.engine.memo import Derived, Once
+from fitgauge.engine.model.dtypes import BITS, size_of
+from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Split, Stored, Tensor
+from fitgauge.engine.quantity import Basis
+from fitgauge.engine.quantization.formats import Format, tensor_bytes
+from fitgauge.engine.quantization.scheme import RuleIndex, Scheme, is_nominal
+
+TOWERS = (Part.VISION, Part.AUDIO)
+
+Place = Literal["layers", "first", "last", "tied", "every"]
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine does to tensors when it divides them.
+
+    `vocabulary_multiple`: the vocabulary is padded to it. `expert_multiples`: by format name, what the width of one rank's share of
+    an expert is padded to. `refines_blocks`: scales of square blocks that tensor parallelism cuts are repeated for the largest block
+    that fits. `whole_groups`: an expert's group of weights that tensor parallelism cuts short has no scale. `experts_over_data`:
+    without expert parallelism, experts are divided over tensor x data parallel ranks. `wide_dtype`: what a model published in F32
+    is loaded in. `fused`: names that become one tensor, alternatives in a regular expression.
+    `embedded_everywhere`: model types whose embedding every pipeline stage holds.
+    """
+
+    vocabulary_multiple: int = 1
+    expert_multiples: dict[str, int] = {}
+    refines_blocks: bool = False
+    whole_groups: bool = False
+    experts_over_data: bool = False
+    wide_dtype: str = "F32"
+    fused: tuple[str, ...] = ()
+    embedded_everywhere: frozenset[str] = frozenset()
+
+
+class Share(msgspec.Struct, frozen=True, gc=False):
+    """Tensors of every layer of `layers` that are divided alike.
+
+    Unquantized (`form` None): `pieces` of `piece_bytes` that go to ranks whole. Quantized: one weight of shape (out, inputs).
+    `experts`: how many of them a layer routes to, 0 for a tensor of no expert. `place`: the pipeline stages that hold it.
+    """
+
+    part: Part
+    place: Place
+    layers: tuple[int, ...]
+    split: Split
+    experts: int
+    multiple: int
+    pieces: int
+    piece_bytes: int
+    out: int = 0
+    inputs: int = 0
+    form: Format | None = None
+
+
+Where = tuple[Part, Place, tuple[int, ...], Split, int, int]
+"""The first fields of a Share: tensors that agree in them are divided alike."""
+
+
+class Laid(msgspec.Struct, frozen=True, kw_only=True):
+    """A model's parameters by how they are divided, in one scheme, under one engine's Layout.
+
+    `shares`: for sums, unquantized tensors that are divided alike as one. `tensors`: what the engine allocates, each of the shares
+    that are fused into it. `scale`: the repository over the table. `tower_heads`: of the vision and audio towers, which every rank
+    holds whole where tensor parallelism does not divide them. `remembered`: what was derived from it before, see `once`.
+    """
+
+    shares: tuple[Share, ...]
+    tensors: tuple[tuple[Share, ...], ...]
+    layout: Layout
+    scheme: Scheme
+    basis: Basis
+    scale: float = 1.0
+    tower_heads: int = 0
+    remembered: Once = msgspec.field(default_factory=Once)
+
+    def once(self, key: Hashable, derive: Callable[[], Derived]) -> Derived:
+        """What `derive` gives, derived once for every `key`."""
+        return self.remembered.of(key, derive)
+
+
+def divided(size: int, ways: int) -> int:
+    """The fullest rank's share of `size` pieces over `ways` ranks: at least one whole piece, so that fewer pieces are replicated."""
+    return -(-size // ways)
+
+
+def round_up(size: int, multiple: int) -> int:
+    """`size` padded to a whole `multiple`."""
+    return -(-size // multiple) * multiple
+
+
+def tensor_dtype(tensor: Tensor, spec: ModelSpec, scheme: Scheme, layout: Layout) -> str:
+    """The canonical format of an unquantized tensor: its own, the scheme's, or the model's as the engine loads it."""
+    if tensor.dtype is not None:
+        return tensor.dtype
+    if scheme.dtype is not None:
+        return scheme.dtype
+    return layout.wide_dtype if spec.dtype == "F32" else spec.dtype
+
+
+def laid_out(spec: ModelSpec, scheme: Scheme, layout: Layout = Layout(), stored: Stored | None = None) -> Laid:
+    """How `spec` in `scheme` is divided by an engine with this `layout`. MTP heads are left out: engines load them only to speculate.
+
+    With `basis` `assumed` and a repository summary the table is scaled to what is stored.
+    """
+    plain: dict[tuple[Where, int], int] = {}
+    shares: list[Share] = []
+    tensors: dict[tuple[str, str, tuple[int, ...]], tuple[Share, ...]] = {}
+    rules = RuleIndex(scheme.rules)
+    for block in spec.blocks:
+        if block.part is Part.MTP:
+            continue
+        place = _place(spec, block, layout)
+        for tensor, form, layers in formats(spec, block, rules):
+            share = _share(
+                tensor,
+                form,
+                (block.part, place, layers, _multiple(block, tensor, scheme, layout)),
+                tensor_dtype(tensor, spec, scheme, layout),
+                layout,
+            )
+            if form is None:
+                where = (share.part, share.place, share.layers, share.split, share.experts, share.multiple)
+                plain[where, share.pieces] = plain.get((where, share.pieces), 0) + share.piece_bytes
+            else:
+                shares.append(share)
+            key = (block.prefix, _fused(tensor.name, layout.fused), layers)
+            tensors[key] = (*tensors.get(key, ()), share)
+    shares += [Share(*where, pieces, size) for (where, pieces), size in plain.items()]
+    scale = 1.0
+    if spec.basis == "assumed" and stored is not None and stored.elements:
+        scale = summary_bytes(stored) / max(1, stored_bytes(spec, scheme))
+    basis: Basis = "assumed" if "assumed" in (spec.basis, scheme.basis) else "computed"
+    return Laid(
+        shares=tuple(shares),
+        tensors=tuple(tensors.values()),
+        layout=layout,
+        scheme=scheme,
+        basis=basis,
+        scale=scale,
+        tower_heads=_tower_heads(spec),
+    )
+
+
+def formats(spec: ModelSpec, block: Block, rules: RuleIndex) -> Iterable[tuple[Tensor, Format | None, tuple[int, ...]]]:
+    """Every tensor of a block with its format and the layers that hold it so."""
+    classes = [rules.layer_class(layer) if ".{}." in block.prefix else layer for layer in block.layers]
+    for tensor in block.tensors:
+        if len(tensor.shape) < 2 or not rules.by_name:
+            yield tensor, _nominal(spec, rules.format_of("", tensor, block.part)), block.layers
+            continue
+        by_class: dict[Hashable, Format | None] = {}
+        found: dict[Format | None, list[int]] = {}
+        for layer, alike in zip(block.layers, classes, strict=True):
+            if alike not in by_class:
+                module = (block.prefix.replace("{}", str(layer)) + tensor.name).replace("*", "0")
+                by_class[alike] = rules.format_of(module, tensor, block.part)
+            found.setdefault(by_class[alike], []).append(layer)
+        for form, layers in found.items():
+            yield tensor, _nominal(spec, form), tuple(layers)
+
+
+def _nominal(spec: ModelSpec, form: Format | None) -> Format | None:
+    """Return the format without its scales where the spec is a bare count of parameters."""
+    return Format(name=form.name, bits=form.bits) if form and is_nominal(spec) else form
+
+
+def _share(tensor: Tensor, form: Format | None, where: tuple[Part, Place, tuple[int, ...], int], dtype: str, layout: Layout) -> Share:
+    part, place, layers, multiple = where
+    experts, pieces = tensor.count if _routed(tensor) else 0, _pieces(tensor, layout)
+    if form is not None:
+        return Share(part, place, layers, tensor.split, experts, multiple, pieces, 0, *matrix(tensor), form)
+    bits = tensor.elements // (experts or 1) * BITS[dtype]
+    if tensor.split is Split.VOCABULARY:
+        bits = bits // tensor.shape[0] * pieces
+    return Share(part, place, layers, tensor.split, experts, multiple, pieces, bits // (8 * pieces))
+
+
+def _tower_heads(spec: ModelSpec) -> int:
+    units = [tensor.units for block in spec.blocks if block.part in TOWERS for tensor in block.tensors if tensor.split is Split.COLUMN]
+    return gcd(*(count for count in units if count))
+
+
+@lru_cache(maxsize=4096)
+def _fused(name: str, fused: tuple[str, ...]) -> str:
+    """Return the name of the tensor that an engine loads `name` into, see `Layout.fused`."""
+    for number, names in enumerate(fused):
+        name = re.sub(rf"(^|\.)({names})(?=\.)", rf"\g<1>fused{number}", name)
+    return name
+
+
+def matrix(tensor: Tensor) -> tuple[int, int]:
+    """A tensor's shape as (out, in), trailing dimensions multiplied."""
+    inputs = 1
+    for size in tensor.shape[1:]:
+        inputs *= size
+    return tensor.shape[0], inputs
+
+
+def _routed(tensor: Tensor) -> bool:
+    return tensor.kind is Kind.EXPERT or tensor.count > 1
+
+
+def _place(spec: ModelSpec, block: Block, layout: Layout) -> Place:
+    if block.part is Part.EMBEDDING and spec.model_type in layout.embedded_everywhere:
+        return "every"
+    if block.part is Part.LANGUAGE:
+        if "{}" in block.prefix:
+            return "layers"
+        return "first" if any(tensor.kind is Kind.EMBEDDING for tensor in block.tensors) else "last"
+    if block.part is Part.HEAD:
+        return "last"
+    return "tied" if block.part is Part.EMBEDDING and spec.tied_embeddings else "first"
+
+
+def _multiple(block: Block, tensor: Tensor, scheme: Scheme, layout: Layout) -> int:
+    """What a rank's share of an expert's weight or bias is padded to: twice as much where gate and up are one tensor."""
+    if not _routed(tensor) or scheme.form is None:
+        return 1
+    size = matrix(tensor)[1] if tensor.split is Split.ROW else tensor.shape[0]
+    fused = size // block.mlp.intermediate_size if block.mlp and block.mlp.intermediate_size else 1
+    return layout.expert_multiples.get(scheme.form.name, 1) * max(1, fused)
+
+
+def _pieces(tensor: Tensor, layout: Layout) -> int:
+    if tensor.split is Split.NONE:
+        return 1
+    if tensor.split is Split.VOCABULARY:
+        return round_up(tensor.shape[0], layout.vocabulary_multiple)
+    if tensor.split is Split.KV and tensor.units:
+        return tensor.units
+    return matrix(tensor)[1] if tensor.split is Split.ROW else tensor.shape[0]
+
+
+def stored_bytes(spec: ModelSpec, scheme: Scheme) -> int:
+    """Bytes on disk of the whole repository as the table has it, MTP heads included."""
+    total, rules = 0, RuleIndex(scheme.rules)
+    for block in spec.blocks:
+        for tensor, form, layers in formats(spec, block, rules):
+            if form is None:
+                size = size_of(tensor.elements, tensor_dtype(tensor, spec, scheme, Layout()))
+            else:
+                size = tensor.count * tensor_bytes(*matrix(tensor), form)
+            total += len(layers) * size
+    return total
+
+
+def summary_bytes(stored: Stored) -> int:
+    """Bytes the repository says it stores: the file's size, or its elements by dtype."""
+    return stored.file_bytes or sum(size_of(count, name) for name, count in stored.elements.items() if name in BITS)

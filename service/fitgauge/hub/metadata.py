@@ -1,0 +1,127 @@
+"""What the Hub said about one repository at one commit, as it is kept, and the Model that follows from it."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from fitgauge.engine.model.dtypes import dtype
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.model.spec import Model, ModelSpec, Stored
+from fitgauge.errors import InvalidQuestion, MalformedModel
+from fitgauge.hub.bodies import refuse_too_many_values
+from fitgauge.hub.description import no_weights
+
+COUNT_TOLERANCE = 0.01
+"""Of the Hub's count for a GGUF file: it includes rotary factors and, in some files, heads for further tokens."""
+
+
+class GgufModel(msgspec.Struct, frozen=True, kw_only=True):
+    """The chosen GGUF files: the first's name, their size [bytes] together, what the Hub counts in them (0: unknown).
+
+    `config`: read from the file's own key-values, None where the repository's config.json serves.
+    """
+
+    name: str
+    label: str
+    file_bytes: int
+    parameters: int
+    config: dict[str, Any] | None
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """Kept instead of the Model, so that a later version reads them anew. `config`, `quantization`: the files as they are."""
+
+    repo_id: str
+    sha: str | None
+    fetched_at: float
+    """seconds since 1970"""
+    elements: dict[str, int]
+    config: bytes | None
+    config_etag: str | None
+    quantization: bytes | None = None
+    gguf: GgufModel | None = None
+    weightless: bool = False
+    """it holds a config.json and no weights"""
+    warnings: tuple[str, ...] = ()
+
+
+def read_json(body: bytes, name: str) -> dict[str, Any]:
+    """A JSON object. Raises MalformedModel. By the standard library, since config files hold Infinity and NaN."""
+    refuse_too_many_values(body, name)
+    try:
+        values = json.loads(body)
+    except RecursionError:
+        raise MalformedModel(f"{name} is nested too deeply.") from None
+    except ValueError as error:
+        raise MalformedModel(f"{name} is no JSON: {str(error)[:100]}") from None
+    if not isinstance(values, dict):
+        raise MalformedModel(f"{name} is no JSON object.")
+    return values
+
+
+def model_of(facts: Facts) -> Model:
+    """The Model. Raises MalformedModel where its config cannot be read as one."""
+    if facts.gguf is not None:
+        return _gguf_model(facts, facts.gguf)
+    if facts.config is None:
+        raise MalformedModel(f"{facts.repo_id} holds weights and no config.json.", hint="Send a repository in transformers' format.")
+    quantization = read_json(facts.quantization, "hf_quant_config.json") if facts.quantization is not None else None
+    config = read_json(facts.config, "config.json")
+    if facts.weightless:
+        return _planned_model(facts, config, quantization)
+    spec = read_config(config, quantization)
+    elements, unknown = _canonical(facts.elements)
+    warnings = [*facts.warnings, *(f"The Hub counts numbers of the unknown format {name}: they are left out." for name in unknown)]
+    if not elements:
+        warnings.append("The Hub gives no count of the stored parameters: sizes are computed from the architecture.")
+    return Model(id=facts.repo_id, source="hub", spec=spec, revision=facts.sha, stored=Stored(elements=elements), warnings=tuple(warnings))
+
+
+def _planned_model(facts: Facts, config: dict[str, Any], quantization: dict[str, Any] | None) -> Model:
+    """A model of which only the plan is there. Raises ModelWithoutWeights where the config is no plan of a model."""
+    try:
+        spec = read_config(config, quantization)
+    except MalformedModel:
+        raise no_weights(facts.repo_id) from None
+    warning = "The repository holds no weights: everything is computed from its config.json."
+    return Model(id=facts.repo_id, source="config", spec=spec, revision=facts.sha, warnings=(*facts.warnings, warning))
+
+
+def _gguf_model(facts: Facts, gguf: GgufModel) -> Model:
+    config = gguf.config if gguf.config is not None else read_json(facts.config or b"{}", "config.json")
+    spec, warnings = _as_counted(config, gguf.parameters), facts.warnings
+    if gguf.parameters and abs(spec.parameters - gguf.parameters) > COUNT_TOLERANCE * gguf.parameters:
+        spec = msgspec.structs.replace(spec, basis="assumed")
+        warnings += (f"The Hub counts {gguf.parameters} parameters; the architecture as it was read has {spec.parameters}.",)
+    return Model(
+        id=facts.repo_id,
+        source="hub",
+        spec=spec,
+        revision=facts.sha,
+        stored=Stored(file_bytes=gguf.file_bytes, file_name=gguf.name),
+        warnings=warnings,
+    )
+
+
+def _as_counted(config: Mapping[str, Any], parameters: int) -> ModelSpec:
+    """The ModelSpec whose head is tied or not, whichever comes nearer to what the Hub counts: GGUF's key-values do not say it."""
+    if "tie_word_embeddings" in config or not parameters:
+        return read_config(config)
+    both = [read_config({**config, "tie_word_embeddings": tied}) for tied in (False, True)]
+    return min(both, key=lambda spec: abs(spec.parameters - parameters))
+
+
+def _canonical(elements: Mapping[str, int]) -> tuple[dict[str, int], list[str]]:
+    """Counts by canonical dtype, and the names nobody knows."""
+    known: dict[str, int] = {}
+    unknown: list[str] = []
+    for name, count in elements.items():
+        try:
+            canonical = dtype(name)
+        except InvalidQuestion:
+            unknown.append(name[:20])
+        else:
+            known[canonical] = known.get(canonical, 0) + count
+    return known, unknown

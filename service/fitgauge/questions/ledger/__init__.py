@@ -1,1 +1,0 @@
-"""explain_log: what an engine said of itself beside its estimate."""

@@ -1,1 +1,0 @@
-"""plan_training: which layout trains it on the fewest GPUs."""

@@ -1,1 +1,0 @@
-"""recommend_gpus: what a model should be served or trained on."""

@@ -1,1 +1,0 @@
-"""check_fit: will a model fit when it is served."""

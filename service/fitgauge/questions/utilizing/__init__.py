@@ -1,1 +1,0 @@
-"""explain_utilization: how well cards are used."""

@@ -1,0 +1,5 @@
+"""The questions Fitgauge answers: each takes a request of the contract and gives an answer of the contract."""
+
+from fitgauge.services.facade import Grounds, Questions
+
+__all__ = ["Grounds", "Questions"]

@@ -1,0 +1,1 @@
+"""What several services share: parsing, model resolution, weights, responses."""

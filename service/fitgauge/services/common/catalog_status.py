@@ -1,0 +1,79 @@
+"""get_catalog: which catalog is in force, and whether the one that a company mounts could be used."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from fitgauge.catalog.catalog import Catalog
+from fitgauge.catalog.overlay_reload import Mounted
+from fitgauge.services.common.schemas import Health
+
+Standing = Literal["bundled", "own", "refused"]
+
+
+class CatalogRefusal(Struct, kw_only=True):
+    """Why the files that are mounted now are not in force."""
+
+    at: Annotated[str, Meta(description="When they were read (RFC 3339).")]
+    detail: Annotated[str, Meta(description="The file, the row and the field.")]
+    hint: str
+
+
+class OwnCatalog(Struct, kw_only=True):
+    """A company's own catalog, as it is in force."""
+
+    files: list[str]
+    sha256: Annotated[str, Meta(description="Of the files: alike in every replica that has read the same.")]
+    loaded_at: Annotated[str, Meta(description="RFC 3339.")]
+    refused: Annotated[CatalogRefusal | None, Meta(description="Null where what is mounted is what is in force.")]
+
+
+class CatalogState(Struct, kw_only=True):
+    """What may be asked about and chosen from."""
+
+    standing: Annotated[Standing, Meta(description="refused: what is mounted now has a bad row, and the catalog of before is in force.")]
+    accelerators: int
+    names: Annotated[int, Meta(description="Names that the company gave.")]
+    quotas: Annotated[dict[str, int], Meta(description="How many of an accelerator may be used, by id.")]
+    instances: int
+    own: OwnCatalog | None
+
+
+class Readiness(Health, kw_only=True):
+    """Whether it can answer, and from which catalog."""
+
+    catalog: Standing
+
+
+def catalog_state(catalog: Catalog, mounted: Mounted | None) -> CatalogState:
+    """The state of the catalog in force, which is that of `mounted` where there is one."""
+    return CatalogState(
+        standing=standing(mounted),
+        accelerators=len(catalog.all()),
+        names=len(catalog.names),
+        quotas=dict(catalog.quotas),
+        instances=len(catalog.offers.all()),
+        own=_own(mounted) if mounted else None,
+    )
+
+
+def standing(mounted: Mounted | None) -> Standing:
+    """Whose catalog is in force, and whether a newer one was refused."""
+    if mounted is None:
+        return "bundled"
+    return "refused" if mounted.refused else "own"
+
+
+def _own(mounted: Mounted) -> OwnCatalog:
+    loaded, refused = mounted.current, mounted.refused
+    return OwnCatalog(
+        files=list(loaded.files),
+        sha256=loaded.digest,
+        loaded_at=_written(loaded.at),
+        refused=CatalogRefusal(at=_written(refused.at), detail=refused.error.detail, hint=refused.error.hint) if refused else None,
+    )
+
+
+def _written(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,1 @@
+"""POST /v1/compare: a table of models, GPUs and settings."""

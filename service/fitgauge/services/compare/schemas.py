@@ -1,0 +1,67 @@
+"""The contract of compare_fit: a table of models, GPUs and settings."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from fitgauge.engine.quantity import Bytes
+from fitgauge.services.common.schemas import Names, Text, Tokens, Verdict
+
+MOST_CELLS = 10_000
+MOST_AT_ONCE = 1_000
+"""Cells of one JSON answer; what is larger comes as NDJSON, row by row."""
+
+Requests = Annotated[int, Meta(ge=1, le=1_000_000)]
+
+
+class CompareRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which of these models fit on which of these GPUs? Every model with every GPU and every setting is one cell, up to 10,000."""
+
+    models: Annotated[
+        Names,
+        Meta(description="Hugging Face IDs, well-known names or sizes: a list, or text with commas.", examples=["Qwen/Qwen3-32B, 7b"]),
+    ]
+    gpus: Annotated[Names, Meta(description="With their counts: a list, or text with commas.", examples=["2x L40S, RTX 4090, 80GB"])]
+    engines: Annotated[
+        Names | None,
+        Meta(description="Default as in check_fit.", examples=["vllm, llama.cpp"]),
+    ] = None
+    quantizations: Annotated[
+        Names | None, Meta(description="Formats of the weights. Default: as published.", examples=["as published, fp8, awq"])
+    ] = None
+    context_lengths: Annotated[
+        Tokens | Annotated[list[Tokens], Meta(min_length=1, max_length=50)] | None,
+        Meta(description="Tokens a request may hold, one or several. Default 8192, or the model's maximum if less.", examples=[65536]),
+    ] = None
+    concurrencies: Annotated[
+        Requests | Annotated[list[Requests], Meta(min_length=1, max_length=50)] | None,
+        Meta(description="Such requests held at once, one or several. Default 1.", examples=[8]),
+    ] = None
+    kv_cache_dtype: Annotated[Text | None, Meta(description="auto (default), fp8 or bf16.")] = None
+
+
+class CompareRow(Struct, kw_only=True):
+    """One cell. The sizes are null where the question is impossible; `note` says why, or what else must be known."""
+
+    number: Annotated[int, Meta(description="From 1 to `of`: how far the table has come.")]
+    of: int
+    model: str
+    gpu: str
+    gpu_count: int
+    engine: str
+    quantization: str
+    context_length: int
+    concurrency: int
+    verdict: Verdict
+    fit_probability: float | None = None
+    required_bytes: Annotated[Bytes | None, Meta(description="Of the fullest GPU.")] = None
+    budget_bytes: int | None = None
+    headroom_bytes: int | None = None
+    note: str | None = None
+
+
+class CompareAnswer(Struct, kw_only=True):
+    """The whole table, up to 1,000 cells, in the order of models, gpus, engines, quantizations, context lengths, concurrencies."""
+
+    items: list[CompareRow]
+    total: int

@@ -1,0 +1,145 @@
+"""compare_fit: models x GPUs x settings, one verdict a cell, in the order in which they were asked for."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+
+from fitgauge.catalog.engines import Engines
+from fitgauge.catalog.lookup import Found
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.model.spec import Model, ModelSpec
+from fitgauge.engine.serving.workload import EngineName
+from fitgauge.errors import InvalidQuestion
+from fitgauge.services.common import parsing as words
+from fitgauge.services.common.default_engine import USUAL, first_that_runs
+from fitgauge.services.common.long_questions import Checkpoint
+from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.weight_cache import Preparer, scheme_of
+from fitgauge.services.compare.schemas import MOST_CELLS, CompareRequest, CompareRow
+from fitgauge.services.fit.batch_estimator import Fitting
+from fitgauge.services.fit.workload import asked_context
+
+Setting = tuple[EngineName | None, str | None, int | None, int]
+"""Engine (None: the first usual one that runs the cell), format, context length, concurrency."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A table that was understood and is yet to be filled."""
+
+    total: int
+    rows: Iterator[CompareRow]
+    """the rest of the cells, each computed when it is taken"""
+
+    def take(self, most: int, checkpoint: Checkpoint) -> list[CompareRow]:
+        """Return up to `most` further rows; none at the end."""
+        taken = []
+        for row in islice(self.rows, most):
+            checkpoint()
+            taken.append(row)
+        return taken
+
+
+class Comparer:
+    """Fills tables. Arithmetic alone; the rows are made as they are asked for, so that a caller can rest between them."""
+
+    def __init__(self, engines: Engines) -> None:
+        self._engines = engines
+        self._preparer = Preparer()
+
+    def compare(self, request: CompareRequest, models: Sequence[Model], gpus: Sequence[Found]) -> Comparison:
+        """The table. Raises InvalidQuestion where it has more than 10,000 cells or names an engine or a format that is unknown."""
+        settings = _settings(request)
+        total = cells(len(models), len(gpus), len(settings))
+        for model, (_, quantization, _, _) in product(models[:1], settings):
+            scheme_of(model, quantization)
+        return Comparison(total, self._rows(request, models, gpus, settings, total))
+
+    def _rows(
+        self, request: CompareRequest, models: Sequence[Model], gpus: Sequence[Found], settings: Sequence[Setting], total: int
+    ) -> Iterator[CompareRow]:
+        number = 0
+        for model in models:
+            fitting = Fitting(model, self._engines, self._preparer)
+            for found, setting in product(gpus, settings):
+                number += 1
+                yield _row(number, total, request.kv_cache_dtype, model, found, setting, fitting)
+
+
+def cells(models: int, gpus: int, settings: int) -> int:
+    """The size of a table. Raises InvalidQuestion for one that is too large."""
+    total = models * gpus * settings
+    if not total:
+        raise InvalidQuestion("The table has no cells.", hint="Name at least one model and one GPU.", field="models")
+    if total > MOST_CELLS:
+        said = f"{models} models x {gpus} GPUs x {settings} settings are {total:,} cells."
+        raise InvalidQuestion(said, hint=f"Ask for up to {MOST_CELLS:,} at a time.", field="models")
+    return total
+
+
+def _settings(request: CompareRequest) -> list[Setting]:
+    """Engines x formats x contexts x concurrencies. Raises InvalidQuestion for an engine or a cache format unknown."""
+    engines: list[EngineName | None] = [words.engine(name) for name in words.listed(request.engines)] or [None]
+    for engine in engines:
+        words.cache_dtype(request.kv_cache_dtype, engine or USUAL[0])
+    formats = words.quantizations(request.quantizations)
+    contexts: list[int | None] = [*_several(request.context_lengths)] or [None]
+    return list(product(engines, formats, contexts, _several(request.concurrencies) or [1]))
+
+
+def _several(sent: int | list[int] | None) -> list[int]:
+    return [] if sent is None else [sent] if isinstance(sent, int) else list(dict.fromkeys(sent))
+
+
+def _row(number: int, total: int, cache_dtype: str | None, model: Model, found: Found, setting: Setting, fitting: Fitting) -> CompareRow:
+    """One cell; what is impossible is unsupported, with the reason."""
+    asked, quantization, context, concurrency = setting
+    spec, accelerator = model.spec, found.accelerator
+    question = FitRequest(
+        model=model.id,
+        gpu=accelerator.name,
+        gpu_count=found.count,
+        engine=asked,
+        quantization=quantization,
+        context_length=context,
+        concurrency=concurrency,
+        kv_cache_dtype=cache_dtype,
+    )
+    engine = asked or first_that_runs(lambda usual: _runs(fitting, question, usual, accelerator))
+    row = CompareRow(
+        number=number,
+        of=total,
+        model=model.id,
+        gpu=accelerator.name,
+        gpu_count=found.count,
+        engine=engine,
+        quantization=quantization or words.AS_PUBLISHED,
+        context_length=asked_context(question, spec),
+        concurrency=concurrency,
+        verdict="unsupported",
+    )
+    _judge(row, question, accelerator, spec, fitting, engine)
+    return row
+
+
+def _judge(row: CompareRow, question: FitRequest, accelerator: Accelerator, spec: ModelSpec, fitting: Fitting, engine: EngineName) -> None:
+    """Fills in how the cell turned out."""
+    try:
+        row.note = fitting.refused(question, engine, accelerator)
+        fitted = fitting.fitted(question, engine, accelerator, row.gpu_count)
+    except InvalidQuestion as error:
+        row.note = f"{error.detail} {error.hint}"
+        return
+    row.required_bytes, row.budget_bytes = fitted.required, fitted.budget.expected
+    row.headroom_bytes = row.budget_bytes - fitted.required.expected
+    if row.note is None:
+        row.verdict, row.fit_probability = fitted.verdict, round(fitted.probability, 4)
+        if spec.max_context_length and row.context_length > spec.max_context_length:
+            row.note = f"context_length {row.context_length} is beyond the model's maximum of {spec.max_context_length}."
+
+
+def _runs(fitting: Fitting, question: FitRequest, engine: EngineName, accelerator: Accelerator) -> bool:
+    try:
+        return fitting.refused(question, engine, accelerator) is None
+    except InvalidQuestion:
+        return False

@@ -1,0 +1,1 @@
+"""POST /v1/explain-log: a start-up log compared with its estimate."""

@@ -1,0 +1,1 @@
+"""POST /v1/fit: will a model fit when it is served?"""

@@ -1,0 +1,57 @@
+"""What was understood: a question with every default filled in, as fields to send again."""
+
+from fitgauge.engine.model.spec import Model
+from fitgauge.errors import InvalidQuestion
+from fitgauge.hub.reference import Reference, parse_reference
+from fitgauge.services.common.parsing import AS_PUBLISHED
+from fitgauge.services.fit.estimate import Checked
+from fitgauge.services.fit.warnings import WITHOUT_EFFECT
+
+
+def understood(checked: Checked) -> dict[str, str | int | float | bool]:
+    """The question with every default filled in, as fields to send."""
+    workload, model, request = checked.workload, checked.asked.model, checked.asked.request
+    filled: dict[str, str | int | float | bool] = {
+        "model": named(model, request.model),
+        "gpu": checked.asked.accelerator.name,
+        "gpu_count": checked.count,
+        "engine": workload.engine,
+        "engine_version": ".".join(str(part) for part in workload.version),
+        "quantization": request.quantization or AS_PUBLISHED,
+        "context_length": workload.context_length,
+        "concurrency": workload.concurrency,
+        "kv_cache_dtype": workload.cache_dtype.lower(),
+        "tensor_parallel": workload.tensor_parallel,
+        "pipeline_parallel": workload.pipeline_parallel,
+        "data_parallel": workload.data_parallel,
+        "expert_parallel": workload.expert_parallel,
+    }
+    filled |= {
+        "gpu_memory_utilization": workload.gpu_memory_utilization,
+        "max_batched_tokens": workload.max_batched_tokens,
+        "max_num_seqs": workload.max_num_seqs,
+        "enforce_eager": workload.enforce_eager,
+    }
+    if request.cpu_offload_gib:
+        filled["cpu_offload_gib"] = request.cpu_offload_gib
+    if request.other_memory_gib:
+        filled["other_memory_gib"] = request.other_memory_gib
+    if request.kv_cache_memory_gib:
+        filled["kv_cache_memory_gib"] = request.kv_cache_memory_gib
+    if workload.lora_slots:
+        filled |= {"lora_slots": workload.lora_slots, "lora_rank": workload.lora_rank}
+    if workload.speculative_tokens:
+        filled["speculative_tokens"] = workload.speculative_tokens
+    if request.draft_model:
+        filled["draft_model"] = request.draft_model
+    without_effect = WITHOUT_EFFECT.get(workload.engine, ())
+    return {name: value for name, value in filled.items() if name not in without_effect}
+
+
+def named(model: Model, text: str) -> str:
+    """The model's id, with the revision and the file that `text` asks for."""
+    try:
+        asked = parse_reference(text)
+    except InvalidQuestion:
+        return model.id
+    return str(Reference(model.id, asked.revision, asked.file))

@@ -1,0 +1,157 @@
+"""A serving question, estimated: what it names is found, its degrees are settled, and its need is set against the card."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from msgspec import structs
+
+from fitgauge.catalog.engines import Engines
+from fitgauge.catalog.lookup import Found
+from fitgauge.engine.accelerator import USUAL_NODE, Accelerator, shared
+from fitgauge.engine.model.spec import Model, ModelSpec
+from fitgauge.engine.quantity import GIB, Bytes, total
+from fitgauge.engine.serving.estimate import Estimate
+from fitgauge.engine.serving.fit import Verdict, fit_probability, verdict
+from fitgauge.engine.serving.profile import EngineProfile
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.support import refusal
+from fitgauge.engine.serving.vllm.memory import outside_terms, starts
+from fitgauge.engine.serving.workload import Workload
+from fitgauge.errors import InvalidQuestion
+from fitgauge.services.common import parsing as words
+from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.weight_cache import Prepared, Preparer
+from fitgauge.services.fit.workload import gpu_count, serving_workload, tensor_widths
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question with what it names: the model, the card, how many of them, and what is known of the engine."""
+
+    request: FitRequest
+    model: Model
+    card: Found
+    count: int
+    profile: EngineProfile
+
+    @property
+    def spec(self) -> ModelSpec:
+        """What the model is made of."""
+        return self.model.spec
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """The card by itself."""
+        return self.card.accelerator
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One question, estimated."""
+
+    asked: Asked
+    prepared: Prepared
+    workload: Workload
+    estimate: Estimate
+    probability: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of its chance."""
+        return verdict(self.probability)
+
+    @property
+    def count(self) -> int:
+        """How many cards there are."""
+        return self.asked.count
+
+    @property
+    def required(self) -> int:
+        """What the fullest card is expected to need [bytes]."""
+        return self.estimate.fullest.required.expected
+
+    @property
+    def outside(self) -> Bytes:
+        """What vLLM and others hold of the fullest card beside the engine's share of it."""
+        asked, fullest = self.asked, self.estimate.fullest
+        return total(outside_terms(asked.spec, asked.profile, self.workload, self.estimate.accelerator, layers=fullest.layers))
+
+    @property
+    def refused(self) -> str | None:
+        """Why the engine does not run it on this card, None where it does."""
+        return refusal(self.workload, self.prepared.scheme, self.asked.accelerator, self.asked.spec)
+
+
+class Estimator:
+    """Estimates questions about models that are at hand, and changes of them. Pure arithmetic: no I/O, no await."""
+
+    def __init__(self, engines: Engines) -> None:
+        self._engines = engines
+        self._preparer = Preparer()
+
+    def ask(self, request: FitRequest, model: Model, card: Found) -> Asked:
+        """The question. Raises InvalidQuestion for an engine or a version that is not sized here."""
+        request = structs.replace(request, quantization=words.quantization(request.quantization))
+        return Asked(request, model, card, gpu_count(request, card.count), self._profile(request))
+
+    def change(self, asked: Asked, fields: Mapping[str, object], *, model: Model | None = None, count: int | None = None) -> Asked:
+        """The question with other `fields`, and another model or number of cards where they are given. Raises as `ask`."""
+        request = structs.replace(asked.request, **fields)
+        return replace(asked, request=request, model=model or asked.model, count=count or asked.count, profile=self._profile(request))
+
+    def _profile(self, request: FitRequest) -> EngineProfile:
+        version = words.version(request.engine_version) if request.engine_version else None
+        return self._engines.profile(words.engine(request.engine), version)
+
+    def prepared(self, asked: Asked) -> Prepared:
+        """The weights of the question. Raises InvalidQuestion for an unknown format."""
+        return self._preparer.prepare(asked.model, asked.request.quantization, asked.profile.engine)
+
+    def is_prepared(self, asked: Asked) -> bool:
+        """Return whether the weights of the question are laid out already."""
+        return self._preparer.peek(asked.model, asked.request.quantization, asked.profile.engine) is not None
+
+    def check(self, asked: Asked) -> Checked:
+        """The estimate at the degrees asked for; those left out are the widest that the engine accepts.
+
+        Raises InvalidQuestion where the question is impossible, with what to send instead.
+        """
+        try:
+            return self._estimated(asked, asked.request)
+        except InvalidQuestion as refused:
+            if asked.request.tensor_parallel is not None or refused.field != "tensor_parallel":
+                raise
+            for width in reversed(tensor_widths(asked.spec, min(asked.count, USUAL_NODE))):
+                try:
+                    return self._estimated(asked, structs.replace(asked.request, tensor_parallel=width))
+                except InvalidQuestion:
+                    continue
+            raise
+
+    def possible(self, asked: Asked) -> Checked | None:
+        """The question, estimated; None where the engine refuses it."""
+        try:
+            return self.check(asked)
+        except InvalidQuestion:
+            return None
+
+    def _estimated(self, asked: Asked, request: FitRequest) -> Checked:
+        spec, accelerator, profile = asked.spec, asked.accelerator, asked.profile
+        workload = serving_workload(request, spec, accelerator, asked.count, profile)
+        if request.other_memory_gib and not workload.taken_bytes:
+            accelerator = shared(accelerator, int(request.other_memory_gib * GIB))
+        prepared = self.prepared(asked)
+        estimate = ENGINES[workload.engine].estimate(spec, prepared.laid, workload, accelerator, profile)
+        given = estimate.given_pool_bytes
+        if given is not None and needed_pool_bytes(workload, estimate) > given:
+            probability = 0.0
+        elif workload.engine == "vllm":
+            probability = starts(estimate, spec, profile, workload, accelerator)
+        else:
+            probability = fit_probability(estimate.fullest.required, estimate.budget)
+        return Checked(asked, prepared, workload, estimate, probability)
+
+
+def needed_pool_bytes(workload: Workload, estimate: Estimate) -> int:
+    """The least pool that holds the requests asked for on every stage [bytes]."""
+    return max(stage.layout.pool_bytes(workload.requests_per_replica, workload.context_length) for stage in estimate.stages)

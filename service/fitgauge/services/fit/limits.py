@@ -1,0 +1,70 @@
+"""How far a deployment goes: tokens, context, requests, and the fewest cards that hold it."""
+
+from msgspec import structs
+
+from fitgauge.engine.accelerator import Accelerator, most_cards
+from fitgauge.engine.quantity import most
+from fitgauge.engine.serving.fit import ServingLimits, serving_limits
+from fitgauge.engine.serving.workload import GROWING
+from fitgauge.services.common.responses import COUNTS
+from fitgauge.services.fit.estimate import Checked, Estimator
+
+_ANY_DEGREES = dict.fromkeys(("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel"))
+
+
+def limits_of(checked: Checked, estimator: Estimator) -> ServingLimits:
+    """The limits on these cards. Those of an engine whose activations grow with what is held are found by estimating anew."""
+    limits = held_limits(checked)
+    return _reached(limits, checked, estimator) if checked.workload.engine in GROWING else limits
+
+
+def held_limits(checked: Checked) -> ServingLimits:
+    """What the cards would hold beside the weights. Nothing, where the engine does not start for what is held outside its share. A pool
+    given outright that has no room beside the weights holds no request; its tokens are told as long as a card could hold it alone."""
+    workload, estimate = checked.workload, checked.estimate
+    limits = serving_limits(
+        estimate,
+        concurrency=workload.requests_per_replica,
+        context_length=workload.context_length,
+        data_parallel=workload.data_parallel,
+        max_context_length=checked.asked.spec.max_context_length or workload.context_length,
+    )
+    given, within = estimate.given_pool_bytes, checked.required <= estimate.budget.expected
+    starts_not = given is None and within and checked.verdict == "does_not_fit"
+    if limits.max_concurrency is None or not (starts_not or (given is not None and not within)):
+        return limits
+    tokens = limits.kv_cache_tokens if given is not None and given <= estimate.accelerator.usable.high else 0
+    return ServingLimits(kv_cache_tokens=tokens, max_context_length=0, max_concurrency=0)
+
+
+def _reached(limits: ServingLimits, checked: Checked, estimator: Estimator) -> ServingLimits:
+    """At most what `limits` say, as far as the whole question then fits."""
+
+    def fits(name: str, value: int) -> bool:
+        tried = estimator.possible(estimator.change(checked.asked, {name: value}))
+        return tried is not None and tried.required <= tried.estimate.budget.expected
+
+    longest = most(limits.max_context_length, lambda length: fits("context_length", length))
+    if limits.max_concurrency is None:
+        return structs.replace(limits, max_context_length=longest)
+    requests = most(limits.max_concurrency, lambda number: fits("concurrency", number))
+    tokens = limits.kv_cache_tokens * requests // max(1, limits.max_concurrency)
+    return structs.replace(limits, max_context_length=longest, max_concurrency=requests, kv_cache_tokens=tokens)
+
+
+def fewest_cards(checked: Checked, estimator: Estimator) -> int | None:
+    """The least of 1, 2, 4, ... 64 cards, or those asked for, that hold it, however they are split."""
+    for count in sorted({*deployable(checked.asked.accelerator, *COUNTS), checked.count}):
+        if count == checked.count and checked.verdict == "fits":
+            return count
+        if checked.prepared.total_bytes > count * checked.estimate.budget.expected:
+            continue
+        tried = estimator.possible(estimator.change(checked.asked, _ANY_DEGREES, count=count))
+        if tried is not None and tried.verdict == "fits":
+            return count
+    return None
+
+
+def deployable(accelerator: Accelerator, *counts: int) -> tuple[int, ...]:
+    """Of these counts of cards those that one deployment can take."""
+    return tuple(count for count in counts if count <= most_cards(accelerator, count))

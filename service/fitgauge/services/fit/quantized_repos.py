@@ -1,0 +1,158 @@
+"""Published quantized siblings of a model: the Hub's, else those of the bundled snapshot, each resolved before anybody hears of it."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from itertools import count
+from typing import NamedTuple
+
+from fitgauge.engine.model.dtypes import size_of
+from fitgauge.engine.model.spec import Model
+from fitgauge.engine.quantization.published import published
+from fitgauge.engine.serving.workload import GGUF_ENGINES, EngineName
+from fitgauge.errors import FitgaugeError, HubError
+from fitgauge.hub.cache import deep_size
+from fitgauge.hub.siblings import FileKind, choose, names_same
+from fitgauge.hub.single_flight import SingleFlight, outcome
+from fitgauge.services.common.lru_cache import Recent, RecentBytes
+from fitgauge.services.common.model_resolver import Models
+
+_UNDER_WAY = 32
+_KEPT = 1024
+_KEPT_BYTES = 16 * 2**20
+"""Of all siblings in memory, with the models that they hold."""
+
+
+class Sibling(NamedTuple):
+    """A repository that holds the same weights in another format. `text`: what to send for it."""
+
+    text: str
+    model: Model
+
+    @property
+    def form(self) -> str:
+        """Its format: the file's label, or what its config says."""
+        scheme = published(self.model.spec)
+        return self.text.rpartition(":")[2] if ":" in self.text else scheme.name.removeprefix("modelopt_") if scheme else "another format"
+
+
+Published = tuple[Sibling, ...]
+Key = tuple[str, FileKind]
+
+
+class Siblings:
+    """Looks siblings up, at most one list and a few repositories for every model and kind of file, and keeps them.
+
+    Nobody waits for longer than `wait_seconds` after a search began; it goes on, and the next question finds what it found.
+    """
+
+    def __init__(self, models: Models, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._hub = models.hub
+        self._models = models
+        self._monotonic = monotonic
+        self._known: RecentBytes[tuple[Published, float, int]] = RecentBytes(_KEPT_BYTES, _KEPT_BYTES // 2)
+        self._serials = count()
+        self._started: Recent[float] = Recent(_KEPT)
+        self._flights: SingleFlight[Key, Published] = SingleFlight(_UNDER_WAY)
+
+    def peek(self, model: Model, engine: EngineName) -> Published | None:
+        """What is known, at once; None where nobody looked yet. What is no longer fresh is looked up in the background."""
+        key = model.id, kind_for(engine)
+        known = self._known.get(key)
+        if known is None:
+            return None
+        found, until, _ = known
+        if self._monotonic() >= until and not self._flights.is_full:
+            self._search(model, key)
+        return found
+
+    def serial(self, model: Model, engine: EngineName) -> int | None:
+        """Return a number that changes when what is known changes; None where nothing is known."""
+        known = self._known.get((model.id, kind_for(engine)))
+        return None if known is None else known[2]
+
+    async def find(self, model: Model, engine: EngineName) -> Published:
+        """The siblings, the larger first: those of the Hub, else of the snapshot. Never raises, never waits long."""
+        found = self.peek(model, engine)
+        if found is not None:
+            return found
+        key = model.id, kind_for(engine)
+        try:
+            flight = self._search(model, key)
+            waited = self._monotonic() - (self._started.get(key) or 0.0)
+            return await outcome(flight, self._hub.settings.sibling_seconds - waited)
+        except (TimeoutError, HubError):
+            return self._bundled(model, key)
+
+    async def close(self) -> None:
+        """Ends what is under way."""
+        await self._flights.close()
+
+    def _search(self, model: Model, key: Key) -> "asyncio.Task[Published]":
+        if key not in self._flights:
+            self._started.put(key, self._monotonic())
+        return self._flights.join(key, lambda: self._look_up(model, key))
+
+    async def _look_up(self, model: Model, key: Key) -> Published:
+        """From the Hub, and kept; what the snapshot knows where the Hub gives nothing."""
+        lasting = True
+        try:
+            references = choose(await self._hub.quantized(model.id), model.id, _base_bytes(model), key[1])
+        except FitgaugeError:
+            references, lasting = (), False
+        resolved = await asyncio.gather(*map(self._hub.resolve, references), return_exceptions=True)
+        there = zip(references, resolved, strict=True)
+        found = tuple(Sibling(str(reference), one) for reference, one in there if isinstance(one, Model) and _alike(model, one))
+        lasting &= not any(isinstance(one, HubError) for one in resolved)
+        settings = self._hub.settings
+        found, serial = self._unchanged(key, found or self._bundled(model, key))
+        until = self._monotonic() + (settings.fresh_seconds if lasting else settings.refusal_seconds)
+        self._known.put(key, (found, until, serial), deep_size(found))
+        return found
+
+    def _unchanged(self, key: Key, found: Published) -> tuple[Published, int]:
+        """The same tuple and number as before where it holds the same: answers that rest on it then hold too."""
+        known = self._known.get(key)
+        if known is not None and list(map(id, _models(known[0]))) == list(map(id, _models(found))):
+            return known[0], known[2]
+        return found, next(self._serials)
+
+    def _bundled(self, model: Model, key: Key) -> Published:
+        """Siblings that the snapshot holds; it knows no GGUF files and none of MLX."""
+        if key[1] != "safetensors":
+            return ()
+        named = (model_id for model_id in self._models.snapshot.ids() if names_same(model.id, model_id))
+        rows = [Sibling(model_id, one) for model_id in named if (one := self._models.bundled(model_id)) is not None and _alike(model, one)]
+        rows.sort(key=lambda row: (row.text.partition("/")[0] != model.id.partition("/")[0], row.text.lower()))
+        of_bits = {bits: next((row for row in rows if _bits(row.model) == bits), None) for bits in (8, 4)}
+        return tuple(row for row in of_bits.values() if row is not None)
+
+
+def wants_siblings(model: Model, quantization: str | None) -> bool:
+    """Whether a question is about a repository that holds its weights as they were trained."""
+    return model.source in ("hub", "snapshot") and quantization is None and not model.is_quantized
+
+
+def _models(found: Published) -> list[Model]:
+    return [one.model for one in found]
+
+
+def kind_for(engine: EngineName) -> FileKind:
+    """The files that an engine loads."""
+    return "gguf" if engine in GGUF_ENGINES else "mlx" if engine == "mlx" else "safetensors"
+
+
+def _alike(base: Model, other: Model) -> bool:
+    """Whether `other` has the layers of `base` and is quantized: what calls itself a sibling may be pruned, or a draft."""
+    return other.is_quantized and (other.spec.layers, other.spec.hidden_size) == (base.spec.layers, base.spec.hidden_size)
+
+
+def _bits(model: Model) -> int:
+    """8 or 4, whichever most of its weights are nearer to."""
+    scheme = published(model.spec)
+    return 8 if scheme is None or scheme.form is None or scheme.form.bits > 6 else 4
+
+
+def _base_bytes(model: Model) -> int:
+    stored = model.stored.elements if model.stored else {}
+    return sum(size_of(count, name) for name, count in stored.items()) or 2 * model.spec.parameters

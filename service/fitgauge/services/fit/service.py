@@ -1,0 +1,106 @@
+"""check_fit: will this model fit on this GPU when it is served?"""
+
+from collections.abc import Sequence
+
+from msgspec import UNSET, structs
+
+from fitgauge.catalog.engines import Engines
+from fitgauge.catalog.lookup import Found
+from fitgauge.engine.model.spec import Model
+from fitgauge.engine.serving.fit import ServingLimits
+from fitgauge.engine.serving.workload import EngineName
+from fitgauge.services.common import responses as answers
+from fitgauge.services.common.default_engine import USUAL, unnamed
+from fitgauge.services.common.schemas import FitAnswer, FitRequest, Launch, Limits
+from fitgauge.services.fit.echo import understood
+from fitgauge.services.fit.estimate import Asked, Checked, Estimator
+from fitgauge.services.fit.launch import launch_command
+from fitgauge.services.fit.limits import fewest_cards, limits_of
+from fitgauge.services.fit.quantized_repos import Sibling
+from fitgauge.services.fit.suggest import instead, suggestions
+from fitgauge.services.fit.warnings import notes
+from fitgauge.services.fit.workload import serving_workload
+
+
+class Serving:
+    """Answers serving questions about models that are at hand. Pure arithmetic: no I/O, no await."""
+
+    def __init__(self, engines: Engines) -> None:
+        self._estimator = Estimator(engines)
+
+    def is_prepared(self, request: FitRequest, model: Model, found: Found) -> bool:
+        """Return whether the model's weights are laid out already. Raise as `check`."""
+        return self._estimator.is_prepared(self._estimator.ask(request, model, found))
+
+    def prepare(self, request: FitRequest, model: Model, found: Found) -> None:
+        """Lay the model's weights out, which takes longer than an estimate. Raise as `check`."""
+        self._estimator.prepared(self._estimator.ask(request, model, found))
+
+    def check(self, request: FitRequest, model: Model, found: Found) -> Checked:
+        """The estimate behind `answer`. Raises InvalidQuestion where the question is impossible."""
+        return self._estimator.check(self._estimator.ask(request, model, found))
+
+    def answer(self, request: FitRequest, model: Model, found: Found, siblings: Sequence[Sibling] = ()) -> FitAnswer:
+        """The FitAnswer. siblings: published repositories of the same weights, to suggest.
+
+        Raises InvalidQuestion where the question is impossible, with what to send instead.
+        """
+        asked = self._estimator.ask(request, model, found)
+        checked = self._estimator.check(asked)
+        refused = checked.refused
+        if refused and (usual := self._usual(asked)):
+            instead_of = self.answer(structs.replace(asked.request, engine=usual), model, found, siblings)
+            return structs.replace(instead_of, warnings=[unnamed(refused, usual), *instead_of.warnings])
+        limits = limits_of(checked, self._estimator)
+        cards, full = answers.cards_in_words(asked.accelerator, asked.count), asked.request.detail == "full"
+        workload, estimate = checked.workload, checked.estimate
+        said = answers.summary(model, cards, workload, estimate, checked.verdict, checked.probability, limits)
+        return FitAnswer(
+            verdict="unsupported" if refused else checked.verdict,
+            summary=f"{model.id} is unsupported on {cards}: {refused}" if refused else said,
+            fit_probability=None if refused else round(checked.probability, 4),
+            model=answers.model_answer(model),
+            gpu=answers.gpu_answer(asked.accelerator, asked.count),
+            per_gpu=answers.per_gpu(estimate, workload.taken_bytes),
+            terms=answers.term_answers(estimate.fullest.terms, full),
+            limits=_limits(limits, None if refused else fewest_cards(checked, self._estimator)),
+            suggestions=instead(asked, self._estimator) if refused else suggestions(checked, limits, self._estimator, siblings),
+            warnings=[*model.warnings, *asked.spec.notes, *checked.prepared.scheme.warnings, *notes(checked)],
+            understood_as=understood(checked),
+            launch=Launch(command=_command(checked, limits)),
+            ranks=answers.rank_answers(estimate) if full and workload.pipeline_parallel > 1 else UNSET,
+        )
+
+    def _usual(self, asked: Asked) -> EngineName | None:
+        """The engine to take where none was named and the first usual one does not run these weights on the card; None for no other."""
+        request = asked.request
+        if request.engine is not None or request.engine_version is not None or asked.spec.task == "encoder_decoder":
+            return None
+        for engine in USUAL[1:]:
+            tried = self._estimator.possible(self._estimator.change(asked, {"engine": engine}))
+            if tried is not None and tried.refused is None:
+                return engine
+        return None
+
+
+def _limits(limits: ServingLimits, fewest: int | None) -> Limits:
+    return Limits(
+        kv_cache_tokens=limits.kv_cache_tokens,
+        max_context_length=limits.max_context_length,
+        max_concurrency=limits.max_concurrency,
+        min_gpu_count=fewest,
+    )
+
+
+def _command(checked: Checked, limits: ServingLimits) -> str:
+    """How to start it, without settings that only repeat what the engine takes by itself."""
+    asked, workload = checked.asked, checked.workload
+    request = asked.request
+    for name in ("gpu_memory_utilization", "max_num_seqs", "max_batched_tokens"):
+        if getattr(request, name) is not None:
+            without = structs.replace(request, **{name: None}, tensor_parallel=workload.tensor_parallel)
+            default = serving_workload(without, asked.spec, asked.accelerator, asked.count, asked.profile)
+            if getattr(default, name) == getattr(workload, name):
+                request = structs.replace(request, **{name: None})
+    tokens = limits.kv_cache_tokens if checked.estimate.given_pool_bytes is not None else None
+    return launch_command(asked.model, request, workload, pool_tokens=tokens, laid=checked.prepared.laid)

@@ -1,0 +1,1 @@
+"""POST /v1/recommend: which GPUs should a model run on?"""

@@ -1,0 +1,154 @@
+"""The cards of a question as its plans see them: which may run on which, how fast each is, and what so many of them cost."""
+
+from collections.abc import Callable, Hashable, Sequence
+from itertools import accumulate
+from math import inf
+from typing import NamedTuple
+
+from msgspec import structs
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.performance.decode import (
+    EFFICIENCY,
+    LAYER_SECONDS,
+    DecodeSpeed,
+    decode_speed,
+    expected_speed,
+    waiting_seconds,
+)
+from fitgauge.engine.performance.flops import Arithmetic
+from fitgauge.engine.performance.prefill import activated, peak_of
+from fitgauge.engine.serving.workload import EngineName
+from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.fit.batch_estimator import Fitting, card_class
+
+
+class Owned(NamedTuple):
+    """A card that may be used, and how many of them at most."""
+
+    accelerator: Accelerator
+    most: int
+
+
+class Plan(NamedTuple):
+    """One engine with the weights in one format; `bits` of most weights. quantization: None is as published."""
+
+    engine: EngineName
+    quantization: str | None
+    bits: float
+
+
+class Seat(NamedTuple):
+    """A card that a plan may run on. `usable` bytes; `place` among all cards; `bandwidth`: 10^9 bytes a second; `peak`: 10^12 operations a
+    second of the plan's arithmetic; None where it is not known."""
+
+    usable: int
+    place: int
+    bandwidth: float | None
+    peak: float | None
+    card: Owned
+
+
+class Prices(dict[int, list[tuple[float, float]]]):
+    """By the place of a card: of 1, 2, ... of it (what they cost, the least that so many or more of them cost), asked once for each card.
+
+    Infinitely much where that is unknown.
+    """
+
+    def __init__(self, cards: Sequence[Owned], cost: Callable[[Accelerator, int], float | None]) -> None:
+        super().__init__()
+        self._cards, self._cost = cards, cost
+
+    def __missing__(self, place: int) -> list[tuple[float, float]]:
+        accelerator, most = self._cards[place]
+        asked = (self._cost(accelerator, count) for count in range(1, most + 1))
+        costs = [inf if cost is None else cost for cost in asked]
+        least = list(accumulate(reversed(costs), min))[::-1]
+        self[place] = known = list(zip(costs, least, strict=True))
+        return known
+
+
+class Hall:
+    """Some cards by their memory, and what no model changes of them: worked out once for as long as they are asked about.
+
+    cost: what so many cards cost an hour [USD], None where that is unknown.
+    """
+
+    def __init__(self, cards: Sequence[Owned], cost: Callable[[Accelerator, int], float | None]) -> None:
+        self.cards = sorted(cards, key=lambda card: (card.accelerator.usable.expected, card.accelerator.id))
+        self.classes = [card_class(card.accelerator) for card in self.cards]
+        self.first_of = {name: card.accelerator for name, card in zip(self.classes, self.cards, strict=True)}
+        self.prices = Prices(self.cards, cost)
+        self._rows: dict[Arithmetic, list[Seat]] = {}
+
+    def row(self, arithmetic: Arithmetic) -> list[Seat]:
+        """A seat on every card for plans of this arithmetic."""
+        if arithmetic not in self._rows:
+            self._rows[arithmetic] = [
+                Seat(
+                    card.accelerator.usable.expected,
+                    place,
+                    card.accelerator.bandwidth_gbps,
+                    peak_of(arithmetic, card.accelerator),
+                    card,
+                )
+                for place, card in enumerate(self.cards)
+            ]
+        return self._rows[arithmetic]
+
+
+def seated(request: FitRequest, fitting: Fitting, hall: Hall, plans: Sequence[Plan]) -> dict[Plan, list[Seat]]:
+    """The cards of every plan, by memory: those on which it is the first of `plans` that runs its format."""
+    taken: set[tuple[str | None, Hashable]] = set()
+    found: dict[Plan, list[Seat]] = {}
+    for plan in plans:
+        asked = structs.replace(request, quantization=plan.quantization)
+        free = {name: first for name, first in hall.first_of.items() if (plan.quantization, name) not in taken}
+        own = fitting.running(asked, plan.engine, free)
+        taken |= {(plan.quantization, name) for name in own}
+        row = hall.row(activated(fitting.prepared(plan.quantization, plan.engine).scheme))
+        found[plan] = [seat for name, seat in zip(hall.classes, row, strict=True) if name in own]
+    return found
+
+
+def kinds(request: FitRequest, fitting: Fitting, hall: Hall, plans: Sequence[Plan]) -> dict[EngineName, list[Hashable]]:
+    """The kind of every card of the hall, by engine."""
+    engines = dict.fromkeys(plan.engine for plan in plans)
+    return {engine: [fitting.kind(request, engine, card.accelerator) for card in hall.cards] for engine in engines}
+
+
+class Rate:
+    """Tokens a second of one plan by a card's bandwidth, peak and link.
+
+    `read`: bytes of a step on one rank, 0 where nothing is generated; `flops`: of one token, over `ranks`.
+    """
+
+    def __init__(self, spec: ModelSpec, read: int, concurrency: int, flops: float, ranks: int) -> None:
+        self._spec, self._read, self._concurrency, self._flops, self._ranks = spec, read, concurrency, flops, ranks
+        self._waits: dict[int, float] = {}
+        self._layers = spec.layers * LAYER_SECONDS
+
+    def expected(self, seat: Seat) -> float | None:
+        """The expected speed."""
+        return expected_speed(self._read, self._concurrency, seat.bandwidth, self._multiplying(seat), self._waiting(seat))
+
+    def ceiling(self, seat: Seat) -> float:
+        """No less than the expected speed: what bandwidth and layers allow, and a hundredth for rounding; 0 where it is unknown."""
+        if not self._read or seat.bandwidth is None:
+            return 0.0
+        return self._concurrency / (self._read / (seat.bandwidth * 1e9 * EFFICIENCY) + self._layers) + 0.01
+
+    def speed(self, seat: Seat) -> DecodeSpeed | None:
+        """The speed as an interval."""
+        return decode_speed(self._read, self._concurrency, seat.bandwidth, self._multiplying(seat), self._waiting(seat))
+
+    def _multiplying(self, seat: Seat) -> float:
+        return self._flops / (self._ranks * seat.peak * 1e12) if seat.peak else 0.0
+
+    def _waiting(self, seat: Seat) -> float:
+        if self._ranks == 1:
+            return self._layers
+        if seat.place not in self._waits:
+            self._waits[seat.place] = waiting_seconds(self._spec, self._concurrency, self._ranks, seat.card.accelerator)
+        return self._waits[seat.place]

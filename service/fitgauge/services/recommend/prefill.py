@@ -1,0 +1,76 @@
+"""How fast a deployment reads prompts, and how long one waits for its first token."""
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.model.spec import Model
+from fitgauge.engine.performance.decode import EFFICIENCY, DecodeSpeed
+from fitgauge.engine.performance.prefill import (
+    Seconds,
+    compute_efficiency,
+    exchanged_bytes,
+    peak,
+    prefill_seconds,
+    prompt_flops,
+)
+from fitgauge.engine.quantity import Basis
+from fitgauge.engine.serving.workload import EngineName
+from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.fit.batch_estimator import Fitting
+from fitgauge.services.fit.workload import degrees
+from fitgauge.services.recommend.gpu_options import Plan
+
+_SERVERS: frozenset[EngineName] = frozenset({"vllm", "sglang", "tensorrt-llm", "tgi"})
+"""Engines of the kind whose reading of prompts was measured: servers with fused kernels."""
+_MEASURED: frozenset[EngineName] = _SERVERS | {"llama.cpp", "ollama"}
+"""Engines of the kinds whose decoding was measured."""
+
+
+class Prompts:
+    """Prompts of `tokens` tokens to one model."""
+
+    def __init__(self, model: Model, request: FitRequest, fitting: Fitting, tokens: int) -> None:
+        self.tokens = tokens
+        self._spec = model.spec
+        self._request = request
+        self._fitting = fitting
+        self._flops = prompt_flops(model.spec, tokens)
+        self._efficiency = compute_efficiency(model.spec)
+        self._degrees: dict[tuple[EngineName, int], tuple[int, int]] = {}
+
+    def seconds(self, accelerator: Accelerator, count: int, plan: Plan) -> Seconds | None:
+        """Until the first token of a prompt that meets an idle server; None where nobody states how fast the card multiplies."""
+        prepared = self._fitting.prepared(plan.quantization, plan.engine)
+        fastest = peak(prepared.scheme, accelerator)
+        if fastest is None:
+            return None
+        tensor, _ = self._layout(plan.engine, count)
+        bandwidth = accelerator.bandwidth_gbps
+        return prefill_seconds(
+            self._flops,
+            exchanged_bytes(self._spec, self.tokens, tensor),
+            tensor_parallel=tensor,
+            peak=fastest,
+            link_gbps=accelerator.interconnect_gbps,
+            efficiency=self._efficiency,
+            read_seconds=prepared.total_bytes / tensor / (bandwidth * 1e9 * EFFICIENCY) if bandwidth else 0.0,
+        )
+
+    def speed(self, accelerator: Accelerator, count: int, plan: Plan) -> DecodeSpeed | None:
+        """Tokens of prompts a second where there are always more of them: every pipeline stage reads one."""
+        seconds = self.seconds(accelerator, count, plan)
+        if seconds is None or not seconds.low:
+            return None
+        tokens = self._layout(plan.engine, count)[1] * self.tokens
+        low, expected, high = (round(tokens / each, 1) for each in (seconds.high, seconds.expected, seconds.low))
+        return DecodeSpeed(low=low, expected=expected, high=high)
+
+    def _layout(self, engine: EngineName, count: int) -> tuple[int, int]:
+        """(tensor, pipeline) parallel on `count` cards."""
+        key = (engine, count)
+        if key not in self._degrees:
+            self._degrees[key] = degrees(self._request, self._spec, count, engine)[:2]
+        return self._degrees[key]
+
+
+def basis(engine: EngineName, *, decoding: bool) -> Basis:
+    """Where the efficiency of an engine comes from: runs of its kind, or those of other kinds."""
+    return "calibrated" if engine in (_MEASURED if decoding else _SERVERS) else "assumed"

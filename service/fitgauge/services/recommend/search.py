@@ -1,0 +1,249 @@
+"""Every way to serve a model on the cards at hand, and of those that fit the ones that nothing beats."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Sequence
+from math import inf
+from typing import NamedTuple
+
+from msgspec import structs
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.model.dtypes import BITS
+from fitgauge.engine.model.spec import Attention, LatentAttention, Model, ModelSpec, Part
+from fitgauge.engine.performance.decode import DecodeSpeed, step_bytes
+from fitgauge.engine.performance.flops import token_flops
+from fitgauge.engine.serving.kv_cache import CACHED_PARTS, request_bytes
+from fitgauge.engine.serving.workload import EngineName, Workload
+from fitgauge.engine.weights import rank_bytes as weights
+from fitgauge.errors import InvalidQuestion
+from fitgauge.services.common import parsing as words
+from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.weight_cache import Prepared
+from fitgauge.services.fit.batch_estimator import Demand, Fitted, Fitting
+from fitgauge.services.fit.workload import asked_context, degrees
+from fitgauge.services.recommend.gpu_options import Hall, Plan, Rate, Seat, kinds, seated
+from fitgauge.services.recommend.pareto import Criteria, Known, criteria
+
+MOST_CARDS = 16
+
+_UNASKED: tuple[float, Demand | None] = (0.0, None)
+"""(least usable bytes, demand) of a kind of card that was not asked yet."""
+
+
+class Wanted(NamedTuple):
+    """What an option must be besides fitting.
+
+    `slowest`: tokens a second below which none is wanted. `passes`: whether the deployment is allowed, asked before it is estimated; None
+    allows all.
+    """
+
+    slowest: float = 0.0
+    passes: Callable[[Accelerator, int, Plan], bool] | None = None
+
+
+class Option(NamedTuple):
+    """One deployment that fits, and its `criteria`."""
+
+    accelerator: Accelerator
+    gpus: int
+    plan: Plan
+    speed: DecodeSpeed | None
+    fitted: Fitted
+    criteria: Criteria
+
+
+def pareto(options: Sequence[Option]) -> list[Option]:
+    """The options that no other dominates, in the order of their criteria: whatever dominates an option stands before it."""
+    front, known = [], Known(option.plan.bits for option in options)
+    for option in sorted(options, key=lambda option: (option.criteria, identity(option))):
+        if not known.front(option.plan.bits).dominates(option.criteria):
+            front.append(option)
+            known.add(option.criteria)
+    return front
+
+
+def identity(option: Option) -> tuple[str, str, str]:
+    """What tells options of the same criteria apart: card, engine, format."""
+    return option.accelerator.id, option.plan.engine, option.plan.quantization or ""
+
+
+def weight_bits(spec: ModelSpec, prepared: Prepared) -> float:
+    """Bits of one weight in the format that most weights have, without its scales: a coarse measure of quality."""
+    scheme = prepared.scheme
+    if scheme.form is not None:
+        return round(scheme.form.bits, 2)
+    return float(BITS[scheme.dtype or (prepared.laid.layout.wide_dtype if spec.dtype == "F32" else spec.dtype)])
+
+
+class Search:
+    """The options of one question about `model`. `plans`: in the order in which their engines are preferred for a card."""
+
+    def __init__(
+        self, model: Model, request: FitRequest, fitting: Fitting, hall: Hall, plans: Sequence[Plan], wanted: Wanted = Wanted()
+    ) -> None:
+        self._spec = model.spec
+        self._request = request
+        self._fitting = fitting
+        self._plans = sorted(plans, key=lambda plan: -plan.bits)
+        self._wanted = wanted
+        self._most = max((card.most for card in hall.cards), default=0)
+        self._prices = hall.prices
+        self._seats = seated(request, fitting, hall, plans)
+        self._kinds = kinds(request, fitting, hall, plans)
+        self._left: dict[tuple[Plan, int], list[Seat]] = {}
+        self._degrees: dict[tuple[EngineName, int], int | None] = {}
+        self._workloads: dict[tuple[EngineName, int, Hashable], Workload] = {}
+        self._flops = token_flops(model.spec, asked_context(request, model.spec)).forward
+        self._rates: dict[tuple[Plan, int], Rate] = {}
+        self._caches: dict[int, int] = {}
+        self._floors: dict[tuple[Plan, int], int] = {}
+
+    def front(self) -> list[Option]:
+        """The Pareto set of all that fits: looked at so that what is dominated or too small for the weights is not estimated.
+
+        Whatever dominates an option has no more cards and no fewer bits, so it was looked at before or is of as many of both.
+        """
+        found: list[Option] = []
+        known = Known(plan.bits for plan in self._plans)
+        for count in range(1, self._most + 1):
+            for plan in self._plans:
+                found += self._on(count, plan, known)
+        return pareto(found)
+
+    def _on(self, count: int, plan: Plan, known: Known) -> list[Option]:
+        """Options of one plan on `count` cards that nothing `known` dominates; each of them is known from then on.
+
+        Over as many tensor ranks a card is as fast on more cards, which hold more memory in all. So a card that was dominated, whatever
+        more of it cost, is not looked at again. What a kind of card demands is asked once one of its cards might be an option.
+        """
+        tensor = self._tensor_ranks(plan.engine, count)
+        if tensor is None:
+            return []
+        needed = self._least_usable(plan, count, tensor)
+        seats = self._left.get((plan, tensor), self._seats[plan])
+        if not seats or seats[-1].usable < needed:
+            return []
+        rate, front, of_kind = self._rate(plan, tensor), known.front(plan.bits), self._kinds[plan.engine]
+        first = bisect_left(seats, (needed,))
+        left, found = seats[:first], []
+        demands: dict[Hashable, tuple[float, Demand | None]] = {}
+        for seat in seats[first:]:
+            usable, place, _, _, (accelerator, most) = seat
+            if most < count:
+                continue
+            least, demand = demands.get(kind := of_kind[place], _UNASKED)
+            if usable < least:
+                left.append(seat)
+                continue
+            cost, least_cost = self._prices[place][count - 1]
+            if least_cost == inf and front.fastest(usable * count) > rate.ceiling(seat):
+                continue
+            mark = criteria(count, usable * count, rate.expected(seat), plan.bits, cost)
+            if front.dominates(mark):
+                if cost > least_cost and not front.dominates((*mark[:4], least_cost)):
+                    left.append(seat)
+                continue
+            left.append(seat)
+            if not self._is_wanted(accelerator, count, plan, mark):
+                continue
+            if demand is None:
+                demand = self._demand(plan, count, kind, accelerator)
+                least = inf if demand is None else self._fitting.least_usable(demand)
+                demands[kind] = least, demand
+            if demand is None or usable < least:
+                continue
+            fitted = self._fitting.against(demand, accelerator)
+            if fitted.verdict == "fits":
+                known.add(mark)
+                found.append(Option(accelerator, count, plan, rate.speed(seat), fitted, mark))
+        self._left[plan, tensor] = left
+        return found
+
+    def _tensor_ranks(self, engine: EngineName, count: int) -> int | None:
+        """How many ranks divide a layer on `count` cards; None where they cannot be used, or some would idle, as fewer then do the same."""
+        if (engine, count) not in self._degrees:
+            request = structs.replace(self._request, gpu_count=count, engine=engine)
+            try:
+                tensor, pipeline, _ = degrees(request, self._spec, count, engine)
+                self._degrees[engine, count] = tensor if tensor * pipeline >= count else None
+            except InvalidQuestion:
+                self._degrees[engine, count] = None
+        return self._degrees[engine, count]
+
+    def _demand(self, plan: Plan, count: int, kind: Hashable, accelerator: Accelerator) -> Demand | None:
+        """What a plan demands of `count` cards of a kind; None where it is impossible."""
+        key = (plan.engine, count, kind)
+        try:
+            if key not in self._workloads:
+                request = structs.replace(self._request, gpu_count=count, engine=plan.engine)
+                self._workloads[key] = self._fitting.workload(request, plan.engine, accelerator, count)
+            return self._fitting.demand_of(plan.quantization, self._workloads[key], accelerator)
+        except InvalidQuestion:
+            return None
+
+    def _is_wanted(self, accelerator: Accelerator, count: int, plan: Plan, mark: Criteria) -> bool:
+        """Whether the deployment, if it fits, is one of those asked for."""
+        wanted = self._wanted
+        if wanted.slowest and -mark[2] < wanted.slowest:
+            return False
+        return wanted.passes is None or wanted.passes(accelerator, count, plan)
+
+    def _rate(self, plan: Plan, tensor_parallel: int) -> Rate:
+        """The speeds of a plan whose weights are divided so, worked out once for all counts of cards."""
+        key = (plan, tensor_parallel)
+        if key not in self._rates:
+            read = 0 if self._spec.task == "encode" else self._step_bytes(plan, tensor_parallel)
+            self._rates[key] = Rate(self._spec, read, self._request.concurrency or 1, self._flops, tensor_parallel)
+        return self._rates[key]
+
+    def _step_bytes(self, plan: Plan, tensor_parallel: int) -> int:
+        """What one rank reads for a token of every request."""
+        request = self._request
+        return step_bytes(
+            self._spec,
+            self._fitting.prepared(plan.quantization, plan.engine).laid,
+            concurrency=request.concurrency or 1,
+            context_length=asked_context(request, self._spec),
+            cache_dtype=words.cache_dtype(request.kv_cache_dtype, plan.engine),
+            tensor_parallel=tensor_parallel,
+        )
+
+    def _least_usable(self, plan: Plan, count: int, tensor_parallel: int) -> int:
+        """Usable memory below which a card need not be tried: of the stages of a pipeline the fullest holds no less than the average."""
+        key, stages = (plan, tensor_parallel), -(-count // tensor_parallel)
+        if key not in self._floors:
+            if tensor_parallel not in self._caches:
+                self._caches[tensor_parallel] = cache_floor(self._spec, self._request, tensor_parallel)
+            prepared = self._fitting.prepared(plan.quantization, plan.engine)
+            self._floors[key] = weights_floor(prepared, plan.engine, tensor_parallel) + self._caches[tensor_parallel]
+        share = self._fitting.profile(plan.engine).gpu_memory_utilization if plan.engine == "vllm" else 1.0
+        return int(self._floors[key] / stages / share)
+
+
+def cache_floor(spec: ModelSpec, request: FitRequest, tensor_parallel: int = 1) -> int:
+    """Bytes of cache that no engine does without on a tensor-parallel rank of all layers: attention's and what is cached of latents, in the
+    narrowest format it may take.
+
+    Engines round up to blocks and hold more than a window, never less.
+    """
+    asked = (request.kv_cache_dtype or "auto").strip().lower()
+    narrow = "F4" if asked not in ("auto", "fp8", "bf16", "fp16") else "F16" if asked != "fp8" and spec.quantization is None else "F8_E4M3"
+    one = sum(
+        len(block.layers) * request_bytes(mixer, asked_context(request, spec), narrow, tensor_parallel, narrow)
+        for block in spec.blocks
+        if block.part in CACHED_PARTS
+        for mixer in block.mixers
+        if isinstance(mixer, Attention) or (isinstance(mixer, LatentAttention) and (mixer.indexer is None or narrow != "F16"))
+    )
+    return one * (request.concurrency or 1)
+
+
+def weights_floor(prepared: Prepared, engine: EngineName, tensor_parallel: int) -> int:
+    """Bytes of weights that an engine keeps on a tensor-parallel rank of all layers, never less than this: those of the language model,
+    and under vLLM, which offloads nothing, of its embedding and head too."""
+    laid = prepared.laid
+    parts = laid.remembered.of(
+        ("weights of parts", tensor_parallel), lambda: weights.rank_weights(laid, tensor_parallel=tensor_parallel).by_part
+    )
+    kept = (Part.LANGUAGE, Part.EMBEDDING, Part.HEAD) if engine == "vllm" else (Part.LANGUAGE,)
+    return int(sum(parts.get(part, 0) for part in kept) * min(1.0, laid.scale))

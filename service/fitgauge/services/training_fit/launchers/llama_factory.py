@@ -1,0 +1,65 @@
+"""LLaMA-Factory: one YAML. Source: LLaMA-Factory 0.9.6, src/llamafactory/hparams/*.py; examples."""
+
+from fitgauge.engine.model.spec import Model
+from fitgauge.engine.training.algorithms.setup import Setup
+from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.services.common.shell import path_of
+from fitgauge.services.training_fit.adapter_names import target_modules
+from fitgauge.services.training_fit.launchers.common import base_format
+from fitgauge.services.training_fit.launchers.config_files import DEEPSPEED, FSDP, accelerate_config, deepspeed_config
+from fitgauge.services.training_fit.launchers.file_formats import written, yaml_of
+from fitgauge.services.training_fit.launchers.trl import optim
+
+_FILE = "llama_factory.yaml"
+_STAGES = {"sft": {"stage": "sft"}, "reward": {"stage": "rm"}, "dpo": {"stage": "dpo"}, "kto": {"stage": "kto"}, "ppo": {"stage": "ppo"},
+           "orpo": {"stage": "dpo", "pref_loss": "orpo"}, "simpo": {"stage": "dpo", "pref_loss": "simpo"}}  # fmt: skip
+_ATTENTION = {"flash": "fa2", "sdpa": "sdpa", "eager": "disabled"}
+
+
+def llama_factory_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
+    """The YAML, and `llamafactory-cli train`, or its script under accelerate with FSDP."""
+    settings: dict[str, object] = {"model_name_or_path": path_of(model), **_STAGES.get(setup.algorithm, _STAGES["sft"]), "do_train": True}
+    settings |= _adapters(model, workload)
+    settings |= {
+        "dataset": "DATASET",
+        "template": "default",
+        "cutoff_len": workload.sequence_length,
+        "output_dir": "outputs",
+        "per_device_train_batch_size": workload.micro_batch_size,
+        "gradient_accumulation_steps": workload.micro_batches,
+        "optim": optim(workload) or workload.optimizer,
+        "bf16": workload.precision in ("mixed_bf16", "fp8"),
+        "fp16": workload.precision == "mixed_fp16",
+        "pure_bf16": workload.precision == "bf16",
+        "disable_gradient_checkpointing": workload.activation_checkpointing == "none" or workload.framework == "fsdp",
+        "use_unsloth_gc": workload.activation_offload,
+        "flash_attn": _ATTENTION[workload.attention],
+        "enable_liger_kernel": workload.loss == "fused" or workload.kernels == "liger",
+        "torch_compile": workload.compiled,
+    }
+    if workload.framework == "fsdp":
+        files = [written(_FILE, yaml_of(settings)), written(FSDP, accelerate_config(workload))]
+        return "\n".join([*files, f"accelerate launch --config_file {FSDP} src/train.py {_FILE}"])
+    if workload.framework == "deepspeed":
+        settings["deepspeed"] = DEEPSPEED
+    files = [written(_FILE, yaml_of(settings))]
+    if workload.framework == "deepspeed":
+        files.append(written(DEEPSPEED, deepspeed_config(workload) + "\n"))
+    several = "FORCE_TORCHRUN=1 " if workload.gpus > 1 else ""
+    return "\n".join([*files, f"{several}llamafactory-cli train {_FILE}"])
+
+
+def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
+    if not workload.adapted:
+        return {"finetuning_type": "full"}
+    every, stored = workload.lora_targets == "all_linear", base_format(workload)
+    found: dict[str, object] = {
+        "finetuning_type": "lora",
+        "lora_rank": workload.lora_rank,
+        "lora_target": "all" if every else ",".join(target_modules(model.spec, workload)),
+        "use_dora": workload.method == "dora",
+    }
+    if stored in ("nf4", "nf4_double", "fp4", "int8"):
+        found |= {"quantization_method": "bnb", "quantization_bit": 8 if stored == "int8" else 4}
+        found |= {} if stored == "int8" else {"quantization_type": stored[:3], "double_quantization": stored == "nf4_double"}
+    return found

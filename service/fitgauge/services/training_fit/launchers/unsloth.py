@@ -1,0 +1,68 @@
+"""Unsloth: a script of its own. Source: unsloth 2026.8, unsloth/models/loader.py and llama.py; its notebooks."""
+
+from fitgauge.engine.model.spec import Model
+from fitgauge.engine.training.algorithms.setup import Setup
+from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.services.common.shell import path_of
+from fitgauge.services.training_fit.adapter_names import target_modules
+from fitgauge.services.training_fit.launchers.common import base_format, on_node
+from fitgauge.services.training_fit.launchers.file_formats import written
+from fitgauge.services.training_fit.launchers.trl import optim
+
+_FILE = "train.py"
+_LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+_TRAINERS = {"sft": "SFT", "dpo": "DPO", "kto": "KTO", "orpo": "ORPO", "simpo": "CPO", "reward": "Reward", "grpo": "GRPO", "rloo": "RLOO"}
+
+
+def unsloth_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
+    """The script, and python, or torchrun with a copy of the model on every card."""
+    trainer = _TRAINERS.get(setup.algorithm, "SFT")
+    checkpoints = {"none": False}.get(workload.activation_checkpointing, "unsloth" if workload.activation_offload else True)
+    stored = base_format(workload)
+    loaded: dict[str, object] = {
+        "max_seq_length": workload.sequence_length,
+        "load_in_4bit": stored in ("nf4", "nf4_double", "fp4"),
+        "load_in_8bit": stored == "int8",
+        "full_finetuning": not workload.adapted,
+        "use_gradient_checkpointing": checkpoints,
+    }
+    settings: dict[str, object] = {
+        "per_device_train_batch_size": workload.micro_batch_size,
+        "gradient_accumulation_steps": workload.micro_batches,
+        "optim": optim(workload) or workload.optimizer,
+        "bf16": workload.precision in ("bf16", "mixed_bf16"),
+        "fp16": workload.precision == "mixed_fp16",
+        "output_dir": "outputs",
+    }
+    if setup.sampled:
+        settings |= {"num_generations": setup.group_size, "max_completion_length": setup.completion_length}
+    else:
+        settings["max_length"] = workload.sequence_length
+    lines = ["import os", 'os.environ["UNSLOTH_RETURN_LOGITS"] = "1"'] if workload.loss in ("full", "in_place") else []
+    lines += [
+        "from unsloth import FastLanguageModel",
+        "from datasets import load_dataset",
+        f"from trl import {trainer}Config, {trainer}Trainer",
+    ]
+    lines.append(f"model, tokenizer = FastLanguageModel.from_pretrained({path_of(model)!r}, {_arguments(loaded)})")
+    if workload.adapted:
+        every = workload.lora_targets == "all_linear"
+        adapted: dict[str, object] = {
+            "r": workload.lora_rank,
+            "lora_alpha": workload.lora_rank,
+            "target_modules": _LINEARS if every else target_modules(model.spec, workload),
+            "use_gradient_checkpointing": checkpoints,
+        }
+        lines.append(f"model = FastLanguageModel.get_peft_model(model, {_arguments(adapted)})")
+    if setup.sampled:
+        lines += ["def reward(completions, **_):", "    return [0.0] * len(completions)"]
+    rewards = ", reward_funcs=[reward]" if setup.sampled else ""
+    lines.append(f"args = {trainer}Config({_arguments(settings)})")
+    lines.append('data = load_dataset("DATASET", split="train")')
+    lines.append(f"{trainer}Trainer(model=model, processing_class=tokenizer, train_dataset=data, args=args{rewards}).train()")
+    started = f"torchrun --nproc_per_node {on_node(workload)} {_FILE}" if workload.gpus > 1 else f"python {_FILE}"
+    return "\n".join([written(_FILE, "".join(f"{line}\n" for line in lines)), started])
+
+
+def _arguments(settings: dict[str, object]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in settings.items())

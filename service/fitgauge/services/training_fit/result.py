@@ -1,0 +1,40 @@
+"""A training question, estimated: what answer, notes and suggestions are made from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fitgauge.engine.serving.fit import Verdict
+from fitgauge.engine.training.algorithms.setup import Setup
+from fitgauge.engine.training.estimate import TrainingStage
+from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.services.training_fit.launchers.registry import tool_of
+from fitgauge.services.training_fit.schemas import TrainingRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """One training question, estimated."""
+
+    workload: TrainingWorkload
+    setup: Setup
+    stages: tuple[TrainingStage, ...]
+    probability: float
+    verdict: Verdict
+    count: int
+    asked: TrainingRequest
+
+    @property
+    def tool(self) -> str | None:
+        """The name of the tool that was asked for."""
+        named = tool_of(self.asked)
+        return None if named is None else named.name
+
+    @property
+    def fullest(self) -> TrainingStage:
+        """The stage that needs most."""
+        return fullest(self.stages)
+
+
+def fullest(stages: Sequence[TrainingStage]) -> TrainingStage:
+    """The stage that needs most."""
+    return max(stages, key=lambda stage: stage.need.expected)

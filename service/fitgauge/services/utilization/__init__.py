@@ -1,0 +1,1 @@
+"""POST /v1/utilization: MFU, HFU and profiler traces."""

@@ -1,0 +1,204 @@
+"""The roofline of decoding, on numbers a reader can check."""
+
+import json
+from math import log
+from pathlib import Path
+from statistics import mean, median, quantiles
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bundled_models import spec_of
+from fitgauge.catalog import accelerators
+from fitgauge.engine.performance.decode import (
+    EFFICIENCY,
+    LAYER_SECONDS,
+    NVLINK_GBPS,
+    NVLINK_SECONDS,
+    PCIE_SECONDS,
+    SPREAD,
+    decode_speed,
+    joined,
+    step_bytes,
+    waiting_seconds,
+)
+from fitgauge.engine.performance.prefill import LINK_EFFICIENCY
+from fitgauge.engine.quantization.requested import what_if
+from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.engine.weights.sharding import laid_out
+
+
+def laid(name):
+    spec = spec_of(name)
+    return spec, laid_out(spec, Scheme(name="unquantized"))
+
+
+def read(name, **workload):
+    spec, shares = laid(name)
+    return step_bytes(spec, shares, cache_dtype="auto", **{"concurrency": 1, "context_length": 1, **workload})
+
+
+def test_one_request_reads_every_weight_but_the_embedding():
+    """Llama 3.1 8B: 8,030,261,248 parameters less an embedding of 128,256 x 4,096, and 131,072 bytes of cache for a token."""
+    assert read("meta-llama/Llama-3.1-8B-Instruct") == 2 * (8_030_261_248 - 128_256 * 4096) + 131_072
+
+
+def test_a_tied_embedding_is_read_as_the_head():
+    spec, _ = laid("google/gemma-2-9b-it")
+    assert read("google/gemma-2-9b-it") > 2 * spec.parameters
+
+
+def test_a_mixture_reads_the_experts_a_token_visits_and_more_of_them_for_more_requests():
+    one, many = read("Qwen/Qwen3-30B-A3B"), read("Qwen/Qwen3-30B-A3B", concurrency=10_000)
+    assert one == pytest.approx(2 * 3.03e9, rel=0.02)  # 3.3e9 active parameters less the embedding of 0.31e9
+    assert many > 2 * 29e9
+
+
+def test_the_cache_is_read_once_for_every_request():
+    cache = read("meta-llama/Llama-3.1-8B-Instruct", concurrency=4, context_length=1000) - read("meta-llama/Llama-3.1-8B-Instruct")
+    assert cache == 131_072 * 3999
+
+
+def test_tokens_a_second_are_requests_over_what_a_step_reads_and_waits():
+    """10^10 bytes at 0.91 x 1,000 GB/s are 10.99 ms; 4 tokens of them 364 a second, and with 5 ms of waiting 250.1."""
+    speed = decode_speed(10**10, 4, 1000.0)
+    assert (speed.low, speed.expected, speed.high) == (273.0, 364.0, 498.68)
+    assert decode_speed(10**10, 4, 1000.0, waiting=0.005).expected == pytest.approx(4 / (0.01 / 0.91 + 0.005), abs=0.01)
+
+
+@given(st.integers(1, 10**12), st.integers(1, 1000), st.floats(0, 0.1), st.floats(0, 0.1), st.floats(1, 30000), st.floats(1, 2))
+def test_more_bandwidth_is_never_slower(size, concurrency, multiplying, waiting, bandwidth, times):
+    one, more = (decode_speed(size, concurrency, gbps, multiplying, waiting) for gbps in (bandwidth, bandwidth * times))
+    assert one.low <= one.expected <= one.high
+    assert one.low <= more.low
+    assert one.expected <= more.expected
+    assert one.high <= more.high
+
+
+def test_an_unknown_bandwidth_gives_no_speed():
+    assert decode_speed(10**10, 4, None) is None
+
+
+def test_ranks_wait_for_two_all_reduces_a_layer_and_longer_over_pcie():
+    """Llama 3.1 8B, 32 layers of 4,096: one request sends 2 x 32 x 8,192 bytes of which 2 x 7/8 pass a card's link."""
+    spec, _ = laid("meta-llama/Llama-3.1-8B-Instruct")
+    cards = accelerators.load()
+    assert waiting_seconds(spec, 1, 1, cards.get("l40s-48gb")) == 32 * LAYER_SECONDS
+    moved = 2 * 32 * 8192 * 2 * 7 / 8
+    nvlink, pcie = cards.get("h100-sxm-80gb"), cards.get("l40s-48gb")
+    for card, latency in ((nvlink, NVLINK_SECONDS), (pcie, PCIE_SECONDS)):
+        sent = moved / (card.interconnect_gbps * 1e9 * LINK_EFFICIENCY)
+        assert waiting_seconds(spec, 1, 8, card) == pytest.approx(32 * LAYER_SECONDS + 64 * latency + sent)
+    assert waiting_seconds(spec, 64, 8, pcie) > waiting_seconds(spec, 1, 8, pcie)
+
+
+@pytest.mark.parametrize("name,expected", [("l40s-48gb", False), ("a100-80gb-sxm", True), ("mi300x-192gb", True), ("rtx-4090-24gb", False)])
+def test_cards_are_joined_where_the_catalog_says_or_they_are_sold_by_the_node(name, expected):
+    assert joined(accelerators.load().get(name)) is expected
+
+
+def test_a_link_of_unknown_rate_is_the_slowest_known_one():
+    known = [card.interconnect_gbps for card in accelerators.load().all() if card.nvlink and card.interconnect_gbps]
+    assert min(known) == NVLINK_GBPS
+
+
+class Run(NamedTuple):
+    """A row of decode_speeds.jsonl: seconds of a step as published, and of reading at the whole bandwidth."""
+
+    row: dict
+    took: float
+    reading: float
+    layers: int
+    ranks: int
+
+    @property
+    def stages(self):
+        return self.row.get("cards", 1)
+
+    def expected(self, efficiency=EFFICIENCY, layer=LAYER_SECONDS):
+        return self.reading / efficiency + self.layers * layer
+
+    def a_layer(self):
+        return (self.took - self.reading / EFFICIENCY) / self.layers
+
+
+@pytest.fixture(scope="module")
+def published():
+    found = []
+    for line in Path(__file__).parents[2].joinpath("accuracy", "decode_speeds.jsonl").read_text().splitlines():
+        run = json.loads(line)
+        spec, ranks = spec_of(run["model"]), run.get("tensor_parallel", 1)
+        shared, context = laid_out(spec, what_if(run["format"], spec)), run["context_tokens"]
+        size = step_bytes(spec, shared, concurrency=1, context_length=context, cache_dtype="auto", tensor_parallel=ranks)
+        bandwidth = accelerators.load().get(run["accelerator"]).bandwidth_gbps
+        found.append(Run(run, 1 / run["tokens_per_second"], size / (bandwidth * 1e9), spec.layers, ranks))
+    return found
+
+
+@pytest.fixture(scope="module")
+def alone(published):
+    return [run for run in published if run.ranks == run.stages == 1]
+
+
+def error(runs, efficiency, layer):
+    return mean(abs(log(run.expected(efficiency, layer) / run.took)) for run in runs)
+
+
+def test_efficiency_and_layer_time_are_the_pair_with_the_least_error_on_one_card(alone):
+    pairs = [(share / 100, tens * 1e-5) for share in range(60, 101) for tens in range(21)]
+    best = min(pairs, key=lambda pair: error(alone, *pair))
+    assert len(alone) == 83
+    assert best == pytest.approx((EFFICIENCY, LAYER_SECONDS))
+    assert error(alone, *best) == pytest.approx(0.16, abs=0.005)
+    assert min(error(alone, share / 100, 0.0) for share in range(30, 101)) > 0.4
+
+
+def test_the_spread_is_that_of_published_runs_of_one_request(alone):
+    shares = [run.expected() / run.took for run in alone]
+    tenths = quantiles(shares, n=10, method="inclusive")
+    assert pytest.approx((tenths[0], median(shares), tenths[8]), abs=0.006) == SPREAD
+    for name in ("vllm", "llama.cpp", "sglang"):
+        assert median(run.expected() / run.took for run in alone if run.row["engine"] == name) == pytest.approx(1.0, abs=0.12)
+
+
+def left(published, alone, link):
+    """Seconds of one all-reduce [s]: what runs over this link took beside reading and what their engine waits a layer on one card."""
+    engines = {run.row["engine"] for run in published}
+    layer = {name: median(run.a_layer() for run in alone if run.row["engine"] == name) for name in engines}
+    return [(run.a_layer() - layer[run.row["engine"]]) / 2 for run in published if run.row.get("link") == link]
+
+
+def test_an_all_reduce_over_pcie_is_what_published_runs_leave_for_it(published, alone):
+    seconds = left(published, alone, "pcie")
+    tenths = quantiles(seconds, n=10, method="inclusive")
+    assert len(seconds) == 17
+    assert (tenths[0], median(seconds), tenths[8]) == pytest.approx((50e-6, PCIE_SECONDS, 92e-6), abs=1e-6)
+
+
+def test_an_all_reduce_over_nvlink_lies_within_what_published_runs_leave_for_it(published, alone):
+    seconds = left(published, alone, "nvlink")
+    tenths = quantiles(seconds, n=10, method="inclusive")
+    assert len(seconds) == 10
+    assert tenths[0] < NVLINK_SECONDS < tenths[8] == pytest.approx(17e-6, abs=1e-6)
+
+
+def test_servers_on_several_nvlinked_cards_are_met_within_a_fifth(published):
+    """vLLM and SGLang on 2 to 8 cards, to which neither the efficiency nor the layer time was fitted."""
+    runs = [run for run in published if run.ranks > 1 and run.row["engine"] in ("vllm", "sglang")]
+    assert len(runs) == 4
+    for run in runs:
+        assert (run.expected() + 2 * run.layers * NVLINK_SECONDS) / run.took == pytest.approx(1.0, abs=0.2)
+
+
+def test_pipeline_stages_take_their_turns(published):
+    """Layers spread over 2 to 8 cards decode as fast as one card does that holds them all."""
+    spread = [run.expected() / run.took for run in published if run.stages > 1]
+    assert len(spread) == 8
+    assert median(spread) == pytest.approx(1.0, abs=0.06)
+    assert all(0.9 < share < 1.1 for share in spread)
+
+
+def test_every_run_has_a_source(published):
+    assert all(run.row["source"] for run in published)

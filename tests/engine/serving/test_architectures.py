@@ -1,0 +1,111 @@
+"""What engines have classes for: the lists as data, and what is said of a model that an engine's list does not name."""
+
+import msgspec
+import pytest
+
+import bundled_models
+from fitgauge.catalog.catalog import bundled
+from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.serving import architectures as implemented
+from fitgauge.engine.serving.architectures import LISTS, has, note, refusal
+from fitgauge.engine.serving.tgi import architectures as tgi
+from fitgauge.engine.serving.vllm import architectures as vllm
+from fitgauge.engine.serving.workload import EngineName, Workload
+
+H100 = bundled().find("H100 SXM").accelerator
+M3 = bundled().find("M3 Max 64GB").accelerator
+NEWEST: dict[EngineName, tuple[int, ...]] = {
+    "vllm": (0, 33, 0), "sglang": (0, 5, 23), "tensorrt-llm": (1, 2, 1), "tgi": (3, 3, 6), "llama.cpp": (9849,), "ollama": (0, 20, 2),
+    "mlx": (0, 32, 2),
+}  # fmt: skip
+
+
+def spec_of(name: str, **changes: str) -> ModelSpec:
+    return msgspec.structs.replace(bundled_models.spec_of(name), **changes)
+
+
+def workload(engine: EngineName, version: tuple[int, ...] | None = None) -> Workload:
+    return Workload(
+        engine=engine,
+        version=version or NEWEST[engine],
+        context_length=1,
+        concurrency=1,
+        cache_dtype="auto",
+        max_batched_tokens=1,
+        max_num_seqs=1,
+    )
+
+
+@pytest.mark.parametrize("engine", LISTS)
+def test_a_list_holds_names_of_one_word_and_what_every_engine_runs(engine: EngineName) -> None:
+    names = LISTS[engine].names
+    assert {len(name.split()) for name in names} == {1}
+    everywhere = {"llama", "mistral", "qwen2", "qwen3", "gemma3"} if LISTS[engine].by_type else {
+        "LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Gemma3ForCausalLM"
+    }  # fmt: skip
+    assert everywhere <= names
+
+
+def test_the_parts_of_a_list_do_not_overlap() -> None:
+    assert not vllm.SETTLED & vllm.LATER
+    assert not tgi.LATER & (tgi.MODEL_TYPES | tgi.AUTOMATIC)
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "said"),
+    [
+        ("tgi", "Qwen/Qwen3-Next-80B-A3B-Instruct", "tgi has no Qwen3NextForCausalLM. Send engine vllm or sglang."),
+        ("tensorrt-llm", "allenai/OLMo-2-1124-7B-Instruct", "tensorrt-llm has no Olmo2ForCausalLM. Send engine vllm or sglang."),
+        ("llama.cpp", "facebook/opt-125m", "llama.cpp has no OPTForCausalLM. Send engine vllm or sglang."),
+        ("ollama", "openai/whisper-large-v3", "ollama has no WhisperForConditionalGeneration. Send engine vllm or sglang."),
+    ],
+)
+def test_an_engine_without_the_class_is_refused_with_those_that_have_it(engine: EngineName, model: str, said: str) -> None:
+    assert refusal(workload(engine), spec_of(model), None, H100) == said
+
+
+def test_what_is_sent_instead_runs_on_the_card() -> None:
+    """Falcon: mlx-lm has no class for it, and neither vLLM nor SGLang has kernels for Apple silicon."""
+    falcon = spec_of("Qwen/Qwen3-8B", architecture="FalconForCausalLM", model_type="falcon")
+    assert refusal(workload("mlx"), falcon, None, M3) == "mlx has no FalconForCausalLM. Send engine llama.cpp or transformers."
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_engines_that_take_transformers_classes_are_warned_of_and_not_refused(engine: EngineName) -> None:
+    unnamed = spec_of("Qwen/Qwen3-8B", architecture="GPTNeoForCausalLM")
+    assert refusal(workload(engine), unnamed, None, H100) is None
+    assert "takes transformers'" in (note(workload(engine), unnamed) or "")
+
+
+@pytest.mark.parametrize("engine", LISTS)
+def test_a_model_younger_than_the_lists_is_refused_nowhere(engine: EngineName) -> None:
+    young = spec_of("Qwen/Qwen3-8B", architecture="Qwen9ForCausalLM", model_type="qwen9")
+    assert refusal(workload(engine), young, None, H100) is None
+    assert LISTS[engine].read in (note(workload(engine), young) or "")
+
+
+@pytest.mark.parametrize(("engine", "version"), [("tgi", (3, 4)), ("tensorrt-llm", (1, 3)), ("mlx", (0, 33))])
+def test_a_release_newer_than_its_list_is_refused_nothing(engine: EngineName, version: tuple[int, ...]) -> None:
+    olmo = spec_of("Qwen/Qwen3-8B", architecture="Olmo3ForCausalLM", model_type="olmo3")
+    assert refusal(workload(engine, version), olmo, None, H100) is None
+
+
+def test_towers_and_encoders_that_other_packages_run_are_not_refused() -> None:
+    assert refusal(workload("tensorrt-llm"), spec_of("llava-hf/llava-1.5-7b-hf"), None, H100) is None
+    assert refusal(workload("mlx"), spec_of("openai/whisper-large-v3"), None, M3) is None
+
+
+def test_tgi_gives_transformers_classes_no_awq() -> None:
+    said = "tgi reads no awq weights of Qwen3ForCausalLM. Send engine vllm or sglang."
+    assert refusal(workload("tgi"), spec_of("Qwen/Qwen3-8B"), "awq", H100) == said
+    assert refusal(workload("tgi"), spec_of("Qwen/Qwen3-8B"), None, H100) is None
+
+
+def test_a_gguf_file_names_no_class_and_a_removed_class_is_said_elsewhere() -> None:
+    assert note(workload("llama.cpp"), spec_of("Qwen/Qwen3-8B", architecture="gpt-j")) is None
+    assert note(workload("vllm"), spec_of("Qwen/Qwen3-8B", architecture="MllamaForConditionalGeneration")) is None
+
+
+def test_transformers_has_every_model_and_is_not_listed() -> None:
+    assert has("transformers", spec_of("Qwen/Qwen3-8B", architecture="NobodyKnows"))
+    assert "transformers" not in implemented.LISTS

@@ -1,0 +1,49 @@
+"""What vLLM takes where a flag is left out, by card and release, and what it knows no more."""
+
+import pytest
+
+from bundled_models import spec_of
+from fitgauge.catalog.catalog import bundled
+from fitgauge.engine.serving.vllm.defaults import default_batch, removed
+
+
+@pytest.mark.parametrize(
+    "gpu, version, batch",
+    [
+        ("H100 SXM", (0, 33), (1024, 8192)),
+        ("A100 80GB", (0, 33), (256, 2048)),
+        ("A100 80GB", (0, 8), (1024, 8192)),
+        ("B200", (0, 33), (1024, 16384)),
+        ("B200", (0, 25), (1024, 8192)),
+        ("L4", (0, 33), (256, 2048)),
+        ("DGX Spark", (0, 33), (256, 2048)),
+        ("DGX Spark", (0, 28), (1024, 8192)),
+        ("H100 SXM", (0, 6), (256, 16384)),
+        ("V100 32GB", (0, 8, 5), (256, 16384)),
+        ("V100 32GB", (0, 11), (256, 2048)),
+    ],
+)
+def test_batches_follow_the_card_and_the_release(gpu: str, version: tuple[int, ...], batch: tuple[int, int]) -> None:
+    assert default_batch(bundled().find(gpu).accelerator, 16384, version, spec_of("Qwen/Qwen3-8B")) == batch
+
+
+@pytest.mark.parametrize(
+    "name, context, tokens",
+    [
+        ("Qwen/Qwen3-8B", 65536, 2048),
+        ("Qwen/Qwen2.5-VL-7B-Instruct", 65536, 65536),
+        ("Qwen/Qwen2.5-VL-7B-Instruct", 4096, 5120),
+        ("deepseek-ai/DeepSeek-V2-Lite-Chat", 65536, 65536),
+    ],
+)
+def test_the_first_engine_cuts_prompts_beyond_32768_tokens_but_those_of_images_and_latent_attention(
+    name: str, context: int, tokens: int
+) -> None:
+    assert default_batch(bundled().find("L4").accelerator, context, (0, 6), spec_of(name)) == (256, tokens)
+
+
+def test_a_removed_model_names_its_last_release() -> None:
+    spec = spec_of("meta-llama/Llama-3.2-11B-Vision-Instruct")
+    assert "0.10.2" in (removed(spec, (0, 33)) or "")
+    assert removed(spec, (0, 10, 1)) is None
+    assert removed(spec, (0, 6, 3)) is None

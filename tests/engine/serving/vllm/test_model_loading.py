@@ -1,0 +1,62 @@
+"""What loading holds against "Model loading took" of posted logs."""
+
+import pytest
+
+from bundled_models import spec_of
+from fitgauge.catalog.catalog import bundled
+from fitgauge.engine.quantity import GIB, MIB, Term
+from fitgauge.engine.quantization.published import published
+from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.engine.serving.vllm.model_loading import loaded_terms
+from fitgauge.engine.serving.vllm.weights import laid_out
+from fitgauge.engine.serving.workload import Workload
+from fitgauge.engine.weights.rank_bytes import Stage
+
+
+def loaded(name: str, version: tuple[int, ...], ranks: int = 1, gpu: str = "H100 SXM") -> dict[str, Term]:
+    spec = spec_of(name)
+    laid = laid_out(spec, published(spec) or Scheme(name="unquantized"))
+    work = Workload(
+        engine="vllm", version=version, context_length=8192, concurrency=1, cache_dtype="auto", tensor_parallel=ranks,
+        max_batched_tokens=8192, max_num_seqs=1024,
+    )  # fmt: skip
+    terms = loaded_terms(spec, laid, work, bundled().find(gpu).accelerator, Stage(range(spec.layers)))
+    return {term.name: term for term in terms}
+
+
+@pytest.mark.parametrize(
+    "name, version, ranks, printed",
+    [
+        ("meta-llama/Llama-3.1-8B-Instruct", (0, 19), 1, 14.99),
+        ("Qwen/Qwen2.5-7B-Instruct", (0, 19), 1, 14.25),
+        ("Qwen/Qwen2.5-72B-Instruct", (0, 19), 2, 67.80),
+        ("Qwen/Qwen2.5-72B-Instruct", (0, 19), 4, 33.98),
+        ("Qwen/Qwen3-32B", (0, 11), 2, 30.59),
+        ("deepseek-ai/DeepSeek-V2-Lite-Chat", (0, 19), 1, 29.43),
+        ("deepseek-ai/DeepSeek-V2-Lite-Chat", (0, 19), 4, 7.51),
+        ("mistralai/Mistral-Small-3.1-24B-Instruct-2503", (0, 19), 2, 22.80),
+        ("google/gemma-3-12b-it", (0, 19), 1, 23.31),
+        ("openai/gpt-oss-120b", (0, 14), 1, 64.38),
+    ],
+)
+def test_loading_holds_what_was_printed(name: str, version: tuple[int, ...], ranks: int, printed: float) -> None:
+    size = sum(term.bytes for term in loaded(name, version, ranks).values())
+    assert size / GIB == pytest.approx(printed, abs=0.011, rel=5e-4)
+
+
+def test_a_pixtral_tower_stands_whole_on_every_rank_before_0_20() -> None:
+    before, after = (loaded("mistralai/Mistral-Small-3.1-24B-Instruct-2503", version, 4)["weights"].bytes for version in ((0, 19), (0, 20)))
+    assert before - after == pytest.approx(0.613 * GIB, rel=0.01)
+
+
+def test_padded_rows_are_weights_where_logs_show_them_and_an_assumption_after() -> None:
+    seen, later = loaded("openai/gpt-oss-20b", (0, 11)), loaded("openai/gpt-oss-20b", (0, 33))
+    assert "repacking" not in seen
+    assert seen["weights"].bytes - later["weights"].bytes == later["repacking"].bytes
+    assert later["repacking"].low == 0
+    assert "repacking" not in loaded("openai/gpt-oss-20b", (0, 33), gpu="RTX 3090")
+
+
+def test_latent_attention_allocates_its_workspace_at_import() -> None:
+    assert loaded("deepseek-ai/DeepSeek-V2-Lite-Chat", (0, 33))["workspace"].bytes == 128 * MIB
+    assert "workspace" not in loaded("Qwen/Qwen3-8B", (0, 33))

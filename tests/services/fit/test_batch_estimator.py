@@ -1,0 +1,29 @@
+"""One estimate for cards alike is the estimate that each of them gets by itself."""
+
+import pytest
+
+from bundled_models import model_of
+from fitgauge.catalog import accelerators
+from fitgauge.catalog.engines import load_engines
+from fitgauge.catalog.lookup import Found
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.weight_cache import Preparer
+from fitgauge.services.fit.batch_estimator import Fitting
+from fitgauge.services.fit.service import Serving
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", ["openai/gpt-oss-20b", "deepseek-ai/DeepSeek-V2-Lite"])
+def test_every_card_of_the_catalog_gets_the_numbers_of_check_fit(engine, name):
+    model = model_of(name)
+    engines = load_engines()
+    fitting, serving = Fitting(model, engines, Preparer()), Serving(engines)
+    for accelerator in accelerators.load().all():
+        for count in (1, 2):
+            request = FitRequest(model=name, gpu=accelerator.name, gpu_count=count, engine=engine, concurrency=4)
+            shared = fitting.fitted(request, engine, accelerator, count)
+            alone = serving.check(request, model, Found(accelerator, count))
+            assert shared.required == alone.estimate.fullest.required, accelerator.name
+            assert shared.budget == alone.estimate.budget, accelerator.name
+            assert (shared.probability, shared.verdict) == (alone.probability, alone.verdict), accelerator.name

@@ -1,0 +1,149 @@
+"""check_fit: what is understood, what is answered, what is suggested."""
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fitgauge.errors import InvalidQuestion
+from fitgauge.services.common.schemas import FitRequest
+
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+def test_terms_add_up_to_what_is_required(check_fit):
+    answer = check_fit(model=LLAMA, gpu="L4")
+    assert sum(term.bytes for term in answer.terms) == answer.per_gpu.required_bytes.expected
+
+
+def test_headroom_is_budget_less_required(check_fit):
+    per_gpu = check_fit(model=LLAMA, gpu="L4").per_gpu
+    assert per_gpu.headroom_bytes == per_gpu.budget_bytes - per_gpu.required_bytes.expected
+    assert per_gpu.budget_bytes == int(per_gpu.usable_bytes * 0.92)
+
+
+def test_a_context_left_out_is_8192_or_the_models_maximum_and_said(check_fit):
+    answer = check_fit(model=LLAMA, gpu="H100")
+    assert answer.understood_as["context_length"] == 8192
+    assert any("8192 tokens were taken" in warning for warning in answer.warnings)
+    assert check_fit(model="gpt2", gpu="H100").understood_as["context_length"] == 1024
+
+
+def test_a_context_beyond_the_models_maximum_is_answered_with_a_warning(check_fit):
+    answer = check_fit(model=LLAMA, gpu="H100", context_length=200_000)
+    assert any("beyond the model's maximum of 131072" in warning for warning in answer.warnings)
+
+
+def test_the_longest_context_fits_and_the_next_block_does_not(check_fit):
+    longest = check_fit(model=LLAMA, gpu="RTX 4090", concurrency=2).limits.max_context_length
+    assert check_fit(model=LLAMA, gpu="RTX 4090", concurrency=2, context_length=longest).per_gpu.headroom_bytes >= 0
+    assert check_fit(model=LLAMA, gpu="RTX 4090", concurrency=2, context_length=longest + 16).per_gpu.headroom_bytes < 0
+
+
+def test_the_most_requests_fit_and_one_more_does_not(check_fit):
+    most = check_fit(model=LLAMA, gpu="RTX 4090").limits.max_concurrency
+    assert check_fit(model=LLAMA, gpu="RTX 4090", concurrency=most).per_gpu.headroom_bytes >= 0
+    assert check_fit(model=LLAMA, gpu="RTX 4090", concurrency=most + 1).per_gpu.headroom_bytes < 0
+
+
+def test_every_suggestion_gives_what_it_promises(check_fit):
+    question = {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"}
+    suggestions = check_fit(**question).suggestions
+    assert suggestions
+    for suggestion in suggestions:
+        again = check_fit(**{**question, **suggestion.request})
+        assert (again.verdict, again.per_gpu.required_bytes.expected) == (suggestion.verdict, suggestion.required_bytes)
+
+
+def test_the_fewest_gpus_fit(check_fit):
+    fewest = check_fit(model="Qwen/Qwen3-32B", gpu="RTX 4090").limits.min_gpu_count
+    assert check_fit(model="Qwen/Qwen3-32B", gpu="RTX 4090", gpu_count=fewest).verdict == "fits"
+
+
+def test_pipeline_stages_are_told_one_by_one_in_full_detail(check_fit):
+    answer = check_fit(model="Qwen/Qwen3-32B", gpu="RTX 4090", gpu_count=4, tensor_parallel=1, pipeline_parallel=4, detail="full")
+    assert [rank.layers for rank in answer.ranks] == [16, 16, 16, 16]
+    assert max(rank.required_bytes.expected for rank in answer.ranks) == answer.per_gpu.required_bytes.expected
+
+
+def test_latents_are_replicated_by_tensor_parallelism_and_not_divided(check_fit):
+    def cache(degree):
+        answer = check_fit(model="deepseek-ai/DeepSeek-V3", gpu="1000GB", gpu_count=degree, tensor_parallel=degree)
+        return next(term.bytes for term in answer.terms if term.name == "kv_cache")
+
+    assert cache(1) == cache(8)
+
+
+def test_an_encoder_keeps_no_cache_and_has_no_limit_of_requests(check_fit):
+    answer = check_fit(model="BAAI/bge-m3", gpu="T4")
+    assert answer.limits.max_concurrency is None
+    assert next(term.bytes for term in answer.terms if term.name == "kv_cache") == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"tensor_parallel": 3}, "1, 2, 4, 8, 16, 32"),
+        ({"tensor_parallel": 2, "gpu_count": 1}, "gpu_count 2"),
+        ({"pipeline_parallel": 64, "gpu_count": 64}, "at most 32"),
+        ({"expert_parallel": 3}, "1 (off)"),
+        ({"engine": "sglong"}, "vllm"),
+        ({"engine_version": "newest"}, "0.33.0"),
+        ({"kv_cache_dtype": "int3"}, "fp8"),
+        ({"quantization": "q99"}, "awq"),
+    ],
+)
+def test_what_is_impossible_is_refused_with_what_to_send(check_fit, fields, said):
+    with pytest.raises(InvalidQuestion) as refused:
+        check_fit(model=LLAMA, gpu="H100", **fields)
+    assert said in f"{refused.value.hint} {refused.value.detail}"
+
+
+@pytest.mark.parametrize("text", ["llama 3.1 8b", "Llama-3.1-8B-Instruct", "meta-llama/Meta-Llama-3.1-8B-Instruct"])
+def test_forgiving_names_mean_one_model(check_fit, text):
+    assert check_fit(model=text, gpu="H100").model.id == LLAMA
+
+
+def test_an_answer_without_the_hub_says_so(check_fit):
+    answer = check_fit(model=LLAMA, gpu="H100")
+    assert answer.model.source == "snapshot"
+    assert any("bundled snapshot" in warning for warning in answer.warnings)
+
+
+def test_a_size_says_whose_shape_it_has(check_fit):
+    answer = check_fit(model="13b", gpu="80GB")
+    assert answer.model.source == "size"
+    assert answer.model.parameters == 13_000_000_000
+    assert any("LLaMA-13B" in warning for warning in answer.warnings)
+
+
+def test_the_launch_command_carries_the_settings(check_fit):
+    command = check_fit(model="Qwen/Qwen3-32B", gpu="4x4090", kv_cache_dtype="fp8", context_length=16384).launch.command
+    assert command == "vllm serve Qwen/Qwen3-32B --max-model-len 16384 --tensor-parallel-size 4 --kv-cache-dtype fp8"
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    context=st.integers(1, 131072),
+    concurrency=st.integers(1, 64),
+    count=st.sampled_from([1, 2, 4, 8]),
+    engine=st.sampled_from(["vllm", "transformers"]),
+)
+def test_more_asked_for_never_needs_less(check_fit, context, concurrency, count, engine):
+    question = {"model": "mistralai/Mistral-7B-v0.1", "gpu": "H100", "gpu_count": count, "engine": engine}
+    small = check_fit(**question, context_length=context, concurrency=concurrency)
+    longer = check_fit(**question, context_length=context + 4096, concurrency=concurrency)
+    wider = check_fit(**question, context_length=context, concurrency=concurrency + 1)
+    needed = small.per_gpu.required_bytes.expected
+    assert needed <= longer.per_gpu.required_bytes.expected
+    assert needed <= wider.per_gpu.required_bytes.expected
+
+
+def test_answers_encode_to_json_without_loss(check_fit):
+    answer = check_fit(model=LLAMA, gpu="H100", detail="full")
+    assert msgspec.json.decode(msgspec.json.encode(answer), type=type(answer)) == answer
+
+
+def test_a_request_knows_no_other_fields():
+    with pytest.raises(msgspec.ValidationError, match="unknown field"):
+        msgspec.convert({"model": "a", "gpu": "b", "gpus": 3}, FitRequest)

@@ -1,0 +1,91 @@
+"""recommend_gpus for training: each option fits when it is asked by itself, and no fewer of its card would do."""
+
+import asyncio
+
+import pytest
+
+from fitgauge.errors import InvalidQuestion
+from fitgauge.services.recommend.schemas import RecommendRequest
+from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_plan.schemas import TrainingPlanRequest
+
+MODEL = "Qwen/Qwen3-8B"
+
+
+@pytest.fixture(scope="module")
+def recommend(questions):
+    return lambda **fields: asyncio.run(questions.recommend_gpus(RecommendRequest(model=MODEL, **{"task": "training", **fields})))
+
+
+def marks(item):
+    """(cards, memory, tokens a second, dollars an hour), the smaller the better."""
+    cost = item.cost.usd_per_hour_low if item.cost else float("inf")
+    return item.gpu.count, item.total_usable_bytes, -(item.tokens_per_second_at_peak or -1.0), cost
+
+
+def test_every_option_fits_when_it_is_asked_by_itself(recommend, questions):
+    for item in recommend(limit=1000).training[::3]:
+        _, answer = asyncio.run(questions.check_training_fit(TrainingRequest(**item.request)))
+        assert answer.verdict == "fits"
+        assert answer.gpu == item.gpu
+        assert answer.per_gpu.required_bytes == item.required_bytes
+
+
+def test_fewer_of_the_card_do_not_suffice(recommend, questions):
+    item = next(item for item in recommend(gpus="A100 80GB, L40S", limit=1000).training if item.gpu.count > 1)
+    request = TrainingPlanRequest(model=MODEL, gpu=item.gpu.name, gpu_count=item.gpu.count // 2)
+    _, answer = asyncio.run(questions.plan_training(request))
+    assert not [plan for plan in answer.plans if plan.verdict == "fits"]
+
+
+def test_no_option_is_beaten(recommend):
+    vectors = [marks(item) for item in recommend(limit=1000).training]
+    assert not any(one != other and all(a <= b for a, b in zip(one, other, strict=True)) for one in vectors for other in vectors)
+
+
+@pytest.mark.parametrize("objective,place", [("fewest cards", 0), ("smallest", 1), ("fastest", 2), ("cheapest", 3)])
+def test_the_objective_orders_the_options(recommend, objective, place):
+    values = [marks(item)[place] for item in recommend(objective=objective, limit=1000).training]
+    assert values == sorted(values)
+
+
+def test_adapters_need_less(recommend):
+    full, adapted = recommend(limit=1), recommend(limit=1, method="qlora", objective="smallest")
+    assert adapted.training[0].total_usable_bytes < full.training[0].total_usable_bytes / 4
+
+
+def test_only_the_gpus_at_hand_are_used(recommend):
+    answer = recommend(gpus="8x A100 80GB", owned=True, limit=1000)
+    assert {(item.gpu.name, item.cost.usd_per_hour_low) for item in answer.training} == {("A100 80GB SXM", 0.0)}
+    assert answer.training[0].gpu.count <= 8
+
+
+def test_understood_as_can_be_sent_back(recommend):
+    first = recommend(sequence_length=4096, method="LoRA", vendors="amd")
+    known = {name: value for name, value in first.understood_as.items() if name not in ("model", "task")}
+    assert recommend(**known) == first
+
+
+@pytest.mark.parametrize(
+    "fields,field,said",
+    [
+        ({"context_length": 4096}, "context_length", "a field of serving"),
+        ({"task": None, "method": "lora"}, "method", "a field of training"),
+        ({"task": None, "max_gpu_count": 64}, "max_gpu_count", "beyond the 16"),
+        ({"gpus": "RTX 4060 Laptop"}, "gpus", "empties the set"),
+        ({"max_usd_per_hour": 0.01}, "max_usd_per_hour", "empties the set"),
+        ({"max_gpu_count": 1, "gpus": "RTX 3090"}, "max_gpu_count", "empties the set"),
+    ],
+)
+def test_what_leaves_nothing_is_named(recommend, fields, field, said):
+    with pytest.raises(InvalidQuestion, match=said) as caught:
+        recommend(**fields)
+    assert caught.value.field == field
+    assert caught.value.hint
+
+
+def test_a_budget_that_nobody_meets_names_the_cheapest_that_would(recommend):
+    with pytest.raises(InvalidQuestion, match="max_usd_per_hour") as caught:
+        recommend(max_usd_per_hour=0.01)
+    cheapest = recommend(objective="cheapest", limit=1).training[0]
+    assert f"{cheapest.cost.usd_per_hour_low:.2f} USD an hour" in caught.value.hint

@@ -1,0 +1,150 @@
+"""How much work a question makes, in what is counted: demands, estimates and bytes that stay. No clock is read."""
+
+import gc
+import tracemalloc
+from collections import Counter
+
+import pytest
+
+from bundled_models import SNAPSHOT, model_of
+from fitgauge.catalog.catalog import bundled
+from fitgauge.catalog.engines import load_engines
+from fitgauge.catalog.training import load_training
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.training.autograd.tape import Tape
+from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.weight_cache import scheme_of
+from fitgauge.services.compare.schemas import CompareRequest
+from fitgauge.services.compare.service import Comparer
+from fitgauge.services.fit.batch_estimator import Fitting, card_class
+from fitgauge.services.fit.workload import serving_workload
+from fitgauge.services.recommend.gpu_options import Hall
+from fitgauge.services.recommend.schemas import RecommendRequest
+from fitgauge.services.recommend.service import Recommender
+from fitgauge.services.training_plan import service as planning
+from fitgauge.services.training_plan.schemas import TrainingPlanRequest
+
+PROFILES = load_engines()
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """How often demands are worked out, and what comes beside the weights by engine."""
+    calls = Counter()
+    demand = Fitting._demand
+
+    def counting(self, *arguments):
+        calls["demands"] += 1
+        return demand(self, *arguments)
+
+    def beside(engine, work):
+        def counting_beside(*arguments):
+            calls[engine] += 1
+            return work(*arguments)
+
+        return counting_beside
+
+    monkeypatch.setattr(Fitting, "_demand", counting)
+    for name, room in list(ENGINES.items()):
+        if room.halves is not None:
+            halves = room.halves._replace(beside=beside(name, room.halves.beside))
+            monkeypatch.setitem(ENGINES, name, room._replace(halves=halves))
+    return calls
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-32B", "openai/gpt-oss-20b", "Qwen/Qwen3.5-27B", "deepseek-ai/DeepSeek-V2-Lite"])
+def test_a_recommendation_makes_few_demands_of_the_tens_of_thousands_there_are(counted, name):
+    """346 cards x 16 counts x up to 15 plans are over 50,000 deployments; cards of a kind are asked once, and formats share the rest."""
+    answer = Recommender(PROFILES, bundled()).answer(RecommendRequest(model=name, context_length=32768, concurrency=16), model_of(name))
+    assert answer.total > 20
+    assert counted["demands"] < 600
+    assert counted["vllm"] < 100
+    assert counted["llama.cpp"] <= 16
+
+
+def test_cells_that_differ_in_concurrency_alone_are_estimated_once(counted):
+    request = CompareRequest(models="Qwen/Qwen3-32B", gpus="H100, 4x H100", context_lengths=[4096, 8192], concurrencies=[*range(1, 21)])
+    asked, found = model_of("Qwen/Qwen3-32B"), [bundled().find("H100"), bundled().find("4x H100")]
+    rows = list(Comparer(PROFILES).compare(request, [asked], found).rows)
+    assert len(rows) == 80
+    assert counted["vllm"] == 4
+
+
+def test_cards_asked_about_again_are_seated_and_priced_once(monkeypatch):
+    halls = []
+    monkeypatch.setattr("fitgauge.services.recommend.service.Hall", lambda *given: halls.append(given) or Hall(*given))
+    recommender, asked = Recommender(PROFILES, bundled()), model_of("openai/gpt-oss-20b")
+    for gpus in ("H100, 2x L40S", "H100, 2x L40S", "H100, 4x L40S"):
+        for context in (4096, 8192):
+            recommender.answer(RecommendRequest(model=asked.id, gpus=gpus, context_length=context), asked)
+    assert len(halls) == 2
+
+
+def test_cards_of_a_class_are_asked_once_whether_a_plan_runs(monkeypatch):
+    asked_of = Counter()
+    refused = Fitting.refused
+
+    def counting(self, request, engine, accelerator):
+        asked_of[request.quantization, engine, card_class(accelerator)] += 1
+        return refused(self, request, engine, accelerator)
+
+    monkeypatch.setattr(Fitting, "refused", counting)
+    recommender, asked = Recommender(PROFILES, bundled()), model_of("Qwen/Qwen3-32B")
+    for context in (4096, 8192):
+        recommender.answer(RecommendRequest(model=asked.id, context_length=context), asked)
+    assert set(asked_of.values()) == {1}
+
+
+def test_recommendations_leave_nothing_behind():
+    recommender, asked = Recommender(PROFILES, bundled()), model_of("openai/gpt-oss-20b")
+
+    def ask(context):
+        recommender.answer(RecommendRequest(model=asked.id, context_length=context, concurrency=4), asked)
+        gc.collect()
+
+    ask(4096)
+    tracemalloc.start()
+    ask(8192)
+    before, _ = tracemalloc.get_traced_memory()
+    ask(16384)
+    ask(32768)
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < 64 * 1024
+
+
+@pytest.mark.parametrize(
+    "name", ["Qwen/Qwen3-30B-A3B", "openai/gpt-oss-20b", "Qwen/Qwen3.5-27B", "deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-V4-Pro"]
+)
+def test_cards_of_a_kind_hold_the_same_whatever_the_attention(name):
+    """The estimate of every card of the catalog, made for itself, is that of the first of its kind."""
+    asked, profile, room = model_of(name), PROFILES.profile("vllm", None), ENGINES["vllm"]
+    laid, first = room.lay_out(asked.spec, scheme_of(asked, None)), {}
+    for accelerator in bundled().all():
+        workload = serving_workload(FitRequest(model=name, gpu="any", concurrency=4), asked.spec, accelerator, 8, profile)
+        laid.remembered.clear()
+        required = room.estimate(asked.spec, laid, workload, accelerator, profile).fullest.required
+        assert first.setdefault((workload, room.kind(accelerator)), required) == required, accelerator.name
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "layouts", "passes"),
+    [
+        ("Qwen/Qwen3-8B", {}, 95, 110),
+        ("Qwen/Qwen3-30B-A3B", {}, 70, 120),
+        ("openai/gpt-oss-20b", {"sequence_length": 32_768}, 80, 500),
+        ("Qwen/Qwen3-30B-A3B", {"method": "lora", "framework": "megatron"}, 70, 110),
+    ],
+)
+def test_a_plan_over_64_cards_estimates_and_plays_few_of_the_hundreds_of_layouts(monkeypatch, name, settings, layouts, passes):
+    """Every number of cards has up to 100 layouts, each in three ways of checkpointing: most cannot fit, or are no better."""
+    calls = Counter()
+    need, forward, backward = planning.training_need, Tape._forward, Tape._backward
+    monkeypatch.setattr(planning, "training_need", lambda *given: calls.update(["layouts"]) or need(*given))
+    monkeypatch.setattr(Tape, "_forward", lambda *given, **named: calls.update(["passes"]) or forward(*given, **named))
+    monkeypatch.setattr(Tape, "_backward", lambda *given: calls.update(["passes"]) or backward(*given))
+    request = TrainingPlanRequest(model=name, gpu="H100", **{"sequence_length": 4096, **settings})
+    answer = planning.Planner(load_training()).answer(request, SNAPSHOT.model(name), bundled().find("H100"))
+    assert answer.total >= 8
+    assert calls["layouts"] <= layouts
+    assert calls["passes"] <= passes

@@ -1,0 +1,106 @@
+"""Images of a training question: what is taken where nothing is said, and what is refused."""
+
+import pytest
+
+from fitgauge.catalog.catalog import bundled
+from fitgauge.catalog.engines import load_engines
+from fitgauge.catalog.training import load_training
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.model.spec import Model
+from fitgauge.errors import InvalidQuestion
+from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_fit.service import Training
+
+TRAINING = Training(load_training(), load_engines())
+TEXT = {
+    "vocab_size": 2000, "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 2, "num_attention_heads": 8,
+    "num_key_value_heads": 2, "max_position_embeddings": 8192,
+}  # fmt: skip
+QWEN = {
+    "model_type": "qwen2_5_vl", **TEXT,
+    "vision_config": {"depth": 8, "hidden_size": 320, "intermediate_size": 856, "num_heads": 4, "out_hidden_size": 512},
+}  # fmt: skip
+GEMMA = {
+    "model_type": "gemma3", "text_config": {"model_type": "gemma3_text", **TEXT, "head_dim": 64},
+    "vision_config": {
+        "model_type": "siglip_vision_model", "hidden_size": 320, "intermediate_size": 1280, "num_hidden_layers": 4,
+        "num_attention_heads": 4, "image_size": 896, "patch_size": 14,
+    },
+}  # fmt: skip
+
+
+SMOL = {
+    "model_type": "smolvlm", "scale_factor": 4, "text_config": {"model_type": "llama", **TEXT},
+    "vision_config": {
+        "model_type": "smolvlm_vision", "hidden_size": 320, "intermediate_size": 1280, "num_hidden_layers": 4, "num_attention_heads": 4,
+        "image_size": 512, "patch_size": 16,
+    },
+}  # fmt: skip
+MLLAMA = {
+    "model_type": "mllama", "text_config": {"model_type": "mllama_text_model", **TEXT, "cross_attention_layers": [1]},
+    "vision_config": {
+        "hidden_size": 320, "intermediate_size": 1280, "num_hidden_layers": 4, "num_global_layers": 2, "attention_heads": 4,
+        "image_size": 560, "patch_size": 14, "vision_output_dim": 640,
+    },
+}  # fmt: skip
+
+
+def ask(config, **fields):
+    model = Model(id="own/model", spec=read_config(config), source="hub")
+    request = TrainingRequest(model="own/model", gpu="A100 80GB", **fields)
+    return TRAINING.answer(request, model, bundled().find(request.gpu))
+
+
+def required(config, **fields):
+    return ask(config, **fields).per_gpu.allocated_bytes.expected
+
+
+def test_a_vision_language_model_is_trained_on_an_image_of_768_pixels_a_side():
+    answer = ask(QWEN)
+    understood = {name: answer.understood_as[name] for name in ("images", "image_tokens", "train_vision_tower")}
+    assert understood == {"images": 1, "image_tokens": 729, "train_vision_tower": True}
+    assert any("an image of 729 tokens, which are part of its 2048" in warning for warning in answer.warnings)
+
+
+def test_a_model_trained_on_text_as_often_sees_no_image_until_one_is_asked_for():
+    assert ask(GEMMA).understood_as["images"] == 0
+    assert any(warning.startswith("Text alone") for warning in ask(GEMMA).warnings)
+    assert ask(GEMMA, images=1).understood_as["image_tokens"] == 256
+
+
+def test_a_processor_that_cuts_images_into_tiles_makes_the_tokens_of_all_of_them():
+    assert ask(SMOL).understood_as["image_tokens"] == 17 * 64
+    one, all_of_them = required(SMOL, images=1, image_tokens=64), required(SMOL, images=1)
+    assert all_of_them > one
+
+
+def test_images_for_cross_attention_stand_beside_the_sequence_and_layers_that_read_them_rest_without():
+    answer = ask(MLLAMA, images=1)
+    assert answer.understood_as["image_tokens"] == 4 * 1601
+    assert any("an image of 6404 tokens, beside its 2048" in warning for warning in answer.warnings)
+    assert required(MLLAMA, images=2) > required(MLLAMA, images=1) > required(MLLAMA, images=0)
+
+
+def test_no_image_is_taken_where_it_is_longer_than_the_sequence():
+    assert ask(QWEN, sequence_length=512).understood_as["images"] == 0
+
+
+def test_adapters_leave_the_tower_frozen_and_a_frozen_tower_keeps_nothing():
+    assert ask(QWEN, method="lora").understood_as["train_vision_tower"] is False
+    frozen = required(QWEN, method="lora", images=2)
+    assert required(QWEN, method="lora", images=2, train_vision_tower=True) > frozen
+    assert frozen - required(QWEN, method="lora", images=0) < required(QWEN, images=2) - required(QWEN, images=0)
+
+
+@pytest.mark.parametrize(
+    ("config", "fields", "said"),
+    [
+        (QWEN, {"images": 4, "image_tokens": 1024, "sequence_length": 4000}, "4096"),
+        ({"model_type": "llama", **TEXT}, {"images": 1}, "Leave images out"),
+    ],
+)
+def test_images_that_nothing_could_read_are_refused_with_what_to_send(config, fields, said):
+    with pytest.raises(InvalidQuestion) as refused:
+        ask(config, **fields)
+    assert refused.value.field == "images"
+    assert said in (refused.value.hint or "")

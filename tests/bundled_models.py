@@ -7,8 +7,8 @@ from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.spec import Model, ModelSpec
 from fitgauge.hub import Hub, HubSettings
-from fitgauge.services import Questions
-from fitgauge.services.common.model_resolver import Models
+from fitgauge.services import Services
+from fitgauge.services.common.model_resolver import ModelResolver
 
 SNAPSHOT = Snapshot()
 
@@ -26,7 +26,7 @@ def spec_of(name: str) -> ModelSpec:
     return model_of(name).spec
 
 
-def offline_questions() -> Questions:
+def offline_questions() -> Services:
     """Every answer, without a Hub."""
     hub = Hub(HubSettings(offline=True, cache_dir=None, token=False))
-    return Questions(Models(hub, SNAPSHOT), load_engines(), bundled())
+    return Services(ModelResolver(hub, SNAPSHOT), load_engines(), bundled())

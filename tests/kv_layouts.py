@@ -4,7 +4,7 @@ from typing import Any
 
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.vllm.kv_cache.groups import on_stage
-from fitgauge.engine.serving.vllm.kv_cache.layout import KvLayout, batches_in_flight, model_groups, stage_layout
+from fitgauge.engine.serving.vllm.kv_cache.layout import KvCacheConfig, batches_in_flight, model_groups, stage_layout
 
 NEWEST = (0, 33, 0)
 
@@ -19,7 +19,7 @@ def kv_layout(
     version: tuple[int, ...] = NEWEST,
     pipeline_parallel: int = 1,
     **asked: Any,
-) -> KvLayout:
+) -> KvCacheConfig:
     """The stage that holds `layers`, None for all. max_num_seqs: 0 where no CUDA graphs are captured. The rest: see `model_groups`."""
     groups = model_groups(spec, max_model_len=max_model_len, max_batched_tokens=max_batched_tokens, version=version, **asked)
     in_flight = batches_in_flight(pipeline_parallel, version) * max_batched_tokens

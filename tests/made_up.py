@@ -9,10 +9,10 @@ from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.instances import Offer, Offers
 from fitgauge.engine.accelerator import Accelerator, Source
 from fitgauge.engine.quantity import GB, Bytes
-from fitgauge.services.common.weight_cache import Preparer
+from fitgauge.services.common.weight_cache import WeightCache
 
 ENGINES = load_engines()
-PREPARER = Preparer()
+PREPARER = WeightCache()
 MODELS = ("Qwen/Qwen3-32B", "google/gemma-2-9b-it", "openai/gpt-oss-20b", "Qwen/Qwen3-30B-A3B", "nvidia/Nemotron-H-56B-Base-8K")
 KNOWN = {name: model_of(name) for name in MODELS}
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "service" / "fitgauge"
 PAGE = ROOT.joinpath("ARCHITECTURE.md").read_text("utf-8")
 TERMS = PAGE.partition("## Where is byte X counted?")[2].partition("## Rules")[0]
-_MAKERS = frozenset({"certain", "term", "Term"})
+_MAKERS = frozenset({"exact_term", "term", "Term"})
 
 
 def test_every_folder_and_file_that_is_named_is_there():

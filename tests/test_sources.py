@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "service" / "fitgauge"
 NAMED = re.compile(r"(?<![\w/.-])(?:engine|services|catalog|tests/accuracy)/[\w/-]+\.(?:py|jsonl?|md)\b")
-MEMBER = re.compile(r"(?<![\w/.-])(engine/[\w/-]+\.py), (\w+\.py|\w+_\w+|regime)\b")
+MEMBER = re.compile(r"(?<![\w/.-])(engine/[\w/-]+\.py), (\w+\.py|\w+_\w+|precision_policy)\b")
 TEXTS = sorted(
     path
     for folder, kinds in ((PACKAGE, ("*.py", "*.json")), (ROOT / "docs", ("*.md",)), (ROOT / "tests" / "accuracy", ("*.py", "*.md")))

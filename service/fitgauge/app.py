@@ -17,10 +17,10 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, gen
 
 from fitgauge.api.admission import Admission
 from fitgauge.api.handlers import handlers
-from fitgauge.api.middleware import Observer
+from fitgauge.api.middleware import ObservabilityMiddleware
 from fitgauge.api.openapi import document
 from fitgauge.api.problems import (
-    Refusal,
+    RequestError,
     on_defect,
     on_fitgauge_error,
     on_http_error,
@@ -28,13 +28,13 @@ from fitgauge.api.problems import (
 )
 from fitgauge.catalog.catalog import Catalog, bundled
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.overlay_reload import Mounted
+from fitgauge.catalog.overlay_reload import OverlayReload
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.errors import FitgaugeError
 from fitgauge.hub import Hub, HubSettings
-from fitgauge.services import Questions
+from fitgauge.services import Services
 from fitgauge.services.common.long_questions import QUESTION_SECONDS
-from fitgauge.services.common.model_resolver import Models
+from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.settings import Settings
 
 _HELD_BODY_BYTES = 16 * 2**20
@@ -53,18 +53,18 @@ def create_hub(settings: Settings) -> Hub:
     return Hub(HubSettings(wait_seconds=settings.hub_wait_seconds, redirect_hosts=hosts))
 
 
-def create_mounted(settings: Settings) -> Mounted | None:
-    """The own catalog that the settings name, if they do. Raises InvalidCatalog where it cannot be used."""
-    return Mounted(Path(settings.catalog), bundled()) if settings.catalog else None
+def create_mounted(settings: Settings) -> OverlayReload | None:
+    """The own catalog that the settings name, if they do. Raises InvalidCatalogError where it cannot be used."""
+    return OverlayReload(Path(settings.catalog), bundled()) if settings.catalog else None
 
 
-def create_questions(hub: Hub, catalog: Catalog, question_seconds: float = QUESTION_SECONDS) -> Questions:
+def create_questions(hub: Hub, catalog: Catalog, question_seconds: float = QUESTION_SECONDS) -> Services:
     """Questions over a Hub, the bundled snapshot and a catalog."""
-    return Questions(Models(hub, Snapshot()), load_engines(), catalog, question_seconds)
+    return Services(ModelResolver(hub, Snapshot()), load_engines(), catalog, question_seconds)
 
 
 def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
-    """The service as an ASGI application, over `hub` where one is given. Raises InvalidCatalog for an own catalog with a bad row."""
+    """The service as an ASGI application, over `hub` where one is given. Raises InvalidCatalogError for an own catalog with a bad row."""
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
     hub = hub or create_hub(settings)
     registry = CollectorRegistry()
@@ -101,7 +101,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         lifespan=[hub_running, catalog_followed],
         exception_handlers={
             FitgaugeError: on_fitgauge_error,
-            Refusal: on_refusal,
+            RequestError: on_refusal,
             HTTPException: on_http_error,
             Exception: on_defect,
         },
@@ -110,7 +110,9 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         logging_config=None,
     )
     told = logging.getLevelNamesMapping()[settings.log_level.upper()] <= logging.INFO
-    return Observer(registry, settings.requests_per_second, sys.stderr.write if told else None)(Admission(app, _HELD_BODY_BYTES))
+    return ObservabilityMiddleware(registry, settings.requests_per_second, sys.stderr.write if told else None)(
+        Admission(app, _HELD_BODY_BYTES)
+    )
 
 
 @asynccontextmanager
@@ -123,7 +125,7 @@ async def _following(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         await task
 
 
-def _tell(mounted: Mounted, registry: CollectorRegistry) -> None:
+def _tell(mounted: OverlayReload, registry: CollectorRegistry) -> None:
     """Metrics of the own catalog, called as Prometheus calls those of its own configuration."""
     successful = Gauge("fitgauge_catalog_last_reload_successful", "Whether the own catalog that is mounted is in force.", registry=registry)
     successful.set_function(lambda: float(mounted.refused is None))

@@ -14,9 +14,9 @@ from fitgauge import __version__, terminal
 from fitgauge.app import create_hub, create_mounted, create_questions
 from fitgauge.catalog import overlay_file as own_file
 from fitgauge.catalog.catalog import Catalog, bundled
-from fitgauge.catalog.overlay_reload import Mounted
+from fitgauge.catalog.overlay_reload import OverlayReload
 from fitgauge.errors import FitgaugeError
-from fitgauge.services import Questions
+from fitgauge.services import Services
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest
 from fitgauge.services.explain_log.schemas import LONGEST_LOG, ExplainLogRequest, LogCase
@@ -205,7 +205,7 @@ def compare(models: str, gpus: str, as_json: bool, **options: Any) -> None:  # n
         terminal.show_comparison(answer)
 
 
-async def _whole(questions: Questions, request: CompareRequest) -> CompareAnswer:
+async def _whole(questions: Services, request: CompareRequest) -> CompareAnswer:
     """The whole table, however large."""
     comparison = await questions.compare_fit(request)
     return CompareAnswer(items=[row async for some in questions.rows(comparison) for row in some], total=comparison.total)
@@ -271,7 +271,7 @@ def catalog() -> None:
 @click.argument("path", metavar="FILE", type=click.Path(exists=True, path_type=Path))
 def check_catalog(path: Path) -> None:
     """Is the own catalog in FILE, or in a folder, sound? Exit code 0 if so, 2 if not, with the file, the row and the field."""
-    loaded = _told(lambda: Mounted(path, bundled())).current
+    loaded = _told(lambda: OverlayReload(path, bundled())).current
     made = loaded.catalog
     held = f"{len(made.all())} accelerators, {len(made.names)} names, {len(made.quotas)} quotas, {len(made.offers.all())} instance types"
     click.echo(f"{', '.join(loaded.files)}: sound. Over the bundled catalog it makes {held}.")
@@ -289,13 +289,13 @@ def _catalog() -> Catalog:
     return mounted.current.catalog if mounted else bundled()
 
 
-def _answered(ask: Callable[[Questions], Awaitable[_Answer]]) -> _Answer:
+def _answered(ask: Callable[[Services], Awaitable[_Answer]]) -> _Answer:
     """What `ask` gets from the questions of this process, or its error told in words."""
     answer: _Answer = _told(lambda: asyncio.run(_asked(ask)))
     return answer
 
 
-async def _asked(ask: Callable[[Questions], Awaitable[_Answer]]) -> _Answer:
+async def _asked(ask: Callable[[Services], Awaitable[_Answer]]) -> _Answer:
     """What `ask` gets from the questions of this process."""
     hub = create_hub(from_environment())
     questions = create_questions(hub, _catalog())

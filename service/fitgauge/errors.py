@@ -1,20 +1,20 @@
 """Every error that Fitgauge raises on purpose.
 
 FitgaugeError
-├── InvalidQuestion          a value that cannot be answered (impossible parallelism, unknown format)
-├── UnknownAccelerator       no catalog row is meant by this text
+├── InvalidRequestError          a value that cannot be answered (impossible parallelism, unknown format)
+├── UnknownAcceleratorError       no catalog row is meant by this text
 ├── QuestionTooLarge         a question that takes longer than it may
 ├── QueueFull                too many long questions wait already (`retry_after_seconds`)
-├── InvalidCatalog           a company's own catalog with a row that cannot be used
+├── InvalidCatalogError           a company's own catalog with a row that cannot be used
 ├── ModelError
-│   ├── UnknownModel         the Hub and the snapshot have no such repository
-│   ├── GatedModel           the Hub asks for a token, or for one with more rights
-│   ├── RenamedModel         the repository moved and the new place could not be read
-│   ├── ModelWithoutWeights  a repository with nothing to load (empty, adapter, dataset, tokenizer only)
-│   └── MalformedModel       metadata that is not what it claims to be
+│   ├── UnknownModelError         the Hub and the snapshot have no such repository
+│   ├── GatedModelError           the Hub asks for a token, or for one with more rights
+│   ├── RenamedModelError         the repository moved and the new place could not be read
+│   ├── ModelWithoutWeightsError  a repository with nothing to load (empty, adapter, dataset, tokenizer only)
+│   └── MalformedModelError       metadata that is not what it claims to be
 └── HubError
-    ├── HubUnreachable       no answer in the time a caller waits, or none that can be read
-    └── HubBusy              the Hub asks us to come back later
+    ├── HubUnreachableError       no answer in the time a caller waits, or none that can be read
+    └── HubBusyError              the Hub asks us to come back later
 
 Each carries a `hint`: what to send instead; and `matches`: up to five things that exist and may be meant. A HubError says
 when to come back (`retry_after_seconds`).
@@ -34,7 +34,7 @@ class FitgaugeError(Exception):
         self.field = field
 
 
-class InvalidQuestion(FitgaugeError):
+class InvalidRequestError(FitgaugeError):
     """A value that is well formed and cannot be answered."""
 
 
@@ -50,11 +50,11 @@ class QueueFull(FitgaugeError):
         self.retry_after_seconds = retry_after_seconds
 
 
-class UnknownAccelerator(FitgaugeError):
+class UnknownAcceleratorError(FitgaugeError):
     """No accelerator of the catalog is meant by this text."""
 
 
-class InvalidCatalog(FitgaugeError):
+class InvalidCatalogError(FitgaugeError):
     """A company's own catalog that cannot be used as it stands: `detail` names the file, the row and the field."""
 
 
@@ -62,23 +62,23 @@ class ModelError(FitgaugeError):
     """The model cannot be sized."""
 
 
-class UnknownModel(ModelError):
+class UnknownModelError(ModelError):
     """Neither the Hub nor the snapshot has this repository, revision or file."""
 
 
-class GatedModel(ModelError):
+class GatedModelError(ModelError):
     """The Hub shows this repository only to a token that was granted access."""
 
 
-class RenamedModel(ModelError):
+class RenamedModelError(ModelError):
     """The repository moved."""
 
 
-class ModelWithoutWeights(ModelError):
+class ModelWithoutWeightsError(ModelError):
     """The repository holds nothing an engine could load."""
 
 
-class MalformedModel(ModelError):
+class MalformedModelError(ModelError):
     """The repository's metadata is broken or beyond the bounds that are believed."""
 
 
@@ -108,9 +108,9 @@ class HubError(FitgaugeError):
         )
 
 
-class HubUnreachable(HubError):
+class HubUnreachableError(HubError):
     """No answer from the Hub in the time a caller waits, or none that can be read."""
 
 
-class HubBusy(HubError):
+class HubBusyError(HubError):
     """The Hub answered 429, or 503 with Retry-After; `retry_after_seconds` is what it asked for."""

@@ -28,7 +28,7 @@ from fitgauge.engine.serving.vllm.profile_run import (
     workspace_bytes,
 )
 from fitgauge.errors import FitgaugeError
-from fitgauge.services.fit.estimate import Checked
+from fitgauge.services.fit.estimate import FitEstimate
 
 ENGINES = Path(__file__).parents[2] / "service/fitgauge/catalog/data/engines.json"
 LOGS = "posted vLLM start-up logs (tests/accuracy/serving.jsonl, fit part), by tests/accuracy/calibrate.py"
@@ -95,7 +95,7 @@ def within(run: Run, versions: Versions) -> bool:
     return run.version is not None and versions[0] <= run.version[:2] < versions[1]
 
 
-def evidence(versions: Versions, shows: Callable[[Run, Checked], float | None]) -> list[Seen]:
+def evidence(versions: Versions, shows: Callable[[Run, FitEstimate], float | None]) -> list[Seen]:
     """What runs of the fit part show of something, within versions."""
     seen = []
     for run in runs():
@@ -113,7 +113,7 @@ def evidence(versions: Versions, shows: Callable[[Run, Checked], float | None]) 
     return seen
 
 
-def beside(found: Checked, run: Run) -> tuple[float, float, float]:
+def beside(found: FitEstimate, run: Run) -> tuple[float, float, float]:
     """(bytes of the pass that are neither layers' nor sampler's own, layers' width [bytes], logits of one copy [bytes])."""
     spec = spec_of(run)
     work, card = found.workload, found.estimate.accelerator
@@ -131,21 +131,21 @@ def spec_of(run: Run) -> Any:
     return known.spec
 
 
-def copies_of_logits(run: Run, found: Checked) -> float | None:
+def copies_of_logits(run: Run, found: FitEstimate) -> float | None:
     """(activation peak - what is held beside) / one copy of the logits."""
     measured = run.measured.get("activation_gib")
     extra, _, one = beside(found, run)
     return None if measured is None else float((measured * GIB - extra - held(run, found)) / one)
 
 
-def held(run: Run, found: Checked) -> float:
+def held(run: Run, found: FitEstimate) -> float:
     """Hidden states and experts' workspaces alive while the sampler runs [bytes]."""
     spec, work = spec_of(run), found.workload
     kept = kept_workspace(spec, work) if work.version >= WORKSPACES_KEPT else 0
     return HALF * spec.hidden_size * (work.max_batched_tokens + min(work.max_num_seqs, work.max_batched_tokens)) + kept
 
 
-def sampler_rules(run: Run, found: Checked) -> bool:
+def sampler_rules(run: Run, found: FitEstimate) -> bool:
     """Whether the sampler's peak is the higher one, both by the copies that the source shows."""
     spec, work = spec_of(run), found.workload
     _, width, one = beside(found, run)
@@ -161,12 +161,12 @@ def second(run: Run) -> bool:
     return runs_second(spec_of(run), group.second)
 
 
-def first_runner(run: Run, found: Checked) -> float | None:
+def first_runner(run: Run, found: FitEstimate) -> float | None:
     """Copies of the logits in the first model runner, where its sampler ruled."""
     return None if second(run) or not sampler_rules(run, found) else copies_of_logits(run, found)
 
 
-def copies_of_hidden(run: Run, found: Checked) -> float | None:
+def copies_of_hidden(run: Run, found: FitEstimate) -> float | None:
     """(activation peak - widest product - what is held beside) / one copy of the hidden states, where the layers ruled."""
     measured = run.measured.get("activation_gib")
     towers = any(block.part is Part.VISION for block in spec_of(run).blocks)
@@ -176,17 +176,17 @@ def copies_of_hidden(run: Run, found: Checked) -> float | None:
     return float((measured * GIB - extra - width) / (HALF * found.workload.max_batched_tokens * spec_of(run).hidden_size))
 
 
-def process(run: Run, found: Checked) -> float | None:
+def process(run: Run, found: FitEstimate) -> float | None:
     """What is not PyTorch's on one rank [bytes]."""
     if max(found.workload.tensor_parallel, found.workload.pipeline_parallel) > 1:
         return None
     return non_torch(run)
 
 
-def collectives(baseline: float, symmetric: bool) -> Callable[[Run, Checked], float | None]:
+def collectives(baseline: float, symmetric: bool) -> Callable[[Run, FitEstimate], float | None]:
     """What ranks hold more than one alone [bytes]; `symmetric`: where cards share symmetric memory alone."""
 
-    def shows(run: Run, found: Checked) -> float | None:
+    def shows(run: Run, found: FitEstimate) -> float | None:
         several = found.workload.tensor_parallel > 1 and (not symmetric or shares_memory(found.estimate.accelerator))
         size = non_torch(run) if several else None
         return None if size is None else max(0.0, size - baseline)
@@ -238,7 +238,7 @@ def non_torch(run: Run) -> float | None:
     return None
 
 
-def graphs(run: Run, found: Checked) -> float | None:
+def graphs(run: Run, found: FitEstimate) -> float | None:
     """The estimate of CUDA graphs that vLLM printed [bytes]."""
     value = run.measured.get("graphs_est_gib", run.measured.get("graphs_estimated_gib"))
     return None if value is None else value * GIB

@@ -15,7 +15,7 @@ from fitgauge.engine.model.spec import (
     ModelSpec,
     Part,
 )
-from fitgauge.services.fit.estimate import Checked
+from fitgauge.services.fit.estimate import FitEstimate
 
 OVERHEAD = 1.2
 _BYTES = {"fp8": 1.0, "int8": 1.0, "compressed-tensors": 1.0, "modelopt": 1.0, "awq": 0.5, "gptq": 0.5, "mxfp4": 0.5, "bitsandbytes": 0.5}
@@ -28,14 +28,14 @@ def spec_of(run: Run) -> ModelSpec:
     return known.spec
 
 
-def weights(run: Run, found: Checked) -> float:
+def weights(run: Run, found: FitEstimate) -> float:
     """Parameters x bytes over all ranks [bytes]."""
     work = found.workload
     bytes_each = _BYTES.get(found.prepared.scheme.name if found.prepared.scheme.form else "", 2.0)
     return spec_of(run).parameters * bytes_each / (work.tensor_parallel * work.pipeline_parallel)
 
 
-def token_bytes(run: Run, found: Checked) -> float:
+def token_bytes(run: Run, found: FitEstimate) -> float:
     """KV cache of one token as if every layer were full attention [bytes]."""
     spec, size = spec_of(run), 0
     for block in spec.blocks:
@@ -56,7 +56,7 @@ def token_bytes(run: Run, found: Checked) -> float:
     return size * each / (found.workload.tensor_parallel * found.workload.pipeline_parallel)
 
 
-def budget(found: Checked) -> float:
+def budget(found: FitEstimate) -> float:
     """card x gpu_memory_utilization [bytes], of the marketed size."""
     return found.estimate.accelerator.marketed_bytes * found.workload.gpu_memory_utilization
 

@@ -7,9 +7,9 @@ from typing import Literal, NamedTuple, get_args
 from accuracy.truth import GIB, Run, Scored, answer, check, runs
 from fitgauge.engine.quantity import total
 from fitgauge.engine.serving.estimate import StageEstimate
-from fitgauge.engine.serving.vllm.kv_cache.layout import KvLayout
+from fitgauge.engine.serving.vllm.kv_cache.layout import KvCacheConfig
 from fitgauge.errors import FitgaugeError
-from fitgauge.services.fit.estimate import Checked
+from fitgauge.services.fit.estimate import FitEstimate
 
 LOADED = ("weights", "fragmentation", "workspace", "repacking")
 """What vLLM's "Model loading took" counts."""
@@ -63,7 +63,7 @@ def part_of(stage: StageEstimate, names: tuple[str, ...]) -> int:
     return sum(term.bytes for term in stage.fixed if term.name in names)
 
 
-def estimates(part: str | None, scored: Scored, **changes: object) -> Iterator[tuple[Run, Checked]]:
+def estimates(part: str | None, scored: Scored, **changes: object) -> Iterator[tuple[Run, FitEstimate]]:
     """Runs of a part that may be scored for something, with their estimates."""
     for run in runs():
         if scored not in run.scores or part not in (None, run.part):
@@ -96,10 +96,10 @@ def planner(part: str | None) -> list[Error]:
     return [Error(run, tokens(found) / run.measured["kv_tokens"] - 1) for run, found in scored]
 
 
-def uniform(found: Checked) -> bool:
+def uniform(found: FitEstimate) -> bool:
     """Whether all layers share one group of the cache."""
     cache = found.estimate.fullest.layout
-    return isinstance(cache, KvLayout) and len(cache.groups) == 1
+    return isinstance(cache, KvCacheConfig) and len(cache.groups) == 1
 
 
 def kv_tokens(part: str | None) -> list[Error]:
@@ -111,7 +111,7 @@ def kv_tokens(part: str | None) -> list[Error]:
     ]
 
 
-def tokens(found: Checked) -> int:
+def tokens(found: FitEstimate) -> int:
     """What the engine would log."""
     estimate = found.estimate
     kept = [stage for stage in estimate.stages if stage.layout.keeps]

@@ -12,7 +12,7 @@ from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.training.rules_of_thumb import megatron_layer_bytes
 from fitgauge.engine.training.states.parameters import units
-from fitgauge.engine.training.workload import TrainingWorkload, regime
+from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 Rule = Callable[[ModelSpec, TrainingWorkload], float]
 
@@ -44,7 +44,7 @@ def _ways(workload: TrainingWorkload, *, states_only: bool) -> int:
 
 def four_times(spec: ModelSpec, workload: TrainingWorkload) -> float:
     """4 x the bytes of the weights as they are stored, over the ranks that share them."""
-    width = BITS[regime(workload).weights] // 8
+    width = BITS[precision_policy(workload).weights] // 8
     return 4 * spec.parameters * width / _ways(workload, states_only=True)
 
 

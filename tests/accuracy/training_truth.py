@@ -17,12 +17,12 @@ from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Model, ModelSpec
-from fitgauge.engine.training.autograd.layers.traits import taught
+from fitgauge.engine.training.autograd.layers.traits import is_supported
 from fitgauge.engine.training.estimate import TrainingStage, training_stages
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.services.training_fit.result import Trained
+from fitgauge.services.training_fit.result import TrainingEstimate
 from fitgauge.services.training_fit.schemas import TrainingRequest
-from fitgauge.services.training_fit.service import Training
+from fitgauge.services.training_fit.service import TrainingFitService
 
 Row = dict[str, Any]
 
@@ -30,7 +30,7 @@ PRECISIONS = {
     "bf16": "bf16", "amp": "mixed_bf16", "amp16": "mixed_fp16", "fp32": "fp32", "mixed_bf16": "mixed_bf16", "half_base": "mixed_bf16",
 }  # fmt: skip
 PROFILE = load_training()
-TRAINING = Training(PROFILE, load_engines())
+TRAINING = TrainingFitService(PROFILE, load_engines())
 _SNAPSHOT = Snapshot()
 
 
@@ -51,7 +51,7 @@ class Step(NamedTuple):
     @property
     def taught(self) -> bool:
         """Whether the family's recipe was derived from its modelling code."""
-        return taught(self.spec)
+        return is_supported(self.spec)
 
 
 def rows(name: str) -> list[Row]:
@@ -170,7 +170,7 @@ class Published(NamedTuple):
     row: Row
     request: TrainingRequest
     known: Model
-    trained: Trained
+    trained: TrainingEstimate
 
 
 class Asked(NamedTuple):

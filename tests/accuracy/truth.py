@@ -23,8 +23,8 @@ from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Model, Stored
 from fitgauge.errors import FitgaugeError
 from fitgauge.services.common.schemas import FitAnswer, FitRequest
-from fitgauge.services.fit.estimate import Checked
-from fitgauge.services.fit.service import Serving
+from fitgauge.services.fit.estimate import FitEstimate
+from fitgauge.services.fit.service import FitService
 
 HERE = Path(__file__).parent
 GIB = 2**30
@@ -110,7 +110,7 @@ def model(name: str) -> Model | None:
 
 _Answer = TypeVar("_Answer")
 
-SERVING = Serving(load_engines())
+SERVING = FitService(load_engines())
 
 
 def answer(run: Run, **changes: Any) -> FitAnswer | None:
@@ -118,7 +118,7 @@ def answer(run: Run, **changes: Any) -> FitAnswer | None:
     return _ask(run, changes, SERVING.answer)
 
 
-def check(run: Run, **changes: Any) -> Checked | None:
+def check(run: Run, **changes: Any) -> FitEstimate | None:
     """The estimate behind the answer."""
     return _ask(run, changes, SERVING.check)
 
@@ -131,7 +131,7 @@ def _ask(run: Run, changes: dict[str, Any], how: Callable[..., _Answer]) -> _Ans
     return how(request, known, bundled().find(request.gpu))
 
 
-def estimated(part: str | None, scored: Scored) -> Iterator[tuple[Run, Checked]]:
+def estimated(part: str | None, scored: Scored) -> Iterator[tuple[Run, FitEstimate]]:
     """Runs of a part that may be scored for something, with their estimates; those that are refused or unknown are left out."""
     for run in runs():
         if scored in run.scores and part in (None, run.part):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fitgauge.app import create_app
-from fitgauge.errors import InvalidCatalog
+from fitgauge.errors import InvalidCatalogError
 from fitgauge.settings import Settings
 from live import client, serving
 
@@ -146,6 +146,6 @@ def test_a_bad_catalog_ends_the_start(tmp_path, contents):
     path = tmp_path / "own.json"
     if contents is not None:
         path.write_text(contents)
-    with pytest.raises(InvalidCatalog, match=r"^own\.json: "):
+    with pytest.raises(InvalidCatalogError, match=r"^own\.json: "):
         create_app(Settings(catalog=str(path)))
     logging.getLogger().setLevel(logging.WARNING)

@@ -8,7 +8,7 @@ import pytest
 from litestar import Litestar, get
 from prometheus_client import CollectorRegistry
 
-from fitgauge.api.middleware import Observer, TokenBucket
+from fitgauge.api.middleware import ObservabilityMiddleware, TokenBucket
 from fitgauge.api.problems import on_defect
 from fitgauge.settings import Settings
 from hub_stand_in import HubStandIn, safetensors_repository
@@ -81,7 +81,7 @@ def test_an_application_that_fails_is_counted_as_a_500():
 
     scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
     with pytest.raises(RuntimeError):
-        asyncio.run(Observer(registry, 0)(failing)(scope, None, None))
+        asyncio.run(ObservabilityMiddleware(registry, 0)(failing)(scope, None, None))
     assert registry.get_sample_value("fitgauge_requests_total", {"method": "GET", "route": "unknown", "status": "500"}) == 1
 
 

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 
 from fitgauge.api.admission import Admission
-from fitgauge.api.problems import Refusal
-from fitgauge.services.common.lru_cache import RecentBytes
+from fitgauge.api.problems import RequestError
+from fitgauge.services.common.lru_cache import LruCacheBytes
 from fitgauge.services.explain_log.schemas import LONGEST_LOG
 
 MOST_MIB = 200
@@ -26,7 +26,7 @@ def ask(service, path, bodies, workers=8):
 
 
 def test_stored_values_take_the_bytes_they_say_and_no_more():
-    recent = RecentBytes(1000, largest=400)
+    recent = LruCacheBytes(1000, largest=400)
     for number in range(100):
         recent.put(number, f"value {number}", 300)
         assert recent.bytes == 300 * len(recent) <= 1000
@@ -34,7 +34,7 @@ def test_stored_values_take_the_bytes_they_say_and_no_more():
 
 
 def test_the_value_used_longest_ago_is_evicted_first():
-    recent = RecentBytes(1000, largest=400)
+    recent = LruCacheBytes(1000, largest=400)
     for name in "abc":
         recent.put(name, name, 300)
     recent.get("a")
@@ -44,7 +44,7 @@ def test_the_value_used_longest_ago_is_evicted_first():
 
 
 def test_a_value_that_is_too_large_is_not_stored_and_replaces_nothing_by_itself():
-    recent = RecentBytes(1000, largest=400)
+    recent = LruCacheBytes(1000, largest=400)
     recent.put("a", "small", 100)
     recent.put("a", "large", 401)
     assert recent.get("a") is None
@@ -52,7 +52,7 @@ def test_a_value_that_is_too_large_is_not_stored_and_replaces_nothing_by_itself(
 
 
 def test_a_value_that_is_replaced_counts_once():
-    recent = RecentBytes(1000, largest=400)
+    recent = LruCacheBytes(1000, largest=400)
     recent.put("a", "old", 100)
     recent.put("a", "new", 150)
     assert (recent.get("a"), recent.bytes) == ("new", 150)
@@ -76,7 +76,7 @@ def test_bodies_under_way_count_until_they_are_answered():
         async def app(scope, receive, send):
             try:
                 await receive()
-            except Refusal as refusal:
+            except RequestError as refusal:
                 refused.append((refusal.status, refusal.retry_after))
                 return
             await release.wait()

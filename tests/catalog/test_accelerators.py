@@ -10,7 +10,7 @@ import pytest
 from fitgauge.catalog.accelerators import load
 from fitgauge.engine.accelerator import Accelerator, custom, native_formats
 from fitgauge.engine.quantity import GB, GIB, MIB
-from fitgauge.errors import InvalidQuestion, UnknownAccelerator
+from fitgauge.errors import InvalidRequestError, UnknownAcceleratorError
 
 ROWS = load().all()
 FACTS = tuple(set(Accelerator.__struct_fields__) - {"id", "name", "vendor", "usable_basis", "sources", "derived_from", "unified_memory"})
@@ -159,12 +159,12 @@ def test_a_custom_card_is_all_usable():
 
 @pytest.mark.parametrize("size", [0, -1, 10**18])
 def test_a_custom_card_of_no_possible_size_is_refused(size):
-    with pytest.raises(InvalidQuestion):
+    with pytest.raises(InvalidRequestError):
         custom(size, "that")
 
 
 def test_an_unknown_id_is_refused():
-    with pytest.raises(UnknownAccelerator):
+    with pytest.raises(UnknownAcceleratorError):
         load().get("rtx-9999")
 
 

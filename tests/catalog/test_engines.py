@@ -11,7 +11,7 @@ import pytest
 from fitgauge.catalog.engines import load_engines, whole
 from fitgauge.engine.serving.profile import Coefficient, EngineProfile
 from fitgauge.engine.serving.workload import EngineName
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 
 ROWS = json.loads(files("fitgauge.catalog").joinpath("data/engines.json").read_text("utf-8"))
 PROFILES = msgspec.convert(whole(ROWS), list[EngineProfile])
@@ -50,7 +50,7 @@ def test_a_version_gets_the_profile_that_holds_for_it_and_one_older_than_all_is_
     engines = load_engines()
     assert engines.profile("vllm", (0, 20, 2)).since == (0, 20)
     assert engines.profile("vllm", (0, 99)) is engines.profile("vllm", None)
-    with pytest.raises(InvalidQuestion) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         engines.profile("vllm", (0, 3))
     assert refused.value.hint == f"Send a version from {engines.oldest('vllm')}."
 

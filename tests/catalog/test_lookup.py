@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fitgauge.catalog.accelerators import load
 from fitgauge.catalog.catalog import bundled
-from fitgauge.errors import FitgaugeError, InvalidQuestion, UnknownAccelerator
+from fitgauge.errors import FitgaugeError, InvalidRequestError, UnknownAcceleratorError
 
 find = bundled().find
 
@@ -74,7 +74,7 @@ def test_a_family_of_machines_means_one_of_the_cards_in_it():
 
 
 def test_a_machine_that_nobody_rents_out_is_refused_with_machines_that_resemble_it():
-    with pytest.raises(UnknownAccelerator) as refusal:
+    with pytest.raises(UnknownAcceleratorError) as refusal:
         find("p5.49xlarge")
     assert "p5.48xlarge" in refusal.value.matches
 
@@ -109,7 +109,7 @@ def test_a_count_before_a_size_is_of_such_cards():
     ],
 )  # fmt: skip
 def test_what_means_nothing_for_certain_is_refused_with_a_hint(text):
-    with pytest.raises(UnknownAccelerator) as refusal:
+    with pytest.raises(UnknownAcceleratorError) as refusal:
         find(text)
     assert "RTX 4090" in refusal.value.hint
     assert len(refusal.value.matches) <= 5
@@ -117,7 +117,7 @@ def test_what_means_nothing_for_certain_is_refused_with_a_hint(text):
 
 
 def test_near_matches_exist_and_resemble_the_text():
-    with pytest.raises(UnknownAccelerator) as refusal:
+    with pytest.raises(UnknownAcceleratorError) as refusal:
         find("RTX 4095")
     assert "RTX 4090" in refusal.value.matches
 
@@ -126,14 +126,14 @@ def test_near_matches_exist_and_resemble_the_text():
     "text", ["0x4090", "4097x4090", "1.5x4090", "-2x4090", "4090 x 0", "h100:100000", "0 GB", "99999999 TB", "9" * 150 + "x4090"]
 )
 def test_an_impossible_count_or_size_is_refused(text):
-    with pytest.raises(InvalidQuestion) as refusal:
+    with pytest.raises(InvalidRequestError) as refusal:
         find(text)
     assert refusal.value.hint
 
 
 @pytest.mark.parametrize("text", ["", "   ", "rtx\x004090", "rtx\n4090", "\u202ertx 4090", "4090 " * 60])
 def test_text_that_is_no_name_is_refused(text):
-    with pytest.raises(InvalidQuestion) as refusal:
+    with pytest.raises(InvalidRequestError) as refusal:
         find(text)
     assert refusal.value.field == "gpu"
 
@@ -153,6 +153,6 @@ def test_any_text_is_answered_or_refused_in_words(text):
 def test_the_number_in_a_name_is_never_changed(number):
     try:
         found = find(f"RTX {number}")
-    except UnknownAccelerator:
+    except UnknownAcceleratorError:
         return
     assert str(number) in found.accelerator.name

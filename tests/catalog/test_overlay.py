@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.overlay import overlay
 from fitgauge.catalog.overlay_file import LARGEST, parse, schema
-from fitgauge.errors import InvalidCatalog, UnknownAccelerator
+from fitgauge.errors import InvalidCatalogError, UnknownAcceleratorError
 
 ROOT = Path(__file__).parents[2]
 CARD = {"id": "lab-x1", "name": "Lab X1", "vendor": "nvidia", "marketed_bytes": 48 * 10**9, "usable": 47 * 10**9}
@@ -21,7 +21,7 @@ def laid(*files):
 
 
 def refusal(*files):
-    with pytest.raises(InvalidCatalog) as refused:
+    with pytest.raises(InvalidCatalogError) as refused:
         laid(*files)
     assert refused.value.hint
     return refused.value.detail
@@ -92,7 +92,7 @@ def test_only_hides_every_card_without_a_row():
     assert [row.id for row in own.all()] == ["l40s-48gb", "lab-x1"]
     assert own.find("l40s").accelerator == bundled().find("l40s").accelerator
     assert {offer.accelerator_id for offer in own.offers.all()} == {"l40s-48gb"}
-    with pytest.raises(UnknownAccelerator):
+    with pytest.raises(UnknownAcceleratorError):
         own.find("h100")
 
 
@@ -170,7 +170,7 @@ def test_a_bad_row_refuses_the_catalog_with_file_row_and_field(contents, told):
     ],
 )
 def test_what_is_no_catalog_is_refused_in_words(name, raw, told):
-    with pytest.raises(InvalidCatalog) as refused:
+    with pytest.raises(InvalidCatalogError) as refused:
         overlay(bundled(), [(name, parse(name, raw))])
     assert refused.value.detail.startswith(f"{name}: ")
     assert told in refused.value.detail

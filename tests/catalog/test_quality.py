@@ -3,7 +3,7 @@
 import pytest
 
 from fitgauge.catalog.quality import load, recovery
-from fitgauge.engine.quantization.requested import canonical, known
+from fitgauge.engine.quantization.requested import canonical_name, known
 
 ROWS = [row for one in load().values() for row in one.measurements]
 
@@ -11,7 +11,7 @@ ROWS = [row for one in load().values() for row in one.measurements]
 def test_every_measurement_has_a_source_and_a_format_that_is_understood():
     for row in ROWS:
         assert row.source
-        assert canonical(row.quantization) == row.quantization
+        assert canonical_name(row.quantization) == row.quantization
         assert row.quantization in known()
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Model
-from fitgauge.errors import HubBusy, HubUnreachable, UnknownModel
+from fitgauge.errors import HubBusyError, HubUnreachableError, UnknownModelError
 from fitgauge.hub import Reference
 from fitgauge.hub.cache import MAX_FILE, Disk, Known, Memory, NegativeCache, deep_size
-from fitgauge.hub.metadata import Facts
+from fitgauge.hub.metadata import RepoMetadata
 from hub_stand_in import gguf_repository, llama_config, safetensors_repository
 
 TINY = Reference("acme/tiny")
@@ -46,7 +46,7 @@ async def settled(stand_in, requests):
 
 def facts(**changes):
     usual = {"repo_id": "acme/tiny", "sha": "a" * 40, "fetched_at": 1.0, "elements": {"BF16": 1}, "config": b"{}", "config_etag": '"1"'}
-    return Facts(**{**usual, **changes})
+    return RepoMetadata(**{**usual, **changes})
 
 
 def test_an_answer_survives_a_restart(stand_in, open_hub):
@@ -174,9 +174,9 @@ def test_a_model_that_was_deleted_is_gone_with_the_next_check(stand_in, open_hub
             clock.now += 3601
             await hub.resolve(TINY)
             await settled(stand_in, 4)
-            with pytest.raises(UnknownModel):
+            with pytest.raises(UnknownModelError):
                 await hub.resolve(TINY)
-        with pytest.raises(UnknownModel):
+        with pytest.raises(UnknownModelError):
             await after_a_restart()
 
     async def after_a_restart():
@@ -189,7 +189,7 @@ def test_a_model_that_was_deleted_is_gone_with_the_next_check(stand_in, open_hub
 
 def test_one_endpoint_never_answers_for_another(stand_in, open_hub):
     resolved(open_hub)
-    with pytest.raises(HubUnreachable):
+    with pytest.raises(HubUnreachableError):
         resolved(open_hub, endpoint="http://127.0.0.1:9", attempts=1)
 
 
@@ -290,9 +290,9 @@ def test_a_model_in_memory_weighs_what_it_holds():
 def test_failures_are_remembered_until_their_moment():
     clock = Clock()
     failures = NegativeCache(clock)
-    error = HubBusy("busy", retry_after_seconds=20)
+    error = HubBusyError("busy", retry_after_seconds=20)
     failures.put(TINY, error, 20)
-    failures.put(Reference("acme/none"), UnknownModel("none", matches=("a",)), 30)
+    failures.put(Reference("acme/none"), UnknownModelError("none", matches=("a",)), 30)
     clock.now += 15
     assert failures.get(TINY).retry_after_seconds == 5
     clock.now += 5
@@ -305,8 +305,8 @@ def test_failures_are_remembered_until_their_moment():
 def test_a_remembered_failure_holds_no_frames():
     failures = NegativeCache(Clock())
     try:
-        raise UnknownModel("none") from ValueError()
-    except UnknownModel as error:
+        raise UnknownModelError("none") from ValueError()
+    except UnknownModelError as error:
         failures.put(TINY, error, 30)
     remembered = failures.get(TINY)
     assert (remembered.__traceback__, remembered.__cause__) == (None, None)
@@ -316,7 +316,7 @@ def test_failures_are_bounded(monkeypatch):
     monkeypatch.setattr("fitgauge.hub.cache.MAX_FAILURES", 3)
     failures = NegativeCache(Clock())
     for number in range(5):
-        failures.put(Reference(f"acme/{number}"), UnknownModel("none"), 30)
+        failures.put(Reference(f"acme/{number}"), UnknownModelError("none"), 30)
     remembered = [failures.get(Reference(f"acme/{number}")) is not None for number in range(5)]
     assert remembered == [False, False, True, True, True]
 

@@ -56,8 +56,8 @@ def private_hub():
 
 def test_endpoint_token_home_and_offline_are_taken_from_the_environment(private_hub, tmp_path):
     place = {"HF_ENDPOINT": private_hub.url + "/", "HF_HOME": str(tmp_path / "home")}
-    assert asked(**place).startswith("UnknownModel")
-    assert asked(**place, HF_HUB_OFFLINE="1").startswith("HubUnreachable Offline")
+    assert asked(**place).startswith("UnknownModelError")
+    assert asked(**place, HF_HUB_OFFLINE="1").startswith("HubUnreachableError Offline")
     assert asked("killed", **place, HF_TOKEN=TOKEN) == "1987840\n"
     assert private_hub.count() == 4
     assert [path.suffix for path in (tmp_path / "home" / "fitgauge").iterdir()] == [".msgpack"]

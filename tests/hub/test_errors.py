@@ -7,13 +7,13 @@ import json
 import pytest
 
 from fitgauge.errors import (
-    GatedModel,
-    HubBusy,
-    HubUnreachable,
-    MalformedModel,
-    ModelWithoutWeights,
-    RenamedModel,
-    UnknownModel,
+    GatedModelError,
+    HubBusyError,
+    HubUnreachableError,
+    MalformedModelError,
+    ModelWithoutWeightsError,
+    RenamedModelError,
+    UnknownModelError,
 )
 from fitgauge.hub import parse_reference
 from fitgauge.hub.client import MAX_REDIRECTS
@@ -34,14 +34,14 @@ def refusal(open_hub, text, error, **settings):
 
 
 def test_a_missing_repository(open_hub):
-    error = refusal(open_hub, "acme/none", UnknownModel)
+    error = refusal(open_hub, "acme/none", UnknownModelError)
     assert "no model acme/none, or it is private" in error.detail
     assert "HF_TOKEN" in error.hint
 
 
 def test_a_private_repository_looks_missing_and_is_read_with_the_token(stand_in, open_hub):
     stand_in.add(safetensors_repository("acme/secret", private=True))
-    refusal(open_hub, "acme/secret", UnknownModel)
+    refusal(open_hub, "acme/secret", UnknownModelError)
 
     async def run():
         async with open_hub(token=TOKEN) as hub:
@@ -51,43 +51,43 @@ def test_a_private_repository_looks_missing_and_is_read_with_the_token(stand_in,
 
 
 def test_a_private_repository_seen_with_a_token_that_may_not_read_it(open_hub):
-    assert "may read it" in refusal(open_hub, "acme/none", UnknownModel, token=TOKEN).hint
+    assert "may read it" in refusal(open_hub, "acme/none", UnknownModelError, token=TOKEN).hint
 
 
 def test_a_gated_repository(stand_in, open_hub):
     stand_in.add(safetensors_repository("acme/gated", gated=True))
-    error = refusal(open_hub, "acme/gated", GatedModel)
+    error = refusal(open_hub, "acme/gated", GatedModelError)
     assert "Ask for access at https://huggingface.co/acme/gated" in error.hint
 
 
 def test_a_token_the_hub_does_not_accept(stand_in, open_hub):
     stand_in.fault(status=401, headers={"X-Error-Message": "Invalid credentials in Authorization header"})
-    assert "token" in refusal(open_hub, "acme/tiny", GatedModel).detail
+    assert "token" in refusal(open_hub, "acme/tiny", GatedModelError).detail
 
 
 def test_a_repository_the_token_may_not_read(stand_in, open_hub):
     stand_in.fault(status=403, headers={"X-Error-Message": "Forbidden"})
-    assert "forbids" in refusal(open_hub, "acme/tiny", GatedModel).detail
+    assert "forbids" in refusal(open_hub, "acme/tiny", GatedModelError).detail
 
 
 def test_a_disabled_repository(stand_in, open_hub):
     stand_in.fault(status=403, headers={"X-Error-Message": "Access to this resource is disabled."})
-    assert "disabled" in refusal(open_hub, "acme/tiny", UnknownModel).detail
+    assert "disabled" in refusal(open_hub, "acme/tiny", UnknownModelError).detail
 
 
 def test_a_missing_revision(open_hub):
-    assert "no revision v9" in refusal(open_hub, "acme/tiny@v9", UnknownModel).detail
+    assert "no revision v9" in refusal(open_hub, "acme/tiny@v9", UnknownModelError).detail
 
 
 def test_a_repository_that_moves_in_a_circle(stand_in, open_hub):
     stand_in.renamed |= {"acme/a": "acme/b", "acme/b": "acme/a"}
-    refusal(open_hub, "acme/a", RenamedModel)
+    refusal(open_hub, "acme/a", RenamedModelError)
     assert stand_in.count() <= 2 * (MAX_REDIRECTS + 1)
 
 
 def test_an_empty_repository(stand_in, open_hub):
     stand_in.add(Repository("acme/empty", {".gitattributes": b"", "README.md": b""}))
-    assert "empty" in refusal(open_hub, "acme/empty", ModelWithoutWeights).detail
+    assert "empty" in refusal(open_hub, "acme/empty", ModelWithoutWeightsError).detail
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_an_empty_repository(stand_in, open_hub):
 def test_a_repository_with_nothing_to_load_says_what_it_is(stand_in, open_hub, files, said):
     header = safetensors_repository("x/y").files["model.safetensors"]
     stand_in.add(Repository("acme/other", {name: b"{}" if name.endswith(".json") else header for name in files}))
-    assert said in refusal(open_hub, "acme/other", ModelWithoutWeights).detail
+    assert said in refusal(open_hub, "acme/other", ModelWithoutWeightsError).detail
 
 
 def test_a_plan_without_weights_is_sized_by_its_config(stand_in, open_hub):
@@ -121,7 +121,7 @@ def test_a_plan_without_weights_is_sized_by_its_config(stand_in, open_hub):
 
 def test_weights_without_a_config(stand_in, open_hub):
     stand_in.add(Repository("acme/bare", {"consolidated.safetensors": safetensors_repository("x/y").files["model.safetensors"]}))
-    assert "no config.json" in refusal(open_hub, "acme/bare", MalformedModel).detail
+    assert "no config.json" in refusal(open_hub, "acme/bare", MalformedModelError).detail
 
 
 @pytest.mark.parametrize(
@@ -140,12 +140,12 @@ def test_weights_without_a_config(stand_in, open_hub):
 )
 def test_a_config_that_is_none(stand_in, open_hub, body, said):
     stand_in.fault("config.json", body=body)
-    assert said in refusal(open_hub, "acme/tiny", MalformedModel).detail
+    assert said in refusal(open_hub, "acme/tiny", MalformedModelError).detail
 
 
 def test_a_config_without_an_end(stand_in, open_hub):
     stand_in.fault("config.json", endless=True)
-    assert "larger than" in refusal(open_hub, "acme/tiny", MalformedModel).detail
+    assert "larger than" in refusal(open_hub, "acme/tiny", MalformedModelError).detail
 
 
 @pytest.mark.parametrize(
@@ -163,29 +163,31 @@ def test_a_config_without_an_end(stand_in, open_hub):
 )
 def test_a_description_that_says_nonsense(stand_in, open_hub, body):
     stand_in.fault("/api/", body=body)
-    refusal(open_hub, "acme/tiny", MalformedModel)
+    refusal(open_hub, "acme/tiny", MalformedModelError)
 
 
 @pytest.mark.parametrize("body", [b"<html>Sign in to the guest network</html>", b'{"id": "\xff"}', b'{"a":' * 100_000, b""])
 def test_a_portal_that_answers_for_the_hub(stand_in, open_hub, body):
     stand_in.fault("/api/", body=body)
-    assert "no Hub" in refusal(open_hub, "acme/tiny", HubUnreachable).detail
+    assert "no Hub" in refusal(open_hub, "acme/tiny", HubUnreachableError).detail
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 407, 451])
 def test_a_proxy_that_forbids_the_hub(stand_in, open_hub, status):
     stand_in.fault(status=status, headers={"Content-Type": "text/html"}, body=b"<h1>Blocked by policy</h1>")
-    assert "is no Hub" in refusal(open_hub, "acme/tiny", HubUnreachable).detail
+    assert "is no Hub" in refusal(open_hub, "acme/tiny", HubUnreachableError).detail
 
 
-@pytest.mark.parametrize(("status", "error"), [(401, UnknownModel), (403, GatedModel), (404, UnknownModel), (400, UnknownModel)])
+@pytest.mark.parametrize(
+    ("status", "error"), [(401, UnknownModelError), (403, GatedModelError), (404, UnknownModelError), (400, UnknownModelError)]
+)
 def test_a_mirror_that_sends_no_codes(stand_in, open_hub, status, error):
     stand_in.fault(status=status, headers={"Content-Type": "application/json"}, body=b'{"error": "no"}')
     refusal(open_hub, "acme/tiny", error)
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "", "text/html"])
-@pytest.mark.parametrize(("status", "error"), [(401, UnknownModel), (403, GatedModel), (404, UnknownModel)])
+@pytest.mark.parametrize(("status", "error"), [(401, UnknownModelError), (403, GatedModelError), (404, UnknownModelError)])
 def test_a_mirror_that_sends_nothing_but_a_status(stand_in, open_hub, status, error, kind):
     stand_in.fault(status=status, headers={"Content-Type": kind} if kind else {}, body=b"")
     refusal(open_hub, "acme/tiny", error)
@@ -194,18 +196,18 @@ def test_a_mirror_that_sends_nothing_but_a_status(stand_in, open_hub, status, er
 @pytest.mark.parametrize("status", [400, 405, 407, 451])
 def test_another_bare_status_is_no_word_of_the_repository(stand_in, open_hub, status):
     stand_in.fault(status=status, headers={"Content-Type": "text/plain"}, body=b"no")
-    refusal(open_hub, "acme/tiny", HubUnreachable)
+    refusal(open_hub, "acme/tiny", HubUnreachableError)
 
 
 def test_a_json_text_of_very_many_values_is_refused(stand_in, open_hub):
     stand_in.fault("config.json", body=b'{"pad": [' + b"[]," * 100_000 + b"0]}")
-    assert "more than 100000 values" in refusal(open_hub, "acme/tiny", MalformedModel).detail
+    assert "more than 100000 values" in refusal(open_hub, "acme/tiny", MalformedModelError).detail
 
 
 @pytest.mark.parametrize("part", ["/api/", "config.json"])
 def test_a_compressed_body_is_not_unpacked(stand_in, open_hub, part):
     stand_in.fault(part, body=gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"})
-    assert "compressed" in refusal(open_hub, "acme/tiny", HubUnreachable, attempts=1).detail
+    assert "compressed" in refusal(open_hub, "acme/tiny", HubUnreachableError, attempts=1).detail
 
 
 @pytest.mark.parametrize(
@@ -214,22 +216,22 @@ def test_a_compressed_body_is_not_unpacked(stand_in, open_hub, part):
 def test_a_gguf_file_that_is_none(stand_in, open_hub, body):
     stand_in.add(gguf_repository("acme/tiny-GGUF", {}, {"tiny.Q8_0.gguf": 8000}))
     stand_in.fault(".gguf", body=body)
-    refusal(open_hub, "acme/tiny-GGUF:Q8_0", MalformedModel)
+    refusal(open_hub, "acme/tiny-GGUF:Q8_0", MalformedModelError)
 
 
 def test_a_gguf_label_that_is_not_there_names_those_that_are(stand_in, open_hub):
     stand_in.add(gguf_repository("acme/tiny-GGUF", {}, {"tiny.Q8_0.gguf": 8000, "tiny.Q4_K_M.gguf": 4000}))
-    error = refusal(open_hub, "acme/tiny-GGUF:Q2_K", UnknownModel)
+    error = refusal(open_hub, "acme/tiny-GGUF:Q2_K", UnknownModelError)
     assert error.matches == ("acme/tiny-GGUF:Q4_K_M", "acme/tiny-GGUF:Q8_0")
 
 
 def test_a_gguf_label_on_a_repository_without_gguf_files(open_hub):
-    assert refusal(open_hub, "acme/tiny:Q8_0", UnknownModel).matches == ("acme/tiny",)
+    assert refusal(open_hub, "acme/tiny:Q8_0", UnknownModelError).matches == ("acme/tiny",)
 
 
 def test_gguf_shards_that_are_missing(stand_in, open_hub):
     stand_in.add(gguf_repository("acme/tiny-GGUF", {}, {"tiny-Q8_0-00001-of-00003.gguf": 1, "tiny-Q8_0-00003-of-00003.gguf": 1}))
-    assert "Of the 3 shards" in refusal(open_hub, "acme/tiny-GGUF", MalformedModel).detail
+    assert "Of the 3 shards" in refusal(open_hub, "acme/tiny-GGUF", MalformedModelError).detail
 
 
 def test_a_refusal_is_remembered_for_a_while(stand_in, open_hub):
@@ -238,7 +240,7 @@ def test_a_refusal_is_remembered_for_a_while(stand_in, open_hub):
         async with open_hub(monotonic=lambda: now[0], refusal_seconds=30) as hub:
             for seconds in (0, 29, 30):
                 now[0] = 1000.0 + seconds
-                with pytest.raises(UnknownModel):
+                with pytest.raises(UnknownModelError):
                     await hub.resolve(parse_reference("acme/none"))
                 counts.append(stand_in.count())
 
@@ -251,7 +253,7 @@ def test_errors_of_the_hub_are_not_remembered_as_the_models(stand_in, open_hub):
     async def run():
         now = [0.0]
         async with open_hub(monotonic=lambda: now[0], attempts=1, outage_seconds=5) as hub:
-            with pytest.raises(HubBusy):
+            with pytest.raises(HubBusyError):
                 await hub.resolve(parse_reference("acme/tiny"))
             now[0] = 400.0
             return await hub.resolve(parse_reference("acme/tiny"))

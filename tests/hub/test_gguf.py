@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fitgauge.engine.model.families import read_config
-from fitgauge.errors import MalformedModel, UnknownModel
+from fitgauge.errors import MalformedModelError, UnknownModelError
 from fitgauge.hub.gguf import MAX_ITEMS, MAX_KEYS, MAX_TEXT_LENGTH, read_metadata
 from fitgauge.hub.gguf_config import config_of, is_enough, uneven
 from fitgauge.hub.gguf_files import GgufFiles, choose, models_in
@@ -59,7 +59,7 @@ def test_an_array_that_claims_more_than_there_is_ends_with_the_bytes():
     ],
 )
 def test_what_is_no_gguf_file_is_malformed(data):
-    with pytest.raises(MalformedModel):
+    with pytest.raises(MalformedModelError):
         read_metadata(data)
 
 
@@ -68,7 +68,7 @@ def test_any_bytes_are_read_or_malformed(data, header):
     try:
         metadata = read_metadata((gguf_header({})[:16] + b"\x09" + bytes(7) if header else b"") + data)
         config_of(metadata)
-    except MalformedModel:
+    except MalformedModelError:
         pass
 
 
@@ -136,12 +136,12 @@ def test_values_that_differ_by_layer_give_the_largest_and_are_named():
 
 @pytest.mark.parametrize("values", [{}, {"general.architecture": 5}, {"general.architecture": "llama", "llama.embedding_length": 4}])
 def test_a_file_without_its_sizes_is_malformed(values):
-    with pytest.raises(MalformedModel):
+    with pytest.raises(MalformedModelError):
         config_of(read_metadata(gguf_header(values)))
 
 
 def test_a_number_of_layers_that_is_a_text_is_malformed():
-    with pytest.raises(MalformedModel):
+    with pytest.raises(MalformedModelError):
         config_of(keys("llama", block_count="many"))
 
 
@@ -186,7 +186,7 @@ def test_a_label_or_a_name_chooses(wanted, first):
 
 @pytest.mark.parametrize("wanted", ["Q4_K", "Q4", "Q2_K", "gguf", "F16"])
 def test_a_label_is_matched_whole(wanted):
-    with pytest.raises(UnknownModel) as error:
+    with pytest.raises(UnknownModelError) as error:
         choose(models_in(FILES), wanted, "acme/m")
     assert "Q8_0" in error.value.hint
 

@@ -7,7 +7,7 @@ from email.utils import formatdate
 import httpx2
 import pytest
 
-from fitgauge.errors import HubBusy, HubError, HubUnreachable
+from fitgauge.errors import HubBusyError, HubError, HubUnreachableError
 from fitgauge.hub import Reference
 from fitgauge.hub.errors import LONGEST_WAIT, USUAL_WAIT, retry_after
 from hub_stand_in import safetensors_repository
@@ -28,7 +28,7 @@ class Clock:
 def test_a_hub_that_accepts_and_never_answers_is_unreachable(stand_in, open_hub):
     async def run():
         async with open_hub(wait_seconds=0.2) as hub:
-            with pytest.raises(HubUnreachable, match=r"no answer in 0\.2 s"):
+            with pytest.raises(HubUnreachableError, match=r"no answer in 0\.2 s"):
                 await hub.resolve(TINY)
 
     stand_in.fault(hang=True)
@@ -42,7 +42,7 @@ def test_a_hub_that_nobody_listens_for_is_unreachable(open_hub):
 
     async def run():
         async with open_hub(endpoint=closed, attempts=2) as hub:
-            with pytest.raises(HubUnreachable, match="ConnectError"):
+            with pytest.raises(HubUnreachableError, match="ConnectError"):
                 await hub.resolve(TINY)
 
     asyncio.run(run())
@@ -52,7 +52,7 @@ def test_a_hub_that_nobody_listens_for_is_unreachable(open_hub):
 def test_an_endpoint_that_is_none_is_unreachable(open_hub, endpoint):
     async def run():
         async with open_hub(endpoint=endpoint, attempts=1) as hub:
-            with pytest.raises(HubUnreachable):
+            with pytest.raises(HubUnreachableError):
                 await hub.resolve(TINY)
 
     asyncio.run(run())
@@ -60,7 +60,7 @@ def test_an_endpoint_that_is_none_is_unreachable(open_hub, endpoint):
 
 def failures(hub, *names):
     async def resolve(name):
-        with pytest.raises(HubUnreachable) as failure:
+        with pytest.raises(HubUnreachableError) as failure:
             await hub.resolve(Reference(name))
         return failure.value
 
@@ -104,7 +104,7 @@ def test_after_the_outage_one_resolve_probes_and_then_all_may(stand_in, open_hub
             stand_in.fault(delay=0.1)
             both = hub.resolve(TINY), hub.resolve(Reference("gpt2"))
             answers = await asyncio.gather(*both, return_exceptions=True)
-            assert sorted(type(answer).__name__ for answer in answers) == ["HubUnreachable", "Model"]
+            assert sorted(type(answer).__name__ for answer in answers) == ["HubUnreachableError", "Model"]
             assert stand_in.count() == 8
             assert (await hub.resolve(TINY)).id == "acme/tiny"
             assert (await hub.resolve(Reference("gpt2"))).id == "gpt2"
@@ -179,7 +179,7 @@ def test_repositories_that_hang_give_their_turns_to_others(stand_in, open_hub):
 def test_a_slow_answer_arrives_in_the_background_for_the_next_caller(stand_in, open_hub):
     async def run():
         async with open_hub(wait_seconds=0.1) as hub:
-            with pytest.raises(HubUnreachable):
+            with pytest.raises(HubUnreachableError):
                 await hub.resolve(TINY)
             while hub.peek(TINY) is None:
                 await asyncio.sleep(0.02)
@@ -208,7 +208,7 @@ def test_one_slow_model_does_not_shut_the_hub_for_others(stand_in, open_hub):
             slow = asyncio.create_task(hub.resolve(TINY))
             await asyncio.sleep(0.05)
             assert (await hub.resolve(Reference("gpt2"))).id == "gpt2"
-            with pytest.raises(HubUnreachable):
+            with pytest.raises(HubUnreachableError):
                 await slow
             stand_in.add(safetensors_repository("gpt3"))
             assert (await hub.resolve(Reference("gpt3"))).id == "gpt3"
@@ -248,7 +248,7 @@ def test_a_passing_failure_is_tried_again(stand_in, open_hub, fault):
 def test_a_lasting_failure_is_unreachable_after_a_few_attempts(stand_in, open_hub, fault):
     async def run():
         async with open_hub(attempts=3) as hub:
-            with pytest.raises(HubUnreachable):
+            with pytest.raises(HubUnreachableError):
                 await hub.resolve(TINY)
 
     stand_in.fault("/api/", **fault)
@@ -259,7 +259,7 @@ def test_a_lasting_failure_is_unreachable_after_a_few_attempts(stand_in, open_hu
 def test_a_body_longer_than_it_claims_is_cut_there(stand_in, open_hub):
     async def run():
         async with open_hub(attempts=1) as hub:
-            with pytest.raises(HubUnreachable):
+            with pytest.raises(HubUnreachableError):
                 await hub.resolve(TINY)
 
     stand_in.fault("/api/", claimed_length=10)
@@ -270,13 +270,13 @@ def test_a_busy_hub_is_left_alone_for_as_long_as_it_asks(stand_in, open_hub):
     async def run():
         clock = Clock()
         async with open_hub(monotonic=clock) as hub:
-            with pytest.raises(HubBusy) as busy:
+            with pytest.raises(HubBusyError) as busy:
                 await hub.resolve(TINY)
             assert busy.value.retry_after_seconds == 60
             sent = stand_in.count()
             stand_in.mend()
             clock.now += 50
-            with pytest.raises(HubBusy) as busy:
+            with pytest.raises(HubBusyError) as busy:
                 await hub.resolve(Reference("acme/other"))
             assert busy.value.retry_after_seconds == 10
             assert stand_in.count() == sent
@@ -314,13 +314,13 @@ def test_too_many_different_models_at_once_are_turned_away(stand_in, open_hub):
 
     stand_in.fault(hang=True)
     answers = asyncio.run(run())
-    assert [type(answer) for answer in answers] == [HubUnreachable] * 5 + [HubBusy] * 3
+    assert [type(answer) for answer in answers] == [HubUnreachableError] * 5 + [HubBusyError] * 3
 
 
 def test_offline_sends_nothing_and_answers_at_once(stand_in, open_hub):
     async def run():
         async with open_hub(offline=True) as hub:
-            with pytest.raises(HubUnreachable, match="HF_HUB_OFFLINE"):
+            with pytest.raises(HubUnreachableError, match="HF_HUB_OFFLINE"):
                 await hub.resolve(TINY)
 
     asyncio.run(run())
@@ -332,7 +332,7 @@ def test_closing_ends_those_who_wait(stand_in, open_hub):
         async with open_hub() as hub:
             waiting = asyncio.create_task(hub.resolve(TINY))
             await asyncio.sleep(0.05)
-        with pytest.raises(HubUnreachable, match="shutting down"):
+        with pytest.raises(HubUnreachableError, match="shutting down"):
             await waiting
 
     stand_in.fault(hang=True)
@@ -342,5 +342,5 @@ def test_closing_ends_those_who_wait(stand_in, open_hub):
 def test_a_resolver_that_was_not_started_says_so(tmp_path):
     from fitgauge.hub import Hub, HubSettings
 
-    with pytest.raises(HubUnreachable, match="not running"):
+    with pytest.raises(HubUnreachableError, match="not running"):
         asyncio.run(Hub(HubSettings(cache_dir=None, offline=False)).resolve(TINY))

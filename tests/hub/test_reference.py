@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.hub import Reference, parse_reference
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -51,7 +51,7 @@ def test_reads_what_people_type(text, meant):
     ],
 )  # fmt: skip
 def test_refuses_what_cannot_be_a_name(text):
-    with pytest.raises(InvalidQuestion) as refusal:
+    with pytest.raises(InvalidRequestError) as refusal:
         parse_reference(text)
     assert refusal.value.hint
 
@@ -60,7 +60,7 @@ def test_refuses_what_cannot_be_a_name(text):
 def test_any_text_is_a_reference_or_an_invalid_question(text):
     try:
         reference = parse_reference(text)
-    except InvalidQuestion:
+    except InvalidRequestError:
         return
     assert parse_reference(str(reference)) == reference
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fitgauge.errors import HubUnreachable
+from fitgauge.errors import HubUnreachableError
 from fitgauge.hub import Reference, parse_reference
 from hub_stand_in import gguf_repository, llama_config, safetensors_repository
 from hub_stand_in.formats import gguf_header
@@ -42,7 +42,7 @@ def test_a_cold_resolve_is_two_requests_whatever_the_number_of_shards(stand_in, 
 def test_the_two_requests_are_under_way_at_the_same_time(stand_in, open_hub):
     async def run():
         async with open_hub(wait_seconds=0.3) as hub:
-            with pytest.raises(HubUnreachable):
+            with pytest.raises(HubUnreachableError):
                 await hub.resolve(TINY)
 
     stand_in.fault(hang=True)

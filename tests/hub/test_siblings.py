@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from fitgauge.errors import FitgaugeError, HubUnreachable, MalformedModel
+from fitgauge.errors import FitgaugeError, HubUnreachableError, MalformedModelError
 from fitgauge.hub import Reference
 from fitgauge.hub.siblings import choose, names_same, read_list
 from hub_stand_in import gguf_repository, llama_config, safetensors_repository
@@ -54,7 +54,7 @@ def test_offline_nothing_is_asked(stand_in, open_hub):
         async with open_hub(offline=True) as hub:
             await hub.quantized("acme/tiny")
 
-    with pytest.raises(HubUnreachable):
+    with pytest.raises(HubUnreachableError):
         asyncio.run(run())
     assert stand_in.requests == []
 
@@ -99,9 +99,9 @@ def test_a_sibling_is_called_like_its_model_with_a_format_beside(base, other, sa
 
 
 def test_a_list_of_nonsense_is_refused():
-    with pytest.raises(MalformedModel):
+    with pytest.raises(MalformedModelError):
         read_list(b'{"error": "no"}')
-    with pytest.raises(HubUnreachable):
+    with pytest.raises(HubUnreachableError):
         read_list(b"<html>")
 
 

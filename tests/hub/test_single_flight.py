@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from fitgauge.errors import HubBusy, HubUnreachable
+from fitgauge.errors import HubBusyError, HubUnreachableError
 from fitgauge.hub.single_flight import SingleFlight, outcome
 
 
@@ -27,12 +27,12 @@ def test_an_error_reaches_all_who_wait():
     async def run():
         async def fetch():
             await asyncio.sleep(0)
-            raise HubUnreachable("gone")
+            raise HubUnreachableError("gone")
 
         flights = SingleFlight(limit=1)
         return await asyncio.gather(*(outcome(flights.join("key", fetch), 5) for _ in range(100)), return_exceptions=True)
 
-    assert {type(answer) for answer in asyncio.run(run())} == {HubUnreachable}
+    assert {type(answer) for answer in asyncio.run(run())} == {HubUnreachableError}
 
 
 def test_a_fetch_that_ended_is_done_again_for_the_next():
@@ -74,7 +74,7 @@ def test_whoever_is_cancelled_or_runs_out_of_time_leaves_the_fetch_going():
 def test_an_error_nobody_waited_for_is_not_reported_as_lost():
     async def run():
         async def fetch():
-            raise HubUnreachable("gone")
+            raise HubUnreachableError("gone")
 
         asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(context))
         flights = SingleFlight(limit=1)
@@ -94,7 +94,7 @@ def test_no_more_than_the_limit_are_under_way():
         for key in "ab":
             flights.join(key, asyncio.Event().wait)
         flights.join("a", asyncio.Event().wait)
-        with pytest.raises(HubBusy):
+        with pytest.raises(HubBusyError):
             flights.join("c", asyncio.Event().wait)
         await flights.close()
         assert not flights.is_full

@@ -3,7 +3,7 @@
 import pytest
 
 from fitgauge.logs.arguments import argument, flag
-from fitgauge.logs.detect import recognise
+from fitgauge.logs.detect import detect
 from fitgauge.logs.lines import MAX_CHARACTERS, clean_lines
 from fitgauge.logs.names import card, hub_id
 from fitgauge.logs.vllm import rank_of
@@ -13,7 +13,7 @@ LOADED = "INFO 12-02 15:48:37 [gpu_model_runner.py:3338] Model loading took 14.9
 
 
 def weights(text):
-    return Measured(recognise(text).readings).value("weights") / 2**30
+    return Measured(detect(text).readings).value("weights") / 2**30
 
 
 @pytest.mark.parametrize(
@@ -41,18 +41,18 @@ def test_a_log_whose_newlines_were_lost_is_read():
 
 
 def test_the_resolution_is_half_the_last_digit():
-    (reading,) = recognise(LOADED).readings
+    (reading,) = detect(LOADED).readings
     assert reading.resolution == pytest.approx(0.00005 * 2**30)
 
 
 def test_text_beyond_the_bound_is_not_read():
-    assert recognise("x" * MAX_CHARACTERS + "\n" + LOADED) is None
+    assert detect("x" * MAX_CHARACTERS + "\n" + LOADED) is None
 
 
 def test_text_without_a_measurement_is_nothing():
-    assert recognise("Initializing a V1 LLM engine (v0.11.2) with config: model='a/b'") is None
-    assert recognise("hello") is None
-    assert recognise("") is None
+    assert detect("Initializing a V1 LLM engine (v0.11.2) with config: model='a/b'") is None
+    assert detect("hello") is None
+    assert detect("") is None
 
 
 def test_lines_are_counted_as_an_editor_does():
@@ -139,7 +139,7 @@ def test_a_worker_is_known_by_its_prefix(prefix, rank):
 
 
 def test_the_configuration_may_be_wrapped_by_a_terminal():
-    log = recognise(
+    log = detect(
         "INFO 12-21 15:59:39 [core.py:93] Initializing a V1 LLM engine (v0.12.0) with config: model='acme/tiny', speculative_config=None,\n"
         " dtype=torch.bfloat16, max_seq_len=16384, tensor_parallel_size=2,\n"
         "INFO 12-21 16:00:00 [gpu_worker.py:359] Available KV cache memory: 52.36 GiB"
@@ -155,15 +155,15 @@ def test_of_several_starts_the_last_that_measured_counts():
     failed = start(0.95, "Model loading took 14.0 GiB", "torch.OutOfMemoryError: CUDA out of memory.")
     served = start(0.8, "Model loading took 15.0 GiB", "Available KV cache memory: 4.0 GiB", "Application startup complete.")
     begun = start(0.7, "Starting to load model acme/tiny...")
-    log = recognise(failed + served + begun)
+    log = detect(failed + served + begun)
     assert (log.flags["gpu_memory_utilization"], log.outcome) == (0.8, "served")
     assert Measured(log.readings).value("weights") == 15 * 2**30
-    assert recognise(failed).outcome == "oom"
-    assert recognise(begun) is None
+    assert detect(failed).outcome == "oom"
+    assert detect(begun) is None
 
 
 def test_two_caches_of_one_device_are_one_pool():
-    log = recognise(
+    log = detect(
         "llama_kv_cache_iswa: creating non-SWA KV cache, size = 4096 cells\nllama_kv_cache:      CUDA0 KV buffer size =   100.00 MiB\n"
         "llama_kv_cache_iswa: creating     SWA KV cache, size = 1024 cells\nllama_kv_cache:      CUDA0 KV buffer size =    20.00 MiB\n"
     )
@@ -172,5 +172,5 @@ def test_two_caches_of_one_device_are_one_pool():
 
 def test_what_is_read_of_a_broken_message_is_the_first():
     message = "CUDA out of memory. Tried to allocate {} GiB. GPU 0 has a total capacity of 23.5 GiB of which 1.00 GiB is free."
-    readings = recognise("\n".join(message.format(size) for size in ("2.00", "3.00"))).readings
+    readings = detect("\n".join(message.format(size) for size in ("2.00", "3.00"))).readings
     assert [reading.value / 2**30 for reading in readings if reading.name == "requested"] == [2.0]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fitgauge.logs.detect import recognise
+from fitgauge.logs.detect import detect
 from fitgauge.services.explain_log.comparison import Measured
 
 DATA = Path(__file__).parent / "data"
@@ -14,7 +14,7 @@ SMALLEST = ("kv_pool", "kv_tokens", "kv_blocks")
 
 
 def read(case):
-    return recognise((DATA / case["file"]).read_text())
+    return detect((DATA / case["file"]).read_text())
 
 
 @pytest.fixture(params=CASES, ids=lambda case: case["file"])

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fitgauge.logs import arguments, lines, llamacpp, names, ollama, sglang, torch_oom, vllm
-from fitgauge.logs.detect import recognise
+from fitgauge.logs.detect import detect
 from fitgauge.logs.measurements import Rule, StartLog
 
 LOGS = [path.read_text() for path in sorted((Path(__file__).parent / "data").glob("*.log"))]
@@ -21,13 +21,13 @@ calm = settings(max_examples=60, deadline=None, suppress_health_check=[HealthChe
 @calm
 @given(st.binary(max_size=2000))
 def test_any_bytes_are_read_without_an_error(raw):
-    assert recognise(raw.decode("utf-8", "replace")) is None or raw
+    assert detect(raw.decode("utf-8", "replace")) is None or raw
 
 
 @calm
 @given(st.sampled_from(LOGS), st.integers(0, 4000), st.integers(0, 4000))
 def test_a_log_cut_anywhere_is_read_without_an_error(log, begin, length):
-    read = recognise(log[begin : begin + length])
+    read = detect(log[begin : begin + length])
     assert read is None or isinstance(read, StartLog)
 
 
@@ -37,14 +37,14 @@ def test_a_spoilt_log_is_read_without_an_error(log, spoils):
     text = list(log)
     for place, character in spoils:
         text[place % len(text)] = character
-    read = recognise("".join(text))
+    read = detect("".join(text))
     assert read is None or all(isinstance(reading.value, float) for reading in read.readings)
 
 
 @calm
 @given(st.lists(st.sampled_from(WORDS), max_size=200), st.sampled_from([" ", "", "\n"]))
 def test_words_of_logs_in_any_order_are_read_without_an_error(words, between):
-    recognise(between.join(words))
+    detect(between.join(words))
 
 
 HOSTILE = [
@@ -85,7 +85,7 @@ def calls(text):
     before = sys.gettrace()
     sys.settrace(count)
     try:
-        recognise(text)
+        detect(text)
     finally:
         sys.settrace(before)
     return counted

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.logs import trace
 from fitgauge.logs.trace import TraceReader, covered
 
@@ -73,32 +73,32 @@ def test_overlapping_spans_count_once():
     ],
 )
 def test_what_is_no_trace_is_refused(data):
-    with pytest.raises(InvalidQuestion, match="no trace"):
+    with pytest.raises(InvalidRequestError, match="no trace"):
         read(data, 65536)
 
 
 def test_a_trace_without_kernels_says_how_to_record_them():
-    with pytest.raises(InvalidQuestion, match="no GPU kernels"):
+    with pytest.raises(InvalidRequestError, match="no GPU kernels"):
         read(written(EVENTS[:1]))
 
 
 def test_a_bomb_is_refused_long_before_it_is_unpacked():
     bomb = gzip.compress(b'{"traceEvents": [' + b" " * (64 * 1024 * 1024))
     reader = TraceReader()
-    with pytest.raises(InvalidQuestion, match="beyond what profilers write"):
+    with pytest.raises(InvalidRequestError, match="beyond what profilers write"):
         reader.feed(bomb)
     assert reader._unpacked < 32 * 1024 * 1024
 
 
 def test_a_bomb_of_events_without_content_is_refused():
     bomb = gzip.compress(b'{"traceEvents": [' + b"{}," * 4_000_000)
-    with pytest.raises(InvalidQuestion, match="shorter than a profiler"):
+    with pytest.raises(InvalidRequestError, match="shorter than a profiler"):
         read(bomb, 65536)
 
 
 def test_more_kernels_than_are_kept_are_refused(monkeypatch):
     monkeypatch.setattr(trace, "MOST_KERNELS", 3)
-    with pytest.raises(InvalidQuestion, match="more than 3 kernels"):
+    with pytest.raises(InvalidRequestError, match="more than 3 kernels"):
         read(written(EVENTS))
 
 
@@ -115,7 +115,7 @@ def test_events_with_absurd_numbers_are_left_out():
 
 
 def test_a_number_of_thousands_of_digits_is_no_event():
-    with pytest.raises(InvalidQuestion, match="no trace"):
+    with pytest.raises(InvalidRequestError, match="no trace"):
         read(b'{"traceEvents": [{"cat": "kernel", "name": "a", "ts": 1, "dur": ' + b"9" * 5000 + b"}]}", 65536)
 
 

@@ -6,17 +6,17 @@ from collections.abc import Callable
 import pytest
 
 from bundled_models import offline_questions
-from fitgauge.services import Questions
+from fitgauge.services import Services
 from fitgauge.services.common.schemas import FitAnswer, FitRequest
 
 
 @pytest.fixture(scope="session")
-def questions() -> Questions:
+def questions() -> Services:
     """Every answer, offline."""
     return offline_questions()
 
 
 @pytest.fixture(scope="session")
-def check_fit(questions: Questions) -> Callable[..., FitAnswer]:
+def check_fit(questions: Services) -> Callable[..., FitAnswer]:
     """The answer to a question given by its fields."""
     return lambda **fields: asyncio.run(questions.check_fit(FitRequest(**fields)))[1]

@@ -16,9 +16,9 @@ from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import scheme_of
 from fitgauge.services.compare.schemas import CompareRequest
 from fitgauge.services.compare.service import Comparer
-from fitgauge.services.fit.batch_estimator import Fitting, card_class
+from fitgauge.services.fit.batch_estimator import BatchEstimator, card_class
 from fitgauge.services.fit.workload import serving_workload
-from fitgauge.services.recommend.gpu_options import Hall
+from fitgauge.services.recommend.gpu_options import GpuPool
 from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.recommend.service import Recommender
 from fitgauge.services.training_plan import service as planning
@@ -31,7 +31,7 @@ PROFILES = load_engines()
 def counted(monkeypatch):
     """How often demands are worked out, and what comes beside the weights by engine."""
     calls = Counter()
-    demand = Fitting._demand
+    demand = BatchEstimator._demand
 
     def counting(self, *arguments):
         calls["demands"] += 1
@@ -44,7 +44,7 @@ def counted(monkeypatch):
 
         return counting_beside
 
-    monkeypatch.setattr(Fitting, "_demand", counting)
+    monkeypatch.setattr(BatchEstimator, "_demand", counting)
     for name, room in list(ENGINES.items()):
         if room.halves is not None:
             halves = room.halves._replace(beside=beside(name, room.halves.beside))
@@ -72,7 +72,7 @@ def test_cells_that_differ_in_concurrency_alone_are_estimated_once(counted):
 
 def test_cards_asked_about_again_are_seated_and_priced_once(monkeypatch):
     halls = []
-    monkeypatch.setattr("fitgauge.services.recommend.service.Hall", lambda *given: halls.append(given) or Hall(*given))
+    monkeypatch.setattr("fitgauge.services.recommend.service.GpuPool", lambda *given: halls.append(given) or GpuPool(*given))
     recommender, asked = Recommender(PROFILES, bundled()), model_of("openai/gpt-oss-20b")
     for gpus in ("H100, 2x L40S", "H100, 2x L40S", "H100, 4x L40S"):
         for context in (4096, 8192):
@@ -82,13 +82,13 @@ def test_cards_asked_about_again_are_seated_and_priced_once(monkeypatch):
 
 def test_cards_of_a_class_are_asked_once_whether_a_plan_runs(monkeypatch):
     asked_of = Counter()
-    refused = Fitting.refused
+    refused = BatchEstimator.refused
 
     def counting(self, request, engine, accelerator):
         asked_of[request.quantization, engine, card_class(accelerator)] += 1
         return refused(self, request, engine, accelerator)
 
-    monkeypatch.setattr(Fitting, "refused", counting)
+    monkeypatch.setattr(BatchEstimator, "refused", counting)
     recommender, asked = Recommender(PROFILES, bundled()), model_of("Qwen/Qwen3-32B")
     for context in (4096, 8192):
         recommender.answer(RecommendRequest(model=asked.id, context_length=context), asked)

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from fitgauge.cli import main
-from fitgauge.services.explain_log.schemas import LedgerRow, LogAnswer, LogCase
+from fitgauge.services.explain_log.schemas import ComparisonRow, LogAnswer, LogCase
 from fitgauge.terminal import show_ledger
 
 LOG = """\
@@ -74,7 +74,7 @@ def test_what_is_missing_is_told_with_exit_code_2(run, log):
 
 
 def test_a_picture_fits_a_terminal_of_eighty_columns():
-    row = LedgerRow(
+    row = ComparisonRow(
         name="kv_tokens_of_pool",
         unit="tokens",
         measured=10_000_000,
@@ -84,8 +84,8 @@ def test_a_picture_fits_a_terminal_of_eighty_columns():
         difference=1000,
         within=True,
     )
-    weights = LedgerRow(name="weights", unit="bytes", measured=2**36, estimated=2**35, low=1, high=2, difference=2**35, within=False)
-    bare = LedgerRow(name="cuda_graphs", unit="bytes", measured=-(2**28))
+    weights = ComparisonRow(name="weights", unit="bytes", measured=2**36, estimated=2**35, low=1, high=2, difference=2**35, within=False)
+    bare = ComparisonRow(name="cuda_graphs", unit="bytes", measured=-(2**28))
     case = LogCase(id="local-0", question={}, outcome=None, measured={}, scores=[], source="local:0")
     answer = LogAnswer(
         summary="short", engine="vllm", engine_version=None, outcome=None, model=None, gpu=None, understood_as={},

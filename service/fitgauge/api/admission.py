@@ -14,7 +14,7 @@ from litestar.types import (
 )
 
 from fitgauge.api.operations import UPLOADS
-from fitgauge.api.problems import Refusal, on_refusal
+from fitgauge.api.problems import RequestError, on_refusal
 
 _SMALL_BODY = 4 * 1024
 _MOST_UPLOADS = 2
@@ -100,20 +100,20 @@ def _is_small(length: bytes) -> bool:
     return not length or (length.isdigit() and len(length) < 8 and int(length) <= _SMALL_BODY)
 
 
-def _busy(detail: str) -> Refusal:
-    return Refusal(503, "busy", detail, "Ask again in 1 s.", retry_after=1)
+def _busy(detail: str) -> RequestError:
+    return RequestError(503, "busy", detail, "Ask again in 1 s.", retry_after=1)
 
 
 def _bad_host(hosts: int) -> ASGIApp:
     detail = f"The request has {hosts} Host headers." if hosts else "The request has no Host header."
-    return _answer(Refusal(400, "malformed-request", detail, "Send exactly one."))
+    return _answer(RequestError(400, "malformed-request", detail, "Send exactly one."))
 
 
 def _coded(coding: bytes) -> ASGIApp:
     detail = f"Content-Encoding {coding[:80].decode('latin-1')!r} is not supported."
     hint = "Send the body without Content-Encoding."
-    return _answer(Refusal(415, "unsupported-content-encoding", detail, hint))
+    return _answer(RequestError(415, "unsupported-content-encoding", detail, hint))
 
 
-def _answer(refusal: Refusal) -> ASGIApp:
+def _answer(refusal: RequestError) -> ASGIApp:
     return on_refusal(None, refusal).to_asgi_response(None, None)  # type: ignore[arg-type]

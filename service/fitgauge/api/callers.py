@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from litestar import Request
 
-from fitgauge.api.problems import Refusal
+from fitgauge.api.problems import RequestError
 
 Answer = TypeVar("Answer")
 
@@ -21,7 +21,7 @@ async def while_connected(request: Request[Any, Any, Any], work: Coroutine[Any, 
         await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
             detail = "The caller closed the connection before the answer was ready."
-            raise Refusal(400, "caller-gone", detail, "Keep the connection open.")
+            raise RequestError(400, "caller-gone", detail, "Keep the connection open.")
         return working.result()
     finally:
         working.cancel()

@@ -8,7 +8,7 @@ import msgspec
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from fitgauge.api.problems import PROBLEM_JSON, Refusal, refusal_problem
+from fitgauge.api.problems import PROBLEM_JSON, RequestError, refusal_problem
 
 
 class BoundedConnection(HttpToolsProtocol):
@@ -45,7 +45,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._timer: TimerHandle = self.loop.call_later(self.request_seconds, self._look)
         if len(self.connections) > self.most_connections:
             detail = f"{self.most_connections} connections are open."
-            refusal = Refusal(503, "too-many-connections", detail, "Ask again in 1 s.", retry_after=1)
+            refusal = RequestError(503, "too-many-connections", detail, "Ask again in 1 s.", retry_after=1)
             self._refuse(refusal)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -65,7 +65,7 @@ class BoundedConnection(HttpToolsProtocol):
             if len(self._ahead) > self.ahead_bytes and not self.transport.is_closing():
                 detail = f"More than {self.ahead_bytes} bytes of requests wait for their turn."
                 hint = "Read the answers before sending more."
-                self._refuse(Refusal(503, "too-many-requests", detail, hint, retry_after=1))
+                self._refuse(RequestError(503, "too-many-requests", detail, hint, retry_after=1))
 
     def on_message_begin(self) -> None:
         """Note when a request begins."""
@@ -112,7 +112,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP."""
-        self._refuse(Refusal(400, "malformed-request", msg, "Send an HTTP/1.1 request."))
+        self._refuse(RequestError(400, "malformed-request", msg, "Send an HTTP/1.1 request."))
 
     def _parse_ahead(self) -> None:
         while self._ahead and not self.pipeline and not self.transport.is_closing():
@@ -141,7 +141,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._received += len(data)
             if self._received > self.head_bytes and not self.transport.is_closing():
                 detail, hint = "The request's head is too large.", "Send fewer and shorter headers."
-                self._refuse(Refusal(431, "head-too-large", detail, hint))
+                self._refuse(RequestError(431, "head-too-large", detail, hint))
 
     def _head_without_upgrade(self) -> bytes:
         """Return the head just parsed without Upgrade. httptools drops the body of an upgrade."""
@@ -173,7 +173,7 @@ class BoundedConnection(HttpToolsProtocol):
             wait -= waited
         elif self._in_head or (self.cycle is not None and not self.cycle.response_started):
             detail = "The request did not come in in time."
-            self._refuse(Refusal(408, "request-too-slow", detail, "Send it at once."))
+            self._refuse(RequestError(408, "request-too-slow", detail, "Send it at once."))
         else:
             self.transport.close()
         self._timer = self.loop.call_later(wait, self._look)
@@ -192,7 +192,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._unread = (0, self.loop.time())
         super().resume_writing()
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: RequestError) -> None:
         body = msgspec.json.encode(refusal_problem(refusal))
         status = refusal.status
         head = (

@@ -21,8 +21,8 @@ from fitgauge.api.request_parsing import (
     media_type,
     only_query,
 )
-from fitgauge.catalog.overlay_reload import Mounted
-from fitgauge.services import Grounds, Questions
+from fitgauge.catalog.overlay_reload import OverlayReload
+from fitgauge.services import CacheDependencies, Services
 from fitgauge.services.common.catalog_status import Readiness, catalog_state, standing
 from fitgauge.services.common.schemas import FitRequest, Health
 from fitgauge.services.compare.schemas import MOST_AT_ONCE, CompareAnswer, CompareRequest
@@ -76,12 +76,12 @@ def served(answer: Callable[..., Awaitable[Response[Any]]]) -> HTTPRouteHandler:
     return route(path, http_method=method, request_max_body_size=operation.body_bytes)(answer)
 
 
-def handlers(questions: Questions, mounted: Mounted | None, openapi: bytes) -> list[HTTPRouteHandler]:
+def handlers(questions: Services, mounted: OverlayReload | None, openapi: bytes) -> list[HTTPRouteHandler]:
     """The handlers of every operation, bound to the questions they ask. mounted: the own catalog; openapi: the encoded document."""
 
     async def remembered(
         reader: BodyReader[Body],
-        ask: Callable[[Body], Coroutine[Any, Any, tuple[Grounds, Struct]]],
+        ask: Callable[[Body], Coroutine[Any, Any, tuple[CacheDependencies, Struct]]],
         request: Anything,
         *,
         long: bool = False,

@@ -11,7 +11,7 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from fitgauge.api.operations import OPERATIONS
-from fitgauge.api.problems import Refusal, on_refusal
+from fitgauge.api.problems import RequestError, on_refusal
 
 _UNLIMITED = ("/health/", "/metrics")
 
@@ -42,7 +42,7 @@ class TokenBucket:
         return (1 - self._tokens) / self._rate
 
 
-class Observer:
+class ObservabilityMiddleware:
     """Counts requests by route and status, times them, writes a line of each to the log, and answers 429 beyond the limit.
 
     A route is its template and never what a caller made up, so there are few; so is a method, which the server takes from a fixed list.
@@ -105,5 +105,7 @@ class Observer:
 
 def _too_many(wait: float) -> ASGIApp:
     seconds = math.ceil(wait)
-    refusal = Refusal(429, "too-many-requests", "More requests than this service takes.", f"Ask again in {seconds} s.", retry_after=seconds)
+    refusal = RequestError(
+        429, "too-many-requests", "More requests than this service takes.", f"Ask again in {seconds} s.", retry_after=seconds
+    )
     return on_refusal(None, refusal).to_asgi_response(None, None)  # type: ignore[arg-type]

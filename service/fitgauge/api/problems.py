@@ -11,19 +11,19 @@ from litestar.exceptions import HTTPException
 
 from fitgauge.errors import (
     FitgaugeError,
-    GatedModel,
-    HubBusy,
+    GatedModelError,
+    HubBusyError,
     HubError,
-    HubUnreachable,
-    InvalidCatalog,
-    InvalidQuestion,
-    MalformedModel,
-    ModelWithoutWeights,
+    HubUnreachableError,
+    InvalidCatalogError,
+    InvalidRequestError,
+    MalformedModelError,
+    ModelWithoutWeightsError,
     QuestionTooLarge,
     QueueFull,
-    RenamedModel,
-    UnknownAccelerator,
-    UnknownModel,
+    RenamedModelError,
+    UnknownAcceleratorError,
+    UnknownModelError,
 )
 from fitgauge.services.common.schemas import Problem
 
@@ -32,22 +32,22 @@ _TYPE = "urn:fitgauge:problem:"
 _log = logging.getLogger("fitgauge.api")
 
 STATUS: dict[type[FitgaugeError], tuple[int, str]] = {
-    InvalidQuestion: (422, "impossible-question"),
+    InvalidRequestError: (422, "impossible-question"),
     QuestionTooLarge: (422, "question-too-large"),
     QueueFull: (503, "queue-full"),
-    UnknownAccelerator: (404, "unknown-accelerator"),
-    InvalidCatalog: (503, "invalid-catalog"),
-    UnknownModel: (404, "unknown-model"),
-    GatedModel: (403, "gated-model"),
-    RenamedModel: (404, "renamed-model"),
-    ModelWithoutWeights: (422, "model-without-weights"),
-    MalformedModel: (422, "malformed-model"),
-    HubUnreachable: (424, "hub-unreachable"),
-    HubBusy: (424, "hub-busy"),
+    UnknownAcceleratorError: (404, "unknown-accelerator"),
+    InvalidCatalogError: (503, "invalid-catalog"),
+    UnknownModelError: (404, "unknown-model"),
+    GatedModelError: (403, "gated-model"),
+    RenamedModelError: (404, "renamed-model"),
+    ModelWithoutWeightsError: (422, "model-without-weights"),
+    MalformedModelError: (422, "malformed-model"),
+    HubUnreachableError: (424, "hub-unreachable"),
+    HubBusyError: (424, "hub-busy"),
 }
 
 
-class Refusal(Exception):
+class RequestError(Exception):
     """A request refused before it became a question: status, slug and words of the problem."""
 
     def __init__(
@@ -76,7 +76,7 @@ def problem_response(problem: Problem, headers: dict[str, str] | None = None) ->
     return Response(msgspec.json.encode(problem), status_code=problem.status, media_type=PROBLEM_JSON, headers=headers)
 
 
-def problem_of(status: int, slug: str, said: FitgaugeError | Refusal) -> Problem:
+def problem_of(status: int, slug: str, said: FitgaugeError | RequestError) -> Problem:
     """What was `said`, as the problem of this kind."""
     return Problem(
         type=_TYPE + slug,
@@ -97,12 +97,12 @@ def on_fitgauge_error(_: Request[Any, Any, Any], error: FitgaugeError) -> Respon
     return problem_response(problem_of(*STATUS[type(error)], error), headers)
 
 
-def refusal_problem(refusal: Refusal) -> Problem:
+def refusal_problem(refusal: RequestError) -> Problem:
     """What a refusal tells."""
     return problem_of(refusal.status, refusal.slug, refusal)
 
 
-def on_refusal(_: Request[Any, Any, Any], refusal: Refusal) -> Response[bytes]:
+def on_refusal(_: Request[Any, Any, Any], refusal: RequestError) -> Response[bytes]:
     """A request refused at the door."""
     return problem_response(refusal_problem(refusal), {"Retry-After": str(refusal.retry_after)} if refusal.retry_after else None)
 

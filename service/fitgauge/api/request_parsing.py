@@ -9,7 +9,7 @@ import msgspec
 from litestar import Request
 from litestar.exceptions import InternalServerException
 
-from fitgauge.api.problems import Refusal
+from fitgauge.api.problems import RequestError
 
 Body = TypeVar("Body")
 
@@ -43,11 +43,13 @@ class BodyReader(Generic[Body]):
             pieces.append(chunk)
             size += len(chunk)
             if most is not None and size > most:
-                raise Refusal(413, "body-too-large", f"A question is at most {most} bytes.", "Send less, or a file as application/gzip.")
+                raise RequestError(
+                    413, "body-too-large", f"A question is at most {most} bytes.", "Send less, or a file as application/gzip."
+                )
         raw, declared, kind = b"".join(pieces), request.headers.get("content-type", ""), media_type(request)
         if kind != "application/json" and not (kind == _FORM and raw.lstrip().startswith(b"{")):
             named = f"Content-Type {declared[:80]!r} is not understood." if declared else "The request has no Content-Type."
-            raise Refusal(415, "unsupported-media-type", named, "Send Content-Type: application/json.")
+            raise RequestError(415, "unsupported-media-type", named, "Send Content-Type: application/json.")
         return raw
 
     async def question(self, request: Request[Any, Any, Any], most: int | None = None) -> Body:
@@ -69,7 +71,7 @@ class BodyReader(Generic[Body]):
         except RecursionError:
             raise _too_deep() from None
 
-    def _invalid(self, message: str, sent: object) -> Refusal:
+    def _invalid(self, message: str, sent: object) -> RequestError:
         """The 422 for a message of msgspec, with the field, what to send for it, and names that a misspelt one may mean."""
         named, at = _NAMED.search(message), _AT_FIELD.search(message)
         found = named or at
@@ -87,7 +89,7 @@ class BodyReader(Generic[Body]):
             hint = f"Send {field} as in {self._example}."
         else:
             hint = _unquoted(field, message, sent) or self._described.get(field, f"Send an object such as {self._example}.")
-        return Refusal(422, "invalid-request", detail, hint, field=field, matches=matches)
+        return RequestError(422, "invalid-request", detail, hint, field=field, matches=matches)
 
 
 def _values(field: dict[str, Any]) -> Iterator[str]:
@@ -113,7 +115,7 @@ async def chunks(request: Request[Any, Any, Any]) -> AsyncIterator[bytes]:
         async for chunk in request.stream():
             yield chunk
     except InternalServerException:  # how the framework says that the caller hung up
-        raise Refusal(400, "incomplete-body", "The body ended before it was complete.", "Send all of it.") from None
+        raise RequestError(400, "incomplete-body", "The body ended before it was complete.", "Send all of it.") from None
 
 
 def _with_whole_numbers(raw: bytes) -> object:
@@ -135,12 +137,12 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _no_json(error: Exception, hint: str) -> Refusal:
-    return Refusal(400, "malformed-json", f"The body is not JSON: {str(error)[:160]}.", hint)
+def _no_json(error: Exception, hint: str) -> RequestError:
+    return RequestError(400, "malformed-json", f"The body is not JSON: {str(error)[:160]}.", hint)
 
 
-def _too_deep() -> Refusal:
-    return Refusal(400, "malformed-json", "The JSON is nested too deeply.", "Send a flat object.")
+def _too_deep() -> RequestError:
+    return RequestError(400, "malformed-json", "The JSON is nested too deeply.", "Send a flat object.")
 
 
 def _unquoted(field: str, message: str, sent: object) -> str | None:
@@ -171,7 +173,7 @@ def integer_query(request: Request[Any, Any, Any], name: str, default: int, low:
     detail = f"{name} is {str(values[0])[:40]!r}, not an integer from {low} to {high}."
     if len(values) > 1:
         detail = f"{name} is there {len(values)} times."
-    raise Refusal(422, "invalid-request", detail, f"Send {name}={default}.", field=name)
+    raise RequestError(422, "invalid-request", detail, f"Send {name}={default}.", field=name)
 
 
 def only_query(request: Request[Any, Any, Any], *names: str) -> None:
@@ -181,4 +183,4 @@ def only_query(request: Request[Any, Any, Any], *names: str) -> None:
             known = f"Known here: {', '.join(names)}." if names else "None is known here."
             matches = tuple(get_close_matches(name[:40], names, n=1))
             detail = f"The query parameter {name[:40]!r} is not known."
-            raise Refusal(422, "invalid-request", detail, known, field=name[:40], matches=matches)
+            raise RequestError(422, "invalid-request", detail, known, field=name[:40], matches=matches)

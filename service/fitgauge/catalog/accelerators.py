@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.errors import UnknownAccelerator
+from fitgauge.errors import UnknownAcceleratorError
 
 _DATA = files("fitgauge.catalog") / "data"
 
@@ -32,11 +32,11 @@ class Accelerators(NamedTuple):
     patterns: tuple[Pattern, ...]
 
     def get(self, accelerator_id: str) -> Accelerator:
-        """The accelerator of this id. Raises UnknownAccelerator."""
+        """The accelerator of this id. Raises UnknownAcceleratorError."""
         try:
             return self.by_id[accelerator_id]
         except KeyError:
-            raise UnknownAccelerator(
+            raise UnknownAcceleratorError(
                 f"No accelerator has the id {accelerator_id!r}.", hint="GET /v1/gpus lists them.", field="gpu"
             ) from None
 

@@ -9,7 +9,7 @@ from msgspec import structs
 from fitgauge.catalog import accelerators, instances
 from fitgauge.catalog.accelerators import Accelerators, Pattern
 from fitgauge.catalog.instances import Offers
-from fitgauge.catalog.lookup import Found, Lookup
+from fitgauge.catalog.lookup import GpuMatch, Lookup
 from fitgauge.engine.accelerator import Accelerator
 
 Names = Mapping[str, tuple[Accelerator, int]]
@@ -33,7 +33,7 @@ class Catalog:
         self._rows = rows
         self._lookup = Lookup(rows, offers, names)
 
-    def find(self, text: str) -> Found:
+    def find(self, text: str) -> GpuMatch:
         """The accelerator and the count that `text` means. See Lookup.find, also for what it raises."""
         found = self._lookup.find(text)
         quota = self.quota(found.accelerator)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from fitgauge.engine.serving.profile import EngineProfile
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 
 Row = dict[str, Any]
 
@@ -25,14 +25,14 @@ class Engines:
             self._profiles.setdefault(profile.engine, []).append(profile)
 
     def profile(self, engine: str, version: tuple[int, ...] | None) -> EngineProfile:
-        """The profile that holds for a version, the newest where none is given. Raises InvalidQuestion for one that is older than all."""
+        """The profile that holds for a version, the newest where none is given. Raises InvalidRequestError for one that is older than all."""
         known = self._profiles[engine]
         if version is None:
             return known[-1]
         holding = [profile for profile in known if profile.since <= version]
         if not holding:
             oldest = ".".join(str(part) for part in known[0].since)
-            raise InvalidQuestion(
+            raise InvalidRequestError(
                 f"{engine} {'.'.join(map(str, version))} is older than what is known here.",
                 hint=f"Send a version from {oldest}.",
                 field="engine_version",

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterator, Set
 from typing import NamedTuple
 
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 
 MAX_LENGTH = 200
 
@@ -116,15 +116,17 @@ class Spelling(NamedTuple):
 def clean(text: str) -> str:
     """`text` in lower case and in compatible characters; of a Kubernetes label its value.
 
-    Raises InvalidQuestion where it is empty, too long or holds control characters.
+    Raises InvalidRequestError where it is empty, too long or holds control characters.
     """
     stripped = text.strip()
     if not stripped:
-        raise InvalidQuestion("No accelerator is named.", hint='Send a name such as "RTX 4090", or a size such as "24GB".', field="gpu")
+        raise InvalidRequestError("No accelerator is named.", hint='Send a name such as "RTX 4090", or a size such as "24GB".', field="gpu")
     if len(text) > MAX_LENGTH:
-        raise InvalidQuestion(f"A name of {len(text)} characters is too long.", hint=f"Send {MAX_LENGTH} characters at most.", field="gpu")
+        raise InvalidRequestError(
+            f"A name of {len(text)} characters is too long.", hint=f"Send {MAX_LENGTH} characters at most.", field="gpu"
+        )
     if any(unicodedata.category(character).startswith("C") for character in stripped):
-        raise InvalidQuestion("The name holds control characters.", hint='Send plain text such as "RTX 4090".', field="gpu")
+        raise InvalidRequestError("The name holds control characters.", hint='Send plain text such as "RTX 4090".', field="gpu")
     plain = _LABEL.sub("", unicodedata.normalize("NFKC", stripped).lower().replace("×", "x"))
     return _CHINESE_COUNT.sub(_counted, plain).strip()
 

@@ -13,7 +13,7 @@ from fitgauge.catalog.gpu_names import FILLERS, VENDORS, Size, Spelling, clean, 
 from fitgauge.catalog.instances import Offer, Offers
 from fitgauge.engine.accelerator import Accelerator, custom
 from fitgauge.engine.quantity import GB, GIB
-from fitgauge.errors import InvalidQuestion, UnknownAccelerator
+from fitgauge.errors import InvalidRequestError, UnknownAcceleratorError
 
 MAX_COUNT = 4096
 
@@ -35,7 +35,7 @@ _RACK = re.compile(r"\bnvl ?(36|72|144)\b")
 _HINT = 'Send a name such as "RTX 4090", "2x L40S" or "p5.48xlarge", or a memory size such as "24GB". GET /v1/gpus lists all accelerators.'
 
 
-class Found(msgspec.Struct, frozen=True):
+class GpuMatch(msgspec.Struct, frozen=True):
     """What a text was understood as: `count` cards of `accelerator`. `note` says what was assumed, None where nothing was.
 
     `quota`: how many of these may be used at once, None where nobody limits them.
@@ -57,15 +57,15 @@ class Lookup:
         self._names = names
         self._known = lru_cache(maxsize=4096)(self._find)
 
-    def find(self, text: str) -> Found:
+    def find(self, text: str) -> GpuMatch:
         """The accelerator and the count that `text` means: "2x4090", "NVIDIA-H100-80GB-HBM3", "aws p5.48xlarge", "24GB".
 
-        Raises UnknownAccelerator with near matches where nothing is meant for certain, InvalidQuestion where the text is no name or
+        Raises UnknownAcceleratorError with near matches where nothing is meant for certain, InvalidRequestError where the text is no name or
         the count is not within 1 and 4096.
         """
         return self._known(clean(text))
 
-    def _find(self, text: str) -> Found:
+    def _find(self, text: str) -> GpuMatch:
         """`find` for a clean text."""
         for reading, told in self._readings(text):
             for count, name in counts(reading, self._vocabulary):
@@ -89,7 +89,7 @@ class Lookup:
             offer.instance: offer.instance.lower() for offer in self._offers.all() if " " not in offer.instance
         }
         near = tuple(name for _, _, name in process.extract(text, names, scorer=fuzz.QRatio, limit=5, score_cutoff=50))
-        raise UnknownAccelerator(f"No accelerator of the catalog is meant by {text!r}.", hint=_HINT, matches=near, field="gpu")
+        raise UnknownAcceleratorError(f"No accelerator of the catalog is meant by {text!r}.", hint=_HINT, matches=near, field="gpu")
 
     def _readings(self, text: str) -> Iterator[tuple[str, str | None]]:
         """Ways to read a clean text, the plainest first, each with what must be told of it."""
@@ -156,11 +156,13 @@ class Lookup:
         return frozenset().union(*(pattern.allowed for pattern in self._accelerators.patterns))
 
 
-def _found(accelerator: Accelerator, count: float, note: str | None) -> Found:
-    """The answer. Raises InvalidQuestion where `count` is no number of cards."""
+def _found(accelerator: Accelerator, count: float, note: str | None) -> GpuMatch:
+    """The answer. Raises InvalidRequestError where `count` is no number of cards."""
     if count != int(count) or not 1 <= count <= MAX_COUNT:
-        raise InvalidQuestion(f"{count:g} is no number of accelerators.", hint=f"Send a whole number from 1 to {MAX_COUNT}.", field="gpu")
-    return Found(accelerator, int(count), note)
+        raise InvalidRequestError(
+            f"{count:g} is no number of accelerators.", hint=f"Send a whole number from 1 to {MAX_COUNT}.", field="gpu"
+        )
+    return GpuMatch(accelerator, int(count), note)
 
 
 def _custom(spelling: Spelling) -> list[Accelerator]:

@@ -12,7 +12,7 @@ from fitgauge.catalog.accelerators import Accelerators
 from fitgauge.catalog.catalog import Catalog, Names
 from fitgauge.catalog.gpu_names import clean
 from fitgauge.catalog.instances import Offer, Offers
-from fitgauge.catalog.overlay_file import OwnFile, OwnInstance, place, refused
+from fitgauge.catalog.overlay_file import OverlayFile, OverlayInstance, place, refused
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.errors import FitgaugeError
 
@@ -26,8 +26,8 @@ _LARGEST_NUMBER = 2**53
 _LONGEST_TEXT = 500
 
 
-def overlay(ours: Catalog, files: Sequence[tuple[str, OwnFile]]) -> Catalog:
-    """`ours` under the contents of `files` (each with its name), in their order. Raises InvalidCatalog, naming file, row and field."""
+def overlay(ours: Catalog, files: Sequence[tuple[str, OverlayFile]]) -> Catalog:
+    """`ours` under the contents of `files` (each with its name), in their order. Raises InvalidCatalogError, naming file, row and field."""
     rows = _accelerators(ours, files)
     plain = Catalog(rows)
     names = _names(plain, files)
@@ -35,7 +35,7 @@ def overlay(ours: Catalog, files: Sequence[tuple[str, OwnFile]]) -> Catalog:
     return Catalog(rows, _offers(named, ours.offers, files), names, _quotas(named, files))
 
 
-def _accelerators(ours: Catalog, files: Sequence[tuple[str, OwnFile]]) -> Accelerators:
+def _accelerators(ours: Catalog, files: Sequence[tuple[str, OverlayFile]]) -> Accelerators:
     """Ours, changed, and new ones, in the order of their ids; where a file says `only`, those alone that have a row."""
     known = {row.id: row for row in ours.all()}
     own: dict[str, Accelerator] = {}
@@ -103,7 +103,7 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: A
         yield path, value
 
 
-def _names(catalog: Catalog, files: Sequence[tuple[str, OwnFile]]) -> Names:
+def _names(catalog: Catalog, files: Sequence[tuple[str, OverlayFile]]) -> Names:
     """What people say here, with the card and the count it means."""
     names: dict[str, tuple[Accelerator, int]] = {}
     for file, contents in files:
@@ -119,7 +119,7 @@ def _names(catalog: Catalog, files: Sequence[tuple[str, OwnFile]]) -> Names:
     return names
 
 
-def _quotas(catalog: Catalog, files: Sequence[tuple[str, OwnFile]]) -> dict[str, int]:
+def _quotas(catalog: Catalog, files: Sequence[tuple[str, OverlayFile]]) -> dict[str, int]:
     """How many cards of each id may be used."""
     quotas: dict[str, int] = {}
     for file, contents in files:
@@ -131,7 +131,7 @@ def _quotas(catalog: Catalog, files: Sequence[tuple[str, OwnFile]]) -> dict[str,
     return quotas
 
 
-def _offers(catalog: Catalog, ours: Offers, files: Sequence[tuple[str, OwnFile]]) -> Offers:
+def _offers(catalog: Catalog, ours: Offers, files: Sequence[tuple[str, OverlayFile]]) -> Offers:
     """Ours of the cards that are left, without those that a company's own replace, and these."""
     own: dict[tuple[str, str], Offer] = {}
     priced: set[str] = set()
@@ -142,7 +142,7 @@ def _offers(catalog: Catalog, ours: Offers, files: Sequence[tuple[str, OwnFile]]
             if accelerator.id in priced:
                 raise refused(file, where, f"{accelerator.name} has a price already.")
             priced.add(accelerator.id)
-            instance = OwnInstance(cloud=CLOUD, instance=accelerator.id, accelerator=name, count=1, usd_per_hour=price)
+            instance = OverlayInstance(cloud=CLOUD, instance=accelerator.id, accelerator=name, count=1, usd_per_hour=price)
             offer = _offer(instance, accelerator, contents.as_of, file, where)
             own[CLOUD, accelerator.id] = msgspec.structs.replace(offer, sizes=_ANY_SIZE)
         for number, row in enumerate(contents.instances, 1):
@@ -156,7 +156,7 @@ def _offers(catalog: Catalog, ours: Offers, files: Sequence[tuple[str, OwnFile]]
     return Offers([*kept, *own.values()])
 
 
-def _offer(row: OwnInstance, accelerator: Accelerator, as_of: date | None, file: str, where: str) -> Offer:
+def _offer(row: OverlayInstance, accelerator: Accelerator, as_of: date | None, file: str, where: str) -> Offer:
     if row.usd_per_hour is not None and as_of is None:
         raise refused(file, where, "a price without a date.", "Say when the prices were true: as_of = 2026-01-31 at the top of the file.")
     return Offer(

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.quantity import Bytes
-from fitgauge.errors import InvalidCatalog
+from fitgauge.errors import InvalidCatalogError
 
 SUFFIXES = (".toml", ".json")
 
@@ -43,7 +43,7 @@ def _own_accelerator() -> type[Struct]:
 OwnAccelerator = _own_accelerator()
 
 
-class OwnInstance(Struct, kw_only=True, forbid_unknown_fields=True):
+class OverlayInstance(Struct, kw_only=True, forbid_unknown_fields=True):
     """A machine with `count` accelerators. One of ours of the same cloud and name is replaced."""
 
     cloud: Annotated[Name, Meta(description="Whose it is, such as own or aws.")]
@@ -59,12 +59,12 @@ Names = dict[Name, Name]
 Prices = dict[Name, Dollars]
 Quotas = dict[Name, Annotated[int, Meta(ge=0, le=10**6)]]
 _SECTIONS: dict[str, Any] = {
-    "accelerators": OwnAccelerator, "names": Names, "prices": Prices, "quotas": Quotas, "instances": OwnInstance,
+    "accelerators": OwnAccelerator, "names": Names, "prices": Prices, "quotas": Quotas, "instances": OverlayInstance,
 }  # fmt: skip
 _FEW = Meta(max_length=_MOST_ROWS)
 
 
-class OwnFile(Struct, kw_only=True, forbid_unknown_fields=True):
+class OverlayFile(Struct, kw_only=True, forbid_unknown_fields=True):
     """A company's own catalog, laid over the bundled one."""
 
     only: Annotated[bool, Meta(description="Hide every accelerator of ours that has no row here.")] = False
@@ -73,25 +73,25 @@ class OwnFile(Struct, kw_only=True, forbid_unknown_fields=True):
     names: Annotated[Names, _FEW, Meta(description="What people say, and what it means: a card, or so many of it.")] = {}
     prices: Annotated[Prices, _FEW, Meta(description="USD an hour of one card here; what clouds ask for it is then left out.")] = {}
     quotas: Annotated[Quotas, _FEW, Meta(description="How many cards of a kind may be used at once.")] = {}
-    instances: Annotated[list[OwnInstance], _FEW] = []
+    instances: Annotated[list[OverlayInstance], _FEW] = []
 
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<field>[^`]*)`)?$", re.DOTALL)
 _NAMED = re.compile(r"(?:missing required|contains unknown) field `(?P<field>[^`]*)`")
 
 
-def parse(file: str, raw: bytes) -> OwnFile:
-    """The contents of one file. Raises InvalidCatalog, naming file, row and field."""
+def parse(file: str, raw: bytes) -> OverlayFile:
+    """The contents of one file. Raises InvalidCatalogError, naming file, row and field."""
     contents = _decoded(file, raw)
     try:
-        return msgspec.convert(contents, OwnFile)
+        return msgspec.convert(contents, OverlayFile)
     except msgspec.ValidationError as error:
         raise _refusal(file, contents, error) from None
 
 
-def refused(file: str, row: str, what: str, hint: str = "", matches: tuple[str, ...] = ()) -> InvalidCatalog:
+def refused(file: str, row: str, what: str, hint: str = "", matches: tuple[str, ...] = ()) -> InvalidCatalogError:
     """The error of one row."""
-    return InvalidCatalog(": ".join(filter(None, (file, row, what))), hint=hint or _HINT, matches=matches, field=row or None)
+    return InvalidCatalogError(": ".join(filter(None, (file, row, what))), hint=hint or _HINT, matches=matches, field=row or None)
 
 
 def place(section: str, number: int, name: object) -> str:
@@ -101,7 +101,7 @@ def place(section: str, number: int, name: object) -> str:
 
 def schema() -> dict[str, Any]:
     """The JSON schema of such a file."""
-    made = msgspec.json.schema(OwnFile)
+    made = msgspec.json.schema(OverlayFile)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A company's own catalog for Fitgauge", **made}
 
 
@@ -130,7 +130,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _refusal(file: str, contents: dict[str, Any], error: msgspec.ValidationError) -> InvalidCatalog:
+def _refusal(file: str, contents: dict[str, Any], error: msgspec.ValidationError) -> InvalidCatalogError:
     """The error of the first row that is none, for msgspec does not name the keys of a table."""
     for section, kind in _SECTIONS.items():
         given = contents.get(section)

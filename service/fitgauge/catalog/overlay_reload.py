@@ -10,8 +10,8 @@ from pathlib import Path
 
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.overlay import overlay
-from fitgauge.catalog.overlay_file import LARGEST, SUFFIXES, OwnFile, parse, refused
-from fitgauge.errors import InvalidCatalog
+from fitgauge.catalog.overlay_file import LARGEST, SUFFIXES, OverlayFile, parse, refused
+from fitgauge.errors import InvalidCatalogError
 
 logger = logging.getLogger(__name__)
 
@@ -30,15 +30,15 @@ class Loaded:
 class Refused:
     """Why the files that lie there now are not in force, and since when [seconds since 1970]."""
 
-    error: InvalidCatalog
+    error: InvalidCatalogError
     at: float
 
 
-class Mounted:
+class OverlayReload:
     """The own catalog at `path`, over `ours`. `current` is in force; `refused` is None unless a later one could not be used."""
 
     def __init__(self, path: Path, ours: Catalog, clock: Callable[[], float] = time.time) -> None:
-        """Reads it. Raises InvalidCatalog where it cannot be used: there is no older one to keep."""
+        """Reads it. Raises InvalidCatalogError where it cannot be used: there is no older one to keep."""
         self._path = path
         self._ours = ours
         self._clock = clock
@@ -67,14 +67,14 @@ class Mounted:
         self._stamp = stamp
         try:
             return self._read()
-        except InvalidCatalog as error:
+        except InvalidCatalogError as error:
             return Refused(error, self._clock())
 
     def _read(self) -> Loaded:
         contents = [(path.name, _bytes(path)) for path in _files(self._path)]
         if sum(len(raw) for _, raw in contents) > LARGEST:
             raise refused(self._path.name, "", f"more than {LARGEST} bytes in all.")
-        files: Sequence[tuple[str, OwnFile]] = [(name, parse(name, raw)) for name, raw in contents]
+        files: Sequence[tuple[str, OverlayFile]] = [(name, parse(name, raw)) for name, raw in contents]
         digest = hashlib.sha256(b"\0".join(part for name, raw in contents for part in (name.encode(), raw))).hexdigest()
         return Loaded(overlay(self._ours, files), tuple(name for name, _ in contents), digest, self._clock())
 
@@ -82,7 +82,7 @@ class Mounted:
         """What differs where a file was written, or a link set to another."""
         try:
             stats = [(path.name, path.stat()) for path in _files(self._path)]
-        except (OSError, InvalidCatalog) as error:
+        except (OSError, InvalidCatalogError) as error:
             return str(error)
         return [(name, stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_size) for name, stat in stats]
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from fitgauge.engine.quantization.requested import canonical
+from fitgauge.engine.quantization.requested import canonical_name
 from fitgauge.engine.serving.workload import EngineName
 
 Measure = Literal["benchmarks", "perplexity"]
@@ -53,7 +53,7 @@ def recovery(quantization: str, engine: EngineName) -> Recovery | None:
     """What is recovered in this format, None where no published measurement is known here. Of those there are: least, median, most."""
     if engine in _OTHERWISE_MADE:
         return None
-    name = canonical(quantization)
+    name = canonical_name(quantization)
     return load().get(_SPOKEN_FOR.get(name, name))
 
 

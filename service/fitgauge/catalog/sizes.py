@@ -13,7 +13,7 @@ from fitgauge.engine.model.spec import (
     Split,
     Tensor,
 )
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 
 _SIZE = re.compile(r"\s*(\d{1,5}(?:\.\d{1,3})?)\s*([mbt])\s*(?:model|params|parameters)?\s*", re.IGNORECASE)
 _SCALE = {"m": 10**6, "b": 10**9, "t": 10**12}
@@ -39,13 +39,15 @@ Source: config.json of each; LLaMA: arXiv 2302.13971, table 2."""
 
 
 def parse_size(text: str) -> int | None:
-    """Parameters that a text such as '7b', '0.5B' or '125m' names, None where it is no size. Raises InvalidQuestion beyond 1m to 10t."""
+    """Parameters that a text such as '7b', '0.5B' or '125m' names, None where it is no size. Raises InvalidRequestError beyond 1m to 10t."""
     match = _SIZE.fullmatch(text)
     if match is None:
         return None
     parameters = round(float(match[1]) * _SCALE[match[2].lower()])
     if not _SMALLEST <= parameters <= _LARGEST:
-        raise InvalidQuestion(f"A model of {text.strip()} is beyond what is sized here.", hint="Send a size from 1m to 10t.", field="model")
+        raise InvalidRequestError(
+            f"A model of {text.strip()} is beyond what is sized here.", hint="Send a size from 1m to 10t.", field="model"
+        )
     return parameters
 
 

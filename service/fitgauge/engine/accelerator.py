@@ -3,7 +3,7 @@
 import msgspec
 
 from fitgauge.engine.quantity import GB, Basis, Bytes
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 
 MAX_CUSTOM_BYTES = 16_384 * GB
 
@@ -144,10 +144,12 @@ def most_cards(accelerator: Accelerator, asked: int) -> int:
 def custom(size_bytes: int, name: str) -> Accelerator:
     """A card of which nothing is known but its size [bytes]; all of it is usable.
 
-    `name`: the size as it was written ("80 GB"). Raises InvalidQuestion where the size is zero or beyond 16384 GB.
+    `name`: the size as it was written ("80 GB"). Raises InvalidRequestError where the size is zero or beyond 16384 GB.
     """
     if not 0 < size_bytes <= MAX_CUSTOM_BYTES:
-        raise InvalidQuestion(f"A card of {name} is beyond what is sized here.", hint='Send a size such as "24GB" or "80GiB".', field="gpu")
+        raise InvalidRequestError(
+            f"A card of {name} is beyond what is sized here.", hint='Send a size such as "24GB" or "80GiB".', field="gpu"
+        )
     return Accelerator(
         id=f"custom-{name.lower().replace(' ', '')}",
         name=f"{name} card",

@@ -11,7 +11,7 @@ Derived = TypeVar("Derived")
 MOST_REMEMBERED = 256
 
 
-class Once(dict[Hashable, Any]):
+class Memo(dict[Hashable, Any]):
     """What was derived, by key: the same arguments give the same bytes, so remembering changes nothing. Emptied where it is full."""
 
     __slots__ = ("most",)
@@ -30,7 +30,7 @@ class Once(dict[Hashable, Any]):
         return known
 
 
-class Same:
+class ByIdentity:
     """A model by identity, so that looking it up does not read it, and a memo does not keep it alive."""
 
     __slots__ = ("_hash", "_reference")
@@ -50,4 +50,4 @@ class Same:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self._reference() is not None and other._reference() is self._reference()
+        return isinstance(other, ByIdentity) and self._reference() is not None and other._reference() is self._reference()

@@ -37,7 +37,7 @@ class Term(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     source: str
 
 
-def certain(name: str, size: int, basis: Basis, formula: str, source: str) -> Term:
+def exact_term(name: str, size: int, basis: Basis, formula: str, source: str) -> Term:
     """A term without spread: `size` [bytes] is its low, expected and high."""
     return Term(name=name, bytes=size, low=size, high=size, basis=basis, formula=formula, source=source)
 
@@ -53,7 +53,7 @@ def total(terms: Iterable[Term]) -> Bytes:
     return Bytes(low=int(middle - below**0.5), expected=middle, high=int(middle + above**0.5))
 
 
-def most(ceiling: int, holds: Callable[[int], bool]) -> int:
+def largest_where(ceiling: int, holds: Callable[[int], bool]) -> int:
     """The largest number up to `ceiling` that `holds`, which holds of every number below one it holds of; 0 where not even 1 does."""
     if holds(ceiling):
         return ceiling

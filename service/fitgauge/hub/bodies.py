@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 
 import httpx2
 
-from fitgauge.errors import HubUnreachable, MalformedModel
+from fitgauge.errors import HubUnreachableError, MalformedModelError
 
 LARGE = 256 * 2**10
 """bytes: a resolve that reads a longer body needs the permit to be large"""
@@ -66,11 +66,11 @@ def narrow(response: httpx2.Response) -> None:
 async def read_body(response: httpx2.Response, limit: int, permit: LargePermit, *, cut: bool = False) -> bytes:
     """Return the body, at most `limit` bytes: the rest is left where `cut`.
 
-    Raise MalformedModel where there is more, HubUnreachable where the body is compressed although
+    Raise MalformedModelError where there is more, HubUnreachableError where the body is compressed although
     identity was asked for: a few bytes may unpack to gigabytes.
     """
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise HubUnreachable(
+        raise HubUnreachableError(
             "The Hub sent a compressed body, which was not asked for.",
             hint="Check HF_ENDPOINT and the proxy.",
         )
@@ -83,7 +83,7 @@ async def read_body(response: httpx2.Response, limit: int, permit: LargePermit, 
             if cut:
                 break
             path = response.url.path[-80:]
-            raise MalformedModel(f"{path} is larger than the {limit} bytes that are read of it.")
+            raise MalformedModelError(f"{path} is larger than the {limit} bytes that are read of it.")
     return bytes(body[:limit])
 
 
@@ -96,6 +96,6 @@ async def drain(response: httpx2.Response) -> None:
 
 
 def refuse_too_many_values(body: bytes, name: str) -> None:
-    """Raise MalformedModel where a JSON text may hold more than MAX_VALUES values."""
+    """Raise MalformedModelError where a JSON text may hold more than MAX_VALUES values."""
     if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
-        raise MalformedModel(f"{name} has more than {MAX_VALUES} values.")
+        raise MalformedModelError(f"{name} has more than {MAX_VALUES} values.")

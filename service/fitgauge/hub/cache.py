@@ -20,7 +20,7 @@ import msgspec
 
 from fitgauge.engine.model.spec import Model
 from fitgauge.errors import FitgaugeError, HubError
-from fitgauge.hub.metadata import Facts, model_of
+from fitgauge.hub.metadata import RepoMetadata, model_of
 from fitgauge.hub.reference import Reference
 
 SCHEMA = 1
@@ -36,13 +36,13 @@ logger = logging.getLogger(__name__)
 class Known:
     """An answer in memory, the Facts it came from, and the bytes that both take."""
 
-    facts: Facts
+    facts: RepoMetadata
     model: Model
     weight: int
 
     @classmethod
-    def of(cls, facts: Facts) -> "Known":
-        """Read the Facts. Raise MalformedModel, ModelWithoutWeights. Not for the event loop."""
+    def of(cls, facts: RepoMetadata) -> "Known":
+        """Read the Facts. Raise MalformedModelError, ModelWithoutWeightsError. Not for the event loop."""
         model = model_of(facts)
         return cls(facts, model, deep_size(facts, model))
 
@@ -134,7 +134,7 @@ class _File(msgspec.Struct, frozen=True):
     schema: int
     endpoint: str
     reference: str
-    facts: Facts
+    facts: RepoMetadata
 
 
 class Disk:
@@ -155,7 +155,7 @@ class Disk:
         """The file that holds its Facts."""
         return f"{hashlib.sha256(f'{self._endpoint} {reference}'.encode()).hexdigest()[:40]}.msgpack"
 
-    def read(self, reference: Reference) -> Facts | None:
+    def read(self, reference: Reference) -> RepoMetadata | None:
         """Its Facts, None where there are none that can be read."""
         if self._folder is None:
             return None
@@ -166,7 +166,7 @@ class Disk:
         ours = file.schema == SCHEMA and file.endpoint == self._endpoint and file.reference == str(reference)
         return file.facts if ours else None
 
-    def write(self, reference: Reference, facts: Facts) -> None:
+    def write(self, reference: Reference, facts: RepoMetadata) -> None:
         """Keeps them. A disk that cannot be written to is logged and costs nothing but the cache."""
         if self._folder is None:
             return

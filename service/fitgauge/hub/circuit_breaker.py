@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from fitgauge.errors import HubBusy, HubError
+from fitgauge.errors import HubBusyError, HubError
 
 TIMEOUTS = 3
 """different repositories that time out"""
@@ -67,7 +67,7 @@ class CircuitBreaker:
 
     def open(self, error: HubError) -> None:
         """Open: this error is one of the Hub itself."""
-        seconds = error.retry_after_seconds if isinstance(error, HubBusy) else self._open_seconds
+        seconds = error.retry_after_seconds if isinstance(error, HubBusyError) else self._open_seconds
         self._opened_at = self._clock()
         self._error, self._until, self._probe_until = error, self._opened_at + seconds, 0.0
         self._timeouts.clear()
@@ -92,5 +92,5 @@ class CircuitBreaker:
         """Close: the Hub answered, whatever it said. A 429's time is waited for all the same."""
         self._answered_at = self._clock()
         self._timeouts.clear()
-        if not isinstance(self._error, HubBusy) or self._answered_at >= self._until:
+        if not isinstance(self._error, HubBusyError) or self._answered_at >= self._until:
             self._error = None

@@ -18,11 +18,11 @@ from huggingface_hub.utils import get_async_session
 
 from fitgauge import __version__
 from fitgauge.errors import (
-    HubBusy,
+    HubBusyError,
     HubError,
-    HubUnreachable,
-    MalformedModel,
-    RenamedModel,
+    HubUnreachableError,
+    MalformedModelError,
+    RenamedModelError,
 )
 from fitgauge.hub.bodies import (
     LARGE_RESOLVES,
@@ -70,7 +70,7 @@ class Answer:
 
 
 @dataclass
-class Trip:
+class HubRequest:
     """What the requests of one resolve share."""
 
     repo_id: str
@@ -116,7 +116,7 @@ class Client:
         await self._session.aclose()
 
     @asynccontextmanager
-    async def trip(self, repo_id: str, revision: str | None, *, counts: bool = True) -> AsyncIterator[Trip]:
+    async def trip(self, repo_id: str, revision: str | None, *, counts: bool = True) -> AsyncIterator[HubRequest]:
         """A resolve, from its first request until all that it read is let go of.
 
         The token in a thread: huggingface_hub reads it from a file, or renews it. Bodies uncompressed: bounds hold before unpacking.
@@ -126,25 +126,25 @@ class Client:
         try:
             token = await loop.run_in_executor(self._pool, _token, self._settings.token)
         except (OSError, OIDCError, DeviceCodeError) as error:
-            raise HubUnreachable(f"No token for the Hub: {type(error).__name__}.", hint="Check HF_TOKEN, or log in again.") from error
+            raise HubUnreachableError(f"No token for the Hub: {type(error).__name__}.", hint="Check HF_TOKEN, or log in again.") from error
         headers = {"user-agent": USER_AGENT, "accept-encoding": "identity"} | ({"authorization": f"Bearer {token}"} if token else {})
         deadline = loop.time() + self._settings.wait_seconds
         async with large_permit(self._large) as permit:
-            yield Trip(repo_id, revision or "main", headers, deadline, permit, started, counts)
+            yield HubRequest(repo_id, revision or "main", headers, deadline, permit, started, counts)
 
     async def parse(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Return what `work` makes of a stranger's bytes, off the event loop."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._readers, partial(work, *arguments, **named))
 
-    async def describe(self, trip: Trip, limit: int) -> bytes:
+    async def describe(self, trip: HubRequest, limit: int) -> bytes:
         """The Hub's description of the repository at the revision, as huggingface_hub's model_info(expand=...) asks for it."""
         url = f"{self._settings.endpoint}/api/models/{trip.repo_id}"
         if trip.revision != "main":
             url += f"/revision/{quote(trip.revision, safe='')}"
         return _there(await self._get(trip, url, limit, params={"expand": list(DESCRIBED)}), url)
 
-    async def quantized(self, trip: Trip, expanded: Sequence[str], count: int, limit: int) -> bytes:
+    async def quantized(self, trip: HubRequest, expanded: Sequence[str], count: int, limit: int) -> bytes:
         """Repositories that name this one as the model they quantize, as list_models(filter=..., sort="downloads", expand=...) asks."""
         url = f"{self._settings.endpoint}/api/models"
         params: Params = {
@@ -155,33 +155,40 @@ class Client:
         }
         return _there(await self._get(trip, url, limit, params=params), url)
 
-    async def folder(self, trip: Trip, folder: str, limit: int) -> bytes:
+    async def folder(self, trip: HubRequest, folder: str, limit: int) -> bytes:
         """The listing of one folder, with sizes."""
         url = f"{self._settings.endpoint}/api/models/{trip.repo_id}/tree/{quote(trip.revision, safe='')}/{quote(folder)}"
         return _there(await self._get(trip, url.rstrip("/"), limit), url)
 
-    async def file(self, trip: Trip, name: str, limit: int, etag: str | None = None) -> Answer:
-        """A whole file. `etag`: of the copy that is known already. Raises MalformedModel where it is larger than `limit` [bytes]."""
+    async def file(self, trip: HubRequest, name: str, limit: int, etag: str | None = None) -> Answer:
+        """A whole file. `etag`: of the copy that is known already. Raises MalformedModelError where it is larger than `limit` [bytes]."""
         return await self._get(trip, self._url(trip, name), limit, extra={"if-none-match": etag} if etag else {})
 
-    async def beginning(self, trip: Trip, name: str, length: int) -> bytes:
+    async def beginning(self, trip: HubRequest, name: str, length: int) -> bytes:
         """The first `length` bytes of a file, fewer where it is shorter."""
         url = self._url(trip, name)
         return _there(await self._get(trip, url, length, extra={"range": f"bytes=0-{length - 1}"}, cut=True), url)
 
-    def _url(self, trip: Trip, name: str) -> str:
+    def _url(self, trip: HubRequest, name: str) -> str:
         return hf_hub_url(trip.repo_id, name, revision=trip.revision, endpoint=self._settings.endpoint)
 
     async def _get(
-        self, trip: Trip, url: str, limit: int, *, params: Params | None = None, extra: Mapping[str, str] | None = None, cut: bool = False
+        self,
+        trip: HubRequest,
+        url: str,
+        limit: int,
+        *,
+        params: Params | None = None,
+        extra: Mapping[str, str] | None = None,
+        cut: bool = False,
     ) -> Answer:
         """A GET, repeated while the Hub fails and a caller still waits. The wait doubles, or is what Retry-After asks for."""
         delay = self._settings.first_delay_seconds
         for attempt in range(self._settings.attempts):
             try:
                 return await self._once(trip, url, limit, params, {**trip.headers, **(extra or {})}, cut)
-            except (HubUnreachable, HubBusy) as error:
-                wait = error.retry_after_seconds if isinstance(error, HubBusy) else delay * 2**attempt
+            except (HubUnreachableError, HubBusyError) as error:
+                wait = error.retry_after_seconds if isinstance(error, HubBusyError) else delay * 2**attempt
                 last = attempt + 1 == self._settings.attempts
                 if last or asyncio.get_running_loop().time() + wait >= trip.deadline:
                     raise
@@ -190,7 +197,7 @@ class Client:
 
     async def _once(
         self,
-        trip: Trip,
+        trip: HubRequest,
         url: str,
         limit: int,
         params: Params | None,
@@ -206,7 +213,7 @@ class Client:
                     return Answer(None)
                 if response.status_code >= 300:
                     error = error_of(response, trip.repo_id, trip.revision)
-                    if response.status_code == 429 and isinstance(error, HubBusy):
+                    if response.status_code == 429 and isinstance(error, HubBusyError):
                         self._opened(response.request, error)
                     raise error
                 body = await read_body(response, limit, trip.permit, cut=cut)
@@ -218,7 +225,7 @@ class Client:
 
     @asynccontextmanager
     async def _followed(
-        self, trip: Trip, url: str, params: Params | None, headers: Mapping[str, str]
+        self, trip: HubRequest, url: str, params: Params | None, headers: Mapping[str, str]
     ) -> AsyncIterator[tuple[httpx2.Response, str | None]]:
         """The response behind all redirects, its body unread, and the commit that a hop names."""
         request: httpx2.Request | None = self._session.build_request(
@@ -242,12 +249,12 @@ class Client:
                 await drain(response)
             finally:
                 await response.aclose()
-        raise RenamedModel(
+        raise RenamedModelError(
             f"{trip.repo_id} has moved in a circle.",
             hint="Look the model up on the Hub and send its new name.",
         )
 
-    async def _sent(self, trip: Trip, request: httpx2.Request) -> httpx2.Response:
+    async def _sent(self, trip: HubRequest, request: httpx2.Request) -> httpx2.Response:
         """The response to one request, and what it says of the Hub itself: see CircuitBreaker."""
         try:
             response = await self._session.send(request, stream=True, follow_redirects=False)
@@ -265,16 +272,16 @@ class Client:
             self._breaker.answered()
         return response
 
-    def _redirected(self, trip: Trip, response: httpx2.Response) -> httpx2.Request | None:
+    def _redirected(self, trip: HubRequest, response: httpx2.Response) -> httpx2.Request | None:
         """The request that a redirect asks for, None where its address cannot be read.
 
-        Raise HubUnreachable where it leads to where it must not. The token stays at the endpoint.
+        Raise HubUnreachableError where it leads to where it must not. The token stays at the endpoint.
         """
         request = response.next_request
         if request is None:
             return None
         if not self._redirects.allows(request.url):
-            raise HubUnreachable(
+            raise HubUnreachableError(
                 f"The Hub redirects {trip.repo_id} to {request.url.host[:80]!r}: not followed.",
                 hint="If you trust this host, add it to FITGAUGE_HUB_REDIRECT_HOSTS.",
             )
@@ -287,23 +294,23 @@ class Client:
         if self._redirects.is_endpoint(request.url):
             self._breaker.open(error)
 
-    def _unreachable(self, error: Exception) -> HubUnreachable:
+    def _unreachable(self, error: Exception) -> HubUnreachableError:
         why = f"{type(error).__name__}: {str(error)[:120]}"
         return unreachable(self._settings.endpoint, why)
 
 
-def offline(endpoint: str) -> HubUnreachable:
+def offline(endpoint: str) -> HubUnreachableError:
     """The error of a Hub that must not be asked."""
-    return HubUnreachable(
+    return HubUnreachableError(
         f"Offline: HF_HUB_OFFLINE is set and nothing is cached of this model from {endpoint}.",
         hint="Ask for a model that is cached or in the snapshot, or start the service without HF_HUB_OFFLINE.",
         retry_after_seconds=60.0,
     )
 
 
-def unreachable(endpoint: str, why: str) -> HubUnreachable:
+def unreachable(endpoint: str, why: str) -> HubUnreachableError:
     """The error of a Hub that gives no answer, or none that can be read."""
-    return HubUnreachable(f"No answer from {endpoint}: {why}", hint="Ask again in a moment, or check HF_ENDPOINT and the proxy.")
+    return HubUnreachableError(f"No answer from {endpoint}: {why}", hint="Ask again in a moment, or check HF_ENDPOINT and the proxy.")
 
 
 def _token(setting: str | bool | None) -> str | None:
@@ -315,5 +322,5 @@ def _token(setting: str | bool | None) -> str | None:
 
 def _there(answer: Answer, url: str) -> bytes:
     if answer.body is None:
-        raise MalformedModel(f"The Hub names {url.rsplit('/', 1)[-1][:80]} and has no such file.")
+        raise MalformedModelError(f"The Hub names {url.rsplit('/', 1)[-1][:80]} and has no such file.")
     return answer.body

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from fitgauge.errors import HubUnreachable, MalformedModel, ModelWithoutWeights
+from fitgauge.errors import HubUnreachableError, MalformedModelError, ModelWithoutWeightsError
 from fitgauge.hub.bodies import refuse_too_many_values
 
 MAX_ELEMENTS = 2**53
@@ -56,27 +56,27 @@ _TREE = msgspec.json.Decoder(list[TreeEntry])
 
 
 def read_description(body: bytes, repo_id: str) -> Description:
-    """The description. Raises HubUnreachable where the answer is no JSON (a portal speaks), MalformedModel where it says nonsense."""
+    """The description. Raises HubUnreachableError where the answer is no JSON (a portal speaks), MalformedModelError where it says nonsense."""
     refuse_too_many_values(body, f"The Hub's description of {repo_id}")
     try:
         description = _DESCRIPTION.decode(body)
     except msgspec.ValidationError as error:
-        raise MalformedModel(f"The Hub's description of {repo_id} cannot be read: {str(error)[:120]}") from None
+        raise MalformedModelError(f"The Hub's description of {repo_id} cannot be read: {str(error)[:120]}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise HubUnreachable("What answers is no Hub: it sends no JSON.", hint="Check HF_ENDPOINT and the proxy.") from None
+        raise HubUnreachableError("What answers is no Hub: it sends no JSON.", hint="Check HF_ENDPOINT and the proxy.") from None
     counts = description.safetensors.parameters.values() if description.safetensors else ()
     if any(not 0 <= count <= MAX_ELEMENTS for count in counts):
-        raise MalformedModel(f"The Hub counts an impossible number of parameters in {repo_id}.")
+        raise MalformedModelError(f"The Hub counts an impossible number of parameters in {repo_id}.")
     return description
 
 
 def read_tree(body: bytes, repo_id: str) -> dict[str, int]:
-    """Sizes [bytes] of the files of a folder, by path. Raises MalformedModel where the listing cannot be read."""
+    """Sizes [bytes] of the files of a folder, by path. Raises MalformedModelError where the listing cannot be read."""
     refuse_too_many_values(body, f"The Hub's list of the files of {repo_id}")
     try:
         return {entry.path: entry.size for entry in _TREE.decode(body) if entry.type == "file"}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedModel(f"The Hub's list of the files of {repo_id} cannot be read: {str(error)[:120]}") from None
+        raise MalformedModelError(f"The Hub's list of the files of {repo_id} cannot be read: {str(error)[:120]}") from None
 
 
 def weight_files(files: list[str]) -> list[str]:
@@ -91,21 +91,23 @@ def weight_files(files: list[str]) -> list[str]:
 
 
 def refuse_without_weights(repo_id: str, files: list[str]) -> None:
-    """Raises ModelWithoutWeights, saying what the repository is instead, where it holds nothing a model could be sized by."""
+    """Raises ModelWithoutWeightsError, saying what the repository is instead, where it holds nothing a model could be sized by."""
     if not [file for file in files if file not in (".gitattributes", "README.md")]:
-        raise ModelWithoutWeights(f"{repo_id} is empty.", hint="Check on the Hub whether its files were ever uploaded.")
+        raise ModelWithoutWeightsError(f"{repo_id} is empty.", hint="Check on the Hub whether its files were ever uploaded.")
     if "model_index.json" in files and "config.json" not in files:
-        raise ModelWithoutWeights(f"{repo_id} is a diffusion pipeline, not a language model.", hint="Send a transformer model.")
+        raise ModelWithoutWeightsError(f"{repo_id} is a diffusion pipeline, not a language model.", hint="Send a transformer model.")
     if weight_files(files):
         return
     if "adapter_config.json" in files:
-        raise ModelWithoutWeights(
+        raise ModelWithoutWeightsError(
             f"{repo_id} is an adapter.", hint="Send its base model (base_model_name_or_path in its adapter_config.json)."
         )
     if "config.json" not in files:
         raise no_weights(repo_id)
 
 
-def no_weights(repo_id: str) -> ModelWithoutWeights:
+def no_weights(repo_id: str) -> ModelWithoutWeightsError:
     """The refusal of a repository without weights."""
-    return ModelWithoutWeights(f"{repo_id} holds no weights.", hint="Send the repository that holds the model's safetensors or GGUF files.")
+    return ModelWithoutWeightsError(
+        f"{repo_id} holds no weights.", hint="Send the repository that holds the model's safetensors or GGUF files."
+    )

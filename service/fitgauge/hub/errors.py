@@ -15,10 +15,10 @@ from huggingface_hub.utils import hf_raise_for_status
 
 from fitgauge.errors import (
     FitgaugeError,
-    GatedModel,
-    HubBusy,
-    HubUnreachable,
-    UnknownModel,
+    GatedModelError,
+    HubBusyError,
+    HubUnreachableError,
+    UnknownModelError,
 )
 
 LONGEST_WAIT = 60.0
@@ -40,38 +40,38 @@ def error_of(response: httpx2.Response, repo_id: str, revision: str) -> Fitgauge
     status = response.status_code
     if status == 429 or (status == 503 and "retry-after" in response.headers):
         seconds = retry_after(response)
-        return HubBusy(
+        return HubBusyError(
             f"The Hub asks to come back in {seconds:.0f} s ({status}).",
             retry_after_seconds=seconds,
             hint="Ask again then. A token (HF_TOKEN) raises the Hub's limit.",
         )
     if status < 400 or status >= 500 or status == 408:
-        return HubUnreachable(f"The Hub answered {status}.", hint="Ask again in a moment.")
+        return HubUnreachableError(f"The Hub answered {status}.", hint="Ask again in a moment.")
     if not _is_the_hubs(response):
-        return HubUnreachable(f"What answers {status} is no Hub.", hint="Check HF_ENDPOINT, and whether a proxy forbids the Hub.")
+        return HubUnreachableError(f"What answers {status} is no Hub.", hint="Check HF_ENDPOINT, and whether a proxy forbids the Hub.")
     try:
         # without its body, which huggingface_hub would parse unbounded for a message that is not shown
         hf_raise_for_status(httpx2.Response(status, headers=_codes(response), request=response.request))
     except GatedRepoError:
-        return GatedModel(
+        return GatedModelError(
             f"{repo_id} is gated.",
             hint=f"Ask for access at https://huggingface.co/{repo_id} and give the service a token that has it (HF_TOKEN).",
         )
     except RevisionNotFoundError:
-        return UnknownModel(f"{repo_id} has no revision {revision}.", hint=f"Send {repo_id} for its default branch.")
+        return UnknownModelError(f"{repo_id} has no revision {revision}.", hint=f"Send {repo_id} for its default branch.")
     except DisabledRepoError:
-        return UnknownModel(f"{repo_id} is disabled on the Hub.", hint="Send another repository of this model.")
+        return UnknownModelError(f"{repo_id} is disabled on the Hub.", hint="Send another repository of this model.")
     except RepositoryNotFoundError:
         return _unknown(response, repo_id)
     except HfHubHTTPError:
         pass
     if status == 401 and response.headers.get("x-error-message", "").startswith("Invalid credentials"):
-        return GatedModel("The Hub does not accept the service's token.", hint="Renew HF_TOKEN, or unset it for public models.")
+        return GatedModelError("The Hub does not accept the service's token.", hint="Renew HF_TOKEN, or unset it for public models.")
     if status in (401, 404):
         return _unknown(response, repo_id)
     if status == 403:
-        return GatedModel(f"The Hub forbids reading {repo_id}.", hint="Give the service a token with the right to read it (HF_TOKEN).")
-    return UnknownModel(f"The Hub refuses {repo_id} ({status}).", hint="Check the model's name on the Hub.")
+        return GatedModelError(f"The Hub forbids reading {repo_id}.", hint="Give the service a token with the right to read it (HF_TOKEN).")
+    return UnknownModelError(f"The Hub refuses {repo_id} ({status}).", hint="Check the model's name on the Hub.")
 
 
 def _is_the_hubs(response: httpx2.Response) -> bool:
@@ -96,13 +96,13 @@ def _codes(response: httpx2.Response) -> dict[str, str]:
     return {name: value for name, value in response.headers.items() if name.startswith("x-error-")}
 
 
-def _unknown(response: httpx2.Response, repo_id: str) -> UnknownModel:
+def _unknown(response: httpx2.Response, repo_id: str) -> UnknownModelError:
     """Missing or private: the Hub does not tell strangers which."""
     if "authorization" in response.request.headers:
         who, hint = "is private to others", "Check the spelling, or give the service a token that may read it (HF_TOKEN)."
     else:
         who, hint = "is private", "Check the spelling; a private model needs a token in the service's HF_TOKEN."
-    return UnknownModel(f"The Hub has no model {repo_id}, or it {who}.", hint=hint)
+    return UnknownModelError(f"The Hub has no model {repo_id}, or it {who}.", hint=hint)
 
 
 def retry_after(response: httpx2.Response) -> float:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import msgspec
 
-from fitgauge.errors import MalformedModel, ModelError, RenamedModel, UnknownModel
+from fitgauge.errors import MalformedModelError, ModelError, RenamedModelError, UnknownModelError
 from fitgauge.hub import gguf_config, gguf_files
-from fitgauge.hub.client import Answer, Client, Trip
+from fitgauge.hub.client import Answer, Client, HubRequest
 from fitgauge.hub.description import (
     Description,
     read_description,
@@ -17,7 +17,7 @@ from fitgauge.hub.description import (
     weight_files,
 )
 from fitgauge.hub.gguf import Metadata, read_metadata
-from fitgauge.hub.metadata import Facts, GgufModel, model_of, read_json
+from fitgauge.hub.metadata import GgufModel, RepoMetadata, model_of, read_json
 from fitgauge.hub.reference import Reference
 
 MAX_DESCRIPTION = 4 * 2**20
@@ -26,7 +26,9 @@ GGUF_BEGINNINGS = (256 * 2**10, 8 * 2**20)
 """Bytes read of a GGUF file: nearly always the first step holds all sizes, they come before the vocabulary."""
 
 
-async def fetch(client: Client, trip: Trip, reference: Reference, known: Facts | None, clock: Callable[[], float]) -> Facts:
+async def fetch(
+    client: Client, trip: HubRequest, reference: Reference, known: RepoMetadata | None, clock: Callable[[], float]
+) -> RepoMetadata:
     """Return what the Hub says about the reference, of which `trip` is the resolve.
 
     known: what it said before, checked by commit and ETag. Raise ModelError, HubError.
@@ -39,8 +41,10 @@ async def fetch(client: Client, trip: Trip, reference: Reference, known: Facts |
         raise described
     description = await client.parse(read_description, described, reference.repo_id)
     warnings = _moved(reference, description)
-    if isinstance(configured, RenamedModel | UnknownModel) and warnings:
-        raise RenamedModel(f"{reference.repo_id} has moved to {description.id}.", hint=f"Send {description.id}.", matches=(description.id,))
+    if isinstance(configured, RenamedModelError | UnknownModelError) and warnings:
+        raise RenamedModelError(
+            f"{reference.repo_id} has moved to {description.id}.", hint=f"Send {description.id}.", matches=(description.id,)
+        )
     if isinstance(configured, BaseException):
         raise configured
     if known is not None and description.sha is not None and description.sha == known.sha:
@@ -54,7 +58,7 @@ async def fetch(client: Client, trip: Trip, reference: Reference, known: Facts |
     if configured.commit not in (None, description.sha):
         # somebody pushed between the two requests: read both at one commit
         configured = await client.file(trip, "config.json", MAX_CONFIG)
-    facts = Facts(
+    facts = RepoMetadata(
         repo_id=trip.repo_id,
         sha=description.sha,
         fetched_at=clock(),
@@ -77,7 +81,7 @@ def _moved(reference: Reference, description: Description) -> tuple[str, ...]:
     return (f"{reference.repo_id} is {description.id} on the Hub now: the answer is for that repository.",)
 
 
-async def _with_quantization(client: Client, trip: Trip, description: Description, facts: Facts) -> Facts:
+async def _with_quantization(client: Client, trip: HubRequest, description: Description, facts: RepoMetadata) -> RepoMetadata:
     """Adds hf_quant_config.json, where the repository keeps its quantization there and not in config.json."""
     if "hf_quant_config.json" not in description.files or facts.config is None:
         return facts
@@ -88,11 +92,13 @@ async def _with_quantization(client: Client, trip: Trip, description: Descriptio
     return msgspec.structs.replace(facts, quantization=answer.body)
 
 
-async def _with_gguf(client: Client, trip: Trip, description: Description, facts: Facts, wanted: str | None) -> Facts:
+async def _with_gguf(client: Client, trip: HubRequest, description: Description, facts: RepoMetadata, wanted: str | None) -> RepoMetadata:
     """Adds the GGUF files that are meant: their sizes, and the architecture from the first where config.json does not tell it."""
     models = gguf_files.models_in(description.files)
     if not models:
-        raise UnknownModel(f"{trip.repo_id} has no GGUF files.", hint=f"Send {trip.repo_id} without {wanted}.", matches=(trip.repo_id,))
+        raise UnknownModelError(
+            f"{trip.repo_id} has no GGUF files.", hint=f"Send {trip.repo_id} without {wanted}.", matches=(trip.repo_id,)
+        )
     chosen = gguf_files.choose(models, wanted, trip.repo_id)
     warnings = facts.warnings
     if wanted is None and len(models) > 1:
@@ -102,7 +108,7 @@ async def _with_gguf(client: Client, trip: Trip, description: Description, facts
     )
     sizes = await client.parse(read_tree, listing, trip.repo_id)
     if any(sizes.get(file, 0) <= 0 for file in chosen.files):
-        raise MalformedModel(f"The Hub gives no size of {chosen.name}.")
+        raise MalformedModelError(f"The Hub gives no size of {chosen.name}.")
     if metadata is not None:
         warnings += tuple(f"{key} differs from layer to layer: the largest is taken." for key in gguf_config.uneven(metadata))
     gguf = GgufModel(
@@ -115,7 +121,7 @@ async def _with_gguf(client: Client, trip: Trip, description: Description, facts
     return msgspec.structs.replace(facts, elements={}, gguf=gguf, warnings=warnings)
 
 
-async def _metadata(client: Client, trip: Trip, file: str, facts: Facts) -> Metadata | None:
+async def _metadata(client: Client, trip: HubRequest, file: str, facts: RepoMetadata) -> Metadata | None:
     """The key-values of a GGUF file, None where the repository's config.json describes the model (many hold a stub)."""
     if facts.config is not None and await client.parse(_is_readable, facts):
         return None
@@ -127,7 +133,7 @@ async def _metadata(client: Client, trip: Trip, file: str, facts: Facts) -> Meta
     return metadata
 
 
-def _is_readable(facts: Facts) -> bool:
+def _is_readable(facts: RepoMetadata) -> bool:
     try:
         model_of(facts)
     except ModelError:

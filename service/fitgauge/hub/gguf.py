@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from fitgauge.errors import MalformedModel
+from fitgauge.errors import MalformedModelError
 
 MAX_KEYS = 4096
 MAX_KEY_LENGTH = 1024
@@ -37,7 +37,7 @@ class _Ended(Exception):
 
 
 def read_metadata(data: bytes) -> Metadata:
-    """The key-values that lie whole within `data`. Raises MalformedModel where `data` is not the beginning of a GGUF file."""
+    """The key-values that lie whole within `data`. Raises MalformedModelError where `data` is not the beginning of a GGUF file."""
     cursor = _Cursor(data)
     values: dict[str, Scalar | list[Scalar]] = {}
     lengths: dict[str, int] = {}
@@ -45,7 +45,7 @@ def read_metadata(data: bytes) -> Metadata:
         for _ in range(_header(cursor)):
             key = cursor.text(MAX_KEY_LENGTH)
             if key is None:
-                raise MalformedModel(f"The GGUF file has a key of more than {MAX_KEY_LENGTH} bytes.")
+                raise MalformedModelError(f"The GGUF file has a key of more than {MAX_KEY_LENGTH} bytes.")
             kind = cursor.integer("<I")
             if kind == _ARRAY:
                 item, lengths[key] = cursor.integer("<I"), cursor.integer("<Q")
@@ -62,12 +62,12 @@ def read_metadata(data: bytes) -> Metadata:
 def _header(cursor: "_Cursor") -> int:
     """The number of key-values."""
     if cursor.take(4) != b"GGUF":
-        raise MalformedModel("The file is no GGUF file: it does not begin with GGUF.")
+        raise MalformedModelError("The file is no GGUF file: it does not begin with GGUF.")
     if (version := cursor.integer("<I")) not in (2, 3):
-        raise MalformedModel(f"The GGUF file has version {version}; 2 and 3 are read, little-endian.")
+        raise MalformedModelError(f"The GGUF file has version {version}; 2 and 3 are read, little-endian.")
     cursor.take(8)
     if (count := cursor.integer("<Q")) > MAX_KEYS:
-        raise MalformedModel(f"The GGUF file claims {count} key-values; at most {MAX_KEYS} are read.")
+        raise MalformedModelError(f"The GGUF file claims {count} key-values; at most {MAX_KEYS} are read.")
     return count
 
 
@@ -125,5 +125,5 @@ class _Cursor:
 
 def _form(kind: int) -> str:
     if kind not in _SCALARS:
-        raise MalformedModel(f"The GGUF file holds a value of the unknown type {kind}.")
+        raise MalformedModelError(f"The GGUF file holds a value of the unknown type {kind}.")
     return _SCALARS[kind]

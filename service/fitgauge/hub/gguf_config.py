@@ -8,7 +8,7 @@ configuration class.
 from collections.abc import Mapping
 from typing import Any
 
-from fitgauge.errors import MalformedModel
+from fitgauge.errors import MalformedModelError
 from fitgauge.hub.gguf import Metadata, Scalar
 
 MODEL_TYPES: Mapping[str, str] = {
@@ -57,16 +57,16 @@ def is_enough(metadata: Metadata) -> bool:
 
 
 def config_of(metadata: Metadata) -> dict[str, Any]:
-    """What config.json would say. Raises MalformedModel where the file names no architecture or ended before its sizes."""
+    """What config.json would say. Raises MalformedModelError where the file names no architecture or ended before its sizes."""
     architecture = metadata.values.get("general.architecture")
     if not isinstance(architecture, str):
-        raise MalformedModel("The GGUF file names no architecture (general.architecture).")
+        raise MalformedModelError("The GGUF file names no architecture (general.architecture).")
     own = {
         key.removeprefix(f"{architecture}."): _plain(value) for key, value in metadata.values.items() if key.startswith(f"{architecture}.")
     }
     for needed in ("block_count", "embedding_length"):
         if needed not in own:
-            raise MalformedModel(f"The GGUF file says no {architecture}.{needed}.", field=f"{architecture}.{needed}")
+            raise MalformedModelError(f"The GGUF file says no {architecture}.{needed}.", field=f"{architecture}.{needed}")
     own.setdefault("vocab_size", metadata.lengths.get("tokenizer.ggml.tokens"))
     config: dict[str, Any] = {"model_type": _model_type(architecture, own)}
     config |= {name: own[key] for key, names in NAMES.items() if own.get(key) is not None for name in names}
@@ -102,7 +102,7 @@ def _layers(own: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return {"num_hidden_layers": own["block_count"] - ahead} | ({"num_nextn_predict_layers": ahead} if ahead else {})
     except TypeError:
-        raise MalformedModel("The GGUF file's number of layers is no number.", field="block_count") from None
+        raise MalformedModelError("The GGUF file's number of layers is no number.", field="block_count") from None
 
 
 def _heads(architecture: str, own: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from fitgauge.errors import MalformedModel, UnknownModel
+from fitgauge.errors import MalformedModelError, UnknownModelError
 
 USUAL = "Q4_K_M"
 """What llama.cpp takes where no label is given (common/arg.cpp, --hf-repo), else the first file."""
@@ -49,12 +49,12 @@ def models_in(names: Iterable[str]) -> list[GgufFiles]:
 def choose(models: list[GgufFiles], wanted: str | None, repo_id: str) -> GgufFiles:
     """The model that `wanted` names, by file name or label in any case; USUAL or the first where None. `models` is not empty.
 
-    Raises UnknownModel where there is none, MalformedModel where shards are missing.
+    Raises UnknownModelError where there is none, MalformedModelError where shards are missing.
     """
     found = _wanted(models, wanted) if wanted else (_wanted(models, USUAL) or models[:1])
     if not found:
         labels = sorted({model.label for model in models})
-        raise UnknownModel(
+        raise UnknownModelError(
             f"{repo_id} has no GGUF file {wanted}.",
             hint=f"Send one of {', '.join(labels[:12])}.",
             matches=tuple(f"{repo_id}:{label}" for label in labels),
@@ -76,5 +76,5 @@ def _whole(model: GgufFiles) -> GgufFiles:
     if shard := _SHARD.fullmatch(model.files[0]):
         count = int(shard["count"])
         if [int(part["number"]) for file in model.files if (part := _SHARD.fullmatch(file))] != list(range(1, count + 1)):
-            raise MalformedModel(f"Of the {count} shards of {model.name} {len(model.files)} are there.")
+            raise MalformedModelError(f"Of the {count} shards of {model.name} {len(model.files)} are there.")
     return model

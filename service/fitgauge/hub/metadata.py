@@ -9,7 +9,7 @@ import msgspec
 from fitgauge.engine.model.dtypes import dtype
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Model, ModelSpec, Stored
-from fitgauge.errors import InvalidQuestion, MalformedModel
+from fitgauge.errors import InvalidRequestError, MalformedModelError
 from fitgauge.hub.bodies import refuse_too_many_values
 from fitgauge.hub.description import no_weights
 
@@ -30,7 +30,7 @@ class GgufModel(msgspec.Struct, frozen=True, kw_only=True):
     config: dict[str, Any] | None
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class RepoMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """Kept instead of the Model, so that a later version reads them anew. `config`, `quantization`: the files as they are."""
 
     repo_id: str
@@ -48,25 +48,25 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_json(body: bytes, name: str) -> dict[str, Any]:
-    """A JSON object. Raises MalformedModel. By the standard library, since config files hold Infinity and NaN."""
+    """A JSON object. Raises MalformedModelError. By the standard library, since config files hold Infinity and NaN."""
     refuse_too_many_values(body, name)
     try:
         values = json.loads(body)
     except RecursionError:
-        raise MalformedModel(f"{name} is nested too deeply.") from None
+        raise MalformedModelError(f"{name} is nested too deeply.") from None
     except ValueError as error:
-        raise MalformedModel(f"{name} is no JSON: {str(error)[:100]}") from None
+        raise MalformedModelError(f"{name} is no JSON: {str(error)[:100]}") from None
     if not isinstance(values, dict):
-        raise MalformedModel(f"{name} is no JSON object.")
+        raise MalformedModelError(f"{name} is no JSON object.")
     return values
 
 
-def model_of(facts: Facts) -> Model:
-    """The Model. Raises MalformedModel where its config cannot be read as one."""
+def model_of(facts: RepoMetadata) -> Model:
+    """The Model. Raises MalformedModelError where its config cannot be read as one."""
     if facts.gguf is not None:
         return _gguf_model(facts, facts.gguf)
     if facts.config is None:
-        raise MalformedModel(f"{facts.repo_id} holds weights and no config.json.", hint="Send a repository in transformers' format.")
+        raise MalformedModelError(f"{facts.repo_id} holds weights and no config.json.", hint="Send a repository in transformers' format.")
     quantization = read_json(facts.quantization, "hf_quant_config.json") if facts.quantization is not None else None
     config = read_json(facts.config, "config.json")
     if facts.weightless:
@@ -79,17 +79,17 @@ def model_of(facts: Facts) -> Model:
     return Model(id=facts.repo_id, source="hub", spec=spec, revision=facts.sha, stored=Stored(elements=elements), warnings=tuple(warnings))
 
 
-def _planned_model(facts: Facts, config: dict[str, Any], quantization: dict[str, Any] | None) -> Model:
-    """A model of which only the plan is there. Raises ModelWithoutWeights where the config is no plan of a model."""
+def _planned_model(facts: RepoMetadata, config: dict[str, Any], quantization: dict[str, Any] | None) -> Model:
+    """A model of which only the plan is there. Raises ModelWithoutWeightsError where the config is no plan of a model."""
     try:
         spec = read_config(config, quantization)
-    except MalformedModel:
+    except MalformedModelError:
         raise no_weights(facts.repo_id) from None
     warning = "The repository holds no weights: everything is computed from its config.json."
     return Model(id=facts.repo_id, source="config", spec=spec, revision=facts.sha, warnings=(*facts.warnings, warning))
 
 
-def _gguf_model(facts: Facts, gguf: GgufModel) -> Model:
+def _gguf_model(facts: RepoMetadata, gguf: GgufModel) -> Model:
     config = gguf.config if gguf.config is not None else read_json(facts.config or b"{}", "config.json")
     spec, warnings = _as_counted(config, gguf.parameters), facts.warnings
     if gguf.parameters and abs(spec.parameters - gguf.parameters) > COUNT_TOLERANCE * gguf.parameters:
@@ -120,7 +120,7 @@ def _canonical(elements: Mapping[str, int]) -> tuple[dict[str, int], list[str]]:
     for name, count in elements.items():
         try:
             canonical = dtype(name)
-        except InvalidQuestion:
+        except InvalidRequestError:
             unknown.append(name[:20])
         else:
             known[canonical] = known.get(canonical, 0) + count

@@ -8,7 +8,7 @@ from huggingface_hub import constants
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 
 MAX_LENGTH = 200
 HINT = "Send a Hub ID such as org/name, org/name@revision or org/name-GGUF:Q4_K_M."
@@ -39,10 +39,10 @@ class Reference(msgspec.Struct, frozen=True):
 def parse_reference(text: str) -> Reference:
     """The Reference that is meant by `text`: a Hub ID with an optional @revision and :file, or the address of a page of the Hub.
 
-    Names without an owner (gpt2) are IDs too. Raises InvalidQuestion for anything that cannot be one.
+    Names without an owner (gpt2) are IDs too. Raises InvalidRequestError for anything that cannot be one.
     """
     if len(text) > MAX_LENGTH:
-        raise InvalidQuestion(f"A model's name has at most {MAX_LENGTH} characters, this one {len(text)}.", hint=HINT, field="model")
+        raise InvalidRequestError(f"A model's name has at most {MAX_LENGTH} characters, this one {len(text)}.", hint=HINT, field="model")
     address = _path_of_address(text.strip())
     return _from_address(address) if address is not None else _from_id(text.strip())
 
@@ -61,7 +61,7 @@ def _path_of_address(text: str) -> str | None:
     if parts.scheme == "hf":
         return unquote(text.split("://", 1)[1])
     if parts.scheme not in ("http", "https") or host not in hosts:
-        raise InvalidQuestion(f"{text[:80]!r} is no address on the Hugging Face Hub.", hint=HINT, field="model")
+        raise InvalidRequestError(f"{text[:80]!r} is no address on the Hugging Face Hub.", hint=HINT, field="model")
     return unquote(parts.path)
 
 
@@ -69,7 +69,7 @@ def _from_address(path: str) -> Reference:
     """org/name, org/name/tree/REVISION, org/name/blob/REVISION/FILE; without a view it may end like an ID (hf.co/org/name:Q4_K_M)."""
     segments = [segment for segment in path.split("/") if segment]
     if segments and segments[0] in _OTHER_KINDS:
-        raise InvalidQuestion(f"This address is one of the Hub's {segments[0]}, not a model's.", hint=HINT, field="model")
+        raise InvalidRequestError(f"This address is one of the Hub's {segments[0]}, not a model's.", hint=HINT, field="model")
     if segments and segments[0] == "models":
         segments = segments[1:]
     view = next((number for number, segment in enumerate(segments[:3]) if number and segment in _VIEWS), None)
@@ -99,5 +99,5 @@ def _checked(repo_id: str, revision: str | None, file: str | None) -> Reference:
     return Reference(repo_id, revision, file)
 
 
-def _refuse(text: str) -> InvalidQuestion:
-    return InvalidQuestion(f"{text[:80]!r} cannot be a name on the Hub.", hint=HINT, field="model")
+def _refuse(text: str) -> InvalidRequestError:
+    return InvalidRequestError(f"{text[:80]!r} cannot be a name on the Hub.", hint=HINT, field="model")

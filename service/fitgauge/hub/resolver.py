@@ -8,12 +8,12 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from fitgauge.engine.model.spec import Model
-from fitgauge.errors import HubError, HubUnreachable, ModelError
+from fitgauge.errors import HubError, HubUnreachableError, ModelError
 from fitgauge.hub.cache import Disk, Known, Memory, NegativeCache
 from fitgauge.hub.circuit_breaker import CircuitBreaker
 from fitgauge.hub.client import Client, offline
 from fitgauge.hub.fetch import MAX_DESCRIPTION, fetch
-from fitgauge.hub.metadata import Facts
+from fitgauge.hub.metadata import RepoMetadata
 from fitgauge.hub.reference import Reference
 from fitgauge.hub.settings import HubSettings
 from fitgauge.hub.siblings import EXPANDED, LISTED, Listed, read_list
@@ -106,7 +106,7 @@ class Hub:
     async def resolve(self, reference: Reference) -> Model:
         """The Model behind a reference.
 
-        Raises a ModelError for what the repository is, HubUnreachable or HubBusy where the Hub gives no answer within
+        Raises a ModelError for what the repository is, HubUnreachableError or HubBusyError where the Hub gives no answer within
         `wait_seconds`; the search may then go on in the background, so that a later call finds its result.
         """
         if (model := self.peek(reference)) is not None:
@@ -120,7 +120,7 @@ class Hub:
         try:
             model = await outcome(task, self._settings.wait_seconds)
         except TimeoutError:
-            error = HubUnreachable(
+            error = HubUnreachableError(
                 f"{self._settings.endpoint} gave no answer in {self._settings.wait_seconds:g} s.",
                 hint="Ask again in a moment: the search goes on in the background.",
                 retry_after_seconds=self._settings.outage_seconds,
@@ -134,7 +134,7 @@ class Hub:
     async def quantized(self, repo_id: str) -> tuple[Listed, ...]:
         """What the Hub lists as quantized from a repository. One request, nothing kept.
 
-        Raises HubUnreachable, HubBusy, and a ModelError for an answer that is no list.
+        Raises HubUnreachableError, HubBusyError, and a ModelError for an answer that is no list.
         """
         if self._settings.offline:
             raise offline(self._settings.endpoint)
@@ -163,7 +163,7 @@ class Hub:
         self._memory.put(reference, known)
         return known.model
 
-    def _revalidate(self, reference: Reference, facts: Facts) -> None:
+    def _revalidate(self, reference: Reference, facts: RepoMetadata) -> None:
         """Starts a check of what is known, unless one is under way or would be refused."""
         if self._settings.offline or self._client is None or reference in self._flights:
             return
@@ -171,7 +171,7 @@ class Hub:
             return
         self._flights.join(reference, lambda: self._fetch(reference, facts))
 
-    async def _fetch(self, reference: Reference, facts: Facts | None) -> Model:
+    async def _fetch(self, reference: Reference, facts: RepoMetadata | None) -> Model:
         """From the Hub, in turn, and within `flight_seconds`. facts: those known already."""
         if self._settings.offline:
             raise offline(self._settings.endpoint)
@@ -195,7 +195,7 @@ class Hub:
         await self._in_thread(self._disk.write, reference, known.facts)
         return known.model
 
-    async def _fetched(self, client: Client, reference: Reference, facts: Facts | None) -> Known:
+    async def _fetched(self, client: Client, reference: Reference, facts: RepoMetadata | None) -> Known:
         """The Model behind the reference; what the Hub lacks of it is remembered for a while."""
         try:
             async with client.trip(reference.repo_id, reference.revision) as trip:
@@ -206,11 +206,11 @@ class Hub:
             self._failures.put(reference, error, seconds)
             raise
 
-    def _no_answer(self) -> HubUnreachable:
+    def _no_answer(self) -> HubUnreachableError:
         seconds = self._settings.flight_seconds
-        return HubUnreachable(f"{self._settings.endpoint} gave no answer in {seconds:g} s.")
+        return HubUnreachableError(f"{self._settings.endpoint} gave no answer in {seconds:g} s.")
 
-    def _is_fresh(self, reference: Reference, facts: Facts) -> bool:
+    def _is_fresh(self, reference: Reference, facts: RepoMetadata) -> bool:
         return reference.pinned or 0 <= self._clock() - facts.fetched_at < self._settings.fresh_seconds
 
     async def _in_thread(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
@@ -218,6 +218,6 @@ class Hub:
         return await asyncio.get_running_loop().run_in_executor(self._pool, partial(work, *arguments, **named))
 
 
-def not_running() -> HubUnreachable:
+def not_running() -> HubUnreachableError:
     """The error of a resolver that was not started."""
-    return HubUnreachable("The Hub resolver is not running.", hint="Call start() first.")
+    return HubUnreachableError("The Hub resolver is not running.", hint="Call start() first.")

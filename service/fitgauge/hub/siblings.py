@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from fitgauge.engine.model.dtypes import dtype, size_of
-from fitgauge.errors import HubUnreachable, InvalidQuestion, MalformedModel
+from fitgauge.errors import HubUnreachableError, InvalidRequestError, MalformedModelError
 from fitgauge.hub.bodies import refuse_too_many_values
 from fitgauge.hub.description import MAX_ELEMENTS, Safetensors
 from fitgauge.hub.reference import Reference
@@ -46,7 +46,7 @@ class Listed(msgspec.Struct, frozen=True):
             return 0
         try:
             return sum(size_of(count, dtype(name)) for name, count in counts.items())
-        except InvalidQuestion:
+        except InvalidRequestError:
             return 0
 
 
@@ -80,14 +80,14 @@ def _words(name: str) -> list[str]:
 
 
 def read_list(body: bytes) -> tuple[Listed, ...]:
-    """The list, in its order. Raises HubUnreachable where the answer is no JSON, MalformedModel where it is no such list."""
+    """The list, in its order. Raises HubUnreachableError where the answer is no JSON, MalformedModelError where it is no such list."""
     refuse_too_many_values(body, "The Hub's list of quantized models")
     try:
         return tuple(_LIST.decode(body))
     except msgspec.ValidationError as error:
-        raise MalformedModel(f"The Hub's list of quantized models cannot be read: {str(error)[:120]}") from None
+        raise MalformedModelError(f"The Hub's list of quantized models cannot be read: {str(error)[:120]}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise HubUnreachable("What answers is no Hub: it sends no JSON.", hint="Check HF_ENDPOINT and the proxy.") from None
+        raise HubUnreachableError("What answers is no Hub: it sends no JSON.", hint="Check HF_ENDPOINT and the proxy.") from None
 
 
 def choose(listed: Iterable[Listed], base_id: str, base_bytes: int, kind: FileKind) -> tuple[Reference, ...]:

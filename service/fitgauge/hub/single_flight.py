@@ -5,7 +5,7 @@ import copy
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
-from fitgauge.errors import FitgaugeError, HubBusy, HubUnreachable
+from fitgauge.errors import FitgaugeError, HubBusyError, HubUnreachableError
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -27,11 +27,11 @@ class SingleFlight(Generic[Key, Value]):
         return len(self._tasks) >= self._limit
 
     def join(self, key: Key, fetch: Callable[[], Coroutine[Any, Any, Value]]) -> asyncio.Task[Value]:
-        """The task that fetches `key`, started where there is none. Raises HubBusy where too many are under way."""
+        """The task that fetches `key`, started where there is none. Raises HubBusyError where too many are under way."""
         if (task := self._tasks.get(key)) is not None:
             return task
         if self.is_full:
-            raise HubBusy("Too many models are being looked up at once.", retry_after_seconds=1.0, hint="Ask again in a second.")
+            raise HubBusyError("Too many models are being looked up at once.", retry_after_seconds=1.0, hint="Ask again in a second.")
         task = asyncio.get_running_loop().create_task(_without_frames(fetch()))
         self._tasks[key] = task
         task.add_done_callback(lambda done: self._landed(key, done))
@@ -65,7 +65,7 @@ async def outcome(task: asyncio.Task[Value], seconds: float) -> Value:
     if not done:
         raise TimeoutError
     if task.cancelled():
-        raise HubUnreachable("The service is shutting down.")
+        raise HubUnreachableError("The service is shutting down.")
     if error := task.exception():
         # one error object serves every caller: without this each would add its frames to the same traceback
         raise error.with_traceback(None)

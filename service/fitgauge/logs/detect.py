@@ -27,7 +27,7 @@ _ENGINES = (
 """In the order of preference: Ollama's log holds llama.cpp's."""
 
 
-def recognise(text: str) -> StartLog | None:
+def detect(text: str) -> StartLog | None:
     """What a log says; None where no engine and no out-of-memory message is recognised, or nothing in it is a measurement."""
     lines = clean_lines(text)
     hits = [sum(any(signature in line.text for line in lines) for signature in engine.signatures) for engine in _ENGINES]

@@ -12,8 +12,8 @@ from fitgauge.logs.arguments import argument
 from fitgauge.logs.lines import Line
 from fitgauge.logs.measurements import (
     Flag,
+    Measurement,
     Outcome,
-    Reading,
     StartLog,
     find_readings,
     first,
@@ -91,10 +91,10 @@ def read(lines: list[Line]) -> StartLog:
     )
 
 
-def device_readings(lines: list[Line]) -> list[Reading]:
+def device_readings(lines: list[Line]) -> list[Measurement]:
     """Buffers by device; what lies in host memory is named `host_...`, so that nobody counts it. A device's caches (of full and of
     sliding layers, of a draft model) are one; buffers that are reserved anew are told again."""
-    told: list[Reading] = []
+    told: list[Measurement] = []
     pools: dict[tuple[str, str], int] = {}
     for reading in find_readings(lines, RULES):
         if _HOST.search(reading.rank):
@@ -111,13 +111,13 @@ def device_readings(lines: list[Line]) -> list[Reading]:
     return told
 
 
-def buffers_or_table(lines: list[Line]) -> list[Reading]:
+def buffers_or_table(lines: list[Line]) -> list[Measurement]:
     """The buffers as they were allocated; the table of all of them where a quieter log has nothing else."""
     told = device_readings(lines)
     return told if any(reading.name in ("weights", "kv_pool", "requested") for reading in told) else [*told, *breakdown(lines)]
 
 
-def breakdown(lines: list[Line]) -> list[Reading]:
+def breakdown(lines: list[Line]) -> list[Measurement]:
     """The last table of what every device holds; none where the only one is what fitting started from and did not keep."""
     starts = [index for index, line in enumerate(lines) if "memory breakdown [MiB]" in line.text]
     kept = has(lines, "no changes needed") or not has(lines, "for initial parameters")
@@ -161,7 +161,7 @@ def name_of(lines: list[Line]) -> str | None:
     return name["name"].strip() if name else None
 
 
-def devices(readings: list[Reading]) -> int | None:
+def devices(readings: list[Measurement]) -> int | None:
     """How many devices hold weights."""
     return len({reading.rank for reading in readings if reading.name == "weights"}) or None
 

@@ -19,7 +19,7 @@ _UNITS = {"GiB": GIB, "GB": GIB, "MiB": MIB, "MB": MIB, "KiB": KIB, "KB": KIB, "
 """Every engine read here divides by powers of 1024, SGLang too where it writes GB."""
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """One printed number. value: bytes, tokens, blocks or requests, as `name` says; resolution: half of the last digit printed, in the
     same unit. rank: the device or worker that printed it, empty for the engine as a whole. line: where it stands in the text."""
 
@@ -46,7 +46,7 @@ class StartLog(msgspec.Struct, frozen=True, kw_only=True):
     gpu_count: int | None = None
     flags: dict[str, Flag] = {}
     remarks: tuple[str, ...] = ()
-    readings: tuple[Reading, ...] = ()
+    readings: tuple[Measurement, ...] = ()
     outcome: Outcome | None = None
 
 
@@ -69,7 +69,7 @@ def no_rank(_: str) -> str:
     return ""
 
 
-def find_readings(lines: Iterable[Line], rules: tuple[Rule, ...], rank_of: Callable[[str], str] = no_rank) -> list[Reading]:
+def find_readings(lines: Iterable[Line], rules: tuple[Rule, ...], rank_of: Callable[[str], str] = no_rank) -> list[Measurement]:
     """Every reading in the order of the text."""
     found = []
     for line in lines:
@@ -86,11 +86,11 @@ def find_readings(lines: Iterable[Line], rules: tuple[Rule, ...], rank_of: Calla
     return found
 
 
-def _reading(name: str, printed: str, scale: int, rank: str, line: int) -> Reading:
+def _reading(name: str, printed: str, scale: int, rank: str, line: int) -> Measurement:
     plain = printed.replace(",", "")
     decimals = len(plain.partition(".")[2])
     half = 0.5 * 10**-decimals if decimals or scale > 1 else 0.0
-    return Reading(name=name, value=float(plain) * scale, resolution=half * scale, rank=rank, line=line)
+    return Measurement(name=name, value=float(plain) * scale, resolution=half * scale, rank=rank, line=line)
 
 
 def last_start(lines: list[Line], marker: str, rules: tuple[Rule, ...]) -> list[Line]:

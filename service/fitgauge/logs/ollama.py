@@ -6,7 +6,7 @@ from msgspec import structs
 
 from fitgauge.logs import llamacpp
 from fitgauge.logs.lines import Line
-from fitgauge.logs.measurements import Outcome, Reading, StartLog, find_readings, first, has, rule
+from fitgauge.logs.measurements import Measurement, Outcome, StartLog, find_readings, first, has, rule
 from fitgauge.logs.names import card, cards
 
 SIGNATURES = (
@@ -78,13 +78,13 @@ def _last_load(lines: list[Line]) -> list[Line]:
     return lines[starts[-1] :] if starts else lines
 
 
-def _of_host(reading: Reading) -> Reading:
+def _of_host(reading: Measurement) -> Measurement:
     if not reading.rank.startswith("CPU"):
         return reading
     return structs.replace(reading, name="host_" + reading.name)
 
 
-def _outcome(lines: list[Line], readings: list[Reading]) -> Outcome | None:
+def _outcome(lines: list[Line], readings: list[Measurement]) -> Outcome | None:
     if has(lines, "cudaMalloc failed: out of memory", "CUDA error: out of memory", "unable to allocate CUDA"):
         return "oom"
     started = has(lines, "llama runner started") or any(reading.name == "process" for reading in readings)

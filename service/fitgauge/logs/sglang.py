@@ -12,8 +12,8 @@ from fitgauge.logs.arguments import argument, flags
 from fitgauge.logs.lines import Line
 from fitgauge.logs.measurements import (
     Flag,
+    Measurement,
     Outcome,
-    Reading,
     StartLog,
     find_readings,
     first,
@@ -92,7 +92,7 @@ def rank_of(text: str) -> str:
     return match["rank"].strip() if match else ""
 
 
-def _drafted(readings: list[Reading]) -> list[Reading]:
+def _drafted(readings: list[Measurement]) -> list[Measurement]:
     """A rank's second load is its draft model's."""
     loaded: set[str] = set()
     told = []
@@ -105,10 +105,10 @@ def _drafted(readings: list[Reading]) -> list[Reading]:
     return told
 
 
-def _summed(readings: list[Reading]) -> list[Reading]:
+def _summed(readings: list[Measurement]) -> list[Measurement]:
     """K with V and the two states of Mamba layers as one pool each."""
     sums = {"v_pool": ("k_pool", "kv_pool"), "ssm_state": ("conv_state", "state")}
-    told: list[Reading] = []
+    told: list[Measurement] = []
     for reading in readings:
         partner = sums.get(reading.name)
         if partner and told and told[-1].name == partner[0]:
@@ -121,9 +121,9 @@ def _summed(readings: list[Reading]) -> list[Reading]:
     return told
 
 
-def _pooled(readings: list[Reading]) -> list[Reading]:
+def _pooled(readings: list[Measurement]) -> list[Measurement]:
     """The pools of full and of sliding layers as one; those after a rank's first end are its draft's."""
-    told: list[Reading] = []
+    told: list[Measurement] = []
     ended: set[str] = set()
     places: dict[tuple[str, str], int] = {}
     for reading in readings:
@@ -148,14 +148,14 @@ def _pooled(readings: list[Reading]) -> list[Reading]:
     return told
 
 
-def _together(pool: Reading, other: Reading) -> Reading:
+def _together(pool: Measurement, other: Measurement) -> Measurement:
     """Two pools of one rank: their bytes as a sum, their tokens as the more, as sliding layers have 0.8 of those of full ones."""
     if pool.name == "kv_tokens":
         return max(pool, other, key=lambda reading: reading.value)
     return structs.replace(pool, value=pool.value + other.value, resolution=pool.resolution + other.resolution)
 
 
-def _outcome(lines: list[Line], readings: list[Reading]) -> Outcome | None:
+def _outcome(lines: list[Line], readings: list[Measurement]) -> Outcome | None:
     if has(lines, "CUDA out of memory", "OutOfMemoryError", "HIP out of memory"):
         return "oom"
     if has(lines, "Not enough memory. Please try", "leave no GPU memory for the KV cache"):

@@ -11,8 +11,8 @@ from fitgauge.logs.arguments import argument, flags
 from fitgauge.logs.lines import Line
 from fitgauge.logs.measurements import (
     Flag,
+    Measurement,
     Outcome,
-    Reading,
     StartLog,
     find_readings,
     first,
@@ -76,7 +76,7 @@ def rank_of(text: str) -> str:
     return f"rank {match['rank']}" if match else ""
 
 
-def _outcome(lines: list[Line], readings: list[Reading]) -> Outcome | None:
+def _outcome(lines: list[Line], readings: list[Measurement]) -> Outcome | None:
     if has(lines, "CUDA out of memory", "OutOfMemoryError", "cudaMalloc failed"):
         return "oom"
     served = has(lines, "Application startup complete", "ready to serve") or any(reading.name == "kv_tokens" for reading in readings)

@@ -3,7 +3,7 @@
 from itertools import takewhile
 
 from fitgauge.logs.lines import Line
-from fitgauge.logs.measurements import Reading, find_readings, rule
+from fitgauge.logs.measurements import Measurement, find_readings, rule
 
 _UNIT = r"(?P<{0}>NUM) (?P<{0}_unit>GiB|MiB|KiB|bytes)"
 
@@ -20,7 +20,7 @@ RULES = (
 )
 
 
-def read(lines: list[Line]) -> list[Reading]:
+def read(lines: list[Line]) -> list[Measurement]:
     """The numbers of the first message: those that follow are what it broke."""
     for index, line in enumerate(lines):
         if "ut of memory. Tried to allocate" in line.text:

@@ -14,7 +14,7 @@ from functools import partial
 
 import msgspec
 
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 
 MOST_BYTES = 1024 * 1024 * 1024
 """of JSON, after unpacking"""
@@ -72,7 +72,7 @@ class TraceReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TraceReader:
-    """Takes a trace piece by piece: `feed` bytes as they come, then `finish`. Both raise InvalidQuestion for what is no such trace."""
+    """Takes a trace piece by piece: `feed` bytes as they come, then `finish`. Both raise InvalidRequestError for what is no such trace."""
 
     def __init__(self) -> None:
         self._text = codecs.getincrementaldecoder("utf-8")("replace")
@@ -122,7 +122,7 @@ class TraceReader:
         if self._state != "after":
             raise _no_trace('It ends before the list "traceEvents" does.')
         if not self._count:
-            raise InvalidQuestion(
+            raise InvalidRequestError(
                 "The trace has no GPU kernels.", hint="Record it with ProfilerActivity.CUDA, and send the rank's own file.", field=None
             )
         return self._reading()
@@ -130,9 +130,9 @@ class TraceReader:
     def _take(self, piece: bytes) -> None:
         self._unpacked += len(piece)
         if self._unpacked > MOST_BYTES:
-            raise InvalidQuestion("The trace is larger than 1 GiB of JSON.", hint="Profile fewer steps: one or two are enough.")
+            raise InvalidRequestError("The trace is larger than 1 GiB of JSON.", hint="Profile fewer steps: one or two are enough.")
         if self._unpacked > max(_GRACE, MOST_RATIO * self._sent):
-            raise InvalidQuestion("The trace unpacks beyond what profilers write.", hint="Send the profiler's own file.")
+            raise InvalidRequestError("The trace unpacks beyond what profilers write.", hint="Send the profiler's own file.")
         if self._state == "after":
             return
         self._buffer += self._text.decode(piece)
@@ -197,7 +197,9 @@ class TraceReader:
                 self._by_name[name] = self._by_name.get(name, 0.0) + length
         self._count += 1
         if self._count > MOST_KERNELS:
-            raise InvalidQuestion(f"The trace has more than {MOST_KERNELS} kernels.", hint="Profile fewer steps: one or two are enough.")
+            raise InvalidRequestError(
+                f"The trace has more than {MOST_KERNELS} kernels.", hint="Profile fewer steps: one or two are enough."
+            )
         self._starts.setdefault(number, array("d")).append(start)
         self._lengths.setdefault(number, array("d")).append(length)
         self._sorts.setdefault(number, array("b")).append(sort if category in ("kernel", "Kernel") else _COPY)
@@ -256,6 +258,6 @@ def covered(spans: Iterable[tuple[float, float]]) -> float:
     return total
 
 
-def _no_trace(why: str) -> InvalidQuestion:
+def _no_trace(why: str) -> InvalidRequestError:
     hint = "Send the file that torch.profiler's export_chrome_trace wrote (.json or .json.gz)."
-    return InvalidQuestion(f"This is no trace of the PyTorch profiler. {why}", hint=hint)
+    return InvalidRequestError(f"This is no trace of the PyTorch profiler. {why}", hint=hint)

@@ -14,8 +14,8 @@ from fitgauge.logs.arguments import argument, flags
 from fitgauge.logs.lines import Line
 from fitgauge.logs.measurements import (
     Flag,
+    Measurement,
     Outcome,
-    Reading,
     StartLog,
     find_readings,
     first,
@@ -186,7 +186,7 @@ def _remarks(lines: list[Line], config: str, given: str) -> tuple[str, ...]:
     return tuple(name for name, true in said.items() if true)
 
 
-def _with_tokens(readings: list[Reading], context_length: Flag | None) -> list[Reading]:
+def _with_tokens(readings: list[Measurement], context_length: Flag | None) -> list[Measurement]:
     """Older versions print blocks and the requests they hold: tokens = blocks x the power of two next to requests x context / blocks."""
     by_name = {reading.name: reading for reading in readings}
     blocks, requests = by_name.get("kv_blocks"), by_name.get("max_concurrency")
@@ -196,7 +196,7 @@ def _with_tokens(readings: list[Reading], context_length: Flag | None) -> list[R
     return [*readings, structs.replace(blocks, name="kv_tokens", value=blocks.value * block)] if block else readings
 
 
-def _outcome(lines: list[Line], readings: list[Reading]) -> Outcome | None:
+def _outcome(lines: list[Line], readings: list[Measurement]) -> Outcome | None:
     if has(lines, "CUDA out of memory", "OutOfMemoryError", "HIP out of memory"):
         return "oom"
     if has(

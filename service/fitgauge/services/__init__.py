@@ -1,5 +1,5 @@
 """The questions Fitgauge answers: each takes a request of the contract and gives an answer of the contract."""
 
-from fitgauge.services.facade import Grounds, Questions
+from fitgauge.services.facade import CacheDependencies, Services
 
-__all__ = ["Grounds", "Questions"]
+__all__ = ["CacheDependencies", "Services"]

@@ -20,23 +20,23 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.common.details import gpu_detail, model_detail
 from fitgauge.services.common.gpu_schemas import GpuDetail, GpuList
 from fitgauge.services.common.long_questions import QUESTION_SECONDS, Checkpoint, LongQuestions, queue_full
-from fitgauge.services.common.lru_cache import RecentBytes
-from fitgauge.services.common.model_resolver import Models
+from fitgauge.services.common.lru_cache import LruCacheBytes
+from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.services.common.schemas import FitAnswer, FitRequest, ModelDetail
 from fitgauge.services.compare.schemas import CompareRequest, CompareRow
 from fitgauge.services.compare.service import Comparer, Comparison, cells
 from fitgauge.services.explain_log.schemas import ExplainLogRequest, LogAnswer
-from fitgauge.services.explain_log.service import Ledger, read
-from fitgauge.services.fit.quantized_repos import Siblings, wants_siblings
-from fitgauge.services.fit.service import Serving
+from fitgauge.services.explain_log.service import LogExplainer, read
+from fitgauge.services.fit.quantized_repos import QuantizedRepos, wants_quantized_repos
+from fitgauge.services.fit.service import FitService
 from fitgauge.services.models_for_gpu.schemas import ModelsForGpuAnswer, ModelsForGpuRequest
 from fitgauge.services.models_for_gpu.service import ModelsForGpu
 from fitgauge.services.recommend.schemas import RecommendAnswer, RecommendRequest
 from fitgauge.services.recommend.service import Recommender
-from fitgauge.services.training_fit.rl_models import Cast
+from fitgauge.services.training_fit.rl_models import RlModels
 from fitgauge.services.training_fit.rl_setup import named_model
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
-from fitgauge.services.training_fit.service import Training
+from fitgauge.services.training_fit.service import TrainingFitService
 from fitgauge.services.training_plan.schemas import TrainingPlanAnswer, TrainingPlanRequest
 from fitgauge.services.training_plan.service import Planner
 from fitgauge.services.utilization.schemas import UtilizationAnswer, UtilizationRequest
@@ -56,7 +56,7 @@ _CACHE_BYTES, _LARGEST_ENTRY, _ENTRY_OVERHEAD = 16 * 2**20, 256 * 2**10, 1024
 an entry takes in addition to its question and its answer (tuples, strings, hash table; rounded up)."""
 
 
-class Grounds(NamedTuple):
+class CacheDependencies(NamedTuple):
     """What an answer rests on: it holds for as long as these are what is known. siblings: the number of those that were known."""
 
     catalog: Catalog
@@ -66,23 +66,23 @@ class Grounds(NamedTuple):
     siblings: int | None = None
 
 
-class Questions:
+class Services:
     """Resolves what a question names and answers it."""
 
-    def __init__(self, models: Models, engines: Engines, catalog: Catalog, question_seconds: float = QUESTION_SECONDS) -> None:
+    def __init__(self, models: ModelResolver, engines: Engines, catalog: Catalog, question_seconds: float = QUESTION_SECONDS) -> None:
         """question_seconds: the longest that a long question may take."""
         self._models = models
-        self._siblings = Siblings(models)
+        self._siblings = QuantizedRepos(models)
         self._engines = engines
-        self._serving = Serving(engines)
-        self._ledger = Ledger(self._serving)
-        self._training = Training(load_training(), engines)
+        self._serving = FitService(engines)
+        self._ledger = LogExplainer(self._serving)
+        self._training = TrainingFitService(load_training(), engines)
         self._comparer = Comparer(engines)
         self._models_for_gpu = ModelsForGpu(engines, models.snapshot)
         self._long = LongQuestions(question_seconds)
         self._open_tables = asyncio.Semaphore(_OPEN_TABLES)
         self._planner = Planner(load_training())
-        self._answers: RecentBytes[tuple[Grounds, ref[Model], bytes]] = RecentBytes(_CACHE_BYTES, _LARGEST_ENTRY)
+        self._answers: LruCacheBytes[tuple[CacheDependencies, ref[Model], bytes]] = LruCacheBytes(_CACHE_BYTES, _LARGEST_ENTRY)
         self.use(catalog)
 
     def use(self, catalog: Catalog) -> None:
@@ -100,18 +100,18 @@ class Questions:
         """How many long questions wait or are computed."""
         return self._long.under_way
 
-    async def check_fit(self, request: FitRequest) -> tuple[Grounds, FitAnswer]:
+    async def check_fit(self, request: FitRequest) -> tuple[CacheDependencies, FitAnswer]:
         """The answer, and what it rests on. Raises the errors of fitgauge.errors.
 
         Where the model does not fit for certain, published quantized siblings of it are looked up for a short while.
         """
-        grounds, found = Grounds(self._catalog, request.model), self._catalog.find(request.gpu)
+        grounds, found = CacheDependencies(self._catalog, request.model), self._catalog.find(request.gpu)
         model = await self._models.find(request.model)
         if request.draft_model:
             model = await self._drafted(model, request.draft_model)
         if not self._serving.is_prepared(request, model, found):
             await self._long.run(lambda _: self._serving.prepare(request, model, found))
-        if not wants_siblings(model, request.quantization) or self._serving.check(request, model, found).verdict == "fits":
+        if not wants_quantized_repos(model, request.quantization) or self._serving.check(request, model, found).verdict == "fits":
             return grounds._replace(model=model), self._serving.answer(request, model, found)
         engine = words.engine(request.engine)
         siblings = await self._siblings.find(model, engine)
@@ -129,9 +129,9 @@ class Questions:
             raise
         return structs.replace(model, spec=with_draft(model.spec, draft.spec, draft.id))
 
-    async def check_training_fit(self, request: TrainingRequest) -> tuple[Grounds, TrainingAnswer]:
+    async def check_training_fit(self, request: TrainingRequest) -> tuple[CacheDependencies, TrainingAnswer]:
         """The answer about training, and what it rests on. Raises the errors of fitgauge.errors."""
-        grounds, found = Grounds(self._catalog, request.model), self._catalog.find(request.gpu)
+        grounds, found = CacheDependencies(self._catalog, request.model), self._catalog.find(request.gpu)
         model = await self._models.find(request.model)
         cast = await self._cast(request)
         alone = cast.reward is None and cast.critic is None
@@ -139,15 +139,15 @@ class Questions:
         # An answer that rests on further models is not kept: nobody looks whether those are still what is known.
         return grounds._replace(model=model if alone else None), answer
 
-    async def _cast(self, request: TrainingRequest) -> Cast:
+    async def _cast(self, request: TrainingRequest) -> RlModels:
         """The reward model and the critic that a request names. Raises the errors of fitgauge.errors."""
         names = (named_model(request.reward_model), named_model(request.critic_model))
         reward, critic = [await self._models.find(name) if name else None for name in names]
-        return Cast(reward, critic)
+        return RlModels(reward, critic)
 
-    async def plan_training(self, request: TrainingPlanRequest) -> tuple[Grounds, TrainingPlanAnswer]:
+    async def plan_training(self, request: TrainingPlanRequest) -> tuple[CacheDependencies, TrainingPlanAnswer]:
         """The layouts that train a model, and what the answer rests on. Raises the errors of fitgauge.errors."""
-        grounds, found = Grounds(self._catalog, request.model), self._catalog.find(request.gpu)
+        grounds, found = CacheDependencies(self._catalog, request.model), self._catalog.find(request.gpu)
         model = await self._models.find(request.model)
         answer = await self._long.run(lambda checkpoint: self._planner.answer(request, model, found, checkpoint))
         return grounds._replace(model=model), answer
@@ -160,13 +160,13 @@ class Questions:
     async def list_models_that_fit(self, request: ModelsForGpuRequest) -> ModelsForGpuAnswer:
         """Which bundled models run on a card. Raises the errors of fitgauge.errors."""
         found = self._catalog.find(request.gpu)
-        large = len(words.listed(request.quantizations)) > _FEW_FORMATS
+        large = len(words.split_list(request.quantizations)) > _FEW_FORMATS
         return await self._long.run(lambda checkpoint: self._models_for_gpu.answer(request, found, checkpoint), large=large)
 
     async def compare_fit(self, request: CompareRequest) -> Comparison:
         """The table that is meant, to be filled by `rows`. Raises the errors of fitgauge.errors."""
-        gpus = [self._catalog.find(text) for text in words.listed(request.gpus)]
-        names = words.listed(request.models)
+        gpus = [self._catalog.find(text) for text in words.split_list(request.gpus)]
+        names = words.split_list(request.models)
         cells(len(names), len(gpus), 1)
         return self._comparer.compare(request, await asyncio.gather(*map(self._models.find, names)), gpus)
 
@@ -198,7 +198,7 @@ class Questions:
         return explain_utilization(request, model, found)
 
     async def explain_trace(self, chunks: AsyncIterator[bytes]) -> UtilizationAnswer:
-        """Where the GPUs' time goes in a profiler's trace, read as it comes in. Raises InvalidQuestion for what is no trace."""
+        """Where the GPUs' time goes in a profiler's trace, read as it comes in. Raises InvalidRequestError for what is no trace."""
         reader = TraceReader()
         async for chunk in chunks:
             await self._long.resume(partial(_feed, reader, chunk))
@@ -217,7 +217,7 @@ class Questions:
             return None
         return answer
 
-    def remember(self, asked: tuple[str, bytes], grounds: Grounds, answer: bytes) -> bytes:
+    def remember(self, asked: tuple[str, bytes], grounds: CacheDependencies, answer: bytes) -> bytes:
         """Store an encoded answer for `recall`, and return it. It does not keep its model in memory."""
         if grounds.model is not None:
             size = len(asked[1]) + len(answer) + _ENTRY_OVERHEAD
@@ -239,7 +239,7 @@ class Questions:
         return GpuList(items=[gpu_detail(row, offers, full=False) for row in rows[offset : offset + limit]], total=len(rows))
 
     def get_gpu(self, text: str) -> GpuDetail:
-        """One accelerator, by id or by what people call it. Raises UnknownAccelerator."""
+        """One accelerator, by id or by what people call it. Raises UnknownAcceleratorError."""
         return gpu_detail(self._catalog.find(text).accelerator, self._catalog.offers, full=True)
 
 

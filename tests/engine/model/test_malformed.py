@@ -19,11 +19,11 @@ from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Model, ModelSpec
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.errors import FitgaugeError, MalformedModel
+from fitgauge.errors import FitgaugeError, MalformedModelError
 from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.fit.service import Serving
+from fitgauge.services.fit.service import FitService
 from fitgauge.services.training_fit.schemas import TrainingRequest
-from fitgauge.services.training_fit.service import Training
+from fitgauge.services.training_fit.service import TrainingFitService
 from hub_stand_in import llama_config
 
 HOSTILE = [0, -1, 1, 10**9, 2**63, 1e308, float("inf"), float("nan"), "x", None, [], {}]
@@ -79,12 +79,12 @@ def tensors(spec: ModelSpec) -> int:
 def test_a_lying_config_is_answered_or_refused_and_costs_no_more_than_a_real_one(lying, engine, method):
     try:
         spec = read_config(lying["config"], lying["quantization"])
-    except MalformedModel:
+    except MalformedModelError:
         return
     assert tensors(spec) <= bounds.MAX_TENSORS
     assert sum(tensor.count * len(block.layers) for block in spec.blocks for tensor in block.tensors) <= bounds.MAX_STORED
     model = Model(id="made/up", source="config", spec=spec)
-    serving, training = Serving(load_engines()), Training(load_training(), load_engines())
+    serving, training = FitService(load_engines()), TrainingFitService(load_training(), load_engines())
     for answer in (
         lambda: serving.answer(FitRequest(model=model.id, gpu="H100", engine=engine), model, bundled().find("H100")),
         lambda: training.answer(TrainingRequest(model=model.id, gpu="8xH100", method=method), model, bundled().find("8xH100")),
@@ -101,20 +101,20 @@ def test_a_lying_config_is_answered_or_refused_and_costs_no_more_than_a_real_one
 )
 @pytest.mark.parametrize("value", [0, -1, 10**9, 2**63, 1e308])
 def test_a_size_that_no_model_has_is_refused_by_its_name(field, value):
-    with pytest.raises(MalformedModel) as refused:
+    with pytest.raises(MalformedModelError) as refused:
         read_config(llama_config(**{field: value}))
     assert refused.value.field == field
 
 
 def test_heads_that_leave_no_width_are_refused():
-    with pytest.raises(MalformedModel):
+    with pytest.raises(MalformedModelError):
         read_config(llama_config(num_attention_heads=1000))
 
 
 @pytest.mark.parametrize("changes", [{"num_experts": 2**24}, {"num_experts": 2**16}, {"num_experts": 2**12, "num_hidden_layers": 90}])
 def test_experts_of_all_layers_are_bounded_together(changes):
     mixture = {"model_type": "qwen3_moe", "num_hidden_layers": 32, "moe_intermediate_size": 256, "num_experts_per_tok": 2, "head_dim": 32}
-    with pytest.raises(MalformedModel):
+    with pytest.raises(MalformedModelError):
         read_config(llama_config(**{**mixture, **changes}))
 
 
@@ -145,7 +145,7 @@ def groups(targets: list[str]) -> dict[str, Any]:
     ids=["patterns", "states", "dynamic", "formats", "globs"],
 )
 def test_rules_that_cost_more_than_those_of_any_model_are_refused(quantization):
-    with pytest.raises(MalformedModel) as refused:
+    with pytest.raises(MalformedModelError) as refused:
         read_config(llama_config(quantization_config=quantization))
     assert refused.value.field == "quantization_config"
 

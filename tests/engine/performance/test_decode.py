@@ -25,14 +25,14 @@ from fitgauge.engine.performance.decode import (
     waiting_seconds,
 )
 from fitgauge.engine.performance.prefill import LINK_EFFICIENCY
-from fitgauge.engine.quantization.requested import what_if
+from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.quantization.scheme import Scheme
-from fitgauge.engine.weights.sharding import laid_out
+from fitgauge.engine.weights.sharding import shard_weights
 
 
 def laid(name):
     spec = spec_of(name)
-    return spec, laid_out(spec, Scheme(name="unquantized"))
+    return spec, shard_weights(spec, Scheme(name="unquantized"))
 
 
 def read(name, **workload):
@@ -130,7 +130,7 @@ def published():
     for line in Path(__file__).parents[2].joinpath("accuracy", "decode_speeds.jsonl").read_text().splitlines():
         run = json.loads(line)
         spec, ranks = spec_of(run["model"]), run.get("tensor_parallel", 1)
-        shared, context = laid_out(spec, what_if(run["format"], spec)), run["context_tokens"]
+        shared, context = shard_weights(spec, requested_scheme(run["format"], spec)), run["context_tokens"]
         size = step_bytes(spec, shared, concurrency=1, context_length=context, cache_dtype="auto", tensor_parallel=ranks)
         bandwidth = accelerators.load().get(run["accelerator"]).bandwidth_gbps
         found.append(Run(run, 1 / run["tokens_per_second"], size / (bandwidth * 1e9), spec.layers, ranks))

@@ -22,7 +22,7 @@ from fitgauge.engine.performance.prefill import (
     prefill_seconds,
     prompt_flops,
 )
-from fitgauge.engine.quantization.requested import what_if
+from fitgauge.engine.quantization.requested import requested_scheme
 
 ROWS = [json.loads(line) for line in Path(__file__).parents[2].joinpath("accuracy", "speeds.jsonl").read_text().splitlines()]
 
@@ -40,7 +40,7 @@ def ideal(row):
     answered, ranks = row.get("output_tokens", 0), row["tensor_parallel"]
     tokens = row["input_tokens"] + answered
     flops = prompt_flops(one, tokens) + answered * 2 * one.vocabulary_size * one.hidden_size
-    fastest = peak(what_if(row["format"], one), accelerator)
+    fastest = peak(requested_scheme(row["format"], one), accelerator)
     exchanged = exchanged_bytes(one, tokens, ranks) / ((accelerator.interconnect_gbps or PCIE_GBPS) * 1e9)
     measured = row["seconds"] if "seconds" in row else answered / row["output_tokens_per_second"]
     return measured, flops / (ranks * fastest * 1e12), exchanged
@@ -113,7 +113,7 @@ def test_reading_the_weights_is_the_least_time():
     ],
 )
 def test_narrow_arithmetic_needs_narrow_activations_and_a_card_that_has_it(quantization, name, expected):
-    assert multiplied(activated(what_if(quantization, LLAMA)), card(name)) == expected
+    assert multiplied(activated(requested_scheme(quantization, LLAMA)), card(name)) == expected
 
 
 def test_many_requests_decode_no_faster_than_they_multiply():

@@ -9,11 +9,11 @@ from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Kind, Part, Split, Tensor
 from fitgauge.engine.quantization import formats as q
 from fitgauge.engine.quantization.published import READERS, published
-from fitgauge.engine.quantization.requested import known, what_if
+from fitgauge.engine.quantization.requested import known, requested_scheme
 from fitgauge.engine.quantization.scheme import Rule, RuleIndex, Scheme, bare, named
 from fitgauge.engine.weights.rank_bytes import rank_weights
-from fitgauge.engine.weights.sharding import formats, laid_out
-from fitgauge.errors import InvalidQuestion
+from fitgauge.engine.weights.sharding import formats, shard_weights
+from fitgauge.errors import InvalidRequestError
 
 LLAMA_8B = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
@@ -178,7 +178,7 @@ def test_whatever_a_config_holds_gives_bytes_above_zero(values, method):
     spec = llama(num_hidden_layers=2, quantization_config={**values, "quant_method": method})
     scheme = published(spec)
     assert scheme is not None
-    assert rank_weights(laid_out(spec, scheme), tensor_parallel=2).bytes > 0
+    assert rank_weights(shard_weights(spec, scheme), tensor_parallel=2).bytes > 0
 
 
 def test_settings_without_a_method_are_weights_in_sixteen_bit():
@@ -199,7 +199,7 @@ def test_a_mixture_gives_every_listed_module_its_own_format():
 
 
 def test_quantizers_leave_embeddings_norms_routers_and_towers_alone():
-    scheme = what_if("fp8", llama())
+    scheme = requested_scheme("fp8", llama())
     for kind in (Kind.EMBEDDING, Kind.HEAD, Kind.NORM, Kind.ROUTER, Kind.BIAS):
         assert scheme.format_of("m", Tensor("m.weight", (64, 64), kind), Part.LANGUAGE) is None
     assert scheme.format_of("m", Tensor("m.weight", (64, 64), Kind.LINEAR), Part.VISION) is None
@@ -211,7 +211,7 @@ def test_quantizers_leave_embeddings_norms_routers_and_towers_alone():
 )
 def test_a_nominal_size_counts_bits_and_nothing_else(name, gib):
     spec = nominal_model("7b", 7 * 10**9).spec
-    assert rank_weights(laid_out(spec, what_if(name, spec))).bytes / 2**30 == pytest.approx(gib, abs=1e-3)
+    assert rank_weights(shard_weights(spec, requested_scheme(name, spec))).bytes / 2**30 == pytest.approx(gib, abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -227,17 +227,17 @@ def test_a_nominal_size_counts_bits_and_nothing_else(name, gib):
     ],
 )
 def test_names_are_read_as_people_type_them(text, name):
-    assert what_if(text, llama()).name == name
+    assert requested_scheme(text, llama()).name == name
 
 
 def test_every_known_name_is_understood():
     for name in known():
-        assert isinstance(what_if(name, llama()), Scheme)
+        assert isinstance(requested_scheme(name, llama()), Scheme)
 
 
 def test_an_unknown_quantization_is_refused_with_near_matches():
-    with pytest.raises(InvalidQuestion) as refused:
-        what_if("nvpf4", llama())
+    with pytest.raises(InvalidRequestError) as refused:
+        requested_scheme("nvpf4", llama())
     assert "nvfp4" in refused.value.matches
     assert refused.value.hint
 
@@ -245,7 +245,7 @@ def test_an_unknown_quantization_is_refused_with_near_matches():
 def test_a_gguf_file_of_a_model_weighs_what_llama_cpp_says():
     # llama.cpp tools/quantize/README.md: Llama-3.1-8B Q4_K_M 4.58 GiB, Q8_0 7.95 GiB, Q6_K 6.14 GiB
     for name, gib in (("q4_k_m", 4.58), ("q8_0", 7.95), ("q6_k", 6.14)):
-        assert rank_weights(laid_out(llama(), what_if(name, llama()))).bytes / 2**30 == pytest.approx(gib, abs=0.011)
+        assert rank_weights(shard_weights(llama(), requested_scheme(name, llama()))).bytes / 2**30 == pytest.approx(gib, abs=0.011)
 
 
 def test_the_first_rule_that_fits_decides():

@@ -7,7 +7,7 @@ import bundled_models
 from fitgauge.catalog.catalog import bundled
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving import architectures as implemented
-from fitgauge.engine.serving.architectures import LISTS, has, note, refusal
+from fitgauge.engine.serving.architectures import LISTS, note, refusal, supports
 from fitgauge.engine.serving.tgi import architectures as tgi
 from fitgauge.engine.serving.vllm import architectures as vllm
 from fitgauge.engine.serving.workload import EngineName, Workload
@@ -107,5 +107,5 @@ def test_a_gguf_file_names_no_class_and_a_removed_class_is_said_elsewhere() -> N
 
 
 def test_transformers_has_every_model_and_is_not_listed() -> None:
-    assert has("transformers", spec_of("Qwen/Qwen3-8B", architecture="NobodyKnows"))
+    assert supports("transformers", spec_of("Qwen/Qwen3-8B", architecture="NobodyKnows"))
     assert "transformers" not in implemented.LISTS

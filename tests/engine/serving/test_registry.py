@@ -10,7 +10,7 @@ from fitgauge.engine.accelerator import custom
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.tgi.memory import block_tokens, default_batch, scores_terms, wiggle_room
-from fitgauge.engine.serving.token_pool import flat_pool
+from fitgauge.engine.serving.token_pool import block_pool
 from fitgauge.engine.serving.workload import EngineName, Workload
 
 
@@ -23,14 +23,14 @@ def test_every_engine_has_a_room_and_a_profile() -> None:
 def test_posted_blocks_of_tensorrt_llm() -> None:
     """0.19, RTX 5090: fp8 cache of Llama-3.1-8B, 0.9 of 17.83 GiB free: 8219 blocks of 32 tokens, 263008 tokens."""
     spec = spec_of("meta-llama/Llama-3.1-8B-Instruct")
-    pool = flat_pool(spec, dtype="F8_E4M3", tensor_parallel=1, block=32, layers=None, context_length=2048)
+    pool = block_pool(spec, dtype="F8_E4M3", tensor_parallel=1, block=32, layers=None, context_length=2048)
     assert pool.tokens(int(0.9 * 17.83 * GIB)) == pytest.approx(263_008, abs=32 * 3)
     assert 263_008 * pool.cell / GIB == pytest.approx(16.05, abs=0.01)
 
 
 def test_posted_tokens_of_a_second_engine_on_an_l4() -> None:
     """Qwen2.5-0.5B: 190656 tokens in 2.18 GiB, 0.25 of 8.73 GiB free."""
-    pool = flat_pool(spec_of("Qwen/Qwen2.5-0.5B"), dtype="F16", tensor_parallel=1, block=32, layers=None, context_length=2048)
+    pool = block_pool(spec_of("Qwen/Qwen2.5-0.5B"), dtype="F16", tensor_parallel=1, block=32, layers=None, context_length=2048)
     assert 190_656 * pool.cell / GIB == pytest.approx(2.18, abs=0.01)
 
 

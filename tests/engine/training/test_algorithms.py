@@ -17,7 +17,7 @@ from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.estimate import training_stages
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.common.weight_cache import Preparer
+from fitgauge.services.common.weight_cache import WeightCache
 from fitgauge.services.fit.workload import serving_workload
 
 PROFILE = load_training()
@@ -134,7 +134,7 @@ def served(utilization):
     profile = load_engines().profile("vllm", None)
     asked = FitRequest(model="m", gpu="", engine="vllm", context_length=1024, gpu_memory_utilization=utilization, tensor_parallel=1)
     workload = serving_workload(asked, SPEC, card, 1, profile)
-    return ENGINES["vllm"].estimate(SPEC, Preparer().prepare(model, None, "vllm").laid, workload, card, profile)
+    return ENGINES["vllm"].estimate(SPEC, WeightCache().prepare(model, None, "vllm").laid, workload, card, profile)
 
 
 @pytest.mark.parametrize("sleep", ["off", "level_1", "level_2"])

@@ -6,7 +6,7 @@ from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.training.parallel.validate import check, runs, tensor_widths
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 
 DIVIDED = {"framework": "megatron", "tensor_parallel": 2, "sequence_parallel": True}
 
@@ -70,7 +70,7 @@ def work(**settings):
     ],
 )
 def test_what_cannot_run_is_refused_with_what_can(settings, field, works):
-    with pytest.raises(InvalidQuestion) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         check(spec(), work(**settings))
     assert refused.value.field == field
     assert works in refused.value.hint
@@ -81,9 +81,9 @@ def test_experts_go_only_to_ranks_that_are_there():
     mixture = spec("Qwen/Qwen3-30B-A3B")
     assert runs(mixture, work(framework="megatron", data_parallel=8, expert_parallel=8))
     assert runs(mixture, work(framework="megatron", tensor_parallel=2, sequence_parallel=True, data_parallel=4, expert_parallel=8))
-    with pytest.raises(InvalidQuestion, match="sequence parallelism"):
+    with pytest.raises(InvalidRequestError, match="sequence parallelism"):
         check(mixture, work(framework="megatron", tensor_parallel=2, data_parallel=4, expert_parallel=8))
-    with pytest.raises(InvalidQuestion, match="does not divide 128 experts and 4"):
+    with pytest.raises(InvalidRequestError, match="does not divide 128 experts and 4"):
         check(mixture, work(framework="megatron", data_parallel=4, expert_parallel=8))
 
 
@@ -96,7 +96,7 @@ def test_experts_go_only_to_ranks_that_are_there():
     ],
 )
 def test_experts_of_a_degree_of_their_own_are_refused_where_nothing_runs_them(name, settings, works):
-    with pytest.raises(InvalidQuestion) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         check(spec(name), work(**settings))
     assert refused.value.field == "expert_tensor_parallel"
     assert works in refused.value.hint
@@ -105,7 +105,7 @@ def test_experts_of_a_degree_of_their_own_are_refused_where_nothing_runs_them(na
 def test_expert_groups_are_made_anew_of_a_stages_ranks():
     mixture, stage = spec("Qwen/Qwen3-30B-A3B"), {**DIVIDED, "data_parallel": 4}
     assert runs(mixture, work(**stage, expert_parallel=8, expert_tensor_parallel=1))
-    with pytest.raises(InvalidQuestion) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         check(mixture, work(**stage, expert_parallel=8, expert_tensor_parallel=2))
     assert refused.value.hint == "Send expert_parallel 1, 2 or 4."
 

@@ -8,7 +8,7 @@ from fitgauge.engine.training.autograd.layers.losses import loss_of
 from fitgauge.engine.training.autograd.layers.traits import LLAMA as LIKE_LLAMA
 from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.autograd.tape import Tape
-from fitgauge.engine.training.workload import TrainingWorkload, regime
+from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 TOKENS, HIDDEN, QUERIES, KEYS, INNER = 512, 4096, 4096, 1024, 14336
 LLAMA = "meta-llama/Llama-3.1-8B"
@@ -72,10 +72,10 @@ def test_unsloths_kernels_take_neither_biases_nor_magnitudes_and_axolotls_do():
 
 
 def test_a_frozen_base_may_stay_in_16_bit_beside_adapters_in_fp32():
-    half, wide = (regime(TrainingWorkload(sequence_length=1, **ADAPTED | {"half_base": kept})) for kept in (True, False))
+    half, wide = (precision_policy(TrainingWorkload(sequence_length=1, **ADAPTED | {"half_base": kept})) for kept in (True, False))
     assert (half.weights, half.adapters, half.compute, half.autocast) == ("BF16", "F32", "BF16", True)
     assert wide.weights == "F32"
-    full = regime(TrainingWorkload(sequence_length=1, precision="mixed_bf16", half_base=True))
+    full = precision_policy(TrainingWorkload(sequence_length=1, precision="mixed_bf16", half_base=True))
     assert full.weights == "F32"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fitgauge.engine.model.families import read_config
-from fitgauge.engine.training.autograd.layers.traits import TRAITS, taught
+from fitgauge.engine.training.autograd.layers.traits import TRAITS, is_supported
 from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.workload import TrainingWorkload
 
@@ -40,7 +40,7 @@ def segment(row):
 )
 def test_a_layer_saves_what_autograd_saves(row):
     spec, layer = segment(row)
-    assert taught(spec)
+    assert is_supported(spec)
     ours, theirs = [saved.bytes for saved in layer.saved], row["saved"]
     if row["family"] == "gpt2" and row["method"] == "lora":
         pytest.skip("GPT-2's Conv1D is no Linear: the measurement put no adapters there")

@@ -12,9 +12,9 @@ from fitgauge.engine.training.states.sharding import (
     rank_states,
     shard,
     shard_ranks,
-    sliced,
-    stage_slices,
+    stage_units,
     tensor_slice,
+    to_rank,
 )
 from fitgauge.engine.training.workload import TrainingWorkload
 
@@ -172,8 +172,8 @@ def test_fsdp2_keeps_what_pytorchs_tracker_says_between_steps(name, settings, re
 
 def test_stages_together_have_every_layer_once_and_the_ends_at_the_ends():
     model = spec("Qwen/Qwen3-8B")
-    parts = [sliced(unit, work()) for unit in units(model, work())]
-    stages = [stage_slices(parts, range(i * 9, i * 9 + 9), first=i == 0, last=i == 3) for i in range(4)]
+    parts = [to_rank(unit, work()) for unit in units(model, work())]
+    stages = [stage_units(parts, range(i * 9, i * 9 + 9), first=i == 0, last=i == 3) for i in range(4)]
     assert [sum(count for piece, count in stage if piece.unit.repeated) for stage in stages] == [9] * 4
     assert [any(piece.unit.part is Part.EMBEDDING for piece, _ in stage) for stage in stages] == [True, False, False, False]
     assert [any(piece.unit.part is Part.HEAD for piece, _ in stage) for stage in stages] == [False, False, False, True]

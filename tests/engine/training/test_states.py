@@ -10,7 +10,7 @@ from fitgauge.engine.model.spec import Kind, Split
 from fitgauge.engine.training.estimate import training_stages
 from fitgauge.engine.training.states.optimizer_states import optimizer_bytes
 from fitgauge.engine.training.states.parameters import Parameter
-from fitgauge.engine.training.workload import TrainingWorkload, regime
+from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 PROFILE = load_training()
 SPEC = read_config(Snapshot().get("Qwen/Qwen3-0.6B").config)
@@ -52,7 +52,7 @@ ODD = ((100, 41), Kind.LINEAR)
 def test_states_are_those_that_the_implementation_makes(optimizer, shape, made, source):
     """Each was instantiated on these shapes and stepped once; `made` are the bytes of its state tensors without step counters."""
     for precision, size in made.items():
-        form = regime(replace(STEP, precision=precision, optimizer=optimizer))
+        form = precision_policy(replace(STEP, precision=precision, optimizer=optimizer))
         assert optimizer_bytes(parameter(*shape, form.weights), optimizer, form) == size, (precision, source)
 
 

@@ -5,7 +5,7 @@ import pytest
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.training.autograd.layers.traits import TRAITS, taught
+from fitgauge.engine.training.autograd.layers.traits import TRAITS, is_supported
 from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.autograd.vision.styles import STYLES, tower_of
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -62,7 +62,7 @@ def test_a_layer_of_pixtral_keeps_queries_keys_and_values_of_all_images_of_a_row
 
 def test_a_frozen_tower_keeps_nothing_and_a_checkpointed_one_a_layer_s_input_each():
     spec = bundled("google/gemma-4-31B-it")
-    assert taught(spec)
+    assert is_supported(spec)
     assert "query.rotated" not in kept(spec, image_tokens=256, train_vision_tower=False)
     held = []
     for how in ("none", "full"):

@@ -7,11 +7,11 @@ from fitgauge.engine.model.families.layers import single
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Split, Stored, Tensor
 from fitgauge.engine.quantization import formats as q
 from fitgauge.engine.quantization.published import published
-from fitgauge.engine.quantization.requested import what_if
+from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.quantization.scheme import Rule, Scheme
 from fitgauge.engine.serving.vllm import weights as vllm
 from fitgauge.engine.weights.rank_bytes import pipeline_stages, rank_weights, refined
-from fitgauge.engine.weights.sharding import laid_out, stored_bytes, summary_bytes
+from fitgauge.engine.weights.sharding import shard_weights, stored_bytes, summary_bytes
 
 PLAIN = Scheme(name="as published")
 LLAMA_8B = {
@@ -42,14 +42,14 @@ def one(*tensors: Tensor, **changes) -> ModelSpec:
 def test_llama_8b_takes_what_vllm_logs():
     """vLLM logs 14.9888 GiB for Llama-3.1-8B: 14.9576 GiB of weights and a rotary table of 131072 x 128 x 2 bytes."""
     spec = read_config(LLAMA_8B)
-    weights = rank_weights(vllm.laid_out(spec, PLAIN)).bytes
+    weights = rank_weights(vllm.shard_weights(spec, PLAIN)).bytes
     assert weights == 16_060_522_496
     assert (weights + vllm.buffer_bytes(spec)) / 2**30 == pytest.approx(14.9888, abs=1e-4)
 
 
 def test_bloom_176b_takes_352_gb():
     config = {"model_type": "bloom", "hidden_size": 14336, "n_layer": 70, "n_head": 112, "vocab_size": 250880, "torch_dtype": "bfloat16"}
-    assert rank_weights(laid_out(read_config(config), PLAIN)).bytes / 1e9 == pytest.approx(352.5, abs=0.05)
+    assert rank_weights(shard_weights(read_config(config), PLAIN)).bytes / 1e9 == pytest.approx(352.5, abs=0.05)
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,14 @@ def test_layers_left_over_go_to_the_stages_before_the_last(layers, stages, sizes
 @pytest.mark.parametrize("config", [LLAMA_8B, QWEN_MOE])
 @pytest.mark.parametrize("stages", [2, 3, 8])
 def test_stages_add_up_to_the_whole(config, stages):
-    laid = laid_out(read_config(config), PLAIN)
+    laid = shard_weights(read_config(config), PLAIN)
     ranges = pipeline_stages(config["num_hidden_layers"], stages)
     split = [rank_weights(laid, layers=ranges[n], first=n == 0, last=n == stages - 1).bytes for n in range(stages)]
     assert sum(split) == rank_weights(laid).bytes
 
 
 def test_a_tied_embedding_is_on_the_first_stage_and_on_the_last():
-    laid = laid_out(read_config({**LLAMA_8B, "tie_word_embeddings": True}), PLAIN)
+    laid = shard_weights(read_config({**LLAMA_8B, "tie_word_embeddings": True}), PLAIN)
     embedding = 128256 * 4096 * 2
     first = rank_weights(laid, layers=range(16), first=True, last=False)
     last = rank_weights(laid, layers=range(16, 32), first=False, last=True)
@@ -89,7 +89,7 @@ def test_a_tied_embedding_is_on_the_first_stage_and_on_the_last():
 
 def test_kv_heads_are_replicated_where_ranks_outnumber_them():
     keys = Tensor("k_proj.weight", (8 * 128, 4096), Kind.LINEAR, Split.KV, 8)
-    laid = laid_out(one(keys), PLAIN)
+    laid = shard_weights(one(keys), PLAIN)
     assert [rank_weights(laid, tensor_parallel=ways).bytes // (128 * 4096 * 2) for ways in (1, 2, 8, 16)] == [8, 4, 1, 1]
 
 
@@ -99,17 +99,17 @@ def test_vectors_of_a_row_split_and_norms_stay_whole():
         Tensor("o.weight", (64, 64), Kind.LINEAR, Split.ROW, 4),
         Tensor("o.bias", (64,), Kind.BIAS),
     )
-    assert rank_weights(laid_out(one(*tensors), PLAIN), tensor_parallel=4).bytes == 2 * (64 + 64 * 64 // 4 + 64)
+    assert rank_weights(shard_weights(one(*tensors), PLAIN), tensor_parallel=4).bytes == 2 * (64 + 64 * 64 // 4 + 64)
 
 
 def test_a_vocabulary_is_padded_before_it_is_divided():
     table = Tensor("e.weight", (100, 64), Kind.EMBEDDING, Split.VOCABULARY)
-    assert rank_weights(laid_out(one(table), PLAIN, vllm.VLLM), tensor_parallel=4).bytes == 128 // 4 * 64 * 2
+    assert rank_weights(shard_weights(one(table), PLAIN, vllm.VLLM), tensor_parallel=4).bytes == 128 // 4 * 64 * 2
 
 
 @pytest.mark.parametrize("degree", [2, 4, 8, 16])
 def test_experts_go_to_ranks_whole_or_in_slices_and_weigh_the_same(degree):
-    laid = vllm.laid_out(read_config(QWEN_MOE), PLAIN)
+    laid = vllm.shard_weights(read_config(QWEN_MOE), PLAIN)
     sliced = rank_weights(laid, tensor_parallel=degree)
     whole = rank_weights(laid, tensor_parallel=degree, expert_parallel=degree)
     assert sliced.bytes == whole.bytes
@@ -118,7 +118,7 @@ def test_experts_go_to_ranks_whole_or_in_slices_and_weigh_the_same(degree):
 
 
 def test_data_parallel_ranks_of_vllm_share_experts():
-    laid = vllm.laid_out(read_config(QWEN_MOE), PLAIN)
+    laid = vllm.shard_weights(read_config(QWEN_MOE), PLAIN)
     assert (
         rank_weights(laid, data_parallel=8).bytes
         == rank_weights(laid, data_parallel=8, expert_parallel=8).bytes
@@ -134,20 +134,20 @@ def test_scales_that_a_rank_cuts_are_refined_to_the_block_that_fits():
 
 def test_quantized_row_slices_count_their_own_scales():
     down = Tensor("down.weight", (4096, 14336), Kind.LINEAR, Split.ROW)
-    laid = laid_out(one(down), Scheme(name="awq", rules=(Rule(form=q.awq(4, 128)),)))
+    laid = shard_weights(one(down), Scheme(name="awq", rules=(Rule(form=q.awq(4, 128)),)))
     assert rank_weights(laid, tensor_parallel=4).bytes == q.tensor_bytes(4096, 14336 // 4, q.awq(4, 128))
 
 
 def test_an_unknown_architecture_is_scaled_to_what_is_stored():
     spec = read_config({**LLAMA_8B, "model_type": "never-seen"})
     stored = Stored(elements={"BF16": 9_000_000_000})
-    laid = laid_out(spec, PLAIN, stored=stored)
+    laid = shard_weights(spec, PLAIN, stored=stored)
     assert laid.basis == "assumed"
     assert rank_weights(laid).bytes == pytest.approx(summary_bytes(stored), rel=1e-6)
 
 
 def test_a_known_architecture_is_not_scaled():
-    laid = laid_out(read_config(LLAMA_8B), PLAIN, stored=Stored(elements={"BF16": 9_000_000_000}))
+    laid = shard_weights(read_config(LLAMA_8B), PLAIN, stored=Stored(elements={"BF16": 9_000_000_000}))
     assert laid.scale == 1.0
     assert laid.basis == "computed"
 
@@ -163,6 +163,6 @@ def test_a_checkpoint_weighs_its_table():
 
 def test_fp32_is_loaded_in_bf16_by_vllm_unless_asked_for():
     spec = read_config({**LLAMA_8B, "torch_dtype": "float32"})
-    assert rank_weights(vllm.laid_out(spec, PLAIN)).bytes == 16_060_522_496
-    assert rank_weights(vllm.laid_out(spec, what_if("fp32", spec))).bytes == 2 * 16_060_522_496
-    assert rank_weights(laid_out(spec, PLAIN)).bytes == 2 * 16_060_522_496
+    assert rank_weights(vllm.shard_weights(spec, PLAIN)).bytes == 16_060_522_496
+    assert rank_weights(vllm.shard_weights(spec, requested_scheme("fp32", spec))).bytes == 2 * 16_060_522_496
+    assert rank_weights(shard_weights(spec, PLAIN)).bytes == 2 * 16_060_522_496

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.compare.schemas import CompareRequest
 
 
@@ -60,6 +60,6 @@ def test_a_context_beyond_the_models_maximum_is_told(compare):
     ],
 )
 def test_what_is_too_large_empty_or_unknown_is_refused(compare, fields):
-    with pytest.raises(InvalidQuestion) as caught:
+    with pytest.raises(InvalidRequestError) as caught:
         compare(**{"models": "7b", "gpus": "H100", **fields})
     assert caught.value.hint

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accuracy.truth import Run
-from fitgauge.errors import FitgaugeError, InvalidQuestion
-from fitgauge.services import Questions
+from fitgauge.errors import FitgaugeError, InvalidRequestError
+from fitgauge.services import Services
 from fitgauge.services.explain_log.schemas import ExplainLogRequest, LogAnswer
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
@@ -20,7 +20,7 @@ DATA = Path(__file__).parents[2] / "logs" / "data"
 
 
 @pytest.fixture
-def explain(questions: Questions) -> Callable[..., LogAnswer]:
+def explain(questions: Services) -> Callable[..., LogAnswer]:
     """The ledger of a log given as text and fields."""
     return lambda log, **fields: asyncio.run(questions.explain_log(ExplainLogRequest(log=log, **fields)))
 
@@ -162,13 +162,13 @@ def test_what_is_missing_is_said_with_the_field_to_send(explain, log, fields, fi
         explain(log, **fields)
     assert raised.value.hint
     if field:
-        assert isinstance(raised.value, InvalidQuestion)
+        assert isinstance(raised.value, InvalidRequestError)
         assert raised.value.field == field
 
 
 def test_the_name_in_a_file_is_told_to_its_owner(explain):
     log = "print_info: general.name     = Qwen2.5 Coder 7B Instruct\nload_tensors:        CUDA0 model buffer size =  4168.09 MiB"
-    with pytest.raises(InvalidQuestion, match=r"only 'Qwen2\.5 Coder 7B Instruct'"):
+    with pytest.raises(InvalidRequestError, match=r"only 'Qwen2\.5 Coder 7B Instruct'"):
         explain(log, gpu="RTX 3060")
 
 

@@ -5,12 +5,12 @@ import pytest
 from bundled_models import model_of
 from fitgauge.catalog import accelerators
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.lookup import Found
+from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.common.weight_cache import Preparer
-from fitgauge.services.fit.batch_estimator import Fitting
-from fitgauge.services.fit.service import Serving
+from fitgauge.services.common.weight_cache import WeightCache
+from fitgauge.services.fit.batch_estimator import BatchEstimator
+from fitgauge.services.fit.service import FitService
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -18,12 +18,12 @@ from fitgauge.services.fit.service import Serving
 def test_every_card_of_the_catalog_gets_the_numbers_of_check_fit(engine, name):
     model = model_of(name)
     engines = load_engines()
-    fitting, serving = Fitting(model, engines, Preparer()), Serving(engines)
+    fitting, serving = BatchEstimator(model, engines, WeightCache()), FitService(engines)
     for accelerator in accelerators.load().all():
         for count in (1, 2):
             request = FitRequest(model=name, gpu=accelerator.name, gpu_count=count, engine=engine, concurrency=4)
             shared = fitting.fitted(request, engine, accelerator, count)
-            alone = serving.check(request, model, Found(accelerator, count))
+            alone = serving.check(request, model, GpuMatch(accelerator, count))
             assert shared.required == alone.estimate.fullest.required, accelerator.name
             assert shared.budget == alone.estimate.budget, accelerator.name
             assert (shared.probability, shared.verdict) == (alone.probability, alone.verdict), accelerator.name

@@ -8,7 +8,7 @@ import pytest
 
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.workload import EngineName
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.schemas import FitAnswer
 
 Check = Callable[..., FitAnswer]
@@ -116,7 +116,7 @@ def test_what_a_command_cannot_carry_is_said(check_fit: Check, engine: str, fiel
 
 def test_tgi_has_no_pipeline_and_leaves_cards_idle_that_heads_do_not_divide(check_fit: Check) -> None:
     assert check_fit(model="Qwen/Qwen2.5-0.5B", gpu="4xL4", engine="tgi").understood_as["tensor_parallel"] == 2
-    with pytest.raises(InvalidQuestion, match="no pipeline parallelism"):
+    with pytest.raises(InvalidRequestError, match="no pipeline parallelism"):
         check_fit(model="Qwen/Qwen3-8B", gpu="4xL4", engine="tgi", pipeline_parallel=2)
 
 
@@ -148,7 +148,7 @@ def test_engines_are_understood_as_people_write_them(check_fit: Check, written: 
 
 
 def test_a_cache_format_of_another_engine_is_refused_with_those_that_exist(check_fit: Check) -> None:
-    with pytest.raises(InvalidQuestion) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         check_fit(model="Qwen/Qwen3-0.6B", gpu="24GB", engine="llama.cpp", kv_cache_dtype="fp8")
     assert "q8_0" in refused.value.hint
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fitgauge.errors import FitgaugeError, InvalidQuestion
+from fitgauge.errors import FitgaugeError, InvalidRequestError
 from fitgauge.services.common.schemas import FitAnswer
 
 Check = Callable[..., FitAnswer]
@@ -55,7 +55,7 @@ def test_off_is_as_if_nothing_was_said(check_fit: Check, fields: dict[str, Any])
     ],
 )
 def test_what_vllm_refuses_is_refused_with_what_to_send(check_fit: Check, fields: dict[str, Any], field: str) -> None:
-    with pytest.raises(InvalidQuestion) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         check_fit(gpu="H100", **fields)
     assert refused.value.field == field
     assert refused.value.hint

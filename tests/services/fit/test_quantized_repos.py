@@ -6,8 +6,8 @@ import pytest
 
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.hub import Hub, HubSettings, Reference
-from fitgauge.services.common.model_resolver import Models
-from fitgauge.services.fit.quantized_repos import Siblings, kind_for, wants_siblings
+from fitgauge.services.common.model_resolver import ModelResolver
+from fitgauge.services.fit.quantized_repos import QuantizedRepos, kind_for, wants_quantized_repos
 from hub_stand_in import HubStandIn, llama_config, safetensors_repository
 
 FP8 = llama_config(quantization_config={"quant_method": "fp8"})
@@ -35,7 +35,7 @@ def asked(stand_in, ask):
         hub = Hub(HubSettings(endpoint=stand_in.url, offline=False, token=False, cache_dir=None, sibling_seconds=5.0, attempts=1))
         await hub.start()
         clock = Clock()
-        siblings = Siblings(Models(hub, Snapshot()), clock)
+        siblings = QuantizedRepos(ModelResolver(hub, Snapshot()), clock)
         try:
             return await ask(siblings, await hub.resolve(Reference("acme/tiny")), clock)
         finally:
@@ -112,19 +112,19 @@ def test_many_who_ask_at_once_share_one_search(stand_in):
 
 
 def test_of_the_snapshot_the_owners_own_come_first_the_larger_before_the_smaller():
-    models = Models(Hub(HubSettings(offline=True, cache_dir=None, token=False)), Snapshot())
+    models = ModelResolver(Hub(HubSettings(offline=True, cache_dir=None, token=False)), Snapshot())
     base = models.bundled("Qwen/Qwen3-32B")
-    found = asyncio.run(Siblings(models).find(base, "vllm"))
+    found = asyncio.run(QuantizedRepos(models).find(base, "vllm"))
     assert [one.text for one in found] == ["Qwen/Qwen3-32B-FP8", "Qwen/Qwen3-32B-AWQ"]
     assert [one.form for one in found] == ["fp8", "awq"]
-    assert asyncio.run(Siblings(models).find(base, "llama.cpp")) == ()
+    assert asyncio.run(QuantizedRepos(models).find(base, "llama.cpp")) == ()
 
 
 def test_what_is_quantized_already_has_no_siblings():
-    models = Models(Hub(HubSettings(offline=True, cache_dir=None, token=False)), Snapshot())
-    assert wants_siblings(models.bundled("Qwen/Qwen3-32B"), None)
-    assert not wants_siblings(models.bundled("Qwen/Qwen3-32B"), "fp8")
-    assert not wants_siblings(models.bundled("Qwen/Qwen3-32B-AWQ"), None)
+    models = ModelResolver(Hub(HubSettings(offline=True, cache_dir=None, token=False)), Snapshot())
+    assert wants_quantized_repos(models.bundled("Qwen/Qwen3-32B"), None)
+    assert not wants_quantized_repos(models.bundled("Qwen/Qwen3-32B"), "fp8")
+    assert not wants_quantized_repos(models.bundled("Qwen/Qwen3-32B-AWQ"), None)
 
 
 @pytest.mark.parametrize("engine, kind", [("vllm", "safetensors"), ("sglang", "safetensors"), ("ollama", "gguf"), ("mlx", "mlx")])

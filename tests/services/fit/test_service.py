@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.schemas import FitRequest
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
@@ -94,7 +94,7 @@ def test_an_encoder_keeps_no_cache_and_has_no_limit_of_requests(check_fit):
     ],
 )
 def test_what_is_impossible_is_refused_with_what_to_send(check_fit, fields, said):
-    with pytest.raises(InvalidQuestion) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         check_fit(model=LLAMA, gpu="H100", **fields)
     assert said in f"{refused.value.hint} {refused.value.detail}"
 

@@ -8,7 +8,7 @@ from bundled_models import SNAPSHOT
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.snapshot import Snapshot
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.models_for_gpu.schemas import ModelsForGpuRequest
 from fitgauge.services.models_for_gpu.service import ModelsForGpu
 
@@ -62,7 +62,7 @@ def test_tasks_are_told_apart(models_for):
 
 @pytest.mark.parametrize("fields", [{"engine": "vlm"}, {"quantizations": "q9"}, {"quantizations": ",".join(map(str, range(20)))}])
 def test_unknown_words_are_refused(models_for, fields):
-    with pytest.raises(InvalidQuestion):
+    with pytest.raises(InvalidRequestError):
         models_for(gpu="RTX 3090", **fields)
 
 

@@ -5,7 +5,7 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fitgauge.services.recommend.pareto import Known, criteria, dominates
+from fitgauge.services.recommend.pareto import ParetoFronts, criteria, dominates
 
 MARKS = st.lists(
     st.builds(
@@ -29,7 +29,7 @@ def test_what_is_unknown_is_worse_than_any():
 def test_a_mark_is_dominated_where_one_of_those_before_it_dominates_it(marks):
     """Asked in the order of their cards and bits, each mark is held against all before it, one by one."""
     asked = sorted(marks, key=lambda mark: (mark[0], mark[3]))
-    known = Known({-mark[3] for mark in asked})
+    known = ParetoFronts({-mark[3] for mark in asked})
     kept = []
     for mark in asked:
         beaten = known.front(-mark[3]).dominates(mark)

@@ -9,10 +9,10 @@ from fitgauge.engine.accelerator import most_cards
 from fitgauge.engine.performance.decode import decode_speed, step_bytes, waiting_seconds
 from fitgauge.engine.performance.flops import token_flops
 from fitgauge.engine.performance.prefill import peak
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.fit.batch_estimator import Fitting
+from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.fit.workload import degrees
 from fitgauge.services.recommend.candidates import plans
 from fitgauge.services.recommend.schemas import RecommendRequest
@@ -39,7 +39,7 @@ def beats(one, other):
 def everything_that_fits(request, asked, cards):
     """(card, count, engine, format) of all that fits, each asked by itself, without any shortcut."""
     found = set()
-    offered = plans(request, asked, Fitting(asked, ENGINES, PREPARER))
+    offered = plans(request, asked, BatchEstimator(asked, ENGINES, PREPARER))
     for accelerator in cards:
         for number, plan in enumerate(offered):
             question = FitRequest(
@@ -49,14 +49,14 @@ def everything_that_fits(request, asked, cards):
                 concurrency=request.concurrency,
                 quantization=plan.quantization,
             )
-            fitting = Fitting(asked, ENGINES, PREPARER)
+            fitting = BatchEstimator(asked, ENGINES, PREPARER)
             earlier = [other for other in offered[:number] if other.quantization == plan.quantization]
             if any(fitting.refused(question, other.engine, accelerator) is None for other in earlier):
                 continue
             if fitting.refused(question, plan.engine, accelerator) is not None:
                 continue
             for count in range(1, most_cards(accelerator, request.max_gpu_count) + 1):
-                fresh = Fitting(asked, ENGINES, PREPARER).possible(question, plan.engine, accelerator, count)
+                fresh = BatchEstimator(asked, ENGINES, PREPARER).possible(question, plan.engine, accelerator, count)
                 if fresh is not None and fresh.workload.gpus == count and fresh.verdict == "fits":
                     found.add((accelerator.id, count, plan.engine, plan.quantization or "as published"))
     return found
@@ -96,7 +96,7 @@ def test_no_option_is_beaten_and_none_that_fits_is_missing(cards, prices, name, 
     }
     try:
         answer = Recommender(ENGINES, catalog_of(cards, prices)).answer(request, KNOWN[name])
-    except InvalidQuestion:
+    except InvalidRequestError:
         assert not allowed
         return
     vectors = {(item.gpu.id, item.gpu.count, item.engine, item.quantization): vector(item) for item in answer.items}

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from fitgauge.catalog.accelerators import load as load_accelerators
 from fitgauge.catalog.catalog import Catalog, bundled
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.recommend.service import Recommender
 from made_up import ENGINES, KNOWN, card, catalog_of, vector
@@ -102,7 +102,7 @@ def test_understood_as_can_be_sent_back(recommend):
 
 @pytest.mark.parametrize("fields", [{"engine": "mlx", "vendors": "NVIDIA"}, {"engine": "tensorrt-llm", "vendors": "AMD"}])
 def test_an_engine_that_runs_on_none_of_the_cards_is_told_from_one_that_is_too_small(recommend, fields):
-    with pytest.raises(InvalidQuestion, match="engine empties the set"):
+    with pytest.raises(InvalidRequestError, match="engine empties the set"):
         recommend(**fields)
 
 
@@ -135,7 +135,7 @@ def test_a_card_of_unknown_bandwidth_has_no_speed(recommend):
     ],
 )
 def test_what_leaves_nothing_is_named(recommend, fields, field, said):
-    with pytest.raises(InvalidQuestion, match=said) as caught:
+    with pytest.raises(InvalidRequestError, match=said) as caught:
         recommend(**fields)
     assert caught.value.field == field
     assert caught.value.hint
@@ -147,7 +147,7 @@ def test_a_quantized_repository_is_offered_as_it_is(questions):
 
 
 def test_a_budget_that_nobody_meets_names_the_cheapest_that_would(recommend):
-    with pytest.raises(InvalidQuestion) as caught:
+    with pytest.raises(InvalidRequestError) as caught:
         recommend(max_usd_per_hour=0.05)
     cheapest = recommend(objective="cheapest", limit=1).items[0]
     assert f"at {cheapest.cost.usd_per_hour_low:.2f} USD an hour" in caught.value.hint
@@ -164,13 +164,13 @@ def test_a_budget_that_nobody_meets_names_the_cheapest_that_would(recommend):
     ],
 )
 def test_what_is_named_instead_comes_nearest_to_what_was_asked(recommend, fields, told):
-    with pytest.raises(InvalidQuestion) as caught:
+    with pytest.raises(InvalidRequestError) as caught:
         recommend(**fields)
     assert told in caught.value.hint
 
 
 def test_of_gpus_that_are_too_small_the_workload_that_is_left_is_told(recommend):
-    with pytest.raises(InvalidQuestion) as caught:
+    with pytest.raises(InvalidRequestError) as caught:
         recommend(gpus="RTX 3090", max_gpu_count=1, concurrency=8, context_length=16384)
     concurrency, context = map(int, re.search(r"concurrency (\d+) at context_length (\d+) is left", caught.value.hint).groups())
     assert recommend(gpus="RTX 3090", max_gpu_count=1, concurrency=concurrency, context_length=context).items
@@ -194,7 +194,7 @@ def test_the_summary_names_speed_price_and_the_best_of_other_orders(recommend):
 
 
 def test_a_list_that_names_nothing_is_refused(recommend):
-    with pytest.raises(InvalidQuestion, match="gpus names nothing"):
+    with pytest.raises(InvalidRequestError, match="gpus names nothing"):
         recommend(gpus=", ,")
 
 
@@ -211,7 +211,7 @@ def test_only_clouds_that_rent_the_gpus_out_are_told(recommend):
 
 def test_clouds_go_by_several_names(recommend):
     assert recommend(clouds="Amazon, Google Cloud", limit=3).items == recommend(clouds=["aws", "gcp"], limit=3).items
-    with pytest.raises(InvalidQuestion) as caught:
+    with pytest.raises(InvalidRequestError) as caught:
         recommend(clouds="nebiuss")
     assert caught.value.matches == ("nebius",)
 
@@ -292,5 +292,5 @@ def test_quotas_of_the_catalog_are_kept():
     items = Recommender(ENGINES, catalog).answer(RecommendRequest(model=asked.id, gpus="L40S, H100 SXM", limit=1000), asked).items
     assert {item.gpu.name for item in items} == {"L40S"}
     assert max(item.gpu.count for item in items) == 2
-    with pytest.raises(InvalidQuestion, match="quotas"):
+    with pytest.raises(InvalidRequestError, match="quotas"):
         Recommender(ENGINES, catalog).answer(RecommendRequest(model=asked.id, gpus="H100 SXM"), asked)

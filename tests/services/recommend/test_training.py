@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_plan.schemas import TrainingPlanRequest
@@ -78,14 +78,14 @@ def test_understood_as_can_be_sent_back(recommend):
     ],
 )
 def test_what_leaves_nothing_is_named(recommend, fields, field, said):
-    with pytest.raises(InvalidQuestion, match=said) as caught:
+    with pytest.raises(InvalidRequestError, match=said) as caught:
         recommend(**fields)
     assert caught.value.field == field
     assert caught.value.hint
 
 
 def test_a_budget_that_nobody_meets_names_the_cheapest_that_would(recommend):
-    with pytest.raises(InvalidQuestion, match="max_usd_per_hour") as caught:
+    with pytest.raises(InvalidRequestError, match="max_usd_per_hour") as caught:
         recommend(max_usd_per_hour=0.01)
     cheapest = recommend(objective="cheapest", limit=1).training[0]
     assert f"{cheapest.cost.usd_per_hour_low:.2f} USD an hour" in caught.value.hint

@@ -7,11 +7,11 @@ from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Model
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.training_fit.schemas import TrainingRequest
-from fitgauge.services.training_fit.service import Training
+from fitgauge.services.training_fit.service import TrainingFitService
 
-TRAINING = Training(load_training(), load_engines())
+TRAINING = TrainingFitService(load_training(), load_engines())
 TEXT = {
     "vocab_size": 2000, "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 2, "num_attention_heads": 8,
     "num_key_value_heads": 2, "max_position_embeddings": 8192,
@@ -100,7 +100,7 @@ def test_adapters_leave_the_tower_frozen_and_a_frozen_tower_keeps_nothing():
     ],
 )
 def test_images_that_nothing_could_read_are_refused_with_what_to_send(config, fields, said):
-    with pytest.raises(InvalidQuestion) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         ask(config, **fields)
     assert refused.value.field == "images"
     assert said in (refused.value.hint or "")

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 LARGE = {"model": "deepseek-ai/DeepSeek-V3", "gpu": "H200", "gpu_count": 256, "framework": "megatron", "expert_parallel": 32}
@@ -66,7 +66,7 @@ def test_chunks_are_told_to_either_launcher_by_its_own_flag(answer):
 def test_experts_beside_divided_layers_have_sequence_parallelism_unasked(answer):
     asked = {**SMALL, "tensor_parallel": 2}
     assert answer(**asked).understood_as["sequence_parallel"] is True
-    with pytest.raises(InvalidQuestion, match="sequence parallelism"):
+    with pytest.raises(InvalidRequestError, match="sequence parallelism"):
         answer(**asked, sequence_parallel=False)
 
 
@@ -80,7 +80,7 @@ def test_experts_beside_divided_layers_have_sequence_parallelism_unasked(answer)
     ],
 )
 def test_what_megatron_has_no_use_for_is_refused_with_what_it_takes(answer, fields, field, hint):
-    with pytest.raises(InvalidQuestion) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         answer(**SMALL, **fields)
     assert refused.value.field == field
     assert hint in refused.value.hint

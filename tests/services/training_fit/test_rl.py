@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 
@@ -104,7 +104,7 @@ def test_what_is_left_out_is_as_the_library_has_it(train, asked, said):
     ids=str,
 )
 def test_what_cannot_be_is_refused_with_what_can(train, asked, field):
-    with pytest.raises(InvalidQuestion) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         train(**LARGE | asked)
     assert refused.value.field == field
     assert refused.value.hint

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 
@@ -198,7 +198,7 @@ def test_what_a_card_cannot_do_is_unsupported_and_says_what_to_use(train, settin
     ids=lambda value: str(value),
 )
 def test_what_cannot_be_is_refused_with_what_to_send(train, settings, field):
-    with pytest.raises(InvalidQuestion) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         train(**SMALL, **settings)
     assert refused.value.field == field
     assert refused.value.hint

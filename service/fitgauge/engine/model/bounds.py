@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from fitgauge.engine.model.config import MAX_EXPERTS, MAX_HEADS
 from fitgauge.engine.model.spec import Block, Mixer, ModelSpec, Part, Recurrent
-from fitgauge.errors import MalformedModel
+from fitgauge.errors import MalformedModelError
 
 MAX_DIMENSION = 2**30
 """Of one tensor. The largest is 294,126,912: Gemma 3n's tower, which its reader holds as one."""
@@ -21,7 +21,7 @@ _HINT = "Check that the repository holds a complete config.json."
 
 
 def check(spec: ModelSpec) -> None:
-    """Raise MalformedModel for a size below 1 or beyond the bounds above."""
+    """Raise MalformedModelError for a size below 1 or beyond the bounds above."""
     for block in spec.blocks:
         _check_tensors(block)
         for mixer in block.mixers:
@@ -30,9 +30,9 @@ def check(spec: ModelSpec) -> None:
             _check_sizes({"intermediate_size": block.mlp.intermediate_size}, f"{block.prefix}: MLP")
     stacks = [block.part for block in spec.blocks if "{}" in block.prefix and block.layers]
     if not stacks or (spec.task != "encode" and Part.LANGUAGE not in stacks):
-        raise MalformedModel("config.json describes a model without layers.", hint=_HINT, field="num_hidden_layers")
+        raise MalformedModelError("config.json describes a model without layers.", hint=_HINT, field="num_hidden_layers")
     if spec.max_context_length < 1:
-        raise MalformedModel("config.json: the context length is 0.", hint=_HINT, field="max_position_embeddings")
+        raise MalformedModelError("config.json: the context length is 0.", hint=_HINT, field="max_position_embeddings")
     _check_cost(spec)
 
 
@@ -40,16 +40,20 @@ def _check_tensors(block: Block) -> None:
     for tensor in block.tensors:
         name = f"{block.prefix}{tensor.name}"
         if tensor.shape and not (min(tensor.shape) >= 1 and max(tensor.shape) <= MAX_DIMENSION):
-            raise MalformedModel(f"config.json gives {name} a shape that no model has: {_shown(tensor.shape)}.", hint=_HINT)
+            raise MalformedModelError(f"config.json gives {name} a shape that no model has: {_shown(tensor.shape)}.", hint=_HINT)
         if not 1 <= tensor.count <= MAX_EXPERTS:
-            raise MalformedModel(f"config.json gives {name} {_shown([tensor.count])} experts, at most {MAX_EXPERTS} are read.", hint=_HINT)
+            raise MalformedModelError(
+                f"config.json gives {name} {_shown([tensor.count])} experts, at most {MAX_EXPERTS} are read.", hint=_HINT
+            )
 
 
 def _check_sizes(sizes: dict[str, int], where: str) -> None:
     for name, size in sizes.items():
         high = MAX_HEADS if name.endswith("heads") else MAX_DIMENSION
         if not 1 <= size <= high:
-            raise MalformedModel(f"config.json gives {where} a {name} of {_shown([size])}, not from 1 to {high}.", hint=_HINT, field=name)
+            raise MalformedModelError(
+                f"config.json gives {where} a {name} of {_shown([size])}, not from 1 to {high}.", hint=_HINT, field=name
+            )
 
 
 def _sizes(mixer: Mixer) -> dict[str, int]:
@@ -71,7 +75,7 @@ def _check_cost(spec: ModelSpec) -> None:
         ("parameters", spec.parameters, MAX_PARAMETERS),
     ):
         if count > most:
-            raise MalformedModel(f"config.json describes {count} {what}, at most {most} are read.", hint=_HINT)
+            raise MalformedModelError(f"config.json describes {count} {what}, at most {most} are read.", hint=_HINT)
 
 
 def _shown(sizes: Iterable[int]) -> str:

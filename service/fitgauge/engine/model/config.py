@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 from fitgauge.engine.model.dtypes import dtype
-from fitgauge.errors import InvalidQuestion, MalformedModel
+from fitgauge.errors import InvalidRequestError, MalformedModelError
 
 MAX_LAYERS = 4096
 """Layers, and values of a list with one for each of them. The snapshot's deepest model has 126."""
@@ -67,19 +67,19 @@ class Config:
     def integer(self, *names: str, default: int | None = _REQUIRED, low: int | None = None, high: int | None = None) -> int:
         """An integer in [low, high], which follow from the name by default.
 
-        Raises MalformedModel where it is missing without a default, no number, or out of bounds, `default` included.
+        Raises MalformedModelError where it is missing without a default, no number, or out of bounds, `default` included.
         """
         name, value = self._find(names)
         low = int(name in _POSITIVE and value is not None) if low is None else low
         high = _highest(name) if high is None else high
         if value is None:
             if default is _REQUIRED:
-                raise MalformedModel(f"{self.where} has no {name}.", hint="Check that the repository holds a complete config.json.")
+                raise MalformedModelError(f"{self.where} has no {name}.", hint="Check that the repository holds a complete config.json.")
             value = default or 0
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise MalformedModel(f"{self.where}: {name} is {_shown(value)}, not an integer from {low} to {high}.", field=name)
+            raise MalformedModelError(f"{self.where}: {name} is {_shown(value)}, not an integer from {low} to {high}.", field=name)
         return value
 
     def maybe_integer(self, *names: str, low: int | None = None, high: int | None = None) -> int | None:
@@ -92,7 +92,7 @@ class Config:
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int | float) or not -1e18 < value < 1e18:
-            raise MalformedModel(f"{self.where}: {name} is {_shown(value)}, not a number.", field=name)
+            raise MalformedModelError(f"{self.where}: {name} is {_shown(value)}, not a number.", field=name)
         return float(value)
 
     def flag(self, *names: str, default: bool = False) -> bool:
@@ -101,7 +101,7 @@ class Config:
         if value is None:
             return default
         if not isinstance(value, bool | int):
-            raise MalformedModel(f"{self.where}: {name} is {_shown(value)}, not true or false.", field=name)
+            raise MalformedModelError(f"{self.where}: {name} is {_shown(value)}, not true or false.", field=name)
         return bool(value)
 
     def text(self, *names: str, default: str = "") -> str:
@@ -110,7 +110,7 @@ class Config:
         if value is None:
             return default
         if not isinstance(value, str):
-            raise MalformedModel(f"{self.where}: {name} is {_shown(value)}, not a string.", field=name)
+            raise MalformedModelError(f"{self.where}: {name} is {_shown(value)}, not a string.", field=name)
         return value
 
     def items(self, *names: str, length: int | None = None) -> list[Any]:
@@ -119,14 +119,14 @@ class Config:
         if value is None:
             return []
         if not isinstance(value, list) or len(value) > MAX_LAYERS or (length is not None and len(value) < length):
-            raise MalformedModel(f"{self.where}: {name} is not a list of {length or f'at most {MAX_LAYERS}'} values.", field=name)
+            raise MalformedModelError(f"{self.where}: {name} is not a list of {length or f'at most {MAX_LAYERS}'} values.", field=name)
         return value
 
     def section(self, *names: str) -> "Config":
         """A nested object as a Config, empty where it is missing."""
         name, value = self._find(names)
         if value is not None and not isinstance(value, dict):
-            raise MalformedModel(f"{self.where}: {name} is not an object.", field=name)
+            raise MalformedModelError(f"{self.where}: {name} is not an object.", field=name)
         return Config(value or {}, f"{self.where}: {name}")
 
     def layers(self, *names: str) -> int:
@@ -138,8 +138,8 @@ class Config:
         name = self.text("dtype", "torch_dtype")
         try:
             return dtype(name) if name and name != "auto" else default
-        except InvalidQuestion:
-            raise MalformedModel(f"{self.where}: dtype is {name[:40]!r}, no number format.", field="torch_dtype") from None
+        except InvalidRequestError:
+            raise MalformedModelError(f"{self.where}: dtype is {name[:40]!r}, no number format.", field="torch_dtype") from None
 
 
 @cache

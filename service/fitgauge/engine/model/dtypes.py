@@ -1,6 +1,6 @@
 """Number formats by the names that safetensors files use, and how wide they are."""
 
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 
 BITS: dict[str, int] = {
     "F64": 64, "F32": 32, "F16": 16, "BF16": 16, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F4": 4,
@@ -19,11 +19,11 @@ _ALIASES: dict[str, str] = {
 
 
 def dtype(name: str) -> str:
-    """The canonical name of a number format: 'torch.bfloat16' -> 'BF16'. Raises InvalidQuestion for one that is unknown."""
+    """The canonical name of a number format: 'torch.bfloat16' -> 'BF16'. Raises InvalidRequestError for one that is unknown."""
     text = name.strip().removeprefix("torch.")
     found = _ALIASES.get(text.lower(), text.upper())
     if found not in BITS:
-        raise InvalidQuestion(f"{name!r} is no number format that is known here.", hint="Send bf16, fp16, fp32, fp8 or int8.")
+        raise InvalidRequestError(f"{name!r} is no number format that is known here.", hint="Send bf16, fp16, fp32, fp8 or int8.")
     return found
 
 

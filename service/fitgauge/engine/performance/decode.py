@@ -13,7 +13,7 @@ from fitgauge.engine.performance.prefill import (
 )
 from fitgauge.engine.serving.kv_cache import cache_bytes
 from fitgauge.engine.weights.rank_bytes import ranks, share_bytes
-from fitgauge.engine.weights.sharding import Laid
+from fitgauge.engine.weights.sharding import ShardedWeights
 
 EFFICIENCY = 0.91
 """Share of a card's bandwidth that reading gets in a step, beside what its layers wait.
@@ -53,7 +53,9 @@ class DecodeSpeed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     high: float
 
 
-def step_bytes(spec: ModelSpec, laid: Laid, *, concurrency: int, context_length: int, cache_dtype: str, tensor_parallel: int = 1) -> int:
+def step_bytes(
+    spec: ModelSpec, laid: ShardedWeights, *, concurrency: int, context_length: int, cache_dtype: str, tensor_parallel: int = 1
+) -> int:
     """Bytes one rank reads for one token of every request, through all pipeline stages.
 
     = weights + cache of `concurrency` requests of `context_length` tokens. Weights are those of the decoder and the head (the embedding
@@ -68,7 +70,7 @@ def step_bytes(spec: ModelSpec, laid: Laid, *, concurrency: int, context_length:
     return int(weights * laid.scale) + cache
 
 
-def _weights_read(spec: ModelSpec, laid: Laid, visited: float, tensor_parallel: int) -> float:
+def _weights_read(spec: ModelSpec, laid: ShardedWeights, visited: float, tensor_parallel: int) -> float:
     """Bytes of weights one rank reads in a step that visits this share of the routed experts."""
     layout, ways = laid.layout, ranks(laid, tensor_parallel, 1, 1)
     parts = (Part.LANGUAGE, Part.HEAD, Part.EMBEDDING) if spec.tied_embeddings else (Part.LANGUAGE, Part.HEAD)

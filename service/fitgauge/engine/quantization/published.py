@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from fitgauge.engine.memo import Same
+from fitgauge.engine.memo import ByIdentity
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
 from fitgauge.engine.quantization import formats as q
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.scheme import LINEARS, MATRICES, Rule, Scheme, named
-from fitgauge.errors import MalformedModel
+from fitgauge.errors import MalformedModelError
 
 Values = Mapping[str, Any]
 MAX_NAMES = 100_000
@@ -38,14 +38,14 @@ def published(spec: ModelSpec) -> Scheme | None:
     """The scheme a model was published in, None for one that is not quantized.
 
     A config that cannot be read gives a scheme with basis `assumed` and a warning: its bits come
-    from whatever key looks like bits. Raises MalformedModel for one that costs more to match with
+    from whatever key looks like bits. Raises MalformedModelError for one that costs more to match with
     the model's tensors than any real one.
     """
-    return _published(Same(spec)) if spec.quantization else None
+    return _published(ByIdentity(spec)) if spec.quantization else None
 
 
 @lru_cache(maxsize=8)
-def _published(same: Same) -> Scheme | None:
+def _published(same: ByIdentity) -> Scheme | None:
     spec = same.spec
     values = spec.quantization or {}
     _bounded("characters of patterns", _pattern_characters(values), MAX_PATTERN_CHARACTERS)
@@ -80,7 +80,7 @@ def _texts(value: object) -> Iterator[str]:
 
 def _bounded(what: str, count: int, most: int) -> None:
     if count > most:
-        raise MalformedModel(
+        raise MalformedModelError(
             f"quantization_config has {count} {what}, at most {most} are read.",
             hint="Send `quantization` with a model whose quantization is simpler, or name modules instead of patterns.",
             field="quantization_config",

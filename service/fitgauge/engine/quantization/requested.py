@@ -8,9 +8,9 @@ from fitgauge.engine.quantity import Basis
 from fitgauge.engine.quantization import formats as q
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.scheme import MATRICES, Rule, Scheme
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 
-PLAIN: dict[str, str] = {
+UNQUANTIZED: dict[str, str] = {
     "fp64": "F64", "fp32": "F32", "float32": "F32", "tf32": "F32", "fp16": "F16", "float16": "F16", "half": "F16", "bf16": "BF16",
     "bfloat16": "BF16",
 }  # fmt: skip
@@ -45,29 +45,29 @@ BLOCK_FILES = {"Q4_0": "Q6_K", "Q4_1": "Q6_K", "Q5_0": "Q6_K", "Q5_1": "Q6_K", "
 
 def known() -> tuple[str, ...]:
     """Every name that is understood without an alias, GGUF file types in small letters."""
-    return (*PLAIN, *FORMATS, *(name.lower() for name in q.GGUF_FILE_BITS))
+    return (*UNQUANTIZED, *FORMATS, *(name.lower() for name in q.GGUF_FILE_BITS))
 
 
-def canonical(name: str) -> str:
+def canonical_name(name: str) -> str:
     """A quantization's name in small letters, with case, spaces, dots, dashes and aliases out of the way."""
     key = re.sub(r"[\s.\-/]+", "_", name.strip().lower()).removeprefix("gguf_").removesuffix("_gguf")
     return ALIASES.get(key, key)
 
 
-def what_if(name: str, spec: ModelSpec) -> Scheme:
+def requested_scheme(name: str, spec: ModelSpec) -> Scheme:
     """The scheme `spec` would have in the quantization `name`; case, spaces, dots and dashes do not matter.
 
-    Raises InvalidQuestion for a name that means nothing here, with near matches.
+    Raises InvalidRequestError for a name that means nothing here, with near matches.
     """
-    key = canonical(name)
-    if key in PLAIN:
-        return Scheme(name=key, dtype=PLAIN[key])
+    key = canonical_name(name)
+    if key in UNQUANTIZED:
+        return Scheme(name=key, dtype=UNQUANTIZED[key])
     if key in FORMATS:
         return Scheme(name=key, rules=(Rule(form=FORMATS[key], parts=_parts(key)),))
     found = next((file for file in q.GGUF_FILE_BITS if file.lower() == key), None)
     if found:
         return gguf_scheme(found, spec)
-    raise InvalidQuestion(
+    raise InvalidRequestError(
         f"{name[:40]!r} is no quantization that is known here.",
         hint="Send fp8, int8, int4, awq, gptq, nf4, nvfp4, mxfp4, bf16, fp16, fp32 or a GGUF file type such as q4_k_m.",
         matches=tuple(get_close_matches(key, [*known(), *ALIASES], n=5, cutoff=0.5)),

@@ -10,7 +10,7 @@ from fitgauge.engine.model.spec import (
     ModelSpec,
     Part,
 )
-from fitgauge.engine.quantity import Term, certain
+from fitgauge.engine.quantity import Term, exact_term
 from fitgauge.engine.serving.profile import Coefficient, EngineProfile
 
 HALF = 2
@@ -51,7 +51,7 @@ def activation_bytes(
     formula = f"({tokens} tokens + {min(sequences, tokens)} sampled) x hidden {spec.hidden_size} x 2 B, held while sampling"
     if kept:
         formula += f" + {kept} B of workspaces"
-    return (certain("activations", hidden, "computed", formula, profile.source), logits)
+    return (exact_term("activations", hidden, "computed", formula, profile.source), logits)
 
 
 def layer_peak(
@@ -133,4 +133,4 @@ def math_scores_term(reason: str, *, requests: int, length: int, heads: int, sou
     (_scaled_dot_product_attention_math, which widens 16-bit inputs, and _safe_softmax).
     """
     formula = f"{requests} x {heads} heads x {length}^2 pairs x {_PAIR} B: {reason}"
-    return certain("attention_scores", requests * heads * length * length * _PAIR, "computed", formula, source)
+    return exact_term("attention_scores", requests * heads * length * length * _PAIR, "computed", formula, source)

@@ -15,7 +15,7 @@ from fitgauge.engine.serving.vllm.defaults import removed
 from fitgauge.engine.serving.workload import EngineName, Workload
 
 
-class Listed(NamedTuple):
+class ArchitectureList(NamedTuple):
     """What one engine has classes for: architectures, or model types where it goes by these; the release read, () for one without
     numbers. `borrows`: takes transformers' own class for others."""
 
@@ -26,21 +26,21 @@ class Listed(NamedTuple):
     borrows: bool = False
 
 
-LISTS: dict[EngineName, Listed] = {
-    "vllm": Listed(vllm.SETTLED | vllm.LATER, (0, 33), "0.33.0", borrows=True),
-    "sglang": Listed(sglang.ARCHITECTURES, (0, 5), "0.5.23", borrows=True),
-    "tensorrt-llm": Listed(tensorrt_llm.ARCHITECTURES | tensorrt_llm.BUILT, (1, 2), "1.2"),
-    "tgi": Listed(tgi.MODEL_TYPES | tgi.AUTOMATIC, (3, 3), "3.3.7", by_type=True),
-    "llama.cpp": Listed(llamacpp.ARCHITECTURES, (), "at commit 00bdaa1"),
-    "ollama": Listed(llamacpp.ARCHITECTURES | llamacpp.OLLAMA, (), "at commit 00bdaa1"),
-    "mlx": Listed(mlx.MODEL_TYPES | mlx.VISION, (0, 32), "0.32.0 and mlx-vlm 0.6.15", by_type=True),
+LISTS: dict[EngineName, ArchitectureList] = {
+    "vllm": ArchitectureList(vllm.SETTLED | vllm.LATER, (0, 33), "0.33.0", borrows=True),
+    "sglang": ArchitectureList(sglang.ARCHITECTURES, (0, 5), "0.5.23", borrows=True),
+    "tensorrt-llm": ArchitectureList(tensorrt_llm.ARCHITECTURES | tensorrt_llm.BUILT, (1, 2), "1.2"),
+    "tgi": ArchitectureList(tgi.MODEL_TYPES | tgi.AUTOMATIC, (3, 3), "3.3.7", by_type=True),
+    "llama.cpp": ArchitectureList(llamacpp.ARCHITECTURES, (), "at commit 00bdaa1"),
+    "ollama": ArchitectureList(llamacpp.ARCHITECTURES | llamacpp.OLLAMA, (), "at commit 00bdaa1"),
+    "mlx": ArchitectureList(mlx.MODEL_TYPES | mlx.VISION, (0, 32), "0.32.0 and mlx-vlm 0.6.15", by_type=True),
 }
 """By engine; transformers itself is not among them: it runs what it or the repository has code for."""
 
 _INSTEAD: tuple[EngineName, ...] = ("vllm", "sglang", "mlx", "llama.cpp", "transformers")
 
 
-def has(engine: EngineName, spec: ModelSpec) -> bool:
+def supports(engine: EngineName, spec: ModelSpec) -> bool:
     """Whether the engine's list names the model; always for transformers."""
     listed = LISTS.get(engine)
     return listed is None or (spec.model_type if listed.by_type else spec.architecture) in listed.names
@@ -55,7 +55,7 @@ def refusal(workload: Workload, spec: ModelSpec, method: str | None, accelerator
     engine, listed = workload.engine, LISTS.get(workload.engine)
     if listed is None or listed.borrows or (listed.release and workload.version[: len(listed.release)] > listed.release):
         return None
-    if has(engine, spec):
+    if supports(engine, spec):
         return _automatic(spec, method, accelerator) if engine == "tgi" else None
     if not _known(engine, spec):
         return None
@@ -65,7 +65,7 @@ def refusal(workload: Workload, spec: ModelSpec, method: str | None, accelerator
 def note(workload: Workload, spec: ModelSpec) -> str | None:
     """What a reader must know where the list does not name the model's class and nothing is refused; None where no class is known."""
     engine, listed = workload.engine, LISTS.get(workload.engine)
-    if listed is None or not spec.architecture[:1].isupper() or has(engine, spec):
+    if listed is None or not spec.architecture[:1].isupper() or supports(engine, spec):
         return None
     if engine == "vllm" and removed(spec, listed.release):
         return None
@@ -95,5 +95,5 @@ def _automatic(spec: ModelSpec, method: str | None, accelerator: Accelerator) ->
 
 def _others(engine: EngineName, spec: ModelSpec, accelerator: Accelerator) -> str:
     """Up to two engines that have the model and kernels for the card."""
-    others = [name for name in _INSTEAD if name != engine and has(name, spec) and platforms.built(name, accelerator)]
+    others = [name for name in _INSTEAD if name != engine and supports(name, spec) and platforms.built(name, accelerator)]
     return f"Send engine {' or '.join(others[:2])}." if others else "Send another GPU: no engine known here runs this model on it."

@@ -51,7 +51,7 @@ class StageEstimate(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted((*self.fixed, *self.cache), key=lambda term: -term.bytes))
 
 
-class Beside(NamedTuple):
+class StageMemory(NamedTuple):
     """What one rank of a pipeline stage holds beside the loaded weights, the same in every number format of them.
 
     `after`: of an engine that keeps a part of the card back, what comes later and lives in that part.
@@ -69,7 +69,7 @@ class Beside(NamedTuple):
         return sum([term.bytes for term in (*self.fixed, *self.cache, *self.after)])
 
 
-def stage_estimates(loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside]) -> tuple[StageEstimate, ...]:
+def stage_estimates(loaded: Sequence[tuple[Term, ...]], beside: Sequence[StageMemory]) -> tuple[StageEstimate, ...]:
     """Every stage: what is loaded, and what it holds beside that."""
     return tuple(
         stage_estimate(stage=number, layers=rest.layers, fixed=(*terms, *rest.fixed), cache=rest.cache, layout=rest.layout)
@@ -77,7 +77,7 @@ def stage_estimates(loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside]
     )
 
 
-def fullest_required(loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside]) -> tuple[Bytes, int]:
+def fullest_required(loaded: Sequence[tuple[Term, ...]], beside: Sequence[StageMemory]) -> tuple[Bytes, int]:
     """(`required`, layers) of the stage that needs most, the same as `Estimate.fullest` of these stages, without making the others."""
     sizes = [sum([term.bytes for term in terms]) + rest.expected_bytes for terms, rest in zip(loaded, beside, strict=True)]
     number = sizes.index(max(sizes))

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from fitgauge.engine.quantity import Bytes, most
+from fitgauge.engine.quantity import Bytes, largest_where
 from fitgauge.engine.serving.estimate import Estimate, StageEstimate
 
 Verdict = Literal["fits", "tight", "does_not_fit"]
@@ -76,7 +76,7 @@ def _most_requests(stage: StageEstimate, pool: int, context_length: int) -> int:
 
 def longest_context(stage: StageEstimate, pool: int, concurrency: int, ceiling: int) -> int:
     """The most tokens, up to `ceiling`, that each of `concurrency` requests can hold in `pool` bytes; 0 where not even one."""
-    return most(ceiling, lambda length: stage.layout.pool_bytes(concurrency, length) <= pool)
+    return largest_where(ceiling, lambda length: stage.layout.pool_bytes(concurrency, length) <= pool)
 
 
 def _hypotenuse(one: float, other: float) -> float:

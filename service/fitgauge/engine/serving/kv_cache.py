@@ -66,7 +66,7 @@ def cross_bytes(mixer: CrossAttention, dtype: str, tensor_parallel: int) -> int:
     return size_of(mixer.source_tokens * 2 * rank_heads(mixer.kv_heads, tensor_parallel) * mixer.head_dim, dtype)
 
 
-def held_tokens(mixer: Mixer, context_length: int) -> int:
+def cached_tokens(mixer: Mixer, context_length: int) -> int:
     """Tokens a layer keeps of a request of L: min(w, L) with a window or chunk, else L."""
     if isinstance(mixer, Attention):
         return min(mixer.window or mixer.chunk or context_length, context_length)
@@ -88,7 +88,7 @@ def request_bytes(mixer: Mixer, context_length: int, dtype: str, tensor_parallel
         return state_bytes(mixer, state_dtype, tensor_parallel)
     if isinstance(mixer, CrossAttention):
         return cross_bytes(mixer, dtype, tensor_parallel)
-    held = held_tokens(mixer, context_length) * token_bytes(mixer, dtype, tensor_parallel)
+    held = cached_tokens(mixer, context_length) * token_bytes(mixer, dtype, tensor_parallel)
     return held + compressed_bytes(mixer, context_length, dtype) if isinstance(mixer, CompressedAttention) else held
 
 

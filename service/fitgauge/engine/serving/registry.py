@@ -4,11 +4,11 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.memo import Once
+from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Bytes, Term
 from fitgauge.engine.serving import warmup
-from fitgauge.engine.serving.estimate import Beside, Estimate
+from fitgauge.engine.serving.estimate import Estimate, StageMemory
 from fitgauge.engine.serving.llamacpp import memory as llamacpp
 from fitgauge.engine.serving.llamacpp import offload as split
 from fitgauge.engine.serving.llamacpp import ollama
@@ -24,7 +24,7 @@ from fitgauge.engine.serving.vllm import weights as vllm_layout
 from fitgauge.engine.serving.vllm.compute_capability import card_kind
 from fitgauge.engine.serving.vllm.defaults import default_batch
 from fitgauge.engine.serving.workload import EngineName, Workload
-from fitgauge.engine.weights.sharding import Laid, laid_out
+from fitgauge.engine.weights.sharding import ShardedWeights, shard_weights
 
 
 def as_asked(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> Workload:
@@ -43,8 +43,8 @@ def any_card(accelerator: Accelerator) -> Hashable:
 
 
 def afresh(
-    beside: Callable[[ModelSpec, Workload, Accelerator, EngineProfile], tuple[Beside, ...]],
-) -> Callable[[ModelSpec, Workload, Accelerator, EngineProfile, Once], tuple[Beside, ...]]:
+    beside: Callable[[ModelSpec, Workload, Accelerator, EngineProfile], tuple[StageMemory, ...]],
+) -> Callable[[ModelSpec, Workload, Accelerator, EngineProfile, Memo], tuple[StageMemory, ...]]:
     """`beside` of an engine that keeps nothing of what it worked out before."""
     return lambda spec, workload, accelerator, profile, known: beside(spec, workload, accelerator, profile)
 
@@ -59,10 +59,10 @@ class Halves(NamedTuple):
     weights on the host, too.
     """
 
-    loaded: Callable[[ModelSpec, Laid, Workload, Accelerator], tuple[tuple[Term, ...], ...]]
-    beside: Callable[[ModelSpec, Workload, Accelerator, EngineProfile, Once], tuple[Beside, ...]]
-    refilled: Callable[[tuple[Beside, ...], Workload], tuple[Beside, ...]] | None = None
-    sized: Callable[[Sequence[tuple[Term, ...]], Sequence[Beside], Workload, Accelerator], tuple[Beside, ...]] | None = None
+    loaded: Callable[[ModelSpec, ShardedWeights, Workload, Accelerator], tuple[tuple[Term, ...], ...]]
+    beside: Callable[[ModelSpec, Workload, Accelerator, EngineProfile, Memo], tuple[StageMemory, ...]]
+    refilled: Callable[[tuple[StageMemory, ...], Workload], tuple[StageMemory, ...]] | None = None
+    sized: Callable[[Sequence[tuple[Term, ...]], Sequence[StageMemory], Workload, Accelerator], tuple[StageMemory, ...]] | None = None
     offloads: bool = True
 
 
@@ -75,8 +75,8 @@ class Engine(NamedTuple):
     of a card.
     """
 
-    estimate: Callable[[ModelSpec, Laid, Workload, Accelerator, EngineProfile], Estimate]
-    lay_out: Callable[..., Laid]
+    estimate: Callable[[ModelSpec, ShardedWeights, Workload, Accelerator, EngineProfile], Estimate]
+    lay_out: Callable[..., ShardedWeights]
     batch: Callable[[Accelerator, int, tuple[int, ...], ModelSpec], tuple[int, int]] = default_batch
     settled: Callable[[Workload, ModelSpec, Accelerator], Workload] = as_asked
     budget: Callable[[Accelerator, Workload], Bytes] = all_usable
@@ -87,44 +87,44 @@ class Engine(NamedTuple):
 ENGINES: dict[EngineName, Engine] = {
     "vllm": Engine(
         vllm.estimate,
-        vllm_layout.laid_out,
+        vllm_layout.shard_weights,
         budget=vllm.budget_bytes,
         kind=card_kind,
         halves=Halves(vllm.loaded_stages, vllm.beside_stages, vllm.refilled),
     ),
     "sglang": Engine(
         sglang.estimate,
-        vllm_layout.laid_out,
+        vllm_layout.shard_weights,
         sglang_share.default_batch,
-        sglang.settled,
+        sglang.with_engine_defaults,
         sglang.budget_bytes,
         kind=sglang.card_kind,
         halves=Halves(sglang.loaded_stages, afresh(sglang.beside_stages), sized=sglang.sized),
     ),
     "tensorrt-llm": Engine(
         tensorrt_llm.estimate,
-        vllm_layout.laid_out,
+        vllm_layout.shard_weights,
         tensorrt_llm.default_batch,
         halves=Halves(warmup.loaded_stages, afresh(tensorrt_llm.beside_stages), sized=tensorrt_llm.sized),
     ),
     "llama.cpp": Engine(
         llamacpp.estimate,
-        split.laid_out,
+        split.shard_weights,
         llamacpp.default_batch,
         halves=Halves(llamacpp.loaded_cards, afresh(llamacpp.beside_cards), offloads=False),
     ),
     "ollama": Engine(
         ollama.estimate,
-        split.laid_out,
+        split.shard_weights,
         ollama.default_batch,
         halves=Halves(llamacpp.loaded_cards, afresh(ollama.beside_cards), offloads=False),
     ),
-    "transformers": Engine(transformers.estimate, laid_out),
+    "transformers": Engine(transformers.estimate, shard_weights),
     "tgi": Engine(
         tgi.estimate,
-        vllm_layout.laid_out,
+        vllm_layout.shard_weights,
         tgi.default_batch,
         halves=Halves(warmup.loaded_stages, afresh(tgi.beside_stages), sized=tgi.sized),
     ),
-    "mlx": Engine(mlx.estimate, mlx.laid_out, mlx.default_batch),
+    "mlx": Engine(mlx.estimate, mlx.shard_weights, mlx.default_batch),
 }

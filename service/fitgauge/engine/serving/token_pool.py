@@ -81,7 +81,7 @@ def request_state_bytes(spec: ModelSpec, layers: range | None, dtype: str, tenso
     return total
 
 
-class FlatPool(msgspec.Struct, frozen=True, kw_only=True):
+class BlockPool(msgspec.Struct, frozen=True, kw_only=True):
     """Blocks of `block` tokens of `cell` bytes; a request also holds `state` bytes of its own. `context_length`: of the question."""
 
     cell: int
@@ -109,8 +109,8 @@ class FlatPool(msgspec.Struct, frozen=True, kw_only=True):
         return pool_bytes // max(1, self.pool_bytes(1, context_length))
 
 
-def flat_pool(spec: ModelSpec, *, dtype: str, tensor_parallel: int, block: int, layers: range | None, context_length: int) -> FlatPool:
-    """The FlatPool of one rank's `layers` (None: all)."""
+def block_pool(spec: ModelSpec, *, dtype: str, tensor_parallel: int, block: int, layers: range | None, context_length: int) -> BlockPool:
+    """The BlockPool of one rank's `layers` (None: all)."""
     cell = sum(count * full_token_bytes(mixer, dtype, tensor_parallel) for mixer, count in held(spec, layers))
     state = request_state_bytes(spec, layers, dtype, tensor_parallel)
-    return FlatPool(cell=cell, block=block, state=state, context_length=context_length)
+    return BlockPool(cell=cell, block=block, state=state, context_length=context_length)

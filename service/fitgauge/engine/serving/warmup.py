@@ -4,21 +4,21 @@ from collections.abc import Callable, Sequence
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.quantity import Term, certain, total
+from fitgauge.engine.quantity import Term, exact_term, total
 from fitgauge.engine.serving.activations import activation_bytes
-from fitgauge.engine.serving.estimate import Beside, Estimate, stage_estimates
+from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import runtime_bytes
-from fitgauge.engine.serving.token_pool import cache_dtype, flat_pool
+from fitgauge.engine.serving.token_pool import block_pool, cache_dtype
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.rank_bytes import loading_degrees, stages_of, weights_term
-from fitgauge.engine.weights.sharding import Laid
+from fitgauge.engine.weights.sharding import ShardedWeights
 
 Reserve = Callable[[int, int, Workload], Term]
 """(bytes taken before the pool, bytes of the card) -> the term that is held back of the rest."""
 
 
-def loaded_stages(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
+def loaded_stages(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
     """The weights of every pipeline stage."""
     return laid.once(
         loading_degrees(workload), lambda: tuple((weights_term(laid, workload, stage),) for stage in stages_of(spec, workload))
@@ -27,7 +27,7 @@ def loaded_stages(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: 
 
 def warmed_stages(
     spec: ModelSpec, workload: Workload, profile: EngineProfile, *, block: int, batch: tuple[Term, ...] = ()
-) -> tuple[Beside, ...]:
+) -> tuple[StageMemory, ...]:
     """What every stage holds beside its weights, but for what is held back. block: tokens of a block. batch: what the largest batch holds
     on every rank beside the usual."""
     requests, found = workload.requests_per_replica, []
@@ -50,7 +50,7 @@ def warmed_stages(
             ),
             *batch,
         )
-        pool = flat_pool(
+        pool = block_pool(
             spec,
             dtype=cache_dtype(spec, workload.cache_dtype),
             tensor_parallel=workload.tensor_parallel,
@@ -60,14 +60,14 @@ def warmed_stages(
         )
         size = workload.cache_pool_bytes or pool.pool_bytes(requests, workload.context_length)
         formula = f"{requests} requests x {workload.context_length} tokens in blocks of {block} x {pool.cell} B"
-        cache = (certain("kv_cache", size, "computed", formula, profile.source),)
-        found.append(Beside(layers=len(stage.layers), fixed=fixed, cache=cache, layout=pool))
+        cache = (exact_term("kv_cache", size, "computed", formula, profile.source),)
+        found.append(StageMemory(layers=len(stage.layers), fixed=fixed, cache=cache, layout=pool))
     return tuple(found)
 
 
 def with_reserve(
-    loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside], workload: Workload, accelerator: Accelerator, reserve: Reserve
-) -> tuple[Beside, ...]:
+    loaded: Sequence[tuple[Term, ...]], beside: Sequence[StageMemory], workload: Workload, accelerator: Accelerator, reserve: Reserve
+) -> tuple[StageMemory, ...]:
     """Every stage with what is held back of this card, unless the pool is given outright."""
     if workload.cache_pool_bytes is not None:
         return tuple(beside)
@@ -77,7 +77,9 @@ def with_reserve(
     )
 
 
-def warmed_estimate(accelerator: Accelerator, workload: Workload, loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside]) -> Estimate:
+def warmed_estimate(
+    accelerator: Accelerator, workload: Workload, loaded: Sequence[tuple[Term, ...]], beside: Sequence[StageMemory]
+) -> Estimate:
     """The Estimate of stages whose reserve is among what they hold beside their weights."""
     return Estimate(
         accelerator=accelerator,

@@ -13,15 +13,15 @@ GGUF_ENGINES: frozenset[EngineName] = frozenset({"llama.cpp", "ollama"})
 """Engines that read GGUF files and ggml types."""
 
 
-POOLED: frozenset[EngineName] = frozenset({"vllm", "sglang", "tensorrt-llm", "tgi"})
+PREALLOCATED_KV_CACHE: frozenset[EngineName] = frozenset({"vllm", "sglang", "tensorrt-llm", "tgi"})
 """Engines with a pool for the cache, whose size can be given outright; the others hold what their requests need."""
 
 
-HOST_WEIGHTS: frozenset[EngineName] = frozenset({"vllm", "sglang"})
+SUPPORTS_CPU_OFFLOAD: frozenset[EngineName] = frozenset({"vllm", "sglang"})
 """Engines that keep a number of bytes of every rank's layers in host memory and read them from there."""
 
 
-GROWING: frozenset[EngineName] = frozenset({"transformers"})
+ACTIVATIONS_GROW_WITH_CONTEXT: frozenset[EngineName] = frozenset({"transformers"})
 """Engines whose activations are those of all tokens held, as they read every prompt in one pass."""
 
 

@@ -6,19 +6,19 @@ from functools import cached_property
 import msgspec
 
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.quantity import Basis, Bytes, Term, certain, total
+from fitgauge.engine.quantity import Basis, Bytes, Term, exact_term, total
 from fitgauge.engine.serving.profile import Coefficient
 from fitgauge.engine.training.allocator.vain import kept_in_vain
-from fitgauge.engine.training.autograd.layers.traits import taught
+from fitgauge.engine.training.autograd.layers.traits import is_supported
 from fitgauge.engine.training.parallel.pipeline import in_flight_in_words
 from fitgauge.engine.training.phases import Amount, Phase, PhaseName, Stage, stages
 from fitgauge.engine.training.profile import TrainingProfile, keeper, logits_bytes
-from fitgauge.engine.training.rules_of_thumb import RULE_SOURCES, quoted, rule_of
+from fitgauge.engine.training.rules_of_thumb import RULE_SOURCES, rule_estimate, rule_of
 from fitgauge.engine.training.workload import TrainingWorkload
 
 _STATES = ("weights", "gradients", "master_weights", "optimizer_states")
 SOURCES = {
-    "weights": "the format the framework keeps parameters in (engine/training/workload.py, regime)",
+    "weights": "the format the framework keeps parameters in (engine/training/workload.py, precision_policy)",
     "fp8_weights": "engine/training/states/optimizer_states.py, fp8_bytes",
     "ema_weights": "engine/training/states/optimizer_states.py, average_bytes",
     "gradients": "one for every trained parameter (engine/training/states/optimizer_states.py, gradient_bytes)",
@@ -110,7 +110,7 @@ def training_stage(
     other = {} if beside is None else beside
     sizes = {phase.name: phase.total + sum(term.bytes for term in other.get(phase.name, ())) for phase in phases}
     highest = max(phases, key=lambda phase: sizes[phase.name])
-    known = taught(spec) and (spec.basis == "exact" or spec.model_type == "nominal")
+    known = is_supported(spec) and (spec.basis == "exact" or spec.model_type == "nominal")
     basis: Basis = "computed" if known else "assumed"
     spread = profile.spread if basis == "computed" else profile.spread_assumed
     if any(block.mlp is not None and block.mlp.experts for block in spec.blocks):
@@ -154,7 +154,7 @@ def _runtime(workload: TrainingWorkload, profile: TrainingProfile) -> Term:
     """What the process holds before its first tensor: as measured, else as such processes do."""
     what = "CUDA context, libraries, their workspaces"
     if workload.runtime_bytes is not None:
-        return certain("runtime", workload.runtime_bytes, "exact", what, "as sent: runtime_gib")
+        return exact_term("runtime", workload.runtime_bytes, "exact", what, "as sent: runtime_gib")
     return profile.runtime_bytes.term("runtime", 1, 0, what)
 
 
@@ -199,7 +199,7 @@ def _within(usual: Term, least: Term, room: int | None) -> Term:
 
 def _as_quoted(spec: ModelSpec, workload: TrainingWorkload, stage: Stage, phase: Phase) -> Phase:
     """The phase with activations by a rule of thumb, where the workload has one; such a sum counts gradients whole beside them."""
-    rule = quoted(spec, workload, stage.layers)
+    rule = rule_estimate(spec, workload, stage.layers)
     if rule is None or phase.name not in ("forward", "backward"):
         return phase
     size = int(rule.kept * stage.in_flight) + rule.again

@@ -7,11 +7,11 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from fitgauge.engine.memo import Same
+from fitgauge.engine.memo import ByIdentity
 from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
 from fitgauge.engine.quantity import Bytes
-from fitgauge.engine.training.autograd.passes import Line, in_order, line_of, played
+from fitgauge.engine.training.autograd.passes import StageSegments, in_order, simulated, stage_segments
 from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.parallel import fsdp, fsdp_pipeline, zero
 from fitgauge.engine.training.parallel.pipeline import held, in_flight_in_words, stage_layers
@@ -20,13 +20,13 @@ from fitgauge.engine.training.states.parameters import units
 from fitgauge.engine.training.states.sharding import (
     ModelState,
     RankStates,
-    Slice,
-    divided,
-    sliced,
-    stage_slices,
+    RankUnit,
+    is_sharded,
     stage_states,
+    stage_units,
+    to_rank,
 )
-from fitgauge.engine.training.workload import TrainingWorkload, regime
+from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 _BUCKETS = "gradients on their way to other ranks: buckets of the framework's default size"
 
@@ -75,7 +75,7 @@ def stages(spec: ModelSpec, workload: TrainingWorkload, *, ends: bool = False) -
     fullest."""
     layers = stage_layers(max(1, spec.layers), workload)
     last = len(layers) - 1
-    slices = _slices(Same(spec), _stateful(workload))
+    slices = _slices(ByIdentity(spec), _stateful(workload))
     numbers = [number for number in range(len(layers)) if not ends or number in (0, 1, last)]
     return tuple(_stage(spec, workload, slices, number, layers[number], last) for number in numbers)
 
@@ -97,12 +97,12 @@ def _stateful(workload: TrainingWorkload) -> TrainingWorkload:
 
 
 @lru_cache(maxsize=512)
-def _slices(same: Same, workload: TrainingWorkload) -> tuple[Slice, ...]:
-    return tuple(sliced(unit, workload) for unit in units(same.spec, workload))
+def _slices(same: ByIdentity, workload: TrainingWorkload) -> tuple[RankUnit, ...]:
+    return tuple(to_rank(unit, workload) for unit in units(same.spec, workload))
 
 
-def _stage(spec: ModelSpec, workload: TrainingWorkload, slices: tuple[Slice, ...], number: int, layers: range, last: int) -> Stage:
-    here = stage_slices(slices, layers, first=number == 0, last=number == last)
+def _stage(spec: ModelSpec, workload: TrainingWorkload, slices: tuple[RankUnit, ...], number: int, layers: range, last: int) -> Stage:
+    here = stage_units(slices, layers, first=number == 0, last=number == last)
     if last and number == last and spec.tied_embeddings:
         here += _shared(slices, spec, workload)
     rank = stage_states(here, workload)
@@ -113,7 +113,7 @@ def _stage(spec: ModelSpec, workload: TrainingWorkload, slices: tuple[Slice, ...
     elif workload.framework == "fsdp":
         phases = _fsdp_phases(spec, workload, rank, said)
     else:
-        line = line_of(segments(spec, workload), layers if last else None, first=number == 0, last=number == last)
+        line = stage_segments(segments(spec, workload), layers if last else None, first=number == 0, last=number == last)
         phases = _phases(spec, workload, rank, here, line, float(in_flight), number, said)
     host, nvme = host_and_nvme(rank, workload)
     if workload.activation_offload:
@@ -135,19 +135,19 @@ def _away(spec: ModelSpec, workload: TrainingWorkload, layers: range) -> int:
     return sum(segment.forward.end - segment.casts for segment in in_order(cut, layers))
 
 
-def _shared(slices: Sequence[Slice], spec: ModelSpec, workload: TrainingWorkload) -> list[tuple[Slice, int]]:
+def _shared(slices: Sequence[RankUnit], spec: ModelSpec, workload: TrainingWorkload) -> list[tuple[RankUnit, int]]:
     """A tied embedding again: the last stage keeps a copy of it as its head. A model that is only a size has none."""
     owners = [piece.unit for piece in slices if piece.unit.part is Part.EMBEDDING]
     tied = [tuple(p for p in unit.parameters if p.kind is Kind.EMBEDDING and p.shape[0] == spec.vocabulary_size) for unit in owners]
-    return [(sliced(replace(unit, parameters=kept), workload), 1) for unit, kept in zip(owners, tied, strict=True)]
+    return [(to_rank(replace(unit, parameters=kept), workload), 1) for unit, kept in zip(owners, tied, strict=True)]
 
 
 def _phases(
     spec: ModelSpec,
     workload: TrainingWorkload,
     rank: RankStates,
-    slices: Sequence[tuple[Slice, int]],
-    line: Line,
+    slices: Sequence[tuple[RankUnit, int]],
+    line: StageSegments,
     in_flight: float,
     number: int,
     said: Mapping[str, str],
@@ -157,15 +157,15 @@ def _phases(
     Main gradients (Megatron) and ZeRO-3's shards are there all the time, other gradients come with the backward pass and stay through all
     passes of a step with more than one micro-batch. A stage but the first holds its input for every micro-batch in flight.
     """
-    form, trained = regime(workload), sum(count * piece.trained for piece, count in slices)
+    form, trained = precision_policy(workload), sum(count * piece.trained for piece, count in slices)
     every, largest = sum(count * piece.elements for piece, count in slices), max((piece.elements for piece, _ in slices), default=0)
     width = BITS[form.weights] // 8
     standing = (
         workload.framework == "megatron" or (workload.framework == "deepspeed" and workload.zero_stage == 3) or workload.micro_batches > 1
     )
     made = sum(segment.released for segment in line.segments) - line.tied or 1
-    sharded = workload.framework == "deepspeed" and divided("gradients", workload)
-    passes = played(line, stays=0 if standing or workload.steps_early else rank.gradients / made if sharded else 1)
+    sharded = workload.framework == "deepspeed" and is_sharded("gradients", workload)
+    passes = simulated(line, stays=0 if standing or workload.steps_early else rank.gradients / made if sharded else 1)
     received = 0 if number == 0 else workload.tokens // workload.context_parallel * spec.hidden_size * width
     received //= workload.tensor_parallel if workload.sequence_parallel else 1
     others = int((in_flight - 1) * (passes.between - line.constants + received)) + received
@@ -243,18 +243,18 @@ def _states(rank: RankStates, said: Mapping[str, str]) -> list[Amount]:
     ]
 
 
-def _formulas(workload: TrainingWorkload, slices: Sequence[tuple[Slice, int]]) -> dict[str, str]:
+def _formulas(workload: TrainingWorkload, slices: Sequence[tuple[RankUnit, int]]) -> dict[str, str]:
     """How each state is counted: numbers, format, and over how many ranks."""
-    form, ranks = regime(workload), workload.data_parallel // workload.data_parallel_replicate * workload.context_parallel
+    form, ranks = precision_policy(workload), workload.data_parallel // workload.data_parallel_replicate * workload.context_parallel
     trained = sum(count * piece.trained for piece, count in slices)
     weights = f"{sum(count * piece.elements for piece, count in slices)} parameters in {form.weights}"
     if workload.adapted:
         weights = _by_format(slices)
 
     def over(of: ModelState) -> str:
-        return f" over {ranks} ranks" if ranks > 1 and divided(of, workload) else ""
+        return f" over {ranks} ranks" if ranks > 1 and is_sharded(of, workload) else ""
 
-    stepped = sum(count * piece.states.optimizer_states for piece, count in slices) * (ranks if divided("states", workload) else 1)
+    stepped = sum(count * piece.states.optimizer_states for piece, count in slices) * (ranks if is_sharded("states", workload) else 1)
     return {
         "weights": f"{weights}{over('weights')}",
         "gradients": f"up to {trained} trained parameters in {form.gradients}{over('gradients')}",
@@ -263,7 +263,7 @@ def _formulas(workload: TrainingWorkload, slices: Sequence[tuple[Slice, int]]) -
     }
 
 
-def _by_format(slices: Sequence[tuple[Slice, int]]) -> str:
+def _by_format(slices: Sequence[tuple[RankUnit, int]]) -> str:
     """Numbers in every format that a frozen base and its adapters have, most first."""
     found: dict[str, int] = {}
     for piece, count in slices:

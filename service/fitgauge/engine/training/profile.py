@@ -12,7 +12,7 @@ from fitgauge.engine.training.workload import TrainingWorkload
 _WHOLE = ("full", "in_place", "log_probs", "log_probs_in_place")
 """Losses that make the logits of all tokens at once."""
 
-Keeper = Literal["transformers", "fsdp1", "fsdp2", "deepspeed", "megatron"]
+AllocatorKind = Literal["transformers", "fsdp1", "fsdp2", "deepspeed", "megatron"]
 """What keeps blocks in its own way."""
 
 
@@ -32,7 +32,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     runtime_bytes: Coefficient
-    fragmentation: dict[Keeper, Coefficient]
+    fragmentation: dict[AllocatorKind, Coefficient]
     fragmentation_logits: Coefficient
     fragmentation_dispatched: Coefficient
     fragmentation_least: Coefficient
@@ -57,7 +57,7 @@ def logits_bytes(spec: ModelSpec, workload: TrainingWorkload, stage: int) -> int
     return tokens * -(-spec.vocabulary_size // workload.tensor_parallel) * FLOAT
 
 
-def keeper(workload: TrainingWorkload) -> Keeper:
+def keeper(workload: TrainingWorkload) -> AllocatorKind:
     """Whose way of keeping blocks a workload has."""
     if workload.framework == "fsdp":
         return "fsdp1" if workload.fsdp_version == 1 else "fsdp2"

@@ -4,7 +4,7 @@ import msgspec
 
 from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import ModelSpec, Part
-from fitgauge.engine.training.workload import ActivationRule, TrainingWorkload, regime
+from fitgauge.engine.training.workload import ActivationRule, TrainingWorkload, precision_policy
 
 _HALF = 2
 
@@ -15,7 +15,7 @@ RULE_SOURCES: dict[ActivationRule, str] = {
 }
 
 
-class Quoted(msgspec.Struct, frozen=True, kw_only=True):
+class RuleEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """Activations by a rule [bytes]. `kept`: of one micro-batch between its passes; `again`: what recomputing one layer makes."""
 
     kept: int
@@ -56,7 +56,7 @@ def rule_of(spec: ModelSpec, workload: TrainingWorkload) -> ActivationRule:
     return "40shl" if workload.framework == "megatron" else "widths" if workload.precision == "int8" else "recipe"
 
 
-def quoted(spec: ModelSpec, workload: TrainingWorkload, layers: int) -> Quoted | None:
+def rule_estimate(spec: ModelSpec, workload: TrainingWorkload, layers: int) -> RuleEstimate | None:
     """A micro-batch on `layers` layers by the workload's rule; None where that is the recipe.
 
     With full checkpointing a layer keeps its input, and one layer at a time all of the rule's (arXiv 2205.05198, section 5).
@@ -68,11 +68,11 @@ def quoted(spec: ModelSpec, workload: TrainingWorkload, layers: int) -> Quoted |
     hidden, ways = spec.hidden_size, workload.tensor_parallel
     layer, formula = _layer(rule, spec, workload, sequence)
     if workload.activation_checkpointing != "full":
-        return Quoted(kept=layers * layer, again=0, formula=f"{formula} x {layers} layers")
+        return RuleEstimate(kept=layers * layer, again=0, formula=f"{formula} x {layers} layers")
     width = _width(workload) if rule == "widths" else _HALF
     kept = width * sequence * batch * hidden // (ways if workload.sequence_parallel else 1)
     said = f"{width} x {sequence} x {batch} x {hidden} x {layers} layers, and {formula} of the one that is computed again"
-    return Quoted(kept=layers * kept, again=layer, formula=said)
+    return RuleEstimate(kept=layers * kept, again=layer, formula=said)
 
 
 def _layer(rule: ActivationRule, spec: ModelSpec, workload: TrainingWorkload, sequence: int) -> tuple[int, str]:
@@ -97,4 +97,4 @@ def _layer(rule: ActivationRule, spec: ModelSpec, workload: TrainingWorkload, se
 
 def _width(workload: TrainingWorkload) -> int:
     """Bytes of a number that is computed with."""
-    return BITS[regime(workload).compute] // 8
+    return BITS[precision_policy(workload).compute] // 8

@@ -161,7 +161,7 @@ def recomputed_modules(workload: TrainingWorkload) -> tuple[str, ...]:
     return workload.recompute_modules or ("core_attn",)
 
 
-class Regime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class PrecisionPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """In which format a framework keeps what [canonical dtypes]; None where there is no such copy.
 
     `weights`: what the forward pass reads; `gradients`: what is kept of them between backward pass and step; `masters`: a second,
@@ -178,7 +178,7 @@ class Regime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     autocast: bool = False
 
 
-def regime(workload: TrainingWorkload) -> Regime:
+def precision_policy(workload: TrainingWorkload) -> PrecisionPolicy:
     """The formats of a framework in a precision.
 
     transformers: fp32 weights under torch.autocast (Trainer's bf16/fp16; a frozen base may stay in 16 bit). deepspeed: 16-bit
@@ -192,14 +192,14 @@ def regime(workload: TrainingWorkload) -> Regime:
     summed = None if workload.gradient_dtype is None else {"fp32": "F32", "bf16": "BF16"}[workload.gradient_dtype]
     half = "F16" if workload.precision == "mixed_fp16" else "BF16"
     if workload.precision == "int8":
-        return Regime(weights="I8", gradients="I8", masters=None, states="I8", compute="I8", adapters="I8")
+        return PrecisionPolicy(weights="I8", gradients="I8", masters=None, states="I8", compute="I8", adapters="I8")
     if workload.precision == "fp32" or (workload.precision == "bf16" and workload.framework != "deepspeed"):
         form = "BF16" if workload.precision == "bf16" else "F32"
-        return Regime(weights=form, gradients=form, masters=None, states=form, compute=form, adapters=form)
+        return PrecisionPolicy(weights=form, gradients=form, masters=None, states=form, compute=form, adapters=form)
     if workload.framework == "deepspeed":
-        return Regime(weights=half, gradients=summed or half, masters="F32", states="F32", compute=half, adapters=half)
+        return PrecisionPolicy(weights=half, gradients=summed or half, masters="F32", states="F32", compute=half, adapters=half)
     if workload.framework == "megatron":
-        return Regime(weights=half, gradients=summed or "F32", masters="F32", states="F32", compute=half, adapters=half)
+        return PrecisionPolicy(weights=half, gradients=summed or "F32", masters="F32", states="F32", compute=half, adapters=half)
     autocast = workload.framework == "transformers"
     weights = half if workload.adapted and (workload.framework == "fsdp" or workload.half_base) else "F32"
-    return Regime(weights=weights, gradients="F32", masters=None, states="F32", compute=half, adapters="F32", autocast=autocast)
+    return PrecisionPolicy(weights=weights, gradients="F32", masters=None, states="F32", compute=half, adapters="F32", autocast=autocast)

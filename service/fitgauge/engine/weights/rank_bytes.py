@@ -6,11 +6,11 @@ from typing import NamedTuple
 import msgspec
 
 from fitgauge.engine.model.spec import ModelSpec, Part, Split, count_within
-from fitgauge.engine.quantity import Basis, Term, certain, gib
+from fitgauge.engine.quantity import Basis, Term, exact_term, gib
 from fitgauge.engine.quantization.formats import Format, tensor_bytes
 from fitgauge.engine.serving.allocator import rounding_bytes
-from fitgauge.engine.serving.workload import HOST_WEIGHTS, Workload
-from fitgauge.engine.weights.sharding import TOWERS, Laid, Layout, Share, round_up
+from fitgauge.engine.serving.workload import SUPPORTS_CPU_OFFLOAD, Workload
+from fitgauge.engine.weights.sharding import TOWERS, ShardedWeights, ShardingRules, TensorGroup, round_up
 
 
 class RankWeights(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -30,20 +30,20 @@ class Ranks(NamedTuple):
     experts: int
 
 
-def ranks(laid: Laid, tensor_parallel: int, expert_parallel: int, data_parallel: int) -> Ranks:
+def ranks(laid: ShardedWeights, tensor_parallel: int, expert_parallel: int, data_parallel: int) -> Ranks:
     """The Ranks of these degrees."""
     over = tensor_parallel * (data_parallel if laid.layout.experts_over_data else 1)
     tower = tensor_parallel if laid.tower_heads % tensor_parallel == 0 else 1
     return Ranks(tensor_parallel, tower, max(1, over // expert_parallel), expert_parallel)
 
 
-def ranks_of(laid: Laid, workload: Workload) -> Ranks:
+def ranks_of(laid: ShardedWeights, workload: Workload) -> Ranks:
     """The Ranks of a deployment."""
     return ranks(laid, workload.tensor_parallel, workload.expert_parallel, workload.data_parallel)
 
 
 def rank_weights(
-    laid: Laid,
+    laid: ShardedWeights,
     *,
     tensor_parallel: int = 1,
     expert_parallel: int = 1,
@@ -68,7 +68,7 @@ def rank_weights(
     return RankWeights(bytes=total if laid.scale == 1.0 else int(total * laid.scale), by_part=by_part, basis=laid.basis)
 
 
-def allocator_bytes(laid: Laid, ways: Ranks, layers: range | None = None, *, first: bool = True, last: bool = True) -> int:
+def allocator_bytes(laid: ShardedWeights, ways: Ranks, layers: range | None = None, *, first: bool = True, last: bool = True) -> int:
     """Bytes that PyTorch's allocator adds to the tensors of `rank_weights`, which "Model loading took" in vLLM's log includes.
 
     Exact for tensors that are filled where they were made; what a kernel repacks after loading lands in blocks of another history.
@@ -81,7 +81,7 @@ def allocator_bytes(laid: Laid, ways: Ranks, layers: range | None = None, *, fir
     return total
 
 
-def _held(share: Share, layers: range | None, *, first: bool, last: bool) -> int:
+def _held(share: TensorGroup, layers: range | None, *, first: bool, last: bool) -> int:
     """How many layers of `share` a stage holds."""
     if share.place == "layers":
         return count_within(share.layers, layers)
@@ -89,7 +89,7 @@ def _held(share: Share, layers: range | None, *, first: bool, last: bool) -> int
     return len(share.layers) if here else 0
 
 
-def share_bytes(share: Share, layout: Layout, ranks: Ranks) -> int:
+def share_bytes(share: TensorGroup, layout: ShardingRules, ranks: Ranks) -> int:
     """Bytes of one layer's share on the fullest rank."""
     copies, ways, form = 1, ranks.tower if share.part in TOWERS else ranks.tensor, share.form
     if share.experts:
@@ -110,7 +110,7 @@ def share_bytes(share: Share, layout: Layout, ranks: Ranks) -> int:
     return copies * tensor_bytes(out, inputs, form, whole=bool(share.experts) and layout.whole_groups and form.rows == 1)
 
 
-def _cut(size: int, share: Share, ways: int) -> int:
+def _cut(size: int, share: TensorGroup, ways: int) -> int:
     pieces = -(-share.pieces // ways)
     cut = pieces * (size // share.pieces or 1)
     return round_up(cut, share.multiple) if share.experts else cut
@@ -164,7 +164,7 @@ def loading_degrees(workload: Workload) -> tuple[int, ...]:
     return *degrees, workload.cpu_offload_bytes
 
 
-def weights_term(laid: Laid, workload: Workload, stage: Stage) -> Term:
+def weights_term(laid: ShardedWeights, workload: Workload, stage: Stage) -> Term:
     """The term `weights`: parameters on the fullest rank of one pipeline stage, less what HOST_WEIGHTS keep of its layers on the host.
 
     Of the layers, parameter by parameter, until cpu_offload_bytes are reached, and so up to the largest of them more; embeddings, head
@@ -184,24 +184,24 @@ def weights_term(laid: Laid, workload: Workload, stage: Stage) -> Term:
         told += f", expert parallel {workload.expert_parallel}"
     formula = f"{laid.scheme.name} weights, {told}: " + " + ".join(f"{part} {gib(size)}" for part, size in rank.by_part.items())
     size, beyond = rank.bytes, 0
-    if workload.cpu_offload_bytes and workload.engine in HOST_WEIGHTS:
+    if workload.cpu_offload_bytes and workload.engine in SUPPORTS_CPU_OFFLOAD:
         in_layers = rank_weights(laid, **degrees, layers=stage.layers, first=False, last=False).bytes
         on_host = min(workload.cpu_offload_bytes, in_layers)
         beyond = min(in_layers - on_host, largest_parameter(laid, ranks_of(laid, workload)))
         size -= on_host
         formula += f", less {gib(on_host)} of the layers in host memory, and up to one parameter of {gib(beyond)}"
-    term = certain("weights", size, rank.basis, formula, "every tensor of the architecture, laid out as the engine does")
+    term = exact_term("weights", size, rank.basis, formula, "every tensor of the architecture, laid out as the engine does")
     return msgspec.structs.replace(term, low=size - beyond) if beyond else term
 
 
-def largest_parameter(laid: Laid, ways: Ranks) -> int:
+def largest_parameter(laid: ShardedWeights, ways: Ranks) -> int:
     """Bytes of the largest parameter of any layer on one rank."""
     layered = (tensor for tensor in laid.tensors if tensor[0].place == "layers")
     return max((sum(share_bytes(share, laid.layout, ways) for share in tensor) for tensor in layered), default=0)
 
 
-def allocator_term(laid: Laid, workload: Workload, stage: Stage) -> Term:
+def allocator_term(laid: ShardedWeights, workload: Workload, stage: Stage) -> Term:
     """The term `fragmentation`: what PyTorch's allocator adds to the weights of one pipeline stage."""
     size = allocator_bytes(laid, ranks_of(laid, workload), stage.span, first=stage.first, last=stage.last)
     formula = "tensors of 10 MiB and more, rounded up to 2 MiB where up to 1 MiB is left over"
-    return certain("fragmentation", size, "computed", formula, "pytorch c10/cuda/CUDACachingAllocator.cpp")
+    return exact_term("fragmentation", size, "computed", formula, "pytorch c10/cuda/CUDACachingAllocator.cpp")

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from fitgauge.engine.memo import Derived, Once
+from fitgauge.engine.memo import Derived, Memo
 from fitgauge.engine.model.dtypes import BITS, size_of
 from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Split, Stored, Tensor
 from fitgauge.engine.quantity import Basis
@@ -20,7 +20,7 @@ TOWERS = (Part.VISION, Part.AUDIO)
 Place = Literal["layers", "first", "last", "tied", "every"]
 
 
-class Layout(msgspec.Struct, frozen=True, kw_only=True):
+class ShardingRules(msgspec.Struct, frozen=True, kw_only=True):
     """What an engine does to tensors when it divides them.
 
     `vocabulary_multiple`: the vocabulary is padded to it. `expert_multiples`: by format name, what the width of one rank's share of
@@ -41,7 +41,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     embedded_everywhere: frozenset[str] = frozenset()
 
 
-class Share(msgspec.Struct, frozen=True, gc=False):
+class TensorGroup(msgspec.Struct, frozen=True, gc=False):
     """Tensors of every layer of `layers` that are divided alike.
 
     Unquantized (`form` None): `pieces` of `piece_bytes` that go to ranks whole. Quantized: one weight of shape (out, inputs).
@@ -65,7 +65,7 @@ Where = tuple[Part, Place, tuple[int, ...], Split, int, int]
 """The first fields of a Share: tensors that agree in them are divided alike."""
 
 
-class Laid(msgspec.Struct, frozen=True, kw_only=True):
+class ShardedWeights(msgspec.Struct, frozen=True, kw_only=True):
     """A model's parameters by how they are divided, in one scheme, under one engine's Layout.
 
     `shares`: for sums, unquantized tensors that are divided alike as one. `tensors`: what the engine allocates, each of the shares
@@ -73,14 +73,14 @@ class Laid(msgspec.Struct, frozen=True, kw_only=True):
     holds whole where tensor parallelism does not divide them. `remembered`: what was derived from it before, see `once`.
     """
 
-    shares: tuple[Share, ...]
-    tensors: tuple[tuple[Share, ...], ...]
-    layout: Layout
+    shares: tuple[TensorGroup, ...]
+    tensors: tuple[tuple[TensorGroup, ...], ...]
+    layout: ShardingRules
     scheme: Scheme
     basis: Basis
     scale: float = 1.0
     tower_heads: int = 0
-    remembered: Once = msgspec.field(default_factory=Once)
+    remembered: Memo = msgspec.field(default_factory=Memo)
 
     def once(self, key: Hashable, derive: Callable[[], Derived]) -> Derived:
         """What `derive` gives, derived once for every `key`."""
@@ -97,7 +97,7 @@ def round_up(size: int, multiple: int) -> int:
     return -(-size // multiple) * multiple
 
 
-def tensor_dtype(tensor: Tensor, spec: ModelSpec, scheme: Scheme, layout: Layout) -> str:
+def tensor_dtype(tensor: Tensor, spec: ModelSpec, scheme: Scheme, layout: ShardingRules) -> str:
     """The canonical format of an unquantized tensor: its own, the scheme's, or the model's as the engine loads it."""
     if tensor.dtype is not None:
         return tensor.dtype
@@ -106,14 +106,14 @@ def tensor_dtype(tensor: Tensor, spec: ModelSpec, scheme: Scheme, layout: Layout
     return layout.wide_dtype if spec.dtype == "F32" else spec.dtype
 
 
-def laid_out(spec: ModelSpec, scheme: Scheme, layout: Layout = Layout(), stored: Stored | None = None) -> Laid:
+def shard_weights(spec: ModelSpec, scheme: Scheme, layout: ShardingRules = ShardingRules(), stored: Stored | None = None) -> ShardedWeights:
     """How `spec` in `scheme` is divided by an engine with this `layout`. MTP heads are left out: engines load them only to speculate.
 
     With `basis` `assumed` and a repository summary the table is scaled to what is stored.
     """
     plain: dict[tuple[Where, int], int] = {}
-    shares: list[Share] = []
-    tensors: dict[tuple[str, str, tuple[int, ...]], tuple[Share, ...]] = {}
+    shares: list[TensorGroup] = []
+    tensors: dict[tuple[str, str, tuple[int, ...]], tuple[TensorGroup, ...]] = {}
     rules = RuleIndex(scheme.rules)
     for block in spec.blocks:
         if block.part is Part.MTP:
@@ -134,12 +134,12 @@ def laid_out(spec: ModelSpec, scheme: Scheme, layout: Layout = Layout(), stored:
                 shares.append(share)
             key = (block.prefix, _fused(tensor.name, layout.fused), layers)
             tensors[key] = (*tensors.get(key, ()), share)
-    shares += [Share(*where, pieces, size) for (where, pieces), size in plain.items()]
+    shares += [TensorGroup(*where, pieces, size) for (where, pieces), size in plain.items()]
     scale = 1.0
     if spec.basis == "assumed" and stored is not None and stored.elements:
         scale = summary_bytes(stored) / max(1, stored_bytes(spec, scheme))
     basis: Basis = "assumed" if "assumed" in (spec.basis, scheme.basis) else "computed"
-    return Laid(
+    return ShardedWeights(
         shares=tuple(shares),
         tensors=tuple(tensors.values()),
         layout=layout,
@@ -173,15 +173,17 @@ def _nominal(spec: ModelSpec, form: Format | None) -> Format | None:
     return Format(name=form.name, bits=form.bits) if form and is_nominal(spec) else form
 
 
-def _share(tensor: Tensor, form: Format | None, where: tuple[Part, Place, tuple[int, ...], int], dtype: str, layout: Layout) -> Share:
+def _share(
+    tensor: Tensor, form: Format | None, where: tuple[Part, Place, tuple[int, ...], int], dtype: str, layout: ShardingRules
+) -> TensorGroup:
     part, place, layers, multiple = where
     experts, pieces = tensor.count if _routed(tensor) else 0, _pieces(tensor, layout)
     if form is not None:
-        return Share(part, place, layers, tensor.split, experts, multiple, pieces, 0, *matrix(tensor), form)
+        return TensorGroup(part, place, layers, tensor.split, experts, multiple, pieces, 0, *matrix(tensor), form)
     bits = tensor.elements // (experts or 1) * BITS[dtype]
     if tensor.split is Split.VOCABULARY:
         bits = bits // tensor.shape[0] * pieces
-    return Share(part, place, layers, tensor.split, experts, multiple, pieces, bits // (8 * pieces))
+    return TensorGroup(part, place, layers, tensor.split, experts, multiple, pieces, bits // (8 * pieces))
 
 
 def _tower_heads(spec: ModelSpec) -> int:
@@ -191,7 +193,7 @@ def _tower_heads(spec: ModelSpec) -> int:
 
 @lru_cache(maxsize=4096)
 def _fused(name: str, fused: tuple[str, ...]) -> str:
-    """Return the name of the tensor that an engine loads `name` into, see `Layout.fused`."""
+    """Return the name of the tensor that an engine loads `name` into, see `ShardingRules.fused`."""
     for number, names in enumerate(fused):
         name = re.sub(rf"(^|\.)({names})(?=\.)", rf"\g<1>fused{number}", name)
     return name
@@ -209,7 +211,7 @@ def _routed(tensor: Tensor) -> bool:
     return tensor.kind is Kind.EXPERT or tensor.count > 1
 
 
-def _place(spec: ModelSpec, block: Block, layout: Layout) -> Place:
+def _place(spec: ModelSpec, block: Block, layout: ShardingRules) -> Place:
     if block.part is Part.EMBEDDING and spec.model_type in layout.embedded_everywhere:
         return "every"
     if block.part is Part.LANGUAGE:
@@ -221,7 +223,7 @@ def _place(spec: ModelSpec, block: Block, layout: Layout) -> Place:
     return "tied" if block.part is Part.EMBEDDING and spec.tied_embeddings else "first"
 
 
-def _multiple(block: Block, tensor: Tensor, scheme: Scheme, layout: Layout) -> int:
+def _multiple(block: Block, tensor: Tensor, scheme: Scheme, layout: ShardingRules) -> int:
     """What a rank's share of an expert's weight or bias is padded to: twice as much where gate and up are one tensor."""
     if not _routed(tensor) or scheme.form is None:
         return 1
@@ -230,7 +232,7 @@ def _multiple(block: Block, tensor: Tensor, scheme: Scheme, layout: Layout) -> i
     return layout.expert_multiples.get(scheme.form.name, 1) * max(1, fused)
 
 
-def _pieces(tensor: Tensor, layout: Layout) -> int:
+def _pieces(tensor: Tensor, layout: ShardingRules) -> int:
     if tensor.split is Split.NONE:
         return 1
     if tensor.split is Split.VOCABULARY:
@@ -246,7 +248,7 @@ def stored_bytes(spec: ModelSpec, scheme: Scheme) -> int:
     for block in spec.blocks:
         for tensor, form, layers in formats(spec, block, rules):
             if form is None:
-                size = size_of(tensor.elements, tensor_dtype(tensor, spec, scheme, Layout()))
+                size = size_of(tensor.elements, tensor_dtype(tensor, spec, scheme, ShardingRules()))
             else:
                 size = tensor.count * tensor_bytes(*matrix(tensor), form)
             total += len(layers) * size

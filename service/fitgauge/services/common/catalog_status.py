@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from fitgauge.catalog.catalog import Catalog
-from fitgauge.catalog.overlay_reload import Mounted
+from fitgauge.catalog.overlay_reload import OverlayReload
 from fitgauge.services.common.schemas import Health
 
 Standing = Literal["bundled", "own", "refused"]
@@ -46,7 +46,7 @@ class Readiness(Health, kw_only=True):
     catalog: Standing
 
 
-def catalog_state(catalog: Catalog, mounted: Mounted | None) -> CatalogState:
+def catalog_state(catalog: Catalog, mounted: OverlayReload | None) -> CatalogState:
     """The state of the catalog in force, which is that of `mounted` where there is one."""
     return CatalogState(
         standing=standing(mounted),
@@ -58,14 +58,14 @@ def catalog_state(catalog: Catalog, mounted: Mounted | None) -> CatalogState:
     )
 
 
-def standing(mounted: Mounted | None) -> Standing:
+def standing(mounted: OverlayReload | None) -> Standing:
     """Whose catalog is in force, and whether a newer one was refused."""
     if mounted is None:
         return "bundled"
     return "refused" if mounted.refused else "own"
 
 
-def _own(mounted: Mounted) -> OwnCatalog:
+def _own(mounted: OverlayReload) -> OwnCatalog:
     loaded, refused = mounted.current, mounted.refused
     return OwnCatalog(
         files=list(loaded.files),

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 Value = TypeVar("Value")
 
 
-class Recent(Generic[Value]):
+class LruCache(Generic[Value]):
     """The `size` values used last, by key. Threads may share it."""
 
     def __init__(self, size: int) -> None:
@@ -37,7 +37,7 @@ class Recent(Generic[Value]):
             self._values.pop(key, None)
 
 
-class RecentBytes(Generic[Value]):
+class LruCacheBytes(Generic[Value]):
     """The values used last, by key, within `size` bytes; the caller says how many each takes."""
 
     def __init__(self, size: int, largest: int) -> None:

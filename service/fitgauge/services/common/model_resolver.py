@@ -10,19 +10,19 @@ from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.spec import Model
 from fitgauge.errors import (
     FitgaugeError,
-    GatedModel,
+    GatedModelError,
     HubError,
-    InvalidQuestion,
-    UnknownModel,
+    InvalidRequestError,
+    UnknownModelError,
 )
 from fitgauge.hub import Hub
 from fitgauge.hub.reference import Reference, parse_reference
-from fitgauge.services.common.lru_cache import Recent
+from fitgauge.services.common.lru_cache import LruCache
 
 SECOND_BEST_SECONDS = 5.0
 
 
-class Models:
+class ModelResolver:
     """Turns what people type into a Model. Sizes and names that were resolved lately need no I/O: see `peek`.
 
     The snapshot's answer in the Hub's place holds for SECOND_BEST_SECONDS; then the Hub is asked again.
@@ -33,10 +33,10 @@ class Models:
         self._hub = hub
         self._snapshot = snapshot
         self._monotonic = monotonic
-        self._instead: Recent[tuple[Model, float]] = Recent(256)
-        self._bundled: Recent[Model] = Recent(256)
-        self._sizes: Recent[Model] = Recent(256)
-        self._references: Recent[Reference] = Recent(4096)
+        self._instead: LruCache[tuple[Model, float]] = LruCache(256)
+        self._bundled: LruCache[Model] = LruCache(256)
+        self._sizes: LruCache[Model] = LruCache(256)
+        self._references: LruCache[Reference] = LruCache(4096)
 
     @property
     def hub(self) -> Hub:
@@ -68,8 +68,8 @@ class Models:
     async def resolve(self, text: str) -> Model:
         """The Model that is meant, asked for anew.
 
-        Raises UnknownModel (with near matches), GatedModel, ModelWithoutWeights, MalformedModel, HubUnreachable and HubBusy where the
-        snapshot cannot answer in the Hub's place, InvalidQuestion where the text is no name.
+        Raises UnknownModelError (with near matches), GatedModelError, ModelWithoutWeightsError, MalformedModelError, HubUnreachableError and HubBusyError where the
+        snapshot cannot answer in the Hub's place, InvalidRequestError where the text is no name.
         """
         parameters = parse_size(text)
         if parameters is not None:
@@ -79,9 +79,9 @@ class Models:
         reference = self._reference(text)
         try:
             return await self._hub.resolve(reference)
-        except UnknownModel as error:
+        except UnknownModelError as error:
             return self._second_best(reference, "The Hub does not show this repository", error)
-        except GatedModel as error:
+        except GatedModelError as error:
             return self._second_best(reference, "The Hub shows this repository only with a token that was granted access", error)
         except HubError as error:
             why = "The Hub was not asked (HF_HUB_OFFLINE)" if self._hub.offline else "The Hub gave no answer"
@@ -92,8 +92,8 @@ class Models:
         named = self._snapshot.find(text) if "/" not in text else None
         try:
             reference = parse_reference(named or text)
-        except InvalidQuestion as error:
-            raise UnknownModel(error.detail, hint=error.hint, matches=self._snapshot.near(text), field="model") from None
+        except InvalidRequestError as error:
+            raise UnknownModelError(error.detail, hint=error.hint, matches=self._snapshot.near(text), field="model") from None
         self._references.put(text, reference)
         return reference
 
@@ -108,7 +108,7 @@ class Models:
                 known = msgspec.structs.replace(model, warnings=(warning, *model.warnings)), 0.0
             self._instead.put(reference, (known[0], self._monotonic() + SECOND_BEST_SECONDS))
             return known[0]
-        if isinstance(error, UnknownModel | HubError) and not error.matches:
+        if isinstance(error, UnknownModelError | HubError) and not error.matches:
             error.matches = self._snapshot.near(reference.repo_id)[:5]
         raise error
 

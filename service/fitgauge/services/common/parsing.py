@@ -8,7 +8,7 @@ from rapidfuzz import process
 
 from fitgauge.engine.model.dtypes import dtype
 from fitgauge.engine.serving.workload import GGUF_ENGINES, EngineName
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 
 _ENGINES: dict[str, EngineName] = {
     "vllm": "vllm", "sglang": "sglang", "sgl": "sglang", "srt": "sglang", "tensorrtllm": "tensorrt-llm", "trtllm": "tensorrt-llm",
@@ -40,7 +40,7 @@ _CACHE_DTYPES = {"fp8": "F8_E4M3", "fp8_e4m3": "F8_E4M3", "fp8_e5m2": "F8_E5M2",
 
 
 def engine(text: str | None) -> EngineName:
-    """The engine that is meant; vllm where nothing is said. Raises InvalidQuestion for one that is not sized here."""
+    """The engine that is meant; vllm where nothing is said. Raises InvalidRequestError for one that is not sized here."""
     if text is None:
         return "vllm"
     word = re.sub(r"[^a-z0-9]", "", text.lower())
@@ -48,10 +48,10 @@ def engine(text: str | None) -> EngineName:
         return _ENGINES[word]
     known = f"Send {', '.join(sorted(set(_ENGINES.values())))}."
     near = tuple(name for name, _, _ in process.extract(word, list(_ENGINES), limit=2, score_cutoff=60))
-    raise InvalidQuestion(f"{text.strip()!r} is no engine that is known here.", hint=known, matches=near, field="engine")
+    raise InvalidRequestError(f"{text.strip()!r} is no engine that is known here.", hint=known, matches=near, field="engine")
 
 
-def listed(sent: str | Sequence[str] | None) -> list[str]:
+def split_list(sent: str | Sequence[str] | None) -> list[str]:
     """Names sent as a list, or as one text with commas between them; each once."""
     if sent is None:
         return []
@@ -65,27 +65,27 @@ def quantization(text: str | None) -> str | None:
 
 
 def quantizations(sent: str | Sequence[str] | None) -> list[str | None]:
-    """Such formats, as published where none is named. Raises InvalidQuestion for too many."""
-    named = listed(sent) or [AS_PUBLISHED]
+    """Such formats, as published where none is named. Raises InvalidRequestError for too many."""
+    named = split_list(sent) or [AS_PUBLISHED]
     if len(named) > _MOST_FORMATS:
         detail = f"{len(named)} quantizations are too many."
-        raise InvalidQuestion(detail, hint=f"Send up to {_MOST_FORMATS}.", field="quantizations")
+        raise InvalidRequestError(detail, hint=f"Send up to {_MOST_FORMATS}.", field="quantizations")
     return [quantization(name) for name in named]
 
 
 @lru_cache(maxsize=256)
 def version(text: str) -> tuple[int, ...]:
-    """'v0.31.0', '0.31' or '0.29.1rc1.dev187' as numbers. Raises InvalidQuestion for what is no version."""
+    """'v0.31.0', '0.31' or '0.29.1rc1.dev187' as numbers. Raises InvalidRequestError for what is no version."""
     match = _VERSION.fullmatch(text)
     if match is None:
-        raise InvalidQuestion(f"{text.strip()!r} is no version.", hint="Send a version such as 0.33.0.", field="engine_version")
+        raise InvalidRequestError(f"{text.strip()!r} is no version.", hint="Send a version such as 0.33.0.", field="engine_version")
     return tuple(int(part) for part in match.groups() if part is not None)
 
 
 def cache_dtype(text: str | None, engine: EngineName = "vllm") -> str:
     """The canonical format of the cache, or `auto`: what the engine takes by itself.
 
-    llama.cpp and Ollama have ggml types (q8_0) where others have fp8. Raises InvalidQuestion for one the engine does not know.
+    llama.cpp and Ollama have ggml types (q8_0) where others have fp8. Raises InvalidRequestError for one the engine does not know.
     """
     word = (text or "auto").strip().lower()
     if word in ("auto", "default", "model"):
@@ -96,10 +96,10 @@ def cache_dtype(text: str | None, engine: EngineName = "vllm") -> str:
         return _CACHE_DTYPES[word]
     try:
         found = dtype(word)
-    except InvalidQuestion:
+    except InvalidRequestError:
         found = ""
     if found not in ("F16", "BF16", "F32", "F8_E4M3", "F8_E5M2", "I8"):
-        raise InvalidQuestion(f"{text!r} is no format of a KV cache.", hint="Send auto, fp8, bf16 or fp16.", field="kv_cache_dtype")
+        raise InvalidRequestError(f"{text!r} is no format of a KV cache.", hint="Send auto, fp8, bf16 or fp16.", field="kv_cache_dtype")
     return found
 
 
@@ -107,7 +107,7 @@ def _ggml_type(word: str, text: str) -> str:
     """A ggml type that llama.cpp takes for --cache-type-k. Source: llama.cpp common/arg.cpp, kv_cache_types."""
     found = _GGML_ALIASES.get(word, word.upper())
     if found not in _GGML_TYPES:
-        raise InvalidQuestion(
+        raise InvalidRequestError(
             f"{text!r} is no format of llama.cpp's KV cache.",
             hint="Send auto, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl.",
             matches=("q8_0", "q4_0"),

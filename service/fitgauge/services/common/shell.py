@@ -13,7 +13,7 @@ def joined(words: Iterable[object]) -> str:
     return " ".join(text if text in _VARIABLES else shlex.quote(text) for text in map(str, words))
 
 
-def quoted(text: str) -> str:
+def shell_quote(text: str) -> str:
     """A text as one word for a shell."""
     return shlex.quote(text)
 

@@ -7,37 +7,37 @@ from weakref import ref
 from fitgauge.engine.memo import MOST_REMEMBERED
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantization.published import published
-from fitgauge.engine.quantization.requested import what_if
+from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.engine.weights import rank_bytes as weights
-from fitgauge.engine.weights.sharding import Laid
-from fitgauge.services.common.lru_cache import Recent
+from fitgauge.engine.weights.sharding import ShardedWeights
+from fitgauge.services.common.lru_cache import LruCache
 
 _CLASSES = 128
 """Classes of cards remembered of one model in one format; a catalog has some forty."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class CachedWeights:
     """Weights laid out for one engine. total_bytes: of all parameters, undivided; runs: on which classes of cards it was seen to run."""
 
-    laid: Laid
+    laid: ShardedWeights
     scheme: Scheme
     total_bytes: int
-    runs: Recent[bool] = field(default_factory=lambda: Recent(_CLASSES), compare=False)
+    runs: LruCache[bool] = field(default_factory=lambda: LruCache(_CLASSES), compare=False)
 
 
 _AS_TRAINED = Scheme(name="unquantized")
 
 
 def scheme_of(model: Model, quantization: str | None) -> Scheme:
-    """As if stored in `quantization`, else as published. Raises InvalidQuestion for an unknown format."""
-    return what_if(quantization, model.spec) if quantization else published(model.spec) or _AS_TRAINED
+    """As if stored in `quantization`, else as published. Raises InvalidRequestError for an unknown format."""
+    return requested_scheme(quantization, model.spec) if quantization else published(model.spec) or _AS_TRAINED
 
 
-class Preparer:
+class WeightCache:
     """Lays weights out once for every (model, quantization, engine) asked about lately.
 
     Weights live no longer than their model, so that what bounds the models in memory bounds them too.
@@ -46,10 +46,10 @@ class Preparer:
     def __init__(self, size: int = 512, most_remembered: int = MOST_REMEMBERED) -> None:
         """size: how many of them are kept; most_remembered: how much of what was derived from each."""
         self._most_remembered = most_remembered
-        self._recent: Recent[tuple[ref[Model], Prepared]] = Recent(size)
+        self._recent: LruCache[tuple[ref[Model], CachedWeights]] = LruCache(size)
 
-    def prepare(self, model: Model, quantization: str | None, engine: EngineName) -> Prepared:
-        """The weights of `model` on `engine`. Raises InvalidQuestion for an unknown format."""
+    def prepare(self, model: Model, quantization: str | None, engine: EngineName) -> CachedWeights:
+        """The weights of `model` on `engine`. Raises InvalidRequestError for an unknown format."""
         prepared = self.peek(model, quantization, engine)
         if prepared is not None:
             return prepared
@@ -57,12 +57,12 @@ class Preparer:
         stored = model.stored if quantization is None else None
         laid = ENGINES[engine].lay_out(model.spec, scheme, stored=stored)
         laid.remembered.most = self._most_remembered
-        prepared = Prepared(laid, scheme, weights.rank_weights(laid).bytes)
+        prepared = CachedWeights(laid, scheme, weights.rank_weights(laid).bytes)
         key = _key(model, quantization, engine)
         self._recent.put(key, (ref(model, lambda gone: self._recent.discard(key, gone)), prepared))
         return prepared
 
-    def peek(self, model: Model, quantization: str | None, engine: EngineName) -> Prepared | None:
+    def peek(self, model: Model, quantization: str | None, engine: EngineName) -> CachedWeights | None:
         """Return what `prepare` would without laying anything out; None where it would."""
         kept = self._recent.get(_key(model, quantization, engine))
         return kept[1] if kept is not None and kept[0]() is model else None

@@ -5,19 +5,19 @@ from dataclasses import dataclass
 from itertools import islice, product
 
 from fitgauge.catalog.engines import Engines
-from fitgauge.catalog.lookup import Found
+from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model, ModelSpec
 from fitgauge.engine.serving.workload import EngineName
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.default_engine import USUAL, first_that_runs
 from fitgauge.services.common.long_questions import Checkpoint
 from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.common.weight_cache import Preparer, scheme_of
+from fitgauge.services.common.weight_cache import WeightCache, scheme_of
 from fitgauge.services.compare.schemas import MOST_CELLS, CompareRequest, CompareRow
-from fitgauge.services.fit.batch_estimator import Fitting
-from fitgauge.services.fit.workload import asked_context
+from fitgauge.services.fit.batch_estimator import BatchEstimator
+from fitgauge.services.fit.workload import context_length_of
 
 Setting = tuple[EngineName | None, str | None, int | None, int]
 """Engine (None: the first usual one that runs the cell), format, context length, concurrency."""
@@ -45,10 +45,10 @@ class Comparer:
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
-        self._preparer = Preparer()
+        self._preparer = WeightCache()
 
-    def compare(self, request: CompareRequest, models: Sequence[Model], gpus: Sequence[Found]) -> Comparison:
-        """The table. Raises InvalidQuestion where it has more than 10,000 cells or names an engine or a format that is unknown."""
+    def compare(self, request: CompareRequest, models: Sequence[Model], gpus: Sequence[GpuMatch]) -> Comparison:
+        """The table. Raises InvalidRequestError where it has more than 10,000 cells or names an engine or a format that is unknown."""
         settings = _settings(request)
         total = cells(len(models), len(gpus), len(settings))
         for model, (_, quantization, _, _) in product(models[:1], settings):
@@ -56,30 +56,30 @@ class Comparer:
         return Comparison(total, self._rows(request, models, gpus, settings, total))
 
     def _rows(
-        self, request: CompareRequest, models: Sequence[Model], gpus: Sequence[Found], settings: Sequence[Setting], total: int
+        self, request: CompareRequest, models: Sequence[Model], gpus: Sequence[GpuMatch], settings: Sequence[Setting], total: int
     ) -> Iterator[CompareRow]:
         number = 0
         for model in models:
-            fitting = Fitting(model, self._engines, self._preparer)
+            fitting = BatchEstimator(model, self._engines, self._preparer)
             for found, setting in product(gpus, settings):
                 number += 1
                 yield _row(number, total, request.kv_cache_dtype, model, found, setting, fitting)
 
 
 def cells(models: int, gpus: int, settings: int) -> int:
-    """The size of a table. Raises InvalidQuestion for one that is too large."""
+    """The size of a table. Raises InvalidRequestError for one that is too large."""
     total = models * gpus * settings
     if not total:
-        raise InvalidQuestion("The table has no cells.", hint="Name at least one model and one GPU.", field="models")
+        raise InvalidRequestError("The table has no cells.", hint="Name at least one model and one GPU.", field="models")
     if total > MOST_CELLS:
         said = f"{models} models x {gpus} GPUs x {settings} settings are {total:,} cells."
-        raise InvalidQuestion(said, hint=f"Ask for up to {MOST_CELLS:,} at a time.", field="models")
+        raise InvalidRequestError(said, hint=f"Ask for up to {MOST_CELLS:,} at a time.", field="models")
     return total
 
 
 def _settings(request: CompareRequest) -> list[Setting]:
-    """Engines x formats x contexts x concurrencies. Raises InvalidQuestion for an engine or a cache format unknown."""
-    engines: list[EngineName | None] = [words.engine(name) for name in words.listed(request.engines)] or [None]
+    """Engines x formats x contexts x concurrencies. Raises InvalidRequestError for an engine or a cache format unknown."""
+    engines: list[EngineName | None] = [words.engine(name) for name in words.split_list(request.engines)] or [None]
     for engine in engines:
         words.cache_dtype(request.kv_cache_dtype, engine or USUAL[0])
     formats = words.quantizations(request.quantizations)
@@ -91,7 +91,9 @@ def _several(sent: int | list[int] | None) -> list[int]:
     return [] if sent is None else [sent] if isinstance(sent, int) else list(dict.fromkeys(sent))
 
 
-def _row(number: int, total: int, cache_dtype: str | None, model: Model, found: Found, setting: Setting, fitting: Fitting) -> CompareRow:
+def _row(
+    number: int, total: int, cache_dtype: str | None, model: Model, found: GpuMatch, setting: Setting, fitting: BatchEstimator
+) -> CompareRow:
     """One cell; what is impossible is unsupported, with the reason."""
     asked, quantization, context, concurrency = setting
     spec, accelerator = model.spec, found.accelerator
@@ -114,7 +116,7 @@ def _row(number: int, total: int, cache_dtype: str | None, model: Model, found: 
         gpu_count=found.count,
         engine=engine,
         quantization=quantization or words.AS_PUBLISHED,
-        context_length=asked_context(question, spec),
+        context_length=context_length_of(question, spec),
         concurrency=concurrency,
         verdict="unsupported",
     )
@@ -122,12 +124,14 @@ def _row(number: int, total: int, cache_dtype: str | None, model: Model, found: 
     return row
 
 
-def _judge(row: CompareRow, question: FitRequest, accelerator: Accelerator, spec: ModelSpec, fitting: Fitting, engine: EngineName) -> None:
+def _judge(
+    row: CompareRow, question: FitRequest, accelerator: Accelerator, spec: ModelSpec, fitting: BatchEstimator, engine: EngineName
+) -> None:
     """Fills in how the cell turned out."""
     try:
         row.note = fitting.refused(question, engine, accelerator)
         fitted = fitting.fitted(question, engine, accelerator, row.gpu_count)
-    except InvalidQuestion as error:
+    except InvalidRequestError as error:
         row.note = f"{error.detail} {error.hint}"
         return
     row.required_bytes, row.budget_bytes = fitted.required, fitted.budget.expected
@@ -138,8 +142,8 @@ def _judge(row: CompareRow, question: FitRequest, accelerator: Accelerator, spec
             row.note = f"context_length {row.context_length} is beyond the model's maximum of {spec.max_context_length}."
 
 
-def _runs(fitting: Fitting, question: FitRequest, engine: EngineName, accelerator: Accelerator) -> bool:
+def _runs(fitting: BatchEstimator, question: FitRequest, engine: EngineName, accelerator: Accelerator) -> bool:
     try:
         return fitting.refused(question, engine, accelerator) is None
-    except InvalidQuestion:
+    except InvalidRequestError:
         return False

@@ -7,8 +7,8 @@ from fitgauge.engine.quantity import GIB, gib
 from fitgauge.engine.serving.workload import GGUF_ENGINES
 from fitgauge.logs.measurements import StartLog
 from fitgauge.services.explain_log.comparison import Measured
-from fitgauge.services.explain_log.schemas import LedgerRow
-from fitgauge.services.fit.estimate import Checked
+from fitgauge.services.explain_log.schemas import ComparisonRow
+from fitgauge.services.fit.estimate import FitEstimate
 
 _NOTABLE = 0.1 * GIB
 _VISIBLE = 0.03 * GIB
@@ -25,7 +25,7 @@ _ANOTHER_FORMAT = 0.35
 """Weights off by more than this share are stored in another number format, or are another model."""
 
 
-def in_doubt(rows: list[LedgerRow]) -> bool:
+def in_doubt(rows: list[ComparisonRow]) -> bool:
     """Whether the weights are so far off that another model, or another number format of it, was loaded."""
     weights = next((row for row in rows if row.name == "weights"), None)
     return bool(weights and weights.estimated and abs(weights.difference or 0) > _ANOTHER_FORMAT * weights.estimated)
@@ -35,12 +35,12 @@ class Seen(NamedTuple):
     """What a log shows and what was estimated of the same question. rows: of the ledger, by name."""
 
     log: StartLog
-    rows: dict[str, LedgerRow]
+    rows: dict[str, ComparisonRow]
     measured: Measured
-    checked: Checked
+    checked: FitEstimate
 
 
-def causes(log: StartLog, rows: list[LedgerRow], largest: LedgerRow | None, checked: Checked) -> list[str]:
+def causes(log: StartLog, rows: list[ComparisonRow], largest: ComparisonRow | None, checked: FitEstimate) -> list[str]:
     """One sentence for every cause the log shows, those of the `largest` difference first."""
     seen = Seen(log, {row.name: row for row in rows}, Measured(log.readings), checked)
     told = []
@@ -51,7 +51,7 @@ def causes(log: StartLog, rows: list[LedgerRow], largest: LedgerRow | None, chec
     return list(dict.fromkeys(told))
 
 
-def _weights(row: LedgerRow, seen: Seen) -> Iterator[str]:
+def _weights(row: ComparisonRow, seen: Seen) -> Iterator[str]:
     difference, estimated = row.difference or 0, row.estimated or 0
     if row.within or abs(difference) < _VISIBLE:
         return
@@ -79,7 +79,7 @@ def _weights(row: LedgerRow, seen: Seen) -> Iterator[str]:
         yield f"{said}, and no flag in the log says why: kernels may keep them in another layout after loading."
 
 
-def _activations(row: LedgerRow, seen: Seen) -> Iterator[str]:
+def _activations(row: ComparisonRow, seen: Seen) -> Iterator[str]:
     if row.within:
         return
     workload = seen.checked.workload
@@ -93,13 +93,13 @@ def _activations(row: LedgerRow, seen: Seen) -> Iterator[str]:
         yield "activations: the profiling pass ran a vision or audio encoder too."
 
 
-def _graphs(row: LedgerRow, seen: Seen) -> Iterator[str]:
+def _graphs(row: ComparisonRow, seen: Seen) -> Iterator[str]:
     expected = seen.measured.pick("cuda_graphs_estimated")
     if expected and abs(expected.value - row.measured) > _NOTABLE:
         yield f"cuda_graphs: the engine itself took {gib(expected.value)} off the pool and then needed {gib(row.measured)}."
 
 
-def _pool(row: LedgerRow, seen: Seen) -> Iterator[str]:
+def _pool(row: ComparisonRow, seen: Seen) -> Iterator[str]:
     difference = row.difference or 0
     if abs(difference) < _NOTABLE:
         return
@@ -127,13 +127,13 @@ def _pool(row: LedgerRow, seen: Seen) -> Iterator[str]:
             yield f"{said}: {_hidden(seen.rows)}."
 
 
-def _hidden(rows: dict[str, LedgerRow]) -> str:
+def _hidden(rows: dict[str, ComparisonRow]) -> str:
     """What of the rest is not measured."""
     hidden = [name for name in _FIXED if name not in rows]
     return f"the log does not show {' and '.join(hidden)}, so the estimate stands for them" if hidden else "no term of the log makes it up"
 
 
-def _usable(row: LedgerRow, seen: Seen) -> Iterator[str]:
+def _usable(row: ComparisonRow, seen: Seen) -> Iterator[str]:
     if not row.within and abs(row.difference or 0) > _NOTABLE:
         accelerator = seen.checked.estimate.accelerator
         usually = f"{accelerator.name} usually {gib(accelerator.usable.expected)}"
@@ -156,7 +156,7 @@ def _start(measured: Measured) -> Iterator[str]:
         yield f"{gib(unused)} are reserved by PyTorch and hold nothing: fragmentation; {remedy}."
 
 
-def _required(row: LedgerRow, seen: Seen) -> Iterator[str]:
+def _required(row: ComparisonRow, seen: Seen) -> Iterator[str]:
     if row.within:
         yield "memory ran out before all of it was allocated: what was held says only that this much is needed at least."
     else:
@@ -169,7 +169,7 @@ def _fixed(seen: Seen) -> int:
     return estimated + sum(seen.rows[name].difference or 0 for name in _FIXED if name in seen.rows)
 
 
-_Explain = Callable[[LedgerRow, Seen], Iterator[str]]
+_Explain = Callable[[ComparisonRow, Seen], Iterator[str]]
 _CAUSES: dict[str, _Explain] = {
     "weights": _weights,
     "activations": _activations,

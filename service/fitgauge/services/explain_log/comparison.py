@@ -7,9 +7,9 @@ from msgspec import structs
 
 from fitgauge.engine.quantity import Bytes, Term, total
 from fitgauge.engine.serving.estimate import Estimate, StageEstimate
-from fitgauge.engine.serving.workload import POOLED
-from fitgauge.logs.measurements import Reading
-from fitgauge.services.explain_log.schemas import LedgerRow
+from fitgauge.engine.serving.workload import PREALLOCATED_KV_CACHE
+from fitgauge.logs.measurements import Measurement
+from fitgauge.services.explain_log.schemas import ComparisonRow
 
 _WEIGHTS = ("weights", "buffers", "fragmentation", "workspace", "repacking")
 _ACTIVATIONS = ("activations", "logits", "encoder")
@@ -31,14 +31,14 @@ _NOT_PYTORCH = (*_RUNTIME, "cuda_graphs")
 class Measured:
     """The readings of one log, asked for by name."""
 
-    def __init__(self, readings: Iterable[Reading]) -> None:
+    def __init__(self, readings: Iterable[Measurement]) -> None:
         self._readings = tuple(readings)
 
-    def of_rank(self, name: str) -> dict[str, Reading]:
+    def of_rank(self, name: str) -> dict[str, Measurement]:
         """The last reading of that name from every rank: a later one corrects an earlier one."""
         return {reading.rank: reading for reading in self._readings if reading.name == name}
 
-    def pick(self, *names: str, by: Callable[..., Reading] = max) -> Reading | None:
+    def pick(self, *names: str, by: Callable[..., Measurement] = max) -> Measurement | None:
         """The first of `names` that was printed: of the fullest rank, or with by=min of the emptiest."""
         for name in names:
             found = self.of_rank(name)
@@ -73,7 +73,7 @@ def tokens_of(estimate: Estimate, pool: Bytes) -> Bytes | None:
     return Bytes(low=low, expected=expected, high=high)
 
 
-def rows(engine: str, measured: Measured, estimate: Estimate | None, context_length: int) -> list[LedgerRow]:
+def rows(engine: str, measured: Measured, estimate: Estimate | None, context_length: int) -> list[ComparisonRow]:
     """Every row the log has a number for, in the order memory is taken."""
     told = []
     for name, readings, terms in _TERMS:
@@ -85,9 +85,9 @@ def rows(engine: str, measured: Measured, estimate: Estimate | None, context_len
     return told
 
 
-def _cache_rows(engine: str, measured: Measured, estimate: Estimate | None, context_length: int) -> list[LedgerRow]:
+def _cache_rows(engine: str, measured: Measured, estimate: Estimate | None, context_length: int) -> list[ComparisonRow]:
     told = []
-    pooled = engine in POOLED
+    pooled = engine in PREALLOCATED_KV_CACHE
     pool = measured.pick("kv_pool", by=min if pooled else max)
     state = measured.pick("state")
     if pool and state and engine == "sglang":  # its budget is split between the two
@@ -109,7 +109,7 @@ def _cache_rows(engine: str, measured: Measured, estimate: Estimate | None, cont
     return told
 
 
-def _whole_rows(measured: Measured, estimate: Estimate | None) -> list[LedgerRow]:
+def _whole_rows(measured: Measured, estimate: Estimate | None) -> list[ComparisonRow]:
     told = []
     usable = measured.pick("total")
     if usable:
@@ -127,8 +127,8 @@ def _whole_rows(measured: Measured, estimate: Estimate | None) -> list[LedgerRow
     return told
 
 
-def _row(name: str, reading: Reading, estimated: Bytes | None, *, unit: str = "bytes") -> LedgerRow:
-    row = LedgerRow(name=name, unit="tokens" if unit == "tokens" else "bytes", measured=round(reading.value), lines=[reading.line])
+def _row(name: str, reading: Measurement, estimated: Bytes | None, *, unit: str = "bytes") -> ComparisonRow:
+    row = ComparisonRow(name=name, unit="tokens" if unit == "tokens" else "bytes", measured=round(reading.value), lines=[reading.line])
     if estimated is not None:
         row.estimated, row.low, row.high = estimated.expected, estimated.low, estimated.high
         row.difference = row.measured - estimated.expected

@@ -33,7 +33,7 @@ class ExplainLogRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
 
 
-class LedgerRow(Struct, kw_only=True):
+class ComparisonRow(Struct, kw_only=True):
     """One term, estimated and measured, of the fullest rank."""
 
     name: str
@@ -81,7 +81,7 @@ class LogAnswer(Struct, kw_only=True):
     model: ModelAnswer | None
     gpu: GpuAnswer | None
     understood_as: Annotated[dict[str, str | int | float | bool], Meta(description="The question that was estimated.")]
-    rows: list[LedgerRow]
+    rows: list[ComparisonRow]
     largest_difference: Annotated[str | None, Meta(description="The row that differs most.")]
     causes: Annotated[list[str], Meta(description="What likely made the difference, the flag first.")]
     warnings: list[str]

@@ -6,31 +6,31 @@ import msgspec
 from msgspec import UNSET, structs
 
 from fitgauge.catalog.engines import Engines
-from fitgauge.catalog.lookup import Found
+from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import GIB, MIB, gib
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.serving.workload import GGUF_ENGINES
-from fitgauge.errors import InvalidQuestion
-from fitgauge.logs.detect import recognise
+from fitgauge.errors import InvalidRequestError
+from fitgauge.logs.detect import detect
 from fitgauge.logs.measurements import StartLog
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.explain_log.causes import causes, in_doubt
 from fitgauge.services.explain_log.comparison import Measured, rows
-from fitgauge.services.explain_log.schemas import ExplainLogRequest, LedgerRow, LogAnswer, LogReading
+from fitgauge.services.explain_log.schemas import ComparisonRow, ExplainLogRequest, LogAnswer, LogReading
 from fitgauge.services.explain_log.truth_row import case
-from fitgauge.services.fit.echo import understood
-from fitgauge.services.fit.estimate import Checked
-from fitgauge.services.fit.service import Serving
+from fitgauge.services.fit.echo import understood_as
+from fitgauge.services.fit.estimate import FitEstimate
+from fitgauge.services.fit.service import FitService
 
 _VISIBLE = 16 * MIB
 _REMAINDERS = ("kv_cache", "weights_and_runtime", "usable")
 """Rows that follow from others: named as the largest difference only where no other differs."""
 
 
-class Reading(msgspec.Struct, frozen=True):
+class ParsedLog(msgspec.Struct, frozen=True):
     """A log that was understood. asked: the question it answers, None where its engine is not sized; notes: what was left out of it."""
 
     log: StartLog
@@ -39,11 +39,11 @@ class Reading(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
 
 
-def read(request: ExplainLogRequest, engines: Engines) -> Reading:
-    """The log and the question in it. Raises InvalidQuestion where nothing is recognised, or where the model or the GPU is missing."""
-    log = recognise(request.log)
+def read(request: ExplainLogRequest, engines: Engines) -> ParsedLog:
+    """The log and the question in it. Raises InvalidRequestError where nothing is recognised, or where the model or the GPU is missing."""
+    log = detect(request.log)
     if log is None:
-        raise InvalidQuestion(
+        raise InvalidRequestError(
             "Nothing in this text is a measurement that is known here.",
             hint="Send the start-up log of vLLM, SGLang, TensorRT-LLM, TGI, llama.cpp or Ollama as it was printed, or PyTorch's "
             "out-of-memory message.",
@@ -52,27 +52,27 @@ def read(request: ExplainLogRequest, engines: Engines) -> Reading:
     engine = log.engine or request.engine or "transformers"
     try:
         name = words.engine(engine)
-    except InvalidQuestion as error:
+    except InvalidRequestError as error:
         if log.engine is None:
             raise
-        return Reading(log, engine, None, (f"{error.detail} The measurements stand alone.",))
+        return ParsedLog(log, engine, None, (f"{error.detail} The measurements stand alone.",))
     fields, notes = _fields(log, request)
     fields["engine"] = name
     if log.version and log.engine == name:
         version, note = _version(engines, name, log.version)
         fields["engine_version"] = version
         notes += [note] if note else []
-    return Reading(log, name, _valid(fields, notes), tuple(notes))
+    return ParsedLog(log, name, _valid(fields, notes), tuple(notes))
 
 
-class Ledger:
+class LogExplainer:
     """Puts estimate and measurement side by side. Pure arithmetic: no I/O, no await."""
 
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: FitService) -> None:
         self._serving = serving
 
-    def answer(self, reading: Reading, model: Model | None, found: Found | None, *, full: bool) -> LogAnswer:
-        """The LogAnswer; with measurements alone where no question was read. Raises InvalidQuestion where the question is impossible."""
+    def answer(self, reading: ParsedLog, model: Model | None, found: GpuMatch | None, *, full: bool) -> LogAnswer:
+        """The LogAnswer; with measurements alone where no question was read. Raises InvalidRequestError where the question is impossible."""
         log, notes = reading.log, list(reading.notes)
         checked, asked = None, reading.asked
         if asked is not None and model is not None and found is not None:
@@ -91,7 +91,7 @@ class Ledger:
             outcome=log.outcome,
             model=answers.model_answer(model) if model else None,
             gpu=answers.gpu_answer(accelerator, checked.count) if accelerator and checked else None,
-            understood_as=understood(checked) if checked else {},
+            understood_as=understood_as(checked) if checked else {},
             rows=told,
             largest_difference=largest.name if largest else None,
             causes=why,
@@ -100,12 +100,12 @@ class Ledger:
             readings=[LogReading(name=r.name, value=r.value, rank=r.rank, line=r.line) for r in log.readings] if full else UNSET,
         )
 
-    def _check(self, asked: FitRequest, model: Model, found: Found, notes: list[str], log: StartLog) -> tuple[Checked, FitRequest]:
+    def _check(self, asked: FitRequest, model: Model, found: GpuMatch, notes: list[str], log: StartLog) -> tuple[FitEstimate, FitRequest]:
         """The estimate. A flag of the log that is not sized here is left out, and said."""
         while True:
             try:
                 return self._serving.check(asked, model, found), asked
-            except InvalidQuestion as error:
+            except InvalidRequestError as error:
                 if error.field not in log.flags or getattr(asked, error.field, None) is None:
                     raise
                 notes.append(f"{error.detail} It was left out of the estimate.")
@@ -113,13 +113,13 @@ class Ledger:
 
 
 def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], list[str]]:
-    """The question's fields: the caller's word before the log's. Raises InvalidQuestion where the model or the GPU is missing."""
+    """The question's fields: the caller's word before the log's. Raises InvalidRequestError where the model or the GPU is missing."""
     notes: list[str] = []
     fields: dict[str, Any] = {name: value for name, value in log.flags.items() if name in FitRequest.__struct_fields__}
     fields["model"] = request.model or log.model
     if fields["model"] is None:
         called = f", only {log.called!r}" if log.called else ""
-        raise InvalidQuestion(
+        raise InvalidRequestError(
             f"The log names no model of the Hub{called}.", hint='Send it beside the log: "model": "org/name".', field="model"
         )
     fields["gpu"] = request.gpu or log.gpu
@@ -128,7 +128,7 @@ def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], 
         fields["gpu"] = f"{total / GIB:.2f}GiB"
         notes.append(f"The log names no GPU: one that shows {gib(total)} was taken. Send gpu for a better estimate.")
     if fields["gpu"] is None:
-        raise InvalidQuestion("The log names no GPU.", hint='Send it beside the log: "gpu": "H100".', field="gpu")
+        raise InvalidRequestError("The log names no GPU.", hint='Send it beside the log: "gpu": "H100".', field="gpu")
     fields["gpu_count"] = request.gpu_count or (log.gpu_count if "tensor_parallel" not in fields else None)
     if log.engine in GGUF_ENGINES:
         fields |= _split_fields(log)
@@ -158,7 +158,7 @@ def _valid(fields: dict[str, Any], notes: list[str]) -> FitRequest:
             message = str(error)
             wrong = next((name for name in fields if f"$.{name}`" in message), None)
             if wrong in (None, "model", "gpu"):
-                raise InvalidQuestion(message, hint="Send model and gpu beside the log.", field=wrong) from None
+                raise InvalidRequestError(message, hint="Send model and gpu beside the log.", field=wrong) from None
             notes.append(f"{wrong} {fields.pop(wrong)!r} is out of bounds and was left out of the estimate.")
 
 
@@ -166,7 +166,7 @@ def _version(engines: Engines, engine: str, printed: str) -> tuple[str | None, s
     """The version to estimate with, and what to say where it is not the one printed."""
     try:
         engines.profile(engine, words.version(printed))
-    except InvalidQuestion:
+    except InvalidRequestError:
         oldest = engines.oldest(engine)
         if "dev" in printed and printed.startswith("0.1."):
             return None, f"Version {printed} is a build from source: the newest version was taken."
@@ -180,14 +180,14 @@ def _quantization(asked: FitRequest, model: Model) -> str | None:
     return None if scheme is not None and scheme.form else asked.quantization
 
 
-def _named(asked: FitRequest | None, found: Found | None) -> FitRequest | None:
+def _named(asked: FitRequest | None, found: GpuMatch | None) -> FitRequest | None:
     """The question with the card under its own name: what a caller wrote may name a machine."""
     if asked is None or found is None or found.accelerator.vendor == "custom":
         return asked
     return structs.replace(asked, gpu=found.accelerator.name)
 
 
-def _largest(told: list[LedgerRow]) -> LedgerRow | None:
+def _largest(told: list[ComparisonRow]) -> ComparisonRow | None:
     """The row that differs most: one of those outside their interval where there are any, a remainder only where nothing else differs."""
     differing = [row for row in told if row.unit == "bytes" and abs(row.difference or 0) >= _VISIBLE and row.measured_is == "value"]
     for chosen in (
@@ -202,7 +202,12 @@ def _largest(told: list[LedgerRow]) -> LedgerRow | None:
 
 
 def _summary(
-    reading: Reading, model: Model | None, checked: Checked | None, told: list[LedgerRow], largest: LedgerRow | None, why: list[str]
+    reading: ParsedLog,
+    model: Model | None,
+    checked: FitEstimate | None,
+    told: list[ComparisonRow],
+    largest: ComparisonRow | None,
+    why: list[str],
 ) -> str:
     log = reading.log
     engine = " ".join(filter(None, (reading.engine, log.version)))

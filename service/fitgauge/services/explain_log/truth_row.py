@@ -6,7 +6,7 @@ from hashlib import sha256
 import msgspec
 
 from fitgauge.engine.quantity import GIB
-from fitgauge.engine.serving.workload import POOLED
+from fitgauge.engine.serving.workload import PREALLOCATED_KV_CACHE
 from fitgauge.logs.measurements import StartLog
 from fitgauge.logs.names import hub_id
 from fitgauge.services.common.schemas import FitRequest
@@ -84,8 +84,8 @@ def _measured(log: StartLog, engine: str) -> dict[str, Measurement]:
     for name, sources in _SIZES.items():
         value = readings.value(*sources)
         if value is not None:
-            told["compute_gib" if name == "activation_gib" and engine not in POOLED else name] = round(value / GIB, 4)
-    pool = readings.pick("kv_pool", by=min if engine in POOLED else max)
+            told["compute_gib" if name == "activation_gib" and engine not in PREALLOCATED_KV_CACHE else name] = round(value / GIB, 4)
+    pool = readings.pick("kv_pool", by=min if engine in PREALLOCATED_KV_CACHE else max)
     if pool:
         told["kv_gib"] = round(pool.value / GIB, 4)
     for name in _NUMBERS:

@@ -8,25 +8,25 @@ from msgspec import structs
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.memo import Once
+from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import Bytes, Term
 from fitgauge.engine.quantization.scheme import Scheme
-from fitgauge.engine.serving.estimate import Beside, fullest_required
+from fitgauge.engine.serving.estimate import StageMemory, fullest_required
 from fitgauge.engine.serving.fit import Verdict, fit_probability, verdict
 from fitgauge.engine.serving.platforms import maker
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES, Halves
 from fitgauge.engine.serving.support import refusal
-from fitgauge.engine.serving.vllm.memory import stage_starts
+from fitgauge.engine.serving.vllm.memory import stage_startup_probability
 from fitgauge.engine.serving.workload import EngineName, Workload
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
-from fitgauge.services.common.lru_cache import Recent
+from fitgauge.services.common.lru_cache import LruCache
 from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.common.weight_cache import Prepared, Preparer, scheme_of
-from fitgauge.services.fit.workload import asked_context, unsettled_workload
+from fitgauge.services.common.weight_cache import CachedWeights, WeightCache, scheme_of
+from fitgauge.services.fit.workload import base_workload, context_length_of
 
 _WORKLOADS, _BESIDE = 4096, 512
 """Workloads, demands and what comes beside the weights kept of one question: at most some 5 MiB."""
@@ -47,10 +47,10 @@ class Demand(NamedTuple):
     workload: Workload
     required: Bytes
     layers: int
-    parts: tuple[tuple[tuple[Term, ...], ...], tuple[Beside, ...]] | None = None
+    parts: tuple[tuple[tuple[Term, ...], ...], tuple[StageMemory, ...]] | None = None
 
 
-class Fitted(NamedTuple):
+class BatchEstimate(NamedTuple):
     """How one question turned out: what the fullest GPU needs, what the engine may use of it, and how likely that suffices."""
 
     workload: Workload
@@ -64,10 +64,10 @@ class Fitted(NamedTuple):
         return verdict(self.probability)
 
 
-class Fitting:
+class BatchEstimator:
     """Demands of one model, kept for as long as one question takes. The same numbers as `Serving`, without words."""
 
-    def __init__(self, model: Model, engines: Engines, preparer: Preparer, checkpoint: Checkpoint = no_checkpoint) -> None:
+    def __init__(self, model: Model, engines: Engines, preparer: WeightCache, checkpoint: Checkpoint = no_checkpoint) -> None:
         """checkpoint: called before every estimate; what it raises ends the question."""
         self._checkpoint = checkpoint
         self._model = model
@@ -76,27 +76,27 @@ class Fitting:
         self._schemes: dict[str | None, Scheme] = {}
         self._refused: dict[Hashable, str | None] = {}
         self._asked: dict[Hashable, Workload] = {}
-        self._workloads: Recent[Workload] = Recent(_WORKLOADS)
-        self._demands: Recent[Demand] = Recent(_WORKLOADS)
-        self._beside: Recent[tuple[Beside, ...]] = Recent(_BESIDE)
-        self._known: defaultdict[EngineName, Once] = defaultdict(Once)
+        self._workloads: LruCache[Workload] = LruCache(_WORKLOADS)
+        self._demands: LruCache[Demand] = LruCache(_WORKLOADS)
+        self._beside: LruCache[tuple[StageMemory, ...]] = LruCache(_BESIDE)
+        self._known: defaultdict[EngineName, Memo] = defaultdict(Memo)
 
     def profile(self, engine: EngineName) -> EngineProfile:
         """The newest profile of an engine."""
         return self._engines.profile(engine, None)
 
-    def prepared(self, quantization: str | None, engine: EngineName) -> Prepared:
-        """The model's weights. Raises InvalidQuestion for an unknown format."""
+    def prepared(self, quantization: str | None, engine: EngineName) -> CachedWeights:
+        """The model's weights. Raises InvalidRequestError for an unknown format."""
         return self._preparer.prepare(self._model, quantization, engine)
 
     def _scheme(self, quantization: str | None) -> Scheme:
-        """The format of the weights. Raises InvalidQuestion for an unknown one."""
+        """The format of the weights. Raises InvalidRequestError for an unknown one."""
         if quantization not in self._schemes:
             self._schemes[quantization] = scheme_of(self._model, quantization)
         return self._schemes[quantization]
 
     def refused(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> str | None:
-        """Why the engine does not run it on one such card, None where it does. Raises InvalidQuestion for an unknown format."""
+        """Why the engine does not run it on one such card, None where it does. Raises InvalidRequestError for an unknown format."""
         key = (request.quantization, request.kv_cache_dtype, request.engine_version, engine, accelerator.id)
         if key not in self._refused:
             self._checkpoint()
@@ -108,7 +108,7 @@ class Fitting:
         return self._refused[key]
 
     def running(self, request: FitRequest, engine: EngineName, classes: Mapping[Hashable, Accelerator]) -> set[Hashable]:
-        """Those classes of cards on which the engine runs it, asked of a card of each. Raises InvalidQuestion for an unknown format."""
+        """Those classes of cards on which the engine runs it, asked of a card of each. Raises InvalidRequestError for an unknown format."""
         runs, found = self.prepared(request.quantization, engine).runs, set()
         for name, accelerator in classes.items():
             key = (request.kv_cache_dtype, request.engine_version, name)
@@ -120,18 +120,18 @@ class Fitting:
                 found.add(name)
         return found
 
-    def possible(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Fitted | None:
+    def possible(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> BatchEstimate | None:
         """The question on `count` cards; None where it is impossible."""
         try:
             return self.fitted(request, engine, accelerator, count)
-        except InvalidQuestion:
+        except InvalidRequestError:
             return None
 
-    def fitted(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Fitted:
-        """The question on `count` cards. Raises InvalidQuestion where the engine cannot be laid out over them."""
+    def fitted(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> BatchEstimate:
+        """The question on `count` cards. Raises InvalidRequestError where the engine cannot be laid out over them."""
         return self.against(self.demand(request, engine, accelerator, count), accelerator)
 
-    def against(self, demand: Demand, accelerator: Accelerator) -> Fitted:
+    def against(self, demand: Demand, accelerator: Accelerator) -> BatchEstimate:
         """A demand set against a card of its kind."""
         workload, required, layers, parts = demand
         room = ENGINES[workload.engine]
@@ -140,22 +140,22 @@ class Fitting:
             required, layers = fullest_required(parts[0], room.halves.sized(*parts, workload, accelerator))
         budget = room.budget(accelerator, workload)
         if workload.engine == "vllm":
-            chance = stage_starts(required, layers, self._model.spec, self.profile("vllm"), workload, accelerator)
-            return Fitted(workload, required, budget, chance)
-        return Fitted(workload, required, budget, fit_probability(required, budget))
+            chance = stage_startup_probability(required, layers, self._model.spec, self.profile("vllm"), workload, accelerator)
+            return BatchEstimate(workload, required, budget, chance)
+        return BatchEstimate(workload, required, budget, fit_probability(required, budget))
 
     def kind(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> Hashable:
         """Cards of one kind have the same demand."""
         room, profile = ENGINES[engine], self.profile(engine)
         version = words.version(request.engine_version or profile.newest)
-        return room.kind(accelerator), room.batch(accelerator, asked_context(request, self._model.spec), version, self._model.spec)
+        return room.kind(accelerator), room.batch(accelerator, context_length_of(request, self._model.spec), version, self._model.spec)
 
     def demand(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Demand:
-        """What the question demands of a card. Raises InvalidQuestion where the engine cannot be laid out over so many."""
+        """What the question demands of a card. Raises InvalidRequestError where the engine cannot be laid out over so many."""
         return self.demand_of(request.quantization, self.workload(request, engine, accelerator, count), accelerator)
 
     def demand_of(self, quantization: str | None, workload: Workload, accelerator: Accelerator) -> Demand:
-        """What a workload demands of a card, with the weights in a format. Raises InvalidQuestion as `demand`."""
+        """What a workload demands of a card, with the weights in a format. Raises InvalidRequestError as `demand`."""
         kind = ENGINES[workload.engine].kind(accelerator)
         key = (quantization, workload, kind)
         kept = self._demands.get(key)
@@ -180,7 +180,7 @@ class Fitting:
         loaded, beside = room.halves.loaded(spec, laid, workload, accelerator), self._comes_beside(room.halves, workload, accelerator, kind)
         return Demand(workload, *fullest_required(loaded, beside), None if room.halves.sized is None else (loaded, beside))
 
-    def _comes_beside(self, halves: Halves, workload: Workload, accelerator: Accelerator, kind: Hashable) -> tuple[Beside, ...]:
+    def _comes_beside(self, halves: Halves, workload: Workload, accelerator: Accelerator, kind: Hashable) -> tuple[StageMemory, ...]:
         """What comes beside the weights, worked out for one request and refilled for more where the engine allows."""
         known = self._beside.get((workload, kind))
         if known is None:
@@ -199,6 +199,6 @@ class Fitting:
         key = (asked, engine, count, self.kind(request, engine, accelerator))
         kept = self._workloads.get(key)
         if kept is None:
-            kept = unsettled_workload(request, self._model.spec, accelerator, count, self.profile(engine))
+            kept = base_workload(request, self._model.spec, accelerator, count, self.profile(engine))
             self._workloads.put(key, kept)
         return kept

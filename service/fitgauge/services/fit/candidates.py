@@ -6,9 +6,9 @@ from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.fit import ServingLimits
-from fitgauge.engine.serving.workload import GGUF_ENGINES, HOST_WEIGHTS, EngineName, Workload
+from fitgauge.engine.serving.workload import GGUF_ENGINES, SUPPORTS_CPU_OFFLOAD, EngineName, Workload
 from fitgauge.services.common.schemas import FitRequest, Suggestion
-from fitgauge.services.fit.quantized_repos import Sibling
+from fitgauge.services.fit.quantized_repos import QuantizedRepo
 
 Fields = dict[str, str | int | float | bool | None]
 Candidate = tuple[str, Fields]
@@ -30,7 +30,7 @@ def candidates(
     counts: tuple[int, ...],
     short_bytes: int = 0,
     weights_bytes: int = 0,
-    siblings: Sequence[Sibling] = (),
+    siblings: Sequence[QuantizedRepo] = (),
 ) -> Iterator[Candidate]:
     """(what it is in words, the fields to send) in the order in which they cost least.
 
@@ -40,21 +40,21 @@ def candidates(
     settings = list(_settings(spec, workload))
     yield from settings
     if len(settings) > 1:
-        yield together(*settings)
+        yield combine(*settings)
     yield from _fewer(workload, limits)
     for weights in (*_published(siblings), *_supposed(spec, workload, request)):
         yield weights
         if settings:
-            yield together(weights, *settings)
+            yield combine(weights, *settings)
     yield from _slower(spec, workload, short_bytes, weights_bytes)
     yield from _more_cards(count, counts)
 
 
-def furthered(base: Candidate, workload: Workload, limits: ServingLimits, count: int, counts: tuple[int, ...]) -> Iterator[Candidate]:
+def combined_with(base: Candidate, workload: Workload, limits: ServingLimits, count: int, counts: tuple[int, ...]) -> Iterator[Candidate]:
     """`base`, which does not suffice alone, with one change more: asking for less of what it holds (`limits`), or more cards."""
     for change in (*_fewer(workload, limits), *_more_cards(count, counts)):
         if not change[1].keys() & base[1].keys():
-            yield together(base, change)
+            yield combine(base, change)
 
 
 def alternatives(request: FitRequest, spec: ModelSpec) -> Iterator[tuple[str, dict[str, str]]]:
@@ -77,7 +77,7 @@ def smaller_elsewhere(engines: Sequence[EngineName]) -> Iterator[tuple[str, dict
             yield f"serve it with {engine} in {scheme}", {"engine": engine, "quantization": scheme}
 
 
-def needless(fields: Fields, found: Suggestion) -> bool:
+def redundant(fields: Fields, found: Suggestion) -> bool:
     """Whether a change asks for more than one that was found to fit: the same and others, more of the same, or a format that is
     only supposed where a published one fits."""
     if found.verdict != "fits":
@@ -91,7 +91,7 @@ def needless(fields: Fields, found: Suggestion) -> bool:
     return not differing or (len(differing) == 1 and differing[0] in _AMOUNTS)
 
 
-def outdone(suggestion: Suggestion, others: list[Suggestion]) -> bool:
+def dominated(suggestion: Suggestion, others: list[Suggestion]) -> bool:
     """Whether one that is tight changes only the amount of something that another changes so that it fits."""
     names = suggestion.request.keys()
     alone = len(names) == 1 and names <= _AMOUNTS
@@ -109,7 +109,7 @@ _WEIGHTS: dict[EngineName, tuple[tuple[str, str], ...]] = {
 }
 
 
-def _published(siblings: Sequence[Sibling]) -> Iterator[Candidate]:
+def _published(siblings: Sequence[QuantizedRepo]) -> Iterator[Candidate]:
     for sibling in siblings:
         yield f"take {sibling.text}, which holds these weights in {sibling.form}", {"model": sibling.text}
 
@@ -130,7 +130,7 @@ def _slower(spec: ModelSpec, workload: Workload, short_bytes: int, weights_bytes
 
 def in_host_memory(spec: ModelSpec, workload: Workload, short_bytes: int, weights_bytes: int) -> Iterator[Candidate]:
     """As many weights as the fullest GPU lacks room for, and somewhat more; no more than it holds."""
-    if workload.engine not in GGUF_ENGINES | HOST_WEIGHTS or short_bytes <= 0 or workload.cpu_offload_bytes:
+    if workload.engine not in GGUF_ENGINES | SUPPORTS_CPU_OFFLOAD or short_bytes <= 0 or workload.cpu_offload_bytes:
         return
     slower = "slower" if workload.engine in GGUF_ENGINES else "far slower"
     what = "experts" if workload.engine in GGUF_ENGINES and spec.has_experts else "weights"
@@ -184,7 +184,7 @@ def _more_cards(count: int, counts: tuple[int, ...]) -> Iterator[Candidate]:
             yield f"take {more} GPUs", {**free, "gpu_count": more}
 
 
-def together(*several: Candidate) -> Candidate:
+def combine(*several: Candidate) -> Candidate:
     """Several changes as one."""
     fields: Fields = {}
     for _, change in several:

@@ -1,14 +1,14 @@
 """What was understood: a question with every default filled in, as fields to send again."""
 
 from fitgauge.engine.model.spec import Model
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.hub.reference import Reference, parse_reference
 from fitgauge.services.common.parsing import AS_PUBLISHED
-from fitgauge.services.fit.estimate import Checked
+from fitgauge.services.fit.estimate import FitEstimate
 from fitgauge.services.fit.warnings import WITHOUT_EFFECT
 
 
-def understood(checked: Checked) -> dict[str, str | int | float | bool]:
+def understood_as(checked: FitEstimate) -> dict[str, str | int | float | bool]:
     """The question with every default filled in, as fields to send."""
     workload, model, request = checked.workload, checked.asked.model, checked.asked.request
     filled: dict[str, str | int | float | bool] = {
@@ -52,6 +52,6 @@ def named(model: Model, text: str) -> str:
     """The model's id, with the revision and the file that `text` asks for."""
     try:
         asked = parse_reference(text)
-    except InvalidQuestion:
+    except InvalidRequestError:
         return model.id
     return str(Reference(model.id, asked.revision, asked.file))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from fitgauge.catalog.engines import Engines
-from fitgauge.catalog.lookup import Found
+from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.accelerator import USUAL_NODE, Accelerator, shared
 from fitgauge.engine.model.spec import Model, ModelSpec
 from fitgauge.engine.quantity import GIB, Bytes, total
@@ -15,22 +15,22 @@ from fitgauge.engine.serving.fit import Verdict, fit_probability, verdict
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.support import refusal
-from fitgauge.engine.serving.vllm.memory import outside_terms, starts
+from fitgauge.engine.serving.vllm.memory import startup_probability, terms_outside_budget
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.common.weight_cache import Prepared, Preparer
+from fitgauge.services.common.weight_cache import CachedWeights, WeightCache
 from fitgauge.services.fit.workload import gpu_count, serving_workload, tensor_widths
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FitQuery:
     """A question with what it names: the model, the card, how many of them, and what is known of the engine."""
 
     request: FitRequest
     model: Model
-    card: Found
+    card: GpuMatch
     count: int
     profile: EngineProfile
 
@@ -46,11 +46,11 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class FitEstimate:
     """One question, estimated."""
 
-    asked: Asked
-    prepared: Prepared
+    asked: FitQuery
+    prepared: CachedWeights
     workload: Workload
     estimate: Estimate
     probability: float
@@ -74,7 +74,7 @@ class Checked:
     def outside(self) -> Bytes:
         """What vLLM and others hold of the fullest card beside the engine's share of it."""
         asked, fullest = self.asked, self.estimate.fullest
-        return total(outside_terms(asked.spec, asked.profile, self.workload, self.estimate.accelerator, layers=fullest.layers))
+        return total(terms_outside_budget(asked.spec, asked.profile, self.workload, self.estimate.accelerator, layers=fullest.layers))
 
     @property
     def refused(self) -> str | None:
@@ -87,14 +87,14 @@ class Estimator:
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
-        self._preparer = Preparer()
+        self._preparer = WeightCache()
 
-    def ask(self, request: FitRequest, model: Model, card: Found) -> Asked:
-        """The question. Raises InvalidQuestion for an engine or a version that is not sized here."""
+    def ask(self, request: FitRequest, model: Model, card: GpuMatch) -> FitQuery:
+        """The question. Raises InvalidRequestError for an engine or a version that is not sized here."""
         request = structs.replace(request, quantization=words.quantization(request.quantization))
-        return Asked(request, model, card, gpu_count(request, card.count), self._profile(request))
+        return FitQuery(request, model, card, gpu_count(request, card.count), self._profile(request))
 
-    def change(self, asked: Asked, fields: Mapping[str, object], *, model: Model | None = None, count: int | None = None) -> Asked:
+    def change(self, asked: FitQuery, fields: Mapping[str, object], *, model: Model | None = None, count: int | None = None) -> FitQuery:
         """The question with other `fields`, and another model or number of cards where they are given. Raises as `ask`."""
         request = structs.replace(asked.request, **fields)
         return replace(asked, request=request, model=model or asked.model, count=count or asked.count, profile=self._profile(request))
@@ -103,39 +103,39 @@ class Estimator:
         version = words.version(request.engine_version) if request.engine_version else None
         return self._engines.profile(words.engine(request.engine), version)
 
-    def prepared(self, asked: Asked) -> Prepared:
-        """The weights of the question. Raises InvalidQuestion for an unknown format."""
+    def prepared(self, asked: FitQuery) -> CachedWeights:
+        """The weights of the question. Raises InvalidRequestError for an unknown format."""
         return self._preparer.prepare(asked.model, asked.request.quantization, asked.profile.engine)
 
-    def is_prepared(self, asked: Asked) -> bool:
+    def is_prepared(self, asked: FitQuery) -> bool:
         """Return whether the weights of the question are laid out already."""
         return self._preparer.peek(asked.model, asked.request.quantization, asked.profile.engine) is not None
 
-    def check(self, asked: Asked) -> Checked:
+    def check(self, asked: FitQuery) -> FitEstimate:
         """The estimate at the degrees asked for; those left out are the widest that the engine accepts.
 
-        Raises InvalidQuestion where the question is impossible, with what to send instead.
+        Raises InvalidRequestError where the question is impossible, with what to send instead.
         """
         try:
             return self._estimated(asked, asked.request)
-        except InvalidQuestion as refused:
+        except InvalidRequestError as refused:
             if asked.request.tensor_parallel is not None or refused.field != "tensor_parallel":
                 raise
             for width in reversed(tensor_widths(asked.spec, min(asked.count, USUAL_NODE))):
                 try:
                     return self._estimated(asked, structs.replace(asked.request, tensor_parallel=width))
-                except InvalidQuestion:
+                except InvalidRequestError:
                     continue
             raise
 
-    def possible(self, asked: Asked) -> Checked | None:
+    def possible(self, asked: FitQuery) -> FitEstimate | None:
         """The question, estimated; None where the engine refuses it."""
         try:
             return self.check(asked)
-        except InvalidQuestion:
+        except InvalidRequestError:
             return None
 
-    def _estimated(self, asked: Asked, request: FitRequest) -> Checked:
+    def _estimated(self, asked: FitQuery, request: FitRequest) -> FitEstimate:
         spec, accelerator, profile = asked.spec, asked.accelerator, asked.profile
         workload = serving_workload(request, spec, accelerator, asked.count, profile)
         if request.other_memory_gib and not workload.taken_bytes:
@@ -146,10 +146,10 @@ class Estimator:
         if given is not None and needed_pool_bytes(workload, estimate) > given:
             probability = 0.0
         elif workload.engine == "vllm":
-            probability = starts(estimate, spec, profile, workload, accelerator)
+            probability = startup_probability(estimate, spec, profile, workload, accelerator)
         else:
             probability = fit_probability(estimate.fullest.required, estimate.budget)
-        return Checked(asked, prepared, workload, estimate, probability)
+        return FitEstimate(asked, prepared, workload, estimate, probability)
 
 
 def needed_pool_bytes(workload: Workload, estimate: Estimate) -> int:

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from msgspec import json, structs
 
 from fitgauge.engine.model.spec import Model
-from fitgauge.engine.quantization.requested import PLAIN, canonical
+from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.engine.serving.llamacpp.offload import Offload, offloaded
 from fitgauge.engine.serving.workload import EngineName, Workload
-from fitgauge.engine.weights.sharding import Laid
+from fitgauge.engine.weights.sharding import ShardedWeights
 from fitgauge.services.common.schemas import FitRequest
 
 _ONLINE: dict[EngineName, dict[str, str]] = {
@@ -88,7 +88,7 @@ class _Start(NamedTuple):
 
 
 def launch_command(
-    model: Model, request: FitRequest, workload: Workload, *, pool_tokens: int | None = None, laid: Laid | None = None
+    model: Model, request: FitRequest, workload: Workload, *, pool_tokens: int | None = None, laid: ShardedWeights | None = None
 ) -> str:
     """The command line of the engine asked for. pool_tokens: of a pool given outright, which some engines take in tokens; laid: the
     weights, of which llama.cpp's are counted in layers where some stay on the host."""
@@ -105,7 +105,7 @@ def launch_command(
     return f"echo {shlex.quote(json.encode(config).decode())} > {_TENSORRT_FILE} && {command} --extra_llm_api_options {_TENSORRT_FILE}"
 
 
-def uncarried(request: FitRequest, workload: Workload) -> list[str]:
+def unsupported_flags(request: FitRequest, workload: Workload) -> list[str]:
     """What was asked for and is not in the command, a sentence each, with what to do instead."""
     said = []
     for name, instead in UNCARRIED.get(workload.engine, ()):
@@ -292,13 +292,13 @@ def _degree(ranks: int) -> int | None:
 
 
 def _online(request: FitRequest, engine: EngineName) -> str | None:
-    return _ONLINE.get(engine, {}).get(canonical(request.quantization)) if request.quantization else None
+    return _ONLINE.get(engine, {}).get(canonical_name(request.quantization)) if request.quantization else None
 
 
 def loads_asked_format(request: FitRequest, engine: EngineName) -> bool:
     """Whether the command loads the weights in the format asked for, and not as they are published."""
     asked = request.quantization
-    return asked is None or canonical(asked) in PLAIN or _online(request, engine) is not None
+    return asked is None or canonical_name(asked) in UNQUANTIZED or _online(request, engine) is not None
 
 
 def _gguf_name(model: Model, request: FitRequest) -> str:

@@ -3,22 +3,22 @@
 from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator, most_cards
-from fitgauge.engine.quantity import most
+from fitgauge.engine.quantity import largest_where
 from fitgauge.engine.serving.fit import ServingLimits, serving_limits
-from fitgauge.engine.serving.workload import GROWING
+from fitgauge.engine.serving.workload import ACTIVATIONS_GROW_WITH_CONTEXT
 from fitgauge.services.common.responses import COUNTS
-from fitgauge.services.fit.estimate import Checked, Estimator
+from fitgauge.services.fit.estimate import Estimator, FitEstimate
 
 _ANY_DEGREES = dict.fromkeys(("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel"))
 
 
-def limits_of(checked: Checked, estimator: Estimator) -> ServingLimits:
+def limits_of(checked: FitEstimate, estimator: Estimator) -> ServingLimits:
     """The limits on these cards. Those of an engine whose activations grow with what is held are found by estimating anew."""
     limits = held_limits(checked)
-    return _reached(limits, checked, estimator) if checked.workload.engine in GROWING else limits
+    return _reached(limits, checked, estimator) if checked.workload.engine in ACTIVATIONS_GROW_WITH_CONTEXT else limits
 
 
-def held_limits(checked: Checked) -> ServingLimits:
+def held_limits(checked: FitEstimate) -> ServingLimits:
     """What the cards would hold beside the weights. Nothing, where the engine does not start for what is held outside its share. A pool
     given outright that has no room beside the weights holds no request; its tokens are told as long as a card could hold it alone."""
     workload, estimate = checked.workload, checked.estimate
@@ -37,22 +37,22 @@ def held_limits(checked: Checked) -> ServingLimits:
     return ServingLimits(kv_cache_tokens=tokens, max_context_length=0, max_concurrency=0)
 
 
-def _reached(limits: ServingLimits, checked: Checked, estimator: Estimator) -> ServingLimits:
+def _reached(limits: ServingLimits, checked: FitEstimate, estimator: Estimator) -> ServingLimits:
     """At most what `limits` say, as far as the whole question then fits."""
 
     def fits(name: str, value: int) -> bool:
         tried = estimator.possible(estimator.change(checked.asked, {name: value}))
         return tried is not None and tried.required <= tried.estimate.budget.expected
 
-    longest = most(limits.max_context_length, lambda length: fits("context_length", length))
+    longest = largest_where(limits.max_context_length, lambda length: fits("context_length", length))
     if limits.max_concurrency is None:
         return structs.replace(limits, max_context_length=longest)
-    requests = most(limits.max_concurrency, lambda number: fits("concurrency", number))
+    requests = largest_where(limits.max_concurrency, lambda number: fits("concurrency", number))
     tokens = limits.kv_cache_tokens * requests // max(1, limits.max_concurrency)
     return structs.replace(limits, max_context_length=longest, max_concurrency=requests, kv_cache_tokens=tokens)
 
 
-def fewest_cards(checked: Checked, estimator: Estimator) -> int | None:
+def fewest_cards(checked: FitEstimate, estimator: Estimator) -> int | None:
     """The least of 1, 2, 4, ... 64 cards, or those asked for, that hold it, however they are split."""
     for count in sorted({*deployable(checked.asked.accelerator, *COUNTS), checked.count}):
         if count == checked.count and checked.verdict == "fits":

@@ -14,8 +14,8 @@ from fitgauge.errors import FitgaugeError, HubError
 from fitgauge.hub.cache import deep_size
 from fitgauge.hub.siblings import FileKind, choose, names_same
 from fitgauge.hub.single_flight import SingleFlight, outcome
-from fitgauge.services.common.lru_cache import Recent, RecentBytes
-from fitgauge.services.common.model_resolver import Models
+from fitgauge.services.common.lru_cache import LruCache, LruCacheBytes
+from fitgauge.services.common.model_resolver import ModelResolver
 
 _UNDER_WAY = 32
 _KEPT = 1024
@@ -23,7 +23,7 @@ _KEPT_BYTES = 16 * 2**20
 """Of all siblings in memory, with the models that they hold."""
 
 
-class Sibling(NamedTuple):
+class QuantizedRepo(NamedTuple):
     """A repository that holds the same weights in another format. `text`: what to send for it."""
 
     text: str
@@ -36,23 +36,23 @@ class Sibling(NamedTuple):
         return self.text.rpartition(":")[2] if ":" in self.text else scheme.name.removeprefix("modelopt_") if scheme else "another format"
 
 
-Published = tuple[Sibling, ...]
+Published = tuple[QuantizedRepo, ...]
 Key = tuple[str, FileKind]
 
 
-class Siblings:
+class QuantizedRepos:
     """Looks siblings up, at most one list and a few repositories for every model and kind of file, and keeps them.
 
     Nobody waits for longer than `wait_seconds` after a search began; it goes on, and the next question finds what it found.
     """
 
-    def __init__(self, models: Models, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, models: ModelResolver, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._hub = models.hub
         self._models = models
         self._monotonic = monotonic
-        self._known: RecentBytes[tuple[Published, float, int]] = RecentBytes(_KEPT_BYTES, _KEPT_BYTES // 2)
+        self._known: LruCacheBytes[tuple[Published, float, int]] = LruCacheBytes(_KEPT_BYTES, _KEPT_BYTES // 2)
         self._serials = count()
-        self._started: Recent[float] = Recent(_KEPT)
+        self._started: LruCache[float] = LruCache(_KEPT)
         self._flights: SingleFlight[Key, Published] = SingleFlight(_UNDER_WAY)
 
     def peek(self, model: Model, engine: EngineName) -> Published | None:
@@ -102,7 +102,7 @@ class Siblings:
             references, lasting = (), False
         resolved = await asyncio.gather(*map(self._hub.resolve, references), return_exceptions=True)
         there = zip(references, resolved, strict=True)
-        found = tuple(Sibling(str(reference), one) for reference, one in there if isinstance(one, Model) and _alike(model, one))
+        found = tuple(QuantizedRepo(str(reference), one) for reference, one in there if isinstance(one, Model) and _alike(model, one))
         lasting &= not any(isinstance(one, HubError) for one in resolved)
         settings = self._hub.settings
         found, serial = self._unchanged(key, found or self._bundled(model, key))
@@ -122,13 +122,15 @@ class Siblings:
         if key[1] != "safetensors":
             return ()
         named = (model_id for model_id in self._models.snapshot.ids() if names_same(model.id, model_id))
-        rows = [Sibling(model_id, one) for model_id in named if (one := self._models.bundled(model_id)) is not None and _alike(model, one)]
+        rows = [
+            QuantizedRepo(model_id, one) for model_id in named if (one := self._models.bundled(model_id)) is not None and _alike(model, one)
+        ]
         rows.sort(key=lambda row: (row.text.partition("/")[0] != model.id.partition("/")[0], row.text.lower()))
         of_bits = {bits: next((row for row in rows if _bits(row.model) == bits), None) for bits in (8, 4)}
         return tuple(row for row in of_bits.values() if row is not None)
 
 
-def wants_siblings(model: Model, quantization: str | None) -> bool:
+def wants_quantized_repos(model: Model, quantization: str | None) -> bool:
     """Whether a question is about a repository that holds its weights as they were trained."""
     return model.source in ("hub", "snapshot") and quantization is None and not model.is_quantized
 

@@ -5,45 +5,45 @@ from collections.abc import Sequence
 from msgspec import UNSET, structs
 
 from fitgauge.catalog.engines import Engines
-from fitgauge.catalog.lookup import Found
+from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.serving.fit import ServingLimits
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.default_engine import USUAL, unnamed
 from fitgauge.services.common.schemas import FitAnswer, FitRequest, Launch, Limits
-from fitgauge.services.fit.echo import understood
-from fitgauge.services.fit.estimate import Asked, Checked, Estimator
+from fitgauge.services.fit.echo import understood_as
+from fitgauge.services.fit.estimate import Estimator, FitEstimate, FitQuery
 from fitgauge.services.fit.launch import launch_command
 from fitgauge.services.fit.limits import fewest_cards, limits_of
-from fitgauge.services.fit.quantized_repos import Sibling
-from fitgauge.services.fit.suggest import instead, suggestions
+from fitgauge.services.fit.quantized_repos import QuantizedRepo
+from fitgauge.services.fit.suggest import suggest, suggestions
 from fitgauge.services.fit.warnings import notes
 from fitgauge.services.fit.workload import serving_workload
 
 
-class Serving:
+class FitService:
     """Answers serving questions about models that are at hand. Pure arithmetic: no I/O, no await."""
 
     def __init__(self, engines: Engines) -> None:
         self._estimator = Estimator(engines)
 
-    def is_prepared(self, request: FitRequest, model: Model, found: Found) -> bool:
+    def is_prepared(self, request: FitRequest, model: Model, found: GpuMatch) -> bool:
         """Return whether the model's weights are laid out already. Raise as `check`."""
         return self._estimator.is_prepared(self._estimator.ask(request, model, found))
 
-    def prepare(self, request: FitRequest, model: Model, found: Found) -> None:
+    def prepare(self, request: FitRequest, model: Model, found: GpuMatch) -> None:
         """Lay the model's weights out, which takes longer than an estimate. Raise as `check`."""
         self._estimator.prepared(self._estimator.ask(request, model, found))
 
-    def check(self, request: FitRequest, model: Model, found: Found) -> Checked:
-        """The estimate behind `answer`. Raises InvalidQuestion where the question is impossible."""
+    def check(self, request: FitRequest, model: Model, found: GpuMatch) -> FitEstimate:
+        """The estimate behind `answer`. Raises InvalidRequestError where the question is impossible."""
         return self._estimator.check(self._estimator.ask(request, model, found))
 
-    def answer(self, request: FitRequest, model: Model, found: Found, siblings: Sequence[Sibling] = ()) -> FitAnswer:
+    def answer(self, request: FitRequest, model: Model, found: GpuMatch, siblings: Sequence[QuantizedRepo] = ()) -> FitAnswer:
         """The FitAnswer. siblings: published repositories of the same weights, to suggest.
 
-        Raises InvalidQuestion where the question is impossible, with what to send instead.
+        Raises InvalidRequestError where the question is impossible, with what to send instead.
         """
         asked = self._estimator.ask(request, model, found)
         checked = self._estimator.check(asked)
@@ -64,14 +64,14 @@ class Serving:
             per_gpu=answers.per_gpu(estimate, workload.taken_bytes),
             terms=answers.term_answers(estimate.fullest.terms, full),
             limits=_limits(limits, None if refused else fewest_cards(checked, self._estimator)),
-            suggestions=instead(asked, self._estimator) if refused else suggestions(checked, limits, self._estimator, siblings),
+            suggestions=suggest(asked, self._estimator) if refused else suggestions(checked, limits, self._estimator, siblings),
             warnings=[*model.warnings, *asked.spec.notes, *checked.prepared.scheme.warnings, *notes(checked)],
-            understood_as=understood(checked),
+            understood_as=understood_as(checked),
             launch=Launch(command=_command(checked, limits)),
             ranks=answers.rank_answers(estimate) if full and workload.pipeline_parallel > 1 else UNSET,
         )
 
-    def _usual(self, asked: Asked) -> EngineName | None:
+    def _usual(self, asked: FitQuery) -> EngineName | None:
         """The engine to take where none was named and the first usual one does not run these weights on the card; None for no other."""
         request = asked.request
         if request.engine is not None or request.engine_version is not None or asked.spec.task == "encoder_decoder":
@@ -92,7 +92,7 @@ def _limits(limits: ServingLimits, fewest: int | None) -> Limits:
     )
 
 
-def _command(checked: Checked, limits: ServingLimits) -> str:
+def _command(checked: FitEstimate, limits: ServingLimits) -> str:
     """How to start it, without settings that only repeat what the engine takes by itself."""
     asked, workload = checked.asked, checked.workload
     request = asked.request

@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 
 from fitgauge.engine.quantity import gib
-from fitgauge.engine.quantization.requested import canonical
+from fitgauge.engine.quantization.requested import canonical_name
 from fitgauge.engine.serving import architectures as implemented
 from fitgauge.engine.serving import platforms
 from fitgauge.engine.serving.fit import fit_probability, verdict
 from fitgauge.engine.serving.support import flash_attention_note, wheels_note
-from fitgauge.engine.serving.workload import GGUF_ENGINES, POOLED, EngineName
+from fitgauge.engine.serving.workload import GGUF_ENGINES, PREALLOCATED_KV_CACHE, EngineName
 from fitgauge.services.common.display_memory import desktop_note, drives_screens
 from fitgauge.services.common.parsing import version
-from fitgauge.services.fit.estimate import Checked
-from fitgauge.services.fit.launch import loads_asked_format, uncarried
+from fitgauge.services.fit.estimate import FitEstimate
+from fitgauge.services.fit.launch import loads_asked_format, unsupported_flags
 
 _VLLM_ONLY = ("lora_slots", "lora_rank", "speculative_tokens", "draft_model")
 WITHOUT_EFFECT: dict[EngineName, tuple[str, ...]] = {
@@ -36,7 +36,7 @@ _LLM_INT8 = (
 """Source: Hugging Face's blog, hf-bitsandbytes-integration, and arXiv 2208.07339."""
 
 
-def notes(checked: Checked) -> Iterator[str]:
+def notes(checked: FitEstimate) -> Iterator[str]:
     """What a reader must know beside what model, spec and scheme say of themselves."""
     yield from _of_the_question(checked)
     yield from _of_the_engine(checked)
@@ -46,7 +46,7 @@ def notes(checked: Checked) -> Iterator[str]:
     yield from _beside_others(checked)
 
 
-def _of_the_question(checked: Checked) -> Iterator[str]:
+def _of_the_question(checked: FitEstimate) -> Iterator[str]:
     """What was taken where the question says too much or too little."""
     request, card, workload, count = checked.asked.request, checked.asked.card, checked.workload, checked.count
     maximum = checked.asked.spec.max_context_length
@@ -64,7 +64,7 @@ def _of_the_question(checked: Checked) -> Iterator[str]:
         yield f"{count - workload.gpus} of {count} GPUs are idle: the degrees make {workload.gpus} ranks."
 
 
-def _of_the_engine(checked: Checked) -> Iterator[str]:
+def _of_the_engine(checked: FitEstimate) -> Iterator[str]:
     """What the engine does with the question on this card, and what of it changes nothing."""
     request, workload, card = checked.asked.request, checked.workload, checked.asked.accelerator
     engine, newest = workload.engine, checked.asked.profile.newest
@@ -77,15 +77,15 @@ def _of_the_engine(checked: Checked) -> Iterator[str]:
     unused = [name for name in WITHOUT_EFFECT.get(engine, ()) if getattr(request, name)]
     if unused:
         yield f"{', '.join(unused)} changed nothing: the estimate for {engine} does not depend on {'it' if len(unused) == 1 else 'them'}."
-    yield from uncarried(request, workload)
-    if request.quantization is not None and canonical(request.quantization) == "int8":
+    yield from unsupported_flags(request, workload)
+    if request.quantization is not None and canonical_name(request.quantization) == "int8":
         yield _LLM_INT8
     lacking = implemented.note(workload, checked.asked.spec)
     said = (flash_attention_note(engine, card), wheels_note(workload, card), platforms.note(engine, card), lacking)
     yield from filter(None, said)
 
 
-def _of_the_weights(checked: Checked) -> Iterator[str]:
+def _of_the_weights(checked: FitEstimate) -> Iterator[str]:
     """Where the repository does not hold what the engine is to load."""
     model, request, engine = checked.asked.model, checked.asked.request, checked.workload.engine
     if model.source == "size":
@@ -97,7 +97,7 @@ def _of_the_weights(checked: Checked) -> Iterator[str]:
         yield f"{model.id} is not stored in {request.quantization}: put a checkpoint that is in the command."
 
 
-def _outgrown(checked: Checked) -> Iterator[str]:
+def _outgrown(checked: FitEstimate) -> Iterator[str]:
     """Where what lies outside vLLM's budget makes the verdict, not what requests need of it."""
     workload, estimate = checked.workload, checked.estimate
     if workload.engine != "vllm" or workload.cache_pool_bytes is not None:
@@ -117,7 +117,7 @@ _WHOLE_CARD = 0.9
 get_balanced_memory."""
 
 
-def _spilled(checked: Checked) -> Iterator[str]:
+def _spilled(checked: FitEstimate) -> Iterator[str]:
     """Where transformers puts weights on the host though the card would hold them."""
     workload, estimate = checked.workload, checked.estimate
     if workload.engine != "transformers" or workload.gpus > 1 or checked.verdict == "does_not_fit":
@@ -131,7 +131,7 @@ def _spilled(checked: Checked) -> Iterator[str]:
         )
 
 
-def _beside_others(checked: Checked) -> Iterator[str]:
+def _beside_others(checked: FitEstimate) -> Iterator[str]:
     """On a card that may drive a screen: how much others may hold of it before the answer is another."""
     workload, budget, card = checked.workload, checked.estimate.budget, checked.estimate.accelerator
     if checked.asked.request.other_memory_gib is not None or checked.verdict == "does_not_fit" or not drives_screens(card):
@@ -139,7 +139,7 @@ def _beside_others(checked: Checked) -> Iterator[str]:
     spare = budget.expected - checked.required
     if workload.engine == "vllm" and workload.cache_pool_bytes is None:
         spare = card.usable.expected - budget.expected - checked.outside.expected
-    elif workload.engine in POOLED and workload.cache_pool_bytes is None:
+    elif workload.engine in PREALLOCATED_KV_CACHE and workload.cache_pool_bytes is None:
         spare = int(spare / workload.gpu_memory_utilization)
     note = desktop_note(spare)
     if note is not None:

@@ -5,8 +5,8 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.engine.serving.workload import LAYER_SPLIT, POOLED, EngineName, Workload
-from fitgauge.errors import InvalidQuestion
+from fitgauge.engine.serving.workload import LAYER_SPLIT, PREALLOCATED_KV_CACHE, EngineName, Workload
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.schemas import FitRequest
 
@@ -15,25 +15,27 @@ DEFAULT_LORA_RANK = 16
 """vLLM's own. Source: config/lora.py, max_lora_rank."""
 
 
-def asked_context(request: FitRequest, spec: ModelSpec) -> int:
+def context_length_of(request: FitRequest, spec: ModelSpec) -> int:
     """Tokens of one request: as asked, else the usual default within the model's own limit."""
     return request.context_length or min(DEFAULT_CONTEXT, spec.max_context_length or DEFAULT_CONTEXT)
 
 
 def serving_workload(request: FitRequest, spec: ModelSpec, accelerator: Accelerator, count: int, profile: EngineProfile) -> Workload:
-    """The Workload a request means on `count` cards. Raises InvalidQuestion where its degrees are impossible."""
-    return ENGINES[profile.engine].settled(unsettled_workload(request, spec, accelerator, count, profile), spec, accelerator)
+    """The Workload a request means on `count` cards. Raises InvalidRequestError where its degrees are impossible."""
+    return ENGINES[profile.engine].settled(base_workload(request, spec, accelerator, count, profile), spec, accelerator)
 
 
-def unsettled_workload(request: FitRequest, spec: ModelSpec, accelerator: Accelerator, count: int, profile: EngineProfile) -> Workload:
+def base_workload(request: FitRequest, spec: ModelSpec, accelerator: Accelerator, count: int, profile: EngineProfile) -> Workload:
     """The same but for what the engine works out from the model and each card by itself (`Engine.settled`)."""
     name = profile.engine
-    context = asked_context(request, spec)
+    context = context_length_of(request, spec)
     tensor, pipeline, data = degrees(request, spec, count, name)
     expert = request.expert_parallel or 1
     if expert not in ((1, tensor * data) if name == "vllm" else (1, tensor, tensor * data)):
         hint = f"{name} spreads experts over all tensor x data parallel ranks: send 1 (off) or {tensor * data}."
-        raise InvalidQuestion(f"expert_parallel {expert} is not possible with {tensor} x {data} ranks.", hint=hint, field="expert_parallel")
+        raise InvalidRequestError(
+            f"expert_parallel {expert} is not possible with {tensor} x {data} ranks.", hint=hint, field="expert_parallel"
+        )
     version = words.version(request.engine_version or profile.newest)
     sequences, tokens = ENGINES[name].batch(accelerator, context, version, spec)
     sequences = request.max_num_seqs or sequences
@@ -52,7 +54,7 @@ def unsettled_workload(request: FitRequest, spec: ModelSpec, accelerator: Accele
         max_num_seqs=sequences,
         enforce_eager=bool(request.enforce_eager),
         cpu_offload_bytes=int((request.cpu_offload_gib or 0) * GIB),
-        cache_pool_bytes=int(request.kv_cache_memory_gib * GIB) if request.kv_cache_memory_gib and name in POOLED else None,
+        cache_pool_bytes=int(request.kv_cache_memory_gib * GIB) if request.kv_cache_memory_gib and name in PREALLOCATED_KV_CACHE else None,
         taken_bytes=int((request.other_memory_gib or 0) * GIB) if name == "vllm" else 0,
         lora_slots=request.lora_slots or 0,
         lora_rank=request.lora_rank or DEFAULT_LORA_RANK,
@@ -68,7 +70,7 @@ def degrees(request: FitRequest, spec: ModelSpec, count: int, engine: EngineName
     if engine == "tgi":
         if (pipeline or 1) > 1:
             hint = "Send tensor_parallel (num_shard) alone, or another engine."
-            raise InvalidQuestion("tgi has no pipeline parallelism.", hint=hint, field="pipeline_parallel")
+            raise InvalidRequestError("tgi has no pipeline parallelism.", hint=hint, field="pipeline_parallel")
         if tensor is None:
             tensor = max(tensor_widths(spec, min(max(1, count // data), USUAL_NODE)))
         pipeline = 1
@@ -80,7 +82,7 @@ def degrees(request: FitRequest, spec: ModelSpec, count: int, engine: EngineName
     elif tensor not in tensor_widths(spec, tensor):
         possible = ", ".join(str(width) for width in tensor_widths(spec, 64))
         hint = f"Send a tensor_parallel that divides the {spec.query_heads} attention heads: {possible}."
-        raise InvalidQuestion(
+        raise InvalidRequestError(
             f"tensor_parallel {tensor} does not divide {spec.query_heads} attention heads.", hint=hint, field="tensor_parallel"
         )
     if pipeline is None:
@@ -88,11 +90,13 @@ def degrees(request: FitRequest, spec: ModelSpec, count: int, engine: EngineName
         pipeline = min(pipeline, max(1, spec.layers))
     if pipeline > max(1, spec.layers):
         hint = f"Send a pipeline_parallel of at most {max(1, spec.layers)}."
-        raise InvalidQuestion(f"{pipeline} pipeline stages are more than the {spec.layers} layers.", hint=hint, field="pipeline_parallel")
+        raise InvalidRequestError(
+            f"{pipeline} pipeline stages are more than the {spec.layers} layers.", hint=hint, field="pipeline_parallel"
+        )
     ranks = tensor * pipeline * data
     if ranks > count:
         hint = f"Send gpu_count {ranks}, or smaller degrees: tensor x pipeline x data parallel is the number of GPUs."
-        raise InvalidQuestion(
+        raise InvalidRequestError(
             f"{tensor} x {pipeline} x {data} parallel ranks need {ranks} GPUs; there are {count}.", hint=hint, field="gpu_count"
         )
     return tensor, pipeline, data

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from fitgauge.catalog.engines import Engines
-from fitgauge.catalog.lookup import Found
+from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.spec import Model
 from fitgauge.services.common import parsing as words
@@ -11,8 +11,8 @@ from fitgauge.services.common import responses as answers
 from fitgauge.services.common.default_engine import USUAL
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.common.weight_cache import Preparer
-from fitgauge.services.fit.batch_estimator import Fitted, Fitting
+from fitgauge.services.common.weight_cache import WeightCache
+from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator
 from fitgauge.services.models_for_gpu.schemas import FittingModel, ModelsForGpuAnswer, ModelsForGpuRequest
 
 _PAGE = 50
@@ -29,17 +29,17 @@ class ModelsForGpu:
     def __init__(self, engines: Engines, snapshot: Snapshot) -> None:
         self._engines = engines
         self._snapshot = snapshot
-        self._preparer = Preparer(_KEPT, _MOST_REMEMBERED)
+        self._preparer = WeightCache(_KEPT, _MOST_REMEMBERED)
         self._models: dict[str, Model | None] = {}
 
-    def answer(self, request: ModelsForGpuRequest, found: Found, checkpoint: Checkpoint = no_checkpoint) -> ModelsForGpuAnswer:
-        """A page of those that fit, the largest first. Raises InvalidQuestion for a format, an engine or a cache format unknown."""
+    def answer(self, request: ModelsForGpuRequest, found: GpuMatch, checkpoint: Checkpoint = no_checkpoint) -> ModelsForGpuAnswer:
+        """A page of those that fit, the largest first. Raises InvalidRequestError for a format, an engine or a cache format unknown."""
         count = request.gpu_count or found.count
         formats = words.quantizations(request.quantizations)
         rows = [
             row
             for model in self._meant(request, checkpoint)
-            for row in self._rows(request, Fitting(model, self._engines, self._preparer, checkpoint), model, found, count, formats)
+            for row in self._rows(request, BatchEstimator(model, self._engines, self._preparer, checkpoint), model, found, count, formats)
         ]
         rows.sort(key=lambda row: (-row.parameters, row.model.lower()))
         start = request.offset or 0
@@ -71,7 +71,7 @@ class ModelsForGpu:
                 yield model
 
     def _rows(
-        self, request: ModelsForGpuRequest, fitting: Fitting, model: Model, found: Found, count: int, formats: list[str | None]
+        self, request: ModelsForGpuRequest, fitting: BatchEstimator, model: Model, found: GpuMatch, count: int, formats: list[str | None]
     ) -> Iterator[FittingModel]:
         engines = (words.engine(request.engine),) if request.engine else USUAL
         for quantization in formats:
@@ -94,7 +94,7 @@ class ModelsForGpu:
                     yield _row(model, quantization, fitted)
 
 
-def _row(model: Model, quantization: str | None, fitted: Fitted) -> FittingModel:
+def _row(model: Model, quantization: str | None, fitted: BatchEstimate) -> FittingModel:
     return FittingModel(
         model=model.id,
         parameters=answers.parameters(model),

@@ -7,14 +7,14 @@ from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.quality import recovery
 from fitgauge.engine.accelerator import Accelerator, most_cards
 from fitgauge.engine.model.spec import Model
-from fitgauge.engine.quantization.requested import PLAIN, canonical
+from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.engine.serving.workload import EngineName
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.default_engine import USUAL
-from fitgauge.services.fit.batch_estimator import Fitting
+from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.recommend.costs import Costs
-from fitgauge.services.recommend.gpu_options import Owned, Plan
+from fitgauge.services.recommend.gpu_options import GpuLimit, Plan
 from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.recommend.search import MOST_CARDS, weight_bits
 
@@ -31,64 +31,65 @@ _FORMATS: dict[EngineName, tuple[str, ...]] = {
 """The formats people serve a 16-bit model in, by engine; beside as published."""
 
 
-def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Owned]:
-    """The cards that the constraints leave. Raises InvalidQuestion where they leave none, UnknownAccelerator for a name that means none."""
+def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[GpuLimit]:
+    """The cards that the constraints leave. Raises InvalidRequestError where they leave none, UnknownAcceleratorError for a name that means none."""
     most = request.max_gpu_count or MOST_CARDS
-    named = [catalog.find(text) for text in words.listed(request.gpus)]
+    named = [catalog.find(text) for text in words.split_list(request.gpus)]
     for field in ("gpus", "vendors", "clouds"):
-        if getattr(request, field) and not words.listed(getattr(request, field)):
-            raise InvalidQuestion(f"{field} names nothing.", hint=f"Leave {field} out, or name one.", field=field)
+        if getattr(request, field) and not words.split_list(getattr(request, field)):
+            raise InvalidRequestError(f"{field} names nothing.", hint=f"Leave {field} out, or name one.", field=field)
     if request.owned and not named:
-        raise InvalidQuestion("owned is said of no GPUs.", hint="Name them in gpus, with their counts: 2x L40S.", field="owned")
+        raise InvalidRequestError("owned is said of no GPUs.", hint="Name them in gpus, with their counts: 2x L40S.", field="owned")
     if request.owned and request.clouds:
         said = "owned and clouds exclude each other: GPUs that are yours are not rented."
-        raise InvalidQuestion(said, hint="Leave one of them out.", field="clouds")
+        raise InvalidRequestError(said, hint="Leave one of them out.", field="clouds")
     if named:
         allowed = [
-            Owned(found.accelerator, min(most, found.count) if found.count > 1 else most_cards(found.accelerator, most)) for found in named
+            GpuLimit(found.accelerator, min(most, found.count) if found.count > 1 else most_cards(found.accelerator, most))
+            for found in named
         ]
     else:
-        allowed = [Owned(accelerator, most_cards(accelerator, most)) for accelerator in catalog.all()]
-    wanted = _vendors(words.listed(request.vendors), catalog.all())
+        allowed = [GpuLimit(accelerator, most_cards(accelerator, most)) for accelerator in catalog.all()]
+    wanted = _vendors(words.split_list(request.vendors), catalog.all())
     left = [card for card in allowed if not wanted or card.accelerator.vendor.lower() in wanted]
     if not left:
         makers = sorted({card.accelerator.vendor for card in allowed})
         said = f"gpus and vendors exclude each other: the GPUs named are of {', '.join(makers)}."
-        raise InvalidQuestion(said, hint="Leave vendors out, or name GPUs of these vendors.", field="vendors")
+        raise InvalidRequestError(said, hint="Leave vendors out, or name GPUs of these vendors.", field="vendors")
     rented = [card for card in left if costs.rentable(card.accelerator)]
     if not rented:
-        named_clouds = words.listed(request.clouds)
+        named_clouds = words.split_list(request.clouds)
         rent = "rents" if len(named_clouds) == 1 else "rent"
         said = f"clouds empties the set: {', '.join(named_clouds)} {rent} out none of the GPUs that the other constraints leave."
-        raise InvalidQuestion(said, hint="Leave clouds out, or name other GPUs or clouds.", field="clouds")
-    within = [held for card in rented if (held := Owned(card.accelerator, min(card.most, _quota(card, catalog)))).most]
+        raise InvalidRequestError(said, hint="Leave clouds out, or name other GPUs or clouds.", field="clouds")
+    within = [held for card in rented if (held := GpuLimit(card.accelerator, min(card.most, _quota(card, catalog)))).most]
     if not within:
         said = "The quotas of the catalog allow none of the GPUs that the other constraints leave."
-        raise InvalidQuestion(said, hint="Name other GPUs, or have the quota raised.", field="gpus")
+        raise InvalidRequestError(said, hint="Name other GPUs, or have the quota raised.", field="gpus")
     return list({card.accelerator.id: card for card in within}.values())
 
 
 def quotas_told(request: RecommendRequest, catalog: Catalog) -> list[str]:
     """What the catalog's quotas keep from being used of the cards that are asked about."""
-    asked = [catalog.find(text).accelerator for text in words.listed(request.gpus)] or catalog.all()
+    asked = [catalog.find(text).accelerator for text in words.split_list(request.gpus)] or catalog.all()
     most = request.max_gpu_count or MOST_CARDS
     held = {card.id: f"{quota} x {card.name}" for card in asked if (quota := catalog.quota(card)) is not None and quota < most}
     first = list(held.values())[:_TOLD]
     return [f"Quotas of the catalog hold: at most {', '.join(first)}{', ...' if len(held) > _TOLD else ''}."] if first else []
 
 
-def _quota(card: Owned, catalog: Catalog) -> int:
+def _quota(card: GpuLimit, catalog: Catalog) -> int:
     quota = catalog.quota(card.accelerator)
     return card.most if quota is None else quota
 
 
-def plans(request: RecommendRequest, model: Model, fitting: Fitting) -> list[Plan]:
-    """The engines and formats that the constraints leave. Raises InvalidQuestion where they leave none, or for a name unknown."""
+def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> list[Plan]:
+    """The engines and formats that the constraints leave. Raises InvalidRequestError where they leave none, or for a name unknown."""
     engines = (words.engine(request.engine),) if request.engine else USUAL
     published = model.is_quantized
     if request.quantization is not None and request.no_quantization and _lossy(request, model, fitting, engines[0]):
         said = f"quantization {request.quantization} and no_quantization exclude each other."
-        raise InvalidQuestion(said, hint="Leave one of them out.", field="no_quantization")
+        raise InvalidRequestError(said, hint="Leave one of them out.", field="no_quantization")
     found = [
         Plan(engine, quantization, weight_bits(model.spec, fitting.prepared(quantization, engine)))
         for engine in _taking(engines, request.kv_cache_dtype)
@@ -99,19 +100,19 @@ def plans(request: RecommendRequest, model: Model, fitting: Fitting) -> list[Pla
     if not left:
         best = max(plan.bits for plan in found)
         said = f"min_weight_bits {least:g} empties the set: {model.id} has {best:g} bits a weight at most here."
-        raise InvalidQuestion(said, hint=f"Send min_weight_bits {best:g} or less.", field="min_weight_bits")
+        raise InvalidRequestError(said, hint=f"Send min_weight_bits {best:g} or less.", field="min_weight_bits")
     good = [plan for plan in left if recovers(plan.quantization, plan.engine) >= (request.min_quality or 0.0)]
     if not good:
         best = max(recovers(plan.quantization, plan.engine) for plan in left)
         known = f"{best:g} % was recovered at least" if best else "nobody measured it"
         said = f"min_quality {request.min_quality:g} empties the set: of {request.quantization} {known}."
-        raise InvalidQuestion(said, hint="Send a lower min_quality, or leave quantization out.", field="min_quality")
+        raise InvalidRequestError(said, hint="Send a lower min_quality, or leave quantization out.", field="min_quality")
     return good
 
 
 def recovers(quantization: str | None, engine: EngineName) -> float:
     """Least percent of the published model's quality that was measured in this format, 0 where nobody measured; 100 as published."""
-    if quantization is None or canonical(quantization) in PLAIN:
+    if quantization is None or canonical_name(quantization) in UNQUANTIZED:
         return 100.0
     known = recovery(quantization, engine)
     return known.low if known else 0.0
@@ -124,17 +125,17 @@ def _formats(request: RecommendRequest, engine: EngineName, published: bool) -> 
     return (None,) if published or request.no_quantization else (None, *_FORMATS[engine])
 
 
-def _lossy(request: RecommendRequest, model: Model, fitting: Fitting, engine: EngineName) -> bool:
+def _lossy(request: RecommendRequest, model: Model, fitting: BatchEstimator, engine: EngineName) -> bool:
     return fitting.prepared(request.quantization, engine).scheme.form is not None
 
 
 def _taking(engines: Sequence[EngineName], cache_dtype: str | None) -> list[EngineName]:
-    """The engines that know this format of the cache. Raises InvalidQuestion where none does."""
+    """The engines that know this format of the cache. Raises InvalidRequestError where none does."""
     taking, why = [], None
     for engine in engines:
         try:
             words.cache_dtype(cache_dtype, engine)
-        except InvalidQuestion as error:
+        except InvalidRequestError as error:
             why = why or error
         else:
             taking.append(engine)
@@ -144,7 +145,7 @@ def _taking(engines: Sequence[EngineName], cache_dtype: str | None) -> list[Engi
 
 
 def _vendors(asked: Sequence[str], catalog: Sequence[Accelerator]) -> set[str]:
-    """Vendors in small letters. Raises InvalidQuestion for one that the catalog does not have."""
+    """Vendors in small letters. Raises InvalidRequestError for one that the catalog does not have."""
     known = sorted({accelerator.vendor for accelerator in catalog})
     meant = {re.sub(r"[^a-z]", "", name.lower()): name for name in known}
     found = set()
@@ -152,7 +153,7 @@ def _vendors(asked: Sequence[str], catalog: Sequence[Accelerator]) -> set[str]:
         word = re.sub(r"[^a-z]", "", text.lower())
         if word not in meant:
             hint = f"Send one of {', '.join(known)}."
-            raise InvalidQuestion(
+            raise InvalidRequestError(
                 f"{text[:40]!r} makes no accelerator of the catalog.", hint=hint, matches=tuple(known[:5]), field="vendors"
             )
         found.add(meant[word].lower())

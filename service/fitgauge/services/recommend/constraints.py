@@ -7,7 +7,7 @@ from typing import TypeVar
 from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.recommend.costs import Costs
 from fitgauge.services.recommend.kubernetes import nodes
 from fitgauge.services.recommend.schemas import RecommendRequest
@@ -20,7 +20,7 @@ _CONSTRAINTS = (
 
 _Option = TypeVar("_Option")
 Front = Callable[[RecommendRequest], list[_Option]]
-"""What is left of a question; raises InvalidQuestion where its constraints contradict each other."""
+"""What is left of a question; raises InvalidRequestError where its constraints contradict each other."""
 
 
 def watts(accelerator: Accelerator, count: int) -> int | None:
@@ -48,7 +48,7 @@ def _at_most(amount: float | None, most: float) -> bool:
     return amount is not None and amount <= most
 
 
-def given_up(request: RecommendRequest, front: Front[_Option]) -> tuple[list[str], list[_Option]] | None:
+def relaxed_constraints(request: RecommendRequest, front: Front[_Option]) -> tuple[list[str], list[_Option]] | None:
     """The constraints without which something is left, and that: one alone if any does, else the fewest of the first ones together.
 
     None where something else is in the way.
@@ -69,16 +69,16 @@ def _without(request: RecommendRequest, names: list[str], front: Front[_Option])
     given_up = [*names, "owned"] if "gpus" in names else names
     try:
         return front(structs.replace(request, **dict.fromkeys(given_up)))
-    except InvalidQuestion:
+    except InvalidRequestError:
         return []
 
 
-def emptied(request: RecommendRequest, names: list[str], held: str, instead: str, why: str) -> InvalidQuestion:
+def overconstrained(request: RecommendRequest, names: list[str], held: str, instead: str, why: str) -> InvalidRequestError:
     """The refusal: which constraints leave nothing for `held`, what would do `instead`, and `why` that one is named, if not empty."""
     told = " and ".join(f"{name} {_told(getattr(request, name))}" for name in names)
     said = f"{' and '.join(names)} {'empties' if len(names) == 1 else 'together empty'} the set: with {told} nothing is left for {held}."
     hint = f"Without {'it' if len(names) == 1 else 'them'} {instead} would do"
-    return InvalidQuestion(said, hint=f"{hint}: {why}." if why else f"{hint}.", field=names[0])
+    return InvalidRequestError(said, hint=f"{hint}: {why}." if why else f"{hint}.", field=names[0])
 
 
 def cheapest(usd_per_hour: float) -> str:

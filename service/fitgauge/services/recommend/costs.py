@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from fitgauge.catalog.instances import CLOUD_NAMES, Offers, Rental
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.recommend.kubernetes import node_size
 
 _SHOWN = 3
@@ -127,7 +127,7 @@ def _million(usd_per_hour: float, tokens_per_second: float) -> float:
 
 
 def clouds(asked: Collection[str], offers: Offers) -> frozenset[str] | None:
-    """The clouds that are meant, None where none is named. Raises InvalidQuestion for one that is unknown."""
+    """The clouds that are meant, None where none is named. Raises InvalidRequestError for one that is unknown."""
     if not asked:
         return None
     known, meant = offers.clouds(), set()
@@ -137,7 +137,7 @@ def clouds(asked: Collection[str], offers: Offers) -> frozenset[str] | None:
         if name not in known:
             said = f"{text.strip()[:40]!r} is no cloud whose offers are known here."
             near = tuple(get_close_matches(word, known, n=3)) or known[:5]
-            raise InvalidQuestion(said, hint=f"Send {', '.join(known) or 'no clouds: none are known'}.", matches=near, field="clouds")
+            raise InvalidRequestError(said, hint=f"Send {', '.join(known) or 'no clouds: none are known'}.", matches=near, field="clouds")
         meant.add(name)
     return frozenset(meant)
 

@@ -21,10 +21,10 @@ from fitgauge.engine.performance.flops import Arithmetic
 from fitgauge.engine.performance.prefill import activated, peak_of
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.fit.batch_estimator import Fitting, card_class
+from fitgauge.services.fit.batch_estimator import BatchEstimator, card_class
 
 
-class Owned(NamedTuple):
+class GpuLimit(NamedTuple):
     """A card that may be used, and how many of them at most."""
 
     accelerator: Accelerator
@@ -39,7 +39,7 @@ class Plan(NamedTuple):
     bits: float
 
 
-class Seat(NamedTuple):
+class GpuOption(NamedTuple):
     """A card that a plan may run on. `usable` bytes; `place` among all cards; `bandwidth`: 10^9 bytes a second; `peak`: 10^12 operations a
     second of the plan's arithmetic; None where it is not known."""
 
@@ -47,16 +47,16 @@ class Seat(NamedTuple):
     place: int
     bandwidth: float | None
     peak: float | None
-    card: Owned
+    card: GpuLimit
 
 
-class Prices(dict[int, list[tuple[float, float]]]):
+class PriceTable(dict[int, list[tuple[float, float]]]):
     """By the place of a card: of 1, 2, ... of it (what they cost, the least that so many or more of them cost), asked once for each card.
 
     Infinitely much where that is unknown.
     """
 
-    def __init__(self, cards: Sequence[Owned], cost: Callable[[Accelerator, int], float | None]) -> None:
+    def __init__(self, cards: Sequence[GpuLimit], cost: Callable[[Accelerator, int], float | None]) -> None:
         super().__init__()
         self._cards, self._cost = cards, cost
 
@@ -69,24 +69,24 @@ class Prices(dict[int, list[tuple[float, float]]]):
         return known
 
 
-class Hall:
+class GpuPool:
     """Some cards by their memory, and what no model changes of them: worked out once for as long as they are asked about.
 
     cost: what so many cards cost an hour [USD], None where that is unknown.
     """
 
-    def __init__(self, cards: Sequence[Owned], cost: Callable[[Accelerator, int], float | None]) -> None:
+    def __init__(self, cards: Sequence[GpuLimit], cost: Callable[[Accelerator, int], float | None]) -> None:
         self.cards = sorted(cards, key=lambda card: (card.accelerator.usable.expected, card.accelerator.id))
         self.classes = [card_class(card.accelerator) for card in self.cards]
         self.first_of = {name: card.accelerator for name, card in zip(self.classes, self.cards, strict=True)}
-        self.prices = Prices(self.cards, cost)
-        self._rows: dict[Arithmetic, list[Seat]] = {}
+        self.prices = PriceTable(self.cards, cost)
+        self._rows: dict[Arithmetic, list[GpuOption]] = {}
 
-    def row(self, arithmetic: Arithmetic) -> list[Seat]:
+    def row(self, arithmetic: Arithmetic) -> list[GpuOption]:
         """A seat on every card for plans of this arithmetic."""
         if arithmetic not in self._rows:
             self._rows[arithmetic] = [
-                Seat(
+                GpuOption(
                     card.accelerator.usable.expected,
                     place,
                     card.accelerator.bandwidth_gbps,
@@ -98,10 +98,10 @@ class Hall:
         return self._rows[arithmetic]
 
 
-def seated(request: FitRequest, fitting: Fitting, hall: Hall, plans: Sequence[Plan]) -> dict[Plan, list[Seat]]:
+def gpu_option(request: FitRequest, fitting: BatchEstimator, hall: GpuPool, plans: Sequence[Plan]) -> dict[Plan, list[GpuOption]]:
     """The cards of every plan, by memory: those on which it is the first of `plans` that runs its format."""
     taken: set[tuple[str | None, Hashable]] = set()
-    found: dict[Plan, list[Seat]] = {}
+    found: dict[Plan, list[GpuOption]] = {}
     for plan in plans:
         asked = structs.replace(request, quantization=plan.quantization)
         free = {name: first for name, first in hall.first_of.items() if (plan.quantization, name) not in taken}
@@ -112,7 +112,7 @@ def seated(request: FitRequest, fitting: Fitting, hall: Hall, plans: Sequence[Pl
     return found
 
 
-def kinds(request: FitRequest, fitting: Fitting, hall: Hall, plans: Sequence[Plan]) -> dict[EngineName, list[Hashable]]:
+def kinds(request: FitRequest, fitting: BatchEstimator, hall: GpuPool, plans: Sequence[Plan]) -> dict[EngineName, list[Hashable]]:
     """The kind of every card of the hall, by engine."""
     engines = dict.fromkeys(plan.engine for plan in plans)
     return {engine: [fitting.kind(request, engine, card.accelerator) for card in hall.cards] for engine in engines}
@@ -129,24 +129,24 @@ class Rate:
         self._waits: dict[int, float] = {}
         self._layers = spec.layers * LAYER_SECONDS
 
-    def expected(self, seat: Seat) -> float | None:
+    def expected(self, seat: GpuOption) -> float | None:
         """The expected speed."""
         return expected_speed(self._read, self._concurrency, seat.bandwidth, self._multiplying(seat), self._waiting(seat))
 
-    def ceiling(self, seat: Seat) -> float:
+    def ceiling(self, seat: GpuOption) -> float:
         """No less than the expected speed: what bandwidth and layers allow, and a hundredth for rounding; 0 where it is unknown."""
         if not self._read or seat.bandwidth is None:
             return 0.0
         return self._concurrency / (self._read / (seat.bandwidth * 1e9 * EFFICIENCY) + self._layers) + 0.01
 
-    def speed(self, seat: Seat) -> DecodeSpeed | None:
+    def speed(self, seat: GpuOption) -> DecodeSpeed | None:
         """The speed as an interval."""
         return decode_speed(self._read, self._concurrency, seat.bandwidth, self._multiplying(seat), self._waiting(seat))
 
-    def _multiplying(self, seat: Seat) -> float:
+    def _multiplying(self, seat: GpuOption) -> float:
         return self._flops / (self._ranks * seat.peak * 1e12) if seat.peak else 0.0
 
-    def _waiting(self, seat: Seat) -> float:
+    def _waiting(self, seat: GpuOption) -> float:
         if self._ranks == 1:
             return self._layers
         if seat.place not in self._waits:

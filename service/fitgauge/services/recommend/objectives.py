@@ -4,7 +4,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from math import inf
 
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.recommend.schemas import Objective
 from fitgauge.services.recommend.search import Option, identity
 
@@ -38,10 +38,10 @@ def order(objective: Objective) -> Callable[[Option], tuple[object, ...]]:
 
 
 def objective(text: str | None) -> Objective:
-    """The order that is meant. Raises InvalidQuestion for one that is unknown."""
+    """The order that is meant. Raises InvalidRequestError for one that is unknown."""
     word = "_".join((text or "fewest_cards").strip().lower().replace("-", " ").replace("_", " ").split())
     known = {name: name for name in _ORDERS} | _SYNONYMS
     if word not in known:
         matches = tuple(dict.fromkeys(known[near] for near in get_close_matches(word, known, n=2)))
-        raise InvalidQuestion(f"{word[:40]!r} is no objective.", hint=f"Send {', '.join(_ORDERS)}.", matches=matches, field="objective")
+        raise InvalidRequestError(f"{word[:40]!r} is no objective.", hint=f"Send {', '.join(_ORDERS)}.", matches=matches, field="objective")
     return known[word]

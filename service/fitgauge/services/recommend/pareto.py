@@ -18,7 +18,7 @@ def dominates(one: Criteria, other: Criteria) -> bool:
     return one[0] <= other[0] and one[1] <= other[1] and one[2] <= other[2] and one[3] <= other[3] and one[4] <= other[4] and one != other
 
 
-class Front:
+class ParetoFront:
     """Marks of deployments that fit, all with no more cards and no fewer bits than those that are asked about.
 
     `_sizes`, `_speeds`: the steps of the best speed that so much memory is known to give, both in their order. `_marks`: all of them, and
@@ -66,11 +66,11 @@ class Front:
         return False
 
 
-class Known:
+class ParetoFronts:
     """Deployments known to fit, asked about in the order of their cards: a Front for each number of bits that is asked about."""
 
     def __init__(self, bits: Iterable[float]) -> None:
-        self._fronts = {each: Front() for each in bits}
+        self._fronts = {each: ParetoFront() for each in bits}
 
     def add(self, mark: Criteria) -> None:
         """Takes a deployment in: it stands before all with as many bits or fewer."""
@@ -78,6 +78,6 @@ class Known:
             if bits <= -mark[3]:
                 front.add(mark)
 
-    def front(self, bits: float) -> Front:
+    def front(self, bits: float) -> ParetoFront:
         """Those of so many bits or more."""
         return self._fronts[bits]

@@ -14,7 +14,7 @@ from fitgauge.engine.performance.prefill import (
 from fitgauge.engine.quantity import Basis
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.fit.batch_estimator import Fitting
+from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.fit.workload import degrees
 from fitgauge.services.recommend.gpu_options import Plan
 
@@ -27,7 +27,7 @@ _MEASURED: frozenset[EngineName] = _SERVERS | {"llama.cpp", "ollama"}
 class Prompts:
     """Prompts of `tokens` tokens to one model."""
 
-    def __init__(self, model: Model, request: FitRequest, fitting: Fitting, tokens: int) -> None:
+    def __init__(self, model: Model, request: FitRequest, fitting: BatchEstimator, tokens: int) -> None:
         self.tokens = tokens
         self._spec = model.spec
         self._request = request

@@ -10,7 +10,7 @@ from fitgauge.engine.model.spec import Model
 from fitgauge.engine.performance.decode import EFFICIENCY, LAYER_SECONDS, SPREAD, DecodeSpeed
 from fitgauge.engine.performance.prefill import compute_efficiency
 from fitgauge.engine.quantity import gib
-from fitgauge.engine.quantization.requested import PLAIN, canonical
+from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.schemas import FitRequest, Launch
@@ -46,7 +46,7 @@ _TOLD_BESIDES: tuple[Objective, ...] = ("fewest_cards", "cheapest", "fastest")
 """Orders whose first option is named in the summary of every other."""
 
 
-class Telling:
+class ResponseBuilder:
     """One question's options in words. question: its workload as check_fit takes it."""
 
     def __init__(
@@ -190,13 +190,13 @@ class Telling:
             *("max_usd_per_hour", "max_watts", "gpus_per_node", "max_nodes", "min_quality", "max_seconds_to_first_token"),
         )
         told = {name: getattr(request, name) for name in names}
-        told |= {name: ", ".join(words.listed(getattr(request, name))) or None for name in ("vendors", "gpus", "clouds")}
+        told |= {name: ", ".join(words.split_list(getattr(request, name))) or None for name in ("vendors", "gpus", "clouds")}
         return filled | {name: value for name, value in told.items() if value is not None}
 
 
 def quality(plan: Plan) -> QualityAnswer | None:
     """What the format of a plan was seen to recover; the weights as published are the reference."""
-    if plan.quantization is None or canonical(plan.quantization) in PLAIN:
+    if plan.quantization is None or canonical_name(plan.quantization) in UNQUANTIZED:
         return QualityAnswer(low=100.0, expected=100.0, high=100.0, measurements=0)
     known = recovery(plan.quantization, plan.engine)
     return known and QualityAnswer(low=known.low, expected=known.expected, high=known.high, measurements=len(known.measurements))

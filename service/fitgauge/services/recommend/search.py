@@ -15,14 +15,14 @@ from fitgauge.engine.performance.flops import token_flops
 from fitgauge.engine.serving.kv_cache import CACHED_PARTS, request_bytes
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.weights import rank_bytes as weights
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.common.weight_cache import Prepared
-from fitgauge.services.fit.batch_estimator import Demand, Fitted, Fitting
-from fitgauge.services.fit.workload import asked_context, degrees
-from fitgauge.services.recommend.gpu_options import Hall, Plan, Rate, Seat, kinds, seated
-from fitgauge.services.recommend.pareto import Criteria, Known, criteria
+from fitgauge.services.common.weight_cache import CachedWeights
+from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator, Demand
+from fitgauge.services.fit.workload import context_length_of, degrees
+from fitgauge.services.recommend.gpu_options import GpuOption, GpuPool, Plan, Rate, gpu_option, kinds
+from fitgauge.services.recommend.pareto import Criteria, ParetoFronts, criteria
 
 MOST_CARDS = 16
 
@@ -30,7 +30,7 @@ _UNASKED: tuple[float, Demand | None] = (0.0, None)
 """(least usable bytes, demand) of a kind of card that was not asked yet."""
 
 
-class Wanted(NamedTuple):
+class SearchFilter(NamedTuple):
     """What an option must be besides fitting.
 
     `slowest`: tokens a second below which none is wanted. `passes`: whether the deployment is allowed, asked before it is estimated; None
@@ -48,13 +48,13 @@ class Option(NamedTuple):
     gpus: int
     plan: Plan
     speed: DecodeSpeed | None
-    fitted: Fitted
+    fitted: BatchEstimate
     criteria: Criteria
 
 
 def pareto(options: Sequence[Option]) -> list[Option]:
     """The options that no other dominates, in the order of their criteria: whatever dominates an option stands before it."""
-    front, known = [], Known(option.plan.bits for option in options)
+    front, known = [], ParetoFronts(option.plan.bits for option in options)
     for option in sorted(options, key=lambda option: (option.criteria, identity(option))):
         if not known.front(option.plan.bits).dominates(option.criteria):
             front.append(option)
@@ -67,7 +67,7 @@ def identity(option: Option) -> tuple[str, str, str]:
     return option.accelerator.id, option.plan.engine, option.plan.quantization or ""
 
 
-def weight_bits(spec: ModelSpec, prepared: Prepared) -> float:
+def weight_bits(spec: ModelSpec, prepared: CachedWeights) -> float:
     """Bits of one weight in the format that most weights have, without its scales: a coarse measure of quality."""
     scheme = prepared.scheme
     if scheme.form is not None:
@@ -79,7 +79,13 @@ class Search:
     """The options of one question about `model`. `plans`: in the order in which their engines are preferred for a card."""
 
     def __init__(
-        self, model: Model, request: FitRequest, fitting: Fitting, hall: Hall, plans: Sequence[Plan], wanted: Wanted = Wanted()
+        self,
+        model: Model,
+        request: FitRequest,
+        fitting: BatchEstimator,
+        hall: GpuPool,
+        plans: Sequence[Plan],
+        wanted: SearchFilter = SearchFilter(),
     ) -> None:
         self._spec = model.spec
         self._request = request
@@ -88,12 +94,12 @@ class Search:
         self._wanted = wanted
         self._most = max((card.most for card in hall.cards), default=0)
         self._prices = hall.prices
-        self._seats = seated(request, fitting, hall, plans)
+        self._seats = gpu_option(request, fitting, hall, plans)
         self._kinds = kinds(request, fitting, hall, plans)
-        self._left: dict[tuple[Plan, int], list[Seat]] = {}
+        self._left: dict[tuple[Plan, int], list[GpuOption]] = {}
         self._degrees: dict[tuple[EngineName, int], int | None] = {}
         self._workloads: dict[tuple[EngineName, int, Hashable], Workload] = {}
-        self._flops = token_flops(model.spec, asked_context(request, model.spec)).forward
+        self._flops = token_flops(model.spec, context_length_of(request, model.spec)).forward
         self._rates: dict[tuple[Plan, int], Rate] = {}
         self._caches: dict[int, int] = {}
         self._floors: dict[tuple[Plan, int], int] = {}
@@ -104,13 +110,13 @@ class Search:
         Whatever dominates an option has no more cards and no fewer bits, so it was looked at before or is of as many of both.
         """
         found: list[Option] = []
-        known = Known(plan.bits for plan in self._plans)
+        known = ParetoFronts(plan.bits for plan in self._plans)
         for count in range(1, self._most + 1):
             for plan in self._plans:
                 found += self._on(count, plan, known)
         return pareto(found)
 
-    def _on(self, count: int, plan: Plan, known: Known) -> list[Option]:
+    def _on(self, count: int, plan: Plan, known: ParetoFronts) -> list[Option]:
         """Options of one plan on `count` cards that nothing `known` dominates; each of them is known from then on.
 
         Over as many tensor ranks a card is as fast on more cards, which hold more memory in all. So a card that was dominated, whatever
@@ -166,7 +172,7 @@ class Search:
             try:
                 tensor, pipeline, _ = degrees(request, self._spec, count, engine)
                 self._degrees[engine, count] = tensor if tensor * pipeline >= count else None
-            except InvalidQuestion:
+            except InvalidRequestError:
                 self._degrees[engine, count] = None
         return self._degrees[engine, count]
 
@@ -178,7 +184,7 @@ class Search:
                 request = structs.replace(self._request, gpu_count=count, engine=plan.engine)
                 self._workloads[key] = self._fitting.workload(request, plan.engine, accelerator, count)
             return self._fitting.demand_of(plan.quantization, self._workloads[key], accelerator)
-        except InvalidQuestion:
+        except InvalidRequestError:
             return None
 
     def _is_wanted(self, accelerator: Accelerator, count: int, plan: Plan, mark: Criteria) -> bool:
@@ -203,7 +209,7 @@ class Search:
             self._spec,
             self._fitting.prepared(plan.quantization, plan.engine).laid,
             concurrency=request.concurrency or 1,
-            context_length=asked_context(request, self._spec),
+            context_length=context_length_of(request, self._spec),
             cache_dtype=words.cache_dtype(request.kv_cache_dtype, plan.engine),
             tensor_parallel=tensor_parallel,
         )
@@ -229,7 +235,7 @@ def cache_floor(spec: ModelSpec, request: FitRequest, tensor_parallel: int = 1) 
     asked = (request.kv_cache_dtype or "auto").strip().lower()
     narrow = "F4" if asked not in ("auto", "fp8", "bf16", "fp16") else "F16" if asked != "fp8" and spec.quantization is None else "F8_E4M3"
     one = sum(
-        len(block.layers) * request_bytes(mixer, asked_context(request, spec), narrow, tensor_parallel, narrow)
+        len(block.layers) * request_bytes(mixer, context_length_of(request, spec), narrow, tensor_parallel, narrow)
         for block in spec.blocks
         if block.part in CACHED_PARTS
         for mixer in block.mixers
@@ -238,7 +244,7 @@ def cache_floor(spec: ModelSpec, request: FitRequest, tensor_parallel: int = 1) 
     return one * (request.concurrency or 1)
 
 
-def weights_floor(prepared: Prepared, engine: EngineName, tensor_parallel: int) -> int:
+def weights_floor(prepared: CachedWeights, engine: EngineName, tensor_parallel: int) -> int:
     """Bytes of weights that an engine keeps on a tensor-parallel rank of all layers, never less than this: those of the language model,
     and under vLLM, which offloads nothing, of its embedding and head too."""
     laid = prepared.laid

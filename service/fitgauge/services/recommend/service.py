@@ -10,24 +10,24 @@ from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
-from fitgauge.services.common.lru_cache import Recent
+from fitgauge.services.common.lru_cache import LruCache
 from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.common.weight_cache import Preparer
-from fitgauge.services.fit.batch_estimator import Fitting
-from fitgauge.services.fit.workload import asked_context
+from fitgauge.services.common.weight_cache import WeightCache
+from fitgauge.services.fit.batch_estimator import BatchEstimator
+from fitgauge.services.fit.workload import context_length_of
 from fitgauge.services.recommend import candidates as choices
 from fitgauge.services.recommend import objectives as orders
-from fitgauge.services.recommend.constraints import cheapest, emptied, given_up, limits, watts
+from fitgauge.services.recommend.constraints import cheapest, limits, overconstrained, relaxed_constraints, watts
 from fitgauge.services.recommend.costs import Costs, clouds
-from fitgauge.services.recommend.gpu_options import Hall, Owned, Plan
+from fitgauge.services.recommend.gpu_options import GpuLimit, GpuPool, Plan
 from fitgauge.services.recommend.prefill import Prompts
-from fitgauge.services.recommend.responses import Telling, measurements, stored
+from fitgauge.services.recommend.responses import ResponseBuilder, measurements, stored
 from fitgauge.services.recommend.schemas import RecommendAnswer, RecommendRequest
-from fitgauge.services.recommend.search import MOST_CARDS, Option, Search, Wanted
+from fitgauge.services.recommend.search import MOST_CARDS, Option, Search, SearchFilter
 from fitgauge.services.recommend.training import TrainingRecommender
 
 _PAGE = 20
@@ -47,26 +47,28 @@ class Recommender:
     def __init__(self, engines: Engines, catalog: Catalog) -> None:
         self._engines = engines
         self._catalog = catalog
-        self._preparer = Preparer()
-        self._known_costs: Recent[Costs] = Recent(16)
-        self._halls: Recent[tuple[list[Owned], Hall]] = Recent(4)
+        self._preparer = WeightCache()
+        self._known_costs: LruCache[Costs] = LruCache(16)
+        self._halls: LruCache[tuple[list[GpuLimit], GpuPool]] = LruCache(4)
         self._training = TrainingRecommender(load_training(), catalog)
 
     def answer(self, request: RecommendRequest, model: Model, checkpoint: Checkpoint = no_checkpoint) -> RecommendAnswer:
-        """The Pareto set, ordered. Raises InvalidQuestion where nothing is left, naming the constraint that empties the set."""
+        """The Pareto set, ordered. Raises InvalidRequestError where nothing is left, naming the constraint that empties the set."""
         objective = orders.objective(request.objective)
         _refuse_other_fields(request)
         if request.task == "training":
             trained = self._training.answer(request, model, objective, checkpoint)
             return structs.replace(trained, warnings=[*trained.warnings, *choices.quotas_told(request, self._catalog)])
-        fitting = Fitting(model, self._engines, self._preparer, checkpoint)
+        fitting = BatchEstimator(model, self._engines, self._preparer, checkpoint)
         front = self.front(request, model, fitting)
         if not front:
             raise self._nothing(request, model, fitting)
         front.sort(key=orders.order(objective))
         start = request.offset or 0
         question = _question(request, model)
-        telling = Telling(request, question, model, objective, self._costs(request), self._prompts(request, question, model, fitting))
+        telling = ResponseBuilder(
+            request, question, model, objective, self._costs(request), self._prompts(request, question, model, fitting)
+        )
         shown = front[start : start + (request.limit or _PAGE)]
         items = [telling.recommendation(option) for option in shown]
         return RecommendAnswer(
@@ -80,52 +82,52 @@ class Recommender:
             understood_as=telling.understood(front[0]),
         )
 
-    def front(self, request: RecommendRequest, model: Model, fitting: Fitting) -> list[Option]:
-        """The options that nothing beats. Raises InvalidQuestion where constraints contradict each other."""
+    def front(self, request: RecommendRequest, model: Model, fitting: BatchEstimator) -> list[Option]:
+        """The options that nothing beats. Raises InvalidRequestError where constraints contradict each other."""
         costs, question = self._costs(request), _question(request, model)
         cards, plans = choices.cards(request, self._catalog, costs), choices.plans(request, model, fitting)
         prompts = self._prompts(request, question, model, fitting)
-        wanted = Wanted(slowest=request.min_tokens_per_second or 0.0, passes=_allowed(request, costs, prompts))
+        wanted = SearchFilter(slowest=request.min_tokens_per_second or 0.0, passes=_allowed(request, costs, prompts))
         return Search(model, question, fitting, self._hall(cards, costs), plans, wanted).front()
 
-    def _hall(self, cards: list[Owned], costs: Costs) -> Hall:
+    def _hall(self, cards: list[GpuLimit], costs: Costs) -> GpuPool:
         key = (costs, *((card.accelerator.id, card.most) for card in cards))
         known = self._halls.get(key)
         if known is None or known[0] != cards:
-            known = cards, Hall(cards, costs.usd_per_hour)
+            known = cards, GpuPool(cards, costs.usd_per_hour)
             self._halls.put(key, known)
         return known[1]
 
     def _costs(self, request: RecommendRequest) -> Costs:
-        named, owned = clouds(words.listed(request.clouds), self._catalog.offers), bool(request.owned)
+        named, owned = clouds(words.split_list(request.clouds), self._catalog.offers), bool(request.owned)
         known = self._known_costs.get((named, owned, request.gpus_per_node))
         if known is None:
             known = Costs(self._catalog.offers, named, owned=owned, gpus_per_node=request.gpus_per_node)
             self._known_costs.put((named, owned, request.gpus_per_node), known)
         return known
 
-    def _prompts(self, request: RecommendRequest, question: FitRequest, model: Model, fitting: Fitting) -> Prompts:
-        return Prompts(model, question, fitting, request.prompt_tokens or asked_context(question, model.spec))
+    def _prompts(self, request: RecommendRequest, question: FitRequest, model: Model, fitting: BatchEstimator) -> Prompts:
+        return Prompts(model, question, fitting, request.prompt_tokens or context_length_of(question, model.spec))
 
-    def _less(self, request: RecommendRequest, model: Model, fitting: Fitting) -> str:
+    def _less(self, request: RecommendRequest, model: Model, fitting: BatchEstimator) -> str:
         """The most of the workload that is left of it with these constraints, in fields to send; empty where nothing is."""
-        for context, requests in _smaller(request, asked_context(_question(request, model), model.spec)):
+        for context, requests in _smaller(request, context_length_of(_question(request, model), model.spec)):
             if self.front(structs.replace(request, context_length=context, concurrency=requests), model, fitting):
                 return f"concurrency {requests} at context_length {context}"
         return ""
 
-    def _nothing(self, request: RecommendRequest, model: Model, fitting: Fitting) -> InvalidQuestion:
+    def _nothing(self, request: RecommendRequest, model: Model, fitting: BatchEstimator) -> InvalidRequestError:
         """What leaves nothing: quotas, some of the constraints, else what the workload asks too much of."""
         if self._catalog.quotas and (found := Recommender(self._engines, self._catalog.unlimited()).front(request, model, fitting)):
             cards, quota = answers.cards_in_words(found[0].accelerator, found[0].gpus), self._catalog.quota(found[0].accelerator)
             said = f"The quotas of the catalog empty the set: {cards} would do, and {quota} may be used."
-            return InvalidQuestion(said, hint="Ask for less, name other GPUs, or have the quota raised.", field="gpus")
-        if parted := given_up(request, lambda less: self.front(less, model, fitting)):
+            return InvalidRequestError(said, hint="Ask for less, name other GPUs, or have the quota raised.", field="gpus")
+        if parted := relaxed_constraints(request, lambda less: self.front(less, model, fitting)):
             names, found = parted
             prompts = self._prompts(request, _question(request, model), model, fitting)
             best, why = _nearest(names, found, prompts)
             instead = f"{answers.cards_in_words(best.accelerator, best.gpus)}, {stored(best)} on {best.plan.engine},"
-            refused = emptied(request, names, model.id, instead, why)
+            refused = overconstrained(request, names, model.id, instead, why)
             if request.gpus and {"gpus", "max_gpu_count"} & set(names) and (less := self._less(request, model, fitting)):
                 refused.hint = f"{refused.hint} With {request.gpus if isinstance(request.gpus, str) else 'these GPUs'} {less} is left."
             return refused
@@ -133,9 +135,11 @@ class Recommender:
         if least != request and (found := self.front(least, model, fitting)):
             cards = answers.cards_in_words(found[0].accelerator, found[0].gpus)
             hint = f"Send a shorter context_length or a lower concurrency: one request of {least.context_length} tokens fits on {cards}."
-            return InvalidQuestion(f"The workload empties the set: nothing holds {model.id} with it.", hint=hint, field="context_length")
+            return InvalidRequestError(
+                f"The workload empties the set: nothing holds {model.id} with it.", hint=hint, field="context_length"
+            )
         hint = "Send a smaller model, a narrower quantization, or leave a constraint out."
-        return InvalidQuestion(f"Nothing that is allowed here holds {model.id}.", hint=hint, field="model")
+        return InvalidRequestError(f"Nothing that is allowed here holds {model.id}.", hint=hint, field="model")
 
 
 def _smaller(request: RecommendRequest, context: int) -> Iterator[tuple[int, int]]:
@@ -192,15 +196,15 @@ def _nearest(names: Sequence[str], found: Sequence[Option], prompts: Prompts) ->
 
 
 def _refuse_other_fields(request: RecommendRequest) -> None:
-    """Raises InvalidQuestion for a field of the other task, and for more cards than one deployment serves on."""
+    """Raises InvalidRequestError for a field of the other task, and for more cards than one deployment serves on."""
     task, others = ("serving", _OF_TRAINING) if request.task != "training" else ("training", _OF_SERVING)
     for name in others:
         if getattr(request, name) is not None:
             other = "training" if task == "serving" else "serving"
-            raise InvalidQuestion(f"{name} is a field of {other}.", hint=f"Send task {other}, or leave {name} out.", field=name)
+            raise InvalidRequestError(f"{name} is a field of {other}.", hint=f"Send task {other}, or leave {name} out.", field=name)
     if task == "serving" and (request.max_gpu_count or 0) > MOST_CARDS:
         said = f"max_gpu_count {request.max_gpu_count} is beyond the {MOST_CARDS} GPUs of one deployment that are tried."
-        raise InvalidQuestion(said, hint=f"Send {MOST_CARDS} or less.", field="max_gpu_count")
+        raise InvalidRequestError(said, hint=f"Send {MOST_CARDS} or less.", field="max_gpu_count")
 
 
 def _question(request: RecommendRequest, model: Model) -> FitRequest:

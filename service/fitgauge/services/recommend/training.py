@@ -17,14 +17,14 @@ from fitgauge.engine.training.phases import stages
 from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.search.layouts import Choices, layouts, throughput
 from fitgauge.engine.training.workload import Checkpointing, Framework, TrainingWorkload
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.recommend import candidates as choices
-from fitgauge.services.recommend.constraints import cheapest, emptied, given_up, limits, watts
+from fitgauge.services.recommend.constraints import cheapest, limits, overconstrained, relaxed_constraints, watts
 from fitgauge.services.recommend.costs import Costs, clouds
-from fitgauge.services.recommend.gpu_options import Owned
+from fitgauge.services.recommend.gpu_options import GpuLimit
 from fitgauge.services.recommend.kubernetes import pods_for
 from fitgauge.services.recommend.pareto import Criteria, dominates
 from fitgauge.services.recommend.schemas import (
@@ -80,7 +80,7 @@ class TrainingRecommender:
     def answer(
         self, request: RecommendRequest, model: Model, objective: Objective, checkpoint: Checkpoint = no_checkpoint
     ) -> RecommendAnswer:
-        """The Pareto set of cards, ordered. Raises InvalidQuestion where nothing is left, naming the constraint that empties the set."""
+        """The Pareto set of cards, ordered. Raises InvalidRequestError where nothing is left, naming the constraint that empties the set."""
         front = self.front(request, model, checkpoint)
         if not front:
             raise self._nothing(request, model, checkpoint)
@@ -115,8 +115,10 @@ class TrainingRecommender:
                     break
         return [one for one in fitting if not any(dominates(other.criteria, one.criteria) for other in fitting)]
 
-    def _layouts(self, request: RecommendRequest, model: Model, cards: Sequence[Owned], checkpoint: Checkpoint) -> dict[int, list[Layout]]:
-        """Every layout of every count that is tried, the fastest first. Raises InvalidQuestion for settings that nothing can run."""
+    def _layouts(
+        self, request: RecommendRequest, model: Model, cards: Sequence[GpuLimit], checkpoint: Checkpoint
+    ) -> dict[int, list[Layout]]:
+        """Every layout of every count that is tried, the fastest first. Raises InvalidRequestError for settings that nothing can run."""
         base = _base(request, model)
         most = max(card.most for card in cards)
         counts = sorted({2**power for power in range(most.bit_length())} | {card.most for card in cards})
@@ -161,17 +163,17 @@ class TrainingRecommender:
             launch=plan_launch(model, workload),
         )
 
-    def _nothing(self, request: RecommendRequest, model: Model, checkpoint: Checkpoint) -> InvalidQuestion:
+    def _nothing(self, request: RecommendRequest, model: Model, checkpoint: Checkpoint) -> InvalidRequestError:
         """What leaves nothing: some of the constraints, else the training itself."""
-        if parted := given_up(request, lambda less: self.front(less, model, checkpoint)):
+        if parted := relaxed_constraints(request, lambda less: self.front(less, model, checkpoint)):
             names, found = parted
             best = min(found, key=lambda one: _order(one, "cheapest" if "max_usd_per_hour" in names else "fewest_cards"))
             instead = f"{answers.cards_in_words(best.accelerator, best.gpus)}, under {best.layout.workload.framework},"
-            return emptied(
+            return overconstrained(
                 request, names, f"a training step of {model.id}", instead, cheapest(best.criteria[4]) if "max_usd_per_hour" in names else ""
             )
         said = f"No layout of {model.id} fits on up to {request.max_gpu_count or DEFAULT_MOST} of any card that is allowed here."
-        return InvalidQuestion(
+        return InvalidRequestError(
             said, hint="Send method lora or qlora, a shorter sequence_length, or a larger max_gpu_count.", field="method"
         )
 
@@ -210,16 +212,16 @@ def _order(trained: Trained, objective: Objective) -> tuple[float, ...]:
 def _costs(request: RecommendRequest, catalog: Catalog) -> Costs:
     return Costs(
         catalog.offers,
-        clouds(words.listed(request.clouds), catalog.offers),
+        clouds(words.split_list(request.clouds), catalog.offers),
         owned=bool(request.owned),
         gpus_per_node=request.gpus_per_node,
     )
 
 
-def _cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Owned]:
+def _cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[GpuLimit]:
     """The cards that are asked about; where none is named those whose software the estimates were learned on."""
     asked = structs.replace(request, max_gpu_count=request.max_gpu_count or DEFAULT_MOST)
-    if not words.listed(request.gpus) and not words.listed(request.vendors):
+    if not words.split_list(request.gpus) and not words.split_list(request.vendors):
         asked = structs.replace(asked, vendors=list(_VENDORS))
     return choices.cards(asked, catalog, costs)
 
@@ -249,11 +251,11 @@ def _summary(model: Model, front: Sequence[Trained]) -> str:
     return f"{said} Of {len(front)} options, each the fewest of its card that suffice, none beats another." if len(front) > 1 else said
 
 
-def _warnings(request: RecommendRequest, model: Model, cards: Sequence[Owned]) -> list[str]:
+def _warnings(request: RecommendRequest, model: Model, cards: Sequence[GpuLimit]) -> list[str]:
     """What a reader must know about the search and its figures."""
     most = max(card.most for card in cards)
     said = [*model.warnings, *model.spec.notes, f"{len(cards)} cards were searched, each in powers of two up to {most} or what there is."]
-    if not words.listed(request.gpus) and not words.listed(request.vendors):
+    if not words.split_list(request.gpus) and not words.split_list(request.vendors):
         said.append("Cards of NVIDIA and AMD were searched: name vendors or gpus for others.")
     said.append("Tokens a second are those at the cards' full peak: real runs reach a part of it, which POST /v1/utilization explains.")
     return said
@@ -274,5 +276,5 @@ def _understood(request: RecommendRequest, model: Model, workload: TrainingWorkl
     }
     names = ("framework", "lora_rank", "owned", "max_usd_per_hour", "max_watts", "gpus_per_node", "max_nodes")
     told = {name: getattr(request, name) for name in names}
-    told |= {name: ", ".join(words.listed(getattr(request, name))) or None for name in ("vendors", "gpus", "clouds")}
+    told |= {name: ", ".join(words.split_list(getattr(request, name))) or None for name in ("vendors", "gpus", "clouds")}
     return filled | {name: value for name, value in told.items() if value is not None}

@@ -2,7 +2,7 @@
 
 from fitgauge.engine.model.spec import CompressedAttention, ModelSpec, Recurrent
 from fitgauge.engine.quantization.requested import BITSANDBYTES
-from fitgauge.engine.training.autograd.layers.traits import TRAITS, taught, traits_of
+from fitgauge.engine.training.autograd.layers.traits import TRAITS, is_supported, traits_of
 from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.rules_of_thumb import rule_of
 from fitgauge.engine.training.states.parameters import base_scheme
@@ -16,7 +16,7 @@ def recipe_notes(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
     rule = rule_of(spec, workload)
     if rule != "recipe":
         said.append(f"Activations by the rule of thumb {rule}: send activation_rule recipe for what autograd keeps.")
-    elif not taught(spec):
+    elif not is_supported(spec):
         like = "Llama's" if spec.task == "generate" else "BERT's"
         said.append(
             f"The activation recipe of {name} was derived from its code and not compared with a measured step."

@@ -9,7 +9,7 @@ from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 
-def left_open(request: TrainingRequest, workload: TrainingWorkload) -> tuple[str, ...]:
+def open_settings(request: TrainingRequest, workload: TrainingWorkload) -> tuple[str, ...]:
     """Fields a question leaves to a framework's version: sent again with a value, the question would be a narrower one."""
     steps = workload.framework in ("transformers", "fsdp") and workload.optimizer == "adamw"
     shards = workload.framework == "fsdp" and workload.adapted and workload.context_parallel * workload.tensor_parallel == 1
@@ -30,7 +30,7 @@ def other_choices(request: TrainingRequest, workload: TrainingWorkload) -> Itera
     (peft utils/other.py, prepare_model_for_kbit_training), which scripts call or do not. FSDP's gradients are reduced in fp32, or by
     accelerate in the format it computes in (utils/dataclasses.py, FullyShardedDataParallelPlugin.set_mixed_precision).
     """
-    opened = left_open(request, workload)
+    opened = open_settings(request, workload)
     if "optimizer_implementation" in opened:
         yield replace(workload, optimizer_implementation="fused")
     if "fsdp_version" in opened:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.training.autograd.vision.styles import tower_of
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 _SEEING = ("vl", "llava", "paligemma", "internvl", "idefics", "glm4v")
@@ -24,14 +24,14 @@ def images(request: TrainingRequest, spec: ModelSpec, sequence_length: int, *, a
     """The images a request means: as asked, else one where the model is made for them and it fits in the sequence.
 
     A tower is trained with the rest (transformers' Trainer, TRL), but for adapters, as the frameworks that tune them leave it alone
-    (LLaMA-Factory hparams/finetuning_args.py, freeze_vision_tower; ms-swift, freeze_vit). Raises InvalidQuestion for images of a model
+    (LLaMA-Factory hparams/finetuning_args.py, freeze_vision_tower; ms-swift, freeze_vit). Raises InvalidRequestError for images of a model
     that sees none, and for more than the sequence holds.
     """
     tower, trained = tower_of(spec), not adapted if request.train_vision_tower is None else request.train_vision_tower
     if tower is None:
         if request.images:
             detail = "No recipe for images of this model: its tower is not known, or it has none."
-            raise InvalidQuestion(detail, hint="Leave images out, or send 0: its weights are counted all the same.", field="images")
+            raise InvalidRequestError(detail, hint="Leave images out, or send 0: its weights are counted all the same.", field="images")
         return Images(number=0, tokens=0, train_vision_tower=True if request.train_vision_tower is None else trained)
     tokens = request.image_tokens or tower.usual_tokens
     room = sequence_length if tower.beside is None else None
@@ -40,7 +40,7 @@ def images(request: TrainingRequest, spec: ModelSpec, sequence_length: int, *, a
     if room is not None and count * tokens > room:
         detail = f"{count} images of {tokens} tokens are longer than a sequence of {sequence_length}."
         hint = f"Images are part of sequence_length: send at least {count * tokens}, fewer images, or smaller ones (image_tokens)."
-        raise InvalidQuestion(detail, hint=hint, field="images")
+        raise InvalidRequestError(detail, hint=hint, field="images")
     return Images(number=count, tokens=tokens if count else 0, train_vision_tower=trained)
 
 

@@ -4,7 +4,7 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.training.parallel.pipeline import DEFAULT_CHUNKS, stage_layers
 from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.workload import Framework, TrainingWorkload, recomputed_modules
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 MODULES = ("core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_proj", "shared_experts")
@@ -12,16 +12,16 @@ MODULES = ("core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_proj", "sh
 
 
 def modules(request: TrainingRequest, framework: Framework) -> tuple[str, ...]:
-    """The modules asked for. Raises InvalidQuestion for words that Megatron has not, and where nothing would be run again by module."""
+    """The modules asked for. Raises InvalidRequestError for words that Megatron has not, and where nothing would be run again by module."""
     if request.recompute_modules is None:
         return ()
     asked, field = tuple(part.strip() for part in request.recompute_modules.split(",")), "recompute_modules"
     if framework != "megatron" or request.activation_checkpointing != "selective":
         detail = "recompute_modules belongs to selective checkpointing under Megatron."
-        raise InvalidQuestion(detail, hint="Send framework megatron and activation_checkpointing selective.", field=field)
+        raise InvalidRequestError(detail, hint="Send framework megatron and activation_checkpointing selective.", field=field)
     unknown = [word for word in asked if word not in MODULES]
     if unknown:
-        raise InvalidQuestion(f"Megatron does not recompute {unknown[0]!r}.", hint=f"Send some of {', '.join(MODULES)}.", field=field)
+        raise InvalidRequestError(f"Megatron does not recompute {unknown[0]!r}.", hint=f"Send some of {', '.join(MODULES)}.", field=field)
     return tuple(dict.fromkeys(asked))
 
 
@@ -33,10 +33,10 @@ def sequence_parallel(request: TrainingRequest, spec: ModelSpec, framework: Fram
 
 
 def chunks(request: TrainingRequest) -> int:
-    """Pieces of a rank's layers. Raises InvalidQuestion where the schedule takes them whole."""
+    """Pieces of a rank's layers. Raises InvalidRequestError where the schedule takes them whole."""
     if request.pipeline_chunks is not None and request.pipeline_schedule != "interleaved":
         detail = "pipeline_chunks belongs to the interleaved schedule."
-        raise InvalidQuestion(detail, hint="Send pipeline_schedule interleaved, or leave it out.", field="pipeline_chunks")
+        raise InvalidRequestError(detail, hint="Send pipeline_schedule interleaved, or leave it out.", field="pipeline_chunks")
     return request.pipeline_chunks or DEFAULT_CHUNKS
 
 

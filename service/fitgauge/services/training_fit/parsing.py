@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import TypeVar, cast, get_args
 
 from fitgauge.engine.training.workload import Framework, Method, Optimizer, Precision, Targets
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.training_fit.launchers.registry import BY_WORD, TOOLS, uncounted, word_of
 
 Word = TypeVar("Word", bound=str)
@@ -40,29 +40,29 @@ _OPTIMIZERS: Mapping[str, Optimizer] = {
 
 
 def method(text: str | None) -> Method:
-    """The method that is meant, full where nothing is said. Raises InvalidQuestion for an unknown one."""
-    return meant(text, _METHODS, "method") or "full"
+    """The method that is meant, full where nothing is said. Raises InvalidRequestError for an unknown one."""
+    return parse_choice(text, _METHODS, "method") or "full"
 
 
 def framework(text: str | None) -> Framework:
-    """The framework that is meant, or that under a tool; transformers where nothing is said. Raises InvalidQuestion for an unknown one."""
+    """The framework that is meant, or that under a tool; transformers where nothing is said. Raises InvalidRequestError for an unknown one."""
     refused = None if text is None else uncounted(text)
     if refused is not None:
         raise refused
-    return meant(text, _FRAMEWORKS, "framework", names=(*get_args(Framework), *(tool.name for tool in TOOLS))) or "transformers"
+    return parse_choice(text, _FRAMEWORKS, "framework", names=(*get_args(Framework), *(tool.name for tool in TOOLS))) or "transformers"
 
 
 def optimizer(text: str | None) -> Optimizer:
-    """The optimizer that is meant, adamw where nothing is said. Raises InvalidQuestion for an unknown one."""
-    return meant(text, _OPTIMIZERS, "optimizer") or "adamw"
+    """The optimizer that is meant, adamw where nothing is said. Raises InvalidRequestError for an unknown one."""
+    return parse_choice(text, _OPTIMIZERS, "optimizer") or "adamw"
 
 
 def precision(text: str | None, method: Method) -> Precision:
     """The precision that is meant: left out, mixed_bf16, and bf16 for adapters on a base that is not quantized.
 
-    Raises InvalidQuestion for an unknown one.
+    Raises InvalidRequestError for an unknown one.
     """
-    return meant(text, _PRECISIONS, "precision") or ("bf16" if method in ("lora", "dora") else "mixed_bf16")
+    return parse_choice(text, _PRECISIONS, "precision") or ("bf16" if method in ("lora", "dora") else "mixed_bf16")
 
 
 def targets(sent: str | list[str] | None) -> Targets:
@@ -77,8 +77,8 @@ def targets(sent: str | list[str] | None) -> Targets:
     return "attention" if word in ("attention", "attn") else tuple(part for part in re.split(r"[,\s]+", sent) if part)
 
 
-def meant(text: str | None, known: Mapping[str, Word], field: str, *, names: Sequence[str] = ()) -> Word | None:
-    """What a text means among words that are `known`; None where nothing is said. Raises InvalidQuestion with what can be sent: `names`, or
+def parse_choice(text: str | None, known: Mapping[str, Word], field: str, *, names: Sequence[str] = ()) -> Word | None:
+    """What a text means among words that are `known`; None where nothing is said. Raises InvalidRequestError with what can be sent: `names`, or
     all that is meant by any word."""
     if text is None:
         return None
@@ -87,4 +87,4 @@ def meant(text: str | None, known: Mapping[str, Word], field: str, *, names: Seq
         return known[word]
     near = tuple(cast("list[str]", get_close_matches(word, known, n=3)))
     hint = f"Send {', '.join(names or dict.fromkeys(known.values()))}."
-    raise InvalidQuestion(f"{text.strip()!r} is no {field} that is known here.", hint=hint, matches=near, field=field)
+    raise InvalidRequestError(f"{text.strip()!r} is no {field} that is known here.", hint=hint, matches=near, field=field)

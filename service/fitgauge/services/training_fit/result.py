@@ -12,7 +12,7 @@ from fitgauge.services.training_fit.schemas import TrainingRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainingEstimate:
     """One training question, estimated."""
 
     workload: TrainingWorkload

@@ -13,9 +13,9 @@ from fitgauge.engine.training.algorithms.setup import Rollout, Setup
 from fitgauge.engine.training.estimate import TrainingStage
 from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.common.weight_cache import Preparer
+from fitgauge.services.common.weight_cache import WeightCache
 from fitgauge.services.fit.workload import serving_workload
 
 _BATCHED_TOKENS = {"trl": 4096, "verl": 8192, "openrlhf": None}
@@ -23,14 +23,14 @@ _BATCHED_TOKENS = {"trl": 4096, "verl": 8192, "openrlhf": None}
 
 
 @dataclass(frozen=True, slots=True)
-class Cast:
+class RlModels:
     """The models a question names beside its policy; None for the policy's architecture."""
 
     reward: Model | None = None
     critic: Model | None = None
 
 
-ALONE = Cast()
+ALONE = RlModels()
 """No models of their own."""
 
 
@@ -40,18 +40,18 @@ class Algorithms:
     def __init__(self, profile: TrainingProfile, engines: Engines) -> None:
         self._profile = profile
         self._engines = engines
-        self._preparer = Preparer(64)
+        self._preparer = WeightCache(64)
 
     def stages(
-        self, model: Model, cast: Cast, workload: TrainingWorkload, setup: Setup, accelerator: Accelerator
+        self, model: Model, cast: RlModels, workload: TrainingWorkload, setup: Setup, accelerator: Accelerator
     ) -> tuple[tuple[TrainingStage, ...], float]:
         """Every stage, and the chance that the rollout engine starts in its share of the card (1 where there is none).
 
-        Raises InvalidQuestion where the engine refuses the model, or models of their own meet pipeline parallelism.
+        Raises InvalidRequestError where the engine refuses the model, or models of their own meet pipeline parallelism.
         """
         if workload.pipeline_parallel > 1 and (cast.reward or cast.critic):
             detail = "A reward model or critic of its own is not sized with pipeline parallelism here."
-            raise InvalidQuestion(
+            raise InvalidRequestError(
                 detail, hint="Send pipeline_parallel 1, or leave reward_model and critic_model out.", field="pipeline_parallel"
             )
         estimate = self._rollout(model, workload, setup, accelerator)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from fitgauge.engine.training.algorithms.setup import Algorithm, Reference, RolloutEngine, Sleep, Trainer
 from fitgauge.services.training_fit.launchers.registry import BY_WORD, tool_named, word_of
-from fitgauge.services.training_fit.parsing import meant
+from fitgauge.services.training_fit.parsing import parse_choice
 
 _ALGORITHMS: Mapping[str, Algorithm] = {
     "sft": "sft", "supervised": "sft", "finetuning": "sft", "pretraining": "sft", "reward": "reward", "rewardmodel": "reward",
@@ -27,29 +27,29 @@ _SLEEPS: Mapping[str, Sleep] = {
 
 
 def algorithm(text: str | None) -> Algorithm:
-    """The algorithm that is meant, sft where nothing is said. Raises InvalidQuestion for an unknown one."""
-    return meant(text, _ALGORITHMS, "algorithm") or "sft"
+    """The algorithm that is meant, sft where nothing is said. Raises InvalidRequestError for an unknown one."""
+    return parse_choice(text, _ALGORITHMS, "algorithm") or "sft"
 
 
 def trainer(text: str | None, framework: str | None) -> Trainer:
     """Whose preference and RL training is meant: that of the tool that is asked for, else of the one named as the framework, else trl's.
 
-    Raises InvalidQuestion for an unknown one.
+    Raises InvalidRequestError for an unknown one.
     """
     tool = BY_WORD.get(word_of(framework or "")) if text is None else tool_named(text)
     return "trl" if tool is None else tool.trainer
 
 
 def reference(text: str | None) -> Reference | None:
-    """Where the reference is to be; None where nothing is said. Raises InvalidQuestion for an unknown place."""
-    return meant(text, _REFERENCES, "reference")
+    """Where the reference is to be; None where nothing is said. Raises InvalidRequestError for an unknown place."""
+    return parse_choice(text, _REFERENCES, "reference")
 
 
 def rollout_engine(text: str | None) -> RolloutEngine | None:
-    """The engine that samples; None where nothing is said. Raises InvalidQuestion for an unknown one."""
-    return meant(text, _ROLLOUTS, "rollout_engine")
+    """The engine that samples; None where nothing is said. Raises InvalidRequestError for an unknown one."""
+    return parse_choice(text, _ROLLOUTS, "rollout_engine")
 
 
 def sleep(text: str | None) -> Sleep | None:
-    """How deep it sleeps; None where nothing is said. Raises InvalidQuestion for an unknown level."""
-    return meant(text, _SLEEPS, "rollout_sleep")
+    """How deep it sleeps; None where nothing is said. Raises InvalidRequestError for an unknown level."""
+    return parse_choice(text, _SLEEPS, "rollout_sleep")

@@ -13,7 +13,7 @@ from fitgauge.engine.training.algorithms.setup import (
     Trainer,
 )
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.training_fit import parsing as training_words
 from fitgauge.services.training_fit import rl_parsing as words
 from fitgauge.services.training_fit.launchers.registry import tool_of
@@ -38,7 +38,7 @@ _SAMPLED_FIELDS = (*_ROLLOUT_FIELDS, "group_size", "prompt_length", "completion_
 def asked_framework(request: TrainingRequest) -> Framework:
     """The framework that is meant: as asked, else that of the trainer (verl: FSDP, OpenRLHF: DeepSpeed); DeepSpeed where transformers is
     to divide states or to offload them, which it hands to DeepSpeed (transformers integrations/deepspeed.py), FSDP where it is to divide
-    sequences. Raises InvalidQuestion for an unknown one."""
+    sequences. Raises InvalidRequestError for an unknown one."""
     if hands_over(request):
         return "deepspeed"
     return "fsdp" if cuts_sequences(request) else _named_framework(request)
@@ -69,12 +69,12 @@ def asked_length(request: TrainingRequest) -> int | None:
 
 
 def setup(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec) -> Setup:
-    """The Setup a request means. Raises InvalidQuestion for what the algorithm has no place for."""
+    """The Setup a request means. Raises InvalidRequestError for what the algorithm has no place for."""
     algorithm, trainer = words.algorithm(request.algorithm), words.trainer(request.trainer, request.framework)
     sampled = algorithm in SAMPLED
     if algorithm not in ("sft", "reward") and spec.task != "generate":
         detail = f"{algorithm} trains models that generate text, which {spec.model_type} does not by itself."
-        raise InvalidQuestion(detail, hint="Send algorithm sft or reward, or a causal language model.", field="algorithm")
+        raise InvalidRequestError(detail, hint="Send algorithm sft or reward, or a causal language model.", field="algorithm")
     _refuse(request, algorithm)
     prompt, completion = _lengths(request, workload.sequence_length) if sampled else (0, 0)
     offload = workload.offload if trainer == "verl" else "none"
@@ -141,14 +141,14 @@ def named_model(text: str | None) -> str | None:
 def _refuse(request: TrainingRequest, algorithm: Algorithm) -> None:
     if algorithm in SAMPLED:
         if algorithm != "ppo" and request.critic_model is not None:
-            raise InvalidQuestion(
+            raise InvalidRequestError(
                 f"{algorithm} has no critic.", hint="Send algorithm ppo, or leave critic_model out.", field="critic_model"
             )
         return
     for field in (*_SAMPLED_FIELDS, "reward_model"):
         if getattr(request, field) is not None:
             detail = f"{algorithm} samples nothing in training: {field} has no place in it."
-            raise InvalidQuestion(detail, hint=f"Send algorithm grpo, rloo or ppo, or leave {field} out.", field=field)
+            raise InvalidRequestError(detail, hint=f"Send algorithm grpo, rloo or ppo, or leave {field} out.", field=field)
 
 
 def _lengths(request: TrainingRequest, sequence: int) -> tuple[int, int]:
@@ -178,11 +178,11 @@ def _reference(request: TrainingRequest, workload: TrainingWorkload, algorithm: 
     if not possible:
         if asked not in (None, "none"):
             detail = f"{algorithm} has no reference model."
-            raise InvalidQuestion(detail, hint="Leave reference out, or send algorithm dpo, kto, ppo, grpo or rloo.", field="reference")
+            raise InvalidRequestError(detail, hint="Leave reference out, or send algorithm dpo, kto, ppo, grpo or rloo.", field="reference")
         return "none"
     if asked == "adapter" and not workload.adapted:
         detail = "Full training changes the weights that the adapter's reference would be."
-        raise InvalidQuestion(detail, hint="Send reference resident, offloaded or none, or method lora.", field="reference")
+        raise InvalidRequestError(detail, hint="Send reference resident, offloaded or none, or method lora.", field="reference")
     if asked is not None:
         return "offloaded" if trainer == "verl" and asked == "resident" and workload.framework == "fsdp" else asked
     wanted = algorithm in ("dpo", "kto") or trainer == "openrlhf" or (trainer == "trl" and algorithm in ("ppo", "rloo"))
@@ -212,7 +212,7 @@ def _rollout(request: TrainingRequest, workload: TrainingWorkload, trainer: Trai
     if workload.gpus % ranks or spec.query_heads % ranks:
         possible = [width for width in range(1, min(64, workload.gpus) + 1) if workload.gpus % width == 0 and spec.query_heads % width == 0]
         detail = f"rollout_tensor_parallel {ranks} does not divide {workload.gpus} GPUs and {spec.query_heads} attention heads."
-        raise InvalidQuestion(detail, hint=f"Send {', '.join(map(str, possible))}.", field="rollout_tensor_parallel")
+        raise InvalidRequestError(detail, hint=f"Send {', '.join(map(str, possible))}.", field="rollout_tensor_parallel")
     return Rollout(
         engine=engine,
         memory_utilization=request.rollout_memory_utilization or _UTILIZATION[trainer],

@@ -4,13 +4,13 @@ from typing import Literal
 
 from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.training.autograd.layers.modules import Scene
+from fitgauge.engine.training.autograd.layers.modules import LayerContext
 from fitgauge.engine.training.autograd.segment import Segment
-from fitgauge.engine.training.autograd.segments import scene_of, segments
+from fitgauge.engine.training.autograd.segments import layer_context, segments
 from fitgauge.engine.training.autograd.tape import Saved
 from fitgauge.engine.training.parallel import fsdp
 from fitgauge.engine.training.states.parameters import units
-from fitgauge.engine.training.workload import TrainingWorkload, regime
+from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 from fitgauge.services.training_fit.schemas import SavedSegment, SavedTensor
 
 Form = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int64", "bool"]
@@ -24,12 +24,12 @@ _HALVES: dict[str, Form] = {"BF16": "bf16", "F16": "fp16"}
 def saved_segments(spec: ModelSpec, workload: TrainingWorkload) -> list[SavedSegment]:
     """Embedding, every kind of layer, head: what each saves."""
     run = fsdp.computed(workload) if workload.framework == "fsdp" else workload
-    cut, scene = segments(spec, run), scene_of(spec, run)
+    cut, scene = segments(spec, run), layer_context(spec, run)
     weights = {unit.prefix + p.name: p.shape for unit in units(spec, run) for p in unit.parameters}
     return [_segment(part, scene, weights, workload) for part in (cut.embedding, *cut.layers, cut.head)]
 
 
-def _segment(part: Segment, scene: Scene, weights: dict[str, tuple[int, ...]], workload: TrainingWorkload) -> SavedSegment:
+def _segment(part: Segment, scene: LayerContext, weights: dict[str, tuple[int, ...]], workload: TrainingWorkload) -> SavedSegment:
     tensors = [
         SavedTensor(
             name=saved.name,
@@ -45,11 +45,11 @@ def _segment(part: Segment, scene: Scene, weights: dict[str, tuple[int, ...]], w
 
 def _held(part: Segment, workload: TrainingWorkload) -> tuple[Saved, ...]:
     """The logits that the caller holds until the backward pass has ended, in the format of products."""
-    width = BITS[regime(workload).compute] // 8
+    width = BITS[precision_policy(workload).compute] // 8
     return (Saved("logits", "the caller", part.logits // width, width),) if part.logits else ()
 
 
-def shape_of(saved: Saved, scene: Scene, weights: dict[str, tuple[int, ...]]) -> list[int]:
+def shape_of(saved: Saved, scene: LayerContext, weights: dict[str, tuple[int, ...]]) -> list[int]:
     """[batch, sequence, features]; of scores [batch, heads, sequence, keys]; of a cast weight its own; else the number of elements."""
     own = weights.get(saved.name.removesuffix(".cast"))
     if own is not None:
@@ -66,7 +66,7 @@ def shape_of(saved: Saved, scene: Scene, weights: dict[str, tuple[int, ...]]) ->
 def _form(saved: Saved, workload: TrainingWorkload) -> Form:
     if saved.width == 1:
         return "bool" if saved.name.endswith(".mask") else "fp8" if workload.precision == "fp8" else "int8"
-    form = regime(workload)
+    form = precision_policy(workload)
     half: Form = next((_HALVES[name] for name in (form.compute, form.weights) if name in _HALVES), "bf16")
     if saved.width == 8:
         return "int64"

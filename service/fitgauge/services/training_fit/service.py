@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import UNSET, structs
 
 from fitgauge.catalog.engines import Engines
-from fitgauge.catalog.lookup import Found
+from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.accelerator import Accelerator, shared
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import GIB, gib
@@ -19,7 +19,7 @@ from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.rules_of_thumb import rule_of
 from fitgauge.engine.training.states.offload import checkpoint_bytes
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.responses import COUNTS, MOST_SUGGESTIONS
@@ -30,11 +30,11 @@ from fitgauge.services.training_fit import parsing as words
 from fitgauge.services.training_fit import rl_setup as algorithm_setups
 from fitgauge.services.training_fit.candidates import Fields, candidates, more_cards
 from fitgauge.services.training_fit.degree_candidates import degrees_that_fit
-from fitgauge.services.training_fit.framework_variants import left_open, other_choices, reduces, widened
+from fitgauge.services.training_fit.framework_variants import open_settings, other_choices, reduces, widened
 from fitgauge.services.training_fit.launchers.command import launch_command
 from fitgauge.services.training_fit.launchers.registry import as_tool_has_it
-from fitgauge.services.training_fit.result import Trained
-from fitgauge.services.training_fit.rl_models import ALONE, Algorithms, Cast
+from fitgauge.services.training_fit.result import TrainingEstimate
+from fitgauge.services.training_fit.rl_models import ALONE, Algorithms, RlModels
 from fitgauge.services.training_fit.saved_tensors import saved_segments
 from fitgauge.services.training_fit.schemas import (
     PhaseAnswer,
@@ -49,7 +49,7 @@ from fitgauge.services.training_fit.workload import in_its_formats, training_gpu
 _MOST_BATCH = 65_536
 
 
-class Training:
+class TrainingFitService:
     """Answers training questions about models that are at hand. Pure arithmetic: no I/O, no await."""
 
     def __init__(self, profile: TrainingProfile, engines: Engines) -> None:
@@ -63,10 +63,10 @@ class Training:
         training._checkpoint = checkpoint
         return training
 
-    def answer(self, request: TrainingRequest, model: Model, found: Found, cast: Cast = ALONE) -> TrainingAnswer:
+    def answer(self, request: TrainingRequest, model: Model, found: GpuMatch, cast: RlModels = ALONE) -> TrainingAnswer:
         """The TrainingAnswer. `cast`: the models named beside the policy.
 
-        Raises InvalidQuestion where the question is impossible, with what to send instead.
+        Raises InvalidRequestError where the question is impossible, with what to send instead.
         """
         count = training_gpus(request, found.count)
         accelerator = shared(found.accelerator, int((request.other_memory_gib or 0) * GIB))
@@ -112,8 +112,10 @@ class Training:
             saved=saved_segments(model.spec, workload) if full else UNSET,
         )
 
-    def check(self, request: TrainingRequest, model: Model, accelerator: Accelerator, count: int, cast: Cast = ALONE) -> Trained:
-        """The estimate behind `answer`. Raises InvalidQuestion where the question is impossible.
+    def check(
+        self, request: TrainingRequest, model: Model, accelerator: Accelerator, count: int, cast: RlModels = ALONE
+    ) -> TrainingEstimate:
+        """The estimate behind `answer`. Raises InvalidRequestError where the question is impossible.
 
         Several cards under transformers hold a copy each (DDP), or, where that does not fit and nothing was said about it, shards (FSDP).
         """
@@ -126,8 +128,8 @@ class Training:
         return self._estimated(request, structs.replace(workload, framework="fsdp", zero_stage=3), model, accelerator, count, cast)
 
     def _estimated(
-        self, request: TrainingRequest, workload: TrainingWorkload, model: Model, accelerator: Accelerator, count: int, cast: Cast
-    ) -> Trained:
+        self, request: TrainingRequest, workload: TrainingWorkload, model: Model, accelerator: Accelerator, count: int, cast: RlModels
+    ) -> TrainingEstimate:
         self._checkpoint()
         setup, starts = algorithm_setups.setup(request, workload, model.spec), 1.0
         if setup.algorithm == "sft":
@@ -136,16 +138,16 @@ class Training:
             stages, starts = self._algorithms.stages(model, cast, workload, setup, accelerator)
         most = max(stages, key=lambda stage: stage.need.expected)
         probability = min(starts, fit_probability(most.need, accelerator.usable))
-        return Trained(workload, setup, stages, probability, verdict(probability), count, request)
+        return TrainingEstimate(workload, setup, stages, probability, verdict(probability), count, request)
 
     def _otherwise(
-        self, request: TrainingRequest, trained: Trained, model: Model, accelerator: Accelerator, cast: Cast
+        self, request: TrainingRequest, trained: TrainingEstimate, model: Model, accelerator: Accelerator, cast: RlModels
     ) -> list[TrainingStage]:
         """The fullest stage under every choice that the question leaves to a framework's version."""
         choices = other_choices(trained.asked, trained.workload)
         return [self._estimated(trained.asked, choice, model, accelerator, trained.count, cast).fullest for choice in choices]
 
-    def _largest(self, request: TrainingRequest, model: Model, accelerator: Accelerator, count: int, cast: Cast) -> int:
+    def _largest(self, request: TrainingRequest, model: Model, accelerator: Accelerator, count: int, cast: RlModels) -> int:
         """The most sequences of a micro-batch whose expected need is within the card; 0 where not even one."""
 
         def fits(batch: int) -> bool:
@@ -160,7 +162,9 @@ class Training:
             low, high = (middle, high) if fits(middle) else (low, middle)
         return min(low, _MOST_BATCH)
 
-    def _fewest(self, request: TrainingRequest, model: Model, accelerator: Accelerator, trained: Trained, cast: Cast) -> int | None:
+    def _fewest(
+        self, request: TrainingRequest, model: Model, accelerator: Accelerator, trained: TrainingEstimate, cast: RlModels
+    ) -> int | None:
         """The least of 1, 2, 4, ... 64 cards that hold it when data parallelism alone grows, with a copy each or, under transformers, in
         FSDP's shards; None where none of them does."""
         freed = ("gpu_count", "data_parallel", "data_parallel_replicate", "rollout_tensor_parallel")
@@ -173,12 +177,18 @@ class Training:
                 try:
                     if self.check(grown, model, accelerator, count, cast).verdict == "fits":
                         return count
-                except InvalidQuestion:
+                except InvalidRequestError:
                     continue
         return None
 
     def _suggestions(
-        self, request: TrainingRequest, model: Model, accelerator: Accelerator, trained: Trained, cast: Cast, refused: Refusal | None
+        self,
+        request: TrainingRequest,
+        model: Model,
+        accelerator: Accelerator,
+        trained: TrainingEstimate,
+        cast: RlModels,
+        refused: Refusal | None,
     ) -> list[Suggestion]:
         """The smallest changes that make it run and fit, each estimated anew."""
         if refused is not None:
@@ -195,7 +205,7 @@ class Training:
             changed = structs.replace(request, **fields)
             try:
                 again = self.check(changed, model, accelerator, changed.gpu_count or trained.count, cast)
-            except InvalidQuestion:
+            except InvalidRequestError:
                 continue
             if again.verdict in ("does_not_fit", trained.verdict) or refusal(again.workload, accelerator) is not None:
                 continue
@@ -211,13 +221,13 @@ class Training:
         return found[:MOST_SUGGESTIONS]
 
     def _instead(
-        self, request: TrainingRequest, model: Model, accelerator: Accelerator, count: int, cast: Cast, refused: Refusal
+        self, request: TrainingRequest, model: Model, accelerator: Accelerator, count: int, cast: RlModels, refused: Refusal
     ) -> list[Suggestion]:
         """What the card can run in the place of what it cannot, whether it fits or not."""
         fields: Fields = {refused.field: refused.value}
         try:
             again = self.check(structs.replace(request, **fields), model, accelerator, count, cast)
-        except InvalidQuestion:
+        except InvalidRequestError:
             return []
         found: Verdict | Literal["unsupported"] = again.verdict if refusal(again.workload, accelerator) is None else "unsupported"
         required = again.fullest.required.expected
@@ -239,7 +249,7 @@ _WHEN: dict[PhaseName, str] = {
 }
 
 
-def _checkpoint_bytes(model: Model, trained: Trained, cast: Cast) -> int:
+def _checkpoint_bytes(model: Model, trained: TrainingEstimate, cast: RlModels) -> int:
     """Of the policy, and of a critic that is trained beside it."""
     own = checkpoint_bytes(model.spec, trained.workload)
     if not trained.setup.criticized:
@@ -255,7 +265,7 @@ def _phases(fullest: TrainingStage, full: bool) -> list[PhaseAnswer]:
     ]
 
 
-def _summary(model: Model, cards: str, trained: Trained, accelerator: Accelerator) -> str:
+def _summary(model: Model, cards: str, trained: TrainingEstimate, accelerator: Accelerator) -> str:
     workload, fullest = trained.workload, trained.fullest
     how = {"full": "full fine-tuning", "lora": "LoRA", "dora": "DoRA", "qlora": "QLoRA"}[workload.method]
     if trained.setup.algorithm != "sft":
@@ -276,12 +286,12 @@ def _summary(model: Model, cards: str, trained: Trained, accelerator: Accelerato
     return f"{model.id} does not fit on {cards}: {asked} needs {need}{each}, there are {have}; {largest} take most."
 
 
-def _understood(trained: Trained, accelerator: Accelerator, model: Model) -> dict[str, str | int | float | bool]:
+def _understood(trained: TrainingEstimate, accelerator: Accelerator, model: Model) -> dict[str, str | int | float | bool]:
     """What was understood; what a question leaves to a framework's version stays open, so that sent again it gets the same answer."""
     request = trained.asked
     filled = understood(trained.workload, accelerator, trained.count, model) | algorithm_setups.understood(request, trained.setup)
     filled |= {name: value for name in ("runtime_gib", "other_memory_gib") if (value := getattr(request, name)) is not None}
-    opened = left_open(request, trained.workload)
+    opened = open_settings(request, trained.workload)
     return {name: value for name, value in filled.items() if name not in opened}
 
 

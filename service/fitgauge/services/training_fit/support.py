@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.quantization.requested import BITSANDBYTES, canonical
+from fitgauge.engine.quantization.requested import BITSANDBYTES, canonical_name
 from fitgauge.engine.training.parallel.validate import EIGHT_BIT
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 
@@ -55,7 +55,7 @@ def refusal(workload: TrainingWorkload, accelerator: Accelerator) -> Refusal | N
 
 def _bitsandbytes_base(workload: TrainingWorkload) -> str | None:
     """The format in which bitsandbytes holds the frozen base, None where it holds none."""
-    name = None if workload.base_quantization is None else canonical(workload.base_quantization)
+    name = None if workload.base_quantization is None else canonical_name(workload.base_quantization)
     return name if name in BITSANDBYTES else None
 
 

@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 
-from fitgauge.catalog.lookup import Found
+from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
 from fitgauge.engine.model.spec import Model
 from fitgauge.services.common.display_memory import desktop_note, drives_screens
 from fitgauge.services.training_fit import megatron
 from fitgauge.services.training_fit import rl_setup as algorithm_setups
 from fitgauge.services.training_fit.activation_warnings import recipe_notes
-from fitgauge.services.training_fit.launchers.command import unsaid
-from fitgauge.services.training_fit.launchers.registry import told
-from fitgauge.services.training_fit.result import Trained
+from fitgauge.services.training_fit.launchers.command import unsupported_settings
+from fitgauge.services.training_fit.launchers.registry import with_tool_defaults
+from fitgauge.services.training_fit.result import TrainingEstimate
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 Value = str | int | float | bool
@@ -20,7 +20,7 @@ HOPELESS = "No change of settings that was tried makes it fit: POST /v1/recommen
 """Said where no suggestion is left."""
 
 
-def notes(request: TrainingRequest, model: Model, found: Found, trained: Trained, understood: Mapping[str, Value]) -> list[str]:
+def notes(request: TrainingRequest, model: Model, found: GpuMatch, trained: TrainingEstimate, understood: Mapping[str, Value]) -> list[str]:
     """What a reader must know: of model and card, of what was taken for granted, and of what contradicts itself. `understood`: the question
     with every default filled in."""
     workload, spec = trained.workload, model.spec
@@ -36,7 +36,7 @@ def notes(request: TrainingRequest, model: Model, found: Found, trained: Trained
         said.append(f"{found.accelerator.name} has no bf16 arithmetic: precision mixed_fp16 was taken.")
     if found.accelerator.vendor not in ("NVIDIA", "AMD", "custom"):
         said.append(f"What allocator and process add was measured under CUDA; {found.accelerator.vendor}'s may differ.")
-    if (own := told(request, trained.asked, understood)) is not None:
+    if (own := with_tool_defaults(request, trained.asked, understood)) is not None:
         said.append(own)
     if request.gpu_count is not None and found.count not in (1, request.gpu_count):
         said.append(f"gpu names {found.count} cards and gpu_count {request.gpu_count}: {request.gpu_count} were taken.")
@@ -49,7 +49,7 @@ def notes(request: TrainingRequest, model: Model, found: Found, trained: Trained
     if request.sequence_length is None and request.prompt_length is None and request.completion_length is None:
         said.append(f"No sequence_length was asked for: {workload.sequence_length} tokens were taken.")
     said += algorithm_setups.warnings(request, trained.setup, workload, trained.probability)
-    said += unsaid(model, workload, trained.setup, trained.tool) + megatron.notes(request, workload, model.spec)
+    said += unsupported_settings(model, workload, trained.setup, trained.tool) + megatron.notes(request, workload, model.spec)
     if workload.tensor_parallel > USUAL_NODE:
         said.append(
             f"tensor_parallel {workload.tensor_parallel} reaches beyond a node of {USUAL_NODE} GPUs: its exchanges leave the fast link."
@@ -59,7 +59,7 @@ def notes(request: TrainingRequest, model: Model, found: Found, trained: Trained
     return said
 
 
-def desktops(request: TrainingRequest, accelerator: Accelerator, trained: Trained) -> list[str]:
+def desktops(request: TrainingRequest, accelerator: Accelerator, trained: TrainingEstimate) -> list[str]:
     """A warning where a screen's share of the card would change the verdict."""
     if request.other_memory_gib is not None or trained.verdict == "does_not_fit" or not drives_screens(accelerator):
         return []

@@ -6,11 +6,11 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.quantization.formats import GGUF_FILE_BITS
-from fitgauge.engine.quantization.requested import PLAIN, canonical
+from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.engine.training.parallel.validate import check
 from fitgauge.engine.training.states.parameters import linears, merged, units
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.training_fit import megatron
 from fitgauge.services.training_fit import parsing as words
 from fitgauge.services.training_fit.images import images
@@ -26,7 +26,7 @@ ZeRO-3 alone."""
 
 
 def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> TrainingWorkload:
-    """The TrainingWorkload a request means on `count` cards. Raises InvalidQuestion where it is impossible."""
+    """The TrainingWorkload a request means on `count` cards. Raises InvalidRequestError where it is impossible."""
     method, framework = words.method(request.method), asked_framework(request)
     tensor, pipeline, context = request.tensor_parallel or 1, request.pipeline_parallel or 1, request.context_parallel or 1
     data = request.data_parallel or max(1, count // (tensor * pipeline * context))
@@ -86,39 +86,39 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         half_base=method != "full" and request.base_precision == "half",
         kernels=request.kernels or "none",
     )
-    if method == "full" and request.quantization is not None and canonical(request.quantization) not in PLAIN:
+    if method == "full" and request.quantization is not None and canonical_name(request.quantization) not in UNQUANTIZED:
         detail = f"Full training changes every weight, which {request.quantization.strip()} weights do not allow."
-        raise InvalidQuestion(detail, hint="Send method qlora, or leave quantization out.", field="quantization")
+        raise InvalidRequestError(detail, hint="Send method qlora, or leave quantization out.", field="quantization")
     _refuse(workload, spec, count)
     return workload
 
 
 def _refuse(workload: TrainingWorkload, spec: ModelSpec, count: int) -> None:
-    """Raises InvalidQuestion for degrees that nothing could run, with the values that work."""
+    """Raises InvalidRequestError for degrees that nothing could run, with the values that work."""
     check(spec, workload)
     _refuse_base(workload, spec)
     if workload.fp8_parameters and (workload.precision != "fp8" or workload.framework != "megatron"):
         detail = "fp8 parameters belong to fp8 training under Megatron (--fp8-param-gather)."
         hint = "Send precision fp8 and framework megatron, or leave fp8_parameters out."
-        raise InvalidQuestion(detail, hint=hint, field="fp8_parameters")
+        raise InvalidRequestError(detail, hint=hint, field="fp8_parameters")
     if workload.gpus > count:
         degrees = f"{workload.tensor_parallel} x {workload.pipeline_parallel} x {workload.context_parallel} x {workload.data_parallel}"
         hint = f"Send gpu_count {workload.gpus}, or smaller degrees: tensor x pipeline x context x data parallel is the number of GPUs."
-        raise InvalidQuestion(f"{degrees} parallel ranks need {workload.gpus} GPUs; there are {count}.", hint=hint, field="gpu_count")
+        raise InvalidRequestError(f"{degrees} parallel ranks need {workload.gpus} GPUs; there are {count}.", hint=hint, field="gpu_count")
 
 
 def _refuse_base(workload: TrainingWorkload, spec: ModelSpec) -> None:
-    """Raises InvalidQuestion for a base that no library trains adapters beside, and for adapters that would sit nowhere."""
+    """Raises InvalidRequestError for a base that no library trains adapters beside, and for adapters that would sit nowhere."""
     if not workload.adapted:
         return
-    if workload.quantization is not None and canonical(workload.quantization).upper() in GGUF_FILE_BITS:
+    if workload.quantization is not None and canonical_name(workload.quantization).upper() in GGUF_FILE_BITS:
         detail = f"Adapters are not trained beside GGUF weights ({workload.quantization.strip()})."
-        raise InvalidQuestion(detail, hint=f"Send quantization {', '.join(_BASES)}.", field="quantization")
+        raise InvalidRequestError(detail, hint=f"Send quantization {', '.join(_BASES)}.", field="quantization")
     if not any(parameter.adapter for unit in units(spec, workload) for parameter in unit.parameters):
         blocks = (linear.name for block in spec.blocks for linear in linears(block, merged(block)))
         names = sorted({name.removesuffix(".weight").split(".")[-1] for name in blocks})
         detail = "No linear layer of the model has a name of lora_targets."
-        raise InvalidQuestion(detail, hint=f"Send all_linear, attention, or some of {', '.join(names[:12])}.", field="lora_targets")
+        raise InvalidRequestError(detail, hint=f"Send all_linear, attention, or some of {', '.join(names[:12])}.", field="lora_targets")
 
 
 def training_gpus(request: TrainingRequest, named: int | None) -> int:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from msgspec import convert, structs
 
-from fitgauge.catalog.lookup import Found
+from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.performance.flops import peak_tflops
@@ -16,14 +16,14 @@ from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.search.layouts import A100_FLOPS_PER_BYTE, Choices, Plan, layouts, search
 from fitgauge.engine.training.states.offload import checkpoint_bytes
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.training_fit import parsing as words
 from fitgauge.services.training_fit.degree_candidates import whole_nodes
 from fitgauge.services.training_fit.framework_variants import other_choices, widened
-from fitgauge.services.training_fit.launchers.command import unsaid
-from fitgauge.services.training_fit.launchers.registry import BY_WORD, Tool, as_tool_has_it, told, word_of
+from fitgauge.services.training_fit.launchers.command import unsupported_settings
+from fitgauge.services.training_fit.launchers.registry import BY_WORD, Tool, as_tool_has_it, with_tool_defaults, word_of
 from fitgauge.services.training_fit.result import fullest
 from fitgauge.services.training_fit.rl_setup import asked_framework
 from fitgauge.services.training_fit.schemas import TrainingRequest
@@ -66,9 +66,9 @@ class Planner:
         self._profile = profile
 
     def answer(
-        self, request: TrainingPlanRequest, model: Model, found: Found, checkpoint: Checkpoint = no_checkpoint
+        self, request: TrainingPlanRequest, model: Model, found: GpuMatch, checkpoint: Checkpoint = no_checkpoint
     ) -> TrainingPlanAnswer:
-        """The TrainingPlanAnswer. Raises InvalidQuestion where nothing of what is asked for can run, with what to send instead."""
+        """The TrainingPlanAnswer. Raises InvalidRequestError where nothing of what is asked for can run, with what to send instead."""
         accelerator, objective = found.accelerator, request.objective or "fewest_gpus"
         methods = _METHODS if (request.method or "").strip().lower() in _ANY else (request.method,)
         searched = [self._search(structs.replace(request, method=method), model, found, checkpoint) for method in methods]
@@ -88,14 +88,14 @@ class Planner:
             understood_as=_understood(searched, request, model, accelerator),
         )
 
-    def _search(self, request: TrainingPlanRequest, model: Model, found: Found, checkpoint: Checkpoint) -> _Searched:
-        """The plans of one method, the one asked for first. Raises InvalidQuestion where no layout of it can run."""
+    def _search(self, request: TrainingPlanRequest, model: Model, found: GpuMatch, checkpoint: Checkpoint) -> _Searched:
+        """The plans of one method, the one asked for first. Raises InvalidRequestError where no layout of it can run."""
         accelerator, choices = found.accelerator, _choices(request, model, found)
         sent, asked = _asked(request, model, accelerator)
         base = _base(request, asked, model, choices)
         refused = refusal(base, accelerator)
         if refused is not None:
-            raise InvalidQuestion(refused.why, hint=refused.instead, field=refused.field)
+            raise InvalidRequestError(refused.why, hint=refused.instead, field=refused.field)
 
         def need(workload: TrainingWorkload) -> Bytes:
             checkpoint()
@@ -112,7 +112,7 @@ class Planner:
             of_nodes = structs.replace(choices, counts=nodes, frameworks=("megatron",))
             plans = search(model.spec, base, of_nodes, need, accelerator.usable.expected)
         plans.sort(key=lambda plan: _order(plan, request.objective or "fewest_gpus", accelerator))
-        return _Searched(base, choices, plans, told(sent, asked, understood(base, accelerator, 1, model)))
+        return _Searched(base, choices, plans, with_tool_defaults(sent, asked, understood(base, accelerator, 1, model)))
 
     def _plan(self, request: TrainingPlanRequest, model: Model, accelerator: Accelerator, plan: Plan) -> PlanAnswer:
         workload, usable = plan.workload, accelerator.usable
@@ -138,12 +138,12 @@ class Planner:
         )
 
 
-def _choices(request: TrainingPlanRequest, model: Model, found: Found) -> Choices:
-    """What the search may choose from: what is sent is fixed. Raises InvalidQuestion where two fields contradict each other."""
+def _choices(request: TrainingPlanRequest, model: Model, found: GpuMatch) -> Choices:
+    """What the search may choose from: what is sent is fixed. Raises InvalidRequestError where two fields contradict each other."""
     most = request.max_gpu_count or DEFAULT_MOST
     count = request.gpu_count or (found.count if found.count > 1 else None)
     if count is not None and request.max_gpu_count is not None and count > most:
-        raise InvalidQuestion(f"gpu_count {count} is beyond max_gpu_count {most}.", hint="Send one of them.", field="max_gpu_count")
+        raise InvalidRequestError(f"gpu_count {count} is beyond max_gpu_count {most}.", hint="Send one of them.", field="max_gpu_count")
     doubled = [2**power for power in range(most.bit_length()) if 2**power <= most]
     adapted = words.method(request.method) != "full"
     possible = tuple(name for name in _SEARCHED if runs_on(name, found.accelerator))
@@ -192,7 +192,7 @@ def _of_tool(request: TrainingPlanRequest, model: Model, searched: list[_Searche
     tool = _tool(request)
     if tool is None:
         return []
-    lacking = [said for one in searched for plan in one.plans[:1] for said in unsaid(model, plan.workload, tool=tool.name)]
+    lacking = [said for one in searched for plan in one.plans[:1] for said in unsupported_settings(model, plan.workload, tool=tool.name)]
     return list(dict.fromkeys([*(one.told for one in searched if one.told), *lacking]))
 
 
@@ -257,7 +257,7 @@ def _base(request: TrainingPlanRequest, asked: TrainingRequest, model: Model, ch
 
 
 def _possible(base: TrainingWorkload, model: Model, choices: Choices) -> None:
-    """Raises InvalidQuestion where no layout at all is left, with what forbids it."""
+    """Raises InvalidRequestError where no layout at all is left, with what forbids it."""
     if any(True for count in choices.counts for _ in layouts(model.spec, base, choices, count)):
         return
     most, product = choices.counts[-1], 1
@@ -267,12 +267,12 @@ def _possible(base: TrainingWorkload, model: Model, choices: Choices) -> None:
         product *= degree
     if most % product:
         detail = f"{product} ranks of the degrees asked for do not divide {most} GPUs."
-        raise InvalidQuestion(detail, hint=f"Send gpu_count {product} or a multiple of it.", field="gpu_count")
+        raise InvalidRequestError(detail, hint=f"Send gpu_count {product} or a multiple of it.", field="gpu_count")
     expert, zero = choices.expert[0] if choices.expert else 1, choices.zero_stages[0] if choices.zero_stages else 0
     for framework in choices.frameworks:
         if framework != "megatron" and product > 1:
             detail = f"Plans under {framework} use data parallelism alone."
-            raise InvalidQuestion(detail, hint="Send framework megatron, or leave the degrees out.", field="framework")
+            raise InvalidRequestError(detail, hint="Send framework megatron, or leave the degrees out.", field="framework")
         layout = structs.replace(base, **asked, framework=framework, expert_parallel=expert, zero_stage=zero, data_parallel=most // product)
         check(model.spec, layout)
     size = choices.micro_batch_sizes[0] if choices.micro_batch_sizes else 1
@@ -280,7 +280,7 @@ def _possible(base: TrainingWorkload, model: Model, choices: Choices) -> None:
     detail = (
         f"global_batch_size {choices.global_batch_size} does not divide over {most // product} data-parallel ranks of {size} sequences."
     )
-    raise InvalidQuestion(detail, hint=f"Send a global_batch_size that is a multiple of {ranks}.", field="global_batch_size")
+    raise InvalidRequestError(detail, hint=f"Send a global_batch_size that is a multiple of {ranks}.", field="global_batch_size")
 
 
 def _order(plan: Plan, objective: Objective, accelerator: Accelerator) -> tuple[float, ...]:

@@ -3,12 +3,12 @@
 import re
 from dataclasses import dataclass
 
-from fitgauge.catalog.lookup import Found
+from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.performance import flops as engine
 from fitgauge.engine.performance.flops import Arithmetic, Exchange, TokenFlops
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import responses as answers
 from fitgauge.services.utilization.schemas import (
     BudgetAnswer,
@@ -46,8 +46,8 @@ class _Facts:
     hfu: float | None
 
 
-def explain_utilization(request: UtilizationRequest, model: Model | None, found: Found) -> UtilizationAnswer:
-    """The UtilizationAnswer. Raises InvalidQuestion where a fact is missing that nobody can look up, with what to send."""
+def explain_utilization(request: UtilizationRequest, model: Model | None, found: GpuMatch) -> UtilizationAnswer:
+    """The UtilizationAnswer. Raises InvalidRequestError where a fact is missing that nobody can look up, with what to send."""
     accelerator, facts = found.accelerator, _facts(request, model, found)
     exchange = _exchange(request, model, accelerator, facts)
     budget = _budget(request, facts)
@@ -75,20 +75,20 @@ def explain_utilization(request: UtilizationRequest, model: Model | None, found:
     )
 
 
-def _facts(request: UtilizationRequest, model: Model | None, found: Found) -> _Facts:
+def _facts(request: UtilizationRequest, model: Model | None, found: GpuMatch) -> _Facts:
     """Every rate that the question gives or that follows from it."""
     precision, gpus = _arithmetic(request.precision, found.accelerator), request.gpu_count or found.count
     sequence_length = request.sequence_length or DEFAULT_SEQUENCE
     tokens = request.tokens_per_second
     if request.samples_per_second is not None:
         if tokens is not None:
-            raise InvalidQuestion(
+            raise InvalidRequestError(
                 "Two throughputs were sent.", hint="Send tokens_per_second or samples_per_second.", field="samples_per_second"
             )
         tokens = request.samples_per_second * sequence_length
     if tokens is None and request.achieved_tflops is None and not (request.token_budget and request.mfu):
         hint = "Send achieved_tflops (of one GPU), or model and tokens_per_second (of all GPUs), or token_budget with model and mfu."
-        raise InvalidQuestion("Nothing was measured: there is no utilization to explain.", hint=hint, field="achieved_tflops")
+        raise InvalidRequestError("Nothing was measured: there is no utilization to explain.", hint=hint, field="achieved_tflops")
     tokens_each = tokens / gpus if tokens is not None else None
     flops = None
     if model is not None:
@@ -109,24 +109,24 @@ def _facts(request: UtilizationRequest, model: Model | None, found: Found) -> _F
 def _arithmetic(text: str | None, accelerator: Accelerator) -> Arithmetic:
     """The arithmetic that is meant: bf16, or fp16 on hardware without it, where nothing is said.
 
-    Raises InvalidQuestion for one whose peak no catalog row states.
+    Raises InvalidRequestError for one whose peak no catalog row states.
     """
     if text is None:
         return "bf16" if "bf16" in (accelerator.formats or ("bf16",)) else "fp16"
     known = _ARITHMETIC.get(re.sub(r"[^a-z0-9]", "", text.lower()))
     if known is None:
         hint = "Send bf16, fp16, fp8, fp4 or int8; for another arithmetic send bf16 and its peak as peak_tflops."
-        raise InvalidQuestion(f"{text.strip()!r} is no arithmetic whose peak is known here.", hint=hint, field="precision")
+        raise InvalidRequestError(f"{text.strip()!r} is no arithmetic whose peak is known here.", hint=hint, field="precision")
     return known
 
 
-def _no_peak(accelerator: Accelerator, precision: Arithmetic) -> InvalidQuestion:
+def _no_peak(accelerator: Accelerator, precision: Arithmetic) -> InvalidRequestError:
     formats = accelerator.formats
     if formats is not None and precision not in formats:
         why = f"The {accelerator.name} does not multiply {precision}; it multiplies {', '.join(formats) or 'none of these formats'}."
-        return InvalidQuestion(why, hint="Send another precision, or the peak you mean as peak_tflops.", field="precision")
+        return InvalidRequestError(why, hint="Send another precision, or the peak you mean as peak_tflops.", field="precision")
     detail = f"The {precision} peak of the {accelerator.name} is not in the catalog."
-    return InvalidQuestion(
+    return InvalidRequestError(
         detail, hint="Send peak_tflops: the dense figure of the vendor's data sheet, without sparsity.", field="peak_tflops"
     )
 
@@ -140,10 +140,10 @@ def _budget(request: UtilizationRequest, facts: _Facts) -> BudgetAnswer | None:
     else:
         if facts.flops is None or facts.peak is None:
             detail = "The time of a token budget needs a throughput, or a model and an MFU."
-            raise InvalidQuestion(detail, hint="Send model (and mfu), or tokens_per_second.", field="model")
+            raise InvalidRequestError(detail, hint="Send model (and mfu), or tokens_per_second.", field="model")
         mfu = request.mfu or facts.mfu
         if mfu is None:
-            raise InvalidQuestion("No MFU was measured.", hint=f"Send mfu: {_USUAL_MFU}.", field="mfu")
+            raise InvalidRequestError("No MFU was measured.", hint=f"Send mfu: {_USUAL_MFU}.", field="mfu")
         seconds = engine.budget_seconds(request.token_budget, facts.flops.model, gpus=facts.gpus, peak=facts.peak, mfu=mfu)
     hours = seconds * facts.gpus / 3600
     price = request.price_per_gpu_hour
@@ -155,16 +155,16 @@ def _exchange(request: UtilizationRequest, model: Model | None, accelerator: Acc
     if request.zero_stage is None:
         return None
     if model is None or facts.flops is None or facts.peak is None:
-        raise InvalidQuestion("What ZeRO moves depends on the model.", hint="Send model.", field="model")
+        raise InvalidRequestError("What ZeRO moves depends on the model.", hint="Send model.", field="model")
     if facts.gpus < 2:
-        raise InvalidQuestion(
+        raise InvalidRequestError(
             "ZeRO on one GPU moves nothing.", hint="Send the gpu_count of the run, or leave zero_stage out.", field="gpu_count"
         )
     link = request.interconnect_gbps or accelerator.interconnect_gbps
     if link is None:
         detail = f"The interconnect of the {accelerator.name} is not in the catalog."
         hint = "Send interconnect_gbps: 10^9 bytes a second in one direction (32 for PCIe 4.0 x16, 64 for PCIe 5.0 x16)."
-        raise InvalidQuestion(detail, hint=hint, field="interconnect_gbps")
+        raise InvalidRequestError(detail, hint=hint, field="interconnect_gbps")
     return engine.zero_exchange(
         model.spec.parameters,
         zero_stage=request.zero_stage,
@@ -234,7 +234,7 @@ def _advice(
     return said
 
 
-def _warnings(found: Found, facts: _Facts) -> list[str]:
+def _warnings(found: GpuMatch, facts: _Facts) -> list[str]:
     said = [found.note] if found.note else []
     if facts.achieved is not None and facts.tokens_per_second is not None and facts.flops is not None:
         implied = engine.achieved_tflops(facts.tokens_per_second, facts.flops.model)

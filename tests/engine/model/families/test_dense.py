@@ -9,7 +9,7 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.dtypes import size_of
 from fitgauge.engine.model.families import READERS, read_config
 from fitgauge.engine.model.spec import Attention, Kind, ModelSpec, Part, Split
-from fitgauge.errors import MalformedModel
+from fitgauge.errors import MalformedModelError
 
 DATA = Path(__file__).parent / "data"
 
@@ -79,7 +79,7 @@ def test_rotary_tables_are_those_of_vllm(model):
 def test_a_section_takes_the_defaults_of_its_class(model_type):
     """A text section that names its type alone is complete; a whole config.json that does so is broken."""
     assert READERS[model_type](Config({"model_type": model_type}, "config.json: text_config")).parameters > 10**6
-    with pytest.raises(MalformedModel):
+    with pytest.raises(MalformedModelError):
         read_config({"model_type": model_type})
 
 
@@ -188,7 +188,7 @@ def test_rotary_rows_by_scaling(scaling, rows):
 @pytest.mark.parametrize("missing", ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"])
 def test_a_missing_size_is_named(missing):
     """A config.json without a size that decides is refused by that size's name."""
-    with pytest.raises(MalformedModel, match=missing):
+    with pytest.raises(MalformedModelError, match=missing):
         read_config({key: value for key, value in LLAMA.items() if key != missing})
 
 

@@ -8,7 +8,7 @@ import pytest
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Attention, LatentAttention, Part, Recurrent, Split
 from fitgauge.engine.serving.kv_cache import state_bytes
-from fitgauge.errors import MalformedModel
+from fitgauge.errors import MalformedModelError
 
 MODELS = json.loads((Path(__file__).parent / "data" / "hybrid.json").read_text(encoding="utf-8"))["models"]
 
@@ -89,7 +89,7 @@ def test_nemotron_layers_from_letters_and_from_words_are_the_same():
 )
 def test_a_layer_of_no_known_kind_is_refused(values, field):
     """The error names the field that holds it."""
-    with pytest.raises(MalformedModel) as refused:
+    with pytest.raises(MalformedModelError) as refused:
         read_config({"model_type": "nemotron_h", **values})
     assert refused.value.field == field
 
@@ -106,10 +106,10 @@ def test_prediction_heads_are_not_counted_as_parameters():
 
 @pytest.mark.parametrize("junk", [0, -1, 2**40, "x", [[]], [{}], {"a": 1}, True], ids=str)
 def test_broken_configs_are_refused_or_read(junk):
-    """Whatever stands in any field, the answer is a ModelSpec or MalformedModel, never another exception."""
+    """Whatever stands in any field, the answer is a ModelSpec or MalformedModelError, never another exception."""
     for model in MODELS:
         for field in model["config"]:
             try:
                 read_config({**model["config"], field: junk, "model_type": model["config"]["model_type"]})
-            except MalformedModel:
+            except MalformedModelError:
                 continue

@@ -22,7 +22,7 @@ from fitgauge.engine.model.spec import (
     Split,
     Tensor,
 )
-from fitgauge.errors import MalformedModel
+from fitgauge.errors import MalformedModelError
 
 DATA = Path(__file__).parent / "data"
 COUNTED = json.loads((DATA / "mixtures.json").read_text(encoding="utf-8"))["models"]
@@ -176,7 +176,7 @@ def test_absurd_sizes_are_refused(model_type):
     for field, value in (("hidden_size", -4096), ("vocab_size", 2**40), ("num_attention_heads", 0), ("layer_types", ["full_attention"])):
         if field == "layer_types" and model_type not in ("gpt_oss", "deepseek_v4", "llama4_text"):
             continue
-        with pytest.raises(MalformedModel) as refusal:
+        with pytest.raises(MalformedModelError) as refusal:
             read_config({"model_type": model_type, field: value})
         assert refusal.value.field == field
 
@@ -191,10 +191,10 @@ def test_queries_without_a_latent():
 @pytest.mark.parametrize("junk", [-1, 2**40, 1.5, float("nan"), "x", [[1]], [{}], {"a": 1}, {"rope_type": "yarn", "factor": "x"}], ids=str)
 @pytest.mark.parametrize("model_type", [*MIXTURES, "step3p5", "longcat_flash", "glm_moe_dsa", "minimax_m3"])
 def test_junk_is_read_or_refused(model_type, junk):
-    """Whatever stands in a stranger's config, the answer is a ModelSpec or MalformedModel."""
+    """Whatever stands in a stranger's config, the answer is a ModelSpec or MalformedModelError."""
     fields = ("rope_scaling", "layer_types", "moe_layer_freq", "mlp_only_layers", "moe_layers", "moe_layers_enum", "compress_ratios")
     for field in (*fields, "rope_theta", "partial_rotary_factors", "sparse_attention_config", "num_nextn_predict_layers"):
         try:
             assert read_config({"model_type": model_type, "num_hidden_layers": 2, "num_layers": 2, field: junk}).layers == 2
-        except MalformedModel:
+        except MalformedModelError:
             continue

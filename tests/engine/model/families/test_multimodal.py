@@ -7,7 +7,7 @@ import pytest
 
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Attention, CrossAttention, Part, RotaryTable, Split
-from fitgauge.errors import MalformedModel
+from fitgauge.errors import MalformedModelError
 
 MODELS = json.loads((Path(__file__).parent / "data" / "multimodal.json").read_text(encoding="utf-8"))["models"]
 QWEN3_VL = {"model_type": "qwen3_vl", "text_config": {"hidden_size": 2560}, "vision_config": {"out_hidden_size": 2560}}
@@ -136,5 +136,5 @@ def test_a_language_model_nobody_taught_is_assumed():
 @pytest.mark.parametrize("size", ["large", [448, 448, 448], -1, {"height": 448}])
 def test_a_broken_image_size_is_refused(size):
     """A tower whose size is not one number or two is malformed."""
-    with pytest.raises(MalformedModel):
+    with pytest.raises(MalformedModelError):
         read_config({"model_type": "internvl", "vision_config": {"image_size": size}})

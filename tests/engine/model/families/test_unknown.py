@@ -7,9 +7,9 @@ import pytest
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import read_config
-from fitgauge.engine.model.families.fallback import read_unknown
+from fitgauge.engine.model.families.fallback import read_fallback
 from fitgauge.engine.model.spec import Attention, LatentAttention, Part
-from fitgauge.errors import MalformedModel
+from fitgauge.errors import MalformedModelError
 
 DATA = Path(__file__).parent / "data"
 PUBLISHED = json.loads((DATA / "dense_published.json").read_text(encoding="utf-8"))["models"]
@@ -37,7 +37,7 @@ def nameless(config: dict) -> Config:
 @pytest.mark.parametrize("model", [row for row in PUBLISHED if row["model"] != "google/gemma-2b-it"], ids=lambda model: model["model"])
 def test_known_models_are_read_within_one_percent_when_their_type_is_hidden(model):
     """Dense models are sized by their keys alone; Gemma 2B, whose `gelu` MLP has a gate, is the exception."""
-    spec = read_unknown(nameless(model["config"]), {})
+    spec = read_fallback(nameless(model["config"]), {})
     assert spec.parameters == pytest.approx(model["parameters"], rel=0.01)
 
 
@@ -123,7 +123,7 @@ def test_a_silent_config_is_tied():
 @pytest.mark.parametrize("missing", ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"])
 def test_a_missing_size_is_refused_with_the_names_it_goes_by(missing):
     """What decides and is not there is asked for, not guessed."""
-    with pytest.raises(MalformedModel, match=missing) as refusal:
+    with pytest.raises(MalformedModelError, match=missing) as refusal:
         read_config({key: value for key, value in BASE.items() if key != missing})
     assert missing in refusal.value.hint
 
@@ -131,7 +131,7 @@ def test_a_missing_size_is_refused_with_the_names_it_goes_by(missing):
 @pytest.mark.parametrize("value", [-1, 0, 10**12, "many", True, [8]])
 def test_absurd_sizes_are_refused(value):
     """A stranger's number is bounded before it is believed."""
-    with pytest.raises(MalformedModel):
+    with pytest.raises(MalformedModelError):
         read_config(BASE | {"num_attention_heads": value})
 
 
@@ -152,6 +152,6 @@ def test_a_broken_config_is_refused_and_breaks_nothing(model_type):
         for value in WEIRD:
             try:
                 spec = read_config(BASE | {"model_type": model_type} | {key: value})
-            except MalformedModel:
+            except MalformedModelError:
                 continue
             assert spec.parameters > 0

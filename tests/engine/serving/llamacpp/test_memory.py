@@ -17,24 +17,24 @@ from bundled_models import spec_of
 from fitgauge.catalog.engines import load_engines
 from fitgauge.engine.model.spec import Stored
 from fitgauge.engine.quantity import GIB, MIB
-from fitgauge.engine.quantization.requested import what_if
+from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.serving.llamacpp.compute_buffer import compute_term
-from fitgauge.engine.serving.llamacpp.kv_cache import Cells, Windows, interleaves, padded, width_bytes
-from fitgauge.engine.serving.llamacpp.offload import Offload, card_bytes, laid_out, layer_split, offloaded
-from fitgauge.engine.weights.sharding import Laid
+from fitgauge.engine.serving.llamacpp.kv_cache import LlamaKvCache, Windows, interleaves, padded, width_bytes
+from fitgauge.engine.serving.llamacpp.offload import Offload, card_bytes, layer_split, offloaded, shard_weights
+from fitgauge.engine.weights.sharding import ShardedWeights
 
 ANSWERS = [json.loads(line) for line in (Path(__file__).parent / "data/llamacpp_buffers.jsonl").read_text().splitlines()]
 
 
 @cache
-def laid_of(model: str) -> Laid:
+def laid_of(model: str) -> ShardedWeights:
     spec = spec_of(model)
-    return laid_out(spec, what_if("q8_0", spec))
+    return shard_weights(spec, requested_scheme("q8_0", spec))
 
 
-def cells_of(answer: dict[str, Any], layers: range) -> Cells:
+def cells_of(answer: dict[str, Any], layers: range) -> LlamaKvCache:
     windows = Windows(answer["n_parallel"], 0, answer["n_ubatch"])
-    return Cells(spec_of(answer["model"]), layers, answer["cache_type"].upper(), windows, answer["context"])
+    return LlamaKvCache(spec_of(answer["model"]), layers, answer["cache_type"].upper(), windows, answer["context"])
 
 
 def cards_of(answer: dict[str, Any]) -> tuple[tuple[range, ...], Offload]:
@@ -102,7 +102,7 @@ POSTED = [
 @pytest.mark.parametrize(("model", "context", "dtype", "windows", "kv", "states"), POSTED)
 def test_caches_that_people_posted(model: str, context: int, dtype: str, windows: Windows, kv: int, states: float) -> None:
     spec = spec_of(model)
-    cells = Cells(spec, range(spec.layers), dtype, windows, context)
+    cells = LlamaKvCache(spec, range(spec.layers), dtype, windows, context)
     assert cells.kv_bytes(1, context) == kv
     assert cells.state_bytes(1) == states
 
@@ -111,7 +111,7 @@ def test_posted_split_of_a_70b_over_two_cards() -> None:
     """Apertus-70B on two RX 7900 XTX: 41 of 80 layers and 3280 MiB of KV on the first. Llama 3 70B has the same cache."""
     layers = layer_split(80, 2)[0]
     assert len(layers) == 41
-    cells = Cells(spec_of("meta-llama/Llama-3.1-70B-Instruct"), layers, "F16", Windows(4, 0, 512), 20480)
+    cells = LlamaKvCache(spec_of("meta-llama/Llama-3.1-70B-Instruct"), layers, "F16", Windows(4, 0, 512), 20480)
     assert cells.kv_bytes(1, 20480) == 3280 * MIB
 
 
@@ -123,8 +123,8 @@ def test_posted_weights_of_a_q8_0_file() -> None:
 
 def test_a_gguf_file_at_hand_sets_the_size() -> None:
     spec = spec_of("Qwen/Qwen3-32B")
-    scheme = what_if("q4_k_m", spec)
-    laid = laid_out(spec, scheme, Stored(file_bytes=20 * GIB))
+    scheme = requested_scheme("q4_k_m", spec)
+    laid = shard_weights(spec, scheme, Stored(file_bytes=20 * GIB))
     whole = sum(card_bytes(laid, layers, first=False, last=last, offload=Offload(0, 0)) for layers, last in ((range(64), True),))
     assert laid.basis == "exact"
     assert 0.9 * 20 * GIB < whole < 20 * GIB
@@ -160,7 +160,7 @@ def test_experts_leave_before_layers_do() -> None:
 )
 def test_more_memory_never_holds_less_and_what_is_held_fits(model: str, pool: int, more: int, context: int) -> None:
     spec = spec_of(model)
-    cells = Cells(spec, range(spec.layers), "F16", Windows(4, 0, 512), context)
+    cells = LlamaKvCache(spec, range(spec.layers), "F16", Windows(4, 0, 512), context)
     assert cells.tokens(pool) <= cells.tokens(pool + more)
     assert cells.requests(pool, context) <= cells.requests(pool + more, context)
     held = cells.requests(pool, context)
@@ -186,6 +186,6 @@ def test_every_layer_is_on_one_card(layers: int, cards: int, start: int) -> None
 )
 def test_older_builds_hold_logits_of_the_whole_micro_batch(model: str, version: tuple[int, ...], posted: float) -> None:
     spec, profile = spec_of(model), load_engines().profile("llama.cpp", version)
-    cells = Cells(spec, range(spec.layers), "F16", Windows(4, 0, 512), 4096)
+    cells = LlamaKvCache(spec, range(spec.layers), "F16", Windows(4, 0, 512), 4096)
     term = compute_term(spec, cells, ubatch=512, tokens=4096, concurrency=1, cards=1, first=True, streamed=0, logits=profile.logits_copies)
     assert term.bytes / MIB == pytest.approx(posted, abs=0.01)

@@ -19,7 +19,7 @@ from fitgauge.engine.serving.sglang.mem_fraction import (
     prefill_graphs,
     vision_factor,
 )
-from fitgauge.engine.serving.sglang.memory import RadixPool, damped, radix_pool, settled
+from fitgauge.engine.serving.sglang.memory import SglangPools, damped, radix_pool, with_engine_defaults
 from fitgauge.engine.serving.workload import Workload
 
 
@@ -31,7 +31,7 @@ def workload(**fields: Any) -> Workload:
     return Workload(**{**usual, **fields})
 
 
-def pool_of(model: str, **fields: Any) -> RadixPool:
+def pool_of(model: str, **fields: Any) -> SglangPools:
     return radix_pool(spec_of(model), workload(**fields), None)
 
 
@@ -90,7 +90,7 @@ def test_the_automatic_share_is_sglangs() -> None:
 
 def test_sparse_attention_is_cached_in_fp8_on_blackwell_alone() -> None:
     spec, catalog = spec_of("deepseek-ai/DeepSeek-V3.2"), load()
-    formats = [settled(workload(), spec, catalog.get(card)).cache_dtype for card in ("b200-192gb", "h200-sxm-141gb")]
+    formats = [with_engine_defaults(workload(), spec, catalog.get(card)).cache_dtype for card in ("b200-192gb", "h200-sxm-141gb")]
     assert formats == ["F8_E4M3", "auto"]
 
 

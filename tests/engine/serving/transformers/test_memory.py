@@ -5,12 +5,12 @@ import pytest
 from bundled_models import spec_of
 from fitgauge.engine.model.spec import Part
 from fitgauge.engine.quantity import GIB
-from fitgauge.engine.quantization.requested import what_if
+from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.transformers.device_map import device_map
 from fitgauge.engine.serving.transformers.memory import mask_bytes, scores_terms
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.engine.weights.sharding import laid_out
+from fitgauge.engine.weights.sharding import shard_weights
 
 
 def test_full_attention_makes_no_mask() -> None:
@@ -65,7 +65,7 @@ def test_wide_heads_that_share_keys_ran_in_the_math_kernel_before_5_13(name: str
 def test_layers_go_where_device_map_auto_puts_them(model: str, cards: int, gib: tuple[float, ...], layers: tuple[int, ...]) -> None:
     """Asked of transformers 5.23's get_balanced_memory and infer_auto_device_map, on the meta device, bf16, cards of 75 GiB."""
     spec = spec_of(model)
-    placed = device_map(laid_out(spec, Scheme(name="unquantized")), spec.layers, cards)
+    placed = device_map(shard_weights(spec, Scheme(name="unquantized")), spec.layers, cards)
     assert [round(card.bytes / GIB, 2) for card in placed] == list(gib)
     assert [len(card.layers) for card in placed] == list(layers)
 
@@ -74,7 +74,7 @@ def test_an_encoder_goes_over_several_cards_too() -> None:
     """flan-t5-xxl over four: transformers itself ends its first card at the encoder's 13th of 24 layers and begins the decoder on the
     second, with 4.92, 5.41, 5.33 and 4.84 GiB."""
     spec = spec_of("google/flan-t5-xxl")
-    placed = device_map(laid_out(spec, what_if("bf16", spec)), spec.layers, 4)
+    placed = device_map(shard_weights(spec, requested_scheme("bf16", spec)), spec.layers, 4)
     assert [len(card.layers) for card in placed] == pytest.approx([0, 3, 11, 10], abs=1)
     assert set(placed[1].by_part) == {Part.ENCODER, Part.LANGUAGE}
     assert max(card.bytes for card in placed) / GIB == pytest.approx(5.41, rel=0.03)

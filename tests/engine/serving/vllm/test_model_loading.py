@@ -8,14 +8,14 @@ from fitgauge.engine.quantity import GIB, MIB, Term
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.vllm.model_loading import loaded_terms
-from fitgauge.engine.serving.vllm.weights import laid_out
+from fitgauge.engine.serving.vllm.weights import shard_weights
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.rank_bytes import Stage
 
 
 def loaded(name: str, version: tuple[int, ...], ranks: int = 1, gpu: str = "H100 SXM") -> dict[str, Term]:
     spec = spec_of(name)
-    laid = laid_out(spec, published(spec) or Scheme(name="unquantized"))
+    laid = shard_weights(spec, published(spec) or Scheme(name="unquantized"))
     work = Workload(
         engine="vllm", version=version, context_length=8192, concurrency=1, cache_dtype="auto", tensor_parallel=ranks,
         max_batched_tokens=8192, max_num_seqs=1024,

@@ -12,10 +12,10 @@ from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.vllm import compute_capability as cards
 from fitgauge.engine.serving.vllm import weights as layout
-from fitgauge.engine.serving.vllm.kv_cache.layout import KvLayout
+from fitgauge.engine.serving.vllm.kv_cache.layout import KvCacheConfig
 from fitgauge.engine.weights.rank_bytes import pipeline_stages, rank_weights
-from fitgauge.engine.weights.sharding import Laid
-from fitgauge.errors import InvalidQuestion
+from fitgauge.engine.weights.sharding import ShardedWeights
+from fitgauge.errors import InvalidRequestError
 from kv_layouts import kv_layout
 
 ROWS: list[dict[str, Any]] = [json.loads(line) for line in (Path(__file__).parent / "data" / "oracle_more.jsonl").read_text().splitlines()]
@@ -57,13 +57,13 @@ def _version(row: dict[str, Any]) -> tuple[int, ...]:
     return tuple(map(int, row["vllm"].split(".")))
 
 
-def _laid(row: dict[str, Any]) -> Laid:
+def _laid(row: dict[str, Any]) -> ShardedWeights:
     spec = spec_of(row["model"])
-    laid = layout.laid_out(spec, published(spec) or Scheme(name="as published"))
+    laid = layout.shard_weights(spec, published(spec) or Scheme(name="as published"))
     return cards.on_card(laid, spec, tuple(row["capability"]))
 
 
-def _plan(row: dict[str, Any], stage: range | None = None) -> KvLayout:
+def _plan(row: dict[str, Any], stage: range | None = None) -> KvCacheConfig:
     return kv_layout(
         spec_of(row["model"]),
         tensor_parallel=row["tensor_parallel"],
@@ -125,7 +125,7 @@ def test_what_vllm_refuses_is_refused(row):
         pytest.xfail(NOT_REFUSED[row["model"], "fp8", degree])
     reason = cards.refusal(spec, row.get("kv_cache_dtype", "auto"), capability)
     if reason is None:
-        with pytest.raises(InvalidQuestion):
+        with pytest.raises(InvalidRequestError):
             layout.check_parallel(spec, _laid(row), tensor_parallel=degree, version=_version(row))
 
 

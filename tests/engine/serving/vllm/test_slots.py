@@ -18,10 +18,10 @@ from fitgauge.engine.serving.vllm.lora import (
     recurrent_features,
 )
 from fitgauge.engine.serving.vllm.speculative import draft_term
-from fitgauge.engine.serving.vllm.weights import laid_out
+from fitgauge.engine.serving.vllm.weights import shard_weights
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.rank_bytes import Stage
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from kv_layouts import kv_layout
 
 DATA = Path(__file__).parent / "data" / "oracle_more.jsonl"
@@ -67,7 +67,7 @@ def _name(row: dict[str, Any]) -> str:
 @pytest.mark.parametrize("row", DRAFTED, ids=_name)
 def test_a_draft_adds_the_bytes_that_vllm_loads_for_it(row):
     spec = spec_of(row["model"])
-    scheme = laid_out(spec, published(spec) or Scheme(name="as published")).scheme
+    scheme = shard_weights(spec, published(spec) or Scheme(name="as published")).scheme
     assert draft_term(spec, scheme, _work(row), tuple(row["capability"])).bytes == pytest.approx(sum(row["draft"]), rel=1e-4)
 
 
@@ -104,7 +104,7 @@ def test_slots_of_the_stages_add_up_to_those_of_the_whole():
 
 
 def test_a_rank_that_vllm_does_not_know_is_refused_with_those_it_knows():
-    with pytest.raises(InvalidQuestion) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         check_lora(spec_of(ADAPTED[0]["model"]), _work(ADAPTED[0], lora_rank=24))
     assert refused.value.field == "lora_rank"
     assert all(str(rank) in refused.value.hint for rank in RANKS)

@@ -10,11 +10,11 @@ from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.families.layers import single
 from fitgauge.engine.model.spec import Kind, Part, Split, Tensor
 from fitgauge.engine.quantization.published import published
-from fitgauge.engine.quantization.requested import what_if
+from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.vllm import weights as layout
 from fitgauge.engine.weights.rank_bytes import allocator_bytes, rank_weights, ranks
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 
 DATA = Path(__file__).parent / "data"
 CONFIGS = {row["model"]: row["config"] for row in map(json.loads, (DATA / "kv_configs.jsonl").read_text().splitlines())}
@@ -31,11 +31,11 @@ def test_weights_and_buffers_are_those_of_vllm(row):
     quantization = {"quantization_config": row["quantization_config"]} if "quantization_config" in row else {}
     spec = read_config({**CONFIGS[row["model"]], **quantization})
     scheme = published(spec) or Scheme(name="as published")
-    laid = layout.laid_out(spec, scheme)
+    laid = layout.shard_weights(spec, scheme)
     for answer in row["answers"]:
         degrees = {"tensor_parallel": answer["tensor_parallel"], "expert_parallel": answer.get("expert_parallel", 1)}
         if "refused" in answer:
-            with pytest.raises(InvalidQuestion):
+            with pytest.raises(InvalidRequestError):
                 layout.check_parallel(spec, laid, **degrees)
             continue
         layout.check_parallel(spec, laid, **degrees)
@@ -45,8 +45,8 @@ def test_weights_and_buffers_are_those_of_vllm(row):
 
 def test_a_refusal_names_the_degrees_that_work():
     spec = read_config(QWEN25_7B)
-    with pytest.raises(InvalidQuestion) as refused:
-        layout.check_parallel(spec, layout.laid_out(spec, Scheme(name="x")), tensor_parallel=8)
+    with pytest.raises(InvalidRequestError) as refused:
+        layout.check_parallel(spec, layout.shard_weights(spec, Scheme(name="x")), tensor_parallel=8)
     assert "28 attention heads" in refused.value.detail
     assert refused.value.hint == "tensor_parallel can be 1, 2, 4."
     assert refused.value.field == "tensor_parallel"
@@ -54,15 +54,15 @@ def test_a_refusal_names_the_degrees_that_work():
 
 def test_a_quantization_block_that_ranks_would_cut_is_refused():
     spec = read_config({**QWEN25_7B, "num_attention_heads": 32, "head_dim": 112})
-    with pytest.raises(InvalidQuestion, match="blocks of 128"):
-        layout.check_parallel(spec, layout.laid_out(spec, what_if("fp8_block", spec)), tensor_parallel=8)
+    with pytest.raises(InvalidRequestError, match="blocks of 128"):
+        layout.check_parallel(spec, layout.shard_weights(spec, requested_scheme("fp8_block", spec)), tensor_parallel=8)
 
 
 @pytest.mark.parametrize(("degree", "logged_gib"), [(1, 14.25), (2, 7.12), (4, 3.55)])
 def test_model_loading_took_includes_what_the_allocator_rounds_up(degree, logged_gib):
     """vLLM 0.19 logs for Qwen2.5-7B-Instruct; without the allocator's rounding they are 0.4 % higher than the tensors."""
     spec = read_config(QWEN25_7B)
-    laid = layout.laid_out(spec, Scheme(name="as published"))
+    laid = layout.shard_weights(spec, Scheme(name="as published"))
     tensors = rank_weights(laid, tensor_parallel=degree).bytes + layout.buffer_bytes(spec)
     assert (tensors + allocator_bytes(laid, ranks(laid, degree, 1, 1))) / 2**30 == pytest.approx(logged_gib, abs=0.0051)
 
@@ -74,7 +74,7 @@ def test_two_stages_log_the_fuller_one():
         "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072, "torch_dtype": "bfloat16",
     }  # fmt: skip
     spec = read_config(config)
-    rank = rank_weights(layout.laid_out(spec, Scheme(name="x")), layers=range(24, 32), first=False, last=True)
+    rank = rank_weights(layout.shard_weights(spec, Scheme(name="x")), layers=range(24, 32), first=False, last=True)
     assert (rank.bytes + layout.buffer_bytes(spec, layers=range(24, 32))) / 2**30 == pytest.approx(4.26, abs=0.005)
 
 
@@ -87,12 +87,12 @@ def test_fp4_experts_are_padded_to_whole_tiles():
     )  # fmt: skip
     scheme = published(spec)
     assert scheme is not None
-    assert rank_weights(layout.laid_out(spec, scheme), tensor_parallel=8).bytes == 4 * 2880 * 384 * 17 // 32
+    assert rank_weights(layout.shard_weights(spec, scheme), tensor_parallel=8).bytes == 4 * 2880 * 384 * 17 // 32
 
 
 def test_a_bare_count_is_refused_for_its_heads_alone():
     spec = nominal_model("7b", 7 * 10**9).spec
-    laid = layout.laid_out(spec, what_if("int4", spec))
+    laid = layout.shard_weights(spec, requested_scheme("int4", spec))
     layout.check_parallel(spec, laid, tensor_parallel=32)
-    with pytest.raises(InvalidQuestion, match="attention heads"):
+    with pytest.raises(InvalidRequestError, match="attention heads"):
         layout.check_parallel(spec, laid, tensor_parallel=64)

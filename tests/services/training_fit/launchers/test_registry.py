@@ -6,8 +6,8 @@ import re
 import pytest
 
 from fitgauge.catalog.sizes import nominal_model
-from fitgauge.errors import InvalidQuestion
-from fitgauge.services.training_fit.launchers.registry import BY_WORD, TOOLS, as_tool_has_it, told
+from fitgauge.errors import InvalidRequestError
+from fitgauge.services.training_fit.launchers.registry import BY_WORD, TOOLS, as_tool_has_it, with_tool_defaults
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 
@@ -139,7 +139,7 @@ def test_a_loss_of_supervised_training_is_not_that_of_an_algorithm():
 
 def test_nothing_is_said_of_a_question_that_names_no_tool():
     request = TrainingRequest(model="8b", gpu="A100 80GB", framework="fsdp")
-    assert told(request, as_tool_has_it(request, "full", 1, EIGHT), ()) is None
+    assert with_tool_defaults(request, as_tool_has_it(request, "full", 1, EIGHT), ()) is None
 
 
 @pytest.mark.parametrize("word", ["llama_factory", "LLaMA-Factory", "Torch Tune", "ms swift", "EasyR1", "pytorch-lightning"])
@@ -150,13 +150,13 @@ def test_tools_are_known_however_they_are_written(word):
 
 @pytest.mark.parametrize("word", ["colossalai", "fairseq", "mlx-lm"])
 def test_a_tool_that_is_not_modelled_is_refused_with_what_comes_nearest(train, word):
-    with pytest.raises(InvalidQuestion) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         train(**SMALL, framework=word)
     assert "framework" in refused.value.hint
 
 
 def test_an_unknown_trainer_is_refused_with_those_that_are_known(train):
-    with pytest.raises(InvalidQuestion) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         train(**SMALL, trainer="unslot")
     assert refused.value.matches == ("unsloth",)
     assert "llama-factory" in refused.value.hint

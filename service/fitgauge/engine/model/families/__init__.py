@@ -17,7 +17,7 @@ from fitgauge.engine.model.families.dense import dialects, minicpm3
 from fitgauge.engine.model.families.dense import gpt2_era as classic
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.encoder import clip, deberta, encoder_decoder, encoders, rotary_encoders, t5
-from fitgauge.engine.model.families.fallback import read_unknown
+from fitgauge.engine.model.families.fallback import read_fallback
 from fitgauge.engine.model.families.mixture import bailing, latent, longcat, mixture
 from fitgauge.engine.model.families.mixture import deepseek_v4 as compressed
 from fitgauge.engine.model.families.mixture import fused_experts as packed
@@ -57,13 +57,13 @@ READERS: dict[str, Reader] = {
 def read_config(values: Mapping[str, Any], quantization: Mapping[str, Any] | None = None) -> ModelSpec:
     """The ModelSpec that a config.json describes.
 
-    `quantization`: the content of hf_quant_config.json, for repositories that keep it apart. Raises MalformedModel where a
+    `quantization`: the content of hf_quant_config.json, for repositories that keep it apart. Raises MalformedModelError where a
     size is missing or absurd, with the field's name, or where the model or its quantization would cost more to estimate than any
     real one (`bounds`, `published`).
     """
     config = Config(values)
     reader = eagle.reader(config) or READERS.get(config.text("model_type"))
-    spec = reader(config) if reader else read_unknown(config, READERS)
+    spec = reader(config) if reader else read_fallback(config, READERS)
     spec = msgspec.structs.replace(spec, quantization=published_quantization(config, quantization))
     bounds.check(spec)
     published(spec)

@@ -27,7 +27,7 @@ from fitgauge.engine.model.families.multimodal import towers
 from fitgauge.engine.model.families.recurrent import gated_delta
 from fitgauge.engine.model.families.stack import is_recurrent
 from fitgauge.engine.model.spec import Block, Mixer, Mlp, ModelSpec, Part, Tensor
-from fitgauge.errors import MalformedModel
+from fitgauge.errors import MalformedModelError
 
 LANGUAGE_SECTIONS = ("text_config", "llm_config", "language_config", "language_model_config", "thinker_config")
 VISION_SECTIONS = ("vision_config", "visual", "vision_tower_config", "vit_config")
@@ -54,8 +54,8 @@ LOOKALIKES: Mapping[str, str] = {
 _SUFFIXES = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForSequenceClassification", "Model")
 
 
-def read_unknown(config: Config, readers: Mapping[str, Reader]) -> ModelSpec:
-    """The ModelSpec of an architecture without a reader. Raises MalformedModel where a size that decides is missing."""
+def read_fallback(config: Config, readers: Mapping[str, Reader]) -> ModelSpec:
+    """The ModelSpec of an architecture without a reader. Raises MalformedModelError where a size that decides is missing."""
     name = config.text("model_type") or "of this config"
     inner = with_tie(language_section(config), config)
     family = known_family(inner, readers)
@@ -112,7 +112,7 @@ def usual_decoder(config: Config) -> ModelSpec:
     for name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"):
         if not full.has(name):
             known = ", ".join((name, *SYNONYMS.get(name, ())))
-            raise MalformedModel(f"{config.where} has no {name}.", hint=f"A decoder's config says it as one of: {known}.", field=name)
+            raise MalformedModelError(f"{config.where} has no {name}.", hint=f"A decoder's config says it as one of: {known}.", field=name)
     count = full.layers()
     windows, sparse = layer_windows(full, window_rule(full), count), sparse_layers(full, count)
     kinds = [str(kind) for kind in full.items("layer_types", length=count)[:count]] or ["full_attention"] * count
@@ -172,11 +172,11 @@ def feed_forward(config: Config, hidden: int, *, routed: bool) -> tuple[tuple[Te
 
 
 def implied_width(config: Config, hidden: int) -> int:
-    """Four hidden sizes where the activation is of GPT-2's time. Raises MalformedModel for a gated MLP, which has no usual width."""
+    """Four hidden sizes where the activation is of GPT-2's time. Raises MalformedModelError for a gated MLP, which has no usual width."""
     if is_plain(config):
         return 4 * hidden
     known = ", ".join(("intermediate_size", *SYNONYMS["intermediate_size"]))
-    raise MalformedModel(
+    raise MalformedModelError(
         f"{config.where} has no intermediate_size.", hint=f"A decoder's config says it as one of: {known}.", field="intermediate_size"
     )
 

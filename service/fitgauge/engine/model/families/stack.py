@@ -20,7 +20,7 @@ from fitgauge.engine.model.spec import (
     Split,
     Tensor,
 )
-from fitgauge.errors import MalformedModel
+from fitgauge.errors import MalformedModelError
 
 LINEAR_ATTENTION = frozenset({"linear_attention", "mamba", "mamba2", "recurrent", "linear", "conv", "short_conv"})
 """Names of `layer_types` that mean a recurrent layer. Source: transformers 5.23, configuration_utils.remap_legacy_layer_types."""
@@ -52,7 +52,7 @@ def decoder(
     """The ModelSpec of a language model: embedding, `layers`, final norm and head.
 
     `base`: what the names of its tensors begin with; `embedding`, `final_norm`: what follows that; `head`: the whole name of the
-    output head. Sizes are read from `config`, which holds the family's defaults. Raises MalformedModel where one is missing or
+    output head. Sizes are read from `config`, which holds the family's defaults. Raises MalformedModelError where one is missing or
     absurd.
     """
     hidden, vocabulary = config.integer("hidden_size", low=1), config.integer("vocab_size", low=1)
@@ -106,7 +106,7 @@ def interval_kinds(config: Config, *, layers: int, interval: int, names: tuple[s
     """`layer_types`, or full attention in every `interval`-th layer and linear attention between."""
     found = kinds(config, *names, layers=layers)
     if interval < 1:
-        raise MalformedModel(f"{config.where}: full_attention_interval is {interval}.", field="full_attention_interval")
+        raise MalformedModelError(f"{config.where}: full_attention_interval is {interval}.", field="full_attention_interval")
     return found or ["linear_attention" if (number + 1) % interval else "full_attention" for number in range(layers)]
 
 

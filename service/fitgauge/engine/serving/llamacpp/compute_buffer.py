@@ -14,7 +14,7 @@ from fitgauge.engine.model.spec import (
     Part,
 )
 from fitgauge.engine.quantity import MIB, Term
-from fitgauge.engine.serving.llamacpp.kv_cache import Cells, padded
+from fitgauge.engine.serving.llamacpp.kv_cache import LlamaKvCache, padded
 from fitgauge.engine.serving.profile import Coefficient
 
 _FLOAT, _HALF = 4, 2
@@ -26,7 +26,7 @@ _SOURCE = "llama.cpp src/llama-context.cpp, graph_reserve; ggml/src/ggml-alloc.c
 
 def compute_term(
     spec: ModelSpec,
-    cells: Cells,
+    cells: LlamaKvCache,
     *,
     ubatch: int,
     tokens: int,
@@ -67,7 +67,7 @@ def compute_term(
     )
 
 
-def mask_cells(cells: Cells, tokens: int, concurrency: int) -> int:
+def mask_cells(cells: LlamaKvCache, tokens: int, concurrency: int) -> int:
     """Columns of all attention masks: one for the full cache, one for every width of window. Masks are 16 bit with flash attention."""
     full, sequences = padded(tokens), max(cells.windows.sequences, concurrency)
     count = full if cells.full else 0

@@ -83,7 +83,7 @@ def interleaves(spec: ModelSpec) -> bool:
     return windows == {True, False}
 
 
-class Cells:
+class LlamaKvCache:
     """The cache of the layers of one card, behind the questions every engine's cache answers."""
 
     __slots__ = ("context_length", "full", "state", "windowed", "windows")

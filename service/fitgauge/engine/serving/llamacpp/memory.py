@@ -2,10 +2,10 @@
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec, count_within
-from fitgauge.engine.quantity import MIB, Term, certain, gib
-from fitgauge.engine.serving.estimate import Beside, Estimate, stage_estimates
+from fitgauge.engine.quantity import MIB, Term, exact_term, gib
+from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
 from fitgauge.engine.serving.llamacpp.compute_buffer import compute_term
-from fitgauge.engine.serving.llamacpp.kv_cache import Cells, Windows
+from fitgauge.engine.serving.llamacpp.kv_cache import LlamaKvCache, Windows
 from fitgauge.engine.serving.llamacpp.offload import (
     Offload,
     card_bytes,
@@ -17,7 +17,7 @@ from fitgauge.engine.serving.llamacpp.offload import (
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import runtime_bytes
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.engine.weights.sharding import Laid
+from fitgauge.engine.weights.sharding import ShardedWeights
 
 PARALLEL, UBATCH = 4, 512
 """n_parallel where it is left to llama-server, with a unified cache; n_ubatch. Source: tools/server/server.cpp; common/common.h."""
@@ -31,7 +31,7 @@ def default_batch(accelerator: Accelerator, context_length: int, version: tuple[
     return PARALLEL, UBATCH
 
 
-def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
+def estimate(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
     """The Estimate of every card."""
     return split_estimate(spec, laid, workload, accelerator, profile, _windows(workload))
 
@@ -41,7 +41,7 @@ def _windows(workload: Workload) -> Windows:
 
 
 def split_estimate(
-    spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile, windows: Windows
+    spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator, profile: EngineProfile, windows: Windows
 ) -> Estimate:
     """The Estimate with `windows` as the engine sizes them."""
     cards = workload.pipeline_parallel
@@ -56,42 +56,42 @@ def split_estimate(
     )
 
 
-def loaded_cards(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
+def loaded_cards(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
     """What every card holds of the weights, none of which stay on the host."""
     ranges = layer_split(spec.layers, workload.pipeline_parallel)
     return laid.once(ranges, lambda: _loaded(laid, ranges, Offload(0, 0)))
 
 
-def _loaded(laid: Laid, ranges: tuple[range, ...], offload: Offload) -> tuple[tuple[Term, ...], ...]:
+def _loaded(laid: ShardedWeights, ranges: tuple[range, ...], offload: Offload) -> tuple[tuple[Term, ...], ...]:
     final = len(ranges) - 1
     return tuple(
         (weights_term(laid, layers, first=number == 0, last=number == final, offload=offload),) for number, layers in enumerate(ranges)
     )
 
 
-def beside_cards(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[Beside, ...]:
+def beside_cards(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[StageMemory, ...]:
     """What every card holds beside its weights, none of which stay on the host."""
     return split_beside(spec, workload, profile, _windows(workload))
 
 
-def split_beside(spec: ModelSpec, workload: Workload, profile: EngineProfile, windows: Windows) -> tuple[Beside, ...]:
+def split_beside(spec: ModelSpec, workload: Workload, profile: EngineProfile, windows: Windows) -> tuple[StageMemory, ...]:
     """The same with `windows` as the engine sizes them."""
     return _beside(spec, layer_split(spec.layers, workload.pipeline_parallel), workload, profile, windows, 0)
 
 
 def _beside(
     spec: ModelSpec, ranges: tuple[range, ...], workload: Workload, profile: EngineProfile, windows: Windows, streamed: int
-) -> tuple[Beside, ...]:
+) -> tuple[StageMemory, ...]:
     requests, context, final = workload.requests_per_replica, workload.context_length, len(ranges) - 1
     projector = projector_terms(spec)
-    alike: dict[tuple[int, ...], Beside] = {}
+    alike: dict[tuple[int, ...], StageMemory] = {}
     found = []
     for number, layers in enumerate(ranges):
         made = (number == 0, number == final, len(layers), *(count_within(block.layers, layers) for block in spec.blocks))
         if made in alike:
             found.append(alike[made])
             continue
-        cells = Cells(spec, layers, cache_format(workload), windows, context)
+        cells = LlamaKvCache(spec, layers, cache_format(workload), windows, context)
         fixed = (
             *(projector if number == 0 else ()),
             compute_term(
@@ -107,7 +107,7 @@ def _beside(
             ),
             *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
         )
-        alike[made] = Beside(layers=len(layers), fixed=fixed, cache=cache_terms(cells, workload), layout=cells)
+        alike[made] = StageMemory(layers=len(layers), fixed=fixed, cache=cache_terms(cells, workload), layout=cells)
         found.append(alike[made])
     return tuple(found)
 
@@ -117,7 +117,7 @@ def cache_format(workload: Workload) -> str:
     return "F16" if workload.cache_dtype == "auto" else workload.cache_dtype
 
 
-def weights_term(laid: Laid, layers: range, *, first: bool, last: bool, offload: Offload) -> Term:
+def weights_term(laid: ShardedWeights, layers: range, *, first: bool, last: bool, offload: Offload) -> Term:
     """The term `weights` of one card."""
     size = card_bytes(laid, layers, first=first, last=last, offload=offload)
     output = " and the output" if last else ""
@@ -126,7 +126,7 @@ def weights_term(laid: Laid, layers: range, *, first: bool, last: bool, offload:
         formula += f"; the first {offload.layers} layers on the host"
     if offload.experts:
         formula += f"; experts of the first {offload.experts} layers on the host"
-    return certain("weights", size, laid.basis, formula, "llama.cpp src/llama-model.cpp, load_tensors")
+    return exact_term("weights", size, laid.basis, formula, "llama.cpp src/llama-model.cpp, load_tensors")
 
 
 def projector_terms(spec: ModelSpec) -> tuple[Term, ...]:
@@ -148,15 +148,15 @@ def projector_terms(spec: ModelSpec) -> tuple[Term, ...]:
     )
 
 
-def cache_terms(cells: Cells, workload: Workload) -> tuple[Term, ...]:
+def cache_terms(cells: LlamaKvCache, workload: Workload) -> tuple[Term, ...]:
     """`kv_cache`, and `state_cache` of recurrent layers."""
     requests, context = workload.requests_per_replica, workload.context_length
     formula = f"{requests} x {context} tokens in whole 256 cells x {cells.full} B, {cache_format(workload).lower()}"
     for window, size in cells.windowed.items():
         formula += f" + cells of windows of {window} x {size} B"
-    terms = [certain("kv_cache", cells.kv_bytes(requests, context), "computed", formula, "llama.cpp src/llama-kv-cache-iswa.cpp")]
+    terms = [exact_term("kv_cache", cells.kv_bytes(requests, context), "computed", formula, "llama.cpp src/llama-kv-cache-iswa.cpp")]
     if cells.state:
         states = cells.state_bytes(requests)
         said = f"{max(cells.windows.sequences, requests)} sequences x {cells.state} B"
-        terms.append(certain("state_cache", states, "computed", said, "llama.cpp src/llama-memory-recurrent.cpp"))
+        terms.append(exact_term("state_cache", states, "computed", said, "llama.cpp src/llama-memory-recurrent.cpp"))
     return tuple(terms)

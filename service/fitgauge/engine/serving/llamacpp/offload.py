@@ -13,8 +13,8 @@ from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Stored
 from fitgauge.engine.quantization.formats import gguf_block
 from fitgauge.engine.quantization.scheme import Rule, Scheme
 from fitgauge.engine.weights.rank_bytes import Ranks, share_bytes
-from fitgauge.engine.weights.sharding import TOWERS, Laid, Layout, Share, stored_bytes
-from fitgauge.engine.weights.sharding import laid_out as lay_out
+from fitgauge.engine.weights.sharding import TOWERS, ShardedWeights, ShardingRules, TensorGroup, stored_bytes
+from fitgauge.engine.weights.sharding import shard_weights as lay_out
 
 _WHOLE = Ranks(1, 1, 1, 1)
 _HALF = 2
@@ -32,12 +32,12 @@ class Offload(NamedTuple):
     experts: int
 
 
-def laid_out(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> Laid:
+def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> ShardedWeights:
     """The language model; with a GGUF file at hand scaled to the file's size, which is exact. Towers come from a file of their own."""
     if (spec.quantization or {}).get("quant_method") == "mxfp4" and scheme.rules:
         scheme = msgspec.structs.replace(scheme, rules=(EXPERTS_AS_TRAINED, *scheme.rules))
     onto_cards = msgspec.structs.replace(spec, blocks=tuple(block for block in spec.blocks if not only_looked_up(spec, block)))
-    laid = lay_out(onto_cards, scheme, Layout(), stored)
+    laid = lay_out(onto_cards, scheme, ShardingRules(), stored)
     shares = tuple(share for share in laid.shares if share.part not in (*TOWERS, Part.PROJECTOR))
     if stored is not None and stored.file_bytes:
         return msgspec.structs.replace(laid, shares=shares, scale=stored.file_bytes / max(1, stored_bytes(spec, scheme)), basis="exact")
@@ -49,7 +49,7 @@ def only_looked_up(spec: ModelSpec, block: Block) -> bool:
     return block.part is Part.EMBEDDING and all(tensor.shape[-1] != spec.hidden_size for tensor in block.tensors)
 
 
-class Heaped(NamedTuple):
+class LayerPrefixSums(NamedTuple):
     """Bytes of weights, whole: `plain` and `experts` of all layers before each number, the `encoder`, and the `output` after them."""
 
     plain: tuple[int, ...]
@@ -58,7 +58,7 @@ class Heaped(NamedTuple):
     output: int
 
 
-def heaped(laid: Laid) -> Heaped:
+def heaped(laid: ShardedWeights) -> LayerPrefixSums:
     """The weights summed up layer by layer, so that those of a run of layers are a difference."""
     numbers = max((share.layers[-1] + 1 for share in laid.shares if share.place == "layers" and share.layers), default=0)
     plain, experts = [0] * numbers, [0] * numbers
@@ -73,12 +73,12 @@ def heaped(laid: Laid) -> Heaped:
             output += len(share.layers) * size
         elif share.part is Part.ENCODER:
             encoder += len(share.layers) * size
-    return Heaped(tuple(accumulate(plain, initial=0)), tuple(accumulate(experts, initial=0)), encoder, output)
+    return LayerPrefixSums(tuple(accumulate(plain, initial=0)), tuple(accumulate(experts, initial=0)), encoder, output)
 
 
-def card_bytes(laid: Laid, layers: range, *, first: bool, last: bool, offload: Offload) -> int:
+def card_bytes(laid: ShardedWeights, layers: range, *, first: bool, last: bool, offload: Offload) -> int:
     """Bytes of weights on a card that holds `layers`: no token embeddings, the output on the last."""
-    heap = laid.once(Heaped, lambda: heaped(laid))
+    heap = laid.once(LayerPrefixSums, lambda: heaped(laid))
     stop = min(layers.stop, len(heap.plain) - 1)
     total = heap.plain[stop] - heap.plain[min(layers.start, stop)]
     total += heap.experts[stop] - heap.experts[min(max(layers.start, offload.experts), stop)]
@@ -93,7 +93,7 @@ def layer_split(layers: int, cards: int, start: int = 0) -> tuple[range, ...]:
     return tuple(range(edges[card], edges[card + 1]) for card in range(cards))
 
 
-def offloaded(laid: Laid, layers: int, wanted: int) -> Offload:
+def offloaded(laid: ShardedWeights, layers: int, wanted: int) -> Offload:
     """The fewest layers, of a mixture the experts of the fewest layers, that hold `wanted` bytes."""
     mixture = any(share.experts for share in laid.shares)
     count = saved = 0
@@ -103,18 +103,18 @@ def offloaded(laid: Laid, layers: int, wanted: int) -> Offload:
     return Offload(0, count) if mixture else Offload(count, 0)
 
 
-def largest_bytes(laid: Laid) -> int:
+def largest_bytes(laid: ShardedWeights) -> int:
     """Bytes of the largest weight of a layer, all experts of one projection together."""
     return int(
         max((_whole(share, laid) for share in laid.shares if share.place == "layers" and share.form is not None), default=0) * laid.scale
     )
 
 
-def _whole(share: Share, laid: Laid) -> int:
+def _whole(share: TensorGroup, laid: ShardedWeights) -> int:
     return share_bytes(share, laid.layout, _WHOLE)
 
 
-def _layer_bytes(laid: Laid, layer: int, *, experts: bool) -> int:
+def _layer_bytes(laid: ShardedWeights, layer: int, *, experts: bool) -> int:
     return sum(
         _whole(share, laid)
         for share in laid.shares

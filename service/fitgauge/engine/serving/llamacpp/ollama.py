@@ -6,12 +6,12 @@ memory for sliding layers), llm/server.go (a minimum is left free on every card)
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.serving.estimate import Beside, Estimate
+from fitgauge.engine.serving.estimate import Estimate, StageMemory
 from fitgauge.engine.serving.llamacpp.kv_cache import Windows
 from fitgauge.engine.serving.llamacpp.memory import UBATCH, split_beside, split_estimate
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.engine.weights.sharding import Laid
+from fitgauge.engine.weights.sharding import ShardedWeights
 
 PARALLEL = 1
 
@@ -26,12 +26,12 @@ def default_batch(accelerator: Accelerator, context_length: int, version: tuple[
     return PARALLEL, UBATCH
 
 
-def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
+def estimate(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
     """The Estimate of every card."""
     return split_estimate(spec, laid, workload, accelerator, profile, _windows(spec, workload))
 
 
-def beside_cards(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[Beside, ...]:
+def beside_cards(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[StageMemory, ...]:
     """What every card holds beside its weights, none of which stay on the host."""
     return split_beside(spec, workload, profile, _windows(spec, workload))
 

@@ -18,15 +18,15 @@ from fitgauge.engine.model.spec import (
     Recurrent,
     Stored,
 )
-from fitgauge.engine.quantity import certain
+from fitgauge.engine.quantity import exact_term
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.scheme import MATRICES, Rule, Scheme
 from fitgauge.engine.serving.activations import activation_bytes
 from fitgauge.engine.serving.estimate import Estimate, StageEstimate, stage_estimate
 from fitgauge.engine.serving.kv_cache import (
+    cached_tokens,
     compressed_bytes,
     cross_bytes,
-    held_tokens,
     state_bytes,
     token_bytes,
 )
@@ -35,8 +35,8 @@ from fitgauge.engine.serving.runtime import runtime_bytes
 from fitgauge.engine.serving.token_pool import cache_dtype, held
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.rank_bytes import Stage, stages_of, weights_term
-from fitgauge.engine.weights.sharding import Laid
-from fitgauge.engine.weights.sharding import laid_out as lay_out
+from fitgauge.engine.weights.sharding import ShardedWeights
+from fitgauge.engine.weights.sharding import shard_weights as lay_out
 
 STEP = 256
 """Tokens a cache grows by."""
@@ -50,7 +50,7 @@ def default_batch(accelerator: Accelerator, context_length: int, version: tuple[
     return 1, min(PREFILL_STEP, context_length)
 
 
-def laid_out(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> Laid:
+def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> ShardedWeights:
     """Integers asked for are MLX's own: groups of 64 with a 16-bit scale and bias, embeddings and head included.
 
     Source: mlx-lm 0.32, utils.py, quantize_model (q_group_size 64); mlx nn/layers/quantized.py.
@@ -62,7 +62,7 @@ def laid_out(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> L
     return lay_out(spec, scheme, stored=stored)
 
 
-class SteppedCache:
+class StepCache:
     """Caches of one machine's layers: every request has its own, grown in steps."""
 
     __slots__ = ("context_length", "dtype", "mixers")
@@ -85,7 +85,7 @@ class SteppedCache:
         if isinstance(mixer, Recurrent):
             return state_bytes(mixer, self.dtype, 1)
         if isinstance(mixer, Attention | LatentAttention | CompressedAttention):
-            stepped = -(-held_tokens(mixer, context_length) // STEP) * STEP
+            stepped = -(-cached_tokens(mixer, context_length) // STEP) * STEP
             more = compressed_bytes(mixer, context_length, self.dtype) if isinstance(mixer, CompressedAttention) else 0
             return stepped * token_bytes(mixer, self.dtype, 1) + more
         return cross_bytes(mixer, self.dtype, 1)
@@ -99,7 +99,7 @@ class SteppedCache:
         return self.requests(pool_bytes, self.context_length) * self.context_length
 
 
-def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
+def estimate(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
     """The Estimate of every machine: `mlx.launch` spreads whole layers."""
     return Estimate(
         accelerator=accelerator,
@@ -108,9 +108,9 @@ def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accel
     )
 
 
-def _stage(number: int, stage: Stage, spec: ModelSpec, laid: Laid, workload: Workload, profile: EngineProfile) -> StageEstimate:
+def _stage(number: int, stage: Stage, spec: ModelSpec, laid: ShardedWeights, workload: Workload, profile: EngineProfile) -> StageEstimate:
     layers, requests = stage.layers, workload.requests_per_replica
-    cache = SteppedCache(spec, workload, layers)
+    cache = StepCache(spec, workload, layers)
     fixed = (
         weights_term(laid, workload, stage),
         *activation_bytes(spec, profile, tokens=workload.max_batched_tokens, sequences=requests, tensor_parallel=1, samples=stage.last),
@@ -118,5 +118,5 @@ def _stage(number: int, stage: Stage, spec: ModelSpec, laid: Laid, workload: Wor
     )
     formula = f"{requests} requests x {workload.context_length} tokens in steps of {STEP}, {cache.dtype}"
     size = cache.pool_bytes(requests, workload.context_length)
-    kept = certain("kv_cache", size, "computed", formula, "mlx_lm/models/cache.py")
+    kept = exact_term("kv_cache", size, "computed", formula, "mlx_lm/models/cache.py")
     return stage_estimate(stage=number, layers=len(layers), fixed=fixed, cache=(kept,), layout=cache)

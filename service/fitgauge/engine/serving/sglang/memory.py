@@ -11,9 +11,9 @@ from msgspec import Struct, structs
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Attention, LatentAttention, ModelSpec
-from fitgauge.engine.quantity import GIB, MIB, Bytes, Term, certain
+from fitgauge.engine.quantity import GIB, MIB, Bytes, Term, exact_term
 from fitgauge.engine.serving.activations import activation_bytes
-from fitgauge.engine.serving.estimate import Beside, Estimate, stage_estimates
+from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import (
     as_measured,
@@ -28,7 +28,7 @@ from fitgauge.engine.serving.vllm.compute_capability import shares_memory
 from fitgauge.engine.serving.vllm.weights import buffer_bytes
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.rank_bytes import Stage, loading_degrees, stages_of, weights_term
-from fitgauge.engine.weights.sharding import Laid
+from fitgauge.engine.weights.sharding import ShardedWeights
 
 WINDOW_SHARE = 0.8
 """`swa_full_tokens_ratio`: tokens of the window pool for every token of the full pool."""
@@ -53,7 +53,7 @@ Source: srt/configs/model_config.py, is_hybrid_swa_model; srt/arg_groups/model_o
 """
 
 
-def settled(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> Workload:
+def with_engine_defaults(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> Workload:
     """The workload with `mem_fraction_static` and the cache's format filled in where they were left out.
 
     Sparse MLA (DeepSeek V3.2, GLM-5) has an fp8 cache on Blackwell by itself. Source: srt/arg_groups/overrides.py, 0.5.23.
@@ -77,7 +77,7 @@ def _narrow(accelerator: Accelerator) -> bool:
     return accelerator.compute_capability is not None and accelerator.compute_capability >= (10, 0)
 
 
-class RadixPool(Struct, frozen=True, kw_only=True):
+class SglangPools(Struct, frozen=True, kw_only=True):
     """The pools of one rank. A token of the full pool costs `full` bytes, one of the window pool `windowed`; a state slot `slot`.
 
     `window`: tokens of the longest window. `context_length`: of the question.
@@ -137,7 +137,7 @@ class RadixPool(Struct, frozen=True, kw_only=True):
         return min(counts, default=0)
 
 
-def radix_pool(spec: ModelSpec, workload: Workload, layers: range | None) -> RadixPool:
+def radix_pool(spec: ModelSpec, workload: Workload, layers: range | None) -> SglangPools:
     """The pools of one rank's `layers` (None: all)."""
     dtype, tensor_parallel = cache_dtype(spec, workload.cache_dtype), workload.tensor_parallel
     split = spec.architecture in WINDOWED
@@ -151,10 +151,10 @@ def radix_pool(spec: ModelSpec, workload: Workload, layers: range | None) -> Rad
         else:
             full += size
     slot = request_state_bytes(spec, layers, cache_dtype(spec, "auto"), tensor_parallel)
-    return RadixPool(full=full, windowed=windowed, slot=slot, window=window, context_length=workload.context_length)
+    return SglangPools(full=full, windowed=windowed, slot=slot, window=window, context_length=workload.context_length)
 
 
-def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
+def estimate(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
     """The Estimate of every pipeline stage."""
     loaded = loaded_stages(spec, laid, workload, accelerator)
     beside = beside_stages(spec, workload, accelerator, profile)
@@ -166,15 +166,15 @@ def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accel
     )
 
 
-def loaded_stages(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
+def loaded_stages(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
     """What every stage loads: weights, rotary tables, the cache of images."""
     return laid.once(loading_degrees(workload), lambda: _loaded(spec, laid, workload))
 
 
-def _loaded(spec: ModelSpec, laid: Laid, workload: Workload) -> tuple[tuple[Term, ...], ...]:
+def _loaded(spec: ModelSpec, laid: ShardedWeights, workload: Workload) -> tuple[tuple[Term, ...], ...]:
     def buffers(stage: Stage) -> Term:
         size = buffer_bytes(spec, expert_parallel=workload.expert_parallel, layers=stage.span)
-        return certain("buffers", size, "computed", "rotary tables of every layer", "sglang/srt/layers/rotary_embedding")
+        return exact_term("buffers", size, "computed", "rotary tables of every layer", "sglang/srt/layers/rotary_embedding")
 
     return tuple(
         (
@@ -186,7 +186,7 @@ def _loaded(spec: ModelSpec, laid: Laid, workload: Workload) -> tuple[tuple[Term
     )
 
 
-def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[Beside, ...]:
+def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[StageMemory, ...]:
     """What every stage holds beside that: the process, there before SGLang measures what is free, the pools, and what comes after them."""
     before = [profile.runtime_bytes.term("runtime", 1, 0, "CUDA context and libraries, there before SGLang measures what is free")]
     ranks = workload.tensor_parallel * workload.pipeline_parallel
@@ -199,17 +199,19 @@ def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator,
         after: tuple[Term, ...] = ()
         if workload.cache_pool_bytes is None:
             after = _after_loading(spec, profile, workload, stage.layers, accelerator, last=stage.last)
-        found.append(Beside(len(stage.layers), fixed=process, cache=cache_terms(pool, workload), layout=pool, after=after))
+        found.append(StageMemory(len(stage.layers), fixed=process, cache=cache_terms(pool, workload), layout=pool, after=after))
     return tuple(found)
 
 
-def sized(loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside], workload: Workload, accelerator: Accelerator) -> tuple[Beside, ...]:
+def sized(
+    loaded: Sequence[tuple[Term, ...]], beside: Sequence[StageMemory], workload: Workload, accelerator: Accelerator
+) -> tuple[StageMemory, ...]:
     """What every stage holds beside the loaded weights on this card, by its memory: what is kept back of it, and what lives in that."""
     share, found = static_share(workload), []
     for stage in beside:
         free = max(0, accelerator.usable.expected - sum(term.bytes for term in stage.fixed))
         before = (structs.replace(term, low=less.low, high=less.high) for term in stage.fixed if (less := damped(term, share)))
-        kept = () if workload.cache_pool_bytes is not None else kept_back(stage.after, int(free * (1 - share)), workload)
+        kept = () if workload.cache_pool_bytes is not None else reserve_term(stage.after, int(free * (1 - share)), workload)
         found.append(stage._replace(fixed=(*before, *kept), after=()))
     return tuple(found)
 
@@ -233,7 +235,7 @@ def damped(size: Bytes | Term, share: float) -> Bytes:
 
 def _multimodal() -> tuple[Term]:
     source = "sglang/srt/mem_cache/kv_cache_configurator.py, mm_runtime_reservation_gb"
-    return (certain("encoder_cache", MULTIMODAL_BYTES, "computed", "embeddings of images, 100 MiB by default", source),)
+    return (exact_term("encoder_cache", MULTIMODAL_BYTES, "computed", "embeddings of images, 100 MiB by default", source),)
 
 
 def _after_loading(
@@ -253,7 +255,7 @@ def _after_loading(
     return (*terms, *as_measured([graph_term(profile, len(layers))], accelerator))
 
 
-def kept_back(after: tuple[Term, ...], kept: int, workload: Workload) -> tuple[Term, ...]:
+def reserve_term(after: tuple[Term, ...], kept: int, workload: Workload) -> tuple[Term, ...]:
     """Terms that come after the pools, and `reserve`, what `kept` bytes hold beyond them.
 
     As long as they stay within what is kept back, their doubt changes nothing of what has to fit: only an excess has a spread.
@@ -273,22 +275,22 @@ def kept_back(after: tuple[Term, ...], kept: int, workload: Workload) -> tuple[T
         f"{kept / GIB:.2f} GiB = what is free before loading x (1 - mem_fraction_static {workload.gpu_memory_utilization:g}), less these"
     )
     source = "sglang/srt/mem_cache/kv_cache_configurator.py, _profile_available_bytes"
-    return (*terms, certain("reserve", max(0, spare), "computed", formula, source))
+    return (*terms, exact_term("reserve", max(0, spare), "computed", formula, source))
 
 
-def cache_terms(pool: RadixPool, workload: Workload) -> tuple[Term, ...]:
+def cache_terms(pool: SglangPools, workload: Workload) -> tuple[Term, ...]:
     """`kv_cache` and, of a hybrid, `state_cache`: the least pools for the requests asked for, or the pool given outright."""
     source = "sglang/srt/model_executor/pool_configurator.py"
     requests = workload.requests_per_replica
     size = pool.pool_bytes(requests, workload.context_length)
     if workload.cache_pool_bytes is not None:
-        return (certain("kv_cache", workload.cache_pool_bytes, "exact", "the pool given in kv_cache_memory_gib", "the question"),)
+        return (exact_term("kv_cache", workload.cache_pool_bytes, "exact", "the pool given in kv_cache_memory_gib", "the question"),)
     formula = f"{requests} requests x {workload.context_length} tokens x {pool.cell:.0f} B"
     if not pool.slot:
-        return (certain("kv_cache", size, "computed", formula, source),)
+        return (exact_term("kv_cache", size, "computed", formula, source),)
     states = min(size, (pool.slots(size) + 1) * pool.slot)
     said = f"{pool.slots(size)} slots + 1 of {pool.slot} B: 0.9 of the KV cache, {STATES_PER_REQUEST} slots a request"
     return (
-        certain("kv_cache", size - states, "computed", formula, source),
-        certain("state_cache", states, "computed", said, source),
+        exact_term("kv_cache", size - states, "computed", formula, source),
+        exact_term("state_cache", states, "computed", said, source),
     )

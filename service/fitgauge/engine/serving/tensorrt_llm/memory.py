@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.quantity import Term, certain
-from fitgauge.engine.serving.estimate import Beside, Estimate
+from fitgauge.engine.quantity import Term, exact_term
+from fitgauge.engine.serving.estimate import Estimate, StageMemory
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.warmup import loaded_stages, warmed_estimate, warmed_stages, with_reserve
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.engine.weights.sharding import Laid
+from fitgauge.engine.weights.sharding import ShardedWeights
 
 TOKENS_PER_BLOCK = 32
 MAX_BATCH_SIZE, MAX_NUM_TOKENS = 2048, 8192
@@ -26,19 +26,21 @@ def default_batch(accelerator: Accelerator, context_length: int, version: tuple[
     return MAX_BATCH_SIZE, MAX_NUM_TOKENS
 
 
-def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
+def estimate(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
     """The Estimate of every pipeline stage."""
     loaded = loaded_stages(spec, laid, workload, accelerator)
     beside = sized(loaded, beside_stages(spec, workload, accelerator, profile), workload, accelerator)
     return warmed_estimate(accelerator, workload, loaded, beside)
 
 
-def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[Beside, ...]:
+def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[StageMemory, ...]:
     """What every stage holds beside its weights, whatever the card."""
     return warmed_stages(spec, workload, profile, block=TOKENS_PER_BLOCK)
 
 
-def sized(loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside], workload: Workload, accelerator: Accelerator) -> tuple[Beside, ...]:
+def sized(
+    loaded: Sequence[tuple[Term, ...]], beside: Sequence[StageMemory], workload: Workload, accelerator: Accelerator
+) -> tuple[StageMemory, ...]:
     """The same on this card, by its memory: with what is held back of it."""
     return with_reserve(loaded, beside, workload, accelerator, left_free)
 
@@ -48,4 +50,4 @@ def left_free(taken: int, usable: int, workload: Workload) -> Term:
     free = max(0, usable - taken)
     formula = f"(1 - free_gpu_memory_fraction {workload.gpu_memory_utilization:g}) x what is free, {free} B"
     size = int(free * (1 - workload.gpu_memory_utilization))
-    return certain("reserve", size, "computed", formula, "tensorrt_llm/_torch/pyexecutor/_util.py, _cal_max_memory")
+    return exact_term("reserve", size, "computed", formula, "tensorrt_llm/_torch/pyexecutor/_util.py, _cal_max_memory")

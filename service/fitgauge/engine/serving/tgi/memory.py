@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.quantity import Term, certain
+from fitgauge.engine.quantity import Term, exact_term
 from fitgauge.engine.serving.activations import math_scores_term
-from fitgauge.engine.serving.estimate import Beside, Estimate
+from fitgauge.engine.serving.estimate import Estimate, StageMemory
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.warmup import loaded_stages, warmed_estimate, warmed_stages, with_reserve
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.engine.weights.sharding import Laid
+from fitgauge.engine.weights.sharding import ShardedWeights
 
 PREFILL_TOKENS = 4096
 """`max_batch_prefill_tokens` of the launcher where it is not asked for and the model's work cannot be counted. From 3.0 on text models
@@ -42,20 +42,22 @@ def default_batch(accelerator: Accelerator, context_length: int, version: tuple[
     return SEQUENCES, tokens if version >= since else PREFILL_TOKENS
 
 
-def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
+def estimate(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
     """The Estimate of every pipeline stage."""
     loaded = loaded_stages(spec, laid, workload, accelerator)
     beside = sized(loaded, beside_stages(spec, workload, accelerator, profile), workload, accelerator)
     return warmed_estimate(accelerator, workload, loaded, beside)
 
 
-def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[Beside, ...]:
+def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[StageMemory, ...]:
     """What every stage holds beside its weights, whatever the card."""
     block, scores = block_tokens(workload.version), scores_terms(spec, workload)
     return warmed_stages(spec, workload, profile, block=block, batch=scores)
 
 
-def sized(loaded: Sequence[tuple[Term, ...]], beside: Sequence[Beside], workload: Workload, accelerator: Accelerator) -> tuple[Beside, ...]:
+def sized(
+    loaded: Sequence[tuple[Term, ...]], beside: Sequence[StageMemory], workload: Workload, accelerator: Accelerator
+) -> tuple[StageMemory, ...]:
     """The same on this card, by its memory: with what is held back of it."""
     return with_reserve(loaded, beside, workload, accelerator, left_free)
 
@@ -90,4 +92,6 @@ def left_free(taken: int, usable: int, workload: Workload) -> Term:
     held_back = int(usable * (1 - share))
     free = max(0, usable - taken - held_back)
     formula = f"(1 - cuda_memory_fraction {share:g}) x the card + (1 - {room:g}) x what is then free, {free} B"
-    return certain("reserve", held_back + int(free * (1 - room)), "computed", formula, "text_generation_server/models/flash_causal_lm.py")
+    return exact_term(
+        "reserve", held_back + int(free * (1 - room)), "computed", formula, "text_generation_server/models/flash_causal_lm.py"
+    )

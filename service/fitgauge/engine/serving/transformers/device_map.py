@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fitgauge.engine.model.spec import Part
-from fitgauge.engine.quantity import Term, certain, gib
+from fitgauge.engine.quantity import Term, exact_term, gib
 from fitgauge.engine.weights.rank_bytes import ranks, share_bytes
-from fitgauge.engine.weights.sharding import Laid, Share
+from fitgauge.engine.weights.sharding import ShardedWeights, TensorGroup
 
 _MARGIN = 1.25
 _LAYERED = (Part.ENCODER, Part.VISION, Part.AUDIO)
@@ -36,14 +36,14 @@ class Card(NamedTuple):
         return sum(self.by_part.values())
 
 
-def modules(laid: Laid, layers: int, tensor_parallel: int) -> list[Module]:
+def modules(laid: ShardedWeights, layers: int, tensor_parallel: int) -> list[Module]:
     """The modules in the order in which classes of transformers register them: embeddings, encoder and towers, language model, head.
 
     An embedding that the head shares stays where the embedding is.
     """
     ways = ranks(laid, tensor_parallel, 1, 1)
 
-    def size(share: Share) -> int:
+    def size(share: TensorGroup) -> int:
         return int(share_bytes(share, laid.layout, ways) * laid.scale)
 
     def layered(part: Part) -> Iterator[Module]:
@@ -61,7 +61,7 @@ def modules(laid: Laid, layers: int, tensor_parallel: int) -> list[Module]:
     return [*front, *(module for part in _LAYERED for module in layered(part)), *language, *back]
 
 
-def device_map(laid: Laid, layers: int, cards: int, tensor_parallel: int = 1) -> tuple[Card, ...]:
+def device_map(laid: ShardedWeights, layers: int, cards: int, tensor_parallel: int = 1) -> tuple[Card, ...]:
     """What each of `cards` holds.
 
     A card takes modules until the next would exceed total / cards + 1.25 x the largest module, the first card less the largest module
@@ -96,11 +96,11 @@ def _card(card: tuple[list[Module], range]) -> Card:
     return Card(by_part, card[1])
 
 
-def weights_term(laid: Laid, card: Card) -> Term:
+def weights_term(laid: ShardedWeights, card: Card) -> Term:
     """The term `weights` of one card."""
     formula = f"{laid.scheme.name} weights in the order of modules: " + " + ".join(
         f"{part} {gib(size)}" for part, size in card.by_part.items()
     )
     if card.layers:
         formula += f", layers {card.layers.start} to {card.layers.stop - 1}"
-    return certain("weights", card.bytes, laid.basis, formula, "transformers/integrations/accelerate.py, infer_auto_device_map")
+    return exact_term("weights", card.bytes, laid.basis, formula, "transformers/integrations/accelerate.py, infer_auto_device_map")

@@ -6,7 +6,7 @@ generation/utils.py (logits of the last position only, in float32).
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Attention, ModelSpec, Part
-from fitgauge.engine.quantity import Term, certain
+from fitgauge.engine.quantity import Term, exact_term
 from fitgauge.engine.serving.activations import (
     HALF,
     activation_bytes,
@@ -22,7 +22,7 @@ from fitgauge.engine.serving.transformers.device_map import device_map, weights_
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.rank_bytes import Stage
 from fitgauge.engine.weights.rank_bytes import weights_term as whole_term
-from fitgauge.engine.weights.sharding import Laid
+from fitgauge.engine.weights.sharding import ShardedWeights
 
 _MASKS = "transformers/masking_utils.py, sdpa_mask"
 
@@ -35,7 +35,7 @@ _WIDEST_SHARED = 256
 """The widest head of PyTorch's flash kernel, the only fast one that shares keys among queries."""
 
 
-class LazyCache:
+class DynamicCache:
     """A cache that grows with its requests, behind the questions every engine's cache answers."""
 
     __slots__ = ("context_length", "dtype", "layers", "spec", "tensor_parallel")
@@ -79,7 +79,7 @@ def cache_format(spec: ModelSpec, workload: Workload) -> str:
     return spec.dtype if spec.dtype in ("F16", "BF16", "F32") else "BF16"
 
 
-def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
+def estimate(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
     """The Estimate of every card: device_map spreads whole layers, so cards are pipeline stages that wait for each other."""
     whole = range(spec.layers)
     weights = [(whole_term(laid, workload, Stage(whole)), whole)]
@@ -148,7 +148,7 @@ def _stage(
 ) -> StageEstimate:
     requests = workload.requests_per_replica
     prompt = requests * workload.context_length
-    cache = LazyCache(spec, workload, layers)
+    cache = DynamicCache(spec, workload, layers)
     mask = 0
     if not workload.eager_attention:
         mask = mask_bytes(spec, requests=requests, length=workload.context_length, tensor_parallel=workload.tensor_parallel)
@@ -163,7 +163,7 @@ def _stage(
             samples=last,
             eager_length=workload.context_length if workload.eager_attention else 0,
         ),
-        *((certain("attention_mask", mask, "computed", "a mask of every pair of tokens, for sliding windows", _MASKS),) if mask else ()),
+        *((exact_term("attention_mask", mask, "computed", "a mask of every pair of tokens, for sliding windows", _MASKS),) if mask else ()),
         *scores_terms(spec, workload, layers),
         *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
     )
@@ -171,5 +171,5 @@ def _stage(
     needed = cache.pool_bytes(requests, workload.context_length)
     source = "transformers/cache_utils.py, DynamicCache"
     return stage_estimate(
-        stage=number, layers=len(layers), fixed=fixed, cache=(certain("kv_cache", needed, "computed", formula, source),), layout=cache
+        stage=number, layers=len(layers), fixed=fixed, cache=(exact_term("kv_cache", needed, "computed", formula, source),), layout=cache
     )

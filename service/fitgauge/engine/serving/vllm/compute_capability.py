@@ -14,7 +14,7 @@ from fitgauge.engine.accelerator import SERVER_GENERATIONS, Accelerator
 from fitgauge.engine.model.spec import Attention, LatentAttention, ModelSpec, Split
 from fitgauge.engine.serving.runtime import elsewhere
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import cuda_major, resolved_format
-from fitgauge.engine.weights.sharding import Laid, Share, round_up
+from fitgauge.engine.weights.sharding import ShardedWeights, TensorGroup, round_up
 
 AMPERE, HOPPER, BLACKWELL = 8, 9, 10
 """First number of the compute capability: A100 (with RTX 30 and 40); H100, H200; B200, B300. RTX Blackwell (12) is none of them."""
@@ -63,7 +63,7 @@ def expert_tiles(spec: ModelSpec, form: str | None, compute_capability: tuple[in
     return None
 
 
-def on_card(laid: Laid, spec: ModelSpec, compute_capability: tuple[int, int] | None) -> Laid:
+def on_card(laid: ShardedWeights, spec: ModelSpec, compute_capability: tuple[int, int] | None) -> ShardedWeights:
     """`laid` as its tensors are made on this card; itself where the card changes nothing."""
     form = laid.scheme.form.name if laid.scheme.form else None
     experts = [share for share in laid.shares if share.experts]
@@ -73,9 +73,9 @@ def on_card(laid: Laid, spec: ModelSpec, compute_capability: tuple[int, int] | N
     if tiles is None and not wide:
         return laid
     widths = frozenset(block.mlp.intermediate_size for block in spec.blocks if block.mlp and block.mlp.experts)
-    made: dict[Share, Share] = {}
+    made: dict[TensorGroup, TensorGroup] = {}
 
-    def _made(share: Share) -> Share:
+    def _made(share: TensorGroup) -> TensorGroup:
         if share not in made:
             made[share] = _tiled(share, tiles, widths) if tiles and share.experts else share
         return made[share]
@@ -86,7 +86,7 @@ def on_card(laid: Laid, spec: ModelSpec, compute_capability: tuple[int, int] | N
     return msgspec.structs.replace(laid, shares=shares, tensors=tuple(tuple(_made(share) for share in tensor) for tensor in laid.tensors))
 
 
-def _tiled(share: Share, tiles: Tiles, widths: frozenset[int]) -> Share:
+def _tiled(share: TensorGroup, tiles: Tiles, widths: frozenset[int]) -> TensorGroup:
     """One tensor of an expert, its width padded when it is divided, and its hidden side at once."""
     if share.split is Split.NONE:
         elements = share.piece_bytes // 2
@@ -101,10 +101,10 @@ def _tiled(share: Share, tiles: Tiles, widths: frozenset[int]) -> Share:
     return msgspec.structs.replace(changed, inputs=round_up(share.inputs, tiles.hidden))
 
 
-def _routers(spec: ModelSpec) -> list[Share]:
+def _routers(spec: ModelSpec) -> list[TensorGroup]:
     """The second half of every router that is kept in four bytes instead of two."""
     return [
-        Share(block.part, "layers", block.layers, Split.NONE, 0, 1, 1, 2 * tensor.elements)
+        TensorGroup(block.part, "layers", block.layers, Split.NONE, 0, 1, 1, 2 * tensor.elements)
         for block in spec.blocks
         for tensor in block.tensors
         if tensor.name.endswith("gate.weight") and block.mlp is not None and block.mlp.experts

@@ -14,12 +14,12 @@ from fitgauge.engine.model.spec import (
     Tensor,
     count_within,
 )
-from fitgauge.engine.quantity import Term, certain
+from fitgauge.engine.quantity import Term, exact_term
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import served_dtype
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.rank_bytes import Stage
 from fitgauge.engine.weights.sharding import divided, matrix, round_up
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """What `--max-lora-rank` may be. Source: config/lora.py, MaxLoRARanks."""
@@ -71,18 +71,18 @@ WITHOUT = frozenset({
 
 
 def check_lora(spec: ModelSpec, workload: Workload) -> None:
-    """Raises InvalidQuestion where vLLM refuses these slots for this model."""
+    """Raises InvalidRequestError where vLLM refuses these slots for this model."""
     if not workload.lora_slots:
         return
     if workload.lora_rank not in RANKS:
         hint = f"Send one of {', '.join(map(str, RANKS))}: the first that is no smaller than the adapters' own."
-        raise InvalidQuestion(f"vLLM has no max_lora_rank {workload.lora_rank}.", hint=hint, field="lora_rank")
+        raise InvalidRequestError(f"vLLM has no max_lora_rank {workload.lora_rank}.", hint=hint, field="lora_rank")
     if spec.architecture in WITHOUT:
         said = f"vLLM serves no LoRA adapters of {spec.architecture}."
-        raise InvalidQuestion(said, hint="Send lora_slots 0, or a checkpoint with the adapter merged.", field="lora_slots")
+        raise InvalidRequestError(said, hint="Send lora_slots 0, or a checkpoint with the adapter merged.", field="lora_slots")
     if spec.architecture in EMBEDDING_AND_HEAD and spec.vocabulary_size > MOST_WORDS:
         said = f"vLLM serves no LoRA adapters of vocabularies beyond {MOST_WORDS}; this one has {spec.vocabulary_size}."
-        raise InvalidQuestion(said, hint="Send lora_slots 0, or a checkpoint with the adapter merged.", field="lora_slots")
+        raise InvalidRequestError(said, hint="Send lora_slots 0, or a checkpoint with the adapter merged.", field="lora_slots")
 
 
 def lora_term(spec: ModelSpec, workload: Workload, stage: Stage) -> Term:
@@ -94,7 +94,7 @@ def lora_term(spec: ModelSpec, workload: Workload, stage: Stage) -> Term:
         size += 8 * round_up(spec.vocabulary_size, 64)
     formula = f"{workload.lora_slots} slots x rank {workload.lora_rank} x {width} B x {features} inputs and outputs of its linears"
     source = "vllm/lora/layers, create_lora_weights"
-    return certain("lora_slots", size, "assumed" if spec.keeps_states or spec.basis == "assumed" else "computed", formula, source)
+    return exact_term("lora_slots", size, "assumed" if spec.keeps_states or spec.basis == "assumed" else "computed", formula, source)
 
 
 def lora_features(spec: ModelSpec, stage: Stage, tensor_parallel: int = 1, expert_parallel: int = 1) -> int:

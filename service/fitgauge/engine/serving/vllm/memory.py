@@ -10,10 +10,10 @@ from typing import NamedTuple
 from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator, shared
-from fitgauge.engine.memo import Once
+from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.quantity import Bytes, Term, certain, total
-from fitgauge.engine.serving.estimate import Beside, CacheLayout, Estimate, stage_estimates
+from fitgauge.engine.quantity import Bytes, Term, exact_term, total
+from fitgauge.engine.serving.estimate import CacheLayout, Estimate, StageMemory, stage_estimates
 from fitgauge.engine.serving.fit import fit_probability, starting_probability
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import (
@@ -25,7 +25,7 @@ from fitgauge.engine.serving.runtime import (
 )
 from fitgauge.engine.serving.vllm.compute_capability import card_kind, on_card, shares_memory
 from fitgauge.engine.serving.vllm.kv_cache.groups import Members, on_stage
-from fitgauge.engine.serving.vllm.kv_cache.layout import KvLayout, batches_in_flight, model_groups, stage_layout
+from fitgauge.engine.serving.vllm.kv_cache.layout import KvCacheConfig, batches_in_flight, model_groups, stage_layout
 from fitgauge.engine.serving.vllm.lora import check_lora, lora_term
 from fitgauge.engine.serving.vllm.model_loading import loaded_terms
 from fitgauge.engine.serving.vllm.profile_run import profiling_terms, runs_second
@@ -33,42 +33,42 @@ from fitgauge.engine.serving.vllm.speculative import check_draft, draft_term, dr
 from fitgauge.engine.serving.vllm.weights import check_parallel
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.rank_bytes import Stage, stages_of
-from fitgauge.engine.weights.sharding import Laid
+from fitgauge.engine.weights.sharding import ShardedWeights
 
 _PLANNER = "vllm/v1/core/kv_cache_planning.py (0.33), kv_cache_utils.py before"
 
 
-def estimate(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
-    """The Estimate of every pipeline stage. Raises InvalidQuestion where vLLM refuses the parallelism."""
+def estimate(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
+    """The Estimate of every pipeline stage. Raises InvalidRequestError where vLLM refuses the parallelism."""
     loaded = loaded_stages(spec, laid, workload, accelerator)
     return Estimate(
         accelerator=accelerator,
-        stages=stage_estimates(loaded, beside_stages(spec, workload, accelerator, profile, Once())),
+        stages=stage_estimates(loaded, beside_stages(spec, workload, accelerator, profile, Memo())),
         budget=budget_bytes(accelerator, workload),
         given_pool_bytes=workload.cache_pool_bytes,
     )
 
 
-def starts(estimate: Estimate, spec: ModelSpec, profile: EngineProfile, workload: Workload, accelerator: Accelerator) -> float:
+def startup_probability(estimate: Estimate, spec: ModelSpec, profile: EngineProfile, workload: Workload, accelerator: Accelerator) -> float:
     """The chance that vLLM starts on `accelerator`: its budget holds what the fullest stage requires, the card what lies outside it.
 
     A pool given outright is no share of the card: then what is required alone decides. Source: v1/worker/utils.py, request_memory.
     """
-    return stage_starts(estimate.fullest.required, estimate.fullest.layers, spec, profile, workload, accelerator)
+    return stage_startup_probability(estimate.fullest.required, estimate.fullest.layers, spec, profile, workload, accelerator)
 
 
-def stage_starts(
+def stage_startup_probability(
     required: Bytes, layers: int, spec: ModelSpec, profile: EngineProfile, workload: Workload, accelerator: Accelerator
 ) -> float:
     """The same of the fullest stage: what it requires, and its layers."""
     budget = budget_bytes(accelerator, workload)
     if workload.cache_pool_bytes is not None:
         return fit_probability(required, budget)
-    outside = total(outside_terms(spec, profile, workload, accelerator, layers=layers))
+    outside = total(terms_outside_budget(spec, profile, workload, accelerator, layers=layers))
     return starting_probability(required, budget, outside, accelerator.usable)
 
 
-def outside_terms(
+def terms_outside_budget(
     spec: ModelSpec, profile: EngineProfile, workload: Workload, accelerator: Accelerator, *, layers: int
 ) -> tuple[Term, ...]:
     """What is held beyond total x gpu_memory_utilization: CUDA's context, taken before vLLM looks at what is free; the CUDA graphs of
@@ -81,7 +81,7 @@ def outside_terms(
     """
     terms = []
     if workload.taken_bytes:
-        terms.append(certain("others", workload.taken_bytes, "exact", "other_memory_gib", "the question"))
+        terms.append(exact_term("others", workload.taken_bytes, "exact", "other_memory_gib", "the question"))
     if profile.context_share is not None:
         size = accelerator.usable.expected
         terms.append(profile.context_share.term("context", size, 0, f"{profile.context_share.expected:.4f} of the card's {size} B"))
@@ -94,8 +94,8 @@ def outside_terms(
     return tuple(terms)
 
 
-def loaded_stages(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
-    """What every stage holds once the model is loaded, before anything is asked of it. Raises InvalidQuestion where vLLM refuses."""
+def loaded_stages(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
+    """What every stage holds once the model is loaded, before anything is asked of it. Raises InvalidRequestError where vLLM refuses."""
     deployed = (
         card_kind(accelerator),
         workload.version,
@@ -111,7 +111,7 @@ def loaded_stages(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: 
     return laid.once(deployed, lambda: _loaded(spec, laid, workload, accelerator))
 
 
-def _loaded(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
+def _loaded(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
     check_parallel(
         spec,
         laid,
@@ -129,7 +129,7 @@ def _loaded(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accele
     )
 
 
-def asked_terms(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, stage: Stage) -> tuple[Term, ...]:
+def asked_terms(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator, stage: Stage) -> tuple[Term, ...]:
     """`draft_weights` and `lora_slots` of one pipeline stage, where they are asked for."""
     terms: list[Term] = []
     if workload.speculative_tokens and stage.last:
@@ -147,16 +147,18 @@ def budget_bytes(accelerator: Accelerator, workload: Workload) -> Bytes:
     return Bytes(low=int(usable.low * share), expected=int(usable.expected * share), high=int(usable.high * share))
 
 
-class Held(NamedTuple):
+class ProfileCache(NamedTuple):
     """What stages of some tensor degree hold: the model's layers in `groups`; of every stage the profiling pass by its place (whether it is
     the first, whether the last) and the cache by batches in flight and layers; caches of the same layers are one."""
 
     groups: tuple[Members, ...]
     passes: dict[tuple[bool, bool], tuple[Term, ...]]
-    caches: dict[tuple[int, range | tuple[int, ...] | None], KvLayout]
+    caches: dict[tuple[int, range | tuple[int, ...] | None], KvCacheConfig]
 
 
-def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile, known: Once) -> tuple[Beside, ...]:
+def beside_stages(
+    spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile, known: Memo
+) -> tuple[StageMemory, ...]:
     """What every stage holds beside what is loaded: the pass that measures what is left, the process, and the pool.
 
     `known`: of this model and profile; passes and groups of layers depend on the number of stages only in whether there are several.
@@ -165,7 +167,7 @@ def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator,
     ranks, symmetric = communicating_ranks(workload), shares_memory(accelerator)
     graphs = graphs_in_budget(spec, profile) and not workload.enforce_eager and captures_graphs(accelerator)
     divided = structs.replace(workload, pipeline_parallel=2) if len(stages) > 2 else workload
-    held = known.of((divided, card_kind(accelerator).alone), lambda: Held(_groups(spec, workload, accelerator), {}, {}))
+    held = known.of((divided, card_kind(accelerator).alone), lambda: ProfileCache(_groups(spec, workload, accelerator), {}, {}))
     processes: dict[int, tuple[Term, ...]] = {}
     places, caches = [], []
     for stage in stages:
@@ -184,7 +186,7 @@ def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator,
         caches.append(_cache(held, workload, kept))
     pools = _pools(caches, workload)
     return tuple(
-        Beside(layers=layers, fixed=fixed, cache=(pools[id(cache)],), layout=cache)
+        StageMemory(layers=layers, fixed=fixed, cache=(pools[id(cache)],), layout=cache)
         for (layers, fixed), cache in zip(places, caches, strict=True)
     )
 
@@ -202,7 +204,7 @@ def _groups(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> tu
     )
 
 
-def _cache(held: Held, workload: Workload, layers: range | None) -> KvLayout:
+def _cache(held: ProfileCache, workload: Workload, layers: range | None) -> KvCacheConfig:
     """The cache of the stage that holds `layers`, None for all: the same for stages whose layers are alike."""
     batches = batches_in_flight(workload.pipeline_parallel, workload.version)
     found = held.caches.get((batches, layers))
@@ -219,7 +221,7 @@ def _cache(held: Held, workload: Workload, layers: range | None) -> KvLayout:
     return found
 
 
-def refilled(beside: tuple[Beside, ...], workload: Workload) -> tuple[Beside, ...]:
+def refilled(beside: tuple[StageMemory, ...], workload: Workload) -> tuple[StageMemory, ...]:
     """What every stage holds for `workload`, from what it holds for one with another concurrency."""
     pools = _pools((stage.layout for stage in beside), workload)
     return tuple(stage._replace(cache=(pools[id(stage.layout)],)) for stage in beside)
@@ -243,7 +245,7 @@ def graphs_in_budget(spec: ModelSpec, profile: EngineProfile) -> bool:
 def cache_term(cache: CacheLayout, workload: Workload) -> Term:
     """The pool: given outright, else the blocks of the requests asked for."""
     if workload.cache_pool_bytes is not None:
-        return certain("kv_cache", workload.cache_pool_bytes, "exact", "the pool given in kv_cache_memory_gib", "the question")
+        return exact_term("kv_cache", workload.cache_pool_bytes, "exact", "the pool given in kv_cache_memory_gib", "the question")
     requests = workload.requests_per_replica
     formula = f"{requests} requests x {workload.context_length} tokens in whole blocks, {workload.cache_dtype}"
-    return certain("kv_cache", cache.pool_bytes(requests, workload.context_length), "computed", formula, _PLANNER)
+    return exact_term("kv_cache", cache.pool_bytes(requests, workload.context_length), "computed", formula, _PLANNER)

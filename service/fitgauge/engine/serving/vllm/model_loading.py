@@ -7,11 +7,11 @@ releases whose logs show it; the rest are terms of their own. Source: vllm/v1/wo
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import LatentAttention, ModelSpec, Part, count_within
-from fitgauge.engine.quantity import MIB, Term, certain, gib
+from fitgauge.engine.quantity import MIB, Term, exact_term, gib
 from fitgauge.engine.serving.vllm.weights import buffer_bytes
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.rank_bytes import Stage, allocator_term, weights_term
-from fitgauge.engine.weights.sharding import TOWERS, Laid
+from fitgauge.engine.weights.sharding import TOWERS, ShardedWeights
 
 _TOWER_DIVIDED = (0, 20)
 """The first version whose Pixtral tower tensor parallelism divides. Source: models/pixtral.py of 0.19.0 (nn.Linear) and 0.20.0."""
@@ -31,7 +31,7 @@ _PADDING_SEEN_UNTIL = (0, 17)
 """From here on no log shows whether rows are still padded: parameters, as they are built, are not."""
 
 
-def loaded_terms(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: Accelerator, stage: Stage) -> tuple[Term, ...]:
+def loaded_terms(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator, stage: Stage) -> tuple[Term, ...]:
     """`weights`, `fragmentation`, and where there is any `workspace` and `repacking`, of one pipeline stage."""
     parameters = weights_term(laid, workload, stage)
     beside = buffer_bytes(spec, expert_parallel=workload.expert_parallel, layers=stage.span, version=workload.version)
@@ -52,7 +52,7 @@ def loaded_terms(spec: ModelSpec, laid: Laid, workload: Workload, accelerator: A
         allocator_term(laid, workload, stage),
     ]
     if accelerator.vendor == "NVIDIA" and any(isinstance(mixer, LatentAttention) for block in spec.blocks for mixer in block.mixers):
-        terms.append(certain("workspace", _MLA_WORKSPACE, "computed", "128 MiB of MLA's backends", _MLA_SOURCE))
+        terms.append(exact_term("workspace", _MLA_WORKSPACE, "computed", "128 MiB of MLA's backends", _MLA_SOURCE))
     if padding and not seen:
         formula = f"rows of packed MXFP4 padded to {_ROW_MULTIPLE} B, as until 0.16"
         terms.append(Term(name="repacking", bytes=padding, low=0, high=padding, basis="assumed", formula=formula, source=_PADDING_SOURCE))
@@ -67,7 +67,7 @@ def whole_tower_bytes(spec: ModelSpec, workload: Workload) -> int:
     return held * (workload.tensor_parallel - 1) // workload.tensor_parallel
 
 
-def repacked_bytes(laid: Laid, workload: Workload, accelerator: Accelerator, layers: range) -> int:
+def repacked_bytes(laid: ShardedWeights, workload: Workload, accelerator: Accelerator, layers: range) -> int:
     """What Hopper's layout of MXFP4 experts takes beyond the parameters: rows x (K/2 rounded up to 128 B - K/2) over the experts."""
     if accelerator.compute_capability is None or accelerator.compute_capability[0] != 9:
         return 0

@@ -17,7 +17,7 @@ from fitgauge.engine.model.spec import (
     Part,
     Recurrent,
 )
-from fitgauge.engine.quantity import KIB, MIB, Term, certain
+from fitgauge.engine.quantity import KIB, MIB, Term, exact_term
 from fitgauge.engine.serving.activations import HALF, activation_bytes, attention_width, expert_width
 from fitgauge.engine.serving.profile import Coefficient, EngineProfile, SecondRunner
 from fitgauge.engine.serving.vllm.defaults import first_engine
@@ -98,11 +98,11 @@ def profiling_terms(
     )
     if indexed > sum(term.bytes for term in terms):
         said = "queries, output and the indexer's 512 MiB of logits of one layer, beside workspaces"
-        terms = (certain("activations", indexed, "computed", said, _INDEXER_SOURCE),)
+        terms = (exact_term("activations", indexed, "computed", said, _INDEXER_SOURCE),)
     attending = attending_peak(spec, profile, workload, kept)
     if attending > sum(term.bytes for term in terms):
         said = "queries, keys, values and output of one layer beside copies of the hidden state, and the workspace the layers share"
-        terms = (certain("activations", attending, "computed", said, _ATTENDING_SOURCE),)
+        terms = (exact_term("activations", attending, "computed", said, _ATTENDING_SOURCE),)
     extra = workspace_bytes(accelerator) + stage_bytes(spec, workload) + (read_bytes(spec, workload) if last else 0)
     terms = (_with(terms[0], extra), *terms[1:])
     profiled = first and (not second or workload.version >= _SECOND_SEES_IMAGES)
@@ -111,8 +111,8 @@ def profiling_terms(
         return terms
     formula = f"images of {seen.tokens} tokens: "
     if seen.peak > seen.held + sum(term.bytes for term in terms):
-        return (certain("encoder", seen.peak, "computed", formula + "the encoder's own peak", _TEMPORARIES),)
-    return (*terms, certain("encoder", seen.held, "computed", formula + "pixels and outputs", _TEMPORARIES))
+        return (exact_term("encoder", seen.peak, "computed", formula + "the encoder's own peak", _TEMPORARIES),)
+    return (*terms, exact_term("encoder", seen.held, "computed", formula + "pixels and outputs", _TEMPORARIES))
 
 
 def runs_second(spec: ModelSpec, models: SecondRunner) -> bool:

@@ -13,17 +13,17 @@ from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.eagle import ARCHITECTURES as EAGLE_3
 from fitgauge.engine.model.spec import Block, Kind, Mixer, ModelSpec, Part, Recurrent
-from fitgauge.engine.quantity import Term, certain, gib
+from fitgauge.engine.quantity import Term, exact_term, gib
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Rule, Scheme, named
 from fitgauge.engine.serving.activations import HALF
 from fitgauge.engine.serving.vllm.compute_capability import on_card
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import served_dtype
-from fitgauge.engine.serving.vllm.weights import VLLM, buffer_bytes, laid_out
+from fitgauge.engine.serving.vllm.weights import VLLM, buffer_bytes, shard_weights
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.rank_bytes import rank_weights
-from fitgauge.engine.weights.sharding import Laid, divided, round_up
-from fitgauge.errors import InvalidQuestion
+from fitgauge.engine.weights.sharding import ShardedWeights, divided, round_up
+from fitgauge.errors import InvalidRequestError
 
 _HEADS = "vllm/model_executor/models/*_mtp.py; v1/worker/gpu/spec_decode/eagle/utils.py, load_eagle_model"
 _DRAFTS = "vllm/model_executor/models/llama_eagle.py, llama_eagle3.py; v1/spec_decode/draft_model.py"
@@ -41,18 +41,18 @@ _NOT_SIZED = ("dflash", "dspark", "medusa", "mlp_speculator", "mlp-speculator", 
 def with_draft(spec: ModelSpec, draft: ModelSpec, name: str) -> ModelSpec:
     """`spec` with `draft` beside it, as vLLM loads it. name: the draft's repository, by which vLLM tells an EAGLE head of the first kind.
 
-    Raises InvalidQuestion for a kind that is not sized here, and for a draft whose vocabulary is another.
+    Raises InvalidRequestError for a kind that is not sized here, and for a draft whose vocabulary is another.
     """
     said = name.lower()
     kind = next((word for word in _NOT_SIZED if word in said or word in draft.architecture.lower()), None)
     if kind or draft.task != "generate":
         detail = f"{name} is no draft that is sized here: {kind or draft.architecture}."
-        raise InvalidQuestion(detail, hint="Send an EAGLE or EAGLE-3 head, or a smaller model of the same family.", field="draft_model")
+        raise InvalidRequestError(detail, hint="Send an EAGLE or EAGLE-3 head, or a smaller model of the same family.", field="draft_model")
     if draft.architecture not in EAGLE_3 and "eagle-" in said:
         draft = _first_eagle(draft)
     if draft.vocabulary_size != spec.vocabulary_size:
         detail = f"{name} has {draft.vocabulary_size} tokens, the model {spec.vocabulary_size}: vLLM drafts with the same vocabulary alone."
-        raise InvalidQuestion(detail, hint="Send a draft_model of the model's own family.", field="draft_model")
+        raise InvalidRequestError(detail, hint="Send a draft_model of the model's own family.", field="draft_model")
     return msgspec.structs.replace(spec, draft=draft)
 
 
@@ -86,20 +86,20 @@ def heads(spec: ModelSpec) -> tuple[Block, ...]:
 
 
 def check_draft(spec: ModelSpec, workload: Workload) -> None:
-    """Raises InvalidQuestion where tokens are to be speculated and nothing drafts them, where a draft is told no number of tokens, and
+    """Raises InvalidRequestError where tokens are to be speculated and nothing drafts them, where a draft is told no number of tokens, and
     where the ranks do not divide its heads."""
     if workload.speculative_tokens and not heads(spec):
         said = f"{spec.architecture}, as this config describes it, has no multi-token prediction head to draft tokens with."
         hint = "Send speculative_tokens 0, or leave it out, or name a draft_model."
-        raise InvalidQuestion(said, hint=hint, field="speculative_tokens")
+        raise InvalidRequestError(said, hint=hint, field="speculative_tokens")
     if spec.draft is None:
         return
     if not workload.speculative_tokens:
         said = "How many tokens the draft_model drafts in every step is not said."
-        raise InvalidQuestion(said, hint="Send speculative_tokens too, such as 3.", field="speculative_tokens")
+        raise InvalidRequestError(said, hint="Send speculative_tokens too, such as 3.", field="speculative_tokens")
     if spec.draft.query_heads % workload.tensor_parallel:
         said = f"tensor_parallel {workload.tensor_parallel} does not divide the draft's {spec.draft.query_heads} attention heads."
-        raise InvalidQuestion(said, hint="Send a smaller tensor_parallel, or another draft_model.", field="tensor_parallel")
+        raise InvalidRequestError(said, hint="Send a smaller tensor_parallel, or another draft_model.", field="tensor_parallel")
 
 
 def draft_spec(spec: ModelSpec) -> ModelSpec:
@@ -138,17 +138,17 @@ def draft_term(spec: ModelSpec, scheme: Scheme, workload: Workload, compute_capa
     if draft is not None:
         scheme = published(draft) or Scheme(name="unquantized")
     rules = (Rule(form=None, names=UNQUANTIZED), *scheme.rules) if scheme.rules else ()
-    laid = on_card(laid_out(drafted, msgspec.structs.replace(scheme, rules=rules)), drafted, compute_capability)
+    laid = on_card(shard_weights(drafted, msgspec.structs.replace(scheme, rules=rules)), drafted, compute_capability)
     size = draft_bytes(drafted, laid, workload)
     if draft is not None and drafted is draft:
-        return certain("draft_weights", size, laid.basis, f"{scheme.name} weights of {draft.architecture}, whole", _DRAFTS)
+        return exact_term("draft_weights", size, laid.basis, f"{scheme.name} weights of {draft.architecture}, whole", _DRAFTS)
     what, shared = ("the prediction heads", "embedding and head") if draft is None else (draft.architecture, "embedding")
     formula = f"{scheme.name} weights of {what}, {shared} shared"
     if workload.pipeline_parallel > 1:
         words = divided(round_up(spec.vocabulary_size, VLLM.vocabulary_multiple), workload.tensor_parallel)
         own = words * drafted.hidden_size * BITS[served_dtype(drafted.dtype)] // 8
         size, formula = size + own, f"{scheme.name} weights of {what}, and an embedding of {gib(own)}"
-    return certain("draft_weights", size, laid.basis, formula, _HEADS if draft is None else _DRAFTS)
+    return exact_term("draft_weights", size, laid.basis, formula, _HEADS if draft is None else _DRAFTS)
 
 
 def read_bytes(spec: ModelSpec, workload: Workload) -> int:
@@ -160,7 +160,7 @@ def read_bytes(spec: ModelSpec, workload: Workload) -> int:
     return HALF * workload.max_batched_tokens * next(read, 0)
 
 
-def draft_bytes(drafted: ModelSpec, laid: Laid, workload: Workload) -> int:
+def draft_bytes(drafted: ModelSpec, laid: ShardedWeights, workload: Workload) -> int:
     """Parameters and registered buffers of what drafts, on one rank [bytes]."""
     tensor, expert = workload.tensor_parallel, workload.expert_parallel
     parameters = rank_weights(laid, tensor_parallel=tensor, expert_parallel=expert, data_parallel=workload.data_parallel).bytes

@@ -23,11 +23,11 @@ from fitgauge.engine.model.spec import (
 )
 from fitgauge.engine.quantization.scheme import Rule, Scheme, is_nominal, named
 from fitgauge.engine.serving.vllm.model_classes import OWN_CLASSES, own_class, position_bytes, table_factor
-from fitgauge.engine.weights.sharding import TOWERS, Laid, Layout, Share, divided
-from fitgauge.engine.weights.sharding import laid_out as lay_out
-from fitgauge.errors import InvalidQuestion
+from fitgauge.engine.weights.sharding import TOWERS, ShardedWeights, ShardingRules, TensorGroup, divided
+from fitgauge.engine.weights.sharding import shard_weights as lay_out
+from fitgauge.errors import InvalidRequestError
 
-VLLM = Layout(
+VLLM = ShardingRules(
     vocabulary_multiple=64,
     expert_multiples={"mxfp4": 64},
     refines_blocks=True,
@@ -60,7 +60,7 @@ MASKED = frozenset({"gpt_bigcode"})
 """Model types whose transformers class registers a boolean causal mask of positions x positions."""
 
 
-def laid_out(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> Laid:
+def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> ShardedWeights:
     """The model as vLLM registers it."""
     kept = msgspec.structs.replace(scheme, rules=(Rule(form=None, names=KEPT), *scheme.rules)) if scheme.rules else scheme
     return lay_out(registered(spec), kept, VLLM, stored)
@@ -124,20 +124,20 @@ eight ranks, 0.33.0 runs it; the releases between were not read."""
 
 def check_parallel(
     spec: ModelSpec,
-    laid: Laid,
+    laid: ShardedWeights,
     *,
     tensor_parallel: int,
     expert_parallel: int = 1,
     data_parallel: int = 1,
     version: tuple[int, ...] = (0, 33),
 ) -> None:
-    """Raises InvalidQuestion where vLLM refuses to build the model so, with the tensor parallel degrees that work."""
+    """Raises InvalidRequestError where vLLM refuses to build the model so, with the tensor parallel degrees that work."""
     refines = version >= BLOCKS_REFINED
     degrees = (tensor_parallel, expert_parallel, data_parallel)
     reason, works = laid.once((*degrees, refines), lambda: _parallel(spec, laid, *degrees, refines=refines))
     if reason is None:
         return
-    raise InvalidQuestion(
+    raise InvalidRequestError(
         f"vLLM refuses tensor_parallel {tensor_parallel}: {reason}.",
         hint=f"tensor_parallel can be {', '.join(map(str, works))}." if works else "Ask for another quantization of this model.",
         field="tensor_parallel",
@@ -145,7 +145,7 @@ def check_parallel(
 
 
 def _parallel(
-    spec: ModelSpec, laid: Laid, tensor_parallel: int, expert_parallel: int, data_parallel: int, *, refines: bool
+    spec: ModelSpec, laid: ShardedWeights, tensor_parallel: int, expert_parallel: int, data_parallel: int, *, refines: bool
 ) -> tuple[str | None, list[int]]:
     """(why vLLM would refuse, the tensor parallel degrees that work instead)."""
     reason = refusal(spec, laid, tensor_parallel, expert_parallel, data_parallel, refines=refines)
@@ -160,7 +160,7 @@ def _parallel(
 
 
 def refusal(
-    spec: ModelSpec, laid: Laid, tensor_parallel: int, expert_parallel: int, data_parallel: int, *, refines: bool = True
+    spec: ModelSpec, laid: ShardedWeights, tensor_parallel: int, expert_parallel: int, data_parallel: int, *, refines: bool = True
 ) -> str | None:
     """Why vLLM would refuse at construction, None where it would not.
 
@@ -185,7 +185,7 @@ def refusal(
     return None
 
 
-def _fused_blocks(laid: Laid, share: Share) -> bool:
+def _fused_blocks(laid: ShardedWeights, share: TensorGroup) -> bool:
     """Whether `share`, quantized in square blocks, is one of several columns in one layer, whose blocks a rank may cut.
 
     Source: vllm 0.33 model_executor/layers/linear.py, ColumnParallelLinear._maybe_allow_fp8_block_shape_mismatch.
@@ -201,7 +201,7 @@ def mamba_groups(spec: ModelSpec) -> int:
     return max((state.heads for state in states if state.name == "conv_groups"), default=1)
 
 
-def _indivisible(share: Share, ways: int, *, refines: bool, fused: bool) -> str | None:
+def _indivisible(share: TensorGroup, ways: int, *, refines: bool, fused: bool) -> str | None:
     """Why one kind of tensor cannot be divided over `ways` ranks."""
     pieces, form = share.pieces, share.form
     if share.split is Split.KV:

@@ -4,8 +4,8 @@ from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.states.parameters import units
-from fitgauge.engine.training.states.sharding import divided, tensor_slice
-from fitgauge.engine.training.workload import TrainingWorkload, regime
+from fitgauge.engine.training.states.sharding import is_sharded, tensor_slice
+from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 
 def inference_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
@@ -16,13 +16,13 @@ def inference_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
     """
     cut = segments(spec, workload)
     widest = max(segment.forward.peak for segment in (cut.embedding, *cut.layers, cut.head))
-    stream = workload.tokens // workload.context_parallel * spec.hidden_size * BITS[regime(workload).compute] // 8
-    return cut.constants + stream + widest + (gathered_bytes(spec, workload) if divided("weights", workload) else 0)
+    stream = workload.tokens // workload.context_parallel * spec.hidden_size * BITS[precision_policy(workload).compute] // 8
+    return cut.constants + stream + widest + (gathered_bytes(spec, workload) if is_sharded("weights", workload) else 0)
 
 
 def gathered_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
     """Two of the largest units in the format of products [bytes]: FSDP gathers the next while one is at work; ZeRO-3 and offloading too."""
-    width = BITS[regime(workload).compute]
+    width = BITS[precision_policy(workload).compute]
     sizes = [
         sum(tensor_slice(parameter, unit.part, workload).elements for parameter in unit.parameters)
         for unit in units(spec, workload)
@@ -38,4 +38,4 @@ def whole_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
         for unit in units(spec, workload)
         for parameter in unit.parameters
     )
-    return numbers * BITS[regime(workload).compute] // 8
+    return numbers * BITS[precision_policy(workload).compute] // 8

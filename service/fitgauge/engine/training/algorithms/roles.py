@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from fitgauge.engine.memo import Same
+from fitgauge.engine.memo import ByIdentity
 from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import Loss, TrainingWorkload
@@ -58,9 +58,9 @@ def headless(spec: ModelSpec) -> ModelSpec:
 
     Source: transformers modeling_layers.py, GenericForSequenceClassification (`score`: hidden x num_labels).
     """
-    return _headless(Same(spec))
+    return _headless(ByIdentity(spec))
 
 
 @lru_cache(maxsize=16)
-def _headless(same: Same) -> ModelSpec:
+def _headless(same: ByIdentity) -> ModelSpec:
     return replace(same.spec, blocks=tuple(block for block in same.spec.blocks if block.part is not Part.HEAD))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from fitgauge.engine.quantity import Term, certain
+from fitgauge.engine.quantity import Term, exact_term
 from fitgauge.engine.serving.estimate import Estimate
 from fitgauge.engine.training.algorithms.setup import Rollout, Setup
 
@@ -45,7 +45,7 @@ def _own(estimate: Estimate, setup: Setup) -> Sequence[Term]:
 def _pool(estimate: Estimate) -> Term:
     size = estimate.pool_bytes
     said = f"{estimate.budget.expected} B of the card, less what the engine holds beside it"
-    return certain("kv_cache", size, "computed", said, "the engine's own serving estimate (check_fit)")
+    return exact_term("kv_cache", size, "computed", said, "the engine's own serving estimate (check_fit)")
 
 
 def _named(term: Term) -> Term:

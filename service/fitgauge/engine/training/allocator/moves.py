@@ -6,7 +6,7 @@ from functools import lru_cache
 import msgspec
 
 from fitgauge.engine.serving.allocator import SMALL_BYTES
-from fitgauge.engine.training.autograd.segment import Play
+from fitgauge.engine.training.autograd.segment import LayerTrace
 from fitgauge.engine.training.autograd.tape import Operation, Tape, Value
 
 Move = tuple[int, int]
@@ -35,7 +35,7 @@ class Moves(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 @lru_cache(maxsize=256)
-def moves_of(play: Play) -> Moves:
+def moves_of(play: LayerTrace) -> Moves:
     """The moves of what is written on a tape: all, or of what has its like those that matter. Megatron's tapes are not played: what they
     restore before a backward pass (Operation.restored) is not among the moves. Kept for what was asked about lately: states, steps and
     data parallelism change no tape."""

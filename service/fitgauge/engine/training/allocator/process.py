@@ -17,7 +17,7 @@ from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.states.optimizer_states import optimizer_bytes, step_bytes, steps_at_once
 from fitgauge.engine.training.states.parameters import Parameter, units
 from fitgauge.engine.training.states.sharding import tensor_slice
-from fitgauge.engine.training.workload import TrainingWorkload, regime
+from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 STEPS = 2
 """See the module."""
@@ -99,7 +99,7 @@ class Process:
     def start_optimizer(self, trained: Sequence[Parameter]) -> None:
         """The optimizer's states, which the first step makes: two of each parameter, as Adam's."""
         if self.workload.offload == "none" and not self.workload.optimizer.startswith("paged"):
-            form, optimizer = regime(self.workload), self.workload.optimizer
+            form, optimizer = precision_policy(self.workload), self.workload.optimizer
             for size in of_each(trained, lambda parameter: optimizer_bytes(parameter, optimizer, form) // 2):
                 self.take_all((size, size))
 

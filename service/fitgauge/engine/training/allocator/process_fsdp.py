@@ -19,7 +19,7 @@ from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.parallel import fsdp
 from fitgauge.engine.training.states.parameters import Parameter, units
 from fitgauge.engine.training.states.sharding import gathered_bytes, shard, tensor_slice
-from fitgauge.engine.training.workload import TrainingWorkload, regime
+from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 GATHER, REDUCE, CAST = 1, 2, 3
 """Streams beside the one that computes."""
@@ -49,7 +49,7 @@ class Rank(Process):
 
     def __init__(self, workload: TrainingWorkload, step: fsdp.Step) -> None:
         super().__init__(workload)
-        form = regime(workload)
+        form = precision_policy(workload)
         self.step, self.flat = step, workload.fsdp_version == 1
         self.narrowing = BITS[form.gradients] // BITS[form.compute]
         self.buffer: Block | None = None
@@ -166,7 +166,7 @@ def _wrapped(
 
 
 def _sizes(parameters: Sequence[Parameter], group: fsdp.Group, workload: TrainingWorkload) -> Sizes:
-    form, shards = regime(workload), [shard(parameter, workload) for parameter in parameters]
+    form, shards = precision_policy(workload), [shard(parameter, workload) for parameter in parameters]
     width = BITS[form.compute] // 8
     cast = [piece.elements * width for piece in shards if piece.form is None and form.weights != form.compute]
     return Sizes(

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from fitgauge.engine.memo import Same
+from fitgauge.engine.memo import ByIdentity
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.training.allocator.process import MICRO_BATCHES, whole_process
 from fitgauge.engine.training.allocator.process_fsdp import sharded_process
@@ -18,12 +18,12 @@ def kept_in_vain(spec: ModelSpec, workload: TrainingWorkload, allocated: int) ->
     if workload.framework not in ("transformers", "fsdp") or workload.expert_parallel > 1:
         return None
     relevant = replace(workload, activation_offload=False, pipeline_parallel=1, micro_batches=min(workload.micro_batches, MICRO_BATCHES))
-    most, vain = _played(Same(spec), relevant)
+    most, vain = _played(ByIdentity(spec), relevant)
     return int(vain * min(1, allocated / most))
 
 
 @lru_cache(maxsize=256)
-def _played(same: Same, workload: TrainingWorkload) -> tuple[int, int]:
+def _played(same: ByIdentity, workload: TrainingWorkload) -> tuple[int, int]:
     """(the most bytes that two steps allocate at once, those that are reserved beyond them)."""
     process = (sharded_process if workload.framework == "fsdp" else whole_process)(same.spec, workload)
     return max(1, process.allocator.most_allocated), process.kept_in_vain

@@ -4,11 +4,11 @@ import msgspec
 
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.training.autograd.segment import Segment
-from fitgauge.engine.training.autograd.segments import Cut, segments
+from fitgauge.engine.training.autograd.segments import ModelSegments, segments
 from fitgauge.engine.training.workload import TrainingWorkload
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class StageSegments(msgspec.Struct, frozen=True, kw_only=True):
     """The segments of a rank in their order, with what is there before them and what the embedding shares with the head [bytes]."""
 
     segments: tuple[Segment, ...]
@@ -39,17 +39,17 @@ class Passes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def activations(
     spec: ModelSpec, workload: TrainingWorkload, *, layers: range | None = None, first: bool = True, last: bool = True
 ) -> Passes:
-    """The Passes of a stage that keeps all its gradients; see `line_of`."""
-    return played(line_of(segments(spec, workload), layers, first=first, last=last))
+    """The Passes of a stage that keeps all its gradients; see `stage_segments`."""
+    return simulated(stage_segments(segments(spec, workload), layers, first=first, last=last))
 
 
-def line_of(cut: Cut, layers: range | None = None, *, first: bool = True, last: bool = True) -> Line:
+def stage_segments(cut: ModelSegments, layers: range | None = None, *, first: bool = True, last: bool = True) -> StageSegments:
     """The Line of a stage. `layers`: the stage's, None for all; `first`, `last`: whether it holds the embedding, the head and the loss."""
     line = (*((cut.embedding,) if first else ()), *in_order(cut, layers), *((cut.head,) if last else ()))
-    return Line(segments=line, constants=cut.constants, tied=cut.tied_bytes if first and last else 0)
+    return StageSegments(segments=line, constants=cut.constants, tied=cut.tied_bytes if first and last else 0)
 
 
-def played(line: Line, *, stays: float = 1) -> Passes:
+def simulated(line: StageSegments, *, stays: float = 1) -> Passes:
     """Both passes of one micro-batch. `stays`: the share of a segment's gradients that this rank keeps when the segment has ended: all of
     them, its shard, or none where they go into main gradients or are stepped with at once."""
     live, forward = line.constants, 0
@@ -72,7 +72,7 @@ def played(line: Line, *, stays: float = 1) -> Passes:
     return Passes(forward_peak=forward, between=between, backward=backward, opening=opening, gradients=at, left=done)
 
 
-def in_order(cut: Cut, layers: range | None = None) -> list[Segment]:
+def in_order(cut: ModelSegments, layers: range | None = None) -> list[Segment]:
     """The segment of every layer, in the order of their numbers; of those in `layers`, where given."""
     numbered = sorted((number, kind) for kind, segment in enumerate(cut.layers) for number in segment.layers)
     return [cut.layers[kind] for number, kind in numbered if layers is None or number in layers]

@@ -10,7 +10,7 @@ from fitgauge.engine.training.autograd.megatron_tape import MegatronTape
 from fitgauge.engine.training.autograd.tape import Pass, Saved, Tape, Value
 from fitgauge.engine.training.states.optimizer_states import gradient_dtype
 from fitgauge.engine.training.states.parameters import Unit
-from fitgauge.engine.training.workload import TrainingWorkload, regime
+from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,10 +32,10 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     gradients: int
     released: int
     saved: tuple[Saved, ...]
-    plays: tuple["Play", ...]
+    plays: tuple["LayerTrace", ...]
 
 
-class Play(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class LayerTrace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is written on a tape from its input `start` to its `output`, and what is there between its passes.
 
     `kept`: storages that stay beside the inputs, None where all that operations save stays, and no more; `again`: it runs again before its
@@ -54,17 +54,17 @@ class Play(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def tape_of(workload: TrainingWorkload, *, accumulates: bool = True) -> Tape:
     """An empty tape, with autocast where the framework uses it. `accumulates`: gradients of weights are made by products, which Megatron
     adds where they are kept."""
-    form = regime(workload)
+    form = precision_policy(workload)
     compute = BITS[form.compute] // 8 if form.autocast else 0
     return MegatronTape(compute) if accumulates and workload.framework == "megatron" else Tape(compute)
 
 
 def stream_width(workload: TrainingWorkload) -> int:
     """Bytes of a number of the residual stream: that of the weights, which the embedding hands on."""
-    return BITS[regime(workload).weights] // 8
+    return BITS[precision_policy(workload).weights] // 8
 
 
-def played_segment(
+def trace_segment(
     name: str,
     layers: tuple[int, ...],
     tape: Tape,
@@ -91,7 +91,7 @@ def played_segment(
         released=tape.gradient_bytes(),
         saved=tuple(tape.saved()),
         plays=(
-            Play(
+            LayerTrace(
                 tape=tape,
                 start=start,
                 output=output,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fitgauge.engine.memo import Same
+from fitgauge.engine.memo import ByIdentity
 from fitgauge.engine.model.dtypes import BITS, size_of
 from fitgauge.engine.model.spec import Attention, Kind, ModelSpec, Part, Split
 from fitgauge.engine.training.autograd.layers.choice import end_recipe, layer_recipe
@@ -14,7 +14,7 @@ from fitgauge.engine.training.autograd.layers.context import way_of
 from fitgauge.engine.training.autograd.layers.gemma4 import handed_on, per_layer_bytes, per_layer_segment
 from fitgauge.engine.training.autograd.layers.losses import loss_of
 from fitgauge.engine.training.autograd.layers.megatron import whole_logits
-from fitgauge.engine.training.autograd.layers.modules import Modules, Scene
+from fitgauge.engine.training.autograd.layers.modules import LayerContext, Modules
 from fitgauge.engine.training.autograd.layers.sparse_attention import picked_bytes
 from fitgauge.engine.training.autograd.layers.stacks import (
     again,
@@ -29,9 +29,9 @@ from fitgauge.engine.training.autograd.layers.traits import traits_of
 from fitgauge.engine.training.autograd.segment import (
     Segment,
     joined,
-    played_segment,
     stream_width,
     tape_of,
+    trace_segment,
     used_again,
 )
 from fitgauge.engine.training.autograd.tape import Pass, Tape, Value
@@ -44,7 +44,7 @@ from fitgauge.engine.training.autograd.vision.segments import (
 from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.states.optimizer_states import gradient_dtype
 from fitgauge.engine.training.states.parameters import Parameter, Unit, nominal_linears, units
-from fitgauge.engine.training.workload import TrainingWorkload, recomputed_modules, regime
+from fitgauge.engine.training.workload import TrainingWorkload, precision_policy, recomputed_modules
 
 _DECODER = (Part.LANGUAGE, Part.EMBEDDING, Part.HEAD)
 _SEVERAL = 2
@@ -61,7 +61,7 @@ class _Written(NamedTuple):
     output: Value
 
 
-class Cut(msgspec.Struct, frozen=True, kw_only=True):
+class ModelSegments(msgspec.Struct, frozen=True, kw_only=True):
     """A model's segments. `constants`: rotary tables and masks. `tied_bytes`: gradient of a weight that embedding and head share."""
 
     embedding: Segment
@@ -72,7 +72,7 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=256)
-def _cut(same: Same, workload: TrainingWorkload) -> Cut:
+def _cut(same: ByIdentity, workload: TrainingWorkload) -> ModelSegments:
     cut = _play(same, workload)
     return msgspec.structs.replace(cut, layers=tuple(_on_host(layer) for layer in cut.layers)) if workload.activation_offload else cut
 
@@ -88,7 +88,7 @@ def _on_host(layer: Segment) -> Segment:
     return msgspec.structs.replace(layer, forward=forward, backward=Pass(peak=layer.backward.peak + away, end=layer.backward.end + away))
 
 
-def segments(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
+def segments(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
     """The segments of a model in one micro-batch on one rank, its heads, MLPs and vocabulary divided by tensor parallelism, its
     tokens by context parallelism. Kept for the model and workloads asked about lately."""
     relevant = msgspec.structs.replace(
@@ -109,14 +109,14 @@ def segments(spec: ModelSpec, workload: TrainingWorkload) -> Cut:
         runtime_bytes=None,
         **whole_logits(workload),
     )
-    return _cut(Same(spec), relevant)
+    return _cut(ByIdentity(spec), relevant)
 
 
-def scene_of(spec: ModelSpec, workload: TrainingWorkload) -> Scene:
+def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
     """Where the recipes of this question play."""
-    form = regime(workload)
+    form = precision_policy(workload)
     width = BITS[form.weights] // 8
-    return Scene(
+    return LayerContext(
         traits=traits_of(spec),
         attention=workload.attention,
         sequence=-(-workload.sequence_length // workload.context_parallel),
@@ -139,9 +139,9 @@ def scene_of(spec: ModelSpec, workload: TrainingWorkload) -> Scene:
     )
 
 
-def _play(same: Same, workload: TrainingWorkload) -> Cut:
+def _play(same: ByIdentity, workload: TrainingWorkload) -> ModelSegments:
     """The model's segments. What checkpointing does not change is written, and what experts do not change is played, once for all of it."""
-    spec, scene, kind = same.spec, scene_of(same.spec, workload), workload.activation_checkpointing
+    spec, scene, kind = same.spec, layer_context(same.spec, workload), workload.activation_checkpointing
     asked = workload.adapted and kind != "none"  # for a gradient of the embedding
     shown = "full" if asked else "none"
     start = kind if asked or workload.images or spec.task == "encoder_decoder" else "none"
@@ -163,9 +163,9 @@ def _spread(spec: ModelSpec, workload: TrainingWorkload) -> int:
 
 
 @lru_cache(maxsize=64)
-def _ends(same: Same, workload: TrainingWorkload) -> Cut:
+def _ends(same: ByIdentity, workload: TrainingWorkload) -> ModelSegments:
     """All but layers and constants."""
-    spec, scene, found = same.spec, scene_of(same.spec, workload), units(same.spec, workload)
+    spec, scene, found = same.spec, layer_context(same.spec, workload), units(same.spec, workload)
     decoder = [unit for unit in found if unit.part in _DECODER]
     apart = handed_on(decoder)
     ends = [unit for unit in decoder if not unit.repeated and unit.part is not Part.EMBEDDING and unit not in apart]
@@ -176,13 +176,15 @@ def _ends(same: Same, workload: TrainingWorkload) -> Cut:
     tied = spec.tied_embeddings and spec.task != "encoder_decoder" and table is not None and table.trained
     whole = tied and table and workload.framework != "megatron"  # whose head adds to main_grad
     tied_bytes = size_of(table.elements, gradient_dtype(table, workload)) // scene.heads if whole and table else 0
-    return Cut(embedding=beginning(found, spec, scene, workload, tied_bytes), layers=(), head=head, constants=0, tied_bytes=tied_bytes)
+    return ModelSegments(
+        embedding=beginning(found, spec, scene, workload, tied_bytes), layers=(), head=head, constants=0, tied_bytes=tied_bytes
+    )
 
 
 @lru_cache(maxsize=32)
-def _written(same: Same, workload: TrainingWorkload) -> tuple[_Written, ...]:
+def _written(same: ByIdentity, workload: TrainingWorkload) -> tuple[_Written, ...]:
     """Every kind of layer on a tape."""
-    spec, scene = same.spec, scene_of(same.spec, workload)
+    spec, scene = same.spec, layer_context(same.spec, workload)
     return tuple(
         _layer(spec, unit, numbers, scene, workload)
         for unit in units(spec, workload)
@@ -192,7 +194,7 @@ def _written(same: Same, workload: TrainingWorkload) -> tuple[_Written, ...]:
     )
 
 
-def beginning(found: tuple[Unit, ...], spec: ModelSpec, scene: Scene, workload: TrainingWorkload, tied_bytes: int) -> Segment:
+def beginning(found: tuple[Unit, ...], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload, tied_bytes: int) -> Segment:
     """All before the first layer of the language model: its embedding, and the whole encoder beside which it decodes."""
     apart = handed_on(found)
     tables = [unit for unit in found if unit.part is Part.EMBEDDING and unit not in apart]
@@ -209,7 +211,7 @@ def beginning(found: tuple[Unit, ...], spec: ModelSpec, scene: Scene, workload: 
     return joined("embedding", [*source_segments(list(found), spec, scene, workload), own])
 
 
-def constant_bytes(spec: ModelSpec, scene: Scene) -> int:
+def constant_bytes(spec: ModelSpec, scene: LayerContext) -> int:
     """Cosine and sine tables of the sequence, and a mask (batch x 1 x s x s) for every kind of window: eager attention adds one to its
     scores in the format of the stream, SDPA is given one of booleans where a window is no longer than the sequence."""
     mixers = [m for block in spec.blocks if block.part is Part.LANGUAGE for m in block.mixers if isinstance(m, Attention)]
@@ -222,7 +224,7 @@ def constant_bytes(spec: ModelSpec, scene: Scene) -> int:
     return tables * scene.table_width + masks * scene.batch * scene.sequence * scene.keys
 
 
-def embedding_segment(found: list[Unit], spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Segment:
+def embedding_segment(found: list[Unit], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload) -> Segment:
     """Token embedding, learned positions, a norm after them, scaling, dropout.
 
     With a frozen base its output gets a gradient only where checkpointing asks for one (enable_input_require_grads). DTensor makes the
@@ -253,7 +255,7 @@ def embedding_segment(found: list[Unit], spec: ModelSpec, scene: Scene, workload
         x = layer.dropout("embedding.dropout", "embedding", x)
         for parameter in layer.linears(attention=False):  # from the embeddings' width to the layers' (ALBERT, ELECTRA)
             x = layer.linear(parameter, x)
-    return played_segment("embedding", (), tape, x, x, found, workload, checkpointed="none")
+    return trace_segment("embedding", (), tape, x, x, found, workload, checkpointed="none")
 
 
 def _alike(layers: tuple[int, ...], workload: TrainingWorkload) -> tuple[tuple[int, ...], ...]:
@@ -263,7 +265,7 @@ def _alike(layers: tuple[int, ...], workload: TrainingWorkload) -> tuple[tuple[i
     return tuple(number for number in layers if number == 0), tuple(number for number in layers if number)
 
 
-def _layer(spec: ModelSpec, unit: Unit, numbers: tuple[int, ...], scene: Scene, workload: TrainingWorkload) -> _Written:
+def _layer(spec: ModelSpec, unit: Unit, numbers: tuple[int, ...], scene: LayerContext, workload: TrainingWorkload) -> _Written:
     """The layers `numbers` of one kind by their recipe."""
     tape, width = tape_of(workload), stream_width(workload)
     grad = first_has_gradient(workload) or 0 not in numbers
@@ -275,11 +277,11 @@ def _layer(spec: ModelSpec, unit: Unit, numbers: tuple[int, ...], scene: Scene, 
 def _segment(written: _Written, spec: ModelSpec, workload: TrainingWorkload) -> Segment:
     unit, numbers, tape, x, output = written
     checkpointed = "none" if recomputed_modules(workload) else workload.activation_checkpointing
-    made = played_segment(unit.prefix, numbers, tape, x, output, [unit], workload, checkpointed=checkpointed)
+    made = trace_segment(unit.prefix, numbers, tape, x, output, [unit], workload, checkpointed=checkpointed)
     return made if spec.layer_uses == 1 else used_again(made, spec.layer_uses, unit, workload)
 
 
-def head_segment(ends: list[Unit], decoder: list[Unit], spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Segment:
+def head_segment(ends: list[Unit], decoder: list[Unit], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload) -> Segment:
     """Final norm, logits, loss in fp32 (loss_utils.py, ForCausalLMLoss). The caller holds the logits until after the backward pass."""
     tape, width = tape_of(workload), stream_width(workload)
     x = start = tape.input("hidden", scene.tokens * spec.hidden_size // scene.stream, width, grad=True)
@@ -296,9 +298,9 @@ def head_segment(ends: list[Unit], decoder: list[Unit], spec: ModelSpec, scene: 
     found = next(((unit, p) for unit in decoder for p in unit.parameters if p.kind in kinds), None)
     vocabulary = -(-spec.vocabulary_size // scene.heads)
     if workload.loss == "none":
-        return played_segment("head", (), tape, start, x, ends, workload, checkpointed="none")
+        return trace_segment("head", (), tape, start, x, ends, workload, checkpointed="none")
     if not reads_vocabulary(spec):
-        return played_segment("head", (), tape, start, pooled_loss(tape, x), ends, workload, checkpointed="none", logits=x.bytes)
+        return trace_segment("head", (), tape, start, pooled_loss(tape, x), ends, workload, checkpointed="none", logits=x.bytes)
     tokens = scene.tokens
     if workload.logits_tokens is not None and workload.logits_tokens < workload.sequence_length:
         tokens = scene.batch * -(-workload.logits_tokens // workload.context_parallel)
@@ -308,13 +310,13 @@ def head_segment(ends: list[Unit], decoder: list[Unit], spec: ModelSpec, scene: 
     else:
         weight = Modules(tape, found[0], scene).weight(found[1])
     logits, loss = loss_of(tape, x, weight, tokens, vocabulary, spec.hidden_size, scene.traits, workload)
-    return played_segment("head", (), tape, start, loss, ends, workload, checkpointed="none", logits=logits)
+    return trace_segment("head", (), tape, start, loss, ends, workload, checkpointed="none", logits=logits)
 
 
 def _nominal(unit: Unit, workload: TrainingWorkload) -> Unit:
     """A layer that is only a count of parameters, drawn with the linears and norms of its shape."""
     mixer = next(mixer for mixer in unit.block.mixers if isinstance(mixer, Attention))
-    width, form = mixer.query_heads * mixer.head_dim, regime(workload)
+    width, form = mixer.query_heads * mixer.head_dim, precision_policy(workload)
     drawn = [
         Parameter(
             name=t.name, shape=t.shape, kind=t.kind, split=t.split, units=t.units, count=1, dtype=form.weights, trained=not workload.adapted

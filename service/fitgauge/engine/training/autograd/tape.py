@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fitgauge.engine.memo import Once
+from fitgauge.engine.memo import Memo
 
 FLOAT = 4
 """Bytes of a number in fp32."""
@@ -97,7 +97,7 @@ class Tape:
         self._casts: dict[str, Value] = {}
         self._kept: list[int] = []
         self._forgotten: set[int] = set()
-        self._played = Once()
+        self._played = Memo()
         self.stops_early = True
         """Whether a checkpoint's recomputation ends where nothing more is saved."""
 

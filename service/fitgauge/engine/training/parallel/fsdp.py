@@ -22,7 +22,7 @@ from fitgauge.engine.training.states.sharding import (
     tensor_slice,
     whole_gradient_elements,
 )
-from fitgauge.engine.training.workload import TrainingWorkload, regime
+from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 
 class Group(msgspec.Struct, frozen=True, gc=False):
@@ -153,7 +153,7 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
     pieces = [[tensor_slice(parameter, unit.part, workload) for parameter in unit.parameters] for unit in found]
     groups = [group_of(piece, workload) if is_layer(unit) else None for unit, piece in zip(found, pieces, strict=True)]
     root = group_of([parameter for unit, piece in zip(found, pieces, strict=True) if not is_layer(unit) for parameter in piece], workload)
-    whole = sum(whole_gradient_elements(unit, workload) for unit in found) * BITS[regime(workload).compute] // 8
+    whole = sum(whole_gradient_elements(unit, workload) for unit in found) * BITS[precision_policy(workload).compute] // 8
     root = replace(root, gradients=root.gradients + whole)
     first, last = cut.embedding, cut.head
     ended = Pass(peak=last.forward.peak, end=last.forward.end - last.logits)
@@ -202,7 +202,7 @@ def _hooked_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
     """
     if not workload.adapted or not _reentrant(workload):
         return 0
-    return workload.tokens // workload.context_parallel * spec.hidden_size * BITS[regime(workload).compute] // 8
+    return workload.tokens // workload.context_parallel * spec.hidden_size * BITS[precision_policy(workload).compute] // 8
 
 
 def is_layer(unit: Unit) -> bool:
@@ -217,13 +217,13 @@ def computed(workload: TrainingWorkload) -> TrainingWorkload:
 
 def reduced_width(workload: TrainingWorkload) -> int:
     """Bytes of a number that a reduce-scatter reads: of the shards' format, or of that asked for (MixedPrecisionPolicy)."""
-    return {None: BITS[regime(workload).gradients] // 8, "fp32": 4, "bf16": 2}[workload.gradient_dtype]
+    return {None: BITS[precision_policy(workload).gradients] // 8, "fp32": 4, "bf16": 2}[workload.gradient_dtype]
 
 
 def group_of(parameters: Sequence[Parameter], workload: TrainingWorkload) -> Group:
     """A unit's parameters as they are communicated: gathered in the compute format, reduced in the shards' or in that asked for
     (MixedPrecisionPolicy), after which a shard of gradients is as wide as that of its weights (_fsdp_collectives.py, foreach_reduce)."""
-    width, wide = BITS[regime(workload).compute] // 8, BITS[regime(workload).gradients] // 8
+    width, wide = BITS[precision_policy(workload).compute] // 8, BITS[precision_policy(workload).gradients] // 8
     trained = [parameter for parameter in parameters if parameter.trained]
     return Group(
         gathered=gathered_bytes(parameters, workload, width),

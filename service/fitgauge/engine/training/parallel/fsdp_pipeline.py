@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.training.autograd.passes import in_order
-from fitgauge.engine.training.autograd.segment import Play
+from fitgauge.engine.training.autograd.segment import LayerTrace
 from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.autograd.tape import Pass
 from fitgauge.engine.training.parallel.fsdp import (
@@ -28,8 +28,8 @@ from fitgauge.engine.training.parallel.fsdp import (
     reduced_width,
 )
 from fitgauge.engine.training.parallel.pipeline import held
-from fitgauge.engine.training.states.sharding import Slice
-from fitgauge.engine.training.workload import TrainingWorkload, regime
+from fitgauge.engine.training.states.sharding import RankUnit
+from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 ACTIVE_CHUNKS = 3
 """Chunks of a rank that are gathered at once. Source: torch/distributed/pipelining/schedules.py, _add_unshard_reshard."""
@@ -144,19 +144,19 @@ def _reduction(step: Step) -> Iterator[Moment]:
 def received_bytes(spec: ModelSpec, workload: TrainingWorkload, stage: int) -> int:
     """What a rank keeps for its neighbours [bytes]: an input and an output's gradient of every micro-batch and chunk, tokens x hidden each
     (cut by tokens under sequence parallelism), made once (stage.py, _setup_forward_recv_info, _setup_backward_recv_info)."""
-    stream = workload.tokens // workload.context_parallel * spec.hidden_size * BITS[regime(workload).compute] // 8
+    stream = workload.tokens // workload.context_parallel * spec.hidden_size * BITS[precision_policy(workload).compute] // 8
     stream //= workload.tensor_parallel if workload.sequence_parallel else 1
     chunks = workload.pipeline_chunks if workload.pipeline_schedule == "interleaved" else 1
     ends = (stage == 0) + (stage == workload.pipeline_parallel - 1)
     return workload.micro_batches * stream * (2 * chunks - ends)
 
 
-def step_of(spec: ModelSpec, workload: TrainingWorkload, slices: Sequence[tuple[Slice, int]], layers: range, stage: int) -> Step:
+def step_of(spec: ModelSpec, workload: TrainingWorkload, slices: Sequence[tuple[RankUnit, int]], layers: range, stage: int) -> Step:
     """The step of a stage that has these slices and these `layers`. The last stage holds its logits until their backward pass is done
     (stage.py, backward_one_chunk: stage_output); no segment lets go of an input or of an output's gradient that lies in a buffer. 1F1B
     names a gradient it sent until it sends the next (schedules.py, Schedule1F1B), and like GPipe the last it made of all. The head is in
     the last chunk of all, whose forward pass its backward pass follows at once."""
-    cut, wide, sums = segments(spec, computed(workload)), BITS[regime(workload).compute] // 8, reduced_width(workload)
+    cut, wide, sums = segments(spec, computed(workload)), BITS[precision_policy(workload).compute] // 8, reduced_width(workload)
     played = list(in_order(cut, layers))
     kinds = {number: piece for piece, _ in slices if is_layer(piece.unit) for number in piece.unit.layers}
     pieces = [kinds[number].parameters for number in layers]
@@ -199,7 +199,7 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload, slices: Sequence[tuple[
     )
 
 
-def _keeps_input(play: Play) -> bool:
+def _keeps_input(play: LayerTrace) -> bool:
     """Whether what is played holds its input between its passes, and so does not count it as let go."""
     return play.again or play.kept is not None or play.tape.saves(play.start)
 

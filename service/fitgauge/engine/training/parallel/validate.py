@@ -9,7 +9,7 @@ from fitgauge.engine.model.spec import Attention, ModelSpec, Part
 from fitgauge.engine.training.parallel.pipeline import stage_layers
 from fitgauge.engine.training.states.parameters import base_scheme
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 
 MOST_TENSOR = 8
 """Tensor parallelism stays within a node (arXiv 2104.04473, section 5.4.1)."""
@@ -19,7 +19,7 @@ EIGHT_BIT = ("adamw_8bit", "paged_adamw_8bit", "lion_8bit")
 
 
 def check(spec: ModelSpec, workload: TrainingWorkload) -> None:
-    """Raises InvalidQuestion for a layout that this model or this framework forbids."""
+    """Raises InvalidRequestError for a layout that this model or this framework forbids."""
     _tensor(spec, workload)
     _pipeline(spec, workload)
     _experts(spec, workload)
@@ -37,7 +37,7 @@ def runs(spec: ModelSpec, workload: TrainingWorkload) -> bool:
     """Whether `check` has nothing against it."""
     try:
         check(spec, workload)
-    except InvalidQuestion:
+    except InvalidRequestError:
         return False
     return True
 
@@ -63,7 +63,7 @@ def _tensor(spec: ModelSpec, workload: TrainingWorkload) -> None:
     if workload.tensor_parallel not in widths:
         heads = f"{spec.query_heads} attention heads and their KV heads" if spec.query_heads > 1 else "a model without attention heads"
         detail = f"tensor_parallel {workload.tensor_parallel} does not divide {heads}."
-        raise InvalidQuestion(detail, hint=f"Send tensor_parallel {_listed(widths)}.", field="tensor_parallel")
+        raise InvalidRequestError(detail, hint=f"Send tensor_parallel {_listed(widths)}.", field="tensor_parallel")
 
 
 def _pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
@@ -75,7 +75,7 @@ def _pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
     if stages == 1:
         return
     if stages > layers:
-        raise InvalidQuestion(
+        raise InvalidRequestError(
             f"{stages} pipeline stages are more than the {layers} layers.",
             hint=f"Send pipeline_parallel {layers} or less.",
             field="pipeline_parallel",
@@ -83,21 +83,21 @@ def _pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
     if workload.framework == "transformers":
         detail = "Pipeline parallelism under transformers is not sized here."
         hint = "Send framework megatron, deepspeed or fsdp, or pipeline_parallel 1."
-        raise InvalidQuestion(detail, hint=hint, field="pipeline_parallel")
+        raise InvalidRequestError(detail, hint=hint, field="pipeline_parallel")
     if workload.framework == "fsdp":
         _torch_pipeline(spec, workload)
     if workload.framework == "deepspeed" and workload.pipeline_schedule != "1f1b":  # deepspeed/runtime/pipe/schedule.py, TrainSchedule
         detail = f"DeepSpeed's pipelines run 1f1b alone, not {workload.pipeline_schedule}."
-        raise InvalidQuestion(detail, hint="Send pipeline_schedule 1f1b, or framework megatron.", field="pipeline_schedule")
+        raise InvalidRequestError(detail, hint="Send pipeline_schedule 1f1b, or framework megatron.", field="pipeline_schedule")
     _split(layers, workload)
     if workload.pipeline_schedule == "interleaved" and workload.micro_batches > 1 and workload.micro_batches % stages:
         detail = f"The interleaved schedule takes micro-batches in groups of {stages}, one a stage; {workload.micro_batches} leave a rest."
         nearest = -(-workload.micro_batches // stages) * stages
-        raise InvalidQuestion(detail, hint=f"Send micro_batches {nearest}, or pipeline_schedule 1f1b.", field="micro_batches")
+        raise InvalidRequestError(detail, hint=f"Send micro_batches {nearest}, or pipeline_schedule 1f1b.", field="micro_batches")
     chunks, sizes = workload.pipeline_chunks, {len(each) for each in stage_layers(layers, workload)}
     if workload.framework != "fsdp" and workload.pipeline_schedule == "interleaved" and any(size % chunks for size in sizes):
         even = [count for count in range(2, layers + 1) if layers % (chunks * count) == 0]
-        raise InvalidQuestion(
+        raise InvalidRequestError(
             f"The interleaved schedule needs {chunks} equal chunks on each of {stages} stages; {layers} layers do not give them.",
             hint=f"Send pipeline_parallel {_listed(even)}, or pipeline_schedule 1f1b." if even else "Send pipeline_schedule 1f1b.",
             field="pipeline_schedule",
@@ -109,37 +109,37 @@ def _torch_pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
     (schedules.py, get_schedule_class); torchtitan ties no weights over them (torchtitan/models/common/decoder.py)."""
     if workload.fsdp_version == 1:
         detail = "PyTorch's pipelines run FSDP2 alone."
-        raise InvalidQuestion(detail, hint="Send fsdp_version 2, or pipeline_parallel 1.", field="fsdp_version")
+        raise InvalidRequestError(detail, hint="Send fsdp_version 2, or pipeline_parallel 1.", field="fsdp_version")
     if workload.pipeline_schedule == "zero_bubble":
         detail = "PyTorch's zero-bubble schedules have two stages on every rank, which is not sized here."
-        raise InvalidQuestion(detail, hint="Send pipeline_schedule 1f1b, or framework megatron.", field="pipeline_schedule")
+        raise InvalidRequestError(detail, hint="Send pipeline_schedule 1f1b, or framework megatron.", field="pipeline_schedule")
     if workload.pipeline_schedule == "1f1b" and workload.micro_batches < workload.pipeline_parallel:  # schedules.py, Schedule1F1B
         detail = f"PyTorch's 1f1b takes a micro-batch a stage at least: {workload.pipeline_parallel}, not {workload.micro_batches}."
-        raise InvalidQuestion(detail, hint=f"Send micro_batches {workload.pipeline_parallel}, or more.", field="micro_batches")
+        raise InvalidRequestError(detail, hint=f"Send micro_batches {workload.pipeline_parallel}, or more.", field="micro_batches")
     if spec.tied_embeddings:
         detail = "torchtitan has no pipelines for a model whose embedding is its head."
-        raise InvalidQuestion(detail, hint="Send framework megatron, or pipeline_parallel 1.", field="pipeline_parallel")
+        raise InvalidRequestError(detail, hint="Send framework megatron, or pipeline_parallel 1.", field="pipeline_parallel")
 
 
 def _asked_of_a_pipeline(workload: TrainingWorkload) -> None:
-    """Raises InvalidQuestion for settings of Megatron's pipelines where there is none that has them."""
+    """Raises InvalidRequestError for settings of Megatron's pipelines where there is none that has them."""
     piped = workload.framework == "megatron" and workload.pipeline_parallel > 1
     if workload.last_stage_layers is not None and not piped:
         detail = "last_stage_layers belongs to a pipeline of two stages or more under Megatron."
         hint = "Send framework megatron and pipeline_parallel, or leave last_stage_layers out."
-        raise InvalidQuestion(detail, hint=hint, field="last_stage_layers")
+        raise InvalidRequestError(detail, hint=hint, field="last_stage_layers")
 
 
 def _split(layers: int, workload: TrainingWorkload) -> None:
-    """Raises InvalidQuestion for layers that Megatron's flags, or torchtitan, do not spread over these stages."""
+    """Raises InvalidRequestError for layers that Megatron's flags, or torchtitan, do not spread over these stages."""
     if not _spreads(layers, workload):
         stages, last = workload.pipeline_parallel, workload.last_stage_layers
         if last is not None:
             detail = f"{last} of {layers} layers in the last of {stages} stages leave the first one none."
-            raise InvalidQuestion(detail, hint="Leave last_stage_layers out, or send less.", field="last_stage_layers")
+            raise InvalidRequestError(detail, hint="Leave last_stage_layers out, or send less.", field="last_stage_layers")
         detail = f"{layers} layers cannot be spread over {stages} stages."
         possible = [count for count in range(1, layers + 1) if _spreads(layers, replace(workload, pipeline_parallel=count))]
-        raise InvalidQuestion(detail, hint=f"Send pipeline_parallel {_nearest(possible, stages)}.", field="pipeline_parallel")
+        raise InvalidRequestError(detail, hint=f"Send pipeline_parallel {_nearest(possible, stages)}.", field="pipeline_parallel")
 
 
 def _spreads(layers: int, workload: TrainingWorkload) -> bool:
@@ -160,17 +160,17 @@ def _experts(spec: ModelSpec, workload: TrainingWorkload) -> None:
     degree, count = workload.expert_parallel, experts(spec)
     if count and workload.framework == "megatron" and workload.tensor_parallel > 1 and not workload.sequence_parallel:
         detail = "Megatron trains experts under tensor parallelism with sequence parallelism alone."  # moe_layer.py, MoELayer.forward
-        raise InvalidQuestion(detail, hint="Send sequence_parallel true, or leave it out.", field="sequence_parallel")
+        raise InvalidRequestError(detail, hint="Send sequence_parallel true, or leave it out.", field="sequence_parallel")
     _expert_ways(spec, workload, count)
     if degree == 1:
         return
     if not count:
-        raise InvalidQuestion("The model has no experts.", hint="Send expert_parallel 1 or leave it out.", field="expert_parallel")
+        raise InvalidRequestError("The model has no experts.", hint="Send expert_parallel 1 or leave it out.", field="expert_parallel")
     ranks = _expert_ranks(workload) // (workload.expert_tensor_parallel or 1 if workload.framework == "megatron" else 1)
     possible = [width for width in range(1, count + 1) if count % width == 0 and ranks % width == 0]
     if degree not in possible:
         detail = f"expert_parallel {degree} does not divide {count} experts and {ranks} ranks that could share them."
-        raise InvalidQuestion(detail, hint=f"Send expert_parallel {_listed(possible)}.", field="expert_parallel")
+        raise InvalidRequestError(detail, hint=f"Send expert_parallel {_listed(possible)}.", field="expert_parallel")
 
 
 def _expert_ranks(workload: TrainingWorkload) -> int:
@@ -185,18 +185,18 @@ def _expert_ways(spec: ModelSpec, workload: TrainingWorkload, count: int) -> Non
     if ways is None or (ways == 1 and not count):
         return
     if not count:
-        raise InvalidQuestion("The model has no experts.", hint="Leave expert_tensor_parallel out.", field=field)
+        raise InvalidRequestError("The model has no experts.", hint="Leave expert_tensor_parallel out.", field=field)
     if workload.framework != "megatron":
         if ways != workload.tensor_parallel:
             detail = f"Experts are divided by tensor_parallel under {workload.framework}, not by a degree of their own."
-            raise InvalidQuestion(detail, hint="Send framework megatron, or leave expert_tensor_parallel out.", field=field)
+            raise InvalidRequestError(detail, hint="Send framework megatron, or leave expert_tensor_parallel out.", field=field)
         return
     ranks, inner = _expert_ranks(workload), _expert_width(spec)
     possible = [width for width in range(1, max(1, min(ranks, inner)) + 1) if ranks % width == 0 and inner % width == 0]
     fitting = [width for width in possible if ranks % (width * workload.expert_parallel) == 0] or possible
     if ways not in possible:
         detail = f"expert_tensor_parallel {ways} does not divide {ranks} ranks of a stage and experts of width {inner}."
-        raise InvalidQuestion(detail, hint=f"Send expert_tensor_parallel {_listed(fitting)}.", field=field)
+        raise InvalidRequestError(detail, hint=f"Send expert_tensor_parallel {_listed(fitting)}.", field=field)
 
 
 def _expert_width(spec: ModelSpec) -> int:
@@ -210,15 +210,17 @@ def _zero(workload: TrainingWorkload) -> None:
     stage = workload.zero_stage
     if workload.framework == "deepspeed" and workload.pipeline_parallel > 1 and stage > 1:
         detail = f"DeepSpeed forbids ZeRO-{stage} with pipeline parallelism."
-        raise InvalidQuestion(detail, hint="Send zero_stage 0 or 1, or pipeline_parallel 1.", field="zero_stage")
+        raise InvalidRequestError(detail, hint="Send zero_stage 0 or 1, or pipeline_parallel 1.", field="zero_stage")
     if workload.framework == "megatron" and stage > 1:
         detail = f"Megatron's distributed optimizer is ZeRO-1; it has no stage {stage}."
-        raise InvalidQuestion(detail, hint="Send zero_stage 0 or 1, or framework deepspeed or fsdp.", field="zero_stage")
+        raise InvalidRequestError(detail, hint="Send zero_stage 0 or 1, or framework deepspeed or fsdp.", field="zero_stage")
     if workload.framework == "deepspeed" and stage == 3 and workload.optimizer in EIGHT_BIT:
         detail = f"{workload.optimizer} does not run under ZeRO-3: its quantized states cannot be cut."
-        raise InvalidQuestion(detail, hint="Send optimizer adamw with offload optimizer, or zero_stage 2.", field="optimizer")
+        raise InvalidRequestError(detail, hint="Send optimizer adamw with offload optimizer, or zero_stage 2.", field="optimizer")
     if workload.framework == "deepspeed" and stage < 3 and workload.offload in ("parameters", "nvme"):
-        raise InvalidQuestion("Parameters are offloaded by ZeRO-3 alone.", hint="Send zero_stage 3, or offload optimizer.", field="offload")
+        raise InvalidRequestError(
+            "Parameters are offloaded by ZeRO-3 alone.", hint="Send zero_stage 3, or offload optimizer.", field="offload"
+        )
 
 
 def _replicas(workload: TrainingWorkload) -> None:
@@ -226,10 +228,12 @@ def _replicas(workload: TrainingWorkload) -> None:
     if degree % replicas:
         possible = [count for count in range(1, degree + 1) if degree % count == 0]
         detail = f"{replicas} replicas do not divide {degree} data-parallel ranks."
-        raise InvalidQuestion(detail, hint=f"Send data_parallel_replicate {_listed(possible)}.", field="data_parallel_replicate")
+        raise InvalidRequestError(detail, hint=f"Send data_parallel_replicate {_listed(possible)}.", field="data_parallel_replicate")
     if replicas > 1 and workload.framework != "fsdp":
         detail = f"Hybrid sharding is FSDP's; {workload.framework} has none here."
-        raise InvalidQuestion(detail, hint="Send framework fsdp, or leave data_parallel_replicate out.", field="data_parallel_replicate")
+        raise InvalidRequestError(
+            detail, hint="Send framework fsdp, or leave data_parallel_replicate out.", field="data_parallel_replicate"
+        )
 
 
 def _secondary(workload: TrainingWorkload) -> None:
@@ -239,26 +243,28 @@ def _secondary(workload: TrainingWorkload) -> None:
         return
     if workload.framework != "deepspeed" or workload.zero_stage != 3:
         detail = "zero_hpz_partition_size belongs to ZeRO-3 under DeepSpeed."
-        raise InvalidQuestion(detail, hint="Send framework deepspeed and zero_stage 3, or leave it out.", field="zero_hpz_partition_size")
+        raise InvalidRequestError(
+            detail, hint="Send framework deepspeed and zero_stage 3, or leave it out.", field="zero_hpz_partition_size"
+        )
     if workload.data_parallel % size:
         possible = [count for count in range(1, workload.data_parallel + 1) if workload.data_parallel % count == 0]
         detail = f"zero_hpz_partition_size {size} does not divide {workload.data_parallel} data-parallel ranks."
-        raise InvalidQuestion(detail, hint=f"Send {_listed(possible)}.", field="zero_hpz_partition_size")
+        raise InvalidRequestError(detail, hint=f"Send {_listed(possible)}.", field="zero_hpz_partition_size")
 
 
 def _sequence(workload: TrainingWorkload) -> None:
     if workload.sequence_length % workload.context_parallel:
-        raise InvalidQuestion(
+        raise InvalidRequestError(
             f"context_parallel {workload.context_parallel} does not divide {workload.sequence_length} tokens.",
             hint="Send a context_parallel that divides sequence_length.",
             field="context_parallel",
         )
     if workload.sequence_parallel and workload.framework in ("transformers", "deepspeed"):
         detail = f"Tensor parallelism under {workload.framework} does not cut the stream between its linears."
-        raise InvalidQuestion(detail, hint="Send sequence_parallel false, or framework megatron or fsdp.", field="sequence_parallel")
+        raise InvalidRequestError(detail, hint="Send sequence_parallel false, or framework megatron or fsdp.", field="sequence_parallel")
     if workload.sequence_parallel and workload.tensor_parallel == 1:
         detail = "Sequence parallelism divides what tensor parallelism leaves whole; there is no tensor parallelism."
-        raise InvalidQuestion(detail, hint="Send tensor_parallel above 1, or sequence_parallel false.", field="sequence_parallel")
+        raise InvalidRequestError(detail, hint="Send tensor_parallel above 1, or sequence_parallel false.", field="sequence_parallel")
 
 
 def _context(spec: ModelSpec, workload: TrainingWorkload) -> None:
@@ -271,20 +277,20 @@ def _context(spec: ModelSpec, workload: TrainingWorkload) -> None:
         return
     if workload.attention == "eager":
         detail = "Context parallelism does not divide eager attention."
-        raise InvalidQuestion(detail, hint="Send attention sdpa or flash, or context_parallel 1.", field="attention")
+        raise InvalidRequestError(detail, hint="Send attention sdpa or flash, or context_parallel 1.", field="attention")
     if workload.framework == "transformers":
         detail = "transformers' Trainer divides sequences under FSDP2 or DeepSpeed alone."
-        raise InvalidQuestion(detail, hint="Send framework fsdp, deepspeed or megatron, or context_parallel 1.", field=field)
+        raise InvalidRequestError(detail, hint="Send framework fsdp, deepspeed or megatron, or context_parallel 1.", field=field)
     if workload.framework == "fsdp" and workload.fsdp_version == 1:
         detail = "Context parallelism runs with FSDP2, not with FSDP1."
-        raise InvalidQuestion(detail, hint="Send fsdp_version 2, or context_parallel 1.", field="fsdp_version")
+        raise InvalidRequestError(detail, hint="Send fsdp_version 2, or context_parallel 1.", field="fsdp_version")
     if workload.framework == "megatron" and workload.sequence_length % (2 * ranks):
         detail = f"Megatron gives each of {ranks} ranks two pieces of a sequence; {workload.sequence_length} tokens do not divide so."
         nearest = -(-workload.sequence_length // (2 * ranks)) * 2 * ranks
-        raise InvalidQuestion(detail, hint=f"Send sequence_length {nearest}, or context_parallel 1.", field="sequence_length")
+        raise InvalidRequestError(detail, hint=f"Send sequence_length {nearest}, or context_parallel 1.", field="sequence_length")
     if workload.framework == "deepspeed" and ranks not in (widths := tensor_widths(spec, max(64, spec.query_heads))):
         detail = f"DeepSpeed gives each of {ranks} ranks whole heads; {spec.query_heads} and their KV heads do not divide so."
-        raise InvalidQuestion(detail, hint=f"Send context_parallel {_listed(widths)}, or framework fsdp.", field=field)
+        raise InvalidRequestError(detail, hint=f"Send context_parallel {_listed(widths)}, or framework fsdp.", field=field)
 
 
 def _accumulation(workload: TrainingWorkload) -> None:
@@ -293,7 +299,7 @@ def _accumulation(workload: TrainingWorkload) -> None:
     if workload.framework == "fsdp" and workload.fsdp_version == 1 and workload.offload != "none" and workload.micro_batches > 1:
         detail = f"FSDP1 does not add up gradients of {workload.micro_batches} micro-batches that it offloads."
         hint = "Send micro_batches 1 with a larger micro_batch_size, fsdp_version 2, or offload none."
-        raise InvalidQuestion(detail, hint=hint, field="micro_batches")
+        raise InvalidRequestError(detail, hint=hint, field="micro_batches")
 
 
 def _base(spec: ModelSpec, workload: TrainingWorkload) -> None:
@@ -302,7 +308,7 @@ def _base(spec: ModelSpec, workload: TrainingWorkload) -> None:
     scheme = base_scheme(spec, workload) if workload.framework == "megatron" else None
     if scheme is not None and scheme.form is not None:
         detail = f"Megatron trains adapters beside 16-bit weights, not beside {scheme.name}."
-        raise InvalidQuestion(detail, hint="Send method lora, or framework transformers, deepspeed or fsdp.", field="framework")
+        raise InvalidRequestError(detail, hint="Send method lora, or framework transformers, deepspeed or fsdp.", field="framework")
 
 
 def _gradients(workload: TrainingWorkload) -> None:
@@ -310,7 +316,7 @@ def _gradients(workload: TrainingWorkload) -> None:
     if workload.gradient_dtype == "bf16" and (workload.framework == "transformers" or workload.precision in ("fp32", "int8")):
         detail = f"The format of gradients is not chosen under {workload.framework} in {workload.precision}."
         hint = "Send framework fsdp, deepspeed or megatron with precision mixed_bf16, or leave gradient_dtype out."
-        raise InvalidQuestion(detail, hint=hint, field="gradient_dtype")
+        raise InvalidRequestError(detail, hint=hint, field="gradient_dtype")
 
 
 def _listed(values: Iterable[int]) -> str:

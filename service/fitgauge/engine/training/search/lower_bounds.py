@@ -6,9 +6,9 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
-from fitgauge.engine.memo import Same
+from fitgauge.engine.memo import ByIdentity
 from fitgauge.engine.model.spec import Kind, ModelSpec
-from fitgauge.engine.training.autograd.passes import Line, Passes, line_of, played
+from fitgauge.engine.training.autograd.passes import Passes, StageSegments, simulated, stage_segments
 from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.autograd.tape import Pass
 from fitgauge.engine.training.parallel.fsdp import computed
@@ -16,7 +16,7 @@ from fitgauge.engine.training.parallel.pipeline import held, stage_layers
 from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.rules_of_thumb import rule_of
 from fitgauge.engine.training.states.parameters import Parameter, units
-from fitgauge.engine.training.states.sharding import Slice, divided, sliced, stage_slices
+from fitgauge.engine.training.states.sharding import RankUnit, is_sharded, stage_units, to_rank
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 
 
@@ -62,7 +62,7 @@ class Floors:
         key = (framework, layers.stop)
         if key not in self._of_first:
             last = layers.stop == max(1, self._spec.layers)
-            shared, routed = (stage_slices(slices, layers, first=True, last=last) for slices in self._whole[framework])
+            shared, routed = (stage_units(slices, layers, first=True, last=last) for slices in self._whole[framework])
             self._of_first[key] = _summed(shared), _summed(routed)
         return self._of_first[key]
 
@@ -71,11 +71,11 @@ def _first_stage(spec: ModelSpec, layout: TrainingWorkload) -> range:
     return stage_layers(max(1, spec.layers), layout)[0]
 
 
-def _whole(spec: ModelSpec, alone: TrainingWorkload) -> tuple[list[Slice], list[Slice]]:
+def _whole(spec: ModelSpec, alone: TrainingWorkload) -> tuple[list[RankUnit], list[RankUnit]]:
     """Every unit of a model on one rank, with as much offloaded as can be: parameters that all have, and experts."""
     found = units(spec, alone)
     shared, routed = (
-        [sliced(replace(unit, parameters=tuple(p for p in unit.parameters if _routed(p) is wanted)), alone) for unit in found]
+        [to_rank(replace(unit, parameters=tuple(p for p in unit.parameters if _routed(p) is wanted)), alone) for unit in found]
         for wanted in (False, True)
     )
     return shared, routed
@@ -85,7 +85,7 @@ def _routed(parameter: Parameter) -> bool:
     return parameter.count > 1 or parameter.kind is Kind.EXPERT
 
 
-def _summed(slices: Sequence[tuple[Slice, int]]) -> _States:
+def _summed(slices: Sequence[tuple[RankUnit, int]]) -> _States:
     return _States(
         weights=sum(count * piece.states.weights for piece, count in slices),
         gradients=sum(count * piece.states.gradients for piece, count in slices),
@@ -97,7 +97,7 @@ def _share(whole: _States, layout: TrainingWorkload, cut: int, ranks: int) -> fl
     """One rank's part of what tensor or expert parallelism cuts, and ZeRO divides over `ranks`. Megatron's gradients alone are there all
     the time (stages.py, _phases)."""
     gradients = whole.gradients if layout.framework == "megatron" and not layout.steps_early else 0
-    over_weights, over_states = (ranks if divided(of, layout) else 1 for of in ("weights", "states"))
+    over_weights, over_states = (ranks if is_sharded(of, layout) else 1 for of in ("weights", "states"))
     return (whole.weights / over_weights + whole.states / over_states + gradients) / cut
 
 
@@ -109,16 +109,16 @@ def _passes_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
     most = replace(
         workload, expert_parallel=max(1, experts(spec)), expert_tensor_parallel=workload.expert_ways, data_parallel=1, micro_batches=1
     )
-    passes = _passes(Same(spec), computed(most) if workload.framework == "fsdp" else most)
+    passes = _passes(ByIdentity(spec), computed(most) if workload.framework == "fsdp" else most)
     return max(passes.forward_peak, passes.backward_peak) + int((in_flight - 1) * passes.between)
 
 
 @lru_cache(maxsize=512)
-def _passes(same: Same, workload: TrainingWorkload) -> Passes:
+def _passes(same: ByIdentity, workload: TrainingWorkload) -> Passes:
     """Those of the first stage without what is there before them and after them, kept for the models asked about lately."""
     alone, cut = workload.pipeline_parallel == 1, segments(same.spec, workload)
     if workload.framework == "fsdp":  # which lets the logits go with the forward pass
         ended = cut.head.forward
         cut = replace(cut, head=replace(cut.head, forward=Pass(peak=ended.peak, end=ended.end - cut.head.logits)))
-    line = line_of(cut, None if alone else _first_stage(same.spec, workload), last=alone)
-    return played(Line(segments=line.segments), stays=0)
+    line = stage_segments(cut, None if alone else _first_stage(same.spec, workload), last=alone)
+    return simulated(StageSegments(segments=line.segments), stays=0)

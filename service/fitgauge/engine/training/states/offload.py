@@ -4,7 +4,7 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.training.states.optimizer_states import locked_bytes, master_bytes, optimizer_bytes
 from fitgauge.engine.training.states.parameters import units
 from fitgauge.engine.training.states.sharding import RankStates
-from fitgauge.engine.training.workload import TrainingWorkload, regime
+from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 PARAMETER_BUFFERS = 5
 PARAMETER_BUFFER_ELEMENTS = 100_000_000
@@ -61,7 +61,7 @@ def checkpoint_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
 
     Of adapters alone where the base is frozen (PEFT saves them alone). Leaves out padding, step counters and random states.
     """
-    form, size = regime(workload), 0
+    form, size = precision_policy(workload), 0
     for unit in units(spec, workload):
         trained = [parameter for parameter in unit.parameters if parameter.trained]
         states = sum(optimizer_bytes(parameter, workload.optimizer, form) for parameter in trained)

@@ -10,7 +10,7 @@ import msgspec
 from fitgauge.engine.model.dtypes import BITS, size_of
 from fitgauge.engine.model.spec import Kind
 from fitgauge.engine.training.states.parameters import Parameter
-from fitgauge.engine.training.workload import Optimizer, Regime, TrainingWorkload, regime
+from fitgauge.engine.training.workload import Optimizer, PrecisionPolicy, TrainingWorkload, precision_policy
 
 _MATRIX_KINDS = (Kind.LINEAR, Kind.EXPERT, Kind.ROUTER, Kind.CONV)
 _PRODUCT_KINDS = (Kind.LINEAR, Kind.EXPERT)
@@ -41,7 +41,7 @@ class States(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> States:
     """The States of these parameters under a workload, unsharded and not offloaded."""
     trained = [parameter for parameter in parameters if parameter.trained]
-    form = regime(workload)
+    form = precision_policy(workload)
     return States(
         weights=sum(parameter.bytes for parameter in parameters),
         gradients=gradient_bytes(trained, workload),
@@ -72,7 +72,7 @@ def fp8_bytes(parameters: Sequence[Parameter], workload: TrainingWorkload) -> in
     if workload.precision != "fp8" or workload.framework == "fsdp":
         return 0
     numbers = sum(p.elements for p in parameters if p.kind in _PRODUCT_KINDS and not p.adapter and p.form is None)
-    width = BITS[regime(workload).weights] // 8
+    width = BITS[precision_policy(workload).weights] // 8
     return (2 - width if workload.fp8_parameters else 2) * numbers
 
 
@@ -84,17 +84,17 @@ def gradient_bytes(trained: Sequence[Parameter], workload: TrainingWorkload) -> 
 
 def gradient_dtype(parameter: Parameter, workload: TrainingWorkload) -> str:
     """The format a gradient is kept in: the framework's, or that of an adapter's own weight."""
-    form = regime(workload)
+    form = precision_policy(workload)
     return parameter.dtype if parameter.adapter and form.masters is None else form.gradients
 
 
 def master_bytes(trained: Sequence[Parameter], workload: TrainingWorkload) -> int:
     """The wider copy of trained weights, where the framework keeps one."""
-    masters = regime(workload).masters
+    masters = precision_policy(workload).masters
     return sum(size_of(parameter.elements, masters) for parameter in trained) if masters else 0
 
 
-def optimizer_bytes(parameter: Parameter, optimizer: Optimizer, form: Regime) -> int:
+def optimizer_bytes(parameter: Parameter, optimizer: Optimizer, form: PrecisionPolicy) -> int:
     """Bytes of an optimizer's states of one trained parameter, without its step counter (4 bytes a tensor, on the host unless fused).
 
     adamw: two of the states' format (arXiv 1711.05101). adamw_bf16: two of bf16. adamw_8bit, lion_8bit: one byte a state and an fp32
@@ -166,7 +166,7 @@ def step_bytes(trained: Sequence[Parameter], workload: TrainingWorkload) -> int:
     holds (torch/optim/adamw.py, _single_tensor_adamw: `denom`). foreach: the square roots of all at once (_multi_tensor_adamw). fused:
     nothing. Lion, Adafactor and Muon make their update; SGD and 8-bit kernels work in place.
     """
-    form, optimizer = regime(workload), workload.optimizer
+    form, optimizer = precision_policy(workload), workload.optimizer
     wide = form.masters or form.states
     sizes = [size_of(parameter.elements, wide if form.masters else _state_dtype(parameter, form)) for parameter in trained]
     implementation = "fused" if form.masters else workload.optimizer_implementation
@@ -181,7 +181,7 @@ def step_bytes(trained: Sequence[Parameter], workload: TrainingWorkload) -> int:
 
 def steps_at_once(workload: TrainingWorkload) -> bool:
     """Whether the step makes its temporaries of all parameters before it uses any (torch's foreach implementation)."""
-    masters = regime(workload).masters is not None
+    masters = precision_policy(workload).masters is not None
     if workload.optimizer_in_backward:
         return False
     return workload.optimizer_implementation == "foreach" and not masters and workload.optimizer in ("adamw", "adamw_bf16", "adam_mini")
@@ -217,7 +217,7 @@ def _as_stored(parameters: Sequence[Parameter], sizes: Sequence[int]) -> list[in
     return stored
 
 
-def _state_dtype(parameter: Parameter, form: Regime) -> str:
+def _state_dtype(parameter: Parameter, form: PrecisionPolicy) -> str:
     """States have the format of the framework, or of an adapter's own weight."""
     return parameter.dtype if parameter.adapter and form.masters is None else form.states
 

@@ -8,14 +8,14 @@ from functools import lru_cache
 
 import msgspec
 
-from fitgauge.engine.memo import Same
+from fitgauge.engine.memo import ByIdentity
 from fitgauge.engine.model.dtypes import size_of
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.spec import Attention, Block, Kind, ModelSpec, Part, Split, Tensor
 from fitgauge.engine.quantization.formats import Format, tensor_bytes
-from fitgauge.engine.quantization.requested import BITSANDBYTES, what_if
+from fitgauge.engine.quantization.requested import BITSANDBYTES, requested_scheme
 from fitgauge.engine.quantization.scheme import Rule, RuleIndex, Scheme
-from fitgauge.engine.training.workload import Regime, Targets, TrainingWorkload, regime
+from fitgauge.engine.training.workload import PrecisionPolicy, Targets, TrainingWorkload, precision_policy
 
 _ATTENTION = ("attn", "attention", "self_attn", "self_attention")
 
@@ -80,10 +80,10 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 def units(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Unit, ...]:
     """Every unit of a model, in the order of its blocks, with frozen and trained parameters and adapters marked.
 
-    Multi-token prediction heads are left out: transformers does not load them. Raises InvalidQuestion for a quantization that is
+    Multi-token prediction heads are left out: transformers does not load them. Raises InvalidRequestError for a quantization that is
     unknown. Kept for the models asked about lately: how ranks divide them, how long sequences are and what steps them changes no unit.
     """
-    return _units(Same(spec), on_one_rank(workload))
+    return _units(ByIdentity(spec), on_one_rank(workload))
 
 
 def on_one_rank(workload: TrainingWorkload) -> TrainingWorkload:
@@ -110,8 +110,8 @@ def on_one_rank(workload: TrainingWorkload) -> TrainingWorkload:
 
 
 @lru_cache(maxsize=64)
-def _units(same: Same, workload: TrainingWorkload) -> tuple[Unit, ...]:
-    spec, form = same.spec, regime(workload)
+def _units(same: ByIdentity, workload: TrainingWorkload) -> tuple[Unit, ...]:
+    spec, form = same.spec, precision_policy(workload)
     scheme, found = base_scheme(spec, workload), []
     rules = RuleIndex(scheme.rules if scheme else ())
     for block in spec.blocks:
@@ -132,7 +132,7 @@ def base_scheme(spec: ModelSpec, workload: TrainingWorkload) -> Scheme | None:
     """
     if workload.base_quantization is None:
         return None
-    scheme = what_if(workload.base_quantization, spec)
+    scheme = requested_scheme(workload.base_quantization, spec)
     if scheme.name not in BITSANDBYTES or workload.quantized_experts:
         return scheme
     return msgspec.structs.replace(scheme, rules=(Rule(form=None, kinds=(Kind.EXPERT,)), *scheme.rules))
@@ -153,7 +153,7 @@ def merged(block: Block) -> tuple[Tensor, ...]:
     return tuple(whole.values())
 
 
-def _parameter(block: Block, tensor: Tensor, workload: TrainingWorkload, form: Regime, rules: RuleIndex) -> Parameter:
+def _parameter(block: Block, tensor: Tensor, workload: TrainingWorkload, form: PrecisionPolicy, rules: RuleIndex) -> Parameter:
     stored = rules.format_of(block.prefix + tensor.name, tensor, block.part)
     if stored is not None and tensor.shape[1:] == (1,) and not stored.flat:  # a bare count of parameters, whose scales cannot be known
         stored = Format(name=stored.name, bits=stored.bits)
@@ -170,7 +170,7 @@ def _parameter(block: Block, tensor: Tensor, workload: TrainingWorkload, form: R
     )
 
 
-def _adapters(block: Block, whole: Sequence[Tensor], workload: TrainingWorkload, form: Regime) -> tuple[Parameter, ...]:
+def _adapters(block: Block, whole: Sequence[Tensor], workload: TrainingWorkload, form: PrecisionPolicy) -> tuple[Parameter, ...]:
     """A (rank, in) and B (out, rank) beside every targeted linear; DoRA adds a magnitude for every output.
 
     Source: PEFT tuners/lora/layer.py; DoRA arXiv 2402.09353. Under tensor parallelism the half that meets the divided side divides.
@@ -193,7 +193,7 @@ def _adapters(block: Block, whole: Sequence[Tensor], workload: TrainingWorkload,
     return tuple(found)
 
 
-def _adapter(name: str, shape: tuple[int, ...], split: Split, beside: Tensor, form: Regime) -> Parameter:
+def _adapter(name: str, shape: tuple[int, ...], split: Split, beside: Tensor, form: PrecisionPolicy) -> Parameter:
     kind, count = (Kind.EXPERT, beside.count) if beside.kind is Kind.EXPERT else (Kind.LINEAR, 1)
     return Parameter(name=name, shape=shape, kind=kind, split=split, units=beside.units, count=count, dtype=form.adapters, adapter=True)
 

@@ -14,7 +14,7 @@ from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import Kind, Part, Split
 from fitgauge.engine.training.states import optimizer_states as states
 from fitgauge.engine.training.states.parameters import Parameter, Unit
-from fitgauge.engine.training.workload import TrainingWorkload, regime
+from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 from fitgauge.engine.weights.sharding import TOWERS
 
 VOCABULARY_MULTIPLE = 128
@@ -106,7 +106,7 @@ def shard(parameter: Parameter, workload: TrainingWorkload) -> Parameter:
     return replace(parameter, shape=(-(-parameter.elements // ranks),), count=1)
 
 
-def divided(of: ModelState, workload: TrainingWorkload) -> bool:
+def is_sharded(of: ModelState, workload: TrainingWorkload) -> bool:
     """Whether ZeRO divides these over data-parallel ranks. FSDP divides all three; `zero_stage` 2 means that it keeps what it gathered."""
     return workload.framework == "fsdp" or workload.zero_stage >= _LEAST_STAGE[of]
 
@@ -120,9 +120,9 @@ def rank_states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> 
     """
     trained = [parameter for parameter in parameters if parameter.trained]
     pieces = [shard(parameter, workload) for parameter in parameters]
-    stepped = [shard(parameter, workload) for parameter in trained] if divided("states", workload) else trained
-    reduced = [shard(parameter, workload) for parameter in trained] if divided("gradients", workload) else trained
-    weights = sum(parameter.bytes for parameter in (pieces if divided("weights", workload) else parameters))
+    stepped = [shard(parameter, workload) for parameter in trained] if is_sharded("states", workload) else trained
+    reduced = [shard(parameter, workload) for parameter in trained] if is_sharded("gradients", workload) else trained
+    weights = sum(parameter.bytes for parameter in (pieces if is_sharded("weights", workload) else parameters))
     counted = states.states(stepped, workload)
     gradients = states.gradient_bytes(reduced, workload)
     masters, optimizer, temporaries, host, parked = counted.master_weights, counted.optimizer_states, counted.step_temporaries, 0, 0
@@ -131,12 +131,12 @@ def rank_states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> 
     if workload.offload != "none":
         host += masters + optimizer + offloaded_gradient_bytes(stepped, reduced, workload)
         masters = optimizer = temporaries = 0
-        if divided("gradients", workload):
+        if is_sharded("gradients", workload):
             gradients = 0
-    averages = states.average_bytes([p for p in (pieces if divided("weights", workload) else parameters) if p.trained], workload)
+    averages = states.average_bytes([p for p in (pieces if is_sharded("weights", workload) else parameters) if p.trained], workload)
     if workload.ema == "host":
         host, averages = host + averages, 0
-    if workload.offload in ("parameters", "cpu", "nvme") and divided("weights", workload):
+    if workload.offload in ("parameters", "cpu", "nvme") and is_sharded("weights", workload):
         parked, weights = _locked([piece.bytes for piece in pieces], workload), 0
     return RankStates(
         weights=weights,
@@ -170,10 +170,10 @@ def offloaded_gradient_bytes(stepped: Sequence[Parameter], reduced: Sequence[Par
     param_buffer_of_bit16_for_cpu_offload_groups). Measured: tests/accuracy/measure_offload.py. FSDP keeps the shards it reduced.
     """
     if workload.framework == "deepspeed":
-        form = regime(workload)
+        form = precision_policy(workload)
         beside = form.gradients if workload.zero_stage == 3 else form.weights
         return sum(parameter.elements for parameter in stepped) * (BITS["F32"] + BITS[beside]) // 8
-    if not divided("gradients", workload):
+    if not is_sharded("gradients", workload):
         return 0
     return _locked([states.gradient_bytes([piece], workload) for piece in reduced], workload)
 
@@ -186,7 +186,7 @@ def _locked(sizes: Sequence[int], workload: TrainingWorkload) -> int:
     return sum(states.locked_bytes(size) for size in (sizes if workload.fsdp_version == 2 else [sum(sizes)]))
 
 
-class Slice(msgspec.Struct, frozen=True, kw_only=True):
+class RankUnit(msgspec.Struct, frozen=True, kw_only=True):
     """A unit as one tensor-parallel rank has it: its `parameters`, what it takes (`states`), numbers in all and trained."""
 
     unit: Unit
@@ -196,13 +196,15 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
     trained: int
 
 
-def sliced(unit: Unit, workload: TrainingWorkload) -> Slice:
+def to_rank(unit: Unit, workload: TrainingWorkload) -> RankUnit:
     """The Slice of one layer of a unit."""
     parameters = tuple(tensor_slice(parameter, unit.part, workload) for parameter in unit.parameters)
     held = rank_states(parameters, workload)
     if workload.framework != "fsdp":  # which cuts a gradient before it keeps it
-        held = replace(held, gradients=held.gradients + whole_gradient_elements(unit, workload) * BITS[regime(workload).gradients] // 8)
-    return Slice(
+        held = replace(
+            held, gradients=held.gradients + whole_gradient_elements(unit, workload) * BITS[precision_policy(workload).gradients] // 8
+        )
+    return RankUnit(
         unit=unit,
         parameters=parameters,
         states=held,
@@ -223,7 +225,7 @@ def whole_gradient_elements(unit: Unit, workload: TrainingWorkload) -> int:
     return sum(table.elements - tensor_slice(table, unit.part, workload).elements for table in tables)
 
 
-def stage_states(slices: Sequence[tuple[Slice, int]], workload: TrainingWorkload) -> RankStates:
+def stage_states(slices: Sequence[tuple[RankUnit, int]], workload: TrainingWorkload) -> RankStates:
     """What a whole stage takes: slices with how many layers of each it has."""
 
     def summed(name: str) -> int:
@@ -245,7 +247,7 @@ def stage_states(slices: Sequence[tuple[Slice, int]], workload: TrainingWorkload
     )
 
 
-def _temporaries(slices: Sequence[tuple[Slice, int]], workload: TrainingWorkload) -> int:
+def _temporaries(slices: Sequence[tuple[RankUnit, int]], workload: TrainingWorkload) -> int:
     """Of a step over all layers: the sum where all parameters step at once, else the most of neighbours, which two alike layers show."""
     if not any(piece.states.step_temporaries for piece, _ in slices):
         return 0
@@ -266,7 +268,7 @@ def gathered_bytes(parameters: Iterable[Parameter], workload: TrainingWorkload, 
     return sum(whole(parameter) for parameter in parameters)
 
 
-def stage_slices(slices: Sequence[Slice], layers: range, *, first: bool, last: bool) -> list[tuple[Slice, int]]:
+def stage_units(slices: Sequence[RankUnit], layers: range, *, first: bool, last: bool) -> list[tuple[RankUnit, int]]:
     """The slices of one pipeline stage, each with how many of its layers the stage has.
 
     Embeddings, encoders and towers go to the first stage, final norm and head to the last; tied embeddings to both

@@ -9,11 +9,11 @@ from fitgauge.services.training_fit.launchers.axolotl import axolotl_command
 from fitgauge.services.training_fit.launchers.litgpt import litgpt_command
 from fitgauge.services.training_fit.launchers.llama_factory import llama_factory_command
 from fitgauge.services.training_fit.launchers.ms_swift import ms_swift_command
-from fitgauge.services.training_fit.launchers.openrlhf import openrlhf_has, openrlhf_sft_command
+from fitgauge.services.training_fit.launchers.openrlhf import openrlhf_sft_command, openrlhf_supports
 from fitgauge.services.training_fit.launchers.torchtitan import torchtitan_command
 from fitgauge.services.training_fit.launchers.torchtune import torchtune_command
 from fitgauge.services.training_fit.launchers.unsloth import unsloth_command
-from fitgauge.services.training_fit.launchers.verl import verl_has, verl_sft_command
+from fitgauge.services.training_fit.launchers.verl import verl_sft_command, verl_supports
 
 _PREFERENCE = frozenset({"sft", "reward", "dpo", "kto", "orpo", "simpo"})
 _SETS_ALLOCATOR = ("axolotl", "torchtitan", "unsloth")
@@ -29,7 +29,7 @@ _COMMANDS: Mapping[str, Callable[[Model, TrainingWorkload, Setup], str]] = {
     "unsloth": unsloth_command,
     "verl": verl_sft_command,
 }
-_HAS: Mapping[str, Callable[[TrainingWorkload], bool]] = {"openrlhf": openrlhf_has, "verl": verl_has}
+_HAS: Mapping[str, Callable[[TrainingWorkload], bool]] = {"openrlhf": openrlhf_supports, "verl": verl_supports}
 """Whether a tool can be told these settings, of the tools that lack many."""
 _ALGORITHMS: Mapping[str, frozenset[str]] = {
     "axolotl": _PREFERENCE - {"reward"},
@@ -44,7 +44,7 @@ _ALGORITHMS: Mapping[str, frozenset[str]] = {
 }
 
 
-def starts(tool: str | None, model: Model, workload: TrainingWorkload, setup: Setup) -> bool:
+def has_command(tool: str | None, model: Model, workload: TrainingWorkload, setup: Setup) -> bool:
     """Whether there is a command of the tool's own for this training."""
     possible = workload.framework != "megatron" and model.spec.task == "generate"
     name = tool or ""

@@ -7,10 +7,10 @@ from fitgauge.engine.model.spec import Model
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.services.common.shell import joined, quoted
-from fitgauge.services.training_fit.launchers import starts, tool_command
+from fitgauge.services.common.shell import joined, shell_quote
+from fitgauge.services.training_fit.launchers import has_command, tool_command
 from fitgauge.services.training_fit.launchers.config_files import DEEPSPEED, deepspeed_config
-from fitgauge.services.training_fit.launchers.megatron import megatron_command, unsaid_by_megatron
+from fitgauge.services.training_fit.launchers.megatron import megatron_command, unsupported_by_megatron
 from fitgauge.services.training_fit.launchers.rl import openrlhf_command, verl_command
 from fitgauge.services.training_fit.launchers.trl import accelerate_flags, mesh_environment, script_flags
 
@@ -26,11 +26,11 @@ _UNSAID = {"muon": "Muon", "adam_mini": "Adam-mini", "adamw_torch_fp8": "torchao
 
 def launch_command(model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED, tool: str | None = None) -> str:
     """The command line, whole: of the tool that was named, where it has one here. What it reads from a file it writes first."""
-    if tool is not None and starts(tool, model, workload, setup):
+    if tool is not None and has_command(tool, model, workload, setup):
         return tool_command(tool, model, workload, setup)
     command = joined(command_of(model, workload, setup))
     if workload.framework == "deepspeed" and f" {DEEPSPEED}" in command:
-        return f"echo {quoted(deepspeed_config(workload))} > {DEEPSPEED} && {command}"
+        return f"echo {shell_quote(deepspeed_config(workload))} > {DEEPSPEED} && {command}"
     return command
 
 
@@ -56,10 +56,10 @@ def _command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[obj
     return [*mesh_environment(workload), "accelerate", "launch", *accelerate_flags(workload), *script_flags(model, workload, setup)]
 
 
-def unsaid(model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED, tool: str | None = None) -> list[str]:
+def unsupported_settings(model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED, tool: str | None = None) -> list[str]:
     """What was estimated and has no flag in the command, as sentences."""
     samples = setup.trainer != "trl" and setup.algorithm in _SAMPLING
-    found, own = [], samples or starts(tool, model, workload, setup)
+    found, own = [], samples or has_command(tool, model, workload, setup)
     under_trl = workload.framework != "megatron" and (not own or tool in _OVER_TRAINER)
     if tool is not None and not own and tool != "trl":
         found.append(f"No command of {tool} is written here: {'TRL' if under_trl else 'Megatron'}'s has these settings.")
@@ -81,7 +81,7 @@ def unsaid(model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED, 
     if workload.adapted and workload.quantized_experts and not own and experts(model.spec):
         found.append("TRL has no flag that quantizes experts: axolotl's is quantize_moe_experts, Unsloth does it by itself.")
     if workload.framework == "megatron":
-        found += unsaid_by_megatron(workload, setup)
+        found += unsupported_by_megatron(workload, setup)
     if under_trl and workload.gradient_dtype == "fp32" and workload.framework == "fsdp":
         found.append("accelerate reduces gradients in the format it computes in: ask its FSDP plugin for fp32 in code.")
     if workload.gradient_dtype == "bf16" and workload.framework == "megatron" and workload.adapted:

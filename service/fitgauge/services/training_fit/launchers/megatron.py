@@ -19,7 +19,7 @@ _MODULES = {
 """What Megatron calls transformers' linears. Source: ms-swift docs, Megatron-SWIFT/Command-line-parameters.md, target_modules."""
 
 
-def unsaid_by_megatron(workload: TrainingWorkload, setup: Setup) -> list[str]:
+def unsupported_by_megatron(workload: TrainingWorkload, setup: Setup) -> list[str]:
     """What was estimated and neither Megatron-LM nor ms-swift has a flag for, as sentences."""
     found: list[str] = []
     if workload.optimizer not in _OPTIMIZERS:

@@ -2,7 +2,7 @@
 
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.training.algorithms.setup import Setup
-from fitgauge.engine.training.workload import TrainingWorkload, regime
+from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 from fitgauge.services.common.shell import joined, path_of, said
 from fitgauge.services.training_fit.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.common import base_format, on_node
@@ -20,7 +20,7 @@ def ms_swift_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
     words += ["swift", "sft"]
     if setup.algorithm != "sft":
         words[-1:] = ["rlhf", "--rlhf_type", _TYPES.get(setup.algorithm, setup.algorithm)]
-    weights = DTYPES.get(regime(workload).weights, "bfloat16")
+    weights = DTYPES.get(precision_policy(workload).weights, "bfloat16")
     words += ["--model", path_of(model), "--dataset", "DATASET", "--torch_dtype", weights, *_adapters(model, workload)]
     words += ["--bf16", said(workload.precision in ("mixed_bf16", "bf16")), "--fp16", said(workload.precision == "mixed_fp16")]
     words += ["--max_length", workload.sequence_length, "--packing", said(setup.algorithm == "sft")]

@@ -12,7 +12,7 @@ _ATTENTION = {"flash": "flash_attention_2"}
 _DTYPES = {"mixed_fp16": "fp16", "bf16": "bf16", "mixed_bf16": "bf16"}
 
 
-def openrlhf_has(workload: TrainingWorkload) -> bool:
+def openrlhf_supports(workload: TrainingWorkload) -> bool:
     """Whether its DeepSpeed strategy has these settings: no other optimizers, nor parameters in host memory, nor DeepSpeed's Ulysses."""
     stored = (None, "nf4", "nf4_double") if workload.precision != "mixed_fp16" else (None,)
     known = workload.optimizer in _OPTIMIZERS and workload.precision in _DTYPES and base_format(workload) in stored

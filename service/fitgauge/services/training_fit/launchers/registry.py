@@ -14,7 +14,7 @@ from msgspec import structs
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.training.algorithms.setup import Trainer
 from fitgauge.engine.training.workload import Framework
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 Value = str | int | float | bool | list[str]
@@ -200,30 +200,30 @@ BY_WORD: Mapping[str, Tool] = {word: tool for tool in TOOLS for word in (word_of
 
 
 def tool_named(text: str) -> Tool:
-    """The tool of this name. Raises InvalidQuestion for an unknown one."""
+    """The tool of this name. Raises InvalidRequestError for an unknown one."""
     if (found := BY_WORD.get(word_of(text))) is not None:
         return found
     near = tuple(get_close_matches(word_of(text), BY_WORD, n=3))
     names = ", ".join(tool.name for tool in TOOLS)
-    raise InvalidQuestion(f"{text.strip()!r} is no trainer that is known here.", hint=f"Send {names}.", matches=near, field="trainer")
+    raise InvalidRequestError(f"{text.strip()!r} is no trainer that is known here.", hint=f"Send {names}.", matches=near, field="trainer")
 
 
 def tool_of(request: TrainingRequest) -> Tool | None:
     """The tool a question names: as its trainer, else as its framework; None where it names none.
 
-    Raises InvalidQuestion for an unknown trainer.
+    Raises InvalidRequestError for an unknown trainer.
     """
     if request.trainer is not None:
         return tool_named(request.trainer)
     return BY_WORD.get(word_of(request.framework or ""))
 
 
-def uncounted(text: str) -> InvalidQuestion | None:
+def uncounted(text: str) -> InvalidRequestError | None:
     """The refusal of a tool whose memory is not modelled, with what comes nearest."""
     found = _UNCOUNTED.get(word_of(text))
     if found is None:
         return None
-    return InvalidQuestion(f"{text.strip()} is not modelled: {found[0]}.", hint=f"Send {found[1]}.", field="framework")
+    return InvalidRequestError(f"{text.strip()} is not modelled: {found[0]}.", hint=f"Send {found[1]}.", field="framework")
 
 
 def defaults_of(tool: Tool, request: TrainingRequest, method: str, count: int, spec: ModelSpec) -> Iterator[Default]:
@@ -236,7 +236,7 @@ def defaults_of(tool: Tool, request: TrainingRequest, method: str, count: int, s
             yield default
 
 
-def told(request: TrainingRequest, asked: TrainingRequest, understood: Container[str]) -> str | None:
+def with_tool_defaults(request: TrainingRequest, asked: TrainingRequest, understood: Container[str]) -> str | None:
     """What of the question is the tool's, in words; None where nothing is. `asked`: the request as it was filled in; `understood`: fields
     that matter to this model."""
     tool = tool_of(asked)

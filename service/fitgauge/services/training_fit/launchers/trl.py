@@ -6,7 +6,7 @@ from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.model.spec import Model, Part
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.autograd.layers.stacks import speech
-from fitgauge.engine.training.workload import TrainingWorkload, regime
+from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 from fitgauge.services.common.shell import path_of, said
 from fitgauge.services.training_fit.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.common import base_format
@@ -97,7 +97,7 @@ def script_flags(model: Model, workload: TrainingWorkload, setup: Setup) -> list
     flags += _lengths(workload, setup)
     flags += _trainer(workload)
     flags += ["--attn_implementation", "flash_attention_2" if workload.attention == "flash" else workload.attention]
-    flags += ["--dtype", DTYPES.get(regime(workload).weights, "bfloat16")]
+    flags += ["--dtype", DTYPES.get(precision_policy(workload).weights, "bfloat16")]
     if setup.algorithm == "sft" and workload.loss != "fused":
         flags += ["--loss_type", "chunked_nll" if workload.kernels != "liger" and workload.loss in ("chunked", "recomputed") else "nll"]
     if workload.activation_offload:
@@ -199,7 +199,7 @@ def _adapters(model: Model, workload: TrainingWorkload, setup: Setup) -> list[ob
         flags += ["--load_in_4bit", "true", "--bnb_4bit_quant_type", quantization[:3]]
         flags += ["--use_bnb_nested_quant", "true"] if quantization == "nf4_double" else []
         if workload.framework == "fsdp":  # shards packed weights as numbers of the format of the rest (PEFT's guide on FSDP)
-            flags += ["--bnb_4bit_quant_storage", DTYPES[regime(workload).weights]]
+            flags += ["--bnb_4bit_quant_storage", DTYPES[precision_policy(workload).weights]]
     return flags
 
 

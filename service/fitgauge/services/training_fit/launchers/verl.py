@@ -17,7 +17,7 @@ _PRECISIONS = {"mixed_bf16": ("fp32", "bfloat16"), "mixed_fp16": ("fp32", "float
 """Format of the weights, and the one it computes in (verl/trainer/config/engine/fsdp.yaml, model_dtype and dtype)."""
 
 
-def verl_has(workload: TrainingWorkload) -> bool:
+def verl_supports(workload: TrainingWorkload) -> bool:
     """Whether its FSDP engine has these settings: it quantizes no base, divides no tensors or sequences as accelerate does."""
     divided = workload.tensor_parallel * workload.context_parallel * workload.pipeline_parallel > 1
     known = workload.optimizer in _OPTIMIZERS and workload.precision in _PRECISIONS

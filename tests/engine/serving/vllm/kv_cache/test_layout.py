@@ -24,10 +24,10 @@ from fitgauge.engine.model.spec import (
     Recurrent,
     State,
 )
-from fitgauge.engine.quantity import GIB, most
+from fitgauge.engine.quantity import GIB, largest_where
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import checkpoint_format
-from fitgauge.engine.serving.vllm.kv_cache.layout import KvLayout
-from fitgauge.errors import InvalidQuestion
+from fitgauge.engine.serving.vllm.kv_cache.layout import KvCacheConfig
+from fitgauge.errors import InvalidRequestError
 from kv_layouts import NEWEST, kv_layout
 
 DATA = Path(__file__).parents[1] / "data"
@@ -47,7 +47,7 @@ def _spec(model: str) -> ModelSpec:
     return read_config(CONFIGS[model])
 
 
-def _oracle_layout(row: dict[str, Any]) -> KvLayout:
+def _oracle_layout(row: dict[str, Any]) -> KvCacheConfig:
     return kv_layout(
         _spec(row["model"]),
         tensor_parallel=row["tensor_parallel"],
@@ -66,7 +66,7 @@ def _as_asked(row: dict[str, Any]) -> bool:
     starts = layout.pool_bytes(1, asked) <= pool
     if "needed_gib" in row:
         needed = round(layout.blocks_per_request * layout.block_bytes / GIB, 2)
-        longest = most(asked, lambda tokens: layout.pool_bytes(1, tokens) <= pool)
+        longest = largest_where(asked, lambda tokens: layout.pool_bytes(1, tokens) <= pool)
         return (starts, needed, longest) == (False, row["needed_gib"], row["longest"])
     told = (layout.blocks(pool), layout.tokens(pool), layout.concurrency(pool))
     return starts and told == (row["blocks"], row["tokens"], row["concurrency"])
@@ -127,7 +127,7 @@ def _model(*stacks: tuple[int, Mixer], task: str = "generate", **fields: Any) ->
     return msgspec.structs.replace(base, **fields)
 
 
-def _layout(spec: ModelSpec, **changes: Any) -> KvLayout:
+def _layout(spec: ModelSpec, **changes: Any) -> KvCacheConfig:
     asked: dict[str, Any] = {
         "tensor_parallel": 1, "cache_dtype": "auto", "max_model_len": 8192, "max_batched_tokens": 2048, "compute_capability": HOPPER,
     }  # fmt: skip
@@ -257,7 +257,7 @@ def test_windows_beside_latents_are_kept_whole_where_pages_cannot_be_made_equal(
 
 
 def test_what_vllm_cannot_lay_out_is_refused():
-    with pytest.raises(InvalidQuestion):
+    with pytest.raises(InvalidRequestError):
         _layout(_model((4, _LATENT), (4, _attention(chunk=2048))))
 
 
@@ -302,6 +302,6 @@ def test_packed_formats_count_their_scales(dtype, page):
 
 @pytest.mark.parametrize("dtype", ["q8_0", "F32", "int8", ""])
 def test_a_dtype_vllm_has_not_is_refused_with_a_hint(dtype):
-    with pytest.raises(InvalidQuestion) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         _layout(_model((1, _attention())), cache_dtype=dtype)
     assert "fp8" in refused.value.hint

@@ -71,7 +71,7 @@ class Dialect:
 
 
 def read_dense(config: Config, dialect: Dialect = Dialect()) -> ModelSpec:
-    """The ModelSpec of a dense decoder. Raises MalformedModel where a size is missing or absurd."""
+    """The ModelSpec of a dense decoder. Raises MalformedModelError where a size is missing or absurd."""
     layers = config.layers()
     intermediate, hidden = mlp_width(config, dialect), config.integer("hidden_size", low=1)
     windows = layer_windows(config, dialect.window, layers)

@@ -24,7 +24,7 @@ from fitgauge.engine.model.families.dense.dense import (
 )
 from fitgauge.engine.model.families.dense.dialects import reader
 from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Split, Tensor
-from fitgauge.errors import MalformedModel
+from fitgauge.errors import MalformedModelError
 
 GPT2 = Dialect(
     stem="transformer", layers="h", embed="wte", positions=("wpe", 0), attention="attn", qkv=("c_attn",), out="c_proj",
@@ -71,7 +71,7 @@ def read_gpt_neo(config: Config) -> ModelSpec:
 
 
 def attention_kinds(config: Config) -> list[str]:
-    """`attention_types` written out: [[["global", "local"], 12]] is twelve times the two. Raises MalformedModel where it does not fit."""
+    """`attention_types` written out: [[["global", "local"], 12]] is twelve times the two. Raises MalformedModelError where it does not fit."""
     kinds: list[str] = []
     layers = config.layers()
     for entry in config.items("attention_types") or [[["global", "local"], 12]]:
@@ -79,7 +79,7 @@ def attention_kinds(config: Config) -> list[str]:
             case [[*names], int(times)] if 0 <= times * len(names) <= layers:
                 kinds += [str(name) for name in names] * times
     if len(kinds) != layers:
-        raise MalformedModel(f"{config.where}: attention_types names {len(kinds)} layers, not {layers}.", field="attention_types")
+        raise MalformedModelError(f"{config.where}: attention_types names {len(kinds)} layers, not {layers}.", field="attention_types")
     return kinds
 
 

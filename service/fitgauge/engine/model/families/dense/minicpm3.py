@@ -13,7 +13,7 @@ from fitgauge.engine.model.spec import Attention, Mlp, ModelSpec
 
 
 def read_minicpm3(config: Config) -> ModelSpec:
-    """The ModelSpec of a MiniCPM3. Raises MalformedModel where a size is missing or absurd."""
+    """The ModelSpec of a MiniCPM3. Raises MalformedModelError where a size is missing or absurd."""
     full = completed(config)
     hidden, intermediate = full.integer("hidden_size", low=1), full.integer("intermediate_size")
     projected = latent.latent_attention(full)

@@ -67,7 +67,7 @@ class Stack:
 
 
 def read_bart(config: Config, dialect: Dialect) -> ModelSpec:
-    """The ModelSpec of a BART-shaped encoder-decoder. Raises MalformedModel where a size is absurd."""
+    """The ModelSpec of a BART-shaped encoder-decoder. Raises MalformedModelError where a size is absurd."""
     width = config.integer("d_model", "hidden_size", default=dialect.width, low=1)
     vocabulary = config.integer("vocab_size", default=dialect.vocabulary, low=1)
     source = config.integer(

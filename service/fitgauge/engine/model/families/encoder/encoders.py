@@ -101,7 +101,7 @@ class Dialect:
 
 
 def read_encoder(config: Config, dialect: Dialect) -> ModelSpec:
-    """The ModelSpec of a BERT-shaped encoder. Raises MalformedModel where a size is absurd."""
+    """The ModelSpec of a BERT-shaped encoder. Raises MalformedModelError where a size is absurd."""
     sizes = read_sizes(config, dialect.defaults)
     prefix = "" if is_base(config) else f"{dialect.base}."
     stack = [encoder_layer(sizes, dialect.names)] * (sizes.groups or sizes.layers)

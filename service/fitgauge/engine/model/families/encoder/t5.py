@@ -43,7 +43,7 @@ class Sizes:
 
 
 def read_t5(config: Config, defaults: Defaults) -> ModelSpec:
-    """The ModelSpec of a T5. Raises MalformedModel where a size is absurd.
+    """The ModelSpec of a T5. Raises MalformedModelError where a size is absurd.
 
     A config that says `tie_word_embeddings: false` (T5 v1.1, Flan-T5, mT5) has a head of its own in its checkpoint, which
     transformers keeps when it loads one (`tie_weights` in modeling_utils.py), although its configuration class sets the flag.

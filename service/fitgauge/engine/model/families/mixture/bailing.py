@@ -14,7 +14,7 @@ from fitgauge.engine.model.spec import Attention, Mlp, ModelSpec, Split, Tensor
 
 
 def read_bailing(config: Config) -> ModelSpec:
-    """The ModelSpec of a Ling. Raises MalformedModel where a size is missing: its repositories always say them."""
+    """The ModelSpec of a Ling. Raises MalformedModelError where a size is missing: its repositories always say them."""
     count = config.layers()
     layers = [layer(config, routed) for routed in schedules.after_dense(config, count)]
     tables = rotary_tables(config, stack.heads(config).head_dim, positions=config.integer("max_position_embeddings"))

@@ -38,7 +38,7 @@ RATES: Mapping[str, int] = {SPARSE: 4, HEAVY: 128}
 
 
 def read_compressed(config: Config) -> ModelSpec:
-    """The ModelSpec of a DeepSeek V4. Raises MalformedModel where a size is missing or absurd."""
+    """The ModelSpec of a DeepSeek V4. Raises MalformedModelError where a size is missing or absurd."""
     config = stack.filled(config, DEFAULTS)
     hidden, vocabulary = config.integer("hidden_size", low=1), config.integer("vocab_size", low=1)
     tied = config.flag("tie_word_embeddings")

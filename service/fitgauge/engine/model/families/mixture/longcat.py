@@ -26,7 +26,7 @@ DEFAULTS: Mapping[str, Any] = {
 
 
 def read_longcat(config: Config) -> ModelSpec:
-    """The ModelSpec of a LongCat Flash. Raises MalformedModel where a size is missing or absurd."""
+    """The ModelSpec of a LongCat Flash. Raises MalformedModelError where a size is missing or absurd."""
     config = stack.filled(config, DEFAULTS)
     layers = [layer(config)] * config.layers("num_layers")
     spec = stack.decoder(config, layers, rotary_tables=(table(config, config.integer("qk_rope_head_dim")),))

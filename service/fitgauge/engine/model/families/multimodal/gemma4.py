@@ -26,7 +26,7 @@ from fitgauge.engine.model.spec import (
     Split,
     Tensor,
 )
-from fitgauge.errors import MalformedModel
+from fitgauge.errors import MalformedModelError
 
 _NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
 _MIXTURE_NORMS = ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2")
@@ -89,11 +89,11 @@ def places(config: Config) -> list[Place]:
 
 
 def own_sizes(config: Config, number: int) -> Config:
-    """What `per_layer_config` says of layer `number`. Raises MalformedModel where a key is no layer's number."""
+    """What `per_layer_config` says of layer `number`. Raises MalformedModelError where a key is no layer's number."""
     section = config.section("per_layer_config")
     for key, value in section.values.items():
         if not str(key).isdecimal() or not isinstance(value, dict):
-            raise MalformedModel(f"{section.where}: {str(key)[:40]!r} is no layer.", field="per_layer_config")
+            raise MalformedModelError(f"{section.where}: {str(key)[:40]!r} is no layer.", field="per_layer_config")
         if int(key) == number:
             return Config(value, section.where)
     return Config({}, section.where)

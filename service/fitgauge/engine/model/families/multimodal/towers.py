@@ -13,7 +13,7 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.stack import filled, vector
 from fitgauge.engine.model.spec import Attention, Block, Kind, Mlp, Part, Split, Tensor
-from fitgauge.errors import MalformedModel
+from fitgauge.errors import MalformedModelError
 
 Tower = Callable[[Config, Config, int], tuple[Block, ...]]
 """(vision section, whole config, width of the language model [features]) -> blocks."""
@@ -69,13 +69,13 @@ def whole(name: str, *shape: int) -> Tensor:
 
 
 def sides(config: Config, name: str) -> tuple[int, int]:
-    """A size [pixels] given as one number or as two. Raises MalformedModel where it is neither."""
+    """A size [pixels] given as one number or as two. Raises MalformedModelError where it is neither."""
     value = config.values.get(name)
     if not isinstance(value, list | tuple):
         return config.integer(name, low=1), config.integer(name, low=1)
     pair = [Config({name: part}, config.where).integer(name, low=1) for part in value]
     if len(pair) != 2:
-        raise MalformedModel(f"{config.where}: {name} is not one number or two.", field=name)
+        raise MalformedModelError(f"{config.where}: {name} is not one number or two.", field=name)
     return pair[0], pair[1]
 
 

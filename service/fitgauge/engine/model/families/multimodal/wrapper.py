@@ -78,7 +78,7 @@ IMAGE_PREFIX = frozenset({"gemma3", "paligemma"})
 
 
 def read_wrapped(config: Config, wrapper: Wrapper) -> ModelSpec:
-    """The ModelSpec of a multimodal model. Raises MalformedModel where a size is missing or absurd."""
+    """The ModelSpec of a multimodal model. Raises MalformedModelError where a size is missing or absurd."""
     text = text_section(config, wrapper)
     vision = config.section("vision_config")
     if not config.has("vision_config"):

@@ -13,7 +13,7 @@ from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.recurrent.mamba import Mamba2, mamba2_mixer, mamba2_tensors, state_dtype
 from fitgauge.engine.model.families.stack import correction, decoder, filled, heads, overruled
 from fitgauge.engine.model.spec import Block, Mlp, ModelSpec, Part, Split, Tensor
-from fitgauge.errors import MalformedModel
+from fitgauge.errors import MalformedModelError
 
 _LETTERS: Mapping[str, str] = {"M": "mamba", "E": "moe", "*": "attention", "-": "mlp"}
 _WORDS: Mapping[str, str] = {"linear_attention": "mamba", "full_attention": "attention"}
@@ -23,7 +23,7 @@ def read_nemotron_h(config: Config) -> ModelSpec:
     """Layers by `layers_block_type` or the letters of `hybrid_override_pattern`; attention has no rotary embedding, and the
     head is never tied.
 
-    Raises MalformedModel where a layer is of a kind that is not known.
+    Raises MalformedModelError where a layer is of a kind that is not known.
     """
     config = overruled(filled(config, DEFAULTS), tie_word_embeddings=False)
     types = layer_kinds(config, ("layers_block_type", "layer_types"), "hybrid_override_pattern", ["mamba", "moe", "attention", "mlp"])
@@ -45,12 +45,12 @@ def layer_kinds(config: Config, names: tuple[str, ...], pattern: str, default: l
     if not letters:
         return default
     if len(letters) > 4096 or not set(letters) <= set(_LETTERS):
-        raise MalformedModel(f"{config.where}: {pattern} holds letters other than M, E, * and -.", field=pattern)
+        raise MalformedModelError(f"{config.where}: {pattern} holds letters other than M, E, * and -.", field=pattern)
     return [_LETTERS[letter] for letter in letters]
 
 
 def single_layer(config: Config, kind: str) -> parts.Layer:
-    """A norm and one mixer. Raises MalformedModel for a kind that is not known."""
+    """A norm and one mixer. Raises MalformedModelError for a kind that is not known."""
     hidden = config.integer("hidden_size", low=1)
     norm = parts.norm("norm", hidden)
     if kind == "mamba":
@@ -64,7 +64,7 @@ def single_layer(config: Config, kind: str) -> parts.Layer:
     if kind == "mlp":
         width = config.integer("intermediate_size")
         return parts.Layer((*norm, *squared_mlp(config, "mixer", width, hidden)), mlp=Mlp(intermediate_size=width, gated=False))
-    raise MalformedModel(f"{config.where}: a layer is of kind {kind[:40]!r}.", field="layers_block_type")
+    raise MalformedModelError(f"{config.where}: a layer is of kind {kind[:40]!r}.", field="layers_block_type")
 
 
 def mamba_sizes(config: Config, hidden: int) -> Mamba2:

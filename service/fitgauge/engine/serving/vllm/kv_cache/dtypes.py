@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from fitgauge.engine.model.dtypes import BITS, dtype
 from fitgauge.engine.model.spec import Attention, CompressedAttention, LatentAttention, ModelSpec
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 
 AUTO = "auto"
 
@@ -24,14 +24,14 @@ NOT_A_CACHE_DTYPE = "Send auto, bf16, fp16, fp8, fp8_e4m3, fp8_e5m2, nvfp4 or in
 
 
 def cache_format(name: str) -> str:
-    """vLLM's name of a cache dtype: 'BF16' -> 'bfloat16', 'fp8' -> 'fp8'. Raises InvalidQuestion for one it does not have."""
+    """vLLM's name of a cache dtype: 'BF16' -> 'bfloat16', 'fp8' -> 'fp8'. Raises InvalidRequestError for one it does not have."""
     text = name.strip().lower()
     if text == AUTO or text in ELEMENT_BYTES:
         return text
     try:
         return _CANONICAL[dtype(name)]
-    except (InvalidQuestion, KeyError):
-        raise InvalidQuestion(
+    except (InvalidRequestError, KeyError):
+        raise InvalidRequestError(
             f"{name!r} is no KV cache dtype of vLLM that is counted here.", hint=NOT_A_CACHE_DTYPE, field="kv_cache_dtype"
         ) from None
 

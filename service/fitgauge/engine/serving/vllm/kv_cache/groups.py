@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from fitgauge.engine.serving.vllm.kv_cache.specs import KvSpec, SpecKind
-from fitgauge.errors import InvalidQuestion
+from fitgauge.errors import InvalidRequestError
 
 Layers = tuple[int, ...]
 Member = tuple[KvSpec, Layers]
@@ -73,13 +73,13 @@ def equal_page(spec: KvSpec, page: int) -> KvSpec:
 def without_windows(members: Members) -> Members:
     """Windows kept whole, as full attention, so that all layers share one group, where pages cannot be made equal.
 
-    Source: _try_get_full_allocation_fallback_groups. Raises InvalidQuestion where vLLM gives up.
+    Source: _try_get_full_allocation_fallback_groups. Raises InvalidRequestError where vLLM gives up.
     """
     promoted = tuple(
         (spec._replace(kind=SpecKind.FULL, extent=0) if spec.kind == SpecKind.SLIDING else spec, layers) for spec, layers in members
     )
     if not one_type(promoted):
-        raise InvalidQuestion("vLLM cannot make this model's KV cache pages equal.", hint="Ask for another engine.")
+        raise InvalidRequestError("vLLM cannot make this model's KV cache pages equal.", hint="Ask for another engine.")
     return promoted
 
 

@@ -72,7 +72,7 @@ class KvGroup(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class KvLayout:
+class KvCacheConfig:
     """The groups of a model as deployed, on one rank; what remains is to divide a pool by them.
 
     `counted`: the same groups, equal ones once, with how often. `in_flight`: F [tokens]. `tokens_by_group`: the log of a version
@@ -141,7 +141,7 @@ def model_groups(
 
     `cache_dtype`: as `--kv-cache-dtype`, or a canonical number format. `compute_capability`: of the card, None without CUDA.
     `speculative_tokens`: drafted a step by the model's own heads, whose layers then keep a cache too, numbered on from the last; a
-    recurrent layer holds a state more for each of them (MambaSpec, num_speculative_blocks). Raises InvalidQuestion for a dtype that
+    recurrent layer holds a state more for each of them (MambaSpec, num_speculative_blocks). Raises InvalidRequestError for a dtype that
     vLLM has not.
     """
     kept: list[tuple[Mixer, Layers]] = [
@@ -159,11 +159,11 @@ def model_groups(
 
 def stage_layout(
     members: tuple[Members, ...], max_model_len: int, in_flight: int, *, max_num_seqs: int, version: tuple[int, ...]
-) -> KvLayout:
-    """The KvLayout of a stage that holds these members of every group."""
+) -> KvCacheConfig:
+    """The KvCacheConfig of a stage that holds these members of every group."""
     groups = tuple(kv_group(group) for group in members)
     counted = count(groups)
-    return KvLayout(
+    return KvCacheConfig(
         groups=groups,
         counted=counted,
         block_bytes=max((group.page_bytes for group in groups), default=0),

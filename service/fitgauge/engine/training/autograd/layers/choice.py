@@ -9,7 +9,7 @@ from fitgauge.engine.training.autograd.layers.layer import Layer
 from fitgauge.engine.training.autograd.layers.llama4 import Llama4Layer
 from fitgauge.engine.training.autograd.layers.megatron import MegatronLayer
 from fitgauge.engine.training.autograd.layers.mllama import MllamaLayer
-from fitgauge.engine.training.autograd.layers.modules import Modules, Scene
+from fitgauge.engine.training.autograd.layers.modules import LayerContext, Modules
 from fitgauge.engine.training.autograd.layers.recurrent import RecurrentLayer
 from fitgauge.engine.training.autograd.layers.sparse_attention import SparseLayer
 from fitgauge.engine.training.autograd.layers.stacks import StackLayer, source_tokens
@@ -28,7 +28,7 @@ OWN: Mapping[str, type[Layer]] = {
 """Decoders whose layers compute what no traits tell, by model type."""
 
 
-def layer_recipe(tape: Tape, unit: Unit, spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Layer:
+def layer_recipe(tape: Tape, unit: Unit, spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload) -> Layer:
     """What writes a layer of this model on a tape."""
     if any(isinstance(mixer, Recurrent) for block in spec.blocks for mixer in block.mixers):
         return RecurrentLayer(tape, unit, scene)
@@ -41,14 +41,14 @@ def layer_recipe(tape: Tape, unit: Unit, spec: ModelSpec, scene: Scene, workload
     return StackLayer(tape, unit, scene, source)
 
 
-def end_recipe(tape: Tape, unit: Unit, scene: Scene, workload: TrainingWorkload) -> Modules:
+def end_recipe(tape: Tape, unit: Unit, scene: LayerContext, workload: TrainingWorkload) -> Modules:
     """What writes the norm between the last layer and the head."""
     if isinstance(tape, MegatronTape):
         return MegatronLayer(tape, unit, scene)
     return Modules(tape, unit, scene) if workload.kernels == "none" else FusedLayer(tape, unit, scene, workload.kernels)
 
 
-def _decoder(tape: Tape, unit: Unit, spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Layer:
+def _decoder(tape: Tape, unit: Unit, spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload) -> Layer:
     if isinstance(tape, MegatronTape):
         return MegatronLayer(tape, unit, scene, recomputed_modules(workload))
     if spec.model_type in OWN:

@@ -6,7 +6,7 @@ Source: Liger-Kernel ops/rms_norm.py, rope.py, swiglu.py; unsloth 2026.8 kernels
 
 from fitgauge.engine.model.spec import Split
 from fitgauge.engine.training.autograd.layers.layer import Layer
-from fitgauge.engine.training.autograd.layers.modules import Scene
+from fitgauge.engine.training.autograd.layers.modules import LayerContext
 from fitgauge.engine.training.autograd.tape import FLOAT, Tape, Value
 from fitgauge.engine.training.states.parameters import Parameter, Unit
 from fitgauge.engine.training.workload import Kernels
@@ -18,7 +18,7 @@ _GATES = ("silu", "gelu")
 class FusedLayer(Layer):
     """Writes one layer of a decoder on a tape. `kernels`: whose."""
 
-    def __init__(self, tape: Tape, unit: Unit, scene: Scene, kernels: Kernels) -> None:
+    def __init__(self, tape: Tape, unit: Unit, scene: LayerContext, kernels: Kernels) -> None:
         super().__init__(tape, unit, scene)
         self._elementwise = kernels in ("liger", "unsloth")
         self._adapters = kernels in ("lora", "unsloth")

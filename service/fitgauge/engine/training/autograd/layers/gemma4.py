@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from fitgauge.engine.model.spec import Attention, Kind
 from fitgauge.engine.training.autograd.layers.layer import Layer
-from fitgauge.engine.training.autograd.layers.modules import Modules, Scene
-from fitgauge.engine.training.autograd.segment import Segment, played_segment, stream_width, tape_of
+from fitgauge.engine.training.autograd.layers.modules import LayerContext, Modules
+from fitgauge.engine.training.autograd.segment import Segment, stream_width, tape_of, trace_segment
 from fitgauge.engine.training.autograd.tape import FLOAT, Value
 from fitgauge.engine.training.states.parameters import Parameter, Unit
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -86,7 +86,7 @@ def handed_on(found: Sequence[Unit]) -> list[Unit]:
     return [unit for unit in found if any("per_layer" in parameter.name for parameter in unit.parameters) and not unit.repeated]
 
 
-def per_layer_segment(found: Sequence[Unit], scene: Scene, workload: TrainingWorkload) -> Segment | None:
+def per_layer_segment(found: Sequence[Unit], scene: LayerContext, workload: TrainingWorkload) -> Segment | None:
     """Inputs for every layer, made before the first: words from a table of their own, added to a linear of the words' embeddings after a
     norm, scaled (Gemma4TextModel.get_per_layer_inputs, project_per_layer_inputs). They stay for the layers' backward passes. None where
     there are none.
@@ -103,10 +103,10 @@ def per_layer_segment(found: Sequence[Unit], scene: Scene, workload: TrainingWor
     norm = named["per_layer_projection_norm"][1].name.removesuffix(".weight")
     projected = modules.norm(norm, tape.copy("per_layer.projected", modules.linear(linear, words)))
     made = tape.copy("per_layer.inputs", tape.add("per_layer.sum", projected, tape.copy("per_layer.scaled", own)))
-    return played_segment("embedding", (), tape, words, made, units, workload, checkpointed="none")
+    return trace_segment("embedding", (), tape, words, made, units, workload, checkpointed="none")
 
 
-def per_layer_bytes(found: Sequence[Unit], scene: Scene, workload: TrainingWorkload) -> int:
+def per_layer_bytes(found: Sequence[Unit], scene: LayerContext, workload: TrainingWorkload) -> int:
     """Bytes of the gradient of all layers' own inputs, which is whole from the last layer's backward pass on."""
     widths = [p.shape[0] for unit in handed_on(found) for p in unit.parameters if p.name.endswith("per_layer_model_projection.weight")]
     return sum(scene.tokens * width * stream_width(workload) for width in widths)

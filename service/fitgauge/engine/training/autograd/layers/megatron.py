@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from fitgauge.engine.model.spec import Attention, Kind, LatentAttention, Split
 from fitgauge.engine.training.autograd.layers.context import passed_backward_bytes, passed_forward_bytes
 from fitgauge.engine.training.autograd.layers.layer import Layer
-from fitgauge.engine.training.autograd.layers.modules import Scene
+from fitgauge.engine.training.autograd.layers.modules import LayerContext
 from fitgauge.engine.training.autograd.megatron_tape import MegatronTape
 from fitgauge.engine.training.autograd.tape import FLOAT, Tape, Value
 from fitgauge.engine.training.states.parameters import Parameter, Unit
@@ -47,7 +47,7 @@ class MegatronLayer(Layer):
 
     tape: MegatronTape
 
-    def __init__(self, tape: MegatronTape, unit: Unit, scene: Scene, recomputes: tuple[str, ...] = ()) -> None:
+    def __init__(self, tape: MegatronTape, unit: Unit, scene: LayerContext, recomputes: tuple[str, ...] = ()) -> None:
         super().__init__(tape, unit, scene)
         self.recomputes = recomputes
 

@@ -15,7 +15,7 @@ from fitgauge.engine.training.workload import AttentionKernel
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene:
+class LayerContext:
     """Where a recipe plays. `sequence`: tokens of a sequence on this rank, `keys`: those its attention sees; `batch`: sequences.
 
     `heads`: into how many parts tensor parallelism divides heads, MLPs and the vocabulary; `stream`: into how many the residual
@@ -55,7 +55,7 @@ class Scene:
 class Modules:
     """Writes the modules of one layer, or of one block that is there once, on a tape: linears with adapters, norms, activations."""
 
-    def __init__(self, tape: Tape, unit: Unit, scene: Scene) -> None:
+    def __init__(self, tape: Tape, unit: Unit, scene: LayerContext) -> None:
         self.tape = tape
         self.unit = unit
         self.scene = scene

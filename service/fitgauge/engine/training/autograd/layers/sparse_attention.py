@@ -6,7 +6,7 @@ Source: transformers 5.23, models/deepseek_v32/modeling_deepseek_v32.py and mode
 
 from fitgauge.engine.model.spec import Attention, LatentAttention, ModelSpec
 from fitgauge.engine.training.autograd.layers.layer import Layer
-from fitgauge.engine.training.autograd.layers.modules import Scene
+from fitgauge.engine.training.autograd.layers.modules import LayerContext
 from fitgauge.engine.training.autograd.tape import FLOAT, Value
 from fitgauge.engine.training.workload import TrainingWorkload
 
@@ -14,7 +14,7 @@ _INDEX = 4
 """Bytes of an int32."""
 
 
-def picked_bytes(spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> int:
+def picked_bytes(spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload) -> int:
     """Bytes of the causal mask that every layer narrows, and of the numbers of picked tokens (int32) where layers hand them on as inputs,
     which checkpoints keep (GlmMoeDsaDecoderLayer)."""
     indexers = [(len(b.layers), m.indexer) for b in spec.blocks for m in b.mixers if isinstance(m, LatentAttention) and m.indexer]

@@ -13,8 +13,8 @@ import msgspec
 from fitgauge.engine.model.dtypes import size_of
 from fitgauge.engine.model.spec import Attention, CrossAttention, Kind, ModelSpec, Part
 from fitgauge.engine.training.autograd.layers.layer import Layer
-from fitgauge.engine.training.autograd.layers.modules import Modules, Scene
-from fitgauge.engine.training.autograd.segment import Segment, played_segment, stream_width, tape_of
+from fitgauge.engine.training.autograd.layers.modules import LayerContext, Modules
+from fitgauge.engine.training.autograd.segment import Segment, stream_width, tape_of, trace_segment
 from fitgauge.engine.training.autograd.tape import FLOAT, Pass, Tape, Value
 from fitgauge.engine.training.states.optimizer_states import gradient_dtype
 from fitgauge.engine.training.states.parameters import Unit
@@ -28,7 +28,7 @@ _MEL_FRAMES = 2
 class StackLayer(Layer):
     """A layer of an encoder, or of a decoder beside one, which reads `source`: the encoder's output, counted with the encoder."""
 
-    def __init__(self, tape: Tape, unit: Unit, scene: Scene, source: Value | None = None) -> None:
+    def __init__(self, tape: Tape, unit: Unit, scene: LayerContext, source: Value | None = None) -> None:
         super().__init__(tape, unit, scene)
         self.source = source
 
@@ -92,13 +92,13 @@ def speech(spec: ModelSpec) -> bool:
     return any(tensor.kind is Kind.CONV for block in spec.blocks if block.part is Part.ENCODER for tensor in block.tensors)
 
 
-def source_tokens(spec: ModelSpec, scene: Scene) -> int:
+def source_tokens(spec: ModelSpec, scene: LayerContext) -> int:
     """Tokens of a source: as many as of the sequence, or what a spectrogram's encoder is made for."""
     fixed = next((m.source_tokens for block in spec.blocks for m in block.mixers if isinstance(m, CrossAttention)), scene.sequence)
     return fixed if speech(spec) else scene.sequence
 
 
-def source_segments(found: list[Unit], spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> list[Segment]:
+def source_segments(found: list[Unit], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload) -> list[Segment]:
     """The encoder of an encoder-decoder: its embeddings, its layers, what follows them."""
     tokens, width = source_tokens(spec, scene), stream_width(workload)
     beside = replace(scene, sequence=tokens, keys=tokens)
@@ -112,10 +112,10 @@ def source_segments(found: list[Unit], spec: ModelSpec, scene: Scene, workload: 
     x = y = tape.input("hidden", size, width, grad=True)
     for unit in around:
         y = final(Modules(tape, unit, beside), y)
-    return [*line, played_segment("encoder.end", (), tape, x, y, [], workload, checkpointed="none")] if y is not x else line
+    return [*line, trace_segment("encoder.end", (), tape, x, y, [], workload, checkpointed="none")] if y is not x else line
 
 
-def _layers(found: list[Unit], size: int, scene: Scene, workload: TrainingWorkload) -> list[Segment]:
+def _layers(found: list[Unit], size: int, scene: LayerContext, workload: TrainingWorkload) -> list[Segment]:
     """A segment for every layer of an encoder, in order: those made alike are played once, the first of a frozen base by itself."""
     frozen = workload.adapted and workload.activation_checkpointing == "none"
     played: dict[tuple[int, bool], Segment] = {}
@@ -126,13 +126,13 @@ def _layers(found: list[Unit], size: int, scene: Scene, workload: TrainingWorklo
             tape = tape_of(workload)
             x = tape.input("hidden", size, stream_width(workload), grad=key[1])
             y = StackLayer(tape, unit, scene).play(x)
-            played[key] = played_segment(unit.prefix, (), tape, x, y, [unit], workload, checkpointed=workload.activation_checkpointing)
+            played[key] = trace_segment(unit.prefix, (), tape, x, y, [unit], workload, checkpointed=workload.activation_checkpointing)
         line.append(played[key])
     return line
 
 
 def embedded(
-    tables: list[Unit], around: list[Unit], spec: ModelSpec, scene: Scene, workload: TrainingWorkload, *, counted: list[Unit]
+    tables: list[Unit], around: list[Unit], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload, *, counted: list[Unit]
 ) -> Segment:
     """Words (or a spectrogram through two convolutions), learned positions, a norm after them, dropout.
 
@@ -157,7 +157,7 @@ def embedded(
         x = Modules(tape, named["layernorm_embedding.weight"][0], scene).norm("layernorm_embedding", x)
     if around:
         x = Modules(tape, around[0], scene).dropout("embedding.dropout", "embedding", x)
-    return played_segment("embedding", (), tape, x, x, counted, workload, checkpointed="none")
+    return trace_segment("embedding", (), tape, x, x, counted, workload, checkpointed="none")
 
 
 def again(segment: Segment, words: Unit, workload: TrainingWorkload) -> Segment:
@@ -182,7 +182,7 @@ def final(modules: Modules, x: Value) -> Value:
     return modules.dropout("final.dropout", "final", x)
 
 
-def written_head(tape: Tape, x: Value, ends: list[Unit], spec: ModelSpec, scene: Scene) -> Value:
+def written_head(tape: Tape, x: Value, ends: list[Unit], spec: ModelSpec, scene: LayerContext) -> Value:
     """What an encoder has between its layers and its logits: a dense layer, gelu, a norm."""
     for unit in ends:
         modules = Modules(tape, unit, scene)
@@ -197,7 +197,7 @@ def written_head(tape: Tape, x: Value, ends: list[Unit], spec: ModelSpec, scene:
     return x
 
 
-def bias_bytes(spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> int:
+def bias_bytes(spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload) -> int:
     """Trained biases by distance of T5 (heads x s x s), one for each kind of attention, made once and kept by whoever needs them again:
     SDPA, or a checkpoint. Eager scores take them up and keep nothing."""
     kept = workload.activation_checkpointing != "none" or not scene.traits.eager(scene.attention)

@@ -166,6 +166,6 @@ def traits_of(spec: ModelSpec) -> Traits:
     return TRAITS.get(spec.model_type, LLAMA if spec.task == "generate" else BERT)
 
 
-def taught(spec: ModelSpec) -> bool:
+def is_supported(spec: ModelSpec) -> bool:
     """Whether the family's activations were derived from its modelling code."""
     return spec.model_type in TRAITS and TRAITS[spec.model_type].proven

@@ -2,7 +2,7 @@
 
 from fitgauge.engine.model.spec import Attention, Kind
 from fitgauge.engine.training.autograd.layers.layer import Layer
-from fitgauge.engine.training.autograd.layers.modules import Scene
+from fitgauge.engine.training.autograd.layers.modules import LayerContext
 from fitgauge.engine.training.autograd.tape import FLOAT, Tape, Value
 from fitgauge.engine.training.autograd.vision.styles import Style
 from fitgauge.engine.training.states.parameters import Parameter, Unit
@@ -11,7 +11,7 @@ from fitgauge.engine.training.states.parameters import Parameter, Unit
 class TowerLayer(Layer):
     """One layer of a tower."""
 
-    def __init__(self, tape: Tape, unit: Unit, scene: Scene, style: Style) -> None:
+    def __init__(self, tape: Tape, unit: Unit, scene: LayerContext, style: Style) -> None:
         super().__init__(tape, unit, scene)
         self.style = style
 

@@ -1,10 +1,10 @@
 """What a tower does around its layers: pixels to features with positions before them, a norm after them."""
 
 from fitgauge.engine.model.spec import Kind
-from fitgauge.engine.training.autograd.layers.modules import Modules, Scene
+from fitgauge.engine.training.autograd.layers.modules import LayerContext, Modules
 from fitgauge.engine.training.autograd.segment import Segment, stream_width, tape_of
 from fitgauge.engine.training.autograd.tape import FLOAT, Tape, Value
-from fitgauge.engine.training.autograd.vision.simulated import played
+from fitgauge.engine.training.autograd.vision.simulated import simulated
 from fitgauge.engine.training.autograd.vision.styles import Tower, patch_tensor
 from fitgauge.engine.training.states.parameters import Unit
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -13,7 +13,7 @@ _BAG = 16
 """Rows of a bicubic sample: four by four."""
 
 
-def patches(units: list[Unit], tower: Tower, scene: Scene, images: int, workload: TrainingWorkload) -> tuple[Segment, Value]:
+def patches(units: list[Unit], tower: Tower, scene: LayerContext, images: int, workload: TrainingWorkload) -> tuple[Segment, Value]:
     """(pixels to features with positions, the features); a convolution under autocast gives 16 bit, which the tower goes on in."""
     tape, width = tape_of(workload), stream_width(workload)
     named = {parameter.name: (unit, parameter) for unit in units for parameter in unit.parameters}
@@ -51,10 +51,10 @@ def patches(units: list[Unit], tower: Tower, scene: Scene, images: int, workload
         x = tape.copy("patches.padded", x, scene.tokens * tower.width)
     if asked == "embedded":
         x = tape.leaf("patches.leaf", x)
-    return played("patches", tape, pixels, x, units, workload, checkpointed="none"), x
+    return simulated("patches", tape, pixels, x, units, workload, checkpointed="none"), x
 
 
-def _placed(tape: Tape, x: Value, table: Value, tower: Tower, scene: Scene) -> Value:
+def _placed(tape: Tape, x: Value, table: Value, tower: Tower, scene: LayerContext) -> Value:
     """Features with learned positions, as `Places` says them."""
     match tower.style.places:
         case "corners":
@@ -78,16 +78,16 @@ def _placed(tape: Tape, x: Value, table: Value, tower: Tower, scene: Scene) -> V
     return tape.add("patches.placed", x, found)
 
 
-def ended(units: list[Unit], tower: Tower, scene: Scene, hidden: Value, workload: TrainingWorkload) -> tuple[Segment, Value]:
+def ended(units: list[Unit], tower: Tower, scene: LayerContext, hidden: Value, workload: TrainingWorkload) -> tuple[Segment, Value]:
     """The norm after the layers; its weight is counted with the patches."""
     tape = tape_of(workload)
     x = start = tape.input("image.hidden", hidden.elements, hidden.width, grad=hidden.grad)
     x = normed(tape, units, scene, x, "post_layernorm", "layernorm_post", "final_layernorm")
     x = tape.copy("image.placed_by_tile", x) if tower.style.places == "tiles" else x
-    return played("image.end", tape, start, x, [], workload, checkpointed="none"), x
+    return simulated("image.end", tape, start, x, [], workload, checkpointed="none"), x
 
 
-def normed(tape: Tape, units: list[Unit], scene: Scene, x: Value, *names: str) -> Value:
+def normed(tape: Tape, units: list[Unit], scene: LayerContext, x: Value, *names: str) -> Value:
     """The norm of one of these names, where the tower has it."""
     for unit in units:
         for parameter in unit.parameters:

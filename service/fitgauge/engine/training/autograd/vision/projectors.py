@@ -3,16 +3,16 @@
 from dataclasses import replace
 
 from fitgauge.engine.model.spec import Kind
-from fitgauge.engine.training.autograd.layers.modules import Modules, Scene
+from fitgauge.engine.training.autograd.layers.modules import LayerContext, Modules
 from fitgauge.engine.training.autograd.segment import Segment, tape_of
 from fitgauge.engine.training.autograd.tape import FLOAT, Tape, Value
-from fitgauge.engine.training.autograd.vision.simulated import played
+from fitgauge.engine.training.autograd.vision.simulated import simulated
 from fitgauge.engine.training.autograd.vision.styles import Tower
 from fitgauge.engine.training.states.parameters import Unit
 from fitgauge.engine.training.workload import TrainingWorkload
 
 
-def projector(unit: Unit, tower: Tower, scene: Scene, images: int, hidden: Value, workload: TrainingWorkload) -> Segment:
+def projector(unit: Unit, tower: Tower, scene: LayerContext, images: int, hidden: Value, workload: TrainingWorkload) -> Segment:
     """Norms and linears in their order, GELU between linears. One that stands beside the last (deepstack) reads a layer's own output."""
     tape = tape_of(workload)
     take = tape.constant if unit.repeated else tape.input
@@ -26,13 +26,13 @@ def projector(unit: Unit, tower: Tower, scene: Scene, images: int, hidden: Value
     x = projection.play(x)
     if tower.style.window is not None:
         x = tape.copy("image.in_order", x)
-    return played("projector", tape, start, x, [unit], workload, checkpointed="none")
+    return simulated("projector", tape, start, x, [unit], workload, checkpointed="none")
 
 
 class Projector(Modules):
     """Writes one projector on a tape."""
 
-    def __init__(self, tape: Tape, unit: Unit, scene: Scene, tower: Tower) -> None:
+    def __init__(self, tape: Tape, unit: Unit, scene: LayerContext, tower: Tower) -> None:
         super().__init__(tape, unit, scene)
         self.tower = tower
 

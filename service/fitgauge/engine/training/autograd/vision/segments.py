@@ -5,20 +5,20 @@ from dataclasses import replace
 import msgspec
 
 from fitgauge.engine.model.spec import Attention, Block, Kind, ModelSpec, Part
-from fitgauge.engine.training.autograd.layers.modules import Scene
+from fitgauge.engine.training.autograd.layers.modules import LayerContext
 from fitgauge.engine.training.autograd.layers.traits import Traits
 from fitgauge.engine.training.autograd.segment import Segment, stream_width, tape_of
 from fitgauge.engine.training.autograd.tape import FLOAT, Pass, Value
 from fitgauge.engine.training.autograd.vision.layers import TowerLayer
 from fitgauge.engine.training.autograd.vision.patches import ended, patches
 from fitgauge.engine.training.autograd.vision.projectors import projector
-from fitgauge.engine.training.autograd.vision.simulated import played
+from fitgauge.engine.training.autograd.vision.simulated import simulated
 from fitgauge.engine.training.autograd.vision.styles import STYLES, Style, Tower, tower_of
 from fitgauge.engine.training.states.parameters import Unit
-from fitgauge.engine.training.workload import TrainingWorkload, regime
+from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 
-def tower_segments(found: tuple[Unit, ...], spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> list[Segment]:
+def tower_segments(found: tuple[Unit, ...], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload) -> list[Segment]:
     """Of the images of one micro-batch: patches, layers, projectors; empty where none are seen."""
     tower = tower_of(spec)
     if tower is None or not workload.images:
@@ -50,16 +50,16 @@ def tower_segments(found: tuple[Unit, ...], spec: ModelSpec, scene: Scene, workl
     return line if stream.grad else [_beside(segment, tower, spec, own, workload) for segment in line]
 
 
-def _layer(unit: Unit, scene: Scene, style: Style, hidden: Value, workload: TrainingWorkload) -> tuple[Segment, Value]:
+def _layer(unit: Unit, scene: LayerContext, style: Style, hidden: Value, workload: TrainingWorkload) -> tuple[Segment, Value]:
     """A layer and what it gives."""
     tape = tape_of(workload)
     x = tape.input("image.hidden", hidden.elements, hidden.width, grad=hidden.grad)
     y = TowerLayer(tape, unit, scene, style).play(x)
     checkpointed = workload.activation_checkpointing if style.checkpoints else "none"
-    return played(unit.prefix, tape, x, y, [unit], workload, checkpointed=checkpointed), y
+    return simulated(unit.prefix, tape, x, y, [unit], workload, checkpointed=checkpointed), y
 
 
-def _beside(segment: Segment, tower: Tower, spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> Segment:
+def _beside(segment: Segment, tower: Tower, spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload) -> Segment:
     """A segment of a tower without gradients: its callers hold the pixels in 16 bit, rotary tables and a mask until the tower has run."""
     width = stream_width(workload)
     narrow = scene.tokens * tower.numbers * width if width < FLOAT else 0
@@ -68,7 +68,7 @@ def _beside(segment: Segment, tower: Tower, spec: ModelSpec, scene: Scene, workl
     return msgspec.structs.replace(segment, forward=Pass(peak=segment.forward.peak + held, end=segment.forward.end))
 
 
-def _tables(tower: Tower, spec: ModelSpec, scene: Scene) -> int:
+def _tables(tower: Tower, spec: ModelSpec, scene: LayerContext) -> int:
     """Bytes of cosines and sines; complex numbers are a buffer, counted with the weights' buffers."""
     mixer = next((m for b in spec.blocks if b.part is Part.VISION for m in b.mixers if isinstance(m, Attention)), None)
     turns = tower.style.rotation in ("float", "stream", "axes")
@@ -76,7 +76,7 @@ def _tables(tower: Tower, spec: ModelSpec, scene: Scene) -> int:
 
 
 def scattered(
-    seen: list[Segment], text: Segment, tied_bytes: int, spec: ModelSpec, scene: Scene, workload: TrainingWorkload
+    seen: list[Segment], text: Segment, tied_bytes: int, spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload
 ) -> list[Segment]:
     """Words, images, and the words' embeddings with images in their places (masked_scatter, which keeps its mask).
 
@@ -96,7 +96,7 @@ def scattered(
     held = () if style.hands_on == "nothing" else (features,)
     mask = [("image.mask", scene.tokens, 1)]
     mixed = tape.operation("embedding.with_images", (words, features), words.elements, width, saves=held, beside=mask)
-    return [text, *early, played("images", tape, words, mixed, [], workload, checkpointed="none")]
+    return [text, *early, simulated("images", tape, words, mixed, [], workload, checkpointed="none")]
 
 
 def first_has_gradient(workload: TrainingWorkload) -> bool:
@@ -110,7 +110,7 @@ def _projects(block: Block) -> bool:
     return any(tensor.kind is Kind.LINEAR for tensor in block.tensors)
 
 
-def image_constants(spec: ModelSpec, scene: Scene, workload: TrainingWorkload) -> int:
+def image_constants(spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload) -> int:
     """Bytes that images hold through the whole step: pixels in fp32, as processors give them, rotary tables where a backward pass
     reads them, and features in the answer where no backward pass keeps them."""
     tower = tower_of(spec)
@@ -136,12 +136,12 @@ def _shares_mask(tower: Tower, workload: TrainingWorkload) -> bool:
     scores take it up. Checkpoints keep it in any case."""
     if not tower.style.masked or workload.attention == "flash":
         return False
-    form = regime(workload)
+    form = precision_policy(workload)
     checkpointed = workload.activation_checkpointing != "none" and tower.style.checkpoints
     return checkpointed or (workload.attention == "sdpa" and not form.autocast)
 
 
-def _scene(tower: Tower, scene: Scene, workload: TrainingWorkload) -> Scene:
+def _scene(tower: Tower, scene: LayerContext, workload: TrainingWorkload) -> LayerContext:
     """Where the tower's layers play: each image is a sequence of its own; of images that run apart all are one, and only keys are few."""
     style, images = tower.style, workload.images * scene.batch
     each, images = tower.sequence(tower.tile_tokens(workload.image_tokens)), images * tower.tiles(workload.image_tokens)

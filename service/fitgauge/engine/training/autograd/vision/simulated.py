@@ -2,15 +2,15 @@
 
 import msgspec
 
-from fitgauge.engine.training.autograd.segment import Segment, played_segment
+from fitgauge.engine.training.autograd.segment import Segment, trace_segment
 from fitgauge.engine.training.autograd.tape import Pass, Tape, Value
 from fitgauge.engine.training.states.parameters import Unit
 from fitgauge.engine.training.workload import TrainingWorkload
 
 
-def played(
+def simulated(
     name: str, tape: Tape, start: Value, output: Value, found: list[Unit], workload: TrainingWorkload, *, checkpointed: str
 ) -> Segment:
     """A segment, which has no backward pass where nothing asks for a gradient."""
-    segment = played_segment(name, (), tape, start, output, found, workload, checkpointed=checkpointed if output.grad else "none")
+    segment = trace_segment(name, (), tape, start, output, found, workload, checkpointed=checkpointed if output.grad else "none")
     return segment if output.grad else msgspec.structs.replace(segment, backward=Pass(peak=0, end=0))

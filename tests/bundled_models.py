@@ -1,4 +1,5 @@
-"""The models of the bundled snapshot, each read once for all tests of a process, and the questions that are answered from them alone."""
+"""The models of the bundled snapshot, each read once for all tests of a process, and the
+questions that are answered from them alone."""
 
 from functools import cache
 
@@ -15,18 +16,18 @@ SNAPSHOT = Snapshot()
 
 @cache
 def model_of(name: str) -> Model:
-    """The bundled model of this id."""
+    """Return the bundled model of this id."""
     model = SNAPSHOT.model(name)
     assert model is not None, name
     return model
 
 
 def spec_of(name: str) -> ModelSpec:
-    """What the bundled model of this id is made of."""
+    """Return what the bundled model of this id is made of."""
     return model_of(name).spec
 
 
 def offline_questions() -> Services:
-    """Every answer, without a Hub."""
+    """Return every answer, without a Hub."""
     hub = Hub(HubSettings(offline=True, cache_dir=None, token=False))
     return Services(ModelResolver(hub, SNAPSHOT), load_engines(), bundled())

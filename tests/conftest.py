@@ -9,7 +9,8 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def certificates_read_once() -> Iterator[None]:
-    """Every client of HTTP reads the machine's certificates when it is made, which takes 20 ms; here all share one reading."""
+    """Provide every client of HTTP reads the machine's certificates when it is made, which takes
+    20 ms; here all share one reading."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
         yield

@@ -1,10 +1,16 @@
-"""vLLM's KV cache of one rank by its arguments alone, for tests that hold it to vLLM's own planner."""
+"""vLLM's KV cache of one rank by its arguments alone, for tests that hold it to vLLM's own
+planner."""
 
 from typing import Any
 
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.vllm.kv_cache.groups import on_stage
-from fitgauge.engine.serving.vllm.kv_cache.layout import KvCacheConfig, batches_in_flight, model_groups, stage_layout
+from fitgauge.engine.serving.vllm.kv_cache.layout import (
+    KvCacheConfig,
+    batches_in_flight,
+    model_groups,
+    stage_layout,
+)
 
 NEWEST = (0, 33, 0)
 
@@ -20,7 +26,20 @@ def kv_layout(
     pipeline_parallel: int = 1,
     **asked: Any,
 ) -> KvCacheConfig:
-    """The stage that holds `layers`, None for all. max_num_seqs: 0 where no CUDA graphs are captured. The rest: see `model_groups`."""
-    groups = model_groups(spec, max_model_len=max_model_len, max_batched_tokens=max_batched_tokens, version=version, **asked)
+    """Return the stage that holds `layers`, None for all. max_num_seqs: 0 where no CUDA graphs
+    are captured. The rest: see `model_groups`."""
+    groups = model_groups(
+        spec,
+        max_model_len=max_model_len,
+        max_batched_tokens=max_batched_tokens,
+        version=version,
+        **asked,
+    )
     in_flight = batches_in_flight(pipeline_parallel, version) * max_batched_tokens
-    return stage_layout(on_stage(groups, layers), max_model_len, in_flight, max_num_seqs=max_num_seqs, version=version)
+    return stage_layout(
+        on_stage(groups, layers),
+        max_model_len,
+        in_flight,
+        max_num_seqs=max_num_seqs,
+        version=version,
+    )

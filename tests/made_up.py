@@ -1,4 +1,5 @@
-"""Cards, offers and catalogs made up for tests of recommendations, and the models they are asked about."""
+"""Cards, offers and catalogs made up for tests of recommendations, and the models they are asked
+about."""
 
 from math import inf
 
@@ -13,7 +14,13 @@ from fitgauge.services.common.weight_cache import WeightCache
 
 ENGINES = load_engines()
 PREPARER = WeightCache()
-MODELS = ("Qwen/Qwen3-32B", "google/gemma-2-9b-it", "openai/gpt-oss-20b", "Qwen/Qwen3-30B-A3B", "nvidia/Nemotron-H-56B-Base-8K")
+MODELS = (
+    "Qwen/Qwen3-32B",
+    "google/gemma-2-9b-it",
+    "openai/gpt-oss-20b",
+    "Qwen/Qwen3-30B-A3B",
+    "nvidia/Nemotron-H-56B-Base-8K",
+)
 KNOWN = {name: model_of(name) for name in MODELS}
 
 
@@ -34,13 +41,27 @@ def card(number, size, bandwidth, capability):
 
 def offer(accelerator, count, price, cloud="here"):
     dated = {"usd_per_hour_low": price, "usd_per_hour_high": price, "as_of": "2026-01-01"}
-    return Offer(cloud=cloud, instance=f"{accelerator.id}-{count}", accelerator_id=accelerator.id, count=count, source="made up", **dated)
+    return Offer(
+        cloud=cloud,
+        instance=f"{accelerator.id}-{count}",
+        accelerator_id=accelerator.id,
+        count=count,
+        source="made up",
+        **dated,
+    )
 
 
 def catalog_of(cards, prices=()):
-    """A catalog of these cards alone; each may be rented alone, two together for half as much again."""
-    priced = [(card, price) for card, price in zip(cards, prices, strict=False) if price is not None]
-    offers = [offer(card, count, price * share) for card, price in priced for count, share in ((1, 1.0), (2, 1.5))]
+    """Return a catalog of these cards alone; each may be rented alone, two together for half as
+    much again."""
+    priced = [
+        (card, price) for card, price in zip(cards, prices, strict=False) if price is not None
+    ]
+    offers = [
+        offer(card, count, price * share)
+        for card, price in priced
+        for count, share in ((1, 1.0), (2, 1.5))
+    ]
     return Catalog(Accelerators({card.id: card for card in cards}, ()), Offers(offers))
 
 

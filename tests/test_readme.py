@@ -16,9 +16,15 @@ from fitgauge.settings import Settings, variable
 
 ROOT = Path(__file__).parents[1]
 README = ROOT.joinpath("README.md").read_text("utf-8")
-PAGES = {path.name: path.read_text("utf-8") for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))}
+PAGES = {
+    path.name: path.read_text("utf-8") for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))
+}
 COMMANDS = sorted(
-    {found for text in PAGES.values() for found in re.findall(r"^(?:\$ )?(?:\.venv/bin/)?(fitgauge .*)$", text, re.MULTILINE)}
+    {
+        found
+        for text in PAGES.values()
+        for found in re.findall(r"^(?:\$ )?(?:\.venv/bin/)?(fitgauge .*)$", text, re.MULTILINE)
+    }
 )
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
@@ -38,7 +44,11 @@ def test_a_command_of_the_pages_is_one_that_the_command_line_takes(line, tmp_pat
 
 def test_a_target_of_the_pages_is_one_of_the_makefile():
     targets = set(re.findall(r"^([a-z]+):", ROOT.joinpath("Makefile").read_text(), re.MULTILINE))
-    named = {found for text in PAGES.values() for found in re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE)}
+    named = {
+        found
+        for text in PAGES.values()
+        for found in re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE)
+    }
     assert {"serve", "test", "ask", "accuracy"} <= named <= targets
 
 
@@ -48,15 +58,25 @@ def test_every_operation_is_in_the_readme():
 
 def test_every_variable_is_in_the_readme_with_its_default():
     for field, default in msgspec.structs.asdict(Settings()).items():
-        row = next(line for line in README.splitlines() if line.startswith("|") and f"`{variable(field)}`" in line)
+        row = next(
+            line
+            for line in README.splitlines()
+            if line.startswith("|") and f"`{variable(field)}`" in line
+        )
         assert (f"{default:g}" if isinstance(default, float) else str(default)) in row, field
 
 
 def test_the_machines_are_as_many_as_the_readme_says():
     machines = instances.load().all()
     priced = [machine for machine in machines if machine.usd_per_hour_low is not None]
-    said = re.search(r"(\d+) machines of (\d+) clouds map to their cards, (\d+) with a dated", README)
-    assert [int(number) for number in said.groups()] == [len(machines), len({machine.cloud for machine in machines}), len(priced)]
+    said = re.search(
+        r"(\d+) machines of (\d+) clouds map to their cards, (\d+) with a dated", README
+    )
+    assert [int(number) for number in said.groups()] == [
+        len(machines),
+        len({machine.cloud for machine in machines}),
+        len(priced),
+    ]
 
 
 def test_the_readme_prints_what_the_command_prints(monkeypatch):
@@ -67,5 +87,8 @@ def test_the_readme_prints_what_the_command_prints(monkeypatch):
     told = CliRunner().invoke(main, shlex.split(block[1])[1:]).output
     printed, now = (" ".join(re.sub("[█▉▊▋▌▍▎▏]", "", text).split()) for text in (block[2], told))
     assert _NUMBER.sub("#", now).startswith(_NUMBER.sub("#", printed))
-    numbers = [[float(number.replace(",", "")) for number in _NUMBER.findall(text)] for text in (printed, now)]
+    numbers = [
+        [float(number.replace(",", "")) for number in _NUMBER.findall(text)]
+        for text in (printed, now)
+    ]
     assert numbers[0] == pytest.approx(numbers[1][: len(numbers[0])], rel=0.05, abs=0.2)

@@ -7,11 +7,17 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "service" / "fitgauge"
-NAMED = re.compile(r"(?<![\w/.-])(?:engine|services|catalog|tests/accuracy)/[\w/-]+\.(?:py|jsonl?|md)\b")
+NAMED = re.compile(
+    r"(?<![\w/.-])(?:engine|services|catalog|tests/accuracy)/[\w/-]+\.(?:py|jsonl?|md)\b"
+)
 MEMBER = re.compile(r"(?<![\w/.-])(engine/[\w/-]+\.py), (\w+\.py|\w+_\w+|precision_policy)\b")
 TEXTS = sorted(
     path
-    for folder, kinds in ((PACKAGE, ("*.py", "*.json")), (ROOT / "docs", ("*.md",)), (ROOT / "tests" / "accuracy", ("*.py", "*.md")))
+    for folder, kinds in (
+        (PACKAGE, ("*.py", "*.json")),
+        (ROOT / "docs", ("*.md",)),
+        (ROOT / "tests" / "accuracy", ("*.py", "*.md")),
+    )
     for kind in kinds
     for path in folder.rglob(kind)
 )
@@ -19,9 +25,13 @@ TEXTS = sorted(
 
 @pytest.fixture(scope="module")
 def texts():
-    """Every text of the package, of what is written about it and of the accuracy scripts, lines joined as their sentences go on."""
-    found = {path: path.read_text() for path in [*TEXTS, *ROOT.glob("*.md")]}
-    return {path.relative_to(ROOT): re.sub(r"\s+", " ", text) for path, text in found.items()}
+    """Provide every text of the package, of what is written about it and of the accuracy
+    scripts, lines joined as their sentences go on."""
+    texts = {path: path.read_text() for path in [*TEXTS, *ROOT.glob("*.md")]}
+    return {
+        path.relative_to(ROOT): re.sub(r"\s+", " ", re.sub(r'"\s+f?"', "", text))
+        for path, text in texts.items()
+    }
 
 
 def place(name):
@@ -40,7 +50,11 @@ def test_what_a_source_names_of_a_file_of_ours_is_in_it_or_beside_it(texts):
         for name, member in MEMBER.findall(text):
             seen += 1
             file = place(name)
-            if not (file.with_name(member).exists() if member.endswith(".py") else re.search(rf"\b{member}\b", file.read_text())):
+            if not (
+                file.with_name(member).exists()
+                if member.endswith(".py")
+                else re.search(rf"\b{member}\b", file.read_text())
+            ):
                 missing.append((str(path), name, member))
     assert missing == []
     assert seen > 10

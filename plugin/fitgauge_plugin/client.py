@@ -11,9 +11,17 @@ Answer = dict[str, Any]
 
 
 class Problem(Exception):
-    """The service refused a question: `status`, `detail`, `hint`, `field` and `matches` of its problem+json."""
+    """The service refused a question: `status`, `detail`, `hint`, `field` and `matches` of its
+    problem+json."""
 
-    def __init__(self, status: int, detail: str, hint: str = "", field: str | None = None, matches: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        hint: str = "",
+        field: str | None = None,
+        matches: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(f"{detail} {hint}".strip())
         self.status = status
         self.detail = detail
@@ -25,46 +33,76 @@ class Problem(Exception):
 class Client:
     """Asks a running service. `transport`: httpx's ASGI transport asks one in the same process."""
 
-    def __init__(self, base_url: str, *, timeout_seconds: float = 10.0, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        self._http = httpx.AsyncClient(base_url=base_url, timeout=timeout_seconds, transport=transport)
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        timeout_seconds: float = 10.0,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._http = httpx.AsyncClient(
+            base_url=base_url, timeout=timeout_seconds, transport=transport
+        )
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         await self._http.aclose()
 
     async def check_fit(self, question: Mapping[str, Any]) -> Answer:
-        """Will a model fit on a GPU when it is served? `question`: the fields of FitRequest. Raises Problem."""
+        """Will a model fit on a GPU when it is served? `question`: the fields of FitRequest.
+        Raises Problem."""
         return await self._asked("POST", "/v1/fit", question)
 
     async def get_model(self, owner: str, name: str) -> Answer:
-        """What a model is made of. Raises Problem."""
+        """Return what a model is made of. Raises Problem."""
         return await self._asked("GET", f"/v1/models/{_segment(owner)}/{_segment(name)}")
 
     async def get_gpu(self, gpu: str) -> Answer:
-        """What is known of an accelerator. Raises Problem."""
+        """Return what is known of an accelerator. Raises Problem."""
         return await self._asked("GET", f"/v1/gpus/{_segment(gpu)}")
 
-    async def _asked(self, method: str, path: str, question: Mapping[str, Any] | None = None) -> Answer:
+    async def _asked(
+        self, method: str, path: str, question: Mapping[str, Any] | None = None
+    ) -> Answer:
         try:
-            response = await self._http.request(method, path, json=None if question is None else dict(question))
+            response = await self._http.request(
+                method, path, json=None if question is None else dict(question)
+            )
         except httpx.TransportError as error:
-            raise Problem(503, f"The service gave no answer ({type(error).__name__}).", "Ask again in a moment.") from error
+            raise Problem(
+                503,
+                f"The service gave no answer ({type(error).__name__}).",
+                "Ask again in a moment.",
+            ) from error
         told = _object(response)
         if response.is_success:
             return told
-        hint, field, matches = told.get("hint", ""), told.get("field"), tuple(told.get("matches", ()))
-        raise Problem(response.status_code, told.get("detail", response.reason_phrase), hint, field, matches)
+        hint, field, matches = (
+            told.get("hint", ""),
+            told.get("field"),
+            tuple(told.get("matches", ())),
+        )
+        raise Problem(
+            response.status_code, told.get("detail", response.reason_phrase), hint, field, matches
+        )
 
 
 def _segment(text: str) -> str:
-    """One segment of a path, whatever the text holds: dots alone would be taken for a step upwards."""
+    """Return one segment of a path, whatever the text holds: dots alone would be taken for a
+    step upwards."""
     return quote(text, safe="") if text.strip(".") else quote(f" {text}")
 
 
 def _object(response: httpx.Response) -> Answer:
-    """The JSON object of a response; an empty one where somebody else answered, such as a gateway."""
+    """Return the JSON object of a response; an empty one where somebody else answered, such as a
+    gateway."""
     try:
         told = response.json()
     except ValueError:

@@ -48,29 +48,39 @@ tables slowly (p99 of another caller's warm question 98 ms, with these 13 ms).""
 
 
 def create_hub(settings: Settings) -> Hub:
-    """The Hub as these settings and huggingface_hub's environment variables say."""
+    """Return the Hub as these settings and huggingface_hub's environment variables say."""
     hosts = tuple(settings.hub_redirect_hosts.split(","))
     return Hub(HubSettings(wait_seconds=settings.hub_wait_seconds, redirect_hosts=hosts))
 
 
 def create_mounted(settings: Settings) -> OverlayReload | None:
-    """The own catalog that the settings name, if they do. Raises InvalidCatalogError where it cannot be used."""
+    """Return the own catalog that the settings name, if they do. Raises InvalidCatalogError
+    where it cannot be used."""
     return OverlayReload(Path(settings.catalog), bundled()) if settings.catalog else None
 
 
-def create_questions(hub: Hub, catalog: Catalog, question_seconds: float = QUESTION_SECONDS) -> Services:
+def create_questions(
+    hub: Hub, catalog: Catalog, question_seconds: float = QUESTION_SECONDS
+) -> Services:
     """Questions over a Hub, the bundled snapshot and a catalog."""
     return Services(ModelResolver(hub, Snapshot()), load_engines(), catalog, question_seconds)
 
 
 def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
-    """The service as an ASGI application, over `hub` where one is given. Raises InvalidCatalogError for an own catalog with a bad row."""
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    """Return the service as an ASGI application, over `hub` where one is given. Raises
+    InvalidCatalogError for an own catalog with a bad row."""
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
     hub = hub or create_hub(settings)
     registry = CollectorRegistry()
     mounted = create_mounted(settings)
-    questions = create_questions(hub, mounted.current.catalog if mounted else bundled(), settings.question_seconds)
-    long_questions = Gauge("fitgauge_long_questions", "Long questions that wait or are computed.", registry=registry)
+    questions = create_questions(
+        hub, mounted.current.catalog if mounted else bundled(), settings.question_seconds
+    )
+    long_questions = Gauge(
+        "fitgauge_long_questions", "Long questions that wait or are computed.", registry=registry
+    )
     long_questions.set_function(lambda: float(questions.long_questions_under_way))
 
     @asynccontextmanager
@@ -94,10 +104,15 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
 
     @get("/metrics")
     async def metrics() -> Response[bytes]:
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST.partition("; charset")[0])
+        return Response(
+            generate_latest(registry), media_type=CONTENT_TYPE_LATEST.partition("; charset")[0]
+        )
 
     app = Litestar(
-        route_handlers=[*handlers(questions, mounted, msgspec.json.encode(document(settings.public_url))), metrics],
+        route_handlers=[
+            *handlers(questions, mounted, msgspec.json.encode(document(settings.public_url))),
+            metrics,
+        ],
         lifespan=[hub_running, catalog_followed],
         exception_handlers={
             FitgaugeError: on_fitgauge_error,
@@ -110,9 +125,9 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         logging_config=None,
     )
     told = logging.getLevelNamesMapping()[settings.log_level.upper()] <= logging.INFO
-    return ObservabilityMiddleware(registry, settings.requests_per_second, sys.stderr.write if told else None)(
-        Admission(app, _HELD_BODY_BYTES)
-    )
+    return ObservabilityMiddleware(
+        registry, settings.requests_per_second, sys.stderr.write if told else None
+    )(Admission(app, _HELD_BODY_BYTES))
 
 
 @asynccontextmanager
@@ -127,7 +142,15 @@ async def _following(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 def _tell(mounted: OverlayReload, registry: CollectorRegistry) -> None:
     """Metrics of the own catalog, called as Prometheus calls those of its own configuration."""
-    successful = Gauge("fitgauge_catalog_last_reload_successful", "Whether the own catalog that is mounted is in force.", registry=registry)
+    successful = Gauge(
+        "fitgauge_catalog_last_reload_successful",
+        "Whether the own catalog that is mounted is in force.",
+        registry=registry,
+    )
     successful.set_function(lambda: float(mounted.refused is None))
-    loaded = Gauge("fitgauge_catalog_loaded_timestamp_seconds", "When the own catalog in force was read.", registry=registry)
+    loaded = Gauge(
+        "fitgauge_catalog_loaded_timestamp_seconds",
+        "When the own catalog in force was read.",
+        registry=registry,
+    )
     loaded.set_function(lambda: mounted.current.at)

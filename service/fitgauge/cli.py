@@ -70,20 +70,32 @@ def config(as_json: bool) -> None:
 
 
 def _question_options(request: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """An option for every optional field of a request of the contract, under the contract's own name."""
+    """Return an option for every optional field of a request of the contract, under the
+    contract's own name."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         _, schemas = msgspec.json.schema_components([request])
         for field, schema in reversed(schemas[request.__name__]["properties"].items()):
-            kinds = [kind.get("type") or ("string" if "enum" in kind else None) for kind in schema.get("anyOf", ())]
+            kinds = [
+                kind.get("type") or ("string" if "enum" in kind else None)
+                for kind in schema.get("anyOf", ())
+            ]
             name, described = "--" + field.replace("_", "-"), schema["description"]
             if field in schemas[request.__name__]["required"]:
                 continue
             if kinds[:2] == ["integer", "array"]:
-                command = click.option(name, type=_integers, metavar="INTEGERS", help=described)(command)
+                command = click.option(name, type=_integers, metavar="INTEGERS", help=described)(
+                    command
+                )
             elif "boolean" in kinds:
-                command = click.option(f"{name}/--no-{name.removeprefix('--')}", default=None, help=described)(command)
-            elif field != "detail" and (choices := next((kind["enum"] for kind in schema.get("anyOf", ()) if "enum" in kind), None)):
+                command = click.option(
+                    f"{name}/--no-{name.removeprefix('--')}", default=None, help=described
+                )(command)
+            elif field != "detail" and (
+                choices := next(
+                    (kind["enum"] for kind in schema.get("anyOf", ()) if "enum" in kind), None
+                )
+            ):
                 command = click.option(name, type=click.Choice(choices), help=described)(command)
             elif kinds and kinds[0] in _TYPES and field != "detail":
                 command = click.option(name, type=_TYPES[kinds[0]], help=described)(command)
@@ -93,12 +105,12 @@ def _question_options(request: type) -> Callable[[Callable[..., None]], Callable
 
 
 def _integers(text: str) -> list[int]:
-    """Whole numbers with commas between them; click tells of the ValueError."""
+    """Return whole numbers with commas between them; click tells of the ValueError."""
     return [int(part) for part in text.split(",")]
 
 
 def _misused(error: msgspec.ValidationError) -> click.UsageError:
-    """What the contract says of an option or argument, named as it is typed."""
+    """Return what the contract says of an option or argument, named as it is typed."""
     said, _, path = str(error).partition(" - at `$.")
     return click.UsageError(f"{path.rstrip('`').replace('_', '-')}: {said}" if path else said)
 
@@ -109,7 +121,8 @@ def _misused(error: msgspec.ValidationError) -> click.UsageError:
 @_question_options(FitRequest)
 @_as_json
 def check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
-    """Will MODEL fit on GPU when it is served? Exit code 0 if so, 1 if not, 2 where the question cannot be answered."""
+    """Will MODEL fit on GPU when it is served? Exit code 0 if so, 1 if not, 2 where the question
+    cannot be answered."""
     request = _converted({"model": model, "gpu": gpu, "detail": "full", **options}, FitRequest)
     _, answer = _answered(lambda questions: questions.check_fit(request))
     _show(answer, terminal.show_fit, as_json)
@@ -122,7 +135,8 @@ def check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # noqa:
 @_question_options(TrainingRequest)
 @_as_json
 def train_check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
-    """Will MODEL fit on GPU when it is trained? Exit code 0 if so, 1 if not, 2 where the question cannot be answered."""
+    """Will MODEL fit on GPU when it is trained? Exit code 0 if so, 1 if not, 2 where the
+    question cannot be answered."""
     request = _converted({"model": model, "gpu": gpu, "detail": "full", **options}, TrainingRequest)
     _, answer = _answered(lambda questions: questions.check_training_fit(request))
     _show(answer, terminal.show_training, as_json)
@@ -135,7 +149,8 @@ def train_check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  #
 @_question_options(TrainingPlanRequest)
 @_as_json
 def train_plan(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
-    """Which layouts train MODEL on GPU, and on how few? Exit code 0, 1 where none does, 2 where the question cannot be answered."""
+    """Which layouts train MODEL on GPU, and on how few? Exit code 0, 1 where none does, 2 where
+    the question cannot be answered."""
     request = _converted({"model": model, "gpu": gpu, **options}, TrainingPlanRequest)
     _, answer = _answered(lambda questions: questions.plan_training(request))
     _show(answer, terminal.show_plans, as_json)
@@ -147,7 +162,8 @@ def train_plan(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # 
 @_question_options(UtilizationRequest)
 @_as_json
 def utilization(gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
-    """How much of GPU does a training run use? Exit code 0, or 2 where the question cannot be answered."""
+    """How much of GPU does a training run use? Exit code 0, or 2 where the question cannot be
+    answered."""
     request = _converted({"gpu": gpu, **options}, UtilizationRequest)
     answer = _answered(lambda questions: questions.explain_utilization(request))
     _show(answer, terminal.show_utilization, as_json)
@@ -157,13 +173,14 @@ def utilization(gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN40
 @click.argument("trace", metavar="FILE", type=click.File("rb"))
 @_as_json
 def explain_trace(trace: BinaryIO, as_json: bool) -> None:
-    """Where the time goes in a PyTorch profiler's trace (.json or .json.gz); - reads standard input."""
+    """Where the time goes in a PyTorch profiler's trace (.json or .json.gz); - reads standard
+    input."""
     answer = _answered(lambda questions: questions.explain_trace(_pieces(trace)))
     _show(answer, terminal.show_utilization, as_json)
 
 
 async def _pieces(file: BinaryIO) -> AsyncIterator[bytes]:
-    """A file as it is read."""
+    """Yield a file as it is read."""
     while piece := file.read(_PIECE):
         yield piece
 
@@ -196,7 +213,8 @@ def models_for(gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401
 @_question_options(CompareRequest)
 @click.option("--json", "as_json", is_flag=True, help="One row a line, as JSON.")
 def compare(models: str, gpus: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
-    """Which of MODELS fit on which of GPUS? Both with commas between them. Exit code 0, or 2 where the question cannot be answered."""
+    """Which of MODELS fit on which of GPUS? Both with commas between them. Exit code 0, or 2
+    where the question cannot be answered."""
     request = _converted({"models": models, "gpus": gpus, **options}, CompareRequest)
     answer = _answered(lambda questions: _whole(questions, request))
     if as_json:
@@ -206,15 +224,20 @@ def compare(models: str, gpus: str, as_json: bool, **options: Any) -> None:  # n
 
 
 async def _whole(questions: Services, request: CompareRequest) -> CompareAnswer:
-    """The whole table, however large."""
+    """Return the whole table, however large."""
     comparison = await questions.compare_fit(request)
-    return CompareAnswer(items=[row async for some in questions.rows(comparison) for row in some], total=comparison.total)
+    return CompareAnswer(
+        items=[row async for some in questions.rows(comparison) for row in some],
+        total=comparison.total,
+    )
 
 
 def _converted(given: dict[str, Any], kind: type[_Answer]) -> _Answer:
-    """The request of the contract; options left out are left out."""
+    """Return the request of the contract; options left out are left out."""
     try:
-        return msgspec.convert({name: value for name, value in given.items() if value is not None}, kind)
+        return msgspec.convert(
+            {name: value for name, value in given.items() if value is not None}, kind
+        )
     except msgspec.ValidationError as error:
         raise _misused(error) from None
 
@@ -226,20 +249,25 @@ def _converted(given: dict[str, Any], kind: type[_Answer]) -> _Answer:
 @click.option("--gpu-count", type=click.IntRange(1, 4096), help="How many of them.")
 @click.option("--engine", help="The engine, where the log is a bare out-of-memory message.")
 @click.option(
-    "--append", "truth", type=click.Path(dir_okay=False, path_type=Path), help="Add the run, anonymised, to this truth file (JSON lines)."
+    "--append",
+    "truth",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Add the run, anonymised, to this truth file (JSON lines).",
 )
 @_as_json
 def explain_log(log: BinaryIO, truth: Path | None, as_json: bool, **named: Any) -> None:  # noqa: ANN401 - fields of the contract
     """What the start-up log in FILE measured, beside the estimate; - reads standard input."""
     text = log.read(LONGEST_LOG).decode("utf-8", "replace")
-    answer = _answered(lambda questions: questions.explain_log(ExplainLogRequest(log=text, detail="full", **named)))
+    answer = _answered(
+        lambda questions: questions.explain_log(ExplainLogRequest(log=text, detail="full", **named))
+    )
     if truth is not None:
         _append(truth, answer.case)
     _show(answer, terminal.show_ledger, as_json)
 
 
 def _append(truth: Path, case: LogCase) -> None:
-    """Adds the case unless it is there; what it holds names no machine, no path and no person."""
+    """Add the case unless it is there; what it holds names no machine, no path and no person."""
     known = truth.read_text(encoding="utf-8") if truth.exists() else ""
     if f'"{case.id}"' not in known:
         with truth.open("a", encoding="utf-8") as file:
@@ -249,12 +277,17 @@ def _append(truth: Path, case: LogCase) -> None:
 @main.command()
 @click.argument("search", required=False)
 def gpus(search: str | None) -> None:
-    """List the accelerators that are known; SEARCH narrows them down. One alone is shown with where it is rented.
+    """List the accelerators that are known; SEARCH narrows them down. One alone is shown with where
+    it is rented.
 
     Exit code 0, or 2 where nothing is meant by SEARCH.
     """
     known, words = _told(_catalog), (search or "").lower().split()
-    rows = [row for row in known.all() if all(word in f"{row.id} {row.vendor} {row.name}".lower() for word in words)]
+    rows = [
+        row
+        for row in known.all()
+        if all(word in f"{row.id} {row.vendor} {row.name}".lower() for word in words)
+    ]
     if len(rows) > 1:
         terminal.show_gpus(rows, known.offers)
         return
@@ -270,10 +303,14 @@ def catalog() -> None:
 @catalog.command("check")
 @click.argument("path", metavar="FILE", type=click.Path(exists=True, path_type=Path))
 def check_catalog(path: Path) -> None:
-    """Is the own catalog in FILE, or in a folder, sound? Exit code 0 if so, 2 if not, with the file, the row and the field."""
+    """Is the own catalog in FILE, or in a folder, sound? Exit code 0 if so, 2 if not, with the
+    file, the row and the field."""
     loaded = _told(lambda: OverlayReload(path, bundled())).current
     made = loaded.catalog
-    held = f"{len(made.all())} accelerators, {len(made.names)} names, {len(made.quotas)} quotas, {len(made.offers.all())} instance types"
+    held = (
+        f"{len(made.all())} accelerators, {len(made.names)} names, {len(made.quotas)} quotas,"
+        f" {len(made.offers.all())} instance types"
+    )
     click.echo(f"{', '.join(loaded.files)}: sound. Over the bundled catalog it makes {held}.")
 
 
@@ -284,19 +321,19 @@ def catalog_schema() -> None:
 
 
 def _catalog() -> Catalog:
-    """The catalog of this process: ours, or a company's own over it."""
+    """Return the catalog of this process: ours, or a company's own over it."""
     mounted = create_mounted(from_environment())
     return mounted.current.catalog if mounted else bundled()
 
 
 def _answered(ask: Callable[[Services], Awaitable[_Answer]]) -> _Answer:
-    """What `ask` gets from the questions of this process, or its error told in words."""
+    """Return what `ask` gets from the questions of this process, or its error told in words."""
     answer: _Answer = _told(lambda: asyncio.run(_asked(ask)))
     return answer
 
 
 async def _asked(ask: Callable[[Services], Awaitable[_Answer]]) -> _Answer:
-    """What `ask` gets from the questions of this process."""
+    """Return what `ask` gets from the questions of this process."""
     hub = create_hub(from_environment())
     questions = create_questions(hub, _catalog())
     await hub.start()
@@ -320,7 +357,7 @@ def _echo_json(value: object) -> None:
 
 
 def _told(ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever is asked
-    """What `ask` gives; an error of ours is told in words, with exit code 2."""
+    """Return what `ask` gives; an error of ours is told in words, with exit code 2."""
     try:
         return ask()
     except FitgaugeError as error:

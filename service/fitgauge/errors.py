@@ -16,17 +16,24 @@ FitgaugeError
     ├── HubUnreachableError       no answer in the time a caller waits, or none that can be read
     └── HubBusyError              the Hub asks us to come back later
 
-Each carries a `hint`: what to send instead; and `matches`: up to five things that exist and may be meant. A HubError says
-when to come back (`retry_after_seconds`).
-"""
+Each carries a `hint`: what to send instead; and `matches`: up to five things that exist and may
+be meant. A HubError says when to come back (`retry_after_seconds`)."""
 
 from typing import Self
 
 
 class FitgaugeError(Exception):
-    """The root: `detail` says what is wrong, `hint` what to do, `matches` what may be meant, `field` where it stands."""
+    """The root: `detail` says what is wrong, `hint` what to do, `matches` what may be meant,
+    `field` where it stands."""
 
-    def __init__(self, detail: str, *, hint: str = "", matches: tuple[str, ...] = (), field: str | None = None) -> None:
+    def __init__(
+        self,
+        detail: str,
+        *,
+        hint: str = "",
+        matches: tuple[str, ...] = (),
+        field: str | None = None,
+    ) -> None:
         super().__init__(detail)
         self.detail = detail
         self.hint = hint
@@ -55,7 +62,8 @@ class UnknownAcceleratorError(FitgaugeError):
 
 
 class InvalidCatalogError(FitgaugeError):
-    """A company's own catalog that cannot be used as it stands: `detail` names the file, the row and the field."""
+    """A company's own catalog that cannot be used as it stands: `detail` names the file, the row
+    and the field."""
 
 
 class ModelError(FitgaugeError):

@@ -26,7 +26,8 @@ OPTIONS: dict[str, Any] = {
 _BACKLOG = 2048
 
 SWITCH_SECONDS = 0.001
-"""The longest that a thread of long questions holds the interpreter while the event loop waits for it."""
+"""The longest that a thread of long questions holds the interpreter while the event loop waits
+for it."""
 
 
 def run(settings: Settings) -> None:

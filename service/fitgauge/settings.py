@@ -20,25 +20,36 @@ PREFIX = "FITGAUGE_"
 
 
 class InvalidSettings(FitgaugeError):
-    """Environment variables that cannot be used: `detail` has one line for each, with what to set."""
+    """Environment variables that cannot be used: `detail` has one line for each, with what to
+    set."""
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """All settings with their defaults. A description says what a value must be."""
 
-    host: Annotated[str, Meta(min_length=1, description="an address, such as 0.0.0.0")] = "127.0.0.1"
+    host: Annotated[str, Meta(min_length=1, description="an address, such as 0.0.0.0")] = (
+        "127.0.0.1"
+    )
     port: Annotated[int, Meta(ge=0, le=65535, description="a port from 0 to 65535")] = 8000
     log_level: Annotated[
         Literal["debug", "info", "warning", "error", "critical"],
         Meta(description="debug, info, warning, error or critical"),
     ] = "info"
-    hub_wait_seconds: Annotated[float, Meta(ge=0, le=600, description="a number of seconds from 0 to 600")] = 2.0
-    hub_redirect_hosts: Annotated[str, Meta(description="host names divided by commas, such as hf.co, *.hf.co")] = (
-        "huggingface.co, *.huggingface.co, hf.co, *.hf.co"
-    )
-    max_body_bytes: Annotated[int, Meta(ge=1024, le=2**24, description="a number of bytes from 1024 to 16777216")] = 64 * 1024
-    requests_per_second: Annotated[float, Meta(ge=0, le=1e6, description="a number from 0 (no limit) to 1000000")] = 0.0
-    question_seconds: Annotated[float, Meta(ge=0.1, le=600, description="a number of seconds from 0.1 to 600")] = 20.0
+    hub_wait_seconds: Annotated[
+        float, Meta(ge=0, le=600, description="a number of seconds from 0 to 600")
+    ] = 2.0
+    hub_redirect_hosts: Annotated[
+        str, Meta(description="host names divided by commas, such as hf.co, *.hf.co")
+    ] = "huggingface.co, *.huggingface.co, hf.co, *.hf.co"
+    max_body_bytes: Annotated[
+        int, Meta(ge=1024, le=2**24, description="a number of bytes from 1024 to 16777216")
+    ] = 64 * 1024
+    requests_per_second: Annotated[
+        float, Meta(ge=0, le=1e6, description="a number from 0 (no limit) to 1000000")
+    ] = 0.0
+    question_seconds: Annotated[
+        float, Meta(ge=0.1, le=600, description="a number of seconds from 0.1 to 600")
+    ] = 20.0
     public_url: Annotated[
         str,
         Meta(
@@ -47,7 +58,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = "/"
     catalog: Annotated[str, Meta(description="a .toml or .json file, or a folder of them")] = ""
-    catalog_seconds: Annotated[float, Meta(ge=0.1, le=3600, description="a number of seconds from 0.1 to 3600")] = 5.0
+    catalog_seconds: Annotated[
+        float, Meta(ge=0.1, le=3600, description="a number of seconds from 0.1 to 3600")
+    ] = 5.0
 
 
 class Setting(Struct, frozen=True):

@@ -36,7 +36,13 @@ def show_fit(answer: FitAnswer, console: Console | None = None) -> None:
     console = console or Console()
     _headline(answer, console)
     per_gpu = answer.per_gpu
-    _picture(answer.terms, per_gpu.required_bytes.expected, per_gpu.budget_bytes, _COLOURS[answer.verdict], console)
+    _picture(
+        answer.terms,
+        per_gpu.required_bytes.expected,
+        per_gpu.budget_bytes,
+        _COLOURS[answer.verdict],
+        console,
+    )
     _limits(answer.limits, console)
     _advice(answer, console)
 
@@ -46,21 +52,38 @@ def show_training(answer: TrainingAnswer, console: Console | None = None) -> Non
     console = console or Console()
     _headline(answer, console)
     per_gpu = answer.per_gpu
-    _picture(answer.terms, per_gpu.required_bytes.expected, per_gpu.usable_bytes, _COLOURS[answer.verdict], console)
+    _picture(
+        answer.terms,
+        per_gpu.required_bytes.expected,
+        per_gpu.usable_bytes,
+        _COLOURS[answer.verdict],
+        console,
+    )
     said = [(phase.name.replace("_", " "), phase.bytes) for phase in answer.phases]
-    said += [("allocated", per_gpu.allocated_bytes.expected), ("reserved", per_gpu.reserved_bytes.expected)]
-    console.print("   ".join(f"{name} [bold]{_gib(size)}[/bold]" for name, size in said), highlight=False)
+    said += [
+        ("allocated", per_gpu.allocated_bytes.expected),
+        ("reserved", per_gpu.reserved_bytes.expected),
+    ]
+    console.print(
+        "   ".join(f"{name} [bold]{_gib(size)}[/bold]" for name, size in said), highlight=False
+    )
     _limits(answer.limits, console)
     _advice(answer, console)
 
 
 def _headline(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
     colour = _COLOURS[answer.verdict]
-    console.print(Text(answer.verdict.replace("_", " ").upper(), style=f"bold {colour}"), Text(answer.summary), sep="  ")
+    console.print(
+        Text(answer.verdict.replace("_", " ").upper(), style=f"bold {colour}"),
+        Text(answer.summary),
+        sep="  ",
+    )
     console.print()
 
 
-def _picture(terms: list[TermAnswer], required: int, available: int, colour: str, console: Console) -> None:
+def _picture(
+    terms: list[TermAnswer], required: int, available: int, colour: str, console: Console
+) -> None:
     """A bar for every term, for their sum and for what there is."""
     words = max(len(term.name) for term in terms) + max(len(_known(term)) for term in terms)
     scale = max(available, required) / max(1, min(_BAR, console.width - words - _SIZE))
@@ -78,15 +101,20 @@ def _picture(terms: list[TermAnswer], required: int, available: int, colour: str
 
 
 def _known(term: TermAnswer) -> str:
-    """How a term is known, and how well."""
-    return f"{term.basis} ± {(term.high - term.low) / 2 / GIB:.2f}" if term.high > term.low else term.basis
+    """Return how a term is known, and how well."""
+    return (
+        f"{term.basis} ± {(term.high - term.low) / 2 / GIB:.2f}"
+        if term.high > term.low
+        else term.basis
+    )
 
 
 def _advice(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
     """What to change, what to know, how to start it."""
     for suggestion in answer.suggestions:
         console.print(
-            f"  [bold]{suggestion.verdict.replace('_', ' ')}[/bold]: {escape(suggestion.change)} ({_gib(suggestion.required_bytes)})"
+            f"  [bold]{suggestion.verdict.replace('_', ' ')}[/bold]: {escape(suggestion.change)}"
+            f" ({_gib(suggestion.required_bytes)})"
         )
     for warning in answer.warnings:
         console.print(f"[dim]- {escape(warning)}[/dim]")
@@ -94,7 +122,8 @@ def _advice(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
 
 
 def show_ledger(answer: LogAnswer, console: Console | None = None) -> None:
-    """The summary, two bars for every term (green: the measurement lies in the estimate's interval), and what made the difference."""
+    """The summary, two bars for every term (green: the measurement lies in the estimate's
+    interval), and what made the difference."""
     console = console or Console()
     console.print(Text(answer.summary), soft_wrap=True)
     console.print()
@@ -103,16 +132,26 @@ def show_ledger(answer: LogAnswer, console: Console | None = None) -> None:
         table.add_column(justify=justify, no_wrap=True)
     for unit, words in _UNITS.items():
         rows = [row for row in answer.rows if row.unit == unit]
-        scale = max((max(row.measured, row.estimated or 0) for row in rows), default=0) / _LEDGER_BAR or 1
+        scale = (
+            max((max(row.measured, row.estimated or 0) for row in rows), default=0) / _LEDGER_BAR
+            or 1
+        )
         for row in rows:
             name, difference = row.name, ""
             if row.estimated is not None:
-                table.add_row(name, _bar(row.estimated / scale, "blue"), "estimated", words(row.estimated))
+                table.add_row(
+                    name, _bar(row.estimated / scale, "blue"), "estimated", words(row.estimated)
+                )
                 name, difference = "", words(row.difference or 0)
             colour = {True: "green", False: "yellow", None: "default"}[row.within]
             kind = "at least" if row.measured_is == "at_least" else "measured"
-            change = Text(difference if difference.startswith("-") or not difference else "+" + difference, style=colour)
-            table.add_row(name, _bar(max(row.measured, 0) / scale, colour), kind, words(row.measured), change)
+            change = Text(
+                difference if difference.startswith("-") or not difference else "+" + difference,
+                style=colour,
+            )
+            table.add_row(
+                name, _bar(max(row.measured, 0) / scale, colour), kind, words(row.measured), change
+            )
     console.print(table)
     for cause in answer.causes:
         console.print(f"  {escape(cause)}", soft_wrap=True, highlight=False)
@@ -124,7 +163,9 @@ def show_models_for_gpu(answer: ModelsForGpuAnswer, console: Console | None = No
     """One line for every model that fits, its need as a bar against the budget."""
     console = console or Console()
     console.print(
-        f"{answer.total} models and formats fit on {answer.gpu.count} x {escape(answer.gpu.name)}, the largest first", highlight=False
+        f"{answer.total} models and formats fit on {answer.gpu.count} x {escape(answer.gpu.name)},"
+        " the largest first",
+        highlight=False,
     )
     console.print()
     table = Table(box=None, pad_edge=False)
@@ -153,25 +194,44 @@ def show_comparison(answer: CompareAnswer, console: Console | None = None) -> No
     settings = ("engine", "quantization", "context_length", "concurrency")
     differing = [name for name in settings if len({getattr(row, name) for row in answer.items}) > 1]
     table.add_column("model", overflow="fold")
-    for name in ("GPUs", *(name.replace("_", " ") for name in differing), "verdict", "needs of budget", "GiB"):
+    for name in (
+        "GPUs",
+        *(name.replace("_", " ") for name in differing),
+        "verdict",
+        "needs of budget",
+        "GiB",
+    ):
         table.add_column(name, no_wrap=True)
     for row in answer.items:
         verdict = Text(row.verdict.replace("_", " "), style=_COLOURS[row.verdict])
-        need = _need(row.required_bytes, row.budget_bytes or 0, row.verdict) if row.required_bytes else ("", "")
-        table.add_row(row.model, f"{row.gpu_count} x {row.gpu}", *(str(getattr(row, name)) for name in differing), verdict, *need)
+        need = (
+            _need(row.required_bytes, row.budget_bytes or 0, row.verdict)
+            if row.required_bytes
+            else ("", "")
+        )
+        table.add_row(
+            row.model,
+            f"{row.gpu_count} x {row.gpu}",
+            *(str(getattr(row, name)) for name in differing),
+            verdict,
+            *need,
+        )
     console.print(table)
-    for note in dict.fromkeys(f"{row.model} on {row.gpu}: {row.note}" for row in answer.items if row.note):
+    for note in dict.fromkeys(
+        f"{row.model} on {row.gpu}: {row.note}" for row in answer.items if row.note
+    ):
         console.print(f"[dim]- {escape(note)}[/dim]", soft_wrap=True)
 
 
 def _need(required: Bytes, budget: int, verdict: str) -> tuple[Text, str]:
-    """A bar of what is needed against a budget, and both in GiB."""
+    """Return a bar of what is needed against a budget, and both in GiB."""
     bar = _bar(_NEED_BAR * min(1.0, required.expected / max(1, budget)), _COLOURS[verdict])
     return bar, f"{required.expected / GIB:.1f} of {budget / GIB:.1f}"
 
 
 def show_recommendations(answer: RecommendAnswer, console: Console | None = None) -> None:
-    """One line for every option: what the fullest GPU needs as a bar against its budget, how fast it may be, and its rent as a bar."""
+    """One line for every option: what the fullest GPU needs as a bar against its budget, how
+    fast it may be, and its rent as a bar."""
     console = console or Console()
     console.print(Text(answer.summary), soft_wrap=True)
     console.print()
@@ -180,21 +240,31 @@ def show_recommendations(answer: RecommendAnswer, console: Console | None = None
         return
     wide = console.width >= _WIDE
     left = ("GPUs", "engine", "weights", *(("needs of budget",) if wide else ()))
-    table = _table(*left, right=("GiB", "tokens/s", "1st token s", "USD/h", *(("",) if wide else ()), "USD/M tokens"))
+    table = _table(
+        *left,
+        right=("GiB", "tokens/s", "1st token s", "USD/h", *(("",) if wide else ()), "USD/M tokens"),
+    )
     table.columns[-2].justify = "left" if wide else "right"
-    dearest = max((item.cost.usd_per_hour_low for item in answer.items if item.cost), default=0.0) or 1.0
+    dearest = (
+        max((item.cost.usd_per_hour_low for item in answer.items if item.cost), default=0.0) or 1.0
+    )
     for item in answer.items:
         speed = f"{item.decode.tokens_per_second.expected:,.0f}" if item.decode else "?"
         wait = f"{item.prefill.seconds_to_first_token.expected:,.1f}" if item.prefill else "?"
         need, gib = _need(item.required_bytes, item.budget_bytes, item.verdict)
         rent, bar, tokens = "?", Text(), "?"
         if item.cost:
-            rent, bar = f"{item.cost.usd_per_hour_low:,.2f}", _bar(_RENT_BAR * item.cost.usd_per_hour_low / dearest, "magenta")
+            rent, bar = (
+                f"{item.cost.usd_per_hour_low:,.2f}",
+                _bar(_RENT_BAR * item.cost.usd_per_hour_low / dearest, "magenta"),
+            )
             if item.cost.usd_per_million_output_tokens:
                 tokens = f"{item.cost.usd_per_million_output_tokens.expected:,.2f}"
         needed, rented = ((need,), (bar,)) if wide else ((), ())
         name = f"{item.gpu.count} x {item.gpu.name}"
-        table.add_row(name, item.engine, item.quantization, *needed, gib, speed, wait, rent, *rented, tokens)
+        table.add_row(
+            name, item.engine, item.quantization, *needed, gib, speed, wait, rent, *rented, tokens
+        )
     console.print(table)
     if answer.total > len(answer.items):
         console.print(f"{len(answer.items)} of {answer.total}")
@@ -208,7 +278,8 @@ def show_recommendations(answer: RecommendAnswer, console: Console | None = None
 
 
 def show_plans(answer: TrainingPlanAnswer, console: Console | None = None) -> None:
-    """One line for every layout: what its fullest GPU needs as a bar against the card, and how well it uses the cards."""
+    """One line for every layout: what its fullest GPU needs as a bar against the card, and how
+    well it uses the cards."""
     console = console or Console()
     console.print(Text(answer.summary), soft_wrap=True)
     console.print()
@@ -224,7 +295,9 @@ def show_plans(answer: TrainingPlanAnswer, console: Console | None = None) -> No
     for plan in answer.plans[:1]:
         console.print(f"\n{escape(plan.launch.command)}", soft_wrap=True, highlight=False)
         for name, contents in plan.launch.files.items():
-            console.print(f"\n[dim]{escape(name)}[/dim]\n{escape(contents)}", soft_wrap=True, highlight=False)
+            console.print(
+                f"\n[dim]{escape(name)}[/dim]\n{escape(contents)}", soft_wrap=True, highlight=False
+            )
     for warning in answer.warnings:
         console.print(f"[dim]- {escape(warning)}[/dim]", soft_wrap=True)
 
@@ -256,12 +329,24 @@ def show_utilization(answer: UtilizationAnswer, console: Console | None = None) 
 
 def _trained_on(answer: RecommendAnswer, console: Console) -> None:
     """One line for every card that trains, with the fewest of it that suffice."""
-    table = _table("GPUs", "framework", "needs of card", right=("GiB", "efficiency", "tokens/s at peak", "USD/h"))
+    table = _table(
+        "GPUs",
+        "framework",
+        "needs of card",
+        right=("GiB", "efficiency", "tokens/s at peak", "USD/h"),
+    )
     for item in answer.training:
         speed = f"{item.tokens_per_second_at_peak:,.0f}" if item.tokens_per_second_at_peak else "?"
         rent = f"{item.cost.usd_per_hour_low:,.2f}" if item.cost else "?"
         need = _need(item.required_bytes, item.usable_bytes, item.verdict)
-        table.add_row(f"{item.gpu.count} x {item.gpu.name}", item.framework, *need, f"{item.efficiency:.0%}", speed, rent)
+        table.add_row(
+            f"{item.gpu.count} x {item.gpu.name}",
+            item.framework,
+            *need,
+            f"{item.efficiency:.0%}",
+            speed,
+            rent,
+        )
     console.print(table)
     if answer.total > len(answer.training):
         console.print(f"{len(answer.training)} of {answer.total}")
@@ -277,11 +362,15 @@ def show_gpus(rows: list[Accelerator], offers: Offers, console: Console | None =
     prices = [offers.card_hour(row.id) for row in rows]
     for row, price in zip(rows, prices, strict=True):
         cost = _usd(price.usd_per_hour_low, price.usd_per_hour_high) if price else ""
-        table.add_row(row.id, row.name, _gib(row.usable.expected), f"{row.bandwidth_gbps or '?'}", cost)
+        table.add_row(
+            row.id, row.name, _gib(row.usable.expected), f"{row.bandwidth_gbps or '?'}", cost
+        )
     console.print(table)
     if days := [price.as_of for price in prices if price]:
         console.print(
-            f"[dim]USD/h: one card on demand, over clouds and regions; the oldest price is of {min(days)}.[/dim]", highlight=False
+            "[dim]USD/h: one card on demand, over clouds and regions; the oldest price is of"
+            f" {min(days)}.[/dim]",
+            highlight=False,
         )
 
 
@@ -297,14 +386,18 @@ def show_gpu(row: Accelerator, offers: Offers, console: Console | None = None) -
     for offer in machines:
         low, high = offer.usd_per_hour_low, offer.usd_per_hour_high
         cost = "?" if low is None or high is None else _usd(low, high)
-        size = (str(offer.count), *("?" if known is None else f"{known:g}" for known in (offer.vcpus, offer.memory_gib)))
+        size = (
+            str(offer.count),
+            *("?" if known is None else f"{known:g}" for known in (offer.vcpus, offer.memory_gib)),
+        )
         table.add_row(offer.cloud, offer.instance, *size, cost, offer.as_of or "")
     console.print()
     console.print(table)
 
 
 def _table(*left: str, right: tuple[str, ...]) -> Table:
-    """A bare table of words on the left and numbers on the right; in a narrow terminal the words are folded."""
+    """Return a bare table of words on the left and numbers on the right; in a narrow terminal
+    the words are folded."""
     table = Table(box=None, pad_edge=False)
     for name in left:
         table.add_column(name, overflow="fold")
@@ -314,7 +407,7 @@ def _table(*left: str, right: tuple[str, ...]) -> Table:
 
 
 def _usd(low: float, high: float) -> str:
-    """A range of prices, one number where it is none."""
+    """Return a range of prices, one number where it is none."""
     return f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
 
 
@@ -326,11 +419,14 @@ def _limits(limits: Limits, console: Console) -> None:
         ("largest micro-batch", limits.max_micro_batch_size),
         ("fewest GPUs", limits.min_gpu_count),
     )
-    console.print("   ".join(f"{name} [bold]{value:,}[/bold]" for name, value in said if value is not None), highlight=False)
+    console.print(
+        "   ".join(f"{name} [bold]{value:,}[/bold]" for name, value in said if value is not None),
+        highlight=False,
+    )
 
 
 def _bar(length: float, colour: str) -> Text:
-    """Whole blocks and an eighth at the end."""
+    """Return whole blocks and an eighth at the end."""
     whole, rest = divmod(round(length * 8), 8)
     return Text("█" * whole + (" ▏▎▍▌▋▊▉"[rest] if rest else ""), style=colour)
 

@@ -1,11 +1,13 @@
-"""Records two training steps and plays what they take and let go of on the allocator's rules: JSON lines in, the same with `bytes` out.
+"""Records two training steps and plays what they take and let go of on the allocator's rules: JSON
+lines in, the same with `bytes` out.
 
     python tests/accuracy/measure_allocator.py < tests/accuracy/training_allocator.jsonl
 
-Settings are those of measure_steps.py, whose fake tensors these are; `bytes`: `allocated`, the most at once, and `reserved` after two steps
-(gradients let go of after each). What the rules are is not measured here (engine/training/allocator/caching.py), but what is asked of them:
-the engine plays its own tapes, this PyTorch's operations. Scratch within a kernel is in neither. Needs torch and transformers.
-"""
+Settings are those of measure_steps.py, whose fake tensors these are; `bytes`: `allocated`, the
+most at once, and `reserved` after two steps (gradients let go of after each). What the rules are
+is not measured here (engine/training/allocator/caching.py), but what is asked of them: the
+engine plays its own tapes, this PyTorch's operations. Scratch within a kernel is in neither.
+Needs torch and transformers."""
 
 import contextlib
 import json
@@ -27,7 +29,8 @@ from fitgauge.engine.training.allocator.process import STEPS
 
 
 class Recorded(TorchDispatchMode):
-    """Every storage larger than 1 MiB that an operation makes takes a block, until nobody holds it."""
+    """Every storage larger than 1 MiB that an operation makes takes a block, until nobody holds
+    it."""
 
     def __init__(self, given: Iterable[torch.Tensor]) -> None:
         super().__init__()
@@ -55,12 +58,14 @@ class Recorded(TorchDispatchMode):
 
 
 def measure(row: dict[str, Any]) -> dict[str, int]:
-    """Bytes allocated and reserved."""
+    """Return bytes allocated and reserved."""
     masking_utils.find_packed_sequence_indices = lambda position_ids: None
     with Fake(allow_non_fake_inputs=True), cuda_dropout():
         model = build(row)
         parameters = list(model.parameters())
-        optimizer = optimizer_of(row, [parameter for parameter in parameters if parameter.requires_grad])
+        optimizer = optimizer_of(
+            row, [parameter for parameter in parameters if parameter.requires_grad]
+        )
         given, half = inputs(model, row), AUTOCAST.get(row["regime"])
         with Recorded(parameters) as recorded:
             for _ in range(STEPS):
@@ -71,7 +76,10 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
                 del output, loss
                 optimizer.step()
                 optimizer.zero_grad()
-            return {"allocated": recorded.allocator.most_allocated, "reserved": recorded.allocator.reserved}
+            return {
+                "allocated": recorded.allocator.most_allocated,
+                "reserved": recorded.allocator.reserved,
+            }
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
-"""Counts the parameters of every stage of a Megatron layout: rows of kind `megatron` of training_parallel.jsonl, in and out.
+"""Counts the parameters of every stage of a Megatron layout: rows of kind `megatron` of
+training_parallel.jsonl, in and out.
 
     python tests/accuracy/measure_megatron.py < settings.jsonl >> training_parallel.jsonl
 
-megatron-core's own GPTModel (local layers, no GPU) for a bundled model's configuration, under a fake process group, as the first
-tensor-parallel rank of every pipeline stage builds it. The vocabulary is padded as megatron/training/arguments.py does, outside the core.
-Settings: model, layers, tensor, pipeline, expert (parallel degrees), expert_tensor, ranks; first, last: layers of those stages, where all
-are not alike. `parameters`: numbers by stage.
-"""
+megatron-core's own GPTModel (local layers, no GPU) for a bundled model's configuration, under a
+fake process group, as the first tensor-parallel rank of every pipeline stage builds it. The
+vocabulary is padded as megatron/training/arguments.py does, outside the core. Settings: model,
+layers, tensor, pipeline, expert (parallel degrees), expert_tensor, ranks; first, last: layers of
+those stages, where all are not alike. `parameters`: numbers by stage."""
 
 import json
 import sys
@@ -25,11 +26,13 @@ from megatron.core.transformer import TransformerConfig
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 VOCABULARY_MULTIPLE = 128
-torch.Tensor.cuda = lambda tensor, *args, **kwargs: tensor  # what is exchanged is put on a card first; there is none
+torch.Tensor.cuda = lambda tensor, *args, **kwargs: (
+    tensor
+)  # what is exchanged is put on a card first; there is none
 
 
 def transformer(config: Any, row: dict[str, Any]) -> TransformerConfig:
-    """The configuration in Megatron's words."""
+    """Return the configuration in Megatron's words."""
     routed = getattr(config, "num_experts", None)
     mixture = {}
     if routed:
@@ -43,7 +46,8 @@ def transformer(config: Any, row: dict[str, Any]) -> TransformerConfig:
         ffn_hidden_size=config.intermediate_size,
         num_attention_heads=config.num_attention_heads,
         num_query_groups=config.num_key_value_heads,
-        kv_channels=getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
+        kv_channels=getattr(config, "head_dim", None)
+        or config.hidden_size // config.num_attention_heads,
         gated_linear_unit=True,
         activation_func=torch.nn.functional.silu,
         normalization="RMSNorm",
@@ -66,8 +70,13 @@ def transformer(config: Any, row: dict[str, Any]) -> TransformerConfig:
 
 
 def stage(row: dict[str, Any], number: int) -> int:
-    """Parameters of a stage's first rank. Ranks of a stage are next to each other."""
-    dist.init_process_group("fake", rank=number * row["ranks"] // row["pipeline"], world_size=row["ranks"], store=FakeStore())
+    """Return the parameters of a stage's first rank. Ranks of a stage are next to each other."""
+    dist.init_process_group(
+        "fake",
+        rank=number * row["ranks"] // row["pipeline"],
+        world_size=row["ranks"],
+        store=FakeStore(),
+    )
     try:
         parallel_state.initialize_model_parallel(
             tensor_model_parallel_size=row["tensor"],
@@ -79,10 +88,16 @@ def stage(row: dict[str, Any], number: int) -> int:
         source = snapshot(row["model"], row["layers"])
         config, multiple = transformer(source, row), VOCABULARY_MULTIPLE * row["tensor"]
         first, last = number == 0, number == row["pipeline"] - 1
-        spec = get_gpt_layer_local_spec(num_experts=config.num_moe_experts, qk_layernorm=config.qk_layernorm, normalization="RMSNorm")
+        spec = get_gpt_layer_local_spec(
+            num_experts=config.num_moe_experts,
+            qk_layernorm=config.qk_layernorm,
+            normalization="RMSNorm",
+        )
         model = GPTModel(
-            config, spec, -(-source.vocab_size // multiple) * multiple, row["layers"], pre_process=first, post_process=last,
-            position_embedding_type="rope", share_embeddings_and_output_weights=source.tie_word_embeddings,
+            config, spec, -(-source.vocab_size // multiple) * multiple, row["layers"],
+            pre_process=first, post_process=last,
+            position_embedding_type="rope",
+            share_embeddings_and_output_weights=source.tie_word_embeddings,
         )  # fmt: skip
         return sum(parameter.numel() for parameter in model.parameters())
     finally:
@@ -91,12 +106,15 @@ def stage(row: dict[str, Any], number: int) -> int:
 
 
 def measured(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Every line of the kind with its parameters and versions."""
+    """Yield every line of the kind with its parameters and versions."""
     versions = {"megatron": version("megatron-core"), "torch": torch.__version__}
     for line in lines:
         row = json.loads(line)
         if row["kind"] == "megatron":
-            yield row | {"versions": versions, "parameters": [stage(row, number) for number in range(row["pipeline"])]}
+            yield row | {
+                "versions": versions,
+                "parameters": [stage(row, number) for number in range(row["pipeline"])],
+            }
 
 
 if __name__ == "__main__":

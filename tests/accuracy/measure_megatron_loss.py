@@ -1,10 +1,11 @@
-"""Measures the loss of Megatron over a rank's logits: rows of kind `megatron_loss` of training_parallel.jsonl, in and out.
+"""Measures the loss of Megatron over a rank's logits: rows of kind `megatron_loss` of
+training_parallel.jsonl, in and out.
 
     python tests/accuracy/measure_megatron_loss.py < settings.jsonl >> training_parallel.jsonl
 
-megatron-core's own functions on a CPU, `compiled` (--cross-entropy-loss-fusion) by torch.compile, whose kernels' buffers PyTorch's
-profiler shows. Settings: tokens, vocabulary, compiled. `bytes`: the most of both passes together, the 16-bit logits included.
-"""
+megatron-core's own functions on a CPU, `compiled` (--cross-entropy-loss-fusion) by
+torch.compile, whose kernels' buffers PyTorch's profiler shows. Settings: tokens, vocabulary,
+compiled. `bytes`: the most of both passes together, the 16-bit logits included."""
 
 import json
 import sys
@@ -34,7 +35,8 @@ def one_pass(row: dict[str, Any]) -> None:
 
 
 def highest(row: dict[str, Any]) -> int:
-    """The most that is there beyond the tensor the logits were made of, once kernels are compiled."""
+    """Return the most that is there beyond the tensor the logits were made of, once kernels are
+    compiled."""
     one_pass(row)
     with torch.profiler.profile(profile_memory=True) as profile:
         one_pass(row)
@@ -47,7 +49,7 @@ def highest(row: dict[str, Any]) -> int:
 
 
 def measured(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Every line of the kind with its bytes and versions."""
+    """Yield every line of the kind with its bytes and versions."""
     versions = {"megatron": version("megatron-core"), "torch": torch.__version__}
     for line in lines:
         row = json.loads(line)

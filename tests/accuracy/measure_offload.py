@@ -1,14 +1,16 @@
-"""Measures what a rank keeps on its card and in host memory: rows of kind `offload` of training_parallel.jsonl, in and out.
+"""Measures what a rank keeps on its card and in host memory: rows of kind `offload` of
+training_parallel.jsonl, in and out.
 
     DS_ACCELERATOR=cpu LOCAL_RANK=0 python tests/accuracy/measure_offload.py < settings.jsonl >> training_parallel.jsonl
 
-DeepSpeed or FSDP2 themselves, on a CPU under a fake process group, real tensors, a small model of the architecture `config` names. Which
-device a tensor is meant for shows in how it is made: the card is called cpu:0, host memory is cpu. What is made of tensors is where they
-are; what is copied or pinned is where it goes. One row a process. Settings: framework (deepspeed | fsdp), config (of transformers),
-zero_stage, offload (optimizer; parameters: of both; none), ranks, seq, batch, micro_batches; overlap of DeepSpeed, regime and checkpointing
-of FSDP. `bytes`: on the card between steps, and the most in a third step: in host memory (page-locked memory by the blocks of PyTorch's
-allocator), and on the card in the passes and in the step.
-"""
+DeepSpeed or FSDP2 themselves, on a CPU under a fake process group, real tensors, a small model
+of the architecture `config` names. Which device a tensor is meant for shows in how it is made:
+the card is called cpu:0, host memory is cpu. What is made of tensors is where they are; what is
+copied or pinned is where it goes. One row a process. Settings: framework (deepspeed | fsdp),
+config (of transformers), zero_stage, offload (optimizer; parameters: of both; none), ranks, seq,
+batch, micro_batches; overlap of DeepSpeed, regime and checkpointing of FSDP. `bytes`: on the
+card between steps, and the most in a third step: in host memory (page-locked memory by the
+blocks of PyTorch's allocator), and on the card in the passes and in the step."""
 
 import importlib.metadata
 import json
@@ -21,7 +23,12 @@ import torch
 import torch.distributed as dist
 import transformers
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.fsdp import (
+    CPUOffloadPolicy,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+    fully_shard,
+)
 from torch.distributed.fsdp._fully_shard import _fully_shard
 from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -33,7 +40,8 @@ CARD = torch.device("cpu", 0)
 
 
 def block(size: int) -> int:
-    """What PyTorch's allocator of page-locked memory takes for so many bytes (ATen/core/CachingHostAllocator.h)."""
+    """Return what PyTorch's allocator of page-locked memory takes for so many bytes
+    (ATen/core/CachingHostAllocator.h)."""
     return 1 << (size - 1).bit_length() if size else 0
 
 
@@ -45,8 +53,8 @@ class Held:
 
 
 class Places(TorchDispatchMode):
-    """Where every storage is meant to be: `card`, `host` or `pinned`; how much of each is alive, and the most on the card (`peak`) and
-    off it (`most`, page-locked memory by its blocks)."""
+    """Where every storage is meant to be: `card`, `host` or `pinned`; how much of each is alive,
+    and the most on the card (`peak`) and off it (`most`, page-locked memory by its blocks)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +71,7 @@ class Places(TorchDispatchMode):
         torch.UntypedStorage.resize_ = resized
 
     def put(self, tensor: torch.Tensor, place: str) -> None:
-        """Says where a tensor is; the first word holds."""
+        """Say where a tensor is; the first word holds."""
         if isinstance(tensor, DTensor):
             return
         storage = tensor.untyped_storage()
@@ -73,7 +81,7 @@ class Places(TorchDispatchMode):
             weakref.finalize(storage, self._size, held, 0)
 
     def of(self, tensor: torch.Tensor) -> str | None:
-        """Where a tensor is, a distributed one by its piece."""
+        """Return where a tensor is, a distributed one by its piece."""
         if isinstance(tensor, DTensor):
             tensor = tensor._local_tensor
         held = self.held.get(tensor.untyped_storage())
@@ -92,9 +100,19 @@ class Places(TorchDispatchMode):
             return NotImplemented
         made = func(*args, **(kwargs or {}))
         asked = (kwargs or {}).get("device")
-        given = [self.of(x) for x in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+        given = [
+            self.of(x)
+            for x in torch.utils._pytree.tree_leaves((args, kwargs))
+            if isinstance(x, torch.Tensor)
+        ]
         inherited = "card" if "card" in given else "host"
-        place = inherited if asked is None or (given and asked.index is None) else "card" if asked.index == 0 else "host"
+        place = (
+            inherited
+            if asked is None or (given and asked.index is None)
+            else "card"
+            if asked.index == 0
+            else "host"
+        )
         for tensor in torch.utils._pytree.tree_leaves(made):
             if isinstance(tensor, torch.Tensor):
                 self.put(tensor, place)
@@ -102,7 +120,8 @@ class Places(TorchDispatchMode):
 
 
 def moving(places: Places) -> None:
-    """Lets Tensor.to and Tensor.cpu copy from one place to the other, which on a CPU they do not, and Tensor.device say where one is."""
+    """Let Tensor.to and Tensor.cpu copy from one place to the other, which on a CPU they do not,
+    and Tensor.device say where one is."""
     of_tensor, plain = torch.Tensor.device.__get__, torch.Tensor.to
 
     def to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -121,7 +140,9 @@ def moving(places: Places) -> None:
 
     torch.Tensor.to = to
     torch.Tensor.cpu = lambda tensor: to(tensor, "cpu")
-    torch.Tensor.device = property(lambda tensor: CARD if places.of(tensor) == "card" else of_tensor(tensor))
+    torch.Tensor.device = property(
+        lambda tensor: CARD if places.of(tensor) == "card" else of_tensor(tensor)
+    )
 
 
 def pinned(places: Places) -> Any:
@@ -138,20 +159,32 @@ def pinned(places: Places) -> Any:
 
 
 def sharded(row: dict[str, Any]) -> Any:
-    """The model under FSDP2, with what steps it: a DeepSpeed engine's three calls."""
+    """Return the model under FSDP2, with what steps it: a DeepSpeed engine's three calls."""
     mesh = init_device_mesh("cpu", (row["ranks"],))
     _fully_shard._get_device_from_mesh = lambda mesh: CARD
     config = transformers.AutoConfig.for_model(**row["config"])
     config._attn_implementation, config.use_cache = "sdpa", False
     mixed = row["regime"] == "mixed_bf16"
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32 if mixed else torch.bfloat16)
+    model = transformers.AutoModelForCausalLM.from_config(
+        config, dtype=torch.float32 if mixed else torch.bfloat16
+    )
     model.train()
     if row["checkpointing"] == "full":
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if mixed else MixedPrecisionPolicy()
+    policy = (
+        MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        if mixed
+        else MixedPrecisionPolicy()
+    )
     offload = OffloadPolicy() if row["offload"] == "none" else CPUOffloadPolicy()
     for module in (*model.model.layers, model):
-        fully_shard(module, mesh=mesh, mp_policy=policy, offload_policy=offload, reshard_after_forward=row["zero_stage"] == 3)
+        fully_shard(
+            module,
+            mesh=mesh,
+            mp_policy=policy,
+            offload_policy=offload,
+            reshard_after_forward=row["zero_stage"] == 3,
+        )
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
 
     class Engine:
@@ -169,15 +202,19 @@ def sharded(row: dict[str, Any]) -> Any:
 
 
 def offloading(row: dict[str, Any]) -> Any:
-    """The model in DeepSpeed's hands, which keep states, or parameters too, in page-locked host memory."""
+    """Return the model in DeepSpeed's hands, which keep states, or parameters too, in
+    page-locked host memory."""
     from measure_zero import engine_of
 
-    host, taken = {"device": "cpu", "pin_memory": True}, {"none": 0, "optimizer": 1, "parameters": 2}[row["offload"]]
+    host, taken = (
+        {"device": "cpu", "pin_memory": True},
+        {"none": 0, "optimizer": 1, "parameters": 2}[row["offload"]],
+    )
     return engine_of(row, **dict.fromkeys(("offload_optimizer", "offload_param")[:taken], host))
 
 
 def step(engine: Any, row: dict[str, Any], places: Places) -> dict[str, int]:
-    """The most on the card in every part of one step."""
+    """Return the most on the card in every part of one step."""
     found = {"forward": 0, "backward": 0}
     tokens = torch.zeros((row["batch"], row["seq"]), dtype=torch.long, device="cpu:0")
     for _ in range(row["micro_batches"]):
@@ -194,7 +231,7 @@ def step(engine: Any, row: dict[str, Any], places: Places) -> dict[str, int]:
 
 
 def measure(row: dict[str, Any]) -> dict[str, int]:
-    """Bytes of the third step on the card, and what lies in host memory after it."""
+    """Return the bytes of the third step on the card, and what lies in host memory after it."""
     masking_utils.find_packed_sequence_indices = lambda position_ids: None
     dist.init_process_group("fake", rank=0, world_size=row["ranks"], store=FakeStore())
     places = Places()
@@ -203,7 +240,9 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
 
         accelerator = get_accelerator()
         accelerator.current_device_name = lambda: "cpu:0"
-        accelerator.device_name = lambda device_index=None: "cpu" if device_index is None else "cpu:0"
+        accelerator.device_name = lambda device_index=None: (
+            "cpu" if device_index is None else "cpu:0"
+        )
         accelerator.pin_memory = pinned(places)
         accelerator.on_accelerator = lambda tensor: places.of(tensor) == "card"
     else:

@@ -1,15 +1,17 @@
-"""Runs pipeline schedules as the frameworks order them, and counts what every rank holds: a row of training_parallel.jsonl each.
+"""Runs pipeline schedules as the frameworks order them, and counts what every rank holds: a row of
+training_parallel.jsonl each.
 
     python tests/accuracy/measure_schedules.py < settings.jsonl >> training_parallel.jsonl
 
-A row is its own settings, so that feeding the file measures it anew (rows of another kind pass by). Needs torch, and for their rows
-megatron-core or deepspeed. No communication: `torch` is torch.distributed.pipelining's own list of actions, `megatron` megatron-core's
-get_pp_rank_microbatches (warm-up, then one forward and one backward pass in turn, then the rest), `deepspeed` the commands of its
-TrainSchedule.
+A row is its own settings, so that feeding the file measures it anew (rows of another kind pass by).
+Needs torch, and for their rows megatron-core or deepspeed. No communication: `torch` is
+torch.distributed.pipelining's own list of actions, `megatron` megatron-core's
+get_pp_rank_microbatches (warm-up, then one forward and one backward pass in turn, then the rest),
+`deepspeed` the commands of its TrainSchedule.
 
-Settings: framework, schedule, stages (ranks), micro_batches, chunks (of a rank). `held`: by rank, the most passes of a chunk whose
-activations are alive; `waiting`: the most that have only weight gradients to come.
-"""
+Settings: framework, schedule, stages (ranks), micro_batches, chunks (of a rank). `held`: by
+rank, the most passes of a chunk whose activations are alive; `waiting`: the most that have only
+weight gradients to come."""
 
 import json
 import sys
@@ -30,44 +32,59 @@ Pass = str
 
 
 def torch_passes(row: dict[str, Any], rank: int) -> list[Pass]:
-    """The passes of a rank by torch.distributed.pipelining's own order."""
+    """Return the passes of a rank by torch.distributed.pipelining's own order."""
     from torch.distributed.pipelining import schedules
 
     ranks, chunks = row["stages"], row["chunks"]
     own = [
         SimpleNamespace(
-            group_size=ranks, group_rank=rank, num_stages=ranks * chunks, stage_index=rank + ranks * chunk, is_first=False, is_last=False,
+            group_size=ranks, group_rank=rank, num_stages=ranks * chunks,
+            stage_index=rank + ranks * chunk, is_first=False, is_last=False,
             submod=None, device="cpu",
         )
         for chunk in range(chunks)
     ]  # fmt: skip
     multiple = row["schedule"] in ("interleaved", "zero_bubble")
-    schedule = getattr(schedules, TORCH[row["schedule"]])(own if multiple else own[0], row["micro_batches"])
-    return [kind for action in schedule.pipeline_order[rank] if action and (kind := action.computation_type.value) in "FBIW"]
+    schedule = getattr(schedules, TORCH[row["schedule"]])(
+        own if multiple else own[0], row["micro_batches"]
+    )
+    return [
+        kind
+        for action in schedule.pipeline_order[rank]
+        if action and (kind := action.computation_type.value) in "FBIW"
+    ]
 
 
 def megatron_passes(row: dict[str, Any], rank: int) -> list[Pass]:
-    """The passes of a rank by megatron-core's number of warm-up passes."""
+    """Return the passes of a rank by megatron-core's number of warm-up passes."""
     from megatron.core.pipeline_parallel.schedules import get_pp_rank_microbatches
 
     group = SimpleNamespace(size=lambda: row["stages"], rank=lambda: rank)
     chunks = row["chunks"] if row["schedule"] == "interleaved" else None
     communicator = SimpleNamespace(pp_group=group, virtual_pipeline_model_parallel_size=chunks)
-    _, _, warm, rest = get_pp_rank_microbatches(row["micro_batches"], row["chunks"], row["stages"], p2p_communicator=communicator)
+    _, _, warm, rest = get_pp_rank_microbatches(
+        row["micro_batches"], row["chunks"], row["stages"], p2p_communicator=communicator
+    )
     return ["F"] * warm + ["F", "B"] * rest + ["B"] * warm
 
 
 def deepspeed_passes(row: dict[str, Any], rank: int) -> list[Pass]:
-    """The passes of a rank by DeepSpeed's TrainSchedule."""
+    """Return the passes of a rank by DeepSpeed's TrainSchedule."""
     from deepspeed.runtime.pipe.schedule import TrainSchedule
 
     steps = TrainSchedule(row["micro_batches"], row["stages"], rank).steps()
     names = {"ForwardPass": "F", "BackwardPass": "B"}
-    return [names[kind] for step in steps for command in step if (kind := type(command).__name__) in names]
+    return [
+        names[kind]
+        for step in steps
+        for command in step
+        if (kind := type(command).__name__) in names
+    ]
 
 
 def held(passes: Iterable[Pass]) -> tuple[int, int]:
-    """The most passes whose activations are alive, and the most that wait for their weights' turn."""
+    """Return the most passes whose activations are alive, and the most that wait for their
+    weights' turn."""
     alive = waiting = most = longest = 0
     for kind in passes:
         alive += {"F": 1, "B": -1, "I": 0, "W": -1}[kind]
@@ -77,7 +94,7 @@ def held(passes: Iterable[Pass]) -> tuple[int, int]:
 
 
 def measured(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Every line that is a schedule, with what its ranks hold and the version it is of."""
+    """Yield every line that is a schedule, with what its ranks hold and the version it is of."""
     play = {"torch": torch_passes, "megatron": megatron_passes, "deepspeed": deepspeed_passes}
     for line in lines:
         row = json.loads(line)
@@ -85,7 +102,11 @@ def measured(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
             continue
         found = [held(play[row["framework"]](row, rank)) for rank in range(row["stages"])]
         versions = {row["framework"]: version(PACKAGES[row["framework"]])}
-        yield row | {"held": [most for most, _ in found], "waiting": [waiting for _, waiting in found], "versions": versions}
+        yield row | {
+            "held": [most for most, _ in found],
+            "waiting": [waiting for _, waiting in found],
+            "versions": versions,
+        }
 
 
 if __name__ == "__main__":

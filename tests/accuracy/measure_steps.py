@@ -1,18 +1,22 @@
-"""Measures training steps byte for byte: settings come in as JSON lines, the same lines go out with `bytes`. Needs torch and transformers.
+"""Measures training steps byte for byte: settings come in as JSON lines, the same lines go out with
+`bytes`. Needs torch and transformers.
 
     python tests/accuracy/measure_steps.py < settings.jsonl >> training_own.jsonl
 
-A row of training_own.jsonl is such a line, so that feeding the file measures it anew. Fake tensors: nothing is computed and no memory is
-used, every storage is counted from the operation that makes it until it is freed. Dropout is CUDA's: it keeps a byte a number
-(native_dropout), and attention with dropout writes no scores out, both of which a CPU does otherwise. The model is the architecture its
-config names, the loss its own; one without a head gives the mean of its hidden states. Keys that a line may leave out: `implementation`
-(of the optimizer: for_loop), `experts` (transformers' choice), `packed` (sequences of one row, told apart by positions: 1), `layers` (all).
+A row of training_own.jsonl is such a line, so that feeding the file measures it anew. Fake tensors:
+nothing is computed and no memory is used, every storage is counted from the operation that makes it
+until it is freed. Dropout is CUDA's: it keeps a byte a number (native_dropout), and attention with
+dropout writes no scores out, both of which a CPU does otherwise. The model is the architecture its
+config names, the loss its own; one without a head gives the mean of its hidden states. Keys that a
+line may leave out: `implementation` (of the optimizer: for_loop), `experts` (transformers' choice),
+`packed` (sequences of one row, told apart by positions: 1), `layers` (all).
 
-A line with `images` (of a sequence, each of `image_tokens` tokens) is computed in earnest, since towers look at the sizes of images; its
-model is small and its own: `config`. `train_vision_tower`: false freezes the tower, not the projector. A line with `kernels: unsloth` runs
-Unsloth's layers (unsloth_layers.py), of the checkout that UNSLOTH names. A line with `routing` (of a small mixture of its own: even, or
-every token to the same experts: one) is computed in earnest too. Optimizers in 8 bit are bitsandbytes'.
-"""
+A line with `images` (of a sequence, each of `image_tokens` tokens) is computed in earnest, since
+towers look at the sizes of images; its model is small and its own: `config`.
+`train_vision_tower`: false freezes the tower, not the projector. A line with `kernels: unsloth`
+runs Unsloth's layers (unsloth_layers.py), of the checkout that UNSLOTH names. A line with
+`routing` (of a small mixture of its own: even, or every token to the same experts: one) is
+computed in earnest too. Optimizers in 8 bit are bitsandbytes'."""
 
 import contextlib
 import importlib
@@ -37,16 +41,20 @@ from transformers import masking_utils
 
 MODELS = Path(__file__).parents[2] / "service/fitgauge/catalog/data/models.jsonl"
 AUTOCAST = {"amp": torch.bfloat16, "amp16": torch.float16, "half_base": torch.bfloat16}
-"""half_base: under it a frozen base in bf16, with adapters in fp32, as PEFT makes them (autocast_adapter_dtype)."""
+"""half_base: under it a frozen base in bf16, with adapters in fp32, as PEFT makes them
+(autocast_adapter_dtype)."""
 PRODUCTS = {
-    torch.ops.aten.mm.default, torch.ops.aten.bmm.default, torch.ops.aten.addmm.default, torch.ops.aten.baddbmm.default,
+    torch.ops.aten.mm.default, torch.ops.aten.bmm.default, torch.ops.aten.addmm.default,
+    torch.ops.aten.baddbmm.default,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
 }  # fmt: skip
-"""What selective checkpointing keeps. Source: torchtitan, distributed/activation_checkpoint.py, whose list names CUDA's kernels."""
+"""What selective checkpointing keeps. Source: torchtitan, distributed/activation_checkpoint.py,
+whose list names CUDA's kernels."""
 
 
 class Fake(FakeTensorMode):
-    """Fake tensors hold no values; asked for one, they say 1: true of a mask that hides nothing, and any size of an update will do."""
+    """Fake tensors hold no values; asked for one, they say 1: true of a mask that hides nothing,
+    and any size of an update will do."""
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.aten._local_scalar_dense.default:
@@ -56,14 +64,17 @@ class Fake(FakeTensorMode):
 
 @contextlib.contextmanager
 def cuda_dropout() -> Iterator[None]:
-    """Dropout as CUDA keeps it. Source: pytorch aten/src/ATen/native/Dropout.cpp (is_fused_kernel_acceptable), attention.cpp."""
+    """Dropout as CUDA keeps it. Source: pytorch aten/src/ATen/native/Dropout.cpp
+    (is_fused_kernel_acceptable), attention.cpp."""
     functional = torch.nn.functional
     attention, dropout = functional.scaled_dot_product_attention, functional.dropout
 
     def undropped(*args: Any, dropout_p: float = 0.0, **kwargs: Any) -> torch.Tensor:
         return attention(*args, dropout_p=0.0, **kwargs)
 
-    def fused(x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
+    def fused(
+        x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+    ) -> torch.Tensor:
         return torch.native_dropout(x, p, True)[0] if training and p else x
 
     functional.scaled_dot_product_attention, functional.dropout = undropped, fused
@@ -74,7 +85,8 @@ def cuda_dropout() -> Iterator[None]:
 
 
 class Live(TorchDispatchMode):
-    """Bytes of storages that operations made and nobody has let go of yet, and the most there were."""
+    """Bytes of storages that operations made and nobody has let go of yet, and the most there
+    were."""
 
     def __init__(self, given: Iterable[torch.Tensor]) -> None:
         super().__init__()
@@ -102,8 +114,12 @@ class Adapted(torch.nn.Module):
     def __init__(self, base: torch.nn.Linear, rank: int, dtype: torch.dtype | None) -> None:
         super().__init__()
         self.base = base
-        self.a = torch.nn.Linear(base.in_features, rank, bias=False, dtype=dtype or base.weight.dtype)
-        self.b = torch.nn.Linear(rank, base.out_features, bias=False, dtype=dtype or base.weight.dtype)
+        self.a = torch.nn.Linear(
+            base.in_features, rank, bias=False, dtype=dtype or base.weight.dtype
+        )
+        self.b = torch.nn.Linear(
+            rank, base.out_features, bias=False, dtype=dtype or base.weight.dtype
+        )
         self.weight = base.weight
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -111,12 +127,21 @@ class Adapted(torch.nn.Module):
 
 
 TOWER = ("visual", "vision_tower", "vision_model")
-PROJECTOR = ("merger", "multi_modal_projector", "connector", "mm_projector", "embed_vision", "vision_adapter", "downsample")
+PROJECTOR = (
+    "merger",
+    "multi_modal_projector",
+    "connector",
+    "mm_projector",
+    "embed_vision",
+    "vision_adapter",
+    "downsample",
+)
 
 
 def adapt(model: Any, rank: int, *, tower: bool = True, dtype: torch.dtype | None = None) -> None:
-    """Freezes the model and puts an adapter beside every linear layer but the head; without `tower` not where images are read. `dtype`: of
-    adapters, None for that of what they are beside."""
+    """Freezes the model and puts an adapter beside every linear layer but the head; without
+    `tower` not where images are read. `dtype`: of adapters, None for that of what they are
+    beside."""
     head = model.get_output_embeddings()
     model.requires_grad_(False)
     for name, module in list(model.named_modules()):
@@ -127,9 +152,18 @@ def adapt(model: Any, rank: int, *, tower: bool = True, dtype: torch.dtype | Non
 
 
 def snapshot(name: str, layers: int | None, own: dict[str, Any] | None = None) -> Any:
-    """The configuration of a bundled model, of `layers` layers where that is given; or a row's own."""
-    row = {"config": own} if own else next(row for line in MODELS.open() if (row := json.loads(line))["id"] == name)
-    config = {key: value for key, value in row["config"].items() if key not in ("auto_map", "quantization_config")}
+    """Return the configuration of a bundled model, of `layers` layers where that is given; or a
+    row's own."""
+    row = (
+        {"config": own}
+        if own
+        else next(row for line in MODELS.open() if (row := json.loads(line))["id"] == name)
+    )
+    config = {
+        key: value
+        for key, value in row["config"].items()
+        if key not in ("auto_map", "quantization_config")
+    }
     if layers:
         config |= {key: layers for key in ("num_hidden_layers", "n_layer") if key in config}
     made = transformers.AutoConfig.for_model(**config)
@@ -138,7 +172,7 @@ def snapshot(name: str, layers: int | None, own: dict[str, Any] | None = None) -
 
 
 def build(row: dict[str, Any]) -> Any:
-    """The model of a row, in training, with its adapters and checkpoints."""
+    """Return the model of a row, in training, with its adapters and checkpoints."""
     config = snapshot(row["model"], row.get("layers"), row.get("config"))
     config._attn_implementation, config.use_cache = row["attn"], False
     config.get_text_config().use_cache = False
@@ -149,7 +183,9 @@ def build(row: dict[str, Any]) -> Any:
         config.decoder_start_token_id, config.pad_token_id = 0, config.pad_token_id or 0
     dtype = torch.float32 if row["regime"] in ("amp", "amp16", "fp32") else torch.bfloat16
     model = _maker(config)(config, dtype=dtype)
-    if config.is_encoder_decoder and config.own_head:  # of a checkpoint with a head of its own, which configurations may not say (T5 v1.1)
+    if (
+        config.is_encoder_decoder and config.own_head
+    ):  # of a checkpoint with a head of its own, which configurations may not say (T5 v1.1)
         head = model.get_output_embeddings()
         head.weight = torch.nn.Parameter(torch.empty_like(head.weight))
     if row["method"] == "lora":
@@ -157,7 +193,9 @@ def build(row: dict[str, Any]) -> Any:
         adapt(model, row["rank"], tower=row.get("train_vision_tower", True), dtype=wide)
     elif not row.get("train_vision_tower", True):
         for name, parameter in model.named_parameters():
-            parameter.requires_grad_(any(part in name for part in PROJECTOR) or not any(part in name for part in TOWER))
+            parameter.requires_grad_(
+                any(part in name for part in PROJECTOR) or not any(part in name for part in TOWER)
+            )
     if row.get("kernels") == "unsloth":
         unsloth_layers.patch(model)
     model.train()
@@ -176,7 +214,7 @@ def build(row: dict[str, Any]) -> Any:
 
 
 def route(model: Any, routing: str) -> None:
-    """Lets routers send every token to the same experts (`one`), or as it happens (`even`)."""
+    """Let routers send every token to the same experts (`one`), or as it happens (`even`)."""
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if name.endswith("mlp.gate.weight"):
@@ -184,7 +222,8 @@ def route(model: Any, routing: str) -> None:
 
 
 def keep_embeddings(model: Any) -> None:
-    """Asks bitsandbytes for states of embeddings in fp32, as transformers' Trainer does (trainer.py, create_optimizer)."""
+    """Ask bitsandbytes for states of embeddings in fp32, as transformers' Trainer does
+    (trainer.py, create_optimizer)."""
     manager = importlib.import_module("bitsandbytes").optim.GlobalOptimManager.get_instance()
     for module in model.modules():
         if isinstance(module, torch.nn.Embedding):
@@ -192,7 +231,8 @@ def keep_embeddings(model: Any) -> None:
 
 
 def _maker(config: Any) -> Any:
-    """What makes the model: the class its config names, else the language model of its type, else the model without a head."""
+    """Return what makes the model: the class its config names, else the language model of its
+    type, else the model without a head."""
     named = getattr(transformers, (config.architectures or ["none"])[0], None)
     if named is not None:
         return named._from_config
@@ -201,49 +241,82 @@ def _maker(config: Any) -> Any:
 
 
 def _keeps_products(context: Any, operation: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
-    return CheckpointPolicy.MUST_SAVE if operation in PRODUCTS else CheckpointPolicy.PREFER_RECOMPUTE
+    return (
+        CheckpointPolicy.MUST_SAVE if operation in PRODUCTS else CheckpointPolicy.PREFER_RECOMPUTE
+    )
 
 
 def inputs(model: Any, row: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """What the architecture is given: tokens and labels, sounds and labels, or tokens alone."""
+    """Return what the architecture is given: tokens and labels, sounds and labels, or tokens
+    alone."""
     config, architecture = model.config.get_text_config(), type(model).__name__
     tokens = torch.zeros((row["batch"], row["seq"]), dtype=torch.long)
     if config.model_type == "whisper":
         frames = 2 * config.max_source_positions
-        return {"input_features": torch.zeros((row["batch"], config.num_mel_bins, frames), dtype=model.dtype), "labels": tokens}
+        return {
+            "input_features": torch.zeros(
+                (row["batch"], config.num_mel_bins, frames), dtype=model.dtype
+            ),
+            "labels": tokens,
+        }
     if row.get("routing") == "even":
         tokens.random_(config.vocab_size)
     given = {"input_ids": tokens} | (seen(model, row, tokens) if row.get("images") else {})
     if row.get("packed", 1) > 1:
-        given["position_ids"] = (torch.arange(row["seq"]) % (row["seq"] // row["packed"])).expand(row["batch"], -1)
+        given["position_ids"] = (torch.arange(row["seq"]) % (row["seq"] // row["packed"])).expand(
+            row["batch"], -1
+        )
     if "Classification" in architecture:
         return given | {"labels": tokens[:, 0].contiguous()}
-    headless = architecture.endswith(("Model", "Encoder")) and not architecture.endswith("LMHeadModel")
+    headless = architecture.endswith(("Model", "Encoder")) and not architecture.endswith(
+        "LMHeadModel"
+    )
     return given if headless else given | {"labels": tokens}
 
 
 def seen(model: Any, row: dict[str, Any], tokens: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Square images as the family's processor hands them over, and their places written into `tokens`, a word after each."""
+    """Square images as the family's processor hands them over, and their places written into
+    `tokens`, a word after each."""
     config, count, number = model.config, row["images"] * row["batch"], row["image_tokens"]
     for start in range(0, row["images"] * (number + 1), number + 1):
         tokens[:, start : start + number] = config.image_token_id
     vision, kinds = config.vision_config, (tokens == config.image_token_id).int()
-    merge = getattr(vision, "spatial_merge_size", None) or getattr(config, "spatial_merge_size", None) or 2
+    merge = (
+        getattr(vision, "spatial_merge_size", None)
+        or getattr(config, "spatial_merge_size", None)
+        or 2
+    )
     side = math.isqrt(number) * merge
     match config.model_type:
         case "mistral3":
             pixels = side * vision.patch_size
-            return {"pixel_values": torch.zeros((count, 3, pixels, pixels)), "image_sizes": torch.tensor([[pixels, pixels]] * count)}
+            return {
+                "pixel_values": torch.zeros((count, 3, pixels, pixels)),
+                "image_sizes": torch.tensor([[pixels, pixels]] * count),
+            }
         case "llava_next":  # two tiles by two, and the whole
             pixels = torch.zeros((count, 5, 3, vision.image_size, vision.image_size))
-            return {"pixel_values": pixels, "image_sizes": torch.tensor([[2 * vision.image_size] * 2] * count)}
+            return {
+                "pixel_values": pixels,
+                "image_sizes": torch.tensor([[2 * vision.image_size] * 2] * count),
+            }
         case "idefics3" | "smolvlm":  # which drop images that are all zeros
-            return {"pixel_values": torch.ones((row["batch"], row["images"], 3, vision.image_size, vision.image_size))}
+            return {
+                "pixel_values": torch.ones(
+                    (row["batch"], row["images"], 3, vision.image_size, vision.image_size)
+                )
+            }
         case "gemma4":
             side = math.isqrt(number) * vision.pooling_kernel_size
-            places = torch.stack(torch.meshgrid(torch.arange(side), torch.arange(side), indexing="xy"), -1).reshape(1, -1, 2)
+            places = torch.stack(
+                torch.meshgrid(torch.arange(side), torch.arange(side), indexing="xy"), -1
+            ).reshape(1, -1, 2)
             pixels = torch.zeros((count, side**2, 3 * vision.patch_size**2))
-            return {"pixel_values": pixels, "image_position_ids": places.repeat(count, 1, 1), "mm_token_type_ids": kinds}
+            return {
+                "pixel_values": pixels,
+                "image_position_ids": places.repeat(count, 1, 1),
+                "mm_token_type_ids": kinds,
+            }
         case "mllama":  # whose images stand beside the sequence
             tokens.zero_()
             kinds = torch.ones((row["batch"], row["images"]), dtype=torch.long)
@@ -255,19 +328,33 @@ def seen(model: Any, row: dict[str, Any], tokens: torch.Tensor) -> dict[str, tor
                 "cross_attention_mask": torch.ones((*tokens.shape, row["images"], tiles)),
             }
         case "kimi_k25":
-            pixels = torch.zeros((count * side**2, 3, vision.patch_size, vision.patch_size), dtype=model.dtype)
-            return {"pixel_values": pixels, "image_grid_thw": torch.tensor([[1, side, side]] * count)}
+            pixels = torch.zeros(
+                (count * side**2, 3, vision.patch_size, vision.patch_size), dtype=model.dtype
+            )
+            return {
+                "pixel_values": pixels,
+                "image_grid_thw": torch.tensor([[1, side, side]] * count),
+            }
     if not hasattr(vision, "spatial_merge_size"):
         side = vision.image_size if isinstance(vision.image_size, int) else vision.image_size[0]
-        given = {"pixel_values": torch.zeros((count, 3, side, side), dtype=model.dtype if config.model_type == "llama4" else None)}
+        given = {
+            "pixel_values": torch.zeros(
+                (count, 3, side, side), dtype=model.dtype if config.model_type == "llama4" else None
+            )
+        }
         return given | ({"token_type_ids": kinds} if config.model_type == "gemma3" else {})
     numbers = 3 * vision.temporal_patch_size * vision.patch_size**2
     grid = torch.tensor([[1, side, side]] * count)
-    return {"pixel_values": torch.zeros((count * side**2, numbers)), "image_grid_thw": grid, "mm_token_type_ids": kinds}
+    return {
+        "pixel_values": torch.zeros((count * side**2, numbers)),
+        "image_grid_thw": grid,
+        "mm_token_type_ids": kinds,
+    }
 
 
 def loss_of(output: Any) -> torch.Tensor:
-    """The model's own loss, or the mean of its hidden states; `output` is let go of by the caller."""
+    """Return the model's own loss, or the mean of its hidden states; `output` is let go of by
+    the caller."""
     found = output.get("loss")
     if found is not None:
         return found
@@ -276,7 +363,7 @@ def loss_of(output: Any) -> torch.Tensor:
 
 
 def optimizer_of(row: dict[str, Any], trained: list[torch.Tensor]) -> Any:
-    """The optimizer of a row; `implementation` is for_loop where it says nothing."""
+    """Return the optimizer of a row; `implementation` is for_loop where it says nothing."""
     how: dict[str, Any] = {"foreach": row.get("implementation") == "foreach"}
     if row.get("implementation") == "fused":
         how = {"fused": True}
@@ -298,10 +385,17 @@ def optimizer_of(row: dict[str, Any], trained: list[torch.Tensor]) -> Any:
 
 
 def measure(row: dict[str, Any]) -> dict[str, int]:
-    """Bytes of one step: see tests/accuracy/README.md."""
+    """Return the bytes of one step: see tests/accuracy/README.md."""
     if row.get("packed", 1) == 1:  # fake tensors hold no values to look for
         masking_utils.find_packed_sequence_indices = lambda position_ids: None
-    with contextlib.nullcontext() if row.get("images") or "routing" in row else Fake(allow_non_fake_inputs=True), cuda_dropout():
+    with (
+        (
+            contextlib.nullcontext()
+            if row.get("images") or "routing" in row
+            else Fake(allow_non_fake_inputs=True)
+        ),
+        cuda_dropout(),
+    ):
         model = build(row)
         parameters = list(model.parameters())
         trained = [parameter for parameter in parameters if parameter.requires_grad]
@@ -320,12 +414,21 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
             loss.backward()
             found["backward_peak"] = live.peak
             del output, loss
-            gradients = sum(_size(parameter.grad) for parameter in trained if parameter.grad is not None)
+            gradients = sum(
+                _size(parameter.grad) for parameter in trained if parameter.grad is not None
+            )
             found["after_backward"] = live.peak = live.live
             optimizer.step()
             found |= {"step_peak": live.peak, "after_step": live.live}
-    states = sum(_size(value) for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor))
-    weights = sum({id(parameter.untyped_storage()): _size(parameter) for parameter in parameters}.values())
+    states = sum(
+        _size(value)
+        for state in optimizer.state.values()
+        for value in state.values()
+        if isinstance(value, torch.Tensor)
+    )
+    weights = sum(
+        {id(parameter.untyped_storage()): _size(parameter) for parameter in parameters}.values()
+    )
     passes = states + max(found["forward_peak"], found["backward_peak"])
     return found | {
         "parameters": weights,
@@ -342,7 +445,8 @@ def _size(tensor: torch.Tensor) -> int:
 
 
 def measured(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Every line with its bytes and the versions they are of; those that cannot run are told on stderr."""
+    """Yield every line with its bytes and the versions they are of; those that cannot run are
+    told on stderr."""
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     for line in lines:
         row = json.loads(line)

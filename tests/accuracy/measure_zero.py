@@ -1,13 +1,15 @@
-"""Measures one rank of DeepSpeed's ZeRO byte for byte: rows of kind `zero` of training_parallel.jsonl, in and out.
+"""Measures one rank of DeepSpeed's ZeRO byte for byte: rows of kind `zero` of
+training_parallel.jsonl, in and out.
 
     DS_ACCELERATOR=cpu LOCAL_RANK=0 python tests/accuracy/measure_zero.py < settings.jsonl >> training_parallel.jsonl
 
-DeepSpeed itself, on a CPU under a fake process group, on a small model of the architecture `config` names: real tensors, whose storages are
-counted from the operation that makes them until they are freed. One row a process, since an engine leaves threads and hooks behind.
-Settings: config (of transformers), zero_stage, ranks, overlap, seq, batch, micro_batches, gradients (the format they are summed in, bf16
-where nothing is said), hpz (ranks that share ZeRO++'s second copy). Buckets are DeepSpeed's defaults, AdamW is fused. `bytes`: resident
-(after two steps), and the highest moments of the passes and of the step of a third one.
-"""
+DeepSpeed itself, on a CPU under a fake process group, on a small model of the architecture
+`config` names: real tensors, whose storages are counted from the operation that makes them until
+they are freed. One row a process, since an engine leaves threads and hooks behind. Settings:
+config (of transformers), zero_stage, ranks, overlap, seq, batch, micro_batches, gradients (the
+format they are summed in, bf16 where nothing is said), hpz (ranks that share ZeRO++'s second
+copy). Buckets are DeepSpeed's defaults, AdamW is fused. `bytes`: resident (after two steps), and
+the highest moments of the passes and of the step of a third one."""
 
 import contextlib
 import gc
@@ -26,10 +28,14 @@ from transformers import masking_utils
 
 
 def engine_of(row: dict[str, Any], **beside: Any) -> Any:
-    """The model in DeepSpeed's hands. `beside`: more settings of ZeRO."""
+    """Return the model in DeepSpeed's hands. `beside`: more settings of ZeRO."""
     config = transformers.AutoConfig.for_model(**row["config"])
     config._attn_implementation, config.use_cache = "sdpa", False
-    zero = {"stage": row["zero_stage"], "overlap_comm": row["overlap"], "contiguous_gradients": True}
+    zero = {
+        "stage": row["zero_stage"],
+        "overlap_comm": row["overlap"],
+        "contiguous_gradients": True,
+    }
     zero |= beside | ({"zero_hpz_partition_size": row["hpz"]} if "hpz" in row else {})
     settings = {
         "train_micro_batch_size_per_gpu": row["batch"],
@@ -40,7 +46,11 @@ def engine_of(row: dict[str, Any], **beside: Any) -> Any:
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
     }
-    init = deepspeed.zero.Init(config_dict_or_path=settings) if row["zero_stage"] == 3 else contextlib.nullcontext()
+    init = (
+        deepspeed.zero.Init(config_dict_or_path=settings)
+        if row["zero_stage"] == 3
+        else contextlib.nullcontext()
+    )
     with init:
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     model.train()
@@ -50,14 +60,22 @@ def engine_of(row: dict[str, Any], **beside: Any) -> Any:
 
 
 def storages() -> dict[int, torch.UntypedStorage]:
-    """Every storage that a tensor of this process has, by its address."""
+    """Return every storage that a tensor of this process has, by its address."""
     gc.collect()
-    tensors = [found for found in gc.get_objects() if type(found) in (torch.Tensor, torch.nn.Parameter) and found.device.type == "cpu"]
-    return {storage.data_ptr(): storage for tensor in tensors if (storage := tensor.untyped_storage()).nbytes()}
+    tensors = [
+        found
+        for found in gc.get_objects()
+        if type(found) in (torch.Tensor, torch.nn.Parameter) and found.device.type == "cpu"
+    ]
+    return {
+        storage.data_ptr(): storage
+        for tensor in tensors
+        if (storage := tensor.untyped_storage()).nbytes()
+    }
 
 
 def step(engine: Any, row: dict[str, Any], live: Live) -> dict[str, int]:
-    """The highest moments of one step."""
+    """Return the highest moments of one step."""
     found = {"forward": 0, "backward": 0}
     tokens = torch.zeros((row["batch"], row["seq"]), dtype=torch.long)
     for _ in range(row["micro_batches"]):
@@ -74,7 +92,7 @@ def step(engine: Any, row: dict[str, Any], live: Live) -> dict[str, int]:
 
 
 def measure(row: dict[str, Any]) -> dict[str, int]:
-    """Bytes of the third step, beside all that is there before it."""
+    """Return the bytes of the third step, beside all that is there before it."""
     masking_utils.find_packed_sequence_indices = lambda position_ids: None
     dist.init_process_group("fake", rank=0, world_size=row["ranks"], store=FakeStore())
     engine = engine_of(row)
@@ -91,6 +109,10 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
-    versions = {"torch": torch.__version__, "transformers": transformers.__version__, "deepspeed": deepspeed.__version__}
+    versions = {
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "deepspeed": deepspeed.__version__,
+    }
     row = json.loads(sys.stdin.readline())
     print(json.dumps(row | {"versions": versions, "bytes": measure(row)}))

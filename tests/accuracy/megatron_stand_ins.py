@@ -1,13 +1,16 @@
-"""What megatron-core needs of a GPU and of Transformer Engine, stood in for on a CPU: each kernel keeps what the real one keeps.
+"""What megatron-core needs of a GPU and of Transformer Engine, stood in for on a CPU: each kernel
+keeps what the real one keeps.
 
-Transformer Engine cannot be imported without CUDA's libraries. A stand-in computes nothing: it makes tensors of the sizes that the
-kernel's source makes, and saves for its backward pass what that source gives to save_for_backward. All around it is megatron-core's own
-code: layers, router, dispatchers, checkpoints. Weights' gradients go into main_grad at once (--gradient-accumulation-fusion), so none is
-made. Collectives of the fake process group make tensors of the right sizes; what every rank tells the others is what this one says.
+Transformer Engine cannot be imported without CUDA's libraries. A stand-in computes nothing: it
+makes tensors of the sizes that the kernel's source makes, and saves for its backward pass what that
+source gives to save_for_backward. All around it is megatron-core's own code: layers, router,
+dispatchers, checkpoints. Weights' gradients go into main_grad at once
+(--gradient-accumulation-fusion), so none is made. Collectives of the fake process group make
+tensors of the right sizes; what every rank tells the others is what this one says.
 
-Read by commit d0067d0d of Transformer Engine: pytorch/module/{rmsnorm,layernorm_linear,linear,grouped_linear}.py, pytorch/permutation.py,
-pytorch/attention/rope.py, pytorch/attention/dot_product_attention/backends.py (FlashAttention).
-"""
+Read by commit d0067d0d of Transformer Engine:
+pytorch/module/{rmsnorm,layernorm_linear,linear,grouped_linear}.py, pytorch/permutation.py,
+pytorch/attention/rope.py, pytorch/attention/dot_product_attention/backends.py (FlashAttention)."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -21,13 +24,18 @@ Shape = Sequence[int]
 
 
 class Tracker(Live):
-    """Live bytes, of storages that are freed and filled again too, with kernels that nothing can be seen inside of."""
+    """Live bytes, of storages that are freed and filled again too, with kernels that nothing can
+    be seen inside of."""
 
     at_work: "Tracker | None" = None
     looks = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return super().__torch_dispatch__(func, types, args, kwargs) if self.looks else func(*args, **(kwargs or {}))
+        return (
+            super().__torch_dispatch__(func, types, args, kwargs)
+            if self.looks
+            else func(*args, **(kwargs or {}))
+        )
 
     def resized(self, storage: torch.UntypedStorage, size: int) -> None:
         """A storage is freed (CheckpointWithoutOutput) or comes back."""
@@ -37,7 +45,7 @@ class Tracker(Live):
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
-        """One kernel: what it makes on the way is never there."""
+        """Provide one kernel: what it makes on the way is never there."""
         before, self.looks = self.looks, False
         try:
             yield
@@ -53,7 +61,7 @@ def resized(storage: torch.UntypedStorage, size: int) -> Any:
 
 
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What torch.compile makes one kernel of (megatron/core/jit.py, jit_fuser)."""
+    """Return what torch.compile makes one kernel of (megatron/core/jit.py, jit_fuser)."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         tracker = Tracker.at_work
@@ -61,7 +69,9 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
         with tracker.inside():
             made = function(*args, **kwargs)
-        return torch.utils._pytree.tree_map_only(torch.Tensor, lambda x: x.view_as(x), made)  # seen from here on
+        return torch.utils._pytree.tree_map_only(
+            torch.Tensor, lambda x: x.view_as(x), made
+        )  # seen from here on
 
     return kernel
 
@@ -77,7 +87,8 @@ class Nothing:
 
 
 def without_gpu() -> None:
-    """Puts nothing in the place of CUDA's devices, streams and random states. To be called before megatron's models are imported."""
+    """Put nothing in the place of CUDA's devices, streams and random states. To be called before
+    megatron's models are imported."""
     torch.Tensor.cuda = lambda tensor, *args, **kwargs: tensor  # type: ignore[method-assign]
     torch.Tensor.record_stream = lambda tensor, stream: None  # type: ignore[method-assign]
     for name in ("Stream", "Event", "current_stream", "default_stream"):
@@ -94,22 +105,38 @@ def without_gpu() -> None:
     random._set_all_rng_states = lambda *states: None
     random._fork_rng = contextlib.nullcontext
     random.FP8GlobalStateManager = SimpleNamespace(is_fp8_enabled=lambda: False)
-    random.activation_recompute_forward = random.fp8_autocast = lambda **kwargs: contextlib.nullcontext()
+    random.activation_recompute_forward = random.fp8_autocast = lambda **kwargs: (
+        contextlib.nullcontext()
+    )
     random.CudaRNGStatesTracker.fork = lambda tracker, name="": contextlib.nullcontext()
     layers._grad_accum_fusion_available = True
-    layers.fused_weight_gradient_mlp_cuda = SimpleNamespace(wgrad_gemm_accum_fp32=lambda *tensors: None)
-    layers.get_global_memory_buffer = lambda: SimpleNamespace(get_tensor=lambda shape, dtype, name: torch.empty(shape, dtype=dtype))
+    layers.fused_weight_gradient_mlp_cuda = SimpleNamespace(
+        wgrad_gemm_accum_fp32=lambda *tensors: None
+    )
+    layers.get_global_memory_buffer = lambda: SimpleNamespace(
+        get_tensor=lambda shape, dtype, name: torch.empty(shape, dtype=dtype)
+    )
 
 
 class _Kernel(torch.autograd.Function):
-    """Makes a tensor of `inputs`; saves those whose numbers are `saves`, what is `beside` and, where asked, its output."""
+    """Makes a tensor of `inputs`; saves those whose numbers are `saves`, what is `beside` and,
+    where asked, its output."""
 
     @staticmethod
-    def forward(ctx: Any, shape: Shape, saves: Sequence[int], beside: Any, saves_output: bool, *inputs: torch.Tensor) -> torch.Tensor:
+    def forward(
+        ctx: Any,
+        shape: Shape,
+        saves: Sequence[int],
+        beside: Any,
+        saves_output: bool,
+        *inputs: torch.Tensor,
+    ) -> torch.Tensor:
         ctx.inputs = [(x.shape, x.dtype) for x in inputs]
         output = inputs[0].new_empty(shape)
         own = [torch.empty(size, dtype=dtype) for size, dtype in beside]
-        ctx.save_for_backward(*(inputs[number] for number in saves), *own, *((output,) if saves_output else ()))
+        ctx.save_for_backward(
+            *(inputs[number] for number in saves), *own, *((output,) if saves_output else ())
+        )
         return output
 
     @staticmethod
@@ -120,7 +147,10 @@ class _Kernel(torch.autograd.Function):
             None,
             None,
             None,
-            *(torch.empty(x[0], dtype=x[1]) if asks else None for x, asks in zip(ctx.inputs, needed, strict=True)),
+            *(
+                torch.empty(x[0], dtype=x[1]) if asks else None
+                for x, asks in zip(ctx.inputs, needed, strict=True)
+            ),
         )
 
 
@@ -131,12 +161,13 @@ def kernel(
     beside: Sequence[tuple[Shape, torch.dtype]] = (),
     saves_output: bool = False,
 ) -> torch.Tensor:
-    """An operation of which only sizes matter."""
+    """Return an operation of which only sizes matter."""
     return _Kernel.apply(tuple(shape), saves, beside, saves_output, *inputs)
 
 
 class Norm(torch.nn.Module):
-    """Saves its input and the inverse deviation of every row; a layer norm its mean too (ops/basic/rmsnorm.py, layer_norm.py)."""
+    """Saves its input and the inverse deviation of every row; a layer norm its mean too
+    (ops/basic/rmsnorm.py, layer_norm.py)."""
 
     def __init__(self, config: Any, hidden_size: int, eps: float = 1e-5, **others: Any) -> None:
         super().__init__()
@@ -145,11 +176,14 @@ class Norm(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x.contiguous()
-        return kernel(x.shape, x, saves=[0], beside=[((self.statistics, *x.shape[:-1]), torch.float32)])
+        return kernel(
+            x.shape, x, saves=[0], beside=[((self.statistics, *x.shape[:-1]), torch.float32)]
+        )
 
 
 class Duplicated(torch.nn.Module):
-    """A linear that every tensor-parallel rank has whole (TELinear, parallel_mode duplicated): saves its input."""
+    """A linear that every tensor-parallel rank has whole (TELinear, parallel_mode duplicated):
+    saves its input."""
 
     def __init__(self, inputs: int, outputs: int, *, config: Any, **others: Any) -> None:
         super().__init__()
@@ -160,13 +194,18 @@ class Duplicated(torch.nn.Module):
 
 
 class GroupedLinear(torch.nn.Module):
-    """A linear of every expert over its tokens, which are next to each other: saves them once (grouped_linear.py, inputmats)."""
+    """A linear of every expert over its tokens, which are next to each other: saves them once
+    (grouped_linear.py, inputmats)."""
 
-    def __init__(self, experts: int, inputs: int, outputs: int, *, config: Any, **others: Any) -> None:
+    def __init__(
+        self, experts: int, inputs: int, outputs: int, *, config: Any, **others: Any
+    ) -> None:
         super().__init__()
         ways = config.expert_tensor_parallel_size
         by_rows = others["tp_comm_buffer_name"] == "fc2"
-        shape = (experts, outputs, inputs // ways) if by_rows else (experts, outputs // ways, inputs)
+        shape = (
+            (experts, outputs, inputs // ways) if by_rows else (experts, outputs // ways, inputs)
+        )
         self.weight = torch.nn.Parameter(torch.empty(shape, dtype=config.params_dtype))
 
     def forward(self, x: torch.Tensor, tokens: Any) -> tuple[torch.Tensor, None]:
@@ -174,51 +213,67 @@ class GroupedLinear(torch.nn.Module):
 
 
 class FlashAttention(torch.nn.Module):
-    """Saves queries, keys, values, its output and the log of the sum of exponentials; tokens are put behind sequences for it, and back.
+    """Saves queries, keys, values, its output and the log of the sum of exponentials; tokens are
+    put behind sequences for it, and back.
 
-    Of several sequences that is a copy of everything, of one only of what was no tensor of its own (backends.py, FlashAttention.forward).
-    """
+    Of several sequences that is a copy of everything, of one only of what was no tensor of its
+    own (backends.py, FlashAttention.forward)."""
 
     def __init__(self, config: Any, *args: Any, **others: Any) -> None:
         super().__init__()
 
-    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *args: Any, **others: Any) -> torch.Tensor:
+    def forward(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *args: Any, **others: Any
+    ) -> torch.Tensor:
         q, k, v = (x.transpose(0, 1).contiguous() for x in (query, key, value))
         batch, tokens, heads, _ = q.shape
         sums = ((batch, heads, tokens), torch.float32)
-        mixed = kernel((batch, tokens, heads, v.shape[3]), q, k, v, saves=[0, 1, 2], beside=[sums], saves_output=True)
+        mixed = kernel(
+            (batch, tokens, heads, v.shape[3]),
+            q,
+            k,
+            v,
+            saves=[0, 1, 2],
+            beside=[sums],
+            saves_output=True,
+        )
         return mixed.transpose(0, 1).contiguous().view(tokens, batch, -1)
 
 
 def rotated(x: torch.Tensor, angles: torch.Tensor, *args: Any, **others: Any) -> torch.Tensor:
-    """Saves its angles alone (rope.py, FusedRoPEFunc)."""
+    """Save its angles alone (rope.py, FusedRoPEFunc)."""
     return kernel(x.shape, x)
 
 
-def permuted(tokens: torch.Tensor, probs: torch.Tensor, routing_map: torch.Tensor, num_out_tokens: int) -> Any:
-    """Saves a map of rows: of every token twice as many numbers as there are experts, and one (permutation.py)."""
+def permuted(
+    tokens: torch.Tensor, probs: torch.Tensor, routing_map: torch.Tensor, num_out_tokens: int
+) -> Any:
+    """Save a map of rows: of every token twice as many numbers as there are experts, and one
+    (permutation.py)."""
     mapped = torch.empty(tokens.shape[0], 2 * routing_map.shape[1] + 1, dtype=torch.int32)
     made = kernel((num_out_tokens, tokens.shape[1]), tokens, mapped, saves=[1])
     return made, kernel((num_out_tokens,), probs), mapped
 
 
-def unpermuted(tokens: torch.Tensor, mapped: torch.Tensor, merging_probs: Any = None, restore_shape: Any = None) -> torch.Tensor:
-    """Saves the map that the permutation made."""
+def unpermuted(
+    tokens: torch.Tensor, mapped: torch.Tensor, merging_probs: Any = None, restore_shape: Any = None
+) -> torch.Tensor:
+    """Save the map that the permutation made."""
     return kernel(restore_shape, tokens, mapped, saves=[1])
 
 
 def sorted_chunks(tokens: torch.Tensor, *others: Any) -> torch.Tensor:
-    """Saves where each row goes."""
+    """Save where each row goes."""
     return kernel(tokens.shape, tokens, beside=[((tokens.shape[0],), torch.int32)])
 
 
 def sorted_chunks_and_probs(tokens: torch.Tensor, probs: torch.Tensor, *others: Any) -> Any:
-    """The same, with the weights of the tokens."""
+    """Return the same, with the weights of the tokens."""
     return sorted_chunks(tokens), kernel(probs.shape, probs)
 
 
 def with_kernels() -> None:
-    """Puts the stand-ins where megatron-core looks for Transformer Engine's kernels."""
+    """Put the stand-ins where megatron-core looks for Transformer Engine's kernels."""
     from megatron.core.models.common.embeddings import rope_utils
     from megatron.core.transformer import multi_latent_attention
     from megatron.core.transformer.moe import moe_utils
@@ -228,4 +283,7 @@ def with_kernels() -> None:
     moe_utils.HAVE_TE, moe_utils.te_general_gemm = True, None
     moe_utils.fused_permute = moe_utils.fused_permute_with_probs = permuted
     moe_utils.fused_unpermute = unpermuted
-    moe_utils.fused_sort_chunks_by_index, moe_utils.fused_sort_chunks_by_index_with_probs = sorted_chunks, sorted_chunks_and_probs
+    moe_utils.fused_sort_chunks_by_index, moe_utils.fused_sort_chunks_by_index_with_probs = (
+        sorted_chunks,
+        sorted_chunks_and_probs,
+    )

@@ -8,7 +8,8 @@ MARGIN = 0.05
 """Percentage points that rounding may move a figure."""
 
 AIMED, AWAY = 91, 3
-"""Middle of the coverage that is asked for (85 to 97), and percentage points it may move away from it."""
+"""Middle of the coverage that is asked for (85 to 97), and percentage points it may move away
+from it."""
 
 
 def assert_no_worse(was: Mapping[str, float], now: Mapping[str, float], name: str) -> None:

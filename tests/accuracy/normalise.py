@@ -1,8 +1,9 @@
-"""Posted runs as they were noted down become questions of the API: python -m accuracy.normalise RAW.jsonl ... > serving.jsonl
+"""Posted runs as they were noted down become questions of the API: python -m accuracy.normalise
+RAW.jsonl ... > serving.jsonl
 
-What a row may be scored for follows from what its source shows: nothing of a model in doubt, no figure that the row itself doubts, no peak
-of vLLM whose release is not printed, no total of a pipeline whose stages differ.
-"""
+What a row may be scored for follows from what its source shows: nothing of a model in doubt, no
+figure that the row itself doubts, no peak of vLLM whose release is not printed, no total of a
+pipeline whose stages differ."""
 
 import json
 import re
@@ -16,7 +17,8 @@ SAME_LOG = {"e40", "e44", "e46"}
 """Rows that repeat the lines of another (v017, v021, v023)."""
 
 OTHER_CHECKPOINT = {"f115"}
-"""Rows whose loaded weights show another checkpoint than the repository named: 16.4 GiB of 56.9 in 16 bits."""
+"""Rows whose loaded weights show another checkpoint than the repository named: 16.4 GiB of 56.9
+in 16 bits."""
 
 ASKED: dict[str, Row] = {
     "s035": {"quantization": "fp8"},
@@ -32,17 +34,21 @@ ASKED: dict[str, Row] = {
     "v257": {"other_memory_gib": 4.99},
     "v258": {"other_memory_gib": 4.99},
 }
-"""What a row says in its note, its dtype or by what was free at start that the API has a field for."""
+"""What a row says in its note, its dtype or by what was free at start that the API has a field
+for."""
 
 SETTLED = {"v113"}
-"""Rows whose doubt was resolved: graphs are not taken off the pool by the second model runner of that release."""
+"""Rows whose doubt was resolved: graphs are not taken off the pool by the second model runner of
+that release."""
 
 FIELDS = (
-    "gpu_count", "engine", "engine_version", "context_length", "kv_cache_dtype", "tensor_parallel", "pipeline_parallel", "data_parallel",
+    "gpu_count", "engine", "engine_version", "context_length", "kv_cache_dtype", "tensor_parallel",
+    "pipeline_parallel", "data_parallel",
     "gpu_memory_utilization", "max_batched_tokens", "max_num_seqs", "enforce_eager",
 )  # fmt: skip
 SETTINGS = (
-    "quantization", "dtype", "prefix_caching", "n_gpu_layers", "n_parallel", "n_ubatch", "kv_unified", "flash_attention",
+    "quantization", "dtype", "prefix_caching", "n_gpu_layers", "n_parallel", "n_ubatch",
+    "kv_unified", "flash_attention",
     "max_running_requests", "prompt_tokens", "generated_tokens",
 )  # fmt: skip
 RELEASED = ("vllm", "sglang", "tensorrt-llm", "transformers", "tgi")
@@ -56,7 +62,7 @@ _LOG = re.compile(r"log (accuracy/\S+\.log)")
 
 
 def normalised(rows: Iterable[Row]) -> Iterator[Row]:
-    """Every row that is no repetition, as a Run of truth.py."""
+    """Yield every row that is no repetition, as a Run of truth.py."""
     for row in rows:
         if row["id"] not in SAME_LOG:
             yield _run(row)
@@ -68,7 +74,12 @@ def _run(row: Row) -> Row:
     if log := _LOG.search(row.get("note") or ""):
         source += ":" + log.group(1)
     measured = {name: value for name, value in row["measured"].items() if value is not None}
-    run = {"id": row["id"], "question": question, "outcome": row.get("outcome"), "measured": measured}
+    run = {
+        "id": row["id"],
+        "question": question,
+        "outcome": row.get("outcome"),
+        "measured": measured,
+    }
     run |= {"scores": list(_scores(row, question, measured)), "source": source}
     if build:
         run["build"] = build
@@ -79,14 +90,21 @@ def _run(row: Row) -> Row:
     if row.get("error"):
         run["error"] = row["error"]
     inferred = "inferred: " + ", ".join(row["inferred"]) if row.get("inferred") else None
-    notes = [text for text in (*(row.get(name) for name in ("note", "check", "verify", "units_note")), inferred) if isinstance(text, str)]
+    notes = [
+        text
+        for text in (
+            *(row.get(name) for name in ("note", "check", "verify", "units_note")),
+            inferred,
+        )
+        if isinstance(text, str)
+    ]
     if notes:
         run["note"] = "; ".join(notes)
     return run
 
 
 def _question(row: Row) -> tuple[Row, str | None]:
-    """The question, and the version as printed where it is no release."""
+    """Return the question, and the version as printed where it is no release."""
     question: Row = {"model": row["model"]}
     if row.get("gpu"):
         question["gpu"] = _REMARK.sub("", row["gpu"]).strip()
@@ -101,25 +119,39 @@ def _question(row: Row) -> tuple[Row, str | None]:
     if row["engine"] == "transformers" and row.get("prompt_tokens"):
         question["context_length"] = row["prompt_tokens"] + (row.get("generated_tokens") or 0)
     if row["engine"] == "tgi":
-        for name, field in (("max_total_tokens", "context_length"), ("max_batch_prefill_tokens", "max_batched_tokens")):
+        for name, field in (
+            ("max_total_tokens", "context_length"),
+            ("max_batch_prefill_tokens", "max_batched_tokens"),
+        ):
             if row.get(name):
                 question[field] = row[name]
     build = question.pop("engine_version", None)
     release = _RELEASE.fullmatch(build or "")
-    if release and row["engine"] in RELEASED and int(release.group(1).split(".")[1]) > 0 and not build.startswith("0.1."):
+    if (
+        release
+        and row["engine"] in RELEASED
+        and int(release.group(1).split(".")[1]) > 0
+        and not build.startswith("0.1.")
+    ):
         question["engine_version"] = release.group(1)
-    return question | ASKED.get(row["id"], {}), build if build != question.get("engine_version") else None
+    return question | ASKED.get(row["id"], {}), (
+        build if build != question.get("engine_version") else None
+    )
 
 
 def _scores(row: Row, question: Row, measured: Row) -> Iterator[str]:
-    """What of a row may be scored."""
+    """Yield what of a row may be scored."""
     note, vllm = row.get("note") or "", row["engine"] == "vllm"
     if row["id"] in OTHER_CHECKPOINT:
         return
     doubt = (row.get("check") and row["id"] not in SETTLED) or any(
         row.get(name) for name in ("verify", "estimate_only", "mtp", "speculative")
     )
-    known = row.get("model_exact", True) and not row.get("ambiguous_model") and _HUB_ID.fullmatch(row["model"])
+    known = (
+        row.get("model_exact", True)
+        and not row.get("ambiguous_model")
+        and _HUB_ID.fullmatch(row["model"])
+    )
     if not known or "model" in row.get("inferred", []):
         return
     if measured.get("weights_gib") is not None and not doubt:
@@ -132,11 +164,22 @@ def _scores(row: Row, question: Row, measured: Row) -> Iterator[str]:
     beside = bool(_BESIDE.search(note))
     if row.get("outcome") == "served" and tokens and not doubt and not beside:
         yield "kv_tokens"
-    staged, dated = (row.get("pipeline_parallel") or 1) > 1, not vllm or "engine_version" in question
+    staged, dated = (
+        (row.get("pipeline_parallel") or 1) > 1,
+        not vllm or "engine_version" in question,
+    )
     if measured.get("activation_gib") is not None and not doubt and dated and not staged:
         yield "activations"
     sized = row.get("gpu_memory_utilization") and row.get("total_gpu_gib")
-    if vllm and measured.get("kv_gib") is not None and sized and not doubt and not beside and dated and not staged:
+    if (
+        vllm
+        and measured.get("kv_gib") is not None
+        and sized
+        and not doubt
+        and not beside
+        and dated
+        and not staged
+    ):
         yield "need"
     judged = row.get("outcome") in ("served", "oom", "kv_too_small")
     if judged and not row.get("estimate_only") and not _ODD_CARD.search(question["gpu"]):

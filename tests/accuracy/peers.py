@@ -1,10 +1,9 @@
-"""The same runs under the rules that calculators use: one constant for overhead, every layer full attention.
+"""The same runs under the rules that calculators use: one constant for overhead, every layer full
+attention.
 
-weights = parameters / t x bytes (of the published format: 2, or 1 in 8 bit, 0.5 in 4 bit)
-KV cache of a token = 2 x layers x KV heads x head size x 2 B / t (every layer as if it attended to everything; MLA by its heads)
-need = weights x 1.2
-pool = card x gpu_memory_utilization - need
-"""
+weights = parameters / t x bytes (of the published format: 2, or 1 in 8 bit, 0.5 in 4 bit) KV
+cache of a token = 2 x layers x KV heads x head size x 2 B / t (every layer as if it attended to
+everything; MLA by its heads) need = weights x 1.2 pool = card x gpu_memory_utilization - need"""
 
 from accuracy.score import Error, Interval, Judged, estimates
 from accuracy.truth import GIB, Run, model
@@ -18,18 +17,27 @@ from fitgauge.engine.model.spec import (
 from fitgauge.services.fit.estimate import FitEstimate
 
 OVERHEAD = 1.2
-_BYTES = {"fp8": 1.0, "int8": 1.0, "compressed-tensors": 1.0, "modelopt": 1.0, "awq": 0.5, "gptq": 0.5, "mxfp4": 0.5, "bitsandbytes": 0.5}
+_BYTES = {
+    "fp8": 1.0,
+    "int8": 1.0,
+    "compressed-tensors": 1.0,
+    "modelopt": 1.0,
+    "awq": 0.5,
+    "gptq": 0.5,
+    "mxfp4": 0.5,
+    "bitsandbytes": 0.5,
+}
 
 
 def spec_of(run: Run) -> ModelSpec:
-    """The architecture of a run's model."""
+    """Return the architecture of a run's model."""
     known = model(run.question["model"])
     assert known is not None
     return known.spec
 
 
 def weights(run: Run, found: FitEstimate) -> float:
-    """Parameters x bytes over all ranks [bytes]."""
+    """Return parameters x bytes over all ranks [bytes]."""
     work = found.workload
     bytes_each = _BYTES.get(found.prepared.scheme.name if found.prepared.scheme.form else "", 2.0)
     return spec_of(run).parameters * bytes_each / (work.tensor_parallel * work.pipeline_parallel)
@@ -64,7 +72,9 @@ def budget(found: FitEstimate) -> float:
 def weight_errors(part: str | None) -> list[Error]:
     return [
         Error(run, weights(run, found) / GIB / run.measured["weights_gib"] - 1)
-        for run, found in estimates(part, "weights", gpu=lambda run: run.question.get("gpu", "H200"))
+        for run, found in estimates(
+            part, "weights", gpu=lambda run: run.question.get("gpu", "H200")
+        )
         if run.engine == "vllm"
     ]
 
@@ -72,7 +82,14 @@ def weight_errors(part: str | None) -> list[Error]:
 def planner_errors(part: str | None) -> list[Error]:
     asked = {"gpu": lambda run: run.question.get("gpu", "H200")}
     return [
-        Error(run, run.measured["kv_gib"] * GIB / (token_bytes(run, found) or 1) / run.measured["kv_tokens"] - 1)
+        Error(
+            run,
+            run.measured["kv_gib"]
+            * GIB
+            / (token_bytes(run, found) or 1)
+            / run.measured["kv_tokens"]
+            - 1,
+        )
         for run, found in estimates(part, "planner", **asked)
     ]
 
@@ -80,14 +97,19 @@ def planner_errors(part: str | None) -> list[Error]:
 def token_errors(part: str | None) -> list[Error]:
     return [
         Error(
-            run, max(0.0, budget(found) - OVERHEAD * weights(run, found)) / (token_bytes(run, found) or 1) / run.measured["kv_tokens"] - 1
+            run,
+            max(0.0, budget(found) - OVERHEAD * weights(run, found))
+            / (token_bytes(run, found) or 1)
+            / run.measured["kv_tokens"]
+            - 1,
         )
         for run, found in estimates(part, "kv_tokens")
     ]
 
 
 def activation_errors(part: str | None) -> list[Error]:
-    """The fifth of the weights that they keep for all overhead, against the peak it must hold."""
+    """Return the fifth of the weights that they keep for all overhead, against the peak it must
+    hold."""
     return [
         Error(run, (OVERHEAD - 1) * weights(run, found) / GIB / run.measured["activation_gib"] - 1)
         for run, found in estimates(part, "activations")
@@ -99,7 +121,9 @@ def need_errors(part: str | None) -> list[Interval]:
     for run, found in estimates(part, "need"):
         assert run.total_gpu_gib is not None
         need = OVERHEAD * weights(run, found)
-        measured = (run.total_gpu_gib * run.question["gpu_memory_utilization"] - run.measured["kv_gib"]) * GIB
+        measured = (
+            run.total_gpu_gib * run.question["gpu_memory_utilization"] - run.measured["kv_gib"]
+        ) * GIB
         intervals.append(Interval(run, measured, need, need, need))
     return intervals
 
@@ -107,7 +131,13 @@ def need_errors(part: str | None) -> list[Interval]:
 def outcomes(part: str | None) -> list[Judged]:
     judged = []
     for run, found in estimates(part, "outcome"):
-        cache = found.workload.requests_per_replica * found.workload.context_length * token_bytes(run, found)
+        cache = (
+            found.workload.requests_per_replica
+            * found.workload.context_length
+            * token_bytes(run, found)
+        )
         fits = OVERHEAD * weights(run, found) + cache <= budget(found)
-        judged.append(Judged(run, run.outcome == "served", "fits" if fits else "does_not_fit", float(fits)))
+        judged.append(
+            Judged(run, run.outcome == "served", "fits" if fits else "does_not_fit", float(fits))
+        )
     return judged

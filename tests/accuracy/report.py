@@ -1,4 +1,5 @@
-"""docs/ACCURACY.md: the figures, what must be reached, errors by engine, architecture and card, the worst cases, the peers' rules."""
+"""docs/ACCURACY.md: the figures, what must be reached, errors by engine, architecture and card,
+the worst cases, the peers' rules."""
 
 from collections.abc import Callable
 from statistics import median
@@ -45,35 +46,80 @@ WHY = {
             "the table under Outcomes has the figure without those; `tight` counts as promised here.",
         )
     ),
-    ("outcome", "broken_promises"): "each by what its question does not say; the table under Outcomes has the figure without those.",
+    (
+        "outcome",
+        "broken_promises",
+    ): (
+        "each by what its question does not say; the table under Outcomes has the figure without"
+        " those."
+    ),
 }
 """What is said of a bar that is not reached."""
 
 CAUSES = {
-    "v003": "release not printed; 11.1 GiB were held beside 73.8 GiB of weights, of which 5.7 are derived",
-    "v008": "first engine chosen by hand; its peak is 2.5 GiB, that of the engine which the question means 2.1",
-    "v145": "31.2 GiB were held under a budget of 29.8 on a card of 31.4, 0.06 of it CUDA graphs; what else took 1.3 is not told",
-    "v171": "release not printed: an error message of the first engine, judged as the newest release",
-    "v229": "a desktop held 2.6 GiB of the card, which leaves 0.3 GiB beside vLLM's share; warming up the sampler took more",
+    "v003": (
+        "release not printed; 11.1 GiB were held beside 73.8 GiB of weights, of which 5.7 are"
+        " derived"
+    ),
+    "v008": (
+        "first engine chosen by hand; its peak is 2.5 GiB, that of the engine which the question"
+        " means 2.1"
+    ),
+    "v145": (
+        "31.2 GiB were held under a budget of 29.8 on a card of 31.4, 0.06 of it CUDA graphs; what"
+        " else took 1.3 is not told"
+    ),
+    "v171": (
+        "release not printed: an error message of the first engine, judged as the newest release"
+    ),
+    "v229": (
+        "a desktop held 2.6 GiB of the card, which leaves 0.3 GiB beside vLLM's share; warming up"
+        " the sampler took more"
+    ),
     "v241": "the printed peak (1.44 GiB) holds the estimate of CUDA graphs, a term of its own here",
-    "v119": "release not printed: its peak is that of the sampler until 0.16 (9.5 copies of the logits)",
+    "v119": (
+        "release not printed: its peak is that of the sampler until 0.16 (9.5 copies of the logits)"
+    ),
     "v146": "release not printed; a bench command, whose defaults are not the server's",
     "v111": "release not printed: a log of the first engine, judged as the newest release",
-    "v154": "release not printed; four cards hold 1.7 GiB beside PyTorch's tensors, the median of logs says 2.1",
+    "v154": (
+        "release not printed; four cards hold 1.7 GiB beside PyTorch's tensors, the median of logs"
+        " says 2.1"
+    ),
     "v255": "WSL: 0.56 GiB beside the weights, twice the median of logs",
-    "e01": "1.79 GiB beside PyTorch's tensors on one card, where other logs of the first engine show 0.1 to 0.4",
-    "e02": "3.58 GiB beside PyTorch's tensors, where other logs of the first engine show 0.1 to 0.4",
-    "e47": "the peak is that of the sampler since 0.17 (3.8 copies of the logits), the release stated is 0.11",
+    "e01": (
+        "1.79 GiB beside PyTorch's tensors on one card, where other logs of the first engine show"
+        " 0.1 to 0.4"
+    ),
+    "e02": (
+        "3.58 GiB beside PyTorch's tensors, where other logs of the first engine show 0.1 to 0.4"
+    ),
+    "e47": (
+        "the peak is that of the sampler since 0.17 (3.8 copies of the logits), the release stated"
+        " is 0.11"
+    ),
     "v049": "served in float32, activations and cache too, which the question cannot say",
     "v120": "unified memory: 2.2 GiB beside the weights, not explained",
     "e20": "67.7 of 77.6 GiB are weights: 1 GiB of libraries is a tenth of what is left",
-    "f197": "3.9 GiB beside the weights on one card; two cards of the same campaign show 1.7; not explained",
+    "f197": (
+        "3.9 GiB beside the weights on one card; two cards of the same campaign show 1.7; not"
+        " explained"
+    ),
     "f195": "0.5 GiB beyond the layers for two cards without NVLink, where logs of Hopper show 1.8",
-    "f063": "--enable-dp-attention, which the question has no word for; f064 is the same command without it, served",
-    "f007": "its pool holds 46,611 tokens of a context of 131,072: SGLang starts nevertheless and refuses longer requests",
+    "f063": (
+        "--enable-dp-attention, which the question has no word for; f064 is the same command"
+        " without it, served"
+    ),
+    "f007": (
+        "its pool holds 46,611 tokens of a context of 131,072: SGLang starts nevertheless and"
+        " refuses longer requests"
+    ),
     "s078": "an error of a multimodal model's first release, of which the source quotes no line",
     "f042": "release not printed: November 2023, years before the release that is derived",
-    "f043": "release not printed; 125.7 GiB a card were loaded, what is published comes to 101.9: the format it was loaded in is not told",
+    "f043": (
+        "release not printed; 125.7 GiB a card were loaded, what is published comes to 101.9: the"
+        " format it was loaded in is not told"
+    ),
     "f032": "release not printed: an old one that profiled the whole prompt",
     "f099": "how many cards the replica has is not printed",
     "v105": "67.7 of 75.2 GiB are weights: 0.3 GiB is 6 % of the pool",
@@ -82,20 +128,30 @@ CAUSES = {
 
 
 def table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    lines += ["| " + " | ".join(f"{cell:g}" if isinstance(cell, float) else str(cell) for cell in row) + " |" for row in rows]
+    lines += [
+        "| "
+        + " | ".join(f"{cell:g}" if isinstance(cell, float) else str(cell) for cell in row)
+        + " |"
+        for row in rows
+    ]
     return "\n".join(lines)
 
 
 def must_reach(figures: Figures) -> str:
-    """Every bar with its figure on the check part."""
+    """Return every bar with its figure on the check part."""
     rows: list[tuple[object, ...]] = []
     for bar in BARS:
         value = figures[bar.figure]["check"][bar.key]
         held = (bar.least is None or value >= bar.least) and (bar.most is None or value <= bar.most)
         wanted = " and ".join(
-            x for x in (bar.least is not None and f"at least {bar.least:g}", bar.most is not None and f"at most {bar.most:g}") if x
+            x
+            for x in (
+                bar.least is not None and f"at least {bar.least:g}",
+                bar.most is not None and f"at most {bar.most:g}",
+            )
+            if x
         )
         rows.append(
             (
@@ -107,11 +163,15 @@ def must_reach(figures: Figures) -> str:
             )
         )
     text = table(("figure, check part", "must be", "is", "runs", ""), rows)
-    return text + "\n\n" + "\n".join(f"- {figure} ({key}): {why}" for (figure, key), why in WHY.items())
+    return (
+        text
+        + "\n\n"
+        + "\n".join(f"- {figure} ({key}): {why}" for (figure, key), why in WHY.items())
+    )
 
 
 def side_by_side() -> str:
-    """The same runs, here and under the peers' rules."""
+    """Return the same runs, here and under the peers' rules."""
     rows: list[tuple[object, ...]] = []
     for words, ours, theirs in (
         ("weights per GPU", score.weights, peers.weight_errors),
@@ -121,11 +181,34 @@ def side_by_side() -> str:
     ):
         for part in ("check", None):
             mine, other = score.spread(ours(part)), score.spread(theirs(part))
-            rows.append((words, part or "all", mine["runs"], mine["median"], mine["p90"], other["median"], other["p90"]))
+            rows.append(
+                (
+                    words,
+                    part or "all",
+                    mine["runs"],
+                    mine["median"],
+                    mine["p90"],
+                    other["median"],
+                    other["p90"],
+                )
+            )
     for part in ("check", None):
         need, other = score.covering(score.needs(part)), score.covering(peers.need_errors(part))
-        rows.append(("total need", part or "all", need["runs"], need["median"], need["p90"], other["median"], other["p90"]))
-    text = table(("absolute error, %", "part", "runs", "median", "90th", "peers' rules: median", "90th"), rows)
+        rows.append(
+            (
+                "total need",
+                part or "all",
+                need["runs"],
+                need["median"],
+                need["p90"],
+                other["median"],
+                other["p90"],
+            )
+        )
+    text = table(
+        ("absolute error, %", "part", "runs", "median", "90th", "peers' rules: median", "90th"),
+        rows,
+    )
     judged: list[tuple[object, ...]] = []
     for part in ("check", None):
         mine, other = score.balanced(score.outcomes(part)), score.balanced(peers.outcomes(part))
@@ -141,15 +224,27 @@ def side_by_side() -> str:
                 other["balanced"],
             )
         )
-    head = ("outcomes right, %", "runs", "served", "failed", "balanced", "peers' rules: served", "failed", "balanced")
+    head = (
+        "outcomes right, %",
+        "runs",
+        "served",
+        "failed",
+        "balanced",
+        "peers' rules: served",
+        "failed",
+        "balanced",
+    )
     return text + "\n\n" + table(head, judged)
 
 
 def confusion(judged: list[Judged]) -> str:
-    """What was said against what happened."""
+    """Return what was said against what happened."""
     rows: list[tuple[object, ...]] = []
     for outcome in ("served", "kv_too_small", "oom"):
-        counts = [sum(one.run.outcome == outcome and one.verdict == verdict for one in judged) for verdict in VERDICTS]
+        counts = [
+            sum(one.run.outcome == outcome and one.verdict == verdict for one in judged)
+            for verdict in VERDICTS
+        ]
         rows.append((outcome, *counts))
     return table(("happened", *VERDICTS), rows)
 
@@ -160,38 +255,53 @@ VERDICTS = ("fits", "tight", "does_not_fit", "unsupported")
 def grouped(name: str, group: Callable[[Run], str]) -> str:
     """Median errors of every figure by a property of runs, all parts."""
     kinds: dict[str, Callable[[str | None], list[Error]]] = {
-        "weights": score.weights, "planner": score.planner, "tokens": score.kv_tokens, "activations": score.activations,
+        "weights": score.weights, "planner": score.planner, "tokens": score.kv_tokens,
+        "activations": score.activations,
     }  # fmt: skip
     cells: dict[str, dict[str, list[float]]] = {}
     for kind, errors in kinds.items():
         for one in errors(None):
             cells.setdefault(group(one.run), {}).setdefault(kind, []).append(100 * abs(one.error))
     for need in score.needs(None):
-        cells.setdefault(group(need.run), {}).setdefault("need", []).append(100 * abs(need.expected / need.measured - 1))
+        cells.setdefault(group(need.run), {}).setdefault("need", []).append(
+            100 * abs(need.expected / need.measured - 1)
+        )
     names = (*kinds, "need")
     rows: list[tuple[object, ...]] = [
-        (key, *(f"{median(found[kind]):.2f} ({len(found[kind])})" if kind in found else "" for kind in names))
+        (
+            key,
+            *(
+                f"{median(found[kind]):.2f} ({len(found[kind])})" if kind in found else ""
+                for kind in names
+            ),
+        )
         for key, found in sorted(cells.items())
     ]
     return table((name, *(f"{kind}, %" for kind in names)), rows)
 
 
 def architecture(run: Run) -> str:
-    """The model type."""
+    """Return the model type."""
     known = model(run.question["model"])
     return known.spec.model_type if known else "unknown"
 
 
 def release(run: Run) -> str:
     """Engine and minor release."""
-    return f"{run.engine} {run.version[0]}.{run.version[1]}" if run.version else f"{run.engine}, release not printed"
+    return (
+        f"{run.engine} {run.version[0]}.{run.version[1]}"
+        if run.version
+        else f"{run.engine}, release not printed"
+    )
 
 
 def worst(intervals: list[Interval]) -> str:
-    """The ten needs that are furthest off, one a campaign."""
+    """Return the ten needs that are furthest off, one a campaign."""
     rows: list[tuple[object, ...]] = []
     campaigns: set[str] = set()
-    for one in sorted(intervals, key=lambda one: (-abs(one.expected / one.measured - 1), one.run.id)):
+    for one in sorted(
+        intervals, key=lambda one: (-abs(one.expected / one.measured - 1), one.run.id)
+    ):
         if one.run.campaign in campaigns:
             continue
         campaigns.add(one.run.campaign)
@@ -211,36 +321,66 @@ of what came out). Of the failed, `fits` is what was promised to them; with {fai
 
 
 def without_untold() -> str:
-    """Outcomes right with and without what the questions do not say, and how many failed runs were told that they fit."""
+    """Outcomes right with and without what the questions do not say, and how many failed runs
+    were told that they fit."""
     rows: list[tuple[object, ...]] = []
     for part in ("check", None):
         judged = score.outcomes(part)
         rows += [
-            (part or "all", kind, found["runs"], found["served"], found["failed"], found["balanced"], found["broken_promises"])
+            (
+                part or "all",
+                kind,
+                found["runs"],
+                found["served"],
+                found["failed"],
+                found["balanced"],
+                found["broken_promises"],
+            )
             for kind, found in score.told(judged)
         ]
-    failed = sum(not one.served and score.untold(one.run) is None for one in score.outcomes("check"))
-    head = ("part", "runs", "number", "served right, %", "failed right, %", "balanced, %", "`fits` >= 90 % that did not serve")
-    return UNTOLD.format(failed=failed, step=f"{50 / max(1, failed):.1f}") + "\n\n" + table(head, rows)
+    failed = sum(
+        not one.served and score.untold(one.run) is None for one in score.outcomes("check")
+    )
+    head = (
+        "part",
+        "runs",
+        "number",
+        "served right, %",
+        "failed right, %",
+        "balanced, %",
+        "`fits` >= 90 % that did not serve",
+    )
+    return (
+        UNTOLD.format(failed=failed, step=f"{50 / max(1, failed):.1f}") + "\n\n" + table(head, rows)
+    )
 
 
 def misjudged(judged: list[Judged]) -> str:
-    """Every outcome that was judged wrongly."""
+    """Return every outcome that was judged wrongly."""
     rows: list[tuple[object, ...]] = [
-        (one.run.id, one.run.part, one.run.question["model"], one.run.question.get("gpu"), release(one.run), one.run.outcome, one.verdict,
+        (one.run.id, one.run.part, one.run.question["model"], one.run.question.get("gpu"),
+            release(one.run), one.run.outcome, one.verdict,
          CAUSES.get(one.run.id, one.run.error or ""), one.run.source)
         for one in judged
         if not one.right
     ]  # fmt: skip
-    return table(("run", "part", "model", "card", "engine", "happened", "said", "why", "source"), rows)
+    return table(
+        ("run", "part", "model", "card", "engine", "happened", "said", "why", "source"), rows
+    )
 
 
 def unknown_models() -> str:
-    """Models of the truth whose config is not at hand: their runs are not scored."""
-    names = sorted({run.question["model"] for run in runs() if run.scores and model(run.question["model"]) is None})
+    """Return the models of the truth whose config is not at hand: their runs are not scored."""
+    names = sorted(
+        {
+            run.question["model"]
+            for run in runs()
+            if run.scores and model(run.question["model"]) is None
+        }
+    )
     return (
-        f"{len(names)} models of the truth set have no config in the bundled snapshot or `models.jsonl`; their runs are not scored: "
-        + ", ".join(names)
+        f"{len(names)} models of the truth set have no config in the bundled snapshot or"
+        " `models.jsonl`; their runs are not scored: " + ", ".join(names)
     )
 
 
@@ -258,7 +398,7 @@ pool: the budget (total x gpu_memory_utilization) less the pool the engine logge
 
 
 def document(figures: Figures) -> str:
-    """The whole page."""
+    """Return the whole page."""
     judged = score.outcomes(None)
     fit = sum(run.part == "fit" for run in runs())
     return "\n\n".join(

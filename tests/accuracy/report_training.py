@@ -1,4 +1,5 @@
-"""The training half of docs/ACCURACY.md: what must be reached, errors by family and setting, published runs, the rules people quote."""
+"""The training half of docs/ACCURACY.md: what must be reached, errors by family and setting,
+published runs, the rules people quote."""
 
 from collections.abc import Callable, Iterable, Iterator
 from statistics import median
@@ -33,13 +34,29 @@ BARS = (
     Bar("a step's tensors, our own set, median", "training_steps", "own", "median", None, 1),
     Bar("a step's tensors, our own set, 95th percentile", "training_steps", "own", "p95", None, 4),
     Bar("families never taught, median", "training_untaught", "never taught", "median", None, 10),
-    Bar("taught families as if they were not, median", "training_untaught", "as if never taught", "median", None, 10),
+    Bar(
+        "taught families as if they were not, median",
+        "training_untaught",
+        "as if never taught",
+        "median",
+        None,
+        10,
+    ),
     Bar("one rank of FSDP2, median", "training_ranks", "fsdp", "median", None, 2),
     Bar("one rank of FSDP2, 95th percentile", "training_ranks", "fsdp", "p95", None, 6),
     Bar("published GPU runs, median", "training_runs", "all", "median", None, 8),
     Bar("published GPU runs, 90th percentile", "training_runs", "all", "p90", None, 20),
-    Bar("published GPU runs within their 90 % interval", "training_runs", "all", "coverage", 85, 97),
-    Bar("runs that ended without memory, not told that they fit", "training_outcomes", "out of memory", "right", 90, None),
+    Bar(
+        "published GPU runs within their 90 % interval", "training_runs", "all", "coverage", 85, 97
+    ),
+    Bar(
+        "runs that ended without memory, not told that they fit",
+        "training_outcomes",
+        "out of memory",
+        "right",
+        90,
+        None,
+    ),
 )
 
 PARALLEL = """\
@@ -47,26 +64,47 @@ One rank each, measured in the frameworks' own code without a GPU (tests/accurac
 else is said. Beside these, what every rank of {schedules} pipeline schedules of torch.distributed.pipelining, megatron-core and DeepSpeed
 holds, and the parameters of {stages} stages that megatron-core makes, are met exactly."""
 
-TRACKER = "the tracker counts what no device holds in its first step (tests/engine/training/test_fsdp.py)"
+TRACKER = (
+    "the tracker counts what no device holds in its first step (tests/engine/training/test_fsdp.py)"
+)
 NOISE = "a CPU keeps dropout's noise in the format of its input, CUDA a byte a number"
 STEP_CAUSES = (
-    ("openai-community/gpt2", "sdpa", "a CPU writes the scores of an attention with dropout out; CUDA's kernel, estimated here, does not"),
+    (
+        "openai-community/gpt2",
+        "sdpa",
+        (
+            "a CPU writes the scores of an attention with dropout out; CUDA's kernel, estimated"
+            " here, does not"
+        ),
+    ),
     ("openai-community/gpt2", "", NOISE),
     ("facebook/opt", "", NOISE),
     ("google/gemma-3-1b", "", TRACKER),
     ("Qwen/Qwen3-8B", "", TRACKER),
     ("meta-llama/Llama-3.1-8B", "", TRACKER),
 )
-"""What is known of steps that come out worst: the beginning of the model's name, the attention, the cause; the first that fits."""
+"""What is known of steps that come out worst: the beginning of the model's name, the attention,
+the cause; the first that fits."""
 
-ROCM = "a process under ROCm holds more than under CUDA: what is not PyTorch's is 2.4 GiB in each of the fp32 runs of BERT, 1.2 on H100"
+ROCM = (
+    "a process under ROCm holds more than under CUDA: what is not PyTorch's is 2.4 GiB in each of"
+    " the fp32 runs of BERT, 1.2 on H100"
+)
 KEPT = "PyTorch before 2.0 kept gradients through the next forward pass (zero_grad wrote zeros)"
 ROUTING = "what Megatron and DeepSpeed hold to route tokens to experts is not derived"
 RUN_CAUSES = {
-    "t106": "whether layers were recomputed is not printed; estimated as the project's other recipes, which do",
-    "t394": "what stays on the card beside FSDP's offload is not derived for this project; which counter is not printed",
+    "t106": (
+        "whether layers were recomputed is not printed; estimated as the project's other recipes,"
+        " which do"
+    ),
+    "t394": (
+        "what stays on the card beside FSDP's offload is not derived for this project; which"
+        " counter is not printed"
+    ),
     "t098": "of a page about 4-bit training: what its linears save is not derived",
-    "t099": "of a page about 8-bit training that names no model: what its linears save is not derived",
+    "t099": (
+        "of a page about 8-bit training that names no model: what its linears save is not derived"
+    ),
     "t110": "not explained; the unit differs from the other rows of its table",
     "t108": "not explained: FSDP's offload of parameters, gradients and states",
     "t438": "neither precision nor unit is printed",
@@ -77,13 +115,16 @@ RUN_CAUSES = {
     **dict.fromkeys(("f081", "f082", "f083"), ROUTING),
     **dict.fromkeys(("f056", "f057", "f061", "f062", "f074", "f075", "f076"), ROCM),
     **dict.fromkeys(("t467", "t525", "t527", "t529"), KEPT),
-    "f048": "the source's row contradicts itself: layers' inputs and logits of four sequences are more than is printed",
+    "f048": (
+        "the source's row contradicts itself: layers' inputs and logits of four sequences are more"
+        " than is printed"
+    ),
 }
 """What is known of published runs that come out worst."""
 
 
 def must_reach(figures: Figures) -> str:
-    """Every bar with its figure."""
+    """Return every bar with its figure."""
     rows: list[tuple[object, ...]] = []
     for bar in BARS:
         found = figures[bar.figure][bar.part]
@@ -93,7 +134,15 @@ def must_reach(figures: Figures) -> str:
             *([f"at least {bar.least:g}"] if bar.least is not None else []),
             *([f"at most {bar.most:g}"] if bar.most is not None else []),
         ]
-        rows.append((bar.words, " and ".join(wanted), f"{value:g} %", int(found["runs"]), "reached" if held else "**not reached**"))
+        rows.append(
+            (
+                bar.words,
+                " and ".join(wanted),
+                f"{value:g} %",
+                int(found["runs"]),
+                "reached" if held else "**not reached**",
+            )
+        )
     return table(("figure", "must be", "is", "runs", ""), rows)
 
 
@@ -124,14 +173,25 @@ def by_framework(counted: Iterable[Counted], group: Callable[[Counted], str], na
     for key, found in sorted(cells.items()):
         figures = score.runs(found)
         bias = 100 * median(one.error for one in found)
-        rows.append((key, len(found), figures["median"], figures["p90"], f"{bias:+.1f}", figures["coverage"]))
+        rows.append(
+            (
+                key,
+                len(found),
+                figures["median"],
+                figures["p90"],
+                f"{bias:+.1f}",
+                figures["coverage"],
+            )
+        )
     return table((name, "runs", "median, %", "90th, %", "bias, %", "in the interval, %"), rows)
 
 
 def side_by_side() -> str:
-    """The same steps, ranks and runs, here and under every rule."""
+    """Return the same steps, ranks and runs, here and under every rule."""
     sets: dict[str, list[Step]] = {
-        "steps, whole model trained": [step for step in (*truth.given(), *truth.own()) if not step.workload.adapted],
+        "steps, whole model trained": [
+            step for step in (*truth.given(), *truth.own()) if not step.workload.adapted
+        ],
         "steps, LoRA": [step for step in (*truth.given(), *truth.own()) if step.workload.adapted],
         "ranks of FSDP2": list(truth.ranks()),
     }
@@ -142,9 +202,13 @@ def side_by_side() -> str:
             errors = [size(step.spec, step.workload) / score.measured(step) - 1 for step in steps]
             rows.append((words, len(steps), rule, *_shown(errors)))
     counted = score.counted()
-    rows.append(("published runs", len(counted), "fitgauge", *_shown([one.error for one in counted])))
+    rows.append(
+        ("published runs", len(counted), "fitgauge", *_shown([one.error for one in counted]))
+    )
     for rule, size in peers.RULES.items():
-        errors = [size(one.run.known.spec, one.run.trained.workload) / one.measured - 1 for one in counted]
+        errors = [
+            size(one.run.known.spec, one.run.trained.workload) / one.measured - 1 for one in counted
+        ]
         rows.append(("published runs", len(counted), rule, *_shown(errors)))
     return table(("truth", "number", "rule", "median error, %", "90th, %"), rows)
 
@@ -155,7 +219,7 @@ def _shown(errors: list[float]) -> tuple[float, float]:
 
 
 def worst_steps(steps: Iterable[Step]) -> str:
-    """The ten steps and ranks that are furthest off, one a model and attention."""
+    """Return the ten steps and ranks that are furthest off, one a model and attention."""
     rows: list[tuple[object, ...]] = []
     seen: set[tuple[str, str]] = set()
     for step in sorted(steps, key=lambda step: -abs(step.error)):
@@ -163,27 +227,61 @@ def worst_steps(steps: Iterable[Step]) -> str:
         if (model, attention) in seen:
             continue
         seen.add((model, attention))
-        what = ", ".join(str(step.row.get(key)) for key in ("method", "regime", "checkpointing", "seq", "batch") if step.row.get(key))
-        why = next((cause for name, kind, cause in STEP_CAUSES if model.startswith(name) and kind in ("", attention)), "")
-        rows.append((model, attention, what, f"{score.measured(step) / GIB:.3f}", f"{100 * step.error:+.1f} %", why or "not explained"))
+        what = ", ".join(
+            str(step.row.get(key))
+            for key in ("method", "regime", "checkpointing", "seq", "batch")
+            if step.row.get(key)
+        )
+        why = next(
+            (
+                cause
+                for name, kind, cause in STEP_CAUSES
+                if model.startswith(name) and kind in ("", attention)
+            ),
+            "",
+        )
+        rows.append(
+            (
+                model,
+                attention,
+                what,
+                f"{score.measured(step) / GIB:.3f}",
+                f"{100 * step.error:+.1f} %",
+                why or "not explained",
+            )
+        )
         if len(rows) == 10:
             break
     return table(("model", "attention", "setting", "measured GiB", "error", "why"), rows)
 
 
 def worst_runs(counted: Iterable[Counted]) -> str:
-    """The ten published runs that are furthest off."""
+    """Return the ten published runs that are furthest off."""
     rows: list[tuple[object, ...]] = []
     for one in sorted(counted, key=lambda one: (-abs(one.error), one.run.row["id"]))[:10]:
         row = one.run.row
         sizes = [f"{value / GIB:.1f}" for value in (one.measured, one.low, one.expected, one.high)]
-        what = f"{one.run.request.model}, {row['method']}, {row['framework']}, {row.get('gpu_count') or 1} GPU"
-        rows.append((row["id"], what, one.counter.removesuffix("_gib"), *sizes, RUN_CAUSES.get(row["id"], "not explained"), row["source"]))
-    return table(("run", "what", "counter", "measured GiB", "low", "expected", "high", "why", "source"), rows)
+        what = (
+            f"{one.run.request.model}, {row['method']}, {row['framework']},"
+            f" {row.get('gpu_count') or 1} GPU"
+        )
+        rows.append(
+            (
+                row["id"],
+                what,
+                one.counter.removesuffix("_gib"),
+                *sizes,
+                RUN_CAUSES.get(row["id"], "not explained"),
+                row["source"],
+            )
+        )
+    return table(
+        ("run", "what", "counter", "measured GiB", "low", "expected", "high", "why", "source"), rows
+    )
 
 
 def thin(one: Counted) -> str:
-    """What a run that was looked for is of."""
+    """Return what a run that was looked for is of."""
     request = one.run.request
     if bundled().find(request.gpu).accelerator.vendor.lower() == "amd":
         return "AMD"
@@ -197,10 +295,17 @@ def thin(one: Counted) -> str:
 
 
 def misjudged(runs: Iterable[Published]) -> str:
-    """Runs whose outcome was told wrongly."""
+    """Run whose outcome was told wrongly."""
     chosen = tuple(runs)
     rows: list[tuple[object, ...]] = [
-        (one.run.row["id"], one.run.request.model, one.run.request.gpu, one.run.row["outcome"], one.verdict, one.run.row["source"])
+        (
+            one.run.row["id"],
+            one.run.request.model,
+            one.run.request.gpu,
+            one.run.row["outcome"],
+            one.verdict,
+            one.run.row["source"],
+        )
         for one in (*score.outcomes(chosen, ran=False), *score.outcomes(chosen, ran=True))
         if not one.right
     ]
@@ -238,8 +343,13 @@ weights alone."""
 
 
 def parallel_errors() -> Iterator[tuple[str, float]]:
-    """What every measured rank is, and the error."""
-    for step in (*truth.ranks(), *parallel.tensor_ranks(sharded=False), *parallel.tensor_ranks(sharded=True), *parallel.zero_ranks()):
+    """Yield what every measured rank is, and the error."""
+    for step in (
+        *truth.ranks(),
+        *parallel.tensor_ranks(sharded=False),
+        *parallel.tensor_ranks(sharded=True),
+        *parallel.zero_ranks(),
+    ):
         yield _kind(step), step.error
     for rank in parallel.context_ranks():
         way = "DeepSpeed's Ulysses" if rank.row["way"] == "ulysses" else "PyTorch's ring"
@@ -251,7 +361,10 @@ def parallel_errors() -> Iterator[tuple[str, float]]:
         passes = max(phase.total for phase in stage.phases if phase.name in ("forward", "backward"))
         if row["offload"] != "none":
             yield f"offload under {framework}, host memory", stage.host / row["bytes"]["host"] - 1
-        yield f"offload under {framework}, left on the card", passes / max(row["bytes"]["forward"], row["bytes"]["backward"]) - 1
+        yield (
+            f"offload under {framework}, left on the card",
+            passes / max(row["bytes"]["forward"], row["bytes"]["backward"]) - 1,
+        )
     for row in parallel.of_kind("megatron_activations"):
         said, measured = parallel.micro_batch_bytes(row), row["bytes"]
         routing = ", experts unevenly chosen" if row.get("load", 1) != 1 else ""
@@ -268,12 +381,17 @@ def _kind(step: Step) -> str:
 
 
 def document(figures: Figures) -> str:
-    """The whole half."""
+    """Return the whole half."""
     every = (*truth.given(), *truth.own())
     taught = [step for step in every if step.taught]
     counted = score.counted()
     unknown = sorted({*truth.published().unknown, *truth.found().unknown})
-    counts = {"given": len(truth.given()), "own": len(truth.own()), "ranks": len(truth.ranks()), "runs": len(truth.published().runs)}
+    counts = {
+        "given": len(truth.given()),
+        "own": len(truth.own()),
+        "ranks": len(truth.ranks()),
+        "runs": len(truth.published().runs),
+    }
     return "\n\n".join(
         (
             "# Accuracy of training",
@@ -288,17 +406,22 @@ def document(figures: Figures) -> str:
             grouped("family", taught, lambda step: step.spec.model_type),
             "## Steps by setting",
             grouped("checkpointing", taught, lambda step: str(step.row["checkpointing"])),
-            grouped("method and precision", taught, lambda step: f"{step.row['method']}, {step.row['regime']}"),
+            grouped("method and precision", taught,
+                lambda step: f"{step.row['method']}, {step.row['regime']}"),
             grouped("attention", taught, lambda step: str(step.row["attn"])),
-            grouped("optimizer", taught, lambda step: f"{step.row['optimizer']}, {step.row.get('implementation', 'for_loop')}"),
-            grouped("sequences in a row", taught, lambda step: "several, packed" if step.row.get("packed", 1) > 1 else "one"),
+            grouped("optimizer", taught,
+                lambda step: f"{step.row['optimizer']}, {step.row.get('implementation', 'for_loop')}"),
+            grouped("sequences in a row", taught,
+                lambda step: "several, packed" if step.row.get("packed", 1) > 1 else "one"),
             "## Parallel ranks",
             PARALLEL.format(
-                schedules=len(parallel.of_kind("schedule")), stages=sum(len(row["parameters"]) for row in parallel.of_kind("megatron"))
+                schedules=len(parallel.of_kind("schedule")),
+                stages=sum(len(row["parameters"]) for row in parallel.of_kind("megatron"))
             ),
             spreads("what", parallel_errors()),
             "## Families never taught (basis: assumed)",
-            grouped("family", [step for step in every if not step.taught], lambda step: step.spec.model_type),
+            grouped("family", [step for step in every if not step.taught],
+                lambda step: step.spec.model_type),
             "## Published runs",
             by_framework(counted, lambda one: one.run.trained.workload.framework, "framework"),
             by_framework(counted, lambda one: one.counter.removesuffix("_gib"), "counter"),

@@ -1,4 +1,5 @@
-"""`make accuracy`: recomputes every figure offline and writes docs/ACCURACY.md and the headlines beside this file."""
+"""`make accuracy`: recomputes every figure offline and writes docs/ACCURACY.md and the headlines
+beside this file."""
 
 import json
 
@@ -7,12 +8,14 @@ from accuracy.truth import HERE
 
 
 def main() -> None:
-    """Writes the page and both headlines, and prints them."""
+    """Write the page and both headlines, and prints them."""
     serving, training = score.headline(), training_score.headline()
     (HERE / "headline.json").write_text(json.dumps(serving, indent=1) + "\n")
     (HERE / "headline_training.json").write_text(json.dumps(training, indent=1) + "\n")
     (HERE.parents[1] / "docs").mkdir(exist_ok=True)
-    (HERE.parents[1] / "docs/ACCURACY.md").write_text(report.document(serving) + "\n" + report_training.document(training))
+    (HERE.parents[1] / "docs/ACCURACY.md").write_text(
+        report.document(serving) + "\n" + report_training.document(training)
+    )
     for name, parts in serving.items():
         print(name, parts["check"])
     for name, parts in training.items():

@@ -1,4 +1,5 @@
-"""Errors of the estimate against the truth set, by figure: what `make accuracy` prints and the tests hold."""
+"""Errors of the estimate against the truth set, by figure: what `make accuracy` prints and the
+tests hold."""
 
 from collections.abc import Callable, Iterator
 from statistics import median
@@ -59,17 +60,25 @@ class Interval(NamedTuple):
 
 
 def part_of(stage: StageEstimate, names: tuple[str, ...]) -> int:
-    """Bytes of some terms of a stage."""
+    """Return the bytes of some terms of a stage."""
     return sum(term.bytes for term in stage.fixed if term.name in names)
 
 
-def estimates(part: str | None, scored: Scored, **changes: object) -> Iterator[tuple[Run, FitEstimate]]:
-    """Runs of a part that may be scored for something, with their estimates."""
+def estimates(
+    part: str | None, scored: Scored, **changes: object
+) -> Iterator[tuple[Run, FitEstimate]]:
+    """Run of a part that may be scored for something, with their estimates."""
     for run in runs():
         if scored not in run.scores or part not in (None, run.part):
             continue
         try:
-            found = check(run, **{name: value(run) if callable(value) else value for name, value in changes.items()})
+            found = check(
+                run,
+                **{
+                    name: value(run) if callable(value) else value
+                    for name, value in changes.items()
+                },
+            )
         except FitgaugeError:
             continue
         if found is not None:
@@ -81,29 +90,39 @@ def weights(part: str | None) -> list[Error]:
     engines = ("vllm",)
     return [
         Error(run, part_of(found.estimate.fullest, LOADED) / GIB / run.measured["weights_gib"] - 1)
-        for run, found in estimates(part, "weights", gpu=lambda run: run.question.get("gpu", "H200"))
+        for run, found in estimates(
+            part, "weights", gpu=lambda run: run.question.get("gpu", "H200")
+        )
         if run.engine in engines
     ]
 
 
 def planner(part: str | None) -> list[Error]:
-    """Tokens of a pool whose bytes are given, against "GPU KV cache size".
+    """Return the tokens of a pool whose bytes are given, against "GPU KV cache size".
 
-    What that line counts changed with 0.21 for models of several kinds of layers: those are scored only where the release was printed.
-    """
-    asked = {"gpu": lambda run: run.question.get("gpu", "H200"), "kv_cache_memory_gib": lambda run: run.measured["kv_gib"]}
-    scored = ((run, found) for run, found in estimates(part, "planner", **asked) if run.version or uniform(found))
+    What that line counts changed with 0.21 for models of several kinds of layers: those are
+    scored only where the release was printed."""
+    asked = {
+        "gpu": lambda run: run.question.get("gpu", "H200"),
+        "kv_cache_memory_gib": lambda run: run.measured["kv_gib"],
+    }
+    scored = (
+        (run, found)
+        for run, found in estimates(part, "planner", **asked)
+        if run.version or uniform(found)
+    )
     return [Error(run, tokens(found) / run.measured["kv_tokens"] - 1) for run, found in scored]
 
 
 def uniform(found: FitEstimate) -> bool:
-    """Whether all layers share one group of the cache."""
+    """Return whether all layers share one group of the cache."""
     cache = found.estimate.fullest.layout
     return isinstance(cache, KvCacheConfig) and len(cache.groups) == 1
 
 
 def kv_tokens(part: str | None) -> list[Error]:
-    """Tokens of the cache from nothing but the question; of vLLM's, those that `planner` may score."""
+    """Return the tokens of the cache from nothing but the question; of vLLM's, those that
+    `planner` may score."""
     return [
         Error(run, tokens(found) / run.measured["kv_tokens"] - 1)
         for run, found in estimates(part, "kv_tokens")
@@ -112,14 +131,14 @@ def kv_tokens(part: str | None) -> list[Error]:
 
 
 def tokens(found: FitEstimate) -> int:
-    """What the engine would log."""
+    """Return what the engine would log."""
     estimate = found.estimate
     kept = [stage for stage in estimate.stages if stage.layout.keeps]
     return min((stage.layout.tokens(estimate.pool_bytes) for stage in kept), default=0)
 
 
 def activations(part: str | None) -> list[Error]:
-    """The peak of the profiling pass."""
+    """Return the peak of the profiling pass."""
     return [
         Error(run, part_of(found.estimate.fullest, PASS) / GIB / run.measured["activation_gib"] - 1)
         for run, found in estimates(part, "activations")
@@ -128,13 +147,18 @@ def activations(part: str | None) -> list[Error]:
 
 
 def needs(part: str | None) -> list[Interval]:
-    """All but the pool of the cache: the budget less the pool that was left, against the sum of the fixed terms."""
+    """Return all but the pool of the cache: the budget less the pool that was left, against the
+    sum of the fixed terms."""
     intervals = []
     for run, found in estimates(part, "need"):
         assert run.total_gpu_gib is not None
         budget = run.total_gpu_gib * run.question["gpu_memory_utilization"]
         need = total(found.estimate.fullest.fixed)
-        intervals.append(Interval(run, (budget - run.measured["kv_gib"]) * GIB, need.low, need.expected, need.high))
+        intervals.append(
+            Interval(
+                run, (budget - run.measured["kv_gib"]) * GIB, need.low, need.expected, need.high
+            )
+        )
     return intervals
 
 
@@ -149,15 +173,22 @@ def outcomes(part: str | None) -> list[Judged]:
         except FitgaugeError:
             found = None
         if found is not None:
-            judged.append(Judged(run, run.outcome == "served", found.verdict, found.fit_probability or 0.0))
+            judged.append(
+                Judged(run, run.outcome == "served", found.verdict, found.fit_probability or 0.0)
+            )
     return judged
 
 
-Untold = Literal["release not printed", "memory held by others at start", "a setting that the question has no word for"]
+Untold = Literal[
+    "release not printed",
+    "memory held by others at start",
+    "a setting that the question has no word for",
+]
 
 
 def untold(run: Run) -> Untold | None:
-    """What decides a run that its question does not say, by what its source says of it, whatever came out of it."""
+    """Return what decides a run that its question does not say, by what its source says of it,
+    whatever came out of it."""
     if run.version is None:
         return "release not printed"
     free, note = run.measured.get("free_at_start_gib"), run.note or ""
@@ -168,13 +199,14 @@ def untold(run: Run) -> Untold | None:
 
 
 def quantile(values: list[float], share: float) -> float:
-    """The value at a share of the ordered values; 0 of none."""
+    """Return the value at a share of the ordered values; 0 of none."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
 def spread(errors: list[Error]) -> dict[str, float]:
-    """Number, median and quantiles of the absolute error [%]; `by_source` is the median of every campaign's own median."""
+    """Return number, median and quantiles of the absolute error [%]; `by_source` is the median
+    of every campaign's own median."""
     sizes = [100 * abs(one.error) for one in errors]
     campaigns: dict[str, list[float]] = {}
     for one in errors:
@@ -189,7 +221,8 @@ def spread(errors: list[Error]) -> dict[str, float]:
 
 
 def balanced(judged: list[Judged]) -> dict[str, float]:
-    """Shares of right verdicts [%], of served and failed runs and their mean; and how many were promised with 90 % that failed."""
+    """Shares of right verdicts [%], of served and failed runs and their mean; and how many were
+    promised with 90 % that failed."""
 
     def share(served: bool) -> float:
         chosen = [one.right for one in judged if one.served == served]
@@ -200,15 +233,24 @@ def balanced(judged: list[Judged]) -> dict[str, float]:
         "served": round(share(True), 1),
         "failed": round(share(False), 1),
         "balanced": round((share(True) + share(False)) / 2, 1),
-        "broken_promises": sum(not one.served and one.verdict == "fits" and one.probability >= 0.9 for one in judged),
+        "broken_promises": sum(
+            not one.served and one.verdict == "fits" and one.probability >= 0.9 for one in judged
+        ),
     }
 
 
 def told(judged: list[Judged]) -> list[tuple[str, dict[str, float]]]:
-    """The balanced figures of all, without the runs of each kind of `untold`, and without any of them."""
+    """Return the balanced figures of all, without the runs of each kind of `untold`, and without
+    any of them."""
     rows = [("all", balanced(judged))]
-    rows += [(f"without: {kind}", balanced([one for one in judged if untold(one.run) != kind])) for kind in get_args(Untold)]
-    return [*rows, ("without any of these", balanced([one for one in judged if untold(one.run) is None]))]
+    rows += [
+        (f"without: {kind}", balanced([one for one in judged if untold(one.run) != kind]))
+        for kind in get_args(Untold)
+    ]
+    return [
+        *rows,
+        ("without any of these", balanced([one for one in judged if untold(one.run) is None])),
+    ]
 
 
 def covering(intervals: list[Interval]) -> dict[str, float]:
@@ -235,5 +277,7 @@ FIGURES: dict[str, Callable[[str | None], dict[str, float]]] = {
 
 
 def headline() -> dict[str, dict[str, dict[str, float]]]:
-    """All figures of the check part and of everything."""
-    return {name: {"check": figure("check"), "all": figure(None)} for name, figure in FIGURES.items()}
+    """Return all figures of the check part and of everything."""
+    return {
+        name: {"check": figure("check"), "all": figure(None)} for name, figure in FIGURES.items()
+    }

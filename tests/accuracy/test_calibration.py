@@ -30,4 +30,6 @@ def test_a_stray_value_does_not_move_the_median_or_the_interval() -> None:
     run = truth.runs()[0]
     steady = [calibrate.Seen(run, 9.5 + number / 100) for number in range(5)]
     otherwise = calibrate.derived(9.4, 9.5, 9.7, "")
-    assert calibrate.coefficient([*steady, calibrate.Seen(run, 3.8)], otherwise) == calibrate.coefficient(steady, otherwise)
+    assert calibrate.coefficient(
+        [*steady, calibrate.Seen(run, 3.8)], otherwise
+    ) == calibrate.coefficient(steady, otherwise)

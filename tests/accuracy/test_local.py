@@ -15,7 +15,8 @@ LOGS = Path(__file__).parent.parent / "logs" / "data"
 
 @pytest.fixture
 def truth(tmp_path):
-    """A truth file of posted logs: one that can be scored, one that ran out of memory, one whose model is not known."""
+    """Provide a truth file of posted logs: one that can be scored, one that ran out of memory,
+    one whose model is not known."""
     questions = offline_questions()
     asked = (
         ("vllm_0.11.2_deepseek_r1_tp8.log", {"gpu": "H200"}),
@@ -26,7 +27,9 @@ def truth(tmp_path):
     with path.open("wb") as file:
         for name, fields in asked:
             request = ExplainLogRequest(log=(LOGS / name).read_text(), **fields)
-            file.write(msgspec.json.encode(asyncio.run(questions.explain_log(request)).case) + b"\n")
+            file.write(
+                msgspec.json.encode(asyncio.run(questions.explain_log(request)).case) + b"\n"
+            )
     return path
 
 

@@ -1,4 +1,5 @@
-"""Training steps byte for byte: every row of training.jsonl and training_own.jsonl against the engine."""
+"""Training steps byte for byte: every row of training.jsonl and training_own.jsonl against the
+engine."""
 
 from statistics import median
 
@@ -11,18 +12,33 @@ from fitgauge.engine.training.states.parameters import units
 
 
 def name_of(step):
-    return "-".join(str(step.row[key]) for key in ("model", "method", "regime", "attn", "checkpointing", "optimizer", "seq", "batch"))
+    return "-".join(
+        str(step.row[key])
+        for key in (
+            "model",
+            "method",
+            "regime",
+            "attn",
+            "checkpointing",
+            "optimizer",
+            "seq",
+            "batch",
+        )
+    )
 
 
 def drops_out(step):
-    """GPT-2 and OPT: on a CPU, where the given steps were measured, dropout keeps its noise in the format of its input and attention with
-    dropout writes its scores out. CUDA's kernels keep a byte a number and no scores; the recipes and the steps of our own go their way."""
+    """GPT-2 and OPT: on a CPU, where the given steps were measured, dropout keeps its noise in
+    the format of its input and attention with dropout writes its scores out. CUDA's kernels keep
+    a byte a number and no scores; the recipes and the steps of our own go their way."""
     return bool(step.row["model"].startswith(("openai-community/", "facebook/opt")))
 
 
 @pytest.mark.parametrize("step", truth.given(), ids=name_of)
 def test_weights_gradients_and_optimizer_states_are_exact(step):
-    found = [p for unit in units(step.spec, step.workload) for _ in unit.layers for p in unit.parameters]
+    found = [
+        p for unit in units(step.spec, step.workload) for _ in unit.layers for p in unit.parameters
+    ]
     counted, measured = states(found, step.workload), step.row["bytes"]
     assert counted.weights == measured["parameters"]
     assert counted.gradients == measured["gradients"]
@@ -30,7 +46,9 @@ def test_weights_gradients_and_optimizer_states_are_exact(step):
     assert 0 <= measured["optimizer"] - counted.optimizer_states <= counters
 
 
-@pytest.mark.parametrize("step", [step for step in truth.given() if not drops_out(step)], ids=name_of)
+@pytest.mark.parametrize(
+    "step", [step for step in truth.given() if not drops_out(step)], ids=name_of
+)
 def test_what_lives_between_the_passes_and_at_the_peak_is_within_half_a_percent(step):
     passes, measured = activations(step.spec, step.workload), step.row["bytes"]
     assert passes.between == pytest.approx(measured["after_forward"], rel=0.005)
@@ -39,7 +57,9 @@ def test_what_lives_between_the_passes_and_at_the_peak_is_within_half_a_percent(
 
 def test_a_training_step_is_within_two_permille_in_nineteen_cases_of_twenty():
     for step in truth.given():
-        assert sum(term.bytes for term in step.stage.terms) == pytest.approx(step.stage.required.expected, abs=len(step.stage.terms))
+        assert sum(term.bytes for term in step.stage.terms) == pytest.approx(
+            step.stage.required.expected, abs=len(step.stage.terms)
+        )
     errors = sorted(abs(step.error) for step in truth.given())
     assert median(errors) <= 0.0001
     assert errors[int(0.95 * len(errors))] <= 0.002
@@ -54,7 +74,12 @@ def test_families_and_settings_of_our_own_measuring_are_met_as_well():
 
 def test_a_family_that_nobody_taught_says_so_and_is_still_near():
     others = [step for step in truth.own() if not step.taught]
-    activations_of = {term.basis for step in others for term in step.stage.terms if term.name in ("activations", "logits", "working")}
+    activations_of = {
+        term.basis
+        for step in others
+        for term in step.stage.terms
+        if term.name in ("activations", "logits", "working")
+    }
     assert activations_of == {"assumed"}
     assert median(abs(step.error) for step in others) <= 0.1
     assert median(abs(step.error) for step in truth.untaught()) <= 0.1
@@ -64,7 +89,17 @@ def test_every_own_step_names_its_versions_and_how_to_make_it_anew():
     for row in truth.rows("training_own"):
         assert row["torch"]
         assert row["transformers"]
-        assert {"model", "seq", "batch", "attn", "checkpointing", "regime", "method", "optimizer", "rank"} <= row.keys()
+        assert {
+            "model",
+            "seq",
+            "batch",
+            "attn",
+            "checkpointing",
+            "regime",
+            "method",
+            "optimizer",
+            "rank",
+        } <= row.keys()
 
 
 def test_a_step_on_images_is_met_whether_its_tower_is_frozen_or_trained():
@@ -75,7 +110,11 @@ def test_a_step_on_images_is_met_whether_its_tower_is_frozen_or_trained():
 
 
 def test_a_step_holds_as_much_however_tokens_are_spread_over_experts():
-    """transformers multiplies all experts with their tokens at once (grouped_mm); of a loop over experts the backward pass would differ."""
-    spread = {name: [row["bytes"] for row in truth.rows("training_own") if row.get("routing") == name] for name in ("even", "one")}
+    """transformers multiplies all experts with their tokens at once (grouped_mm); of a loop over
+    experts the backward pass would differ."""
+    spread = {
+        name: [row["bytes"] for row in truth.rows("training_own") if row.get("routing") == name]
+        for name in ("even", "one")
+    }
     assert len(spread["even"]) >= 4
     assert spread["even"] == spread["one"]

@@ -1,4 +1,5 @@
-"""No figure of training gets worse than the committed one, and the page shows the committed ones."""
+"""No figure of training gets worse than the committed one, and the page shows the committed
+ones."""
 
 import json
 
@@ -18,7 +19,9 @@ def figures():
     return training_score.headline()
 
 
-@pytest.mark.parametrize("name, part", [(name, part) for name, parts in COMMITTED.items() for part in parts])
+@pytest.mark.parametrize(
+    "name, part", [(name, part) for name, parts in COMMITTED.items() for part in parts]
+)
 def test_a_figure_is_no_worse_than_the_committed_one(name, part, figures):
     assert_no_worse(COMMITTED[name][part], figures[name][part], name)
 
@@ -35,10 +38,16 @@ def test_the_estimate_beats_every_rule_that_people_quote():
     steps = truth.given()
     ours = training_score.steps(steps)["median"]
     for rule, size in training_peers.RULES.items():
-        errors = [size(step.spec, step.workload) / training_score.measured(step) - 1 for step in steps]
+        errors = [
+            size(step.spec, step.workload) / training_score.measured(step) - 1 for step in steps
+        ]
         assert ours < training_score.spread(errors)["median"] / 10, rule
 
 
 def test_every_step_rank_and_run_has_a_source():
-    assert all(row["torch"] and row["transformers"] for name in ("training_own", "training_fsdp") for row in truth.rows(name))
+    assert all(
+        row["torch"] and row["transformers"]
+        for name in ("training_own", "training_fsdp")
+        for row in truth.rows(name)
+    )
     assert all(row["source"] for row in truth.rows("training_gpu"))

@@ -1,4 +1,5 @@
-"""Two steps of the engine's tapes on the allocator, against two steps of PyTorch's own operations (measure_allocator.py)."""
+"""Two steps of the engine's tapes on the allocator, against two steps of PyTorch's own
+operations (measure_allocator.py)."""
 
 from statistics import median
 
@@ -14,13 +15,15 @@ def played(row):
     return whole_process(own_model(row["model"], None), step_workload(row)).allocator
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['model']} {row['regime']} {row['checkpointing']}")
+@pytest.mark.parametrize(
+    "row", ROWS, ids=lambda row: f"{row['model']} {row['regime']} {row['checkpointing']}"
+)
 def test_the_tapes_take_at_once_what_the_operations_take(row):
     assert played(row).most_allocated == pytest.approx(row["bytes"]["allocated"], rel=0.005)
 
 
 def test_the_allocator_reserves_as_much_for_the_tapes_as_for_the_operations():
-    """The worst is Gemma 2 with its scores written out, 8 % too high."""
+    """Return the worst is Gemma 2 with its scores written out, 8 % too high."""
     errors = [abs(played(row).reserved / row["bytes"]["reserved"] - 1) for row in ROWS]
     assert median(errors) <= 0.01
     assert max(errors) <= 0.1

@@ -1,4 +1,5 @@
-"""Published runs that were looked for when all was fitted: what a row must say, and what holds on a set that nobody fitted to."""
+"""Published runs that were looked for when all was fitted: what a row must say, and what holds
+on a set that nobody fitted to."""
 
 from statistics import median
 
@@ -30,7 +31,11 @@ def test_a_row_says_what_was_printed_where_and_why_it_is_not_asked_if_so(row):
 
 def test_a_figure_says_its_unit():
     assert all(
-        row["unit_note"] for row in ROWS if "oom" not in row["outcome"] and set(row["measured"]) > {"as_printed"} and "question" in row
+        row["unit_note"]
+        for row in ROWS
+        if "oom" not in row["outcome"]
+        and set(row["measured"]) > {"as_printed"}
+        and "question" in row
     )
 
 
@@ -53,25 +58,39 @@ def test_there_are_some_of_every_kind_that_the_first_set_has_few_of():
 
 
 def test_megatron_leaves_what_a_run_printed_after_its_step_where_every_expert_is_whole():
-    """The recipe's expert_tensor_parallel_size is 1 (Megatron-Bridge, recipes/qwen/qwen3_moe.py): divided by two, it would be 33.6 GiB."""
+    """Return the recipe's expert_tensor_parallel_size is 1 (Megatron-Bridge,
+    recipes/qwen/qwen3_moe.py): divided by two, it would be 33.6 GiB."""
     row = next(row for row in ROWS if row["id"] == "f096")
     degrees = {name: row[f"{name}_parallel"] for name in ("tensor", "pipeline", "expert")}
-    question = {f"{name}_parallel": degree for name, degree in degrees.items()} | {"sequence_parallel": True, "expert_tensor_parallel": 1}
-    workload = TrainingWorkload(framework="megatron", zero_stage=1, data_parallel=4, sequence_length=4096, **question)
+    question = {f"{name}_parallel": degree for name, degree in degrees.items()} | {
+        "sequence_parallel": True,
+        "expert_tensor_parallel": 1,
+    }
+    workload = TrainingWorkload(
+        framework="megatron", zero_stage=1, data_parallel=4, sequence_length=4096, **question
+    )
     first, _ = stages(own_model(row["model"], None), workload)
     after = next(phase.total for phase in first.phases if phase.name == "optimizer_step")
     assert after / GIB == pytest.approx(row["measured"]["allocated_after_step_gib"], rel=0.01)
 
 
 def test_megatrons_kernels_keep_what_a_run_without_checkpointing_printed():
-    """f091 reduces its gradients in 16 bit, half of what is counted of them. By transformers' own recipe it would be 73 GiB."""
+    """f091 reduces its gradients in 16 bit, half of what is counted of them. By transformers'
+    own recipe it would be 73 GiB."""
     row = next(row for row in ROWS if row["id"] == "f091")
     workload = TrainingWorkload(
-        framework="megatron", zero_stage=1, data_parallel=16, expert_parallel=16, sequence_length=row["sequence_length"], attention="flash"
+        framework="megatron",
+        zero_stage=1,
+        data_parallel=16,
+        expert_parallel=16,
+        sequence_length=row["sequence_length"],
+        attention="flash",
     )
     (stage,) = stages(own_model(row["model"], None), workload)
     gradients = next(part.size.expected for part in stage.highest.parts if part.name == "gradients")
-    assert (stage.highest.total - gradients / 2) / GIB == pytest.approx(row["measured"]["peak_allocated_gib"], rel=0.04)
+    assert (stage.highest.total - gradients / 2) / GIB == pytest.approx(
+        row["measured"]["peak_allocated_gib"], rel=0.04
+    )
 
 
 def test_half_of_their_figures_are_met_within_a_tenth_and_nine_of_ten_within_a_fifth():

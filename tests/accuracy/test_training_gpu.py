@@ -1,4 +1,5 @@
-"""Published training runs: their questions, the coefficients fitted on them, and how far estimates lie from what was printed."""
+"""Published training runs: their questions, the coefficients fitted on them, and how far
+estimates lie from what was printed."""
 
 import json
 from statistics import median
@@ -15,7 +16,11 @@ from fitgauge.catalog.training import load_training
 
 def errors(which, fields):
     """|estimate / printed - 1| of every run of a part and every counter that it prints, for these fields of the estimate."""
-    return sorted(abs(size.expected / printed - 1) for field, size, printed in compared(which) if field in fields)
+    return sorted(
+        abs(size.expected / printed - 1)
+        for field, size, printed in compared(which)
+        if field in fields
+    )
 
 
 def compared(which):
@@ -31,14 +36,23 @@ def test_the_questions_in_the_file_are_those_that_the_rows_make():
 
 
 def test_the_catalogs_coefficients_are_those_that_the_fit_part_makes():
-    """To a few hundredths: a recipe that learns something moves them, and `python -m accuracy.training_calibrate` writes them anew."""
+    """To a few hundredths: a recipe that learns something moves them, and `python -m
+    accuracy.training_calibrate` writes them anew."""
     stored = json.loads(DATA.read_text())
     anew = calibrated(stored)
-    for name in ("spread", "spread_routed", "slack", "fragmentation_logits", "fragmentation_dispatched"):
+    for name in (
+        "spread",
+        "spread_routed",
+        "slack",
+        "fragmentation_logits",
+        "fragmentation_dispatched",
+    ):
         for bound in ("low", "expected", "high"):
             assert anew[name][bound] == pytest.approx(stored[name][bound], abs=0.05), (name, bound)
     for framework, share in anew["fragmentation"].items():
-        assert share["expected"] == pytest.approx(stored["fragmentation"][framework]["expected"], abs=0.02), framework
+        assert share["expected"] == pytest.approx(
+            stored["fragmentation"][framework]["expected"], abs=0.02
+        ), framework
 
 
 def test_calibration_never_sees_a_run_of_the_check_part():
@@ -54,7 +68,9 @@ def test_what_pytorch_allocates_is_within_five_percent_in_most_runs(which):
 
 
 @pytest.mark.parametrize("which", ["fit", "check"])
-def test_every_counter_is_within_eight_percent_in_half_of_the_runs_and_within_a_fifth_in_nine_of_ten(which):
+def test_every_counter_is_within_eight_percent_in_half_of_the_runs_and_within_a_fifth_in_nine_of_ten(
+    which,
+):
     found = errors(which, {"allocated", "reserved", "required"})
     assert median(found) <= 0.08
     assert found[int(0.9 * len(found))] <= (0.2 if which == "fit" else 0.4)
@@ -72,10 +88,16 @@ def test_runs_that_went_out_of_memory_are_not_said_to_fit():
 
 
 def test_the_allocator_keeps_large_blocks_of_logits_beside_a_share_of_everything():
-    """Runs with the same settings but the loss (fms-acceleration: Liger, or whole logits) differ by more than a share could tell."""
+    """Run with the same settings but the loss (fms-acceleration: Liger, or whole logits) differ
+    by more than a share could tell."""
     times = load_training().fragmentation_logits.expected
-    whole = [one for one in kept("fit") if one.keeper == "transformers" and one.logits > 0.1 * one.peak]
-    spread = [max(shares) - min(shares) for shares in ([one.share(at).value for one in whole] for at in (0, times))]
+    whole = [
+        one for one in kept("fit") if one.keeper == "transformers" and one.logits > 0.1 * one.peak
+    ]
+    spread = [
+        max(shares) - min(shares)
+        for shares in ([one.share(at).value for one in whole] for at in (0, times))
+    ]
     assert spread[1] < 0.75 * spread[0]
 
 

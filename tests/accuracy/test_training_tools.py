@@ -1,4 +1,5 @@
-"""The user's view: torchtune's README asked with the tool's name and what the README prints, nothing else."""
+"""The user's view: torchtune's README asked with the tool's name and what the README prints,
+nothing else."""
 
 from statistics import median
 
@@ -10,17 +11,26 @@ from accuracy.truth import GIB, model
 from fitgauge.catalog.catalog import bundled
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
-ROWS = {row["id"]: row for row in rows("training_gpu") if row["framework"] == "torchtune" and "README" in row["source"]}
+ROWS = {
+    row["id"]: row
+    for row in rows("training_gpu")
+    if row["framework"] == "torchtune" and "README" in row["source"]
+}
 PRINTED = ("model", "gpu", "gpu_count", "method", "sequence_length", "micro_batch_size", "compile")
-"""Of both tables: the second adds techniques one by one, so that a row says of each whether it is on."""
+"""Of both tables: the second adds techniques one by one, so that a row says of each whether it
+is on."""
 TECHNIQUES = {
-    "activation_checkpointing": "none", "activation_offload": False, "optimizer": "adamw", "optimizer_in_backward": False, "loss": "full",
+    "activation_checkpointing": "none", "activation_offload": False, "optimizer": "adamw",
+    "optimizer_in_backward": False, "loss": "full",
 }  # fmt: skip
-DEPARTING = {"t106": "between what checkpointed layers take and what they would without", "t110": "the unit differs in this row"}
+DEPARTING = {
+    "t106": "between what checkpointed layers take and what they would without",
+    "t110": "the unit differs in this row",
+}
 
 
 def asked(row):
-    """What the README prints of a row, as a question."""
+    """Return what the README prints of a row, as a question."""
     question, listed = row["question"], "Optimization flags" in row["source"]
     fields = {name: question[name] for name in PRINTED if name in question}
     fields |= {name: question.get(name, off) for name, off in TECHNIQUES.items()} if listed else {}
@@ -31,7 +41,9 @@ def error(row):
     """Of the most that the step allocates."""
     request = asked(row)
     known = model(request.model)
-    trained = TRAINING.check(request, known, bundled().find(request.gpu).accelerator, request.gpu_count)
+    trained = TRAINING.check(
+        request, known, bundled().find(request.gpu).accelerator, request.gpu_count
+    )
     return trained.fullest.allocated.expected / (row["measured"]["peak_active_gib"] * GIB) - 1
 
 
@@ -54,7 +66,10 @@ def test_lora_with_room_lies_between_both_settings_of_checkpointing():
     request, known = asked(row), model(row["question"]["model"])
     card = bundled().find(request.gpu).accelerator
     ends = [
-        TRAINING.check(msgspec.structs.replace(request, activation_checkpointing=kept), known, card, 1).fullest.allocated.expected / GIB
+        TRAINING.check(
+            msgspec.structs.replace(request, activation_checkpointing=kept), known, card, 1
+        ).fullest.allocated.expected
+        / GIB
         for kept in ("full", "none")
     ]
     assert ends[0] < row["measured"]["peak_active_gib"] < ends[1]

@@ -1,4 +1,5 @@
-"""The truth set says what it may: fields of the contract, sizes with a unit, a source on every run."""
+"""The truth set says what it may: fields of the contract, sizes with a unit, a source on every
+run."""
 
 import re
 from collections import Counter
@@ -11,7 +12,21 @@ from fitgauge.services.common.schemas import FitRequest
 
 FIELDS = {field.name for field in msgspec.structs.fields(FitRequest)}
 UNITS = (
-    *("gib", "mib", "gb", "bytes", "tokens", "blocks", "cells", "size", "slots", "len", "concurrency", "weight", "layers"),
+    *(
+        "gib",
+        "mib",
+        "gb",
+        "bytes",
+        "tokens",
+        "blocks",
+        "cells",
+        "size",
+        "slots",
+        "len",
+        "concurrency",
+        "weight",
+        "layers",
+    ),
     *("approx", "estimate", "printed", "split", r"gpu\d+"),
 )
 UNIT = re.compile(rf"_({'|'.join(UNITS)})$|^(per_stage|est_max_len)$")

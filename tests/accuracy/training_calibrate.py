@@ -1,10 +1,10 @@
 """Fits the catalog's training.json to the fit part of the published training runs. Deterministic.
 
-Everything that frameworks' sources tell is derived in the engine, what the allocator's rules make of it too. What is left: what the
-allocator keeps beside that, and how far runs lie from what is counted. Runs are split by a hash of their source: calibration sees `fit`
-alone, every campaign weighs the same, and an interval holds nine runs of ten. Run: python -m accuracy.training_calibrate, then
-`make accuracy`.
-"""
+Everything that frameworks' sources tell is derived in the engine, what the allocator's rules
+make of it too. What is left: what the allocator keeps beside that, and how far runs lie from
+what is counted. Runs are split by a hash of their source: calibration sees `fit` alone, every
+campaign weighs the same, and an interval holds nine runs of ten. Run: python -m
+accuracy.training_calibrate, then `make accuracy`."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,14 +20,25 @@ from fitgauge.engine.training.allocator.vain import kept_in_vain
 from fitgauge.engine.training.profile import keeper, logits_bytes
 
 DATA = Path(__file__).parents[2] / "service/fitgauge/catalog/data/training.json"
-RUNS = "published training runs (tests/accuracy/training_gpu.jsonl, fit part), by tests/accuracy/training_calibrate.py"
+RUNS = (
+    "published training runs (tests/accuracy/training_gpu.jsonl, fit part), by"
+    " tests/accuracy/training_calibrate.py"
+)
 FIT_SHARE = 70
 FULL = 0.93
 """Of a card: what is held beyond it shows the card, not the need."""
 STATES = ("weights", "gradients", "master_weights", "optimizer_states")
 MOST_SLACK = 7
-"""Percent. Intervals grow narrower still beyond it, and a run that went out of memory (t245) is said to fit."""
-FITTED = ("fragmentation", "fragmentation_logits", "fragmentation_dispatched", "spread", "spread_routed", "slack")
+"""Percent. Intervals grow narrower still beyond it, and a run that went out of memory (t245) is
+said to fit."""
+FITTED = (
+    "fragmentation",
+    "fragmentation_logits",
+    "fragmentation_dispatched",
+    "spread",
+    "spread_routed",
+    "slack",
+)
 """What `calibrated` writes."""
 PLAYED = {"transformers", "fsdp1", "fsdp2"}
 """Keepers whose blocks are played: runs of all of them tell how far these lie from what is held."""
@@ -43,12 +54,16 @@ class Seen(NamedTuple):
 
 
 def part(row: Row) -> Literal["fit", "check"]:
-    """The part that a hash of its source puts a run in."""
-    return "fit" if int(sha256(row["source"].encode()).hexdigest()[:8], 16) % 100 < FIT_SHARE else "check"
+    """Return the part that a hash of its source puts a run in."""
+    return (
+        "fit"
+        if int(sha256(row["source"].encode()).hexdigest()[:8], 16) % 100 < FIT_SHARE
+        else "check"
+    )
 
 
 def campaign(row: Row) -> str:
-    """The project or thread that printed the run."""
+    """Return the project or thread that printed the run."""
     return str(row["source"]).split(" ")[0]
 
 
@@ -58,9 +73,12 @@ def ran(which: str) -> Iterator[Published]:
 
 
 def quantile(seen: Iterable[Seen], share: float) -> float:
-    """The least value with at least `share` of the weight at or below it, every campaign weighing the same."""
+    """Return the least value with at least `share` of the weight at or below it, every campaign
+    weighing the same."""
     ordered = sorted(seen, key=lambda one: one.value)
-    counts = {one.campaign: sum(other.campaign == one.campaign for other in ordered) for one in ordered}
+    counts = {
+        one.campaign: sum(other.campaign == one.campaign for other in ordered) for one in ordered
+    }
     below, total = 0.0, float(len(counts))
     for one in ordered:
         below += 1 / counts[one.campaign]
@@ -70,27 +88,32 @@ def quantile(seen: Iterable[Seen], share: float) -> float:
 
 
 def allocated(row: Row) -> float | None:
-    """Bytes that PyTorch had allocated at the peak, as printed."""
+    """Return the bytes that PyTorch had allocated at the peak, as printed."""
     printed = row["measured"].get("peak_allocated_gib") or row["measured"].get("peak_active_gib")
     return float(printed) * GIB if printed else None
 
 
 def reserved(run: Published) -> float | None:
-    """Bytes that its allocator held, as printed, or the device's less what is expected around it; None where the card was full."""
+    """Return the bytes that its allocator held, as printed, or the device's less what is
+    expected around it; None where the card was full."""
     measured, stage = run.row["measured"], run.trained.fullest
     around = stage.required.expected - stage.reserved.expected
-    seen = measured.get("peak_reserved_gib", 0) * GIB or measured.get("nvidia_smi_gib", 0) * GIB - around
+    seen = (
+        measured.get("peak_reserved_gib", 0) * GIB
+        or measured.get("nvidia_smi_gib", 0) * GIB - around
+    )
     usable = bundled().find(run.request.gpu).accelerator.usable.expected
     return float(seen) if 0 < seen < FULL * usable - around else None
 
 
 def routed(run: Published) -> bool:
-    """Whether the model has experts, of which one rank may get more tokens than another."""
+    """Return whether the model has experts, of which one rank may get more tokens than another."""
     return any(block.mlp is not None and block.mlp.experts for block in run.known.spec.blocks)
 
 
 class Kept(NamedTuple):
-    """What one run's allocator kept [bytes]: `held` of `peak`, of which its rules tell `vain`, with logits of `logits` in fp32."""
+    """What one run's allocator kept [bytes]: `held` of `peak`, of which its rules tell `vain`,
+    with logits of `logits` in fp32."""
 
     keeper: str
     campaign: str
@@ -101,12 +124,14 @@ class Kept(NamedTuple):
 
     def share(self, times: float) -> Seen:
         """Of the peak, what is kept beside what the rules tell and `times` the logits."""
-        return Seen(self.campaign, (self.held - self.peak - self.vain - times * self.logits) / self.peak)
+        return Seen(
+            self.campaign, (self.held - self.peak - self.vain - times * self.logits) / self.peak
+        )
 
 
 def kept(which: str) -> list[Kept]:
-    """Every run of a part that tells what its allocator held; where it does not tell the peak, the estimate stands for it, unless the
-    model is routed."""
+    """Return every run of a part that tells what its allocator held; where it does not tell the
+    peak, the estimate stands for it, unless the model is routed."""
     found = []
     for run in ran(which):
         held, stage, workload = reserved(run), run.trained.fullest, run.trained.workload
@@ -120,8 +145,9 @@ def kept(which: str) -> list[Kept]:
 
 
 def dispatched(which: str) -> list[Seen]:
-    """Of every run of a part whose ranks exchanged the tokens of their experts, what was held over what is counted, less 1. None of them
-    prints the peak, so that uneven routing is in it too."""
+    """Of every run of a part whose ranks exchanged the tokens of their experts, what was held
+    over what is counted, less 1. None of them prints the peak, so that uneven routing is in it
+    too."""
     found = []
     for run in ran(which):
         held = reserved(run)
@@ -131,39 +157,59 @@ def dispatched(which: str) -> list[Seen]:
 
 
 def fragmentation(seen: list[Kept]) -> tuple[float, dict[str, float]]:
-    """(times the logits, share of the peak by keeper) with the least sum of absolute errors, as shares of what was held, every campaign
-    weighing the same with a keeper."""
+    """(times the logits, share of the peak by keeper) with the least sum of absolute errors, as
+    shares of what was held, every campaign weighing the same with a keeper."""
     names = sorted({one.keeper for one in seen})
 
     def shares(times: float) -> dict[str, float]:
-        return {name: max(0.0, quantile((one.share(times) for one in seen if one.keeper == name), 0.5)) for name in names}
+        return {
+            name: max(0.0, quantile((one.share(times) for one in seen if one.keeper == name), 0.5))
+            for name in names
+        }
 
     def error(times: float) -> float:
         found, total = shares(times), 0.0
         for name in names:
             own = [one for one in seen if one.keeper == name]
-            alike = {one.campaign: sum(other.campaign == one.campaign for other in own) for one in own}
-            total += sum(abs(one.share(times).value - found[name]) * one.peak / one.held / alike[one.campaign] for one in own)
+            alike = {
+                one.campaign: sum(other.campaign == one.campaign for other in own) for one in own
+            }
+            total += sum(
+                abs(one.share(times).value - found[name])
+                * one.peak
+                / one.held
+                / alike[one.campaign]
+                for one in own
+            )
         return total
 
     best = min((step / 10 for step in range(31)), key=error)
     return best, shares(best)
 
 
-def spread(allowed: float, shares: Mapping[str, float], times: float, *, experts: bool) -> tuple[float, float, int]:
-    """(low, high, runs): what of all but states runs allocate over what is counted, where `allowed` of the whole is allowed beside.
+def spread(
+    allowed: float, shares: Mapping[str, float], times: float, *, experts: bool
+) -> tuple[float, float, int]:
+    """(low, high, runs): what of all but states runs allocate over what is counted, where `allowed`
+    of the whole is allowed beside.
 
-    Of routed models, of which few runs tell it, what they held tells it less what the allocator usually keeps.
-    """
+    Of routed models, of which few runs tell it, what they held tells it less what the allocator
+    usually keeps."""
     low, high = [], []
     for run in ran("fit"):
         if routed(run) != experts:
             continue
-        peak, held, stage = allocated(run.row), run.row["measured"].get("peak_reserved_gib"), run.trained.fullest
+        peak, held, stage = (
+            allocated(run.row),
+            run.row["measured"].get("peak_reserved_gib"),
+            run.trained.fullest,
+        )
         if peak is None and experts and held:
             spec, workload = run.known.spec, run.trained.workload
             vain = kept_in_vain(spec, workload, stage.allocated.expected) or 0
-            peak = (held * GIB - vain - times * logits_bytes(spec, workload, stage.stage)) / (1 + shares[keeper(workload)])
+            peak = (held * GIB - vain - times * logits_bytes(spec, workload, stage.stage)) / (
+                1 + shares[keeper(workload)]
+            )
         certain = sum(term.bytes for term in stage.tensors if term.name in STATES)
         rest, whole = stage.allocated.expected - certain, stage.allocated.expected
         if peak is not None and rest > LEAST_UNCERTAIN * whole:
@@ -173,7 +219,8 @@ def spread(allowed: float, shares: Mapping[str, float], times: float, *, experts
 
 
 def slack(shares: Mapping[str, float], times: float) -> float:
-    """The share of the whole, allowed beside the spread, that makes intervals narrowest: half of the runs' are narrower."""
+    """Return the share of the whole, allowed beside the spread, that makes intervals narrowest:
+    half of the runs' are narrower."""
     sizes = []
     for run in ran("fit"):
         stage = run.trained.fullest
@@ -187,14 +234,16 @@ def slack(shares: Mapping[str, float], times: float) -> float:
     return min((step / 100 for step in range(1, MOST_SLACK + 1)), key=width)
 
 
-def coefficient(low: float, expected: float, high: float, runs: int, source: str = RUNS) -> dict[str, Any]:
-    """A Coefficient as the file has it."""
+def coefficient(
+    low: float, expected: float, high: float, runs: int, source: str = RUNS
+) -> dict[str, Any]:
+    """Return a Coefficient as the file has it."""
     numbers = {"low": round(low, 3), "expected": round(expected, 3), "high": round(high, 3)}
     return {**numbers, "runs": runs, "source": source}
 
 
 def calibrated(before: dict[str, Any]) -> dict[str, Any]:
-    """The file's content with everything fitted that the runs tell."""
+    """Return the file's content with everything fitted that the runs tell."""
     seen = kept("fit")
     times, shares = fragmentation(seen)
     found = {}
@@ -202,7 +251,9 @@ def calibrated(before: dict[str, Any]) -> dict[str, Any]:
         alike = [one for one in seen if one.keeper == name or {one.keeper, name} <= PLAYED]
         off = [Seen(one.campaign, one.share(times).value - shares[one.keeper]) for one in alike]
         low, high = min(quantile(off, 0.05), 0), max(quantile(off, 0.95), 0)
-        found[name] = coefficient(share + low, share, share + high, sum(one.keeper == name for one in seen))
+        found[name] = coefficient(
+            share + low, share, share + high, sum(one.keeper == name for one in seen)
+        )
     known = {name: one["expected"] for name, one in (before["fragmentation"] | found).items()}
     exchanged = dispatched("fit")
     most_exchanged = quantile(exchanged, 0.95)
@@ -212,8 +263,12 @@ def calibrated(before: dict[str, Any]) -> dict[str, Any]:
     return {
         **before,
         "fragmentation": before["fragmentation"] | found,
-        "fragmentation_logits": coefficient(times, times, times, sum(one.logits > 0 for one in seen)),
-        "fragmentation_dispatched": coefficient(0, quantile(exchanged, 0.5), most_exchanged, len(exchanged)),
+        "fragmentation_logits": coefficient(
+            times, times, times, sum(one.logits > 0 for one in seen)
+        ),
+        "fragmentation_dispatched": coefficient(
+            0, quantile(exchanged, 0.5), most_exchanged, len(exchanged)
+        ),
         "spread": coefficient(min(low, 1), 1, max(high, 1), runs),
         "spread_routed": coefficient(min(least, 1), 1, max(most, 1), routed_runs),
         "slack": coefficient(-allowed, 0, allowed, runs),
@@ -221,7 +276,7 @@ def calibrated(before: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Writes the file."""
+    """Write the file."""
     found = calibrated(json.loads(DATA.read_text()))
     DATA.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps({name: found[name] for name in FITTED}, indent=1))

@@ -1,5 +1,5 @@
-"""The truth about parallel training, as questions: ranks of tensor and context parallelism, of ZeRO, of Megatron layouts
-(training_parallel.jsonl)."""
+"""The truth about parallel training, as questions: ranks of tensor and context parallelism, of
+ZeRO, of Megatron layouts (training_parallel.jsonl)."""
 
 from functools import cache
 from typing import NamedTuple
@@ -15,17 +15,20 @@ from fitgauge.engine.training.workload import TrainingWorkload
 
 @cache
 def of_kind(kind: str) -> tuple[Row, ...]:
-    """The rows of a kind: schedule, tensor, stage, context, zero, offload, megatron, megatron_activations."""
+    """Return the rows of a kind: schedule, tensor, stage, context, zero, offload, megatron,
+    megatron_activations."""
     return tuple(row for row in rows("training_parallel") if row["kind"] == kind)
 
 
 def gathers_attention(row: Row) -> bool:
-    """OLMo 2 norms queries and keys over all heads: transformers' plan gathers them and every rank computes the whole attention."""
+    """OLMo 2 norms queries and keys over all heads: transformers' plan gathers them and every
+    rank computes the whole attention."""
     return "OLMo-2" in row["model"] and not row["sequence_parallel"]
 
 
 def tensor_workload(row: Row) -> TrainingWorkload:
-    """The question of a rank of tensor parallelism, in FSDP2 where data parallelism shards its pieces once more."""
+    """Return the question of a rank of tensor parallelism, in FSDP2 where data parallelism
+    shards its pieces once more."""
     sharded = row["data_parallel"] > 1
     return TrainingWorkload(
         framework="fsdp" if sharded else "transformers",
@@ -39,12 +42,14 @@ def tensor_workload(row: Row) -> TrainingWorkload:
         tensor_parallel=row["tensor_parallel"],
         sequence_parallel=row["sequence_parallel"],
         data_parallel=row["data_parallel"],
-        gradient_dtype=row.get("reduce", "fp32") if sharded and row["regime"] == "mixed_bf16" else None,
+        gradient_dtype=(
+            row.get("reduce", "fp32") if sharded and row["regime"] == "mixed_bf16" else None
+        ),
     )
 
 
 def stage_workload(row: Row) -> TrainingWorkload:
-    """The question of a rank of a pipeline under FSDP2."""
+    """Return the question of a rank of a pipeline under FSDP2."""
     return TrainingWorkload(
         framework="fsdp",
         zero_stage=3 if row["reshard"] else 2,
@@ -62,17 +67,19 @@ def stage_workload(row: Row) -> TrainingWorkload:
 
 @cache
 def stage_ranks() -> tuple[tuple[Row, float], ...]:
-    """One rank of a pipeline under FSDP2 each, and the error of its highest moment."""
+    """Return one rank of a pipeline under FSDP2 each, and the error of its highest moment."""
     found = []
     for row in of_kind("stage"):
-        stage = stages(own_model(row["model"], row["model_layers"]), stage_workload(row))[row["stage"]]
+        stage = stages(own_model(row["model"], row["model_layers"]), stage_workload(row))[
+            row["stage"]
+        ]
         assert stage.layers == row["layers"]
         found.append((row, stage.highest.total / row["bytes"]["total"] - 1))
     return tuple(found)
 
 
 def zero_workload(row: Row) -> TrainingWorkload:
-    """The question of a rank of DeepSpeed's ZeRO."""
+    """Return the question of a rank of DeepSpeed's ZeRO."""
     return TrainingWorkload(
         framework="deepspeed",
         zero_stage=row["zero_stage"],
@@ -86,7 +93,7 @@ def zero_workload(row: Row) -> TrainingWorkload:
 
 
 def offload_workload(row: Row) -> TrainingWorkload:
-    """The question of a rank that offloads, under DeepSpeed or FSDP2."""
+    """Return the question of a rank that offloads, under DeepSpeed or FSDP2."""
     sharded = row["framework"] == "fsdp"
     return TrainingWorkload(
         framework=row["framework"],
@@ -105,12 +112,16 @@ def offload_workload(row: Row) -> TrainingWorkload:
 
 @cache
 def offload_ranks() -> tuple[tuple[Row, Stage], ...]:
-    """One rank that offloads each, and what is said of it."""
-    return tuple((row, stage) for row in of_kind("offload") for stage in stages(read_config(row["config"]), offload_workload(row)))
+    """Return one rank that offloads each, and what is said of it."""
+    return tuple(
+        (row, stage)
+        for row in of_kind("offload")
+        for stage in stages(read_config(row["config"]), offload_workload(row))
+    )
 
 
 def megatron_workload(row: Row) -> TrainingWorkload:
-    """The question of a Megatron layout."""
+    """Return the question of a Megatron layout."""
     return TrainingWorkload(
         framework="megatron",
         zero_stage=1,
@@ -136,10 +147,12 @@ class Passes(NamedTuple):
 
 
 def context_workload(row: Row) -> TrainingWorkload:
-    """The question of a rank of context parallelism: DeepSpeed's, or PyTorch's ring."""
+    """Return the question of a rank of context parallelism: DeepSpeed's, or PyTorch's ring."""
     autocast = row["regime"] == "amp"
     return TrainingWorkload(
-        framework="deepspeed" if row["way"] == "ulysses" else "transformers" if autocast else "fsdp",
+        framework=(
+            "deepspeed" if row["way"] == "ulysses" else "transformers" if autocast else "fsdp"
+        ),
         precision="mixed_bf16" if autocast else "bf16",
         sequence_length=row["seq"],
         micro_batch_size=row["batch"],
@@ -150,15 +163,23 @@ def context_workload(row: Row) -> TrainingWorkload:
 
 @cache
 def context_ranks() -> tuple[Passes, ...]:
-    """One rank of context parallelism each, of a model with its head or of its layers alone."""
+    """Return one rank of context parallelism each, of a model with its head or of its layers
+    alone."""
     return tuple(
-        Passes(row, activations(own_model(row["model"], row["layers"]), context_workload(row), last=row["loss"] == "own"))
+        Passes(
+            row,
+            activations(
+                own_model(row["model"], row["layers"]),
+                context_workload(row),
+                last=row["loss"] == "own",
+            ),
+        )
         for row in of_kind("context")
     )
 
 
 def micro_batch_workload(row: Row) -> TrainingWorkload:
-    """The question of one micro-batch on a rank of Megatron."""
+    """Return the question of one micro-batch on a rank of Megatron."""
     granularity, *modules = row["recompute"] or ["none"]
     return TrainingWorkload(
         framework="megatron",
@@ -177,23 +198,40 @@ def micro_batch_workload(row: Row) -> TrainingWorkload:
 
 
 def micro_batch_bytes(row: Row) -> dict[str, int]:
-    """What is said of the sizes that such a row measures: a layer between the passes, the highest moment of both."""
+    """Return what is said of the sizes that such a row measures: a layer between the passes, the
+    highest moment of both."""
     spec, workload = read_config(row["config"]), micro_batch_workload(row)
     (stage,) = stages(spec, workload)
-    phases = {phase.name: sum(part.size.expected for part in phase.parts if part.name == "activations") for phase in stage.phases}
+    phases = {
+        phase.name: sum(part.size.expected for part in phase.parts if part.name == "activations")
+        for phase in stage.phases
+    }
     layer = in_order(segments(spec, workload))[-1]
-    return {"layer": layer.forward.end, "forward": phases["forward"], "backward": phases["backward"]}
+    return {
+        "layer": layer.forward.end,
+        "forward": phases["forward"],
+        "backward": phases["backward"],
+    }
 
 
 @cache
 def tensor_ranks(*, sharded: bool) -> tuple[Step, ...]:
-    """One rank of tensor parallelism each, alone or with FSDP2 around it."""
-    chosen = (row for row in of_kind("tensor") if (row["data_parallel"] > 1) is sharded and not gathers_attention(row))
-    return tuple(step_of(row, own_model(row["model"], row["layers"]), tensor_workload(row)) for row in chosen)
+    """Return one rank of tensor parallelism each, alone or with FSDP2 around it."""
+    chosen = (
+        row
+        for row in of_kind("tensor")
+        if (row["data_parallel"] > 1) is sharded and not gathers_attention(row)
+    )
+    return tuple(
+        step_of(row, own_model(row["model"], row["layers"]), tensor_workload(row)) for row in chosen
+    )
 
 
 @cache
 def zero_ranks() -> tuple[Step, ...]:
-    """One rank of ZeRO each."""
-    every = (row | {"bytes": row["bytes"] | {"total": max(row["bytes"].values())}} for row in of_kind("zero"))
+    """Return one rank of ZeRO each."""
+    every = (
+        row | {"bytes": row["bytes"] | {"total": max(row["bytes"].values())}}
+        for row in of_kind("zero")
+    )
     return tuple(step_of(row, read_config(row["config"]), zero_workload(row)) for row in every)

@@ -1,10 +1,11 @@
 """The same training steps and runs under the rules that people quote for training memory.
 
-states: 16 bytes a parameter (arXiv 1910.02054, section 3.1), 18 (transformers' docs, model_memory_anatomy: weights 6, gradients 4,
-Adam 8), or 4 x the weights (Hugging Face's Model Memory Utility); of LoRA 2 bytes of a frozen parameter and 16 of a trained one.
-activations: layers x (34 s b h + 5 a s^2 b) (arXiv 2205.05198, equation 1), without its second half for FlashAttention and SDPA, and
-2 s b h a layer with full checkpointing (section 5). ZeRO and FSDP divide the states by the ranks; tensor and pipeline parallelism all.
-"""
+states: 16 bytes a parameter (arXiv 1910.02054, section 3.1), 18 (transformers' docs,
+model_memory_anatomy: weights 6, gradients 4, Adam 8), or 4 x the weights (Hugging Face's Model
+Memory Utility); of LoRA 2 bytes of a frozen parameter and 16 of a trained one. activations:
+layers x (34 s b h + 5 a s^2 b) (arXiv 2205.05198, equation 1), without its second half for
+FlashAttention and SDPA, and 2 s b h a layer with full checkpointing (section 5). ZeRO and FSDP
+divide the states by the ranks; tensor and pipeline parallelism all."""
 
 from collections.abc import Callable, Mapping
 
@@ -18,7 +19,8 @@ Rule = Callable[[ModelSpec, TrainingWorkload], float]
 
 
 def states(spec: ModelSpec, workload: TrainingWorkload, each: int) -> float:
-    """`each` bytes for every parameter that is trained, 2 for one that is not, over the ranks that share them."""
+    """`each` bytes for every parameter that is trained, 2 for one that is not, over the ranks
+    that share them."""
     found = units(spec, workload)
     trained = sum(len(unit.layers) * unit.elements(trained=True) for unit in found)
     frozen = sum(len(unit.layers) * unit.elements(trained=False) for unit in found)
@@ -26,12 +28,19 @@ def states(spec: ModelSpec, workload: TrainingWorkload, each: int) -> float:
 
 
 def activations(spec: ModelSpec, workload: TrainingWorkload) -> float:
-    """Layers x 34 s b h, with scores where attention writes them, or 2 s b h where layers are recomputed."""
+    """Return layers x 34 s b h, with scores where attention writes them, or 2 s b h where layers
+    are recomputed."""
     sequence, batch = workload.sequence_length, workload.micro_batch_size
     if workload.activation_checkpointing == "full":
         layer = 2 * sequence * batch * spec.hidden_size
     else:
-        layer = megatron_layer_bytes(sequence, batch, spec.hidden_size, spec.query_heads, scores=workload.attention == "eager")
+        layer = megatron_layer_bytes(
+            sequence,
+            batch,
+            spec.hidden_size,
+            spec.query_heads,
+            scores=workload.attention == "eager",
+        )
     return spec.layers * layer / _ways(workload, states_only=False)
 
 
@@ -39,7 +48,9 @@ def _ways(workload: TrainingWorkload, *, states_only: bool) -> int:
     model = workload.tensor_parallel * workload.pipeline_parallel
     if not states_only:
         return model * workload.context_parallel
-    return model * (workload.data_parallel // workload.data_parallel_replicate if workload.zero_stage else 1)
+    return model * (
+        workload.data_parallel // workload.data_parallel_replicate if workload.zero_stage else 1
+    )
 
 
 def four_times(spec: ModelSpec, workload: TrainingWorkload) -> float:
@@ -52,5 +63,7 @@ RULES: Mapping[str, Rule] = {
     "16 bytes a parameter": lambda spec, workload: states(spec, workload, 16),
     "18 bytes a parameter": lambda spec, workload: states(spec, workload, 18),
     "4 x the weights": four_times,
-    "16 bytes a parameter + 34sbh + 5as²b": lambda spec, workload: states(spec, workload, 16) + activations(spec, workload),
+    "16 bytes a parameter + 34sbh + 5as²b": lambda spec, workload: (
+        states(spec, workload, 16) + activations(spec, workload)
+    ),
 }

@@ -1,4 +1,5 @@
-"""Published training runs as questions of the API: `question` of a row of training_gpu.jsonl, in the words of POST /v1/training-fit.
+"""Published training runs as questions of the API: `question` of a row of training_gpu.jsonl, in
+the words of POST /v1/training-fit.
 
 What a row leaves open and its project decides stands in `PROJECTS`, with where the project says so.
 """
@@ -11,11 +12,16 @@ from typing import Any
 Row = dict[str, Any]
 
 MODELS = {
-    "llama 3 8b": "meta-llama/Meta-Llama-3-8B", "llama3-8b": "meta-llama/Meta-Llama-3-8B", "llama 3.1 8b": "meta-llama/Llama-3.1-8B",
-    "llama 3 70b": "meta-llama/Meta-Llama-3-70B", "llama 3.1 70b": "meta-llama/Llama-3.1-70B", "llama3-70b": "meta-llama/Meta-Llama-3-70B",
-    "llama 3.1 405b": "meta-llama/Llama-3.1-405B", "llama-7b": "meta-llama/Llama-2-7b-hf", "llama2 7b": "meta-llama/Llama-2-7b-hf",
-    "llama-2 70b": "meta-llama/Llama-2-70b-hf", "nousresearch/llama-2-70b-hf": "meta-llama/Llama-2-70b-hf",
-    "thebloke/mistral-7b-v0.1-gptq": "mistralai/Mistral-7B-v0.1", "thebloke/llama-2-70b-gptq": "meta-llama/Llama-2-70b-hf",
+    "llama 3 8b": "meta-llama/Meta-Llama-3-8B", "llama3-8b": "meta-llama/Meta-Llama-3-8B",
+    "llama 3.1 8b": "meta-llama/Llama-3.1-8B",
+    "llama 3 70b": "meta-llama/Meta-Llama-3-70B", "llama 3.1 70b": "meta-llama/Llama-3.1-70B",
+    "llama3-70b": "meta-llama/Meta-Llama-3-70B",
+    "llama 3.1 405b": "meta-llama/Llama-3.1-405B", "llama-7b": "meta-llama/Llama-2-7b-hf",
+    "llama2 7b": "meta-llama/Llama-2-7b-hf",
+    "llama-2 70b": "meta-llama/Llama-2-70b-hf",
+    "nousresearch/llama-2-70b-hf": "meta-llama/Llama-2-70b-hf",
+    "thebloke/mistral-7b-v0.1-gptq": "mistralai/Mistral-7B-v0.1",
+    "thebloke/llama-2-70b-gptq": "meta-llama/Llama-2-70b-hf",
 }  # fmt: skip
 """Loose names, and quantized repositories by their base: the number format is asked for beside."""
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -33,34 +39,49 @@ PROJECTS: dict[str, Row] = {
         "activation_checkpointing": "full",
         "fsdp_version": 2,
     },
-    # torchtitan/config: AdamW fused; embedding and head are units of their own now and the allocator's segments grow (run_train.sh, since
-    # PR 643 of October 2024), neither yet in PR 165 (March 2024)
-    "pytorch/torchtitan#": {"optimizer_implementation": "fused", "activation_checkpointing": "selective"},
+    # torchtitan/config: AdamW fused; embedding and head are units of their own now and the
+    # allocator's segments grow (run_train.sh, since PR 643 of October 2024), neither yet in PR 165
+    # (March 2024)
+    "pytorch/torchtitan#": {
+        "optimizer_implementation": "fused",
+        "activation_checkpointing": "selective",
+    },
     "pytorch/torchtitan ": {
         "optimizer_implementation": "fused",
         "activation_checkpointing": "selective",
         "shard_embeddings": True,
         "expandable_segments": True,
     },
-    # axolotl/utils/config: bf16 weights with `bf16: true`; utils/__init__.py, set_pytorch_cuda_alloc_conf
+    # axolotl/utils/config: bf16 weights with `bf16: true`; utils/__init__.py,
+    # set_pytorch_cuda_alloc_conf
     "axolotl-ai-cloud/axolotl": {"precision": "bf16", "expandable_segments": True},
     # recipes of Automodel: torch_dtype bf16, torch.optim.AdamW
     "NVIDIA-NeMo/Automodel": {"precision": "bf16"},
 }
 _CONTEXT = re.compile(r"(\d+) MB of it is CUDA context")
 """MiB that a process held before its first tensor, printed beside the run."""
-_GPU = re.compile(r"^(A100|A800|H100|H20|H200|B200|A6000|RTX A6000|L40S?|V100|T4|RTX \d{4}|GB200|A10G?)\b[^(,]*|^\d+ ?GB")
+_GPU = re.compile(
+    r"^(A100|A800|H100|H20|H200|B200|A6000|RTX A6000|L40S?|V100|T4|RTX"
+    r" \d{4}|GB200|A10G?)\b[^(,]*|^\d+ ?GB"
+)
 
 
 def question(row: Row) -> Row | None:
-    """The question a run answers; None where it cannot be asked: no exact length, an unknown model, number format or method."""
+    """Return the question a run answers; None where it cannot be asked: no exact length, an
+    unknown model, number format or method."""
     model, framework = _model(row), _framework(row)
     precision = _precision(row) or _project(row).get("precision")
     how = row["method"].split(" ")[0]
-    settings = str(row.get("activation_checkpointing") or _project(row).get("activation_checkpointing"))
+    settings = str(
+        row.get("activation_checkpointing") or _project(row).get("activation_checkpointing")
+    )
     if row.get("length_kind") != "exact" or model is None or framework is None or precision is None:
         return None
-    if how not in ("full", "lora", "qlora") or "embedding" in row["method"] or not settings.startswith(("none", "full", "selective")):
+    if (
+        how not in ("full", "lora", "qlora")
+        or "embedding" in row["method"]
+        or not settings.startswith(("none", "full", "selective"))
+    ):
         return None
     fields: Row = {
         "model": model,
@@ -77,11 +98,19 @@ def question(row: Row) -> Row | None:
         "attention": "eager" if row.get("attention") in ("eager", "unfused") else "flash",
         "optimizer": _optimizer(str(row.get("optimizer") or "adamw").lower()),
         "loss": _loss(str(row.get("fused_loss"))),
-        "compile": bool(row.get("compile")) or "cross_entropy_loss_fusion" in str(row.get("fused_loss")),
+        "compile": (
+            bool(row.get("compile")) or "cross_entropy_loss_fusion" in str(row.get("fused_loss"))
+        ),
         "optimizer_in_backward": bool(row.get("optimizer_in_backward")),
         **_sharding(row, framework),
     }
-    for field in ("lora_rank", "tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"):
+    for field in (
+        "lora_rank",
+        "tensor_parallel",
+        "pipeline_parallel",
+        "context_parallel",
+        "expert_parallel",
+    ):
         if row.get(field):
             fields[field] = row[field]
     if str(row.get("offload")).startswith(("cpu", "optimizer")):
@@ -96,13 +125,17 @@ def question(row: Row) -> Row | None:
         fields["sequence_parallel"] = True
     if row.get("allocator") == "expandable_segments":
         fields["expandable_segments"] = True
-    if context := _CONTEXT.search(str(row.get("unit_note")) + str(row["measured"].get("as_printed"))):
+    if context := _CONTEXT.search(
+        str(row.get("unit_note")) + str(row["measured"].get("as_printed"))
+    ):
         fields["runtime_gib"] = round(int(context.group(1)) / 1024, 3)
     return fields | _project(row)
 
 
 def _project(row: Row) -> Row:
-    found = next((settings for name, settings in PROJECTS.items() if row["source"].startswith(name)), {})
+    found = next(
+        (settings for name, settings in PROJECTS.items() if row["source"].startswith(name)), {}
+    )
     said = {"loss": "fused_loss", "activation_checkpointing": "activation_checkpointing"}
     return {field: value for field, value in found.items() if row.get(said.get(field, "")) is None}
 
@@ -116,7 +149,13 @@ def _model(row: Row) -> str | None:
 
 def _gpu(row: Row) -> str:
     found = _GPU.search(str(row.get("gpu") or ""))
-    return found.group().replace("GB card", "GB").strip() if found else "B200" if "184 GiB" in str(row.get("gpu")) else "80GB"
+    return (
+        found.group().replace("GB card", "GB").strip()
+        if found
+        else "B200"
+        if "184 GiB" in str(row.get("gpu"))
+        else "80GB"
+    )
 
 
 def _framework(row: Row) -> str | None:
@@ -130,9 +169,10 @@ def _framework(row: Row) -> str | None:
 
 
 def _precision(row: Row) -> str | None:
-    """Trainer's bf16 over bf16 weights keeps them so; Accelerate makes fp32 of all that is trained when it shards
-    (accelerate/accelerator.py, prepare_model, FSDP: "upcasting"); PEFT's prepare_model_for_kbit_training makes fp32 of all that is not
-    quantized, which nothing that shards runs."""
+    """Trainer's bf16 over bf16 weights keeps them so; Accelerate makes fp32 of all that is
+    trained when it shards (accelerate/accelerator.py, prepare_model, FSDP: "upcasting"); PEFT's
+    prepare_model_for_kbit_training makes fp32 of all that is not quantized, which nothing that
+    shards runs."""
     text = str(row.get("precision"))
     if text.startswith("autocast"):
         sharded = _framework(row) == "fsdp" and row["method"].startswith("full")
@@ -144,7 +184,11 @@ def _precision(row: Row) -> str | None:
 
 
 def _optimizer(text: str) -> str:
-    for word, name in (("paged", "paged_adamw"), ("8bit", "adamw_8bit"), ("adafactor", "adafactor")):
+    for word, name in (
+        ("paged", "paged_adamw"),
+        ("8bit", "adamw_8bit"),
+        ("adafactor", "adafactor"),
+    ):
         if word in text.replace("_", "").replace("-", ""):
             return name
     return "adamw"
@@ -153,7 +197,13 @@ def _optimizer(text: str) -> str:
 def _loss(text: str) -> str:
     if re.search(r"liger|cut.cross", text):
         return "fused"
-    return "in_place" if text.startswith("foak") else "chunked" if text.startswith("chunked") else "full"
+    return (
+        "in_place"
+        if text.startswith("foak")
+        else "chunked"
+        if text.startswith("chunked")
+        else "full"
+    )
 
 
 def _targets(text: str) -> str | list[str]:
@@ -176,13 +226,17 @@ def _sharding(row: Row, framework: str) -> Row:
 
 
 def asked(row: Row) -> Row | None:
-    """The question as the file holds it: without what is switched off."""
+    """Return the question as the file holds it: without what is switched off."""
     found = question(row)
-    return None if found is None else {field: value for field, value in found.items() if value is not False}
+    return (
+        None
+        if found is None
+        else {field: value for field, value in found.items() if value is not False}
+    )
 
 
 def main() -> None:
-    """Writes every row's question into training_gpu.jsonl; rows that cannot be asked have none."""
+    """Write every row's question into training_gpu.jsonl; rows that cannot be asked have none."""
     path = Path(__file__).with_name("training_gpu.jsonl")
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     for row in rows:

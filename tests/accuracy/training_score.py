@@ -1,4 +1,5 @@
-"""Errors of training estimates against their truth, by figure: what `make accuracy` prints and the tests hold."""
+"""Errors of training estimates against their truth, by figure: what `make accuracy` prints and
+the tests hold."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -46,14 +47,18 @@ class Outcome(NamedTuple):
 
 
 def _counted(runs: Iterable[Published]) -> tuple[Counted, ...]:
-    """Every run that ended and names a counter."""
+    """Return every run that ended and names a counter."""
     found = []
     for run in runs:
         printed = run.row["measured"]
-        name, field = next(((name, field) for name, field in COUNTERS if printed.get(name)), ("", ""))
+        name, field = next(
+            ((name, field) for name, field in COUNTERS if printed.get(name)), ("", "")
+        )
         if run.row["outcome"] != "oom" and name:
             size = getattr(run.trained.fullest, field)
-            found.append(Counted(run, name, printed[name] * GIB, size.low, size.expected, size.high))
+            found.append(
+                Counted(run, name, printed[name] * GIB, size.low, size.expected, size.high)
+            )
     return tuple(found)
 
 
@@ -65,13 +70,17 @@ def counted(which: str | None = None) -> tuple[Counted, ...]:
 
 @cache
 def found() -> tuple[Counted, ...]:
-    """The same of the runs to which nothing is fitted."""
+    """Return the same of the runs to which nothing is fitted."""
     return _counted(truth.found().runs)
 
 
 def outcomes(runs: Iterable[Published], *, ran: bool) -> tuple[Outcome, ...]:
-    """Runs that ran out of memory, or that ran."""
-    return tuple(Outcome(run, ran, run.trained.verdict) for run in runs if (run.row["outcome"] != "oom") == ran)
+    """Run that ran out of memory, or that ran."""
+    return tuple(
+        Outcome(run, ran, run.trained.verdict)
+        for run in runs
+        if (run.row["outcome"] != "oom") == ran
+    )
 
 
 def spread(errors: Iterable[float], digits: int = 3) -> dict[str, float]:
@@ -89,17 +98,17 @@ def spread(errors: Iterable[float], digits: int = 3) -> dict[str, float]:
 
 
 def measured(step: Step) -> int:
-    """Bytes at the highest moment of a measured step."""
+    """Return bytes at the highest moment of a measured step."""
     return int(step.row["bytes"].get("steady_peak") or step.row["bytes"]["total"])
 
 
 def steps(found: Iterable[Step]) -> dict[str, float]:
-    """The spread of measured steps."""
+    """Return the spread of measured steps."""
     return spread(step.error for step in found)
 
 
 def runs(found: Iterable[Counted]) -> dict[str, float]:
-    """The spread of published runs, and the share within their 90 % interval [%]."""
+    """Return the spread of published runs, and the share within their 90 % interval [%]."""
     chosen = list(found)
     inside = 100 * sum(one.covered for one in chosen) / max(1, len(chosen))
     return spread((one.error for one in chosen), 1) | {"coverage": round(inside, 1)}
@@ -108,14 +117,21 @@ def runs(found: Iterable[Counted]) -> dict[str, float]:
 def verdicts(found: Iterable[Outcome]) -> dict[str, float]:
     """Share of right verdicts [%]."""
     chosen = list(found)
-    return {"runs": len(chosen), "right": round(100 * sum(one.right for one in chosen) / max(1, len(chosen)), 1)}
+    return {
+        "runs": len(chosen),
+        "right": round(100 * sum(one.right for one in chosen) / max(1, len(chosen)), 1),
+    }
 
 
 def headline() -> dict[str, dict[str, dict[str, float]]]:
-    """Every figure of training, in the shape of the serving half's: name -> part -> figure."""
+    """Return every figure of training, in the shape of the serving half's: name -> part ->
+    figure."""
     own, first, later = truth.own(), truth.published().runs, truth.found().runs
     return {
-        "training_steps": {"given": steps(truth.given()), "own": steps(step for step in own if step.taught)},
+        "training_steps": {
+            "given": steps(truth.given()),
+            "own": steps(step for step in own if step.taught),
+        },
         "training_untaught": {
             "never taught": steps(step for step in own if not step.taught),
             "as if never taught": steps(truth.untaught()),
@@ -128,7 +144,13 @@ def headline() -> dict[str, dict[str, dict[str, float]]]:
             "zero": steps(parallel.zero_ranks()),
         },
         "training_runs": {"check": runs(counted("check")), "all": runs(counted())},
-        "training_outcomes": {"out of memory": verdicts(outcomes(first, ran=False)), "ran": verdicts(outcomes(first, ran=True))},
+        "training_outcomes": {
+            "out of memory": verdicts(outcomes(first, ran=False)),
+            "ran": verdicts(outcomes(first, ran=True)),
+        },
         "training_found": {"check": runs(found())},
-        "training_found_outcomes": {"out of memory": verdicts(outcomes(later, ran=False)), "ran": verdicts(outcomes(later, ran=True))},
+        "training_found_outcomes": {
+            "out of memory": verdicts(outcomes(later, ran=False)),
+            "ran": verdicts(outcomes(later, ran=True)),
+        },
     }

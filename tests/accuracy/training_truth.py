@@ -1,8 +1,8 @@
-"""The truth about training, as questions: steps measured byte for byte, ranks of FSDP2 by PyTorch's tracker, runs that people published.
+"""The truth about training, as questions: steps measured byte for byte, ranks of FSDP2 by PyTorch's
+tracker, runs that people published.
 
-`training.jsonl` and `training_own.jsonl` (steps), `training_fsdp.jsonl` (ranks), `training_gpu.jsonl` and `training_found.jsonl` (runs):
-see README.md.
-"""
+`training.jsonl` and `training_own.jsonl` (steps), `training_fsdp.jsonl` (ranks),
+`training_gpu.jsonl` and `training_found.jsonl` (runs): see README.md."""
 
 import json
 from functools import cache
@@ -27,7 +27,8 @@ from fitgauge.services.training_fit.service import TrainingFitService
 Row = dict[str, Any]
 
 PRECISIONS = {
-    "bf16": "bf16", "amp": "mixed_bf16", "amp16": "mixed_fp16", "fp32": "fp32", "mixed_bf16": "mixed_bf16", "half_base": "mixed_bf16",
+    "bf16": "bf16", "amp": "mixed_bf16", "amp16": "mixed_fp16", "fp32": "fp32",
+    "mixed_bf16": "mixed_bf16", "half_base": "mixed_bf16",
 }  # fmt: skip
 PROFILE = load_training()
 TRAINING = TrainingFitService(PROFILE, load_engines())
@@ -55,30 +56,36 @@ class Step(NamedTuple):
 
 
 def rows(name: str) -> list[Row]:
-    """The rows of a file beside this one."""
+    """Return the rows of a file beside this one."""
     return [json.loads(line) for line in (HERE / f"{name}.jsonl").read_text().splitlines()]
 
 
 @cache
 def given_models() -> dict[str, ModelSpec]:
-    """The models of training.jsonl and training_fsdp.jsonl."""
-    return {name: read_config(config) for name, config in json.loads((HERE / "training_models.json").read_text()).items()}
+    """Return the models of training.jsonl and training_fsdp.jsonl."""
+    return {
+        name: read_config(config)
+        for name, config in json.loads((HERE / "training_models.json").read_text()).items()
+    }
 
 
 @cache
 def own_model(name: str, layers: int | None) -> ModelSpec:
-    """A bundled model, of its first `layers` layers where a row says so."""
+    """Return a bundled model, of its first `layers` layers where a row says so."""
     if layers is None:
         known = model(name)
         assert known is not None, name
         return known.spec
     entry = _SNAPSHOT.get(name)
     assert entry is not None, name
-    return read_config(entry.config | {key: layers for key in ("num_hidden_layers", "n_layer") if key in entry.config})
+    return read_config(
+        entry.config
+        | {key: layers for key in ("num_hidden_layers", "n_layer") if key in entry.config}
+    )
 
 
 def step_workload(row: Row) -> TrainingWorkload:
-    """The question of a measured step."""
+    """Return the question of a measured step."""
     return TrainingWorkload(
         method=row["method"],
         precision=PRECISIONS[row["regime"]],  # type: ignore[arg-type]
@@ -98,7 +105,7 @@ def step_workload(row: Row) -> TrainingWorkload:
 
 
 def rank_workload(row: Row) -> TrainingWorkload:
-    """The question of one rank under FSDP2."""
+    """Return the question of one rank under FSDP2."""
     return TrainingWorkload(
         framework="fsdp",
         precision=row["regime"],
@@ -121,25 +128,31 @@ def step_of(row: Row, spec: ModelSpec, workload: TrainingWorkload) -> Step:
 
 @cache
 def given() -> tuple[Step, ...]:
-    """The first set of steps."""
-    return tuple(step_of(row, given_models()[row["model"]], step_workload(row)) for row in rows("training"))
+    """Return the first set of steps."""
+    return tuple(
+        step_of(row, given_models()[row["model"]], step_workload(row)) for row in rows("training")
+    )
 
 
 @cache
 def own() -> tuple[Step, ...]:
-    """The steps of our own measuring."""
+    """Return the steps of our own measuring."""
     return tuple(step_of(row, _own_spec(row), step_workload(row)) for row in rows("training_own"))
 
 
 def _own_spec(row: Row) -> ModelSpec:
-    """The model of a row: a bundled one, or a small one whose configuration it holds."""
-    return read_config(row["config"]) if "config" in row else own_model(row["model"], row.get("layers"))
+    """Return the model of a row: a bundled one, or a small one whose configuration it holds."""
+    return (
+        read_config(row["config"])
+        if "config" in row
+        else own_model(row["model"], row.get("layers"))
+    )
 
 
 @cache
 def untaught() -> tuple[Step, ...]:
-    """Every step of a taught family once more, played as a family that nobody taught would be; without images, which such a family is told
-    to leave out."""
+    """Return every step of a taught family once more, played as a family that nobody taught
+    would be; without images, which such a family is told to leave out."""
     return tuple(
         step_of(step.row, msgspec.structs.replace(step.spec, model_type="untaught"), step.workload)
         for step in (*given(), *own())
@@ -149,8 +162,11 @@ def untaught() -> tuple[Step, ...]:
 
 @cache
 def ranks() -> tuple[Step, ...]:
-    """One rank of FSDP2 each."""
-    return tuple(step_of(row, given_models()[row["model"]], rank_workload(row)) for row in rows("training_fsdp"))
+    """Return one rank of FSDP2 each."""
+    return tuple(
+        step_of(row, given_models()[row["model"]], rank_workload(row))
+        for row in rows("training_fsdp")
+    )
 
 
 # --- published runs
@@ -174,14 +190,15 @@ class Published(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The runs of a file that say enough (those with a `question`), with their estimates; and the models whose config is not at hand."""
+    """The runs of a file that say enough (those with a `question`), with their estimates; and
+    the models whose config is not at hand."""
 
     runs: tuple[Published, ...]
     unknown: tuple[str, ...]
 
 
 def _asked(name: str) -> Asked:
-    """The runs of one file. Raises FitgaugeError where a run that happened is refused."""
+    """Return the runs of one file. Raises FitgaugeError where a run that happened is refused."""
     found, unknown = [], set()
     for row in rows(name):
         asked = row.get("question")
@@ -193,13 +210,17 @@ def _asked(name: str) -> Asked:
             continue
         request = msgspec.convert(asked, TrainingRequest)
         card = bundled().find(request.gpu).accelerator
-        found.append(Published(row, request, known, TRAINING.check(request, known, card, request.gpu_count or 1)))
+        found.append(
+            Published(
+                row, request, known, TRAINING.check(request, known, card, request.gpu_count or 1)
+            )
+        )
     return Asked(tuple(found), tuple(sorted(unknown)))
 
 
 @cache
 def published() -> Asked:
-    """The first set of published runs, part of which was fitted to."""
+    """Return the first set of published runs, part of which was fitted to."""
     return _asked("training_gpu")
 
 

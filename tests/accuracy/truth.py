@@ -1,9 +1,10 @@
-"""The public truth set: what engines printed of their memory, as questions of the API with what was measured.
+"""The public truth set: what engines printed of their memory, as questions of the API with what was
+measured.
 
-`serving.jsonl`: a run a line: `question` (fields of POST /v1/fit), `outcome`, `measured` (sizes per GPU, in the unit their names end in,
-as printed), `scores` (what of it may be scored), `source`. `models.jsonl`: quantized repositories beside the bundled snapshot, each the
-config of its base with other settings. Split by a hash of the source: calibration sees `fit` alone.
-"""
+`serving.jsonl`: a run a line: `question` (fields of POST /v1/fit), `outcome`, `measured` (sizes
+per GPU, in the unit their names end in, as printed), `scores` (what of it may be scored),
+`source`. `models.jsonl`: quantized repositories beside the bundled snapshot, each the config of
+its base with other settings. Split by a hash of the source: calibration sees `fit` alone."""
 
 import json
 import re
@@ -35,7 +36,8 @@ Outcome = Literal["served", "kv_too_small", "oom"]
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One posted run. `build`: the version as printed where it is no release; `settings`: what the API has no word for."""
+    """One posted run. `build`: the version as printed where it is no release; `settings`: what
+    the API has no word for."""
 
     id: str
     question: dict[str, Any]
@@ -52,7 +54,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     @property
     def part(self) -> Literal["fit", "check"]:
         """The part that a hash of its source puts it in: 70 % fit, 30 % check."""
-        return "fit" if int(sha256(self.source.encode()).hexdigest()[:8], 16) % 100 < FIT_SHARE else "check"
+        return (
+            "fit"
+            if int(sha256(self.source.encode()).hexdigest()[:8], 16) % 100 < FIT_SHARE
+            else "check"
+        )
 
     @property
     def campaign(self) -> str:
@@ -76,19 +82,22 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 @cache
 def runs() -> tuple[Run, ...]:
-    """Every run of serving.jsonl."""
-    return tuple(msgspec.json.decode(line, type=Run) for line in (HERE / "serving.jsonl").read_bytes().splitlines())
+    """Return every run of serving.jsonl."""
+    return tuple(
+        msgspec.json.decode(line, type=Run)
+        for line in (HERE / "serving.jsonl").read_bytes().splitlines()
+    )
 
 
 def source_weights(chosen: list[Run]) -> list[float]:
-    """A weight for every run so that all campaigns weigh the same."""
+    """Return a weight for every run so that all campaigns weigh the same."""
     size = Counter(run.campaign for run in chosen)
     return [1 / size[run.campaign] for run in chosen]
 
 
 @cache
 def variants() -> dict[str, dict[str, Any]]:
-    """Rows of models.jsonl by id."""
+    """Return the rows of models.jsonl by id."""
     rows = (json.loads(line) for line in (HERE / "models.jsonl").read_text().splitlines())
     return {row["id"]: row for row in rows}
 
@@ -98,14 +107,23 @@ _SNAPSHOT = Snapshot()
 
 @cache
 def model(name: str) -> Model | None:
-    """The model of the bundled snapshot, or of models.jsonl; None where neither has it."""
+    """Return the model of the bundled snapshot, or of models.jsonl; None where neither has it."""
     variant = variants().get(name)
     row = _SNAPSHOT.get(variant["base"] if variant else name)
     if row is None:
         return None
-    config = row.config | {"quantization_config": variant["quantization_config"]} if variant else row.config
+    config = (
+        row.config | {"quantization_config": variant["quantization_config"]}
+        if variant
+        else row.config
+    )
     stored = Stored(elements=row.elements) if row.elements and not variant else None
-    return Model(id=name, source="snapshot", spec=read_config(config, None if variant else row.quantization), stored=stored)
+    return Model(
+        id=name,
+        source="snapshot",
+        spec=read_config(config, None if variant else row.quantization),
+        stored=stored,
+    )
 
 
 _Answer = TypeVar("_Answer")
@@ -114,12 +132,13 @@ SERVING = FitService(load_engines())
 
 
 def answer(run: Run, **changes: Any) -> FitAnswer | None:
-    """The answer to a run's question, None where its model is unknown here. Raises FitgaugeError where it is refused."""
+    """Return the answer to a run's question, None where its model is unknown here. Raises
+    FitgaugeError where it is refused."""
     return _ask(run, changes, SERVING.answer)
 
 
 def check(run: Run, **changes: Any) -> FitEstimate | None:
-    """The estimate behind the answer."""
+    """Return the estimate behind the answer."""
     return _ask(run, changes, SERVING.check)
 
 
@@ -132,7 +151,8 @@ def _ask(run: Run, changes: dict[str, Any], how: Callable[..., _Answer]) -> _Ans
 
 
 def estimated(part: str | None, scored: Scored) -> Iterator[tuple[Run, FitEstimate]]:
-    """Runs of a part that may be scored for something, with their estimates; those that are refused or unknown are left out."""
+    """Run of a part that may be scored for something, with their estimates; those that are
+    refused or unknown are left out."""
     for run in runs():
         if scored in run.scores and part in (None, run.part):
             try:

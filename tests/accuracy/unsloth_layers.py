@@ -1,8 +1,9 @@
-"""Unsloth's layers without a GPU: its autograd functions as they stand in a checkout, whose Triton kernels do nothing.
+"""Unsloth's layers without a GPU: its autograd functions as they stand in a checkout, whose Triton
+kernels do nothing.
 
-What a kernel reads and writes is made by the Python around it, so that fake tensors count it; measure_steps.py asks for these layers where
-a row says `kernels: unsloth`. UNSLOTH names the checkout (unsloth 2026.8 was measured).
-"""
+What a kernel reads and writes is made by the Python around it, so that fake tensors count it;
+measure_steps.py asks for these layers where a row says `kernels: unsloth`. UNSLOTH names the
+checkout (unsloth 2026.8 was measured)."""
 
 import ast
 import contextlib
@@ -17,7 +18,8 @@ import torch
 
 
 class Nothing(types.ModuleType):
-    """A module, a kernel, a decorator or a type: whatever is asked of it is the like; launched, it does nothing."""
+    """A module, a kernel, a decorator or a type: whatever is asked of it is the like; launched,
+    it does nothing."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -32,15 +34,17 @@ class Nothing(types.ModuleType):
 
 
 def _own(path: Path, name: str, around: dict[str, Any]) -> Any:
-    """One function of a file, with what it calls."""
+    """Return one function of a file, with what it calls."""
     tree = ast.parse(path.read_text())
-    found = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
+    found = next(
+        node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name
+    )
     exec(compile(ast.Module([found], []), str(path), "exec"), around)
     return around[name]
 
 
 def kernels() -> Any:
-    """The modules fast_lora, rms_layernorm and rope_embedding of the checkout."""
+    """Return the modules fast_lora, rms_layernorm and rope_embedding of the checkout."""
     root = Path(os.environ["UNSLOTH"]) / "unsloth"
     utils = Nothing("unsloth.kernels.utils")
     utils.torch_gpu_device = lambda device: contextlib.nullcontext()  # type: ignore[attr-defined]
@@ -50,7 +54,12 @@ def kernels() -> Any:
     utils._maybe_fake_quantize_activations = lambda x, module: x  # type: ignore[attr-defined]
     utils.fast_dequantize = lambda weight, state, **kwargs: weight  # type: ignore[attr-defined]
     utils.get_lora_parameters = lambda one: (one.base.weight, None, one.a.weight, one.b.weight, 2.0)  # type: ignore[attr-defined]
-    around = {"torch_matmul": torch.matmul, "fast_dequantize": utils.fast_dequantize, "Float8Tensor": Nothing, "torch": torch}
+    around = {
+        "torch_matmul": torch.matmul,
+        "fast_dequantize": utils.fast_dequantize,
+        "Float8Tensor": Nothing,
+        "torch": torch,
+    }
     utils.matmul_lora = _own(root / "kernels/utils.py", "matmul_lora", around)  # type: ignore[attr-defined]
     device = Nothing("unsloth.device_type")
     device.DEVICE_COUNT = 1  # type: ignore[attr-defined]
@@ -58,22 +67,39 @@ def kernels() -> Any:
         package = types.ModuleType(name)
         package.__path__ = [str(path)]
         sys.modules[name] = package
-    stand_ins = {"triton": Nothing("triton"), "triton.language": Nothing("tl"), utils.__name__: utils, device.__name__: device}
+    stand_ins = {
+        "triton": Nothing("triton"),
+        "triton.language": Nothing("tl"),
+        utils.__name__: utils,
+        device.__name__: device,
+    }
     sys.modules |= stand_ins
-    return [importlib.import_module(f"unsloth.kernels.{name}") for name in ("fast_lora", "rms_layernorm", "rope_embedding")]
+    return [
+        importlib.import_module(f"unsloth.kernels.{name}")
+        for name in ("fast_lora", "rms_layernorm", "rope_embedding")
+    ]
 
 
 def patch(model: Any) -> None:
-    """Puts Unsloth's functions in the place of norms, attention and MLP of a Llama with adapters (unsloth/models/llama.py,
-    LlamaAttention_fast_forward; patch_peft_model)."""
+    """Put Unsloth's functions in the place of norms, attention and MLP of a Llama with adapters
+    (unsloth/models/llama.py, LlamaAttention_fast_forward; patch_peft_model)."""
     lora, norms, rope = kernels()
 
-    def attention(self: Any, hidden_states: torch.Tensor, position_embeddings: Any, **kwargs: Any) -> tuple[torch.Tensor, None]:
+    def attention(
+        self: Any, hidden_states: torch.Tensor, position_embeddings: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, None]:
         shape = (*hidden_states.shape[:-1], -1, self.head_dim)
-        q, k, v = (part.view(shape).transpose(1, 2) for part in lora.apply_lora_qkv(self, hidden_states))
+        q, k, v = (
+            part.view(shape).transpose(1, 2) for part in lora.apply_lora_qkv(self, hidden_states)
+        )
         q, k = rope.fast_rope_embedding(q, k, *position_embeddings)
-        mixed = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        return lora.apply_lora_o(self, mixed.transpose(1, 2).reshape(*hidden_states.shape[:-1], -1)), None
+        mixed = torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, is_causal=True, enable_gqa=True
+        )
+        return (
+            lora.apply_lora_o(self, mixed.transpose(1, 2).reshape(*hidden_states.shape[:-1], -1)),
+            None,
+        )
 
     for module in model.modules():
         name = type(module).__name__

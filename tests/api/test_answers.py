@@ -13,8 +13,16 @@ from live import client, serving
 def test_a_fit_answers_with_a_verdict_and_terms_that_add_up(ask):
     answer = ask().json()
     assert answer["verdict"] == "fits"
-    assert sum(term["bytes"] for term in answer["terms"]) == answer["per_gpu"]["required_bytes"]["expected"]
-    assert answer["model"] == {"id": "acme/tiny", "parameters": 1_987_840, "source": "hub", "revision": answer["model"]["revision"]}
+    assert (
+        sum(term["bytes"] for term in answer["terms"])
+        == answer["per_gpu"]["required_bytes"]["expected"]
+    )
+    assert answer["model"] == {
+        "id": "acme/tiny",
+        "parameters": 1_987_840,
+        "source": "hub",
+        "revision": answer["model"]["revision"],
+    }
 
 
 def test_null_means_left_out(ask):
@@ -33,7 +41,10 @@ def test_the_last_of_duplicate_keys_counts(http):
     assert answer["gpu"]["name"] == "RTX 4090"
 
 
-@pytest.mark.parametrize("declared", ["application/json", "Application/JSON; charset=utf-8", "application/x-www-form-urlencoded"])
+@pytest.mark.parametrize(
+    "declared",
+    ["application/json", "Application/JSON; charset=utf-8", "application/x-www-form-urlencoded"],
+)
 def test_json_is_read_as_curl_declares_it(http, declared):
     body = json.dumps({"model": "acme/tiny", "gpu": "RTX 4090"})
     assert http.post("/v1/fit", content=body, headers={"content-type": declared}).status_code == 200
@@ -46,7 +57,10 @@ def test_a_context_beyond_the_models_maximum_is_answered_with_a_warning(ask):
 
 
 def test_full_detail_adds_formulas_sources_and_stages(ask):
-    brief, full = ask(gpu_count=2, pipeline_parallel=2).json(), ask(gpu_count=2, pipeline_parallel=2, detail="full").json()
+    brief, full = (
+        ask(gpu_count=2, pipeline_parallel=2).json(),
+        ask(gpu_count=2, pipeline_parallel=2, detail="full").json(),
+    )
     assert "ranks" not in brief
     assert not any("formula" in term for term in brief["terms"])
     assert len(full["ranks"]) == 2
@@ -81,7 +95,10 @@ def test_a_model_counts_its_parameters_in_two_ways(http):
 
 
 def test_the_catalog_comes_in_pages(http):
-    first, rest = http.get("/v1/gpus?limit=2").json(), http.get("/v1/gpus?limit=1000&offset=2").json()
+    first, rest = (
+        http.get("/v1/gpus?limit=2").json(),
+        http.get("/v1/gpus?limit=1000&offset=2").json(),
+    )
     assert len(first["items"]) == 2
     assert first["total"] == rest["total"] == 2 + len(rest["items"])
     assert http.get("/v1/gpus?offset=1000000").json()["items"] == []
@@ -92,13 +109,22 @@ def test_a_gpu_is_found_by_its_id_and_by_what_people_call_it(http, name):
     assert http.get(f"/v1/gpus/{name}").json()["name"] == "RTX 4090"
 
 
-GET_GPU_ALONE = {"total_bytes", "usable_windows_bytes", "unified_memory", "nvlink", "flash_attention", "flash_attention_2"}
+GET_GPU_ALONE = {
+    "total_bytes",
+    "usable_windows_bytes",
+    "unified_memory",
+    "nvlink",
+    "flash_attention",
+    "flash_attention_2",
+}
 
 
 def test_every_gpu_that_is_listed_is_found_by_its_id(http):
     for row in http.get("/v1/gpus?limit=1000").json()["items"]:
         found = http.get(f"/v1/gpus/{row['id']}").json()
-        assert {offer["cloud"] for offer in found.pop("offers")} >= set((row["card_hour"] or {"clouds": ()})["clouds"])
+        assert {offer["cloud"] for offer in found.pop("offers")} >= set(
+            (row["card_hour"] or {"clouds": ()})["clouds"]
+        )
         assert found.items() >= row.items()
         assert found.keys() - row.keys() == GET_GPU_ALONE
 
@@ -106,7 +132,11 @@ def test_every_gpu_that_is_listed_is_found_by_its_id(http):
 def test_a_gpu_is_answered_with_where_it_is_rented_and_when_the_prices_were_taken(http):
     found = http.get("/v1/gpus/p5.48xlarge").json()
     machines = {offer["instance"]: offer for offer in found["offers"]}
-    assert (found["id"], machines["p5.48xlarge"]["count"], machines["p5.48xlarge"]["cloud"]) == ("h100-sxm-80gb", 8, "aws")
+    assert (found["id"], machines["p5.48xlarge"]["count"], machines["p5.48xlarge"]["cloud"]) == (
+        "h100-sxm-80gb",
+        8,
+        "aws",
+    )
     assert found["card_hour"]["usd_per_hour_low"] < found["card_hour"]["usd_per_hour_high"]
     assert found["card_hour"]["as_of"] <= machines["p5.48xlarge"]["as_of"]
 
@@ -130,7 +160,11 @@ def test_the_same_question_gives_the_same_bytes(ask):
 
 
 def test_a_changed_model_gets_a_new_answer():
-    with HubStandIn(safetensors_repository("acme/changing")) as hub, serving(hub, fresh_seconds=0) as url, client(url) as http:
+    with (
+        HubStandIn(safetensors_repository("acme/changing")) as hub,
+        serving(hub, fresh_seconds=0) as url,
+        client(url) as http,
+    ):
         question = {"model": "acme/changing", "gpu": "RTX 4090"}
         old = http.post("/v1/fit", json=question).json()
         hub.add(safetensors_repository("acme/changing", llama_config(num_hidden_layers=4)))

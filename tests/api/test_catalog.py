@@ -1,4 +1,5 @@
-"""A company's own catalog over HTTP: every question sees it, and it is exchanged without a restart."""
+"""A company's own catalog over HTTP: every question sees it, and it is exchanged without a
+restart."""
 
 import json
 import logging
@@ -30,7 +31,8 @@ CONTENTS = {
 
 
 class Mount:
-    """A folder as Kubernetes mounts a ConfigMap: files are links into `..data`, itself a link that is set to another folder at once."""
+    """A folder as Kubernetes mounts a ConfigMap: files are links into `..data`, itself a link
+    that is set to another folder at once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -39,11 +41,13 @@ class Mount:
         (folder / "own.json").symlink_to("..data/own.json")
 
     def put(self, contents):
-        """Puts other contents in the place of those that are there."""
+        """Put other contents in the place of those that are there."""
         self._version += 1
         version = self.folder / f"..version_{self._version}"
         version.mkdir()
-        (version / "own.json").write_text(contents if isinstance(contents, str) else json.dumps(contents))
+        (version / "own.json").write_text(
+            contents if isinstance(contents, str) else json.dumps(contents)
+        )
         (self.folder / "..data_tmp").symlink_to(version.name)
         (self.folder / "..data_tmp").replace(self.folder / "..data")
 
@@ -61,7 +65,8 @@ def http(stand_in, mount):
 
 
 def eventually(question, wanted):
-    """The answer to `question` once it is what is `wanted`; the last one after ten seconds."""
+    """Return the answer to `question` once it is what is `wanted`; the last one after ten
+    seconds."""
     end = time.monotonic() + 10
     while not wanted(answer := question()) and time.monotonic() < end:
         time.sleep(0.01)
@@ -75,16 +80,33 @@ def test_every_question_sees_the_own_catalog(http):
     named = http.post("/v1/fit", json={"model": "acme/tiny", "gpu": "ml-large"}).json()
     assert named["gpu"]["id"] == "l40s-48gb"
     assert named["gpu"]["count"] == 4
-    assert http.post("/v1/training-fit", json={"model": "acme/tiny", "gpu": "lab x1"}).json()["gpu"]["id"] == "lab-x1"
-    table = http.post("/v1/compare", json={"models": "acme/tiny", "gpus": "lab-x1, ml-large"}).json()
+    assert (
+        http.post("/v1/training-fit", json={"model": "acme/tiny", "gpu": "lab x1"}).json()["gpu"][
+            "id"
+        ]
+        == "lab-x1"
+    )
+    table = http.post(
+        "/v1/compare", json={"models": "acme/tiny", "gpus": "lab-x1, ml-large"}
+    ).json()
     assert [row["gpu_count"] for row in table["items"]] == [1, 4]
     recommended = http.post("/v1/recommend", json={"model": "acme/tiny", "gpus": "lab-x1"}).json()
     assert recommended["items"][0]["gpu"]["id"] == "lab-x1"
-    assert http.post("/v1/models-for-gpu", json={"gpu": "lab-x1", "search": "qwen3-8b"}).json()["gpu"]["id"] == "lab-x1"
+    assert (
+        http.post("/v1/models-for-gpu", json={"gpu": "lab-x1", "search": "qwen3-8b"}).json()["gpu"][
+            "id"
+        ]
+        == "lab-x1"
+    )
 
 
 def test_a_recommendation_stays_within_the_quota_and_says_so(http):
-    question = {"model": "acme/large", "gpus": "lab-x1", "no_quantization": True, "context_length": 4096}
+    question = {
+        "model": "acme/large",
+        "gpus": "lab-x1",
+        "no_quantization": True,
+        "context_length": 4096,
+    }
     quotas = http.post("/v1/recommend", json={**question, "concurrency": 8, "limit": 1000}).json()
     assert {item["gpu"]["count"] for item in quotas["items"]} <= {1, 2}
     assert "Quotas of the catalog hold: at most 2 x Lab X1." in quotas["warnings"]
@@ -107,30 +129,41 @@ def test_a_change_comes_into_force_without_a_restart_and_old_answers_are_forgott
     asked = [http.post("/v1/fit", json=question).json()["gpu"]["count"] for _ in range(2)]
     before = http.get("/v1/catalog").json()
     mount.put({**CONTENTS, "names": {"ml-large": "2x L4"}})
-    state = eventually(lambda: http.get("/v1/catalog").json(), lambda state: state["own"]["sha256"] != before["own"]["sha256"])
+    state = eventually(
+        lambda: http.get("/v1/catalog").json(),
+        lambda state: state["own"]["sha256"] != before["own"]["sha256"],
+    )
     assert state["standing"] == "own"
-    changed = eventually(lambda: http.post("/v1/fit", json=question).json()["gpu"], lambda gpu: gpu["count"] == 2)
+    changed = eventually(
+        lambda: http.post("/v1/fit", json=question).json()["gpu"], lambda gpu: gpu["count"] == 2
+    )
     assert changed["id"] == "l4-24gb"
     assert asked == [4, 4]
 
 
 def test_a_bad_row_leaves_the_catalog_of_before_in_force_and_is_told(http, mount):
     mount.put({**CONTENTS, "quotas": {"lab-x1": -1}})
-    state = eventually(lambda: http.get("/v1/catalog").json(), lambda state: state["standing"] == "refused")
+    state = eventually(
+        lambda: http.get("/v1/catalog").json(), lambda state: state["standing"] == "refused"
+    )
     assert state["own"]["refused"]["detail"] == "own.json: quotas, 'lab-x1': Expected `int` >= 0."
     assert state["quotas"] == {"lab-x1": 2}
     assert http.get("/health/ready").json()["catalog"] == "refused"
     assert "fitgauge_catalog_last_reload_successful 0.0" in http.get("/metrics").text
     assert http.get("/v1/gpus/lab-x1").status_code == 200
     mount.put({**CONTENTS, "quotas": {"lab-x1": 7}})
-    mended = eventually(lambda: http.get("/v1/catalog").json(), lambda state: state["standing"] == "own")
+    mended = eventually(
+        lambda: http.get("/v1/catalog").json(), lambda state: state["standing"] == "own"
+    )
     assert mended["quotas"] == {"lab-x1": 7}
     assert "fitgauge_catalog_last_reload_successful 1.0" in http.get("/metrics").text
 
 
 def test_files_that_are_gone_leave_the_catalog_in_force(http, mount):
     (mount.folder / "own.json").unlink()
-    eventually(lambda: http.get("/health/ready").json(), lambda ready: ready["catalog"] == "refused")
+    eventually(
+        lambda: http.get("/health/ready").json(), lambda ready: ready["catalog"] == "refused"
+    )
     assert http.get("/v1/gpus/lab-x1").status_code == 200
 
 

@@ -26,7 +26,12 @@ def test_more_come_as_lines_that_say_how_far_they_are(http):
 
 
 def test_rows_come_as_they_are_made(url):
-    body = {"models": "7b", "gpus": "RTX 4090", "context_lengths": list(range(100, 150)), "concurrencies": list(range(1, 51))}
+    body = {
+        "models": "7b",
+        "gpus": "RTX 4090",
+        "context_lengths": list(range(100, 150)),
+        "concurrencies": list(range(1, 51)),
+    }
     with httpx.stream("POST", f"{url}/v1/compare", json=body) as answer:
         pieces = list(answer.iter_raw())
     assert len(pieces) > 5
@@ -53,6 +58,11 @@ def test_one_model_that_nobody_knows_is_told_with_its_name(http):
 
 
 def test_more_than_ten_thousand_cells_are_refused(http):
-    answer = ask(http, models="7b, 13b, 70b, 8b, 3b", context_lengths=list(range(100, 150)), concurrencies=list(range(1, 51)))
+    answer = ask(
+        http,
+        models="7b, 13b, 70b, 8b, 3b",
+        context_lengths=list(range(100, 150)),
+        concurrencies=list(range(1, 51)),
+    )
     assert answer.status_code == 422
     assert "12,500 cells" in answer.json()["detail"]

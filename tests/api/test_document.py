@@ -1,4 +1,5 @@
-"""The OpenAPI document and the tool manifests: valid, committed, complete, and within the limits of those that read them."""
+"""The OpenAPI document and the tool manifests: valid, committed, complete, and within the limits
+of those that read them."""
 
 import json
 import re
@@ -35,7 +36,9 @@ def test_what_is_committed_is_what_the_code_says(name):
 
 
 def test_nothing_else_is_committed():
-    assert {str(path.relative_to(COMMITTED)) for path in COMMITTED.rglob("*.json")} == set(ARTEFACTS)
+    assert {str(path.relative_to(COMMITTED)) for path in COMMITTED.rglob("*.json")} == set(
+        ARTEFACTS
+    )
 
 
 def test_the_service_answers_its_own_document(http):
@@ -46,7 +49,12 @@ def test_every_route_is_an_operation_and_every_operation_a_route():
     def plain(path):
         return re.sub(r":str}", "}", path)
 
-    routes = {(method, plain(path)) for handler in handlers(None, None, b"") for path in handler.paths for method in handler.http_methods}
+    routes = {
+        (method, plain(path))
+        for handler in handlers(None, None, b"")
+        for path in handler.paths
+        for method in handler.http_methods
+    }
     table = {(operation.method, operation.path) for operation in OPERATIONS}
     assert {route for route in routes if route[1] not in UNDOCUMENTED} == table
 
@@ -70,7 +78,7 @@ def test_no_operation_mixes_a_body_with_parameters(operation):
 
 
 def nodes(schema, path=""):
-    """Every schema within a schema, with its place."""
+    """Return every schema within a schema, with its place."""
     yield path, schema
     for name, child in schema.get("properties", {}).items():
         yield from nodes(child, f"{path}/{name}")
@@ -107,8 +115,13 @@ def test_whole_bounds_are_whole_numbers():
     for component in SCHEMAS.values():
         for path, schema in nodes(component):
             kinds = schema.get("type")
-            if "integer" in (kinds if isinstance(kinds, list) else [kinds]) and "number" not in kinds:
-                assert all(isinstance(schema.get(key, 0), int) for key in ("minimum", "maximum", "default")), path
+            if (
+                "integer" in (kinds if isinstance(kinds, list) else [kinds])
+                and "number" not in kinds
+            ):
+                assert all(
+                    isinstance(schema.get(key, 0), int) for key in ("minimum", "maximum", "default")
+                ), path
 
 
 @pytest.mark.parametrize("operation", BODIES, ids=by_id)
@@ -136,39 +149,71 @@ def test_a_tool_takes_one_flat_object(operation):
 
 def test_the_manifests_name_the_same_tools_with_the_same_arguments():
     made = ARTEFACTS
-    openai = {tool["function"]["name"]: tool["function"]["parameters"] for tool in made["tools/openai.json"]}
+    openai = {
+        tool["function"]["name"]: tool["function"]["parameters"]
+        for tool in made["tools/openai.json"]
+    }
     anthropic = {tool["name"]: tool["input_schema"] for tool in made["tools/anthropic.json"]}
-    gemini = {tool["name"]: tool["parametersJsonSchema"] for tool in made["tools/gemini.json"][0]["functionDeclarations"]}
-    assert openai == anthropic == gemini == {operation.id: parameters(operation, SCHEMAS) for operation in TOOLS}
+    gemini = {
+        tool["name"]: tool["parametersJsonSchema"]
+        for tool in made["tools/gemini.json"][0]["functionDeclarations"]
+    }
+    assert (
+        openai
+        == anthropic
+        == gemini
+        == {operation.id: parameters(operation, SCHEMAS) for operation in TOOLS}
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in ARTEFACTS if name.startswith("tools/")])
 def test_a_manifest_is_small_and_its_descriptions_fit(name):
     text = json.dumps(ARTEFACTS[name])
     assert len(text) < 2_850 * len(TOOLS)
-    assert all(len(described) <= 1024 for described in re.findall(r'"description": "((?:[^"\\]|\\.)*)"', text))
+    assert all(
+        len(described) <= 1024
+        for described in re.findall(r'"description": "((?:[^"\\]|\\.)*)"', text)
+    )
 
 
 def test_the_tools_of_serving_take_little_of_a_context():
-    tools = [tool for tool in ARTEFACTS["tools/openai.json"] if "training" not in tool["function"]["name"]]
+    tools = [
+        tool
+        for tool in ARTEFACTS["tools/openai.json"]
+        if "training" not in tool["function"]["name"]
+    ]
     assert len(tools) == len(TOOLS) - 2
     assert len(json.dumps(tools)) < 18_500
 
 
-EXAMPLES = [(operation, name, example) for operation in OPERATIONS for name, example in operation.examples]
+EXAMPLES = [
+    (operation, name, example) for operation in OPERATIONS for name, example in operation.examples
+]
 
 
-@pytest.mark.parametrize("operation,name,example", EXAMPLES, ids=[f"{operation.id}: {name}" for operation, name, _ in EXAMPLES])
+@pytest.mark.parametrize(
+    "operation,name,example",
+    EXAMPLES,
+    ids=[f"{operation.id}: {name}" for operation, name, _ in EXAMPLES],
+)
 def test_an_example_is_valid_and_answered(http, operation, name, example):
     Draft202012Validator(SCHEMAS[operation.request.__name__]).validate(example)
     Draft202012Validator(parameters(operation, SCHEMAS)).validate(example)
     assert http.request(operation.method, operation.path, json=example).status_code == 200
 
 
-@pytest.mark.parametrize("operation", [operation for operation in OPERATIONS if operation.parameters], ids=by_id)
+@pytest.mark.parametrize(
+    "operation", [operation for operation in OPERATIONS if operation.parameters], ids=by_id
+)
 def test_the_example_of_every_parameter_is_valid_and_answered(http, operation):
-    path = operation.path.format(**{parameter.name: parameter.example for parameter in operation.parameters})
-    query = {parameter.name: parameter.example for parameter in operation.parameters if parameter.where == "query"}
+    path = operation.path.format(
+        **{parameter.name: parameter.example for parameter in operation.parameters}
+    )
+    query = {
+        parameter.name: parameter.example
+        for parameter in operation.parameters
+        if parameter.where == "query"
+    }
     for parameter in operation.parameters:
         Draft202012Validator(parameter.schema).validate(parameter.example)
     assert http.get(path, params=query).status_code == 200

@@ -14,21 +14,36 @@ INFO 04-19 11:07:19 [kv_cache_utils.py:1319] GPU KV cache size: 10,747,904 token
 
 @pytest.fixture
 def explain(http):
-    """Asks explain_log; keywords are further fields."""
-    return lambda log=LOG, **fields: http.post("/v1/explain-log", json={"log": log, "gpu": "RTX 4090", **fields})
+    """Ask explain_log; keywords are further fields."""
+    return lambda log=LOG, **fields: http.post(
+        "/v1/explain-log", json={"log": log, "gpu": "RTX 4090", **fields}
+    )
 
 
 def test_a_ledger_is_answered(explain):
     answer = explain().json()
-    assert (answer["engine"], answer["engine_version"], answer["outcome"]) == ("vllm", "0.19.0", "served")
+    assert (answer["engine"], answer["engine_version"], answer["outcome"]) == (
+        "vllm",
+        "0.19.0",
+        "served",
+    )
     assert answer["model"]["id"] == "acme/tiny"
-    assert [row["name"] for row in answer["rows"]] == ["weights", "kv_cache", "kv_tokens", "kv_tokens_of_pool"]
+    assert [row["name"] for row in answer["rows"]] == [
+        "weights",
+        "kv_cache",
+        "kv_tokens",
+        "kv_tokens_of_pool",
+    ]
     assert "readings" not in answer
 
 
 def test_every_number_comes_with_detail_full(explain):
     readings = explain(detail="full").json()["readings"]
-    assert [(reading["name"], reading["line"]) for reading in readings] == [("weights", 2), ("kv_pool", 3), ("kv_tokens", 4)]
+    assert [(reading["name"], reading["line"]) for reading in readings] == [
+        ("weights", 2),
+        ("kv_pool", 3),
+        ("kv_tokens", 4),
+    ]
 
 
 def test_a_long_log_is_read(explain):
@@ -39,7 +54,7 @@ def test_a_long_log_is_read(explain):
 
 
 def test_colours_cost_no_body(explain):
-    """An escape takes six bytes of JSON: the longest log of nothing else still comes in."""
+    """Return an escape takes six bytes of JSON: the longest log of nothing else still comes in."""
     assert explain("\x1b" * (2**18) + "\n" + LOG).status_code == 200
 
 

@@ -16,7 +16,7 @@ from live import client, serving
 
 
 def counted(http):
-    """Requests by (method, route, status)."""
+    """Return requests by (method, route, status)."""
     text = http.get("/metrics").text
     return {
         (labels["method"], labels["route"], labels["status"]): float(number)
@@ -26,7 +26,11 @@ def counted(http):
 
 
 def test_requests_are_counted_by_route_and_never_by_what_callers_make_up():
-    with HubStandIn(safetensors_repository("acme/tiny")) as hub, serving(hub) as url, client(url) as http:
+    with (
+        HubStandIn(safetensors_repository("acme/tiny")) as hub,
+        serving(hub) as url,
+        client(url) as http,
+    ):
         for name in ("tiny", "none", "tiny"):
             http.get(f"/v1/models/acme/{name}")
         http.get("/made/up/1")
@@ -51,12 +55,20 @@ def test_metrics_are_what_prometheus_reads(http):
 
 def test_health_asks_nobody(http, stand_in):
     before = stand_in.count()
-    assert http.get("/health/live").json()["status"] == http.get("/health/ready").json()["status"] == "ok"
+    assert (
+        http.get("/health/live").json()["status"]
+        == http.get("/health/ready").json()["status"]
+        == "ok"
+    )
     assert stand_in.count() == before
 
 
 def test_the_log_has_one_line_a_request_and_nothing_of_its_content(capfd):
-    with HubStandIn(safetensors_repository("acme/tiny")) as hub, serving(hub, Settings(log_level="info")) as url, client(url) as http:
+    with (
+        HubStandIn(safetensors_repository("acme/tiny")) as hub,
+        serving(hub, Settings(log_level="info")) as url,
+        client(url) as http,
+    ):
         http.post("/v1/fit?secret=1", json={"model": "acme/secret", "gpu": "RTX 4090"})
         http.get("/v1/gpus/secret?secret=1")
     lines = [line for line in capfd.readouterr().err.splitlines() if "fitgauge.access" in line]
@@ -68,7 +80,11 @@ def test_the_log_has_one_line_a_request_and_nothing_of_its_content(capfd):
 
 
 def test_a_quiet_level_writes_no_line(capfd):
-    with HubStandIn() as hub, serving(hub, Settings(log_level="warning")) as url, client(url) as http:
+    with (
+        HubStandIn() as hub,
+        serving(hub, Settings(log_level="warning")) as url,
+        client(url) as http,
+    ):
         http.get("/health/live")
     assert "fitgauge.access" not in capfd.readouterr().err
 
@@ -82,7 +98,12 @@ def test_an_application_that_fails_is_counted_as_a_500():
     scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
     with pytest.raises(RuntimeError):
         asyncio.run(ObservabilityMiddleware(registry, 0)(failing)(scope, None, None))
-    assert registry.get_sample_value("fitgauge_requests_total", {"method": "GET", "route": "unknown", "status": "500"}) == 1
+    assert (
+        registry.get_sample_value(
+            "fitgauge_requests_total", {"method": "GET", "route": "unknown", "status": "500"}
+        )
+        == 1
+    )
 
 
 def test_a_bucket_lets_through_its_rate():
@@ -104,8 +125,17 @@ def test_an_expensive_request_passes_where_one_would_and_those_behind_it_wait_fo
 
 
 def test_long_questions_count_as_several_requests():
-    with HubStandIn() as hub, serving(hub, Settings(requests_per_second=2)) as url, client(url) as http:
-        assert http.post("/v1/models-for-gpu", json={"gpu": "T4", "search": "no such model"}).status_code == 200
+    with (
+        HubStandIn() as hub,
+        serving(hub, Settings(requests_per_second=2)) as url,
+        client(url) as http,
+    ):
+        assert (
+            http.post(
+                "/v1/models-for-gpu", json={"gpu": "T4", "search": "no such model"}
+            ).status_code
+            == 200
+        )
         refused = http.get("/v1/gpus")
     assert (refused.status_code, int(refused.headers["retry-after"]) >= 5) == (429, True)
 
@@ -115,10 +145,17 @@ def test_a_defect_is_told_without_its_trace_and_logged_with_it(caplog):
     async def broken() -> None:
         raise ZeroDivisionError("of /secret/path")
 
-    app = Litestar([broken], exception_handlers={Exception: on_defect}, openapi_config=None, logging_config=None)
+    app = Litestar(
+        [broken],
+        exception_handlers={Exception: on_defect},
+        openapi_config=None,
+        logging_config=None,
+    )
 
     async def asked():
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app, raise_app_exceptions=False), base_url="http://x") as http:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app, raise_app_exceptions=False), base_url="http://x"
+        ) as http:
             return await http.get("/")
 
     response = asyncio.run(asked())

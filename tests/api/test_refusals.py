@@ -15,7 +15,7 @@ GOOD = {"model": "acme/tiny", "gpu": "RTX 4090"}
 
 
 def refused(response, status, slug):
-    """The problem, which must be this one."""
+    """Return the problem, which must be this one."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
     problem = response.json()
@@ -67,10 +67,22 @@ def test_deep_nesting_is_refused(http, body):
 
 @pytest.mark.parametrize("body", [b"null", b"[]", b'"RTX 4090"', b"5", b"true"])
 def test_json_that_is_no_object_is_a_422(http, body):
-    assert '"gpu"' in refused(http.post("/v1/fit", content=body, headers=JSON), 422, "invalid-request")["hint"]
+    assert (
+        '"gpu"'
+        in refused(http.post("/v1/fit", content=body, headers=JSON), 422, "invalid-request")["hint"]
+    )
 
 
-@pytest.mark.parametrize("declared", ["text/plain", "application/msgpack", "multipart/form-data; boundary=x", "application/jsonp", ""])
+@pytest.mark.parametrize(
+    "declared",
+    [
+        "text/plain",
+        "application/msgpack",
+        "multipart/form-data; boundary=x",
+        "application/jsonp",
+        "",
+    ],
+)
 def test_a_body_declared_as_something_else_is_a_415(http, declared):
     response = http.post("/v1/fit", content=json.dumps(GOOD), headers={"content-type": declared})
     assert "application/json" in refused(response, 415, "unsupported-media-type")["hint"]
@@ -116,7 +128,9 @@ def test_a_number_sent_as_text_is_a_422_that_holds_the_number(ask, field):
     assert f'"{field}": {number}.' in problem["hint"]
 
 
-@pytest.mark.parametrize("text", ["32k", "", "many", "1e999", "9" * 5000, "\x00", "null", "[1]", "NaN"])
+@pytest.mark.parametrize(
+    "text", ["32k", "", "many", "1e999", "9" * 5000, "\x00", "null", "[1]", "NaN"]
+)
 def test_a_text_that_is_no_number_is_a_422_all_the_same(ask, text):
     problem = refused(ask(context_length=text), 422, "invalid-request")
     assert problem["field"] == "context_length"
@@ -166,7 +180,11 @@ def test_a_value_out_of_type_or_bounds_is_a_422_that_names_the_field(http, field
 
 @pytest.mark.parametrize("missing", ["model", "gpu"])
 def test_a_missing_field_is_a_422_that_names_it(http, missing):
-    problem = refused(http.post("/v1/fit", json={name: value for name, value in GOOD.items() if name != missing}), 422, "invalid-request")
+    problem = refused(
+        http.post("/v1/fit", json={name: value for name, value in GOOD.items() if name != missing}),
+        422,
+        "invalid-request",
+    )
     assert problem["field"] == missing
     assert f'"{missing}"' in problem["hint"]
 
@@ -183,7 +201,11 @@ def test_a_misspelt_field_is_a_422_that_names_the_right_one(ask):
         ({"tensor_parallel": 3}, "tensor_parallel", "1, 2, 4, 8"),
         ({"gpu_count": 1, "tensor_parallel": 2}, "gpu_count", "gpu_count 2"),
         ({"gpu_count": 8, "pipeline_parallel": 8}, "pipeline_parallel", "at most 2"),
-        ({"gpu_count": 4, "data_parallel": 2, "tensor_parallel": 2, "expert_parallel": 3}, "expert_parallel", "4"),
+        (
+            {"gpu_count": 4, "data_parallel": 2, "tensor_parallel": 2, "expert_parallel": 3},
+            "expert_parallel",
+            "4",
+        ),
         ({"engine": "nothing"}, "engine", "vllm"),
         ({"engine_version": "newest"}, "engine_version", "0."),
         ({"kv_cache_dtype": "int3"}, "kv_cache_dtype", "fp8"),
@@ -198,7 +220,17 @@ def test_an_impossible_question_is_a_422_that_names_what_would_do(ask, fields, f
 
 
 @pytest.mark.parametrize(
-    "text", ["acme/tyni", "Qwen/Qwen3-23B", "qwen/qwen3 32b", "no such thing at all", "../../etc/passwd", "\x00", "a/b/c", "ÿ"]
+    "text",
+    [
+        "acme/tyni",
+        "Qwen/Qwen3-23B",
+        "qwen/qwen3 32b",
+        "no such thing at all",
+        "../../etc/passwd",
+        "\x00",
+        "a/b/c",
+        "ÿ",
+    ],
 )
 def test_an_unknown_model_is_a_404_with_a_hint(ask, text):
     problem = refused(ask(model=text), 404, "unknown-model")
@@ -215,7 +247,9 @@ def test_an_unknown_gpu_is_a_404_with_near_matches(ask):
     assert "RTX 4090" in problem["matches"]
 
 
-@pytest.mark.parametrize("text", ["\x00", "🙂", " ", "0x4090", "-1x H100", "x" * 200, "GPU; DROP TABLE"])
+@pytest.mark.parametrize(
+    "text", ["\x00", "🙂", " ", "0x4090", "-1x H100", "x" * 200, "GPU; DROP TABLE"]
+)
 def test_a_gpu_that_is_none_is_refused(ask, text):
     assert ask(gpu=text).status_code in (404, 422)
 
@@ -228,7 +262,19 @@ def test_a_repository_without_weights_is_a_422(ask):
     refused(ask(model="acme/adapter"), 422, "model-without-weights")
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v1/fits", "/v2/fit", "/v1/models/acme", "/v1/models/a/b/c", "/.env", "/v1/fit/x"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/v1",
+        "/v1/fits",
+        "/v2/fit",
+        "/v1/models/acme",
+        "/v1/models/a/b/c",
+        "/.env",
+        "/v1/fit/x",
+    ],
+)
 def test_an_unknown_path_is_a_404(http, path):
     assert http.get(path).status_code == 404
 
@@ -241,7 +287,18 @@ def test_another_method_is_a_405_that_names_the_right_one(http, method):
 
 
 @pytest.mark.parametrize(
-    "query", ["limit=0", "limit=1001", "limit=x", "limit=", "limit=1&limit=2", "offset=-1", "offset=1e3", "limit=٣", "a=%ff"]
+    "query",
+    [
+        "limit=0",
+        "limit=1001",
+        "limit=x",
+        "limit=",
+        "limit=1&limit=2",
+        "offset=-1",
+        "offset=1e3",
+        "limit=٣",
+        "a=%ff",
+    ],
 )
 def test_a_bad_query_is_a_422(http, query):
     problem = refused(http.get(f"/v1/gpus?{query}"), 422, "invalid-request")
@@ -254,18 +311,29 @@ def test_a_misspelt_query_parameter_is_not_ignored(http):
 
 
 def test_beyond_the_rate_a_request_is_a_429_and_health_is_not(stand_in):
-    with serving(stand_in, Settings(requests_per_second=2, log_level="warning")) as url, client(url) as http:
+    with (
+        serving(stand_in, Settings(requests_per_second=2, log_level="warning")) as url,
+        client(url) as http,
+    ):
         responses = [http.get("/v1/gpus/rtx-4090") for _ in range(10)]
         refusals = [response for response in responses if response.status_code != 200]
         assert len(refusals) >= 6
         for response in refusals:
             refused(response, 429, "too-many-requests")
             assert int(response.headers["retry-after"]) >= 1
-        assert all(http.get(path).status_code == 200 for path in ("/health/live", "/health/ready", "/metrics") for _ in range(5))
+        assert all(
+            http.get(path).status_code == 200
+            for path in ("/health/live", "/health/ready", "/metrics")
+            for _ in range(5)
+        )
 
 
 def test_without_the_hub_an_unknown_model_is_a_424_and_a_known_one_is_answered():
-    with HubStandIn(safetensors_repository("acme/tiny")) as hub, serving(hub, wait_seconds=0.3) as url, client(url) as http:
+    with (
+        HubStandIn(safetensors_repository("acme/tiny")) as hub,
+        serving(hub, wait_seconds=0.3) as url,
+        client(url) as http,
+    ):
         hub.fault("acme/other", drop=True)
         refused(http.post("/v1/fit", json={**GOOD, "model": "acme/other"}), 424, "hub-unreachable")
         hub.fault(drop=True)
@@ -286,7 +354,9 @@ def test_every_error_raised_on_purpose_has_a_status():
     def leaves(kind):
         return [leaf for child in kind.__subclasses__() for leaf in leaves(child)] or [kind]
 
-    assert set(STATUS) == {kind for kind in leaves(errors.FitgaugeError) if kind.__module__ == errors.__name__}
+    assert set(STATUS) == {
+        kind for kind in leaves(errors.FitgaugeError) if kind.__module__ == errors.__name__
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Published quantized siblings among the suggestions: found on the Hub, each estimated, and never waited for."""
+"""Published quantized siblings among the suggestions: found on the Hub, each estimated, and
+never waited for."""
 
 import time
 
@@ -8,7 +9,8 @@ from hub_stand_in import HubStandIn, gguf_repository, llama_config, safetensors_
 from live import client, serving
 
 SHAPE = {
-    "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "num_key_value_heads": 8,
     "max_position_embeddings": 4096,
 }  # fmt: skip
 FP8, AWQ = {"quant_method": "fp8"}, {"quant_method": "awq", "bits": 4, "group_size": 128}
@@ -17,7 +19,9 @@ FULL = {"model": "acme/large", "gpu": "RTX 3060 12GB", "context_length": 4096}
 
 
 def quantized(repo_id, how, **options):
-    return safetensors_repository(repo_id, llama_config(**SHAPE, quantization_config=how), quantizes="acme/large", **options)
+    return safetensors_repository(
+        repo_id, llama_config(**SHAPE, quantization_config=how), quantizes="acme/large", **options
+    )
 
 
 @pytest.fixture
@@ -34,14 +38,18 @@ def hub():
 
 @pytest.fixture
 def ask(hub):
-    """Asks check_fit; keywords change or add fields."""
+    """Ask check_fit; keywords change or add fields."""
     with serving(hub, sibling_seconds=5.0) as url, client(url) as http:
         yield lambda **fields: http.post("/v1/fit", json={**FULL, **fields}).json()
 
 
 def sibling(answer):
-    """The suggested repositories."""
-    return [suggestion["request"]["model"] for suggestion in answer["suggestions"] if "model" in suggestion["request"]]
+    """Return the suggested repositories."""
+    return [
+        suggestion["request"]["model"]
+        for suggestion in answer["suggestions"]
+        if "model" in suggestion["request"]
+    ]
 
 
 def test_what_does_not_fit_names_a_published_sibling_that_does_with_its_own_bytes(ask):
@@ -74,7 +82,9 @@ def test_a_model_that_fits_costs_two_requests(ask, hub):
     assert len(hub.requests) == 2
 
 
-@pytest.mark.parametrize("fields", [{"quantization": "int8"}, {"model": "acme/large-FP8"}, {"model": "13b"}])
+@pytest.mark.parametrize(
+    "fields", [{"quantization": "int8"}, {"model": "acme/large-FP8"}, {"model": "13b"}]
+)
 def test_what_is_quantized_or_only_a_size_has_no_siblings(ask, hub, fields):
     ask(**fields)
     assert "/api/models" not in [request.path for request in hub.requests]
@@ -82,8 +92,10 @@ def test_what_is_quantized_or_only_a_size_has_no_siblings(ask, hub, fields):
 
 def test_engines_for_gguf_files_are_given_files(hub):
     values = {
-        "general.architecture": "llama", "llama.block_count": 32, "llama.embedding_length": 4096, "llama.attention.head_count": 32,
-        "llama.attention.head_count_kv": 8, "llama.feed_forward_length": 11008, "llama.context_length": 4096, "llama.vocab_size": 1000,
+        "general.architecture": "llama", "llama.block_count": 32, "llama.embedding_length": 4096,
+        "llama.attention.head_count": 32,
+        "llama.attention.head_count_kv": 8, "llama.feed_forward_length": 11008,
+        "llama.context_length": 4096, "llama.vocab_size": 1000,
     }  # fmt: skip
     files = {"large-Q8_0.gguf": 6_300_000_000, "large-Q4_K_M.gguf": 3_600_000_000}
     hub.add(gguf_repository("acme/large-GGUF", values, files, quantizes="acme/large", downloads=1))
@@ -100,12 +112,18 @@ def test_an_answer_does_not_wait_for_a_list_that_hangs_and_a_later_one_has_it(hu
         assert sibling(first) == []
         assert first["suggestions"]
         end = time.monotonic() + 10
-        while not (later := sibling(http.post("/v1/fit", json=FULL).json())) and time.monotonic() < end:
+        while (
+            not (later := sibling(http.post("/v1/fit", json=FULL).json()))
+            and time.monotonic() < end
+        ):
             time.sleep(0.02)
     assert later
 
 
-@pytest.mark.parametrize("fault", [{"status": 503}, {"status": 404}, {"body": b"[]"}, {"body": b"<html>"}, {"drop": True}])
+@pytest.mark.parametrize(
+    "fault",
+    [{"status": 503}, {"status": 404}, {"body": b"[]"}, {"body": b"<html>"}, {"drop": True}],
+)
 def test_a_list_that_fails_costs_nothing_but_the_siblings(hub, fault):
     with serving(hub, sibling_seconds=5.0, attempts=1) as url, client(url) as http:
         http.get("/v1/models/acme/large")
@@ -128,6 +146,8 @@ def test_a_sibling_that_is_pruned_or_gated_is_not_suggested(hub):
 
 def test_without_the_hub_the_bundled_snapshot_gives_siblings(hub):
     with serving(hub, offline=True) as url, client(url) as http:
-        answer = http.post("/v1/fit", json={"model": "Qwen/Qwen3-32B", "gpu": "A100 40GB", "context_length": 8192}).json()
+        answer = http.post(
+            "/v1/fit", json={"model": "Qwen/Qwen3-32B", "gpu": "A100 40GB", "context_length": 8192}
+        ).json()
     assert sibling(answer)[0].startswith("Qwen/Qwen3-32B-")
     assert hub.requests == []

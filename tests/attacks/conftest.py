@@ -1,4 +1,5 @@
-"""One service as an operator starts it, over a Hub that lies on demand. A file of this folder is one class of attack."""
+"""One service as an operator starts it, over a Hub that lies on demand. A file of this folder is
+one class of attack."""
 
 import pytest
 
@@ -9,20 +10,21 @@ from live.process import running
 
 @pytest.fixture(scope="module")
 def hub():
-    """A Hub to which a test adds the repositories that it attacks with."""
+    """Provide a Hub to which a test adds the repositories that it attacks with."""
     with HubStandIn() as stand_in:
         yield stand_in
 
 
 @pytest.fixture(scope="module")
 def service(hub, tmp_path_factory):
-    """The service as a process: `.url`, `.port`, `.pss_mib()`, `.terminate()`."""
+    """Provide the service as a process: `.url`, `.port`, `.pss_mib()`, `.terminate()`."""
     with running(hub.url, tmp_path_factory.mktemp("service")) as process:
         yield process
 
 
 @pytest.fixture
 def http(service):
-    """A client that holds every response to the OpenAPI document, so that a 500 fails the test."""
+    """Provide a client that holds every response to the OpenAPI document, so that a 500 fails
+    the test."""
     with client(service.url) as opened:
         yield opened

@@ -92,7 +92,9 @@ def test_an_upgrade_does_not_hide_a_second_request_in_its_body(service):
 def test_an_upgrade_in_chunks_is_an_ordinary_request(service):
     lines = ["POST /v1/fit HTTP/1.1", JSON, "Host: a", "Connection: upgrade", "Upgrade: h2c"]
     head = "\r\n".join([*lines, "Transfer-Encoding: chunked", "", ""]).encode()
-    assert statuses(exchange(service.port, head + b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY))) == [200]
+    assert statuses(
+        exchange(service.port, head + b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY))
+    ) == [200]
 
 
 def test_a_proxy_request_is_refused(service):
@@ -124,7 +126,9 @@ def test_conflicting_lengths_are_refused(service, lines):
 @pytest.mark.parametrize("coding", ["gzip", "br", "zstd", "x, y", "gzip, identity"])
 def test_a_body_in_an_unknown_coding_is_refused_as_such(http, coding):
     content, headers = gzip.compress(BODY), {"content-encoding": coding}
-    answer = http.post("/v1/fit", content=content, headers={"content-type": "application/json", **headers})
+    answer = http.post(
+        "/v1/fit", content=content, headers={"content-type": "application/json", **headers}
+    )
     assert answer.status_code == 415
     assert coding.split(",")[0] in answer.json()["detail"]
     assert "Content-Encoding" in answer.json()["hint"]
@@ -136,7 +140,8 @@ def test_a_body_in_the_coding_identity_is_read(http):
 
 
 def test_a_caller_that_never_reads_is_closed_and_costs_bounded_memory(impatient_port, service):
-    """The same bytes to both: one closes early enough to wait for, of the other memory is read."""
+    """Return the same bytes to both: one closes early enough to wait for, of the other memory is
+    read."""
     flood = b"GET /v1/gpus HTTP/1.1\r\nHost: a\r\n\r\n" * 20_000
     before = service.pss_mib()
     with socket.create_connection(("127.0.0.1", service.port), 5) as link:

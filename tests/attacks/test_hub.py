@@ -1,4 +1,5 @@
-"""Attacks from the Hub's side: ill repositories, redirects into this network, bodies without end."""
+"""Attacks from the Hub's side: ill repositories, redirects into this network, bodies without
+end."""
 
 import gzip
 import json
@@ -28,7 +29,7 @@ def all_at_once(http, models):
 
 
 def assert_well(http, hub, repo_id):
-    """A repository nothing is wrong with is answered from the Hub."""
+    """Return a repository nothing is wrong with is answered from the Hub."""
     hub.add(safetensors_repository(repo_id))
     answer = fit(http, repo_id)
     assert answer.status_code == 200, answer.text
@@ -36,7 +37,7 @@ def assert_well(http, hub, repo_id):
 
 
 def assert_refused(response, status):
-    """The problem has this status, and says when to come back where only the Hub knows."""
+    """Return the problem has this status, and says when to come back where only the Hub knows."""
     assert response.status_code == status, response.text
     if status == 424:
         assert 1 <= int(response.headers["retry-after"]) <= 60
@@ -58,7 +59,10 @@ ILL = {
     "error-cut-off": ({"status": 500, "claimed_length": 10**5}, 424),
     "has-a-giant-header": ({"headers": {"X-Pad": "x" * 200_000}}, 424),
     "has-no-end": ({"endless": True}, 422),
-    "is-packed": ({"body": gzip.compress(bytes(10**7)), "headers": {"Content-Encoding": "gzip"}}, 424),
+    "is-packed": (
+        {"body": gzip.compress(bytes(10**7)), "headers": {"Content-Encoding": "gzip"}},
+        424,
+    ),
     "packs-its-error": (
         {"status": 500, "body": gzip.compress(b"{}"), "headers": {"Content-Encoding": "gzip"}},
         424,
@@ -137,7 +141,10 @@ def test_a_redirect_to_elsewhere_is_not_followed(hub, http, number):
 def test_a_redirect_to_a_named_host_is_followed_without_the_token(tmp_path):
     name = "x/stored"
     path = f"/{name}/resolve/main/config.json"
-    with HubStandIn(safetensors_repository(name)) as hub, HubStandIn(*hub.repositories.values()) as store:
+    with (
+        HubStandIn(safetensors_repository(name)) as hub,
+        HubStandIn(*hub.repositories.values()) as store,
+    ):
         hub.fault(path, status=302, headers={"Location": f"http://eu.files.example{path}"})
         settings = {
             "FITGAUGE_HUB_REDIRECT_HOSTS": "*.files.example",
@@ -210,7 +217,8 @@ def test_a_repository_of_the_snapshot_that_is_ill_is_answered_from_it(hub, http)
 
 
 def peak_mib(process):
-    """The most memory that the process and its children ever had [MiB], shared pages each time."""
+    """Return the most memory that the process and its children ever had [MiB], shared pages each
+    time."""
     status = [Path(f"/proc/{pid}/status").read_text() for pid in family(process.popen.pid)]
     return sum(int(re.search(r"VmHWM:\s+(\d+)", text)[1]) for text in status) / 1024
 

@@ -1,4 +1,5 @@
-"""Long questions: abandoned, or more at once than are computed. Others are answered meanwhile, or refused at once."""
+"""Long questions: abandoned, or more at once than are computed. Others are answered meanwhile,
+or refused at once."""
 
 import json
 import re
@@ -13,28 +14,38 @@ import pytest
 from fitgauge.services.common.long_questions import MOST_QUESTIONS
 from live.process import running
 
-FORMATS = "as published, awq, gptq, fp8, int8, int4, nf4, bf16, fp16, q4_k_m, q5_k_m, q6_k, q8_0, nvfp4"
+FORMATS = (
+    "as published, awq, gptq, fp8, int8, int4, nf4, bf16, fp16, q4_k_m, q5_k_m, q6_k, q8_0, nvfp4"
+)
 SECONDS = 60
 """far more than the other questions take, far less than those that were abandoned would have"""
 contexts = count(4096)
 
 
 def largest():
-    """A question over all bundled models that was not asked before."""
-    return {"gpu": "RTX 3090", "quantizations": FORMATS, "limit": 5, "context_length": next(contexts)}
+    """Return a question over all bundled models that was not asked before."""
+    return {
+        "gpu": "RTX 3090",
+        "quantizations": FORMATS,
+        "limit": 5,
+        "context_length": next(contexts),
+    }
 
 
 def send(port, path, question):
-    """A connection on which the question was sent and no answer read."""
+    """Return a connection on which the question was sent and no answer read."""
     body = json.dumps(question).encode()
-    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    head = (
+        f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length:"
+        f" {len(body)}\r\n\r\n"
+    )
     link = socket.create_connection(("127.0.0.1", port), SECONDS)
     link.sendall(head.encode() + body)
     return link
 
 
 def under_way(service):
-    """How many long questions wait or are computed."""
+    """Return how many long questions wait or are computed."""
     metrics = httpx.get(f"{service.url}/metrics", trust_env=False, timeout=SECONDS).text
     return int(float(re.search(r"^fitgauge_long_questions (\S+)$", metrics, re.M)[1]))
 
@@ -67,7 +78,10 @@ def test_questions_behind_six_abandoned_ones_are_answered(service, http):
     wait_for(service, 6)
     for link in links:
         link.close()
-    assert http.post("/v1/compare", json={"models": "Qwen/Qwen3-8B", "gpus": "H100"}).status_code == 200
+    assert (
+        http.post("/v1/compare", json={"models": "Qwen/Qwen3-8B", "gpus": "H100"}).status_code
+        == 200
+    )
     assert http.post("/v1/recommend", json={"model": "Qwen/Qwen3-8B"}).status_code == 200
     wait_for(service, 0)
 
@@ -75,7 +89,10 @@ def test_questions_behind_six_abandoned_ones_are_answered(service, http):
 def test_short_questions_go_before_six_living_ones(service, http):
     links = [send(service.port, "/v1/models-for-gpu", largest()) for _ in range(6)]
     wait_for(service, 6)
-    assert http.post("/v1/compare", json={"models": "Qwen/Qwen3-8B", "gpus": "A10G"}).status_code == 200
+    assert (
+        http.post("/v1/compare", json={"models": "Qwen/Qwen3-8B", "gpus": "A10G"}).status_code
+        == 200
+    )
     assert http.post("/v1/recommend", json={"model": "Qwen/Qwen3-8B"}).status_code == 200
     assert under_way(service) > 0
     for link in links:
@@ -86,7 +103,10 @@ def test_short_questions_go_before_six_living_ones(service, http):
 def test_more_than_the_queue_holds_are_refused_with_the_seconds_to_wait(service, http):
     http.timeout = SECONDS
     with ThreadPoolExecutor(MOST_QUESTIONS + 4) as pool:
-        asked = [pool.submit(http.post, "/v1/models-for-gpu", json=largest()) for _ in range(MOST_QUESTIONS + 4)]
+        asked = [
+            pool.submit(http.post, "/v1/models-for-gpu", json=largest())
+            for _ in range(MOST_QUESTIONS + 4)
+        ]
         answers = [one.result() for one in asked]
     statuses = [answer.status_code for answer in answers]
     assert set(statuses) == {200, 503}
@@ -99,7 +119,10 @@ def test_more_than_the_queue_holds_are_refused_with_the_seconds_to_wait(service,
 def test_other_questions_are_answered_while_the_queue_is_full(service, http):
     links = [send(service.port, "/v1/models-for-gpu", largest()) for _ in range(MOST_QUESTIONS)]
     wait_for(service, MOST_QUESTIONS)
-    assert http.post("/v1/compare", json={"models": "Qwen/Qwen3-8B", "gpus": "H100"}).status_code == 503
+    assert (
+        http.post("/v1/compare", json={"models": "Qwen/Qwen3-8B", "gpus": "H100"}).status_code
+        == 503
+    )
     assert http.get("/v1/gpus").status_code == 200
     for link in links:
         link.close()
@@ -108,8 +131,13 @@ def test_other_questions_are_answered_while_the_queue_is_full(service, http):
 
 def test_a_question_past_its_time_is_refused_with_how_to_ask_for_less(hub, tmp_path):
     with running(hub.url, tmp_path, FITGAUGE_QUESTION_SECONDS="0.2") as service:
-        answer = httpx.post(f"{service.url}/v1/models-for-gpu", json=largest(), trust_env=False, timeout=SECONDS)
-    assert (answer.status_code, answer.json()["type"]) == (422, "urn:fitgauge:problem:question-too-large")
+        answer = httpx.post(
+            f"{service.url}/v1/models-for-gpu", json=largest(), trust_env=False, timeout=SECONDS
+        )
+    assert (answer.status_code, answer.json()["type"]) == (
+        422,
+        "urn:fitgauge:problem:question-too-large",
+    )
 
 
 def test_the_service_ends_in_order_while_long_questions_run(hub, tmp_path):
@@ -117,7 +145,9 @@ def test_the_service_ends_in_order_while_long_questions_run(hub, tmp_path):
         few = {**largest(), "quantizations": "as published, awq, gptq, fp8"}
         links = [send(service.port, "/v1/models-for-gpu", few)]
         wait_for(service, 1)
-        links += [send(service.port, "/v1/models-for-gpu", largest()) for _ in range(MOST_QUESTIONS - 1)]
+        links += [
+            send(service.port, "/v1/models-for-gpu", largest()) for _ in range(MOST_QUESTIONS - 1)
+        ]
         wait_for(service, MOST_QUESTIONS)
         for link in links[1:]:
             link.close()

@@ -13,16 +13,24 @@ from fitgauge.services.explain_log.schemas import LONGEST_LOG
 
 MOST_MIB = 200
 LARGE = {
-    "model": "deepseek-ai/DeepSeek-V3", "gpu": "H100", "gpu_count": 976, "pipeline_parallel": 61, "tensor_parallel": 16,
+    "model": "deepseek-ai/DeepSeek-V3", "gpu": "H100", "gpu_count": 976, "pipeline_parallel": 61,
+    "tensor_parallel": 16,
     "detail": "full",
 }  # fmt: skip
 
 
 def ask(service, path, bodies, workers=8):
     """Return the status of every question."""
-    with httpx.Client(base_url=service.url, trust_env=False, timeout=120) as link, ThreadPoolExecutor(workers) as pool:
+    with (
+        httpx.Client(base_url=service.url, trust_env=False, timeout=120) as link,
+        ThreadPoolExecutor(workers) as pool,
+    ):
         headers = {"content-type": "application/json"}
-        return list(pool.map(lambda body: link.post(path, content=body, headers=headers).status_code, bodies))
+        return list(
+            pool.map(
+                lambda body: link.post(path, content=body, headers=headers).status_code, bodies
+            )
+        )
 
 
 def test_stored_values_take_the_bytes_they_say_and_no_more():
@@ -30,7 +38,12 @@ def test_stored_values_take_the_bytes_they_say_and_no_more():
     for number in range(100):
         recent.put(number, f"value {number}", 300)
         assert recent.bytes == 300 * len(recent) <= 1000
-    assert [recent.get(number) is not None for number in (96, 97, 98, 99)] == [False, True, True, True]
+    assert [recent.get(number) is not None for number in (96, 97, 98, 99)] == [
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
 def test_the_value_used_longest_ago_is_evicted_first():
@@ -84,7 +97,9 @@ def test_bodies_under_way_count_until_they_are_answered():
         admission = Admission(app, body_bytes=25_000)
         tasks = [asyncio.create_task(admission(*post(bytes(10_000)), None)) for _ in range(5)]
         small = [asyncio.create_task(admission(*post(bytes(4096)), None)) for _ in range(50)]
-        upload = asyncio.create_task(admission(*post(bytes(10**6), (b"content-type", b"application/gzip")), None))
+        upload = asyncio.create_task(
+            admission(*post(bytes(10**6), (b"content-type", b"application/gzip")), None)
+        )
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         held = admission.held_bytes
@@ -97,7 +112,9 @@ def test_bodies_under_way_count_until_they_are_answered():
 
 def test_hundreds_of_large_answers_stay_in_the_bounds_of_the_service(service):
     """Three times what is stored, so that a cache counted in answers would be seen."""
-    bodies = [json.dumps({**LARGE, "context_length": 1024 + number}).encode() for number in range(1500)]
+    bodies = [
+        json.dumps({**LARGE, "context_length": 1024 + number}).encode() for number in range(1500)
+    ]
     assert set(ask(service, "/v1/fit", bodies)) == {200}
     assert service.pss_mib() < MOST_MIB
 
@@ -105,7 +122,11 @@ def test_hundreds_of_large_answers_stay_in_the_bounds_of_the_service(service):
 def test_large_questions_stay_in_the_bounds_of_the_service(service):
     padding = b" " * (65_536 - 100)
     bodies = (
-        json.dumps({"model": "Qwen/Qwen3-8B", "gpu": "H100", "context_length": 1024 + number}).encode() + padding for number in range(300)
+        json.dumps(
+            {"model": "Qwen/Qwen3-8B", "gpu": "H100", "context_length": 1024 + number}
+        ).encode()
+        + padding
+        for number in range(300)
     )
     assert set(ask(service, "/v1/fit", bodies, workers=32)) == {200}
     assert service.pss_mib() < MOST_MIB

@@ -1,4 +1,5 @@
-"""An attack on one question is none on the next: what every other class of attack is measured against."""
+"""An attack on one question is none on the next: what every other class of attack is measured
+against."""
 
 
 def test_an_ordinary_question_is_answered(http):

@@ -33,11 +33,20 @@ WRONG = {
 def command(*arguments, **environment):
     """Return what the command printed and its exit code."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FITGAUGE_")}
-    done = subprocess.run([COMMAND, *arguments], env=kept | environment, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(
+        [COMMAND, *arguments],
+        env=kept | environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("name, text", [(name, text) for name, texts in WRONG.items() for text in texts if name or text])
+@pytest.mark.parametrize(
+    "name, text", [(name, text) for name, texts in WRONG.items() for text in texts if name or text]
+)
 def test_a_wrong_value_is_named_with_what_to_set(name, text):
     with pytest.raises(InvalidSettings) as refused:
         from_environment({name: text})
@@ -79,7 +88,8 @@ def test_what_kubernetes_sets_for_a_service_is_no_setting():
 
 def test_an_unknown_name_is_warned_of_with_the_name_it_may_mean():
     assert unknown({"FITGAUGE_REQUEST_PER_SECOND": "1"}) == [
-        "Unknown environment variable FITGAUGE_REQUEST_PER_SECOND is ignored. Did you mean FITGAUGE_REQUESTS_PER_SECOND?"
+        "Unknown environment variable FITGAUGE_REQUEST_PER_SECOND is ignored. Did you mean"
+        " FITGAUGE_REQUESTS_PER_SECOND?"
     ]
 
 

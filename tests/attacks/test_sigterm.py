@@ -13,12 +13,15 @@ import pytest
 from live.process import running
 
 BODY = json.dumps({"model": "Qwen/Qwen3-8B", "gpu": "H100"}).encode()
-REQUEST = b"POST /v1/fit HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(BODY), BODY)
+REQUEST = (
+    b"POST /v1/fit HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length:"
+    b" %d\r\n\r\n%s" % (len(BODY), BODY)
+)
 
 
 @pytest.fixture
 def stopping(hub, tmp_path):
-    """A service that a test stops."""
+    """Provide a service that a test stops."""
     with running(hub.url, tmp_path) as process:
         yield process
 

@@ -1,4 +1,5 @@
-"""Attacks on the service, and what another caller feels meanwhile: p99 of a warm /v1/fit, and peak memory.
+"""Attacks on the service, and what another caller feels meanwhile: p99 of a warm /v1/fit, and peak
+memory.
 
     python tests/bench/attacks.py [SECONDS]
 
@@ -23,7 +24,9 @@ PAUSE = 0.02
 """between two questions of the other caller [s]"""
 P99_MS, PEAK_MIB = 50, 200
 
-_FORMATS = "as published, awq, gptq, fp8, int8, int4, nf4, bf16, fp16, q4_k_m, q5_k_m, q6_k, q8_0, nvfp4"
+_FORMATS = (
+    "as published, awq, gptq, fp8, int8, int4, nf4, bf16, fp16, q4_k_m, q5_k_m, q6_k, q8_0, nvfp4"
+)
 _LARGE = {
     "model": "deepseek-ai/DeepSeek-V3",
     "gpu": "H100",
@@ -60,12 +63,15 @@ class Target:
         finally:
             writer.close()
 
-    async def send(self, path: str, question: dict[str, object]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def send(
+        self, path: str, question: dict[str, object]
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Send a question without reading the answer."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         body = json.dumps(question).encode()
         head = (
-            f"POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+            f"POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type:"
+            f" application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         )
         writer.write(head.encode() + body)
         await writer.drain()
@@ -73,7 +79,12 @@ class Target:
 
     def largest_list(self) -> dict[str, object]:
         """Return a question over the whole snapshot that was never asked before."""
-        return {"gpu": "RTX 3090", "quantizations": _FORMATS, "limit": 5, "context_length": 4096 + next(self.number) % 100_000}
+        return {
+            "gpu": "RTX 3090",
+            "quantizations": _FORMATS,
+            "limit": 5,
+            "context_length": 4096 + next(self.number) % 100_000,
+        }
 
 
 async def abandoned_questions(target: Target) -> None:
@@ -91,13 +102,21 @@ async def living_questions(target: Target) -> None:
 
 
 async def heavy_configs(target: Target) -> None:
-    """Configs with thousands of quantization rules, each from a repository that is new to the service."""
-    await _together(4, lambda: target.ask("/v1/fit", {"model": f"heavy/{next(target.number)}", "gpu": "H100"}))
+    """Configs with thousands of quantization rules, each from a repository that is new to the
+    service."""
+    await _together(
+        4, lambda: target.ask("/v1/fit", {"model": f"heavy/{next(target.number)}", "gpu": "H100"})
+    )
 
 
 async def large_answers(target: Target) -> None:
     """Answers of some 100 KiB, each to a question that is new."""
-    await _together(8, lambda: target.ask("/v1/fit", {**_LARGE, "context_length": 1000 + next(target.number) % 100_000}))
+    await _together(
+        8,
+        lambda: target.ask(
+            "/v1/fit", {**_LARGE, "context_length": 1000 + next(target.number) % 100_000}
+        ),
+    )
 
 
 async def slow_readers(target: Target) -> None:
@@ -142,7 +161,10 @@ def heavy_repositories() -> dict[str, Any]:
         {"quant_method": "fp8", "modules_to_not_convert": names},
     )
     plain = safetensors_repository("heavy/0", llama_config())
-    kinds = [{**plain.files, "config.json": json.dumps(llama_config(quantization_config=one)).encode()} for one in quantizations]
+    kinds = [
+        {**plain.files, "config.json": json.dumps(llama_config(quantization_config=one)).encode()}
+        for one in quantizations
+    ]
 
     class Heavy(dict[str, Any]):
         def get(self, repo_id: str, default: object = None) -> object:
@@ -154,7 +176,12 @@ def heavy_repositories() -> dict[str, Any]:
     return Heavy()
 
 
-async def under_attack(target: Target, pss_mib: Callable[[], float], attack: Callable[[Target], Awaitable[None]], seconds: float):
+async def under_attack(
+    target: Target,
+    pss_mib: Callable[[], float],
+    attack: Callable[[Target], Awaitable[None]],
+    seconds: float,
+):
     """Return (p99 of the other caller [ms], how often it was answered, peak memory [MiB])."""
     await target.ask(*WARM)
     attacking, end = asyncio.create_task(attack(target)), time.perf_counter() + seconds
@@ -172,7 +199,7 @@ async def under_attack(target: Target, pss_mib: Callable[[], float], attack: Cal
 
 
 def lines(seconds: float = SECONDS):
-    """Lines to print, one an attack, each on a service that has just started."""
+    """Return the lines to print, one an attack, each on a service that has just started."""
     from hub_stand_in import HubStandIn
     from live.process import running
 
@@ -181,8 +208,13 @@ def lines(seconds: float = SECONDS):
             hub.repositories = heavy_repositories()
             with running(hub.url, Path(folder), FITGAUGE_LOG_LEVEL="warning") as process:
                 target = Target(process.port, itertools.count())
-                p99, answered, peak = asyncio.run(under_attack(target, process.pss_mib, attack, seconds))
-        yield f"{name:<31} p99 {p99:6.0f} ms (at most {P99_MS}) of {answered}, peak {peak:4.0f} MiB (at most {PEAK_MIB})"
+                p99, answered, peak = asyncio.run(
+                    under_attack(target, process.pss_mib, attack, seconds)
+                )
+        yield (
+            f"{name:<31} p99 {p99:6.0f} ms (at most {P99_MS}) of {answered}, peak {peak:4.0f} MiB"
+            f" (at most {PEAK_MIB})"
+        )
 
 
 if __name__ == "__main__":

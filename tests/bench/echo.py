@@ -1,4 +1,5 @@
-"""The yardstick: a handler that gives back the body it got, under the service's own server. `python echo.py PORT`."""
+"""The yardstick: a handler that gives back the body it got, under the service's own server.
+`python echo.py PORT`."""
 
 import sys
 from typing import Any

@@ -1,4 +1,5 @@
-"""The engine alone: one estimate of a model that is laid out, and reading and laying out before it."""
+"""The engine alone: one estimate of a model that is laid out, and reading and laying out before
+it."""
 
 import statistics
 import time
@@ -27,7 +28,7 @@ RUNS, TIMES = 5, 100
 
 
 def best_microseconds(call, times=TIMES):
-    """The best of RUNS means over `times` calls [microseconds]."""
+    """Return the best of RUNS means over `times` calls [microseconds]."""
     runs = []
     for _ in range(RUNS):
         start = time.process_time()
@@ -38,8 +39,13 @@ def best_microseconds(call, times=TIMES):
 
 
 def microseconds():
-    """Lines to print: each model's read, lay-out and estimate, and the median estimate."""
-    snapshot, profile, card = Snapshot(), load_engines().profile("vllm", None), bundled().find("H100 SXM").accelerator
+    """Return the lines to print: each model's read, lay-out and estimate, and the median
+    estimate."""
+    snapshot, profile, card = (
+        Snapshot(),
+        load_engines().profile("vllm", None),
+        bundled().find("H100 SXM").accelerator,
+    )
     estimates = []
     for name in MODELS:
         row = snapshot.get(name)
@@ -47,12 +53,24 @@ def microseconds():
         model = Model(id=name, source="snapshot", spec=spec)
         engine, scheme = ENGINES["vllm"], scheme_of(model, None)
         laid = engine.lay_out(spec, scheme)
-        workload = serving_workload(FitRequest(model=name, gpu="H100", concurrency=4), spec, card, 1, profile)
+        workload = serving_workload(
+            FitRequest(model=name, gpu="H100", concurrency=4), spec, card, 1, profile
+        )
         read = best_microseconds(lambda row=row: read_config(row.config, row.quantization), 5)
-        lay = best_microseconds(lambda engine=engine, spec=spec, scheme=scheme: engine.lay_out(spec, scheme), 5)
+        lay = best_microseconds(
+            lambda engine=engine, spec=spec, scheme=scheme: engine.lay_out(spec, scheme), 5
+        )
         estimate = best_microseconds(
-            lambda spec=spec, laid=laid, workload=workload: ENGINES["vllm"].estimate(spec, laid, workload, card, profile)
+            lambda spec=spec, laid=laid, workload=workload: ENGINES["vllm"].estimate(
+                spec, laid, workload, card, profile
+            )
         )
         estimates.append(estimate)
-        yield f"  {name:<34} read {read:6.0f}  lay out {lay:6.0f}  estimate {estimate:4.0f} microseconds"
-    yield f"one estimate, median            {statistics.median(estimates):8.0f} microseconds (at most 100)"
+        yield (
+            f"  {name:<34} read {read:6.0f}  lay out {lay:6.0f}  estimate {estimate:4.0f}"
+            " microseconds"
+        )
+    yield (
+        f"one estimate, median            {statistics.median(estimates):8.0f} microseconds (at most"
+        " 100)"
+    )

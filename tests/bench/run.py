@@ -1,9 +1,10 @@
-"""Speed and memory, as ratios of one run: machines are noisy, so every figure stands beside one taken in turns with it.
+"""Speed and memory, as ratios of one run: machines are noisy, so every figure stands beside one
+taken in turns with it.
 
     python tests/bench/run.py
 
-The service and an echo handler run under the same server with one worker each; a third process asks them in turns.
-"""
+The service and an echo handler run under the same server with one worker each; a third process
+asks them in turns."""
 
 import asyncio
 import json
@@ -18,7 +19,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).parent
-QUESTION = {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090", "gpu_count": 4, "context_length": 16384, "concurrency": 2}
+QUESTION = {
+    "model": "Qwen/Qwen3-32B",
+    "gpu": "RTX 4090",
+    "gpu_count": 4,
+    "context_length": 16384,
+    "concurrency": 2,
+}
 CONNECTIONS, SECONDS, ROUNDS = 16, 1.5, 5
 
 
@@ -35,7 +42,9 @@ class Caller(asyncio.Protocol):
     def data_received(self, data):
         self.buffer += data
         head, found, body = self.buffer.partition(b"\r\n\r\n")
-        if not found or len(body) < int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]):
+        if not found or len(body) < int(
+            head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]
+        ):
             return
         if b" 200 " not in head[:20]:
             raise SystemExit(self.buffer[:400])
@@ -45,21 +54,26 @@ class Caller(asyncio.Protocol):
 
 
 def bodies(vary):
-    """The question over and over; with `vary`, one that nobody asked before every time."""
+    """Return the question over and over; with `vary`, one that nobody asked before every time."""
     number = 0
     while True:
         number += 1
-        yield json.dumps({**QUESTION, "context_length": 1024 + number} if vary else QUESTION).encode()
+        yield json.dumps(
+            {**QUESTION, "context_length": 1024 + number} if vary else QUESTION
+        ).encode()
 
 
 def requests(path, vary):
     for body in bodies(vary):
-        head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        head = (
+            f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length:"
+            f" {len(body)}\r\n\r\n"
+        )
         yield head.encode() + body
 
 
 async def rate(port, path, vary=False):
-    """Answers a second over CONNECTIONS connections."""
+    """Answer a second over CONNECTIONS connections."""
     count = 0
 
     def answered():
@@ -67,7 +81,10 @@ async def rate(port, path, vary=False):
         count += 1
 
     loop, asked = asyncio.get_running_loop(), requests(path, vary)
-    transports = [(await loop.create_connection(lambda: Caller(asked, answered), "127.0.0.1", port))[0] for _ in range(CONNECTIONS)]
+    transports = [
+        (await loop.create_connection(lambda: Caller(asked, answered), "127.0.0.1", port))[0]
+        for _ in range(CONNECTIONS)
+    ]
     start = time.perf_counter()
     await asyncio.sleep(SECONDS)
     took = time.perf_counter() - start
@@ -84,16 +101,20 @@ def free_port():
 
 @contextmanager
 def started(*command, path):
-    """A server as a process: (port, pid, seconds from start to ready)."""
+    """Provide a server as a process: (port, pid, seconds from start to ready)."""
     port = free_port()
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": tempfile.mkdtemp()}
     begun = time.perf_counter()
-    process = subprocess.Popen([*command, str(port)], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [*command, str(port)], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         while True:
             try:
                 with socket.create_connection(("127.0.0.1", port), 0.2) as link:
-                    link.sendall(f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
+                    link.sendall(
+                        f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode()
+                    )
                     if link.recv(64):
                         break
             except OSError:
@@ -107,41 +128,56 @@ def started(*command, path):
 def resident_mib(pid):
     """Resident memory of a process and its children [MiB]."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return sum(int(Path(f"/proc/{p}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") for p in (pid, *children)) / 2**20
+    return (
+        sum(
+            int(Path(f"/proc/{p}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            for p in (pid, *children)
+        )
+        / 2**20
+    )
 
 
 def engine_microseconds():
-    """One estimate of a prepared model: median over models of the best of several runs [microseconds]."""
+    """Return one estimate of a prepared model: median over models of the best of several runs
+    [microseconds]."""
     from bench import engine
 
     return engine.microseconds()
 
 
 def search_lines():
-    """One recommendation, and cells of a comparison a second."""
+    """Return one recommendation, and cells of a comparison a second."""
     from bench import search
 
     return search.lines()
 
 
 def attack_lines():
-    """What another caller feels under attack, and peak memory."""
+    """Return what another caller feels under attack, and peak memory."""
     from bench import attacks
 
     return attacks.lines()
 
 
 def plan_lines():
-    """A training plan over 64 cards, of dense models and of mixtures."""
+    """Return a training plan over 64 cards, of dense models and of mixtures."""
     from bench import plans
 
     return plans.lines()
 
 
 async def measure(service, echo):
-    """(echo, the same question again, a new question every time) in answers a second, taken in turns."""
+    """(echo, the same question again, a new question every time) in answers a second, taken in
+    turns."""
     await rate(service, "/v1/fit")
-    rounds = [(await rate(echo, "/echo"), await rate(service, "/v1/fit"), await rate(service, "/v1/fit", vary=True)) for _ in range(ROUNDS)]
+    rounds = [
+        (
+            await rate(echo, "/echo"),
+            await rate(service, "/v1/fit"),
+            await rate(service, "/v1/fit", vary=True),
+        )
+        for _ in range(ROUNDS)
+    ]
     return [statistics.median(column) for column in zip(*rounds, strict=True)]
 
 
@@ -157,9 +193,15 @@ def main():
             echoed, again, new = asyncio.run(measure(service, echo))
             after = resident_mib(pid)
     print(f"echo handler                    {echoed:8.0f} answers/s   1.00")
-    print(f"warm fit, the same question     {again:8.0f} answers/s   {again / echoed:.2f}   (at least 0.60)")
+    print(
+        f"warm fit, the same question     {again:8.0f} answers/s   {again / echoed:.2f}   (at least"
+        " 0.60)"
+    )
     print(f"warm fit, always a new question {new:8.0f} answers/s   {new / echoed:.2f}")
-    print(f"start to ready                  {statistics.median(starts):8.2f} s           (at most 1.0)")
+    print(
+        f"start to ready                  {statistics.median(starts):8.2f} s           (at most"
+        " 1.0)"
+    )
     print(f"resident, ready and after load  {before:8.0f} MiB, {after:.0f} MiB (at most 120)")
     for lines in (engine_microseconds(), search_lines(), plan_lines(), attack_lines()):
         for line in lines:

@@ -1,5 +1,5 @@
-"""The questions above the engine: a recommendation over the whole catalog, and cells of a comparison a second. In seconds of one core:
-what else runs on the machine is not counted."""
+"""The questions above the engine: a recommendation over the whole catalog, and cells of a
+comparison a second. In seconds of one core: what else runs on the machine is not counted."""
 
 import statistics
 import time
@@ -28,7 +28,7 @@ RUNS = 5
 
 
 def best_seconds(call):
-    """The best of RUNS calls [s of one core], after one that lays the weights out."""
+    """Return the best of RUNS calls [s of one core], after one that lays the weights out."""
     call()
     runs = []
     for _ in range(RUNS):
@@ -39,7 +39,7 @@ def best_seconds(call):
 
 
 def lines():
-    """Lines to print."""
+    """Return the lines to print."""
     snapshot, engines, catalog = Snapshot(), load_engines(), bundled()
     recommender, comparer = Recommender(engines, catalog), Comparer(engines)
     models = {}
@@ -48,11 +48,16 @@ def lines():
     took = {}
     for kind, model in models.items():
         for context, concurrency in WORKLOADS:
-            request = RecommendRequest(model=model.id, context_length=context, concurrency=concurrency)
+            request = RecommendRequest(
+                model=model.id, context_length=context, concurrency=concurrency
+            )
             call = lambda request=request, model=model: recommender.answer(request, model)  # noqa: E731
             took[f"{kind}, {concurrency} x {context}"] = best_seconds(call) * 1000
     slowest = max(took, key=took.get)
-    yield f"recommend, median of {len(took):<3}        {statistics.median(took.values()):8.0f} ms         (aim 30)"
+    yield (
+        f"recommend, median of {len(took):<3}        {statistics.median(took.values()):8.0f} ms    "
+        "     (aim 30)"
+    )
     yield f"recommend, slowest              {took[slowest]:8.0f} ms         (aim 30): {slowest}"
     asked = list(models.values())[:4]
     table = CompareRequest(
@@ -61,5 +66,7 @@ def lines():
         context_lengths=[*range(1024, 11264, 1024)],
         concurrencies=[1, 2, 4, 8, 16],
     )
-    took = best_seconds(lambda: list(comparer.compare(table, asked, [catalog.find(name) for name in GPUS]).rows))
+    took = best_seconds(
+        lambda: list(comparer.compare(table, asked, [catalog.find(name) for name in GPUS]).rows)
+    )
     yield f"compare, 1,000 cells            {1000 / took:8.0f} cells/s    (aim 20,000)"

@@ -13,7 +13,10 @@ from fitgauge.engine.quantity import GB, GIB, MIB
 from fitgauge.errors import InvalidRequestError, UnknownAcceleratorError
 
 ROWS = load().all()
-FACTS = tuple(set(Accelerator.__struct_fields__) - {"id", "name", "vendor", "usable_basis", "sources", "derived_from", "unified_memory"})
+FACTS = tuple(
+    set(Accelerator.__struct_fields__)
+    - {"id", "name", "vendor", "usable_basis", "sources", "derived_from", "unified_memory"}
+)
 
 
 def each(rows):
@@ -21,7 +24,8 @@ def each(rows):
 
 
 def total(row):
-    """What the vendor's tool shows [bytes], else the marketed size with its GB taken as GiB."""
+    """Return what the vendor's tool shows [bytes], else the marketed size with its GB taken as
+    GiB."""
     return row.total_bytes or row.marketed_bytes // GB * GIB
 
 
@@ -56,7 +60,8 @@ def test_usable_memory_is_an_interval_within_reach_of_the_box(row):
 
 @each(row for row in ROWS if row.derived_from)
 def test_usable_memory_that_nobody_printed_is_arithmetic_on_the_rows_it_names(row):
-    """NVIDIA, AMD: the total less what the driver keeps on the neighbours. Others and unified memory: their share of the total."""
+    """NVIDIA, AMD: the total less what the driver keeps on the neighbours. Others and unified
+    memory: their share of the total."""
     near = [load().get(accelerator_id) for accelerator_id in row.derived_from]
     assert all(one.usable_basis == "exact" and not one.derived_from for one in near)
     if row.unified_memory or row.vendor not in ("NVIDIA", "AMD"):
@@ -84,19 +89,31 @@ def test_every_nvidia_row_has_a_compute_capability(row):
     assert row.formats is not None
 
 
-COMPUTED = [(row, source) for row in ROWS for source in row.sources if source.text.startswith("computed:")]
+COMPUTED = [
+    (row, source) for row in ROWS for source in row.sources if source.text.startswith("computed:")
+]
 
 
 def test_many_peaks_are_computed_from_units_rate_and_clock():
     assert len(COMPUTED) >= 300
-    assert {source.of for _, source in COMPUTED} == {"bf16_tflops_dense", "fp8_tflops_dense", "fp4_tflops_dense", "int8_tops_dense"}
+    assert {source.of for _, source in COMPUTED} == {
+        "bf16_tflops_dense",
+        "fp8_tflops_dense",
+        "fp4_tflops_dense",
+        "int8_tops_dense",
+    }
 
 
 def test_a_computed_peak_is_the_product_its_source_states():
     for row, source in COMPUTED:
-        stated = re.match(r"computed: (\d+) (?:SM|CU)s x (\d+) (?:FL)?OP a clock x ([\d.]+) GHz", source.text)
+        stated = re.match(
+            r"computed: (\d+) (?:SM|CU)s x (\d+) (?:FL)?OP a clock x ([\d.]+) GHz", source.text
+        )
         units, rate, clock = map(float, stated.groups())
-        assert getattr(row, source.of) == pytest.approx(units * rate * clock / 1000, rel=1e-3), (row.id, source)
+        assert getattr(row, source.of) == pytest.approx(units * rate * clock / 1000, rel=1e-3), (
+            row.id,
+            source,
+        )
 
 
 def test_a_card_with_fp8_units_is_faster_in_fp8_than_in_bf16():
@@ -125,7 +142,12 @@ def test_well_known_cards_show_what_processes_were_seen_to_get(accelerator_id, g
 
 @pytest.mark.parametrize(
     "accelerator_id, first, second",
-    [("v100-32gb", False, False), ("t4-16gb", True, False), ("rtx-3090-24gb", True, True), ("mi300x-192gb", True, True)],
+    [
+        ("v100-32gb", False, False),
+        ("t4-16gb", True, False),
+        ("rtx-3090-24gb", True, True),
+        ("mi300x-192gb", True, True),
+    ],
 )
 def test_flash_attention_needs_turing_and_its_second_version_ampere(accelerator_id, first, second):
     row = load().get(accelerator_id)
@@ -139,14 +161,23 @@ def test_flash_attention_of_an_unknown_architecture_is_unknown():
 
 @pytest.mark.parametrize(
     "compute_capability, formats",
-    [((3, 7), ()), ((6, 0), ("fp16",)), ((7, 0), ("fp16",)), ((7, 5), ("fp16", "int8")), ((8, 6), ("fp16", "bf16", "int8"))],
+    [
+        ((3, 7), ()),
+        ((6, 0), ("fp16",)),
+        ((7, 0), ("fp16",)),
+        ((7, 5), ("fp16", "int8")),
+        ((8, 6), ("fp16", "bf16", "int8")),
+    ],
 )
 def test_formats_before_fp8(compute_capability, formats):
     assert native_formats(compute_capability, None) == formats
 
 
 def test_formats_grow_with_compute_capability_from_turing_on():
-    ladder = [set(native_formats(step, None)) for step in ((7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (12, 0))]
+    ladder = [
+        set(native_formats(step, None))
+        for step in ((7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (12, 0))
+    ]
     assert all(older <= newer for older, newer in pairwise(ladder))
     assert "fp4" in ladder[-1]
     assert "fp4" not in ladder[3]
@@ -154,7 +185,12 @@ def test_formats_grow_with_compute_capability_from_turing_on():
 
 def test_a_custom_card_is_all_usable():
     card = custom(80 * GB, "80 GB")
-    assert (card.id, card.usable.low, card.usable.high, card.compute_capability) == ("custom-80gb", 80 * GB, 80 * GB, None)
+    assert (card.id, card.usable.low, card.usable.high, card.compute_capability) == (
+        "custom-80gb",
+        80 * GB,
+        80 * GB,
+        None,
+    )
 
 
 @pytest.mark.parametrize("size", [0, -1, 10**18])

@@ -1,4 +1,5 @@
-"""The engines' profiles: every engine has one, every figure a source, and a row says only what is otherwise from its release on."""
+"""The engines' profiles: every engine has one, every figure a source, and a row says only what
+is otherwise from its release on."""
 
 import json
 from importlib.resources import files
@@ -32,13 +33,23 @@ def test_every_engine_has_profiles_in_the_order_of_its_releases():
 def test_a_row_says_nothing_that_the_row_before_it_says():
     for before, now, row in zip(whole(ROWS), whole(ROWS)[1:], ROWS[1:], strict=False):
         if before["engine"] == now["engine"]:
-            assert [name for name, value in row.items() if name != "engine" and name in before and before[name] == value] == []
+            assert [
+                name
+                for name, value in row.items()
+                if name != "engine" and name in before and before[name] == value
+            ] == []
 
 
-@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: f"{profile.engine} {profile.since}")
+@pytest.mark.parametrize(
+    "profile", PROFILES, ids=lambda profile: f"{profile.engine} {profile.since}"
+)
 def test_every_figure_has_a_source_and_lies_in_its_interval(profile):
     assert profile.source
-    figures = [value for value in msgspec.structs.asdict(profile).values() if isinstance(value, Coefficient)]
+    figures = [
+        value
+        for value in msgspec.structs.asdict(profile).values()
+        if isinstance(value, Coefficient)
+    ]
     assert len(figures) >= 6
     for figure in figures:
         assert figure.source

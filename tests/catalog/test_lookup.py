@@ -43,13 +43,22 @@ def test_every_row_has_a_pattern_and_every_pattern_a_row():
 
 @pytest.mark.parametrize(
     "text, other",
-    [("a100", "A100 40GB SXM"), ("h100", "H100 PCIe"), ("m2 ultra", "192GB"), ("3g.40gb", "H100 80GB"), ("v100", "V100 32GB")],
+    [
+        ("a100", "A100 40GB SXM"),
+        ("h100", "H100 PCIe"),
+        ("m2 ultra", "192GB"),
+        ("3g.40gb", "H100 80GB"),
+        ("v100", "V100 32GB"),
+    ],
 )
 def test_an_ambiguous_name_says_what_else_it_may_mean(text, other):
     assert other in find(text).note
 
 
-@pytest.mark.parametrize("text", ["RTX 4090", "A100 80GB SXM", "h100 pcie", "NVIDIA-H100-80GB-HBM3", "m3 max 64gb", "MI300X"])
+@pytest.mark.parametrize(
+    "text",
+    ["RTX 4090", "A100 80GB SXM", "h100 pcie", "NVIDIA-H100-80GB-HBM3", "m3 max 64gb", "MI300X"],
+)
 def test_a_plain_name_needs_no_note(text):
     assert find(text).note is None
 
@@ -62,7 +71,10 @@ def test_a_card_of_two_devices_and_a_machine_of_eight_are_explained():
 
 def test_a_machine_of_a_cloud_says_what_it_holds():
     assert find("2x p5.48xlarge").note == "p5.48xlarge of aws holds 8 x H100 SXM."
-    assert (find("2x p5.48xlarge").count, find("2x p5.48xlarge").accelerator.name) == (16, "H100 SXM")
+    assert (find("2x p5.48xlarge").count, find("2x p5.48xlarge").accelerator.name) == (
+        16,
+        "H100 SXM",
+    )
 
 
 def test_a_family_of_machines_means_one_of_the_cards_in_it():
@@ -90,7 +102,10 @@ def test_a_mended_typo_is_told():
 
 def test_a_remark_in_brackets_is_left_out_and_told():
     found = find("L4 24GB (g6.xlarge)")
-    assert (found.accelerator.id, found.note) == ("l4-24gb", "What stands in brackets was not read.")
+    assert (found.accelerator.id, found.note) == (
+        "l4-24gb",
+        "What stands in brackets was not read.",
+    )
 
 
 def test_a_count_before_a_size_is_of_such_cards():
@@ -101,11 +116,14 @@ def test_a_count_before_a_size_is_of_such_cards():
 @pytest.mark.parametrize(
     "text",
     [
-        "RTX 9999x", "foo", "RTX 9999", "4091", "RTX 4095", "RTX 4090 Ti", "rtx 1080 ti", "gtx 4090", "h101", "a1000x", "A100 64GB",
-        "rtx 4090 12gb", "rtx 4090 (12 GB)", "H100 24GB", "radeon 4090", "amd h100", "nvidia mi300x",
+        "RTX 9999x", "foo", "RTX 9999", "4091", "RTX 4095", "RTX 4090 Ti", "rtx 1080 ti",
+        "gtx 4090", "h101", "a1000x", "A100 64GB",
+        "rtx 4090 12gb", "rtx 4090 (12 GB)", "H100 24GB", "radeon 4090", "amd h100",
+        "nvidia mi300x",
         "4090 3090", "4090 + 3090", "4090x3090", "2x 4090 + 2x 3090", "80", "x", "8",
         "gpu", "24 32", "4090 魔改", "é4090",
-        "24gb 48gb", "nvidia 24gb", "m9 max", "tpu v99", "3g.99gb", "RX 4090", "🦙", "'; drop table", "8x", "nvidia", "pro", "rtx", "super",
+        "24gb 48gb", "nvidia 24gb", "m9 max", "tpu v99", "3g.99gb", "RX 4090", "🦙", "'; drop table",
+        "8x", "nvidia", "pro", "rtx", "super",
     ],
 )  # fmt: skip
 def test_what_means_nothing_for_certain_is_refused_with_a_hint(text):
@@ -123,7 +141,18 @@ def test_near_matches_exist_and_resemble_the_text():
 
 
 @pytest.mark.parametrize(
-    "text", ["0x4090", "4097x4090", "1.5x4090", "-2x4090", "4090 x 0", "h100:100000", "0 GB", "99999999 TB", "9" * 150 + "x4090"]
+    "text",
+    [
+        "0x4090",
+        "4097x4090",
+        "1.5x4090",
+        "-2x4090",
+        "4090 x 0",
+        "h100:100000",
+        "0 GB",
+        "99999999 TB",
+        "9" * 150 + "x4090",
+    ],
 )
 def test_an_impossible_count_or_size_is_refused(text):
     with pytest.raises(InvalidRequestError) as refusal:
@@ -131,7 +160,9 @@ def test_an_impossible_count_or_size_is_refused(text):
     assert refusal.value.hint
 
 
-@pytest.mark.parametrize("text", ["", "   ", "rtx\x004090", "rtx\n4090", "\u202ertx 4090", "4090 " * 60])
+@pytest.mark.parametrize(
+    "text", ["", "   ", "rtx\x004090", "rtx\n4090", "\u202ertx 4090", "4090 " * 60]
+)
 def test_text_that_is_no_name_is_refused(text):
     with pytest.raises(InvalidRequestError) as refusal:
         find(text)

@@ -8,7 +8,8 @@ from fitgauge.engine.model.families import read_config
 SNAPSHOT = Snapshot()
 
 UNREAD = {"Zyphra/Zamba-7B-v1"}
-"""Models whose family no reader was taught: the answer says `assumed`, and the count is not the class's."""
+"""Models whose family no reader was taught: the answer says `assumed`, and the count is not the
+class's."""
 
 SPELLINGS = """
 llama 3.1 70b | meta-llama/Llama-3.1-70B-Instruct
@@ -121,7 +122,7 @@ def test_there_are_enough_models():
 
 @pytest.mark.parametrize("model_id", SNAPSHOT.ids())
 def test_every_row_is_whole(model_id):
-    """A row has its id, a config that says its family, a source and a date."""
+    """Return a row has its id, a config that says its family, a source and a date."""
     row = SNAPSHOT.get(model_id)
     assert row is not None
     assert row.id == model_id
@@ -133,7 +134,8 @@ def test_every_row_is_whole(model_id):
 
 @pytest.mark.parametrize("model_id", SNAPSHOT.ids())
 def test_every_count_is_what_the_readers_compute(model_id):
-    """The architecture read from the config has exactly the parameters that were counted on the built model."""
+    """Return the architecture read from the config has exactly the parameters that were counted
+    on the built model."""
     row = SNAPSHOT.get(model_id)
     assert row is not None
     spec = read_config(row.config, row.quantization)
@@ -143,7 +145,8 @@ def test_every_count_is_what_the_readers_compute(model_id):
 
 @pytest.mark.parametrize("model_id", PUBLISHED)
 def test_counts_equal_published_ones(model_id):
-    """The counts are those that the Hub shows, to the last parameter; quoted from memory, so a difference may be the quotation's."""
+    """Return the counts are those that the Hub shows, to the last parameter; quoted from memory,
+    so a difference may be the quotation's."""
     row = SNAPSHOT.get(model_id)
     assert row is not None
     assert row.parameters == PUBLISHED[model_id]
@@ -151,16 +154,29 @@ def test_counts_equal_published_ones(model_id):
 
 @pytest.mark.parametrize(("text", "model_id"), CASES, ids=[text for text, _ in CASES])
 def test_people_find_the_model_they_mean(text, model_id):
-    """A loose name finds the one model that is meant, the tuned one where there are two."""
+    """Return a loose name finds the one model that is meant, the tuned one where there are two."""
     assert SNAPSHOT.find(text) == model_id
 
 
 @pytest.mark.parametrize(
     "text",
-    ["llama", "qwen", "qwen3", "mistral", "deepseek", "gpt oss", "7b", "70b instruct", "gpt-4", "hello world", "", "!"],
+    [
+        "llama",
+        "qwen",
+        "qwen3",
+        "mistral",
+        "deepseek",
+        "gpt oss",
+        "7b",
+        "70b instruct",
+        "gpt-4",
+        "hello world",
+        "",
+        "!",
+    ],
 )
 def test_what_means_no_one_model_is_not_guessed(text):
-    """A family, a size, a stranger and an ambiguous name find nothing."""
+    """Return a family, a size, a stranger and an ambiguous name find nothing."""
     assert SNAPSHOT.find(text) is None
 
 
@@ -174,14 +190,14 @@ def test_what_means_no_one_model_is_not_guessed(text):
     ],
 )
 def test_near_misses_are_suggested(text, model_id):
-    """A misspelled name finds the right one first, and at most five."""
+    """Return a misspelled name finds the right one first, and at most five."""
     near = SNAPSHOT.near(text)
     assert near[0] == model_id
     assert len(near) <= 5
 
 
 def test_nonsense_has_no_near_match():
-    """What resembles nothing is answered with nothing."""
+    """Return what resembles nothing is answered with nothing."""
     assert SNAPSHOT.near("asdfgh") == ()
 
 
@@ -196,14 +212,14 @@ def test_nonsense_has_no_near_match():
     ],
 )
 def test_renamed_and_mirrored_repositories_are_known(alias, model_id):
-    """An older id and a mirror lead to the same row."""
+    """Return an older id and a mirror lead to the same row."""
     row = SNAPSHOT.get(alias)
     assert row is not None
     assert row.id == model_id
 
 
 def test_every_alias_leads_to_a_row_and_hides_none():
-    """An alias points at a known id and is no id itself."""
+    """Return an alias points at a known id and is no id itself."""
     ids = {model_id.lower() for model_id in SNAPSHOT.ids()}
     for alias, model_id in SNAPSHOT._aliases.items():
         assert model_id.lower() in ids, alias
@@ -211,10 +227,10 @@ def test_every_alias_leads_to_a_row_and_hides_none():
 
 
 def test_a_stranger_is_unknown():
-    """An id that is not bundled is None, not an error."""
+    """Return an id that is not bundled is None, not an error."""
     assert SNAPSHOT.get("nobody/nothing") is None
 
 
 def test_nothing_is_read_before_it_is_asked_for():
-    """A new snapshot holds no data."""
+    """Return a new snapshot holds no data."""
     assert vars(Snapshot()) == {}

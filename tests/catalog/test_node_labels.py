@@ -13,5 +13,11 @@ def test_every_label_is_understood_as_its_card():
 
 
 def test_every_label_has_a_source():
-    lines = files("fitgauge.catalog").joinpath("data/node_labels.tsv").read_text("utf-8").splitlines()
-    assert all(len(line.split("\t")) == 4 and line.split("\t")[3] for line in lines if not line.startswith("#"))
+    lines = (
+        files("fitgauge.catalog").joinpath("data/node_labels.tsv").read_text("utf-8").splitlines()
+    )
+    assert all(
+        len(line.split("\t")) == 4 and line.split("\t")[3]
+        for line in lines
+        if not line.startswith("#")
+    )

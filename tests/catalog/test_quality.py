@@ -19,7 +19,11 @@ def test_shares_follow_from_what_was_printed():
     for row in ROWS:
         if row.quantized is None:
             continue
-        better, worse = (row.quantized, row.unquantized) if row.measure == "benchmarks" else (row.unquantized, row.quantized)
+        better, worse = (
+            (row.quantized, row.unquantized)
+            if row.measure == "benchmarks"
+            else (row.unquantized, row.quantized)
+        )
         assert row.recovered_percent == pytest.approx(100 * better / worse, abs=0.006)
 
 
@@ -31,7 +35,14 @@ def test_nothing_was_measured_twice_in_the_same_place():
 def test_fewer_bits_recover_less():
     """llama.cpp's own table, one model: 8 bits lose next to nothing, 2 bits a third."""
     files = ("q8_0", "q6_k", "q5_k_m", "q4_k_m", "q3_k_m", "q2_k")
-    shares = [next(row.recovered_percent for row in load()[name].measurements if row.model.endswith("Meta-Llama-3-8B")) for name in files]
+    shares = [
+        next(
+            row.recovered_percent
+            for row in load()[name].measurements
+            if row.model.endswith("Meta-Llama-3-8B")
+        )
+        for name in files
+    ]
     assert shares == sorted(shares, reverse=True)
     assert shares[0] > 99.9
     assert shares[-1] < 70

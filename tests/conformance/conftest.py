@@ -14,7 +14,7 @@ Ask = Callable[..., dict[str, Any]]
 
 @pytest.fixture(scope="session")
 def service() -> Iterator[httpx.Client]:
-    """The running service."""
+    """Provide the running service."""
     with HubStandIn() as hub, serving(hub, offline=True) as url, client(url) as http:
         yield http
 
@@ -38,7 +38,7 @@ def plan(service: httpx.Client) -> Ask:
 
 
 def answered(service: httpx.Client, path: str, question: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a question that has one."""
+    """Return the answer to a question that has one."""
     response = service.post(path, json=question)
     assert response.status_code == 200, response.text
     answer: dict[str, Any] = response.json()

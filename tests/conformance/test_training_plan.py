@@ -1,4 +1,5 @@
-"""The search over layouts, as answers of the API. GB = 10^9 bytes; a card of "80GB" is all usable."""
+"""The search over layouts, as answers of the API. GB = 10^9 bytes; a card of "80GB" is all
+usable."""
 
 import json
 
@@ -14,7 +15,12 @@ def test_the_search_without_conditions_lists_plans_on_eight_cards(plan):
 
 @pytest.mark.parametrize(
     ("model", "framework"),
-    [("Qwen/Qwen3-8B", "megatron"), ("Qwen/Qwen3-8B", "fsdp"), ("Qwen/Qwen3-8B", "deepspeed"), ("Qwen/Qwen3-30B-A3B", "megatron")],
+    [
+        ("Qwen/Qwen3-8B", "megatron"),
+        ("Qwen/Qwen3-8B", "fsdp"),
+        ("Qwen/Qwen3-8B", "deepspeed"),
+        ("Qwen/Qwen3-30B-A3B", "megatron"),
+    ],
 )
 def test_the_settings_of_a_plan_are_a_question_whose_answer_agrees(plan, service, model, framework):
     for one in plan(model=model, gpu="H100", framework=framework, max_gpu_count=32)["plans"]:
@@ -22,10 +28,17 @@ def test_the_settings_of_a_plan_are_a_question_whose_answer_agrees(plan, service
         assert again["per_gpu"]["required_bytes"] == one["required_bytes"]
 
 
-def test_the_settings_of_a_plan_with_a_quantized_base_are_a_question_whose_answer_agrees(plan, service):
-    (one, *_) = plan(model="Qwen/Qwen3-8B", gpu="24GB", method="qlora", precision="bf16", max_gpu_count=1)["plans"]
+def test_the_settings_of_a_plan_with_a_quantized_base_are_a_question_whose_answer_agrees(
+    plan, service
+):
+    one, *_ = plan(
+        model="Qwen/Qwen3-8B", gpu="24GB", method="qlora", precision="bf16", max_gpu_count=1
+    )["plans"]
     assert one["settings"]["framework"] == "transformers"
-    assert service.post("/v1/training-fit", json=one["settings"]).json()["per_gpu"]["required_bytes"] == one["required_bytes"]
+    assert (
+        service.post("/v1/training-fit", json=one["settings"]).json()["per_gpu"]["required_bytes"]
+        == one["required_bytes"]
+    )
 
 
 def test_every_plan_keeps_the_global_batch(plan):
@@ -33,11 +46,18 @@ def test_every_plan_keeps_the_global_batch(plan):
     assert answer["plans"]
     for one in answer["plans"]:
         settings = one["settings"]
-        assert settings["micro_batch_size"] * settings["micro_batches"] * settings["data_parallel"] == 96
+        assert (
+            settings["micro_batch_size"] * settings["micro_batches"] * settings["data_parallel"]
+            == 96
+        )
 
 
-@pytest.mark.parametrize(("asked", "batch"), [({}, 128), ({"gpu_count": 6}, 132), ({"micro_batch_size": 3}, 192)])
-def test_the_usual_global_batch_divides_over_the_cards_and_micro_batches_asked_for(plan, asked, batch):
+@pytest.mark.parametrize(
+    ("asked", "batch"), [({}, 128), ({"gpu_count": 6}, 132), ({"micro_batch_size": 3}, 192)]
+)
+def test_the_usual_global_batch_divides_over_the_cards_and_micro_batches_asked_for(
+    plan, asked, batch
+):
     answer = plan(model="Qwen/Qwen3-8B", gpu="H100", **asked)
     assert answer["global_batch_size"] == batch
     assert answer["plans"]
@@ -45,16 +65,28 @@ def test_the_usual_global_batch_divides_over_the_cards_and_micro_batches_asked_f
 
 def test_a_plan_counts_by_the_rule_and_with_the_experts_that_are_asked_for(plan):
     asked = {"model": "Qwen/Qwen3-30B-A3B", "gpu": "H100", "method": "qlora", "gpu_count": 1}
-    whole, packed = (plan(**asked, quantize_experts=quantized)["plans"] for quantized in (False, True))
+    whole, packed = (
+        plan(**asked, quantize_experts=quantized)["plans"] for quantized in (False, True)
+    )
     assert min(one["required_bytes"]["expected"] for one in packed) < 0.7 * min(
         (one["required_bytes"]["expected"] for one in whole), default=10**15
     )
-    rules = [plan(model="13b", framework="megatron", gpu="80GB", activation_rule=rule)["plans"][0] for rule in ("recipe", "40shl")]
+    rules = [
+        plan(model="13b", framework="megatron", gpu="80GB", activation_rule=rule)["plans"][0]
+        for rule in ("recipe", "40shl")
+    ]
     assert [one["settings"]["activation_rule"] for one in rules] == ["recipe", "40shl"]
 
 
 def test_a_deepspeed_plan_carries_its_settings_in_the_file_its_command_reads(plan):
-    one = plan(model="Qwen/Qwen3-8B", gpu="H100", framework="deepspeed", gpu_count=8, zero_stage=3, offload="optimizer")["plans"][0]
+    one = plan(
+        model="Qwen/Qwen3-8B",
+        gpu="H100",
+        framework="deepspeed",
+        gpu_count=8,
+        zero_stage=3,
+        offload="optimizer",
+    )["plans"][0]
     assert "--deepspeed_config_file ds_config.json" in one["launch"]["command"]
     config = json.loads(one["launch"]["files"]["ds_config.json"])
     assert config["train_batch_size"] == 128
@@ -65,15 +97,24 @@ def test_a_deepspeed_plan_carries_its_settings_in_the_file_its_command_reads(pla
 
 
 def test_an_fsdp_plan_carries_its_settings_in_the_file_its_command_reads(plan):
-    one = plan(model="Qwen/Qwen3-8B", gpu="H100", framework="fsdp", gpu_count=8, zero_stage=2)["plans"][0]
+    one = plan(model="Qwen/Qwen3-8B", gpu="H100", framework="fsdp", gpu_count=8, zero_stage=2)[
+        "plans"
+    ][0]
     assert "--config_file fsdp.yaml" in one["launch"]["command"]
     assert "fsdp_reshard_after_forward: false" in one["launch"]["files"]["fsdp.yaml"]
     assert "num_processes: 8" in one["launch"]["files"]["fsdp.yaml"]
 
 
 def test_a_megatron_plan_carries_its_degrees_as_flags(plan):
-    asked = {"tensor_parallel": 2, "pipeline_parallel": 4, "gpu_count": 16, "activation_checkpointing": "full"}
-    command = plan(model="Qwen/Qwen3-8B", gpu="H100", framework="megatron", **asked)["plans"][0]["launch"]["command"]
+    asked = {
+        "tensor_parallel": 2,
+        "pipeline_parallel": 4,
+        "gpu_count": 16,
+        "activation_checkpointing": "full",
+    }
+    command = plan(model="Qwen/Qwen3-8B", gpu="H100", framework="megatron", **asked)["plans"][0][
+        "launch"
+    ]["command"]
     for flags in (
         "--tensor-model-parallel-size 2",
         "--pipeline-model-parallel-size 4",
@@ -86,12 +127,22 @@ def test_a_megatron_plan_carries_its_degrees_as_flags(plan):
 
 
 def test_an_objective_decides_what_comes_first(plan):
-    fastest = plan(model="Qwen/Qwen3-8B", gpu="H100", objective="fastest", max_gpu_count=32)["plans"]
+    fastest = plan(model="Qwen/Qwen3-8B", gpu="H100", objective="fastest", max_gpu_count=32)[
+        "plans"
+    ]
     fewest = plan(model="Qwen/Qwen3-8B", gpu="H100", max_gpu_count=32)["plans"]
-    cheapest = plan(model="Qwen/Qwen3-8B", gpu="H100", objective="cheapest", max_gpu_count=32, price_per_gpu_hour=2)["plans"]
+    cheapest = plan(
+        model="Qwen/Qwen3-8B",
+        gpu="H100",
+        objective="cheapest",
+        max_gpu_count=32,
+        price_per_gpu_hour=2,
+    )["plans"]
     assert fastest[0]["relative_throughput"] == max(one["relative_throughput"] for one in fastest)
     assert fewest[0]["gpu_count"] == min(one["gpu_count"] for one in fewest)
-    assert cheapest[0]["cost_per_gpu_hour_of_work"] == min(one["cost_per_gpu_hour_of_work"] for one in cheapest)
+    assert cheapest[0]["cost_per_gpu_hour_of_work"] == min(
+        one["cost_per_gpu_hour_of_work"] for one in cheapest
+    )
 
 
 def test_a_checkpoint_to_resume_from_is_fourteen_bytes_a_parameter_in_mixed_precision(plan):
@@ -101,7 +152,9 @@ def test_a_checkpoint_to_resume_from_is_fourteen_bytes_a_parameter_in_mixed_prec
 
 
 def test_stages_alike_of_126_layers_are_found_on_counts_that_are_no_power_of_two(plan):
-    answer = plan(model="meta-llama/Llama-3.1-405B", gpu="H100", sequence_length=8192, max_gpu_count=1024)
+    answer = plan(
+        model="meta-llama/Llama-3.1-405B", gpu="H100", sequence_length=8192, max_gpu_count=1024
+    )
     assert answer["min_gpu_count"] is not None
     for one in answer["plans"]:
         assert 126 % one["settings"]["pipeline_parallel"] == 0
@@ -110,7 +163,9 @@ def test_stages_alike_of_126_layers_are_found_on_counts_that_are_no_power_of_two
 @pytest.mark.parametrize("counts", [{"gpu_count": 1}, {"max_gpu_count": 2}])
 def test_adapters_on_one_card_are_planned_without_anything_that_shards(plan, counts):
     plans = plan(model="meta-llama/Llama-3.1-8B", gpu="RTX 4090", method="qlora", **counts)["plans"]
-    assert {one["settings"]["framework"] for one in plans if one["gpu_count"] == 1} == {"transformers"}
+    assert {one["settings"]["framework"] for one in plans if one["gpu_count"] == 1} == {
+        "transformers"
+    }
 
 
 def test_encoders_are_planned_without_megatron_whose_script_trains_decoders(plan):
@@ -126,11 +181,16 @@ def test_a_card_without_bf16_is_planned_in_fp16(plan):
 
 def test_apples_cards_are_planned_without_what_does_not_run_on_them(plan):
     answer = plan(model="meta-llama/Llama-3.2-1B", gpu="Apple M3 Max", method="lora")
-    assert {(one["settings"]["framework"], one["gpu_count"]) for one in answer["plans"]} == {("transformers", 1)}
+    assert {(one["settings"]["framework"], one["gpu_count"]) for one in answer["plans"]} == {
+        ("transformers", 1)
+    }
 
 
 def test_the_summary_says_fewest_only_where_several_counts_were_tried(plan):
-    several, exactly = (plan(model="Qwen/Qwen3-8B", gpu="H100", **counts)["summary"] for counts in ({}, {"gpu_count": 8}))
+    several, exactly = (
+        plan(model="Qwen/Qwen3-8B", gpu="H100", **counts)["summary"]
+        for counts in ({}, {"gpu_count": 8})
+    )
     assert "at the least" in several
     assert "at the least, of the counts" not in exactly
     assert "trains on 8 x H100 SXM." in exactly
@@ -158,14 +218,23 @@ def test_where_nothing_fits_the_answer_says_what_to_try(plan):
     ],
 )
 def test_what_cannot_run_is_refused_with_what_can(service, question, field):
-    response = service.post("/v1/training-plan", json={"model": "Qwen/Qwen3-8B", "gpu": "H100", **question})
+    response = service.post(
+        "/v1/training-plan", json={"model": "Qwen/Qwen3-8B", "gpu": "H100", **question}
+    )
     assert response.status_code == 422, response.text
     assert response.json()["field"] == field
     assert response.json()["hint"]
 
 
 def test_the_command_of_zero_plus_plus_carries_its_partition(train):
-    answer = train(model="Qwen/Qwen3-8B", gpu="H100", gpu_count=16, framework="deepspeed", zero_stage=3, zero_hpz_partition_size=8)
+    answer = train(
+        model="Qwen/Qwen3-8B",
+        gpu="H100",
+        gpu_count=16,
+        framework="deepspeed",
+        zero_stage=3,
+        zero_hpz_partition_size=8,
+    )
     assert '"zero_hpz_partition_size":8' in answer["launch"]["command"].replace(" ", "")
     assert "--deepspeed_config_file ds_config.json" in answer["launch"]["command"]
 

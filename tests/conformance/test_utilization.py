@@ -18,7 +18,9 @@ def test_a_hundred_achieved_tflops_of_312_are_an_mfu_of_32_05_percent(utilizatio
     assert "32.05" in answer["summary"]
 
 
-def test_three_examples_of_2048_tokens_on_four_gpus_are_46_5_percent_of_3300_published_tokens(utilization):
+def test_three_examples_of_2048_tokens_on_four_gpus_are_46_5_percent_of_3300_published_tokens(
+    utilization,
+):
     fields = {"samples_per_second": 3, "sequence_length": 2048, "published_tokens_per_second": 3300}
     answer = utilization(gpu="A100 80GB", gpu_count=4, **fields).json()
     assert answer["tokens_per_second_per_gpu"] == 1536
@@ -29,9 +31,27 @@ def test_three_examples_of_2048_tokens_on_four_gpus_are_46_5_percent_of_3300_pub
     "question",
     [
         {"gpu": "H100", "achieved_tflops": 400},
-        {"gpu": "8xH100", "model": "7b", "tokens_per_second": 80_000, "zero_stage": 3, "interconnect_gbps": 32},
-        {"gpu": "8xH100", "model": "7b", "mfu": 0.4, "token_budget": 2e12, "price_per_gpu_hour": 2.5},
-        {"gpu": "T4", "model": "7b", "samples_per_second": 2, "sequence_length": 512, "precision": "fp16"},
+        {
+            "gpu": "8xH100",
+            "model": "7b",
+            "tokens_per_second": 80_000,
+            "zero_stage": 3,
+            "interconnect_gbps": 32,
+        },
+        {
+            "gpu": "8xH100",
+            "model": "7b",
+            "mfu": 0.4,
+            "token_budget": 2e12,
+            "price_per_gpu_hour": 2.5,
+        },
+        {
+            "gpu": "T4",
+            "model": "7b",
+            "samples_per_second": 2,
+            "sequence_length": 512,
+            "precision": "fp16",
+        },
     ],
     ids=str,
 )
@@ -49,13 +69,22 @@ def test_throughput_and_a_model_give_the_mfu(utilization):
 
 def test_two_figures_that_disagree_are_named(utilization):
     asked = {"gpu": "A100 80GB", "model": "7b", "tokens_per_second": 1000}
-    (line,) = [line for line in utilization(**asked, achieved_tflops=100).json()["warnings"] if "achieved_tflops says 100" in line]
+    (line,) = [
+        line
+        for line in utilization(**asked, achieved_tflops=100).json()["warnings"]
+        if "achieved_tflops says 100" in line
+    ]
     assert "45.22 TFLOPS" in line
-    assert not any("achieved_tflops says" in line for line in utilization(**asked, achieved_tflops=45).json()["warnings"])
+    assert not any(
+        "achieved_tflops says" in line
+        for line in utilization(**asked, achieved_tflops=45).json()["warnings"]
+    )
 
 
 def test_a_token_budget_has_time_and_cost(utilization):
-    budget = utilization(gpu="8xH100", model="7b", mfu=0.4, token_budget=1e12, price_per_gpu_hour=2).json()["budget"]
+    budget = utilization(
+        gpu="8xH100", model="7b", mfu=0.4, token_budget=1e12, price_per_gpu_hour=2
+    ).json()["budget"]
     assert budget["gpu_hours"] == pytest.approx(budget["seconds"] * 8 / 3600)
     assert budget["cost"] == pytest.approx(2 * budget["gpu_hours"])
 
@@ -80,7 +109,10 @@ def test_zero_3_over_pcie_gets_the_advice_that_it_is_bound_by_communication(util
         ({"gpu": "A100 80GB", "achieved_tflops": 100, "token_budget": 1e9}, "model"),
         ({"gpu": "A100 80GB", "achieved_tflops": 100, "zero_stage": 3}, "model"),
         ({"gpu": "A100 80GB", "achieved_tflops": 100, "zero_stage": 3, "model": "7b"}, "gpu_count"),
-        ({"gpu": "A100 80GB", "tokens_per_second": 1, "samples_per_second": 1}, "samples_per_second"),
+        (
+            {"gpu": "A100 80GB", "tokens_per_second": 1, "samples_per_second": 1},
+            "samples_per_second",
+        ),
     ],
 )
 def test_what_nobody_can_look_up_is_refused_with_what_to_send(utilization, question, field):
@@ -92,12 +124,26 @@ def test_what_nobody_can_look_up_is_refused_with_what_to_send(utilization, quest
 
 def trace(*events):
     kernels = [
-        {"ph": "X", "cat": "kernel", "name": name, "ts": start, "dur": length, "args": {"device": 0}} for name, start, length in events
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "name": name,
+            "ts": start,
+            "dur": length,
+            "args": {"device": 0},
+        }
+        for name, start, length in events
     ]
-    return json.dumps({"deviceProperties": [{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}], "traceEvents": kernels}).encode()
+    return json.dumps(
+        {"deviceProperties": [{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}], "traceEvents": kernels}
+    ).encode()
 
 
-GATHERING = trace(("sm80_xmma_gemm_bf16", 0, 30), ("ncclDevKernel_AllGather_RING_LL", 20, 70), ("elementwise_kernel", 95, 5))
+GATHERING = trace(
+    ("sm80_xmma_gemm_bf16", 0, 30),
+    ("ncclDevKernel_AllGather_RING_LL", 20, 70),
+    ("elementwise_kernel", 95, 5),
+)
 
 
 @pytest.mark.parametrize(
@@ -128,11 +174,15 @@ def test_an_uploaded_trace_says_where_the_time_goes_and_what_to_change(service, 
     ids=["empty", "text", "cut short", "no events", "no steps"],
 )
 def test_what_is_no_trace_is_refused_with_what_to_send(service, data):
-    response = service.post("/v1/utilization", content=data, headers={"Content-Type": "application/gzip"})
+    response = service.post(
+        "/v1/utilization", content=data, headers={"Content-Type": "application/gzip"}
+    )
     assert response.status_code == 422
     assert response.json()["hint"]
 
 
 def test_a_question_may_not_be_as_large_as_a_trace(service):
-    response = service.post("/v1/utilization", content=b" " * 100_000, headers={"Content-Type": "application/json"})
+    response = service.post(
+        "/v1/utilization", content=b" " * 100_000, headers={"Content-Type": "application/json"}
+    )
     assert response.status_code == 413

@@ -1,4 +1,5 @@
-"""What no client library would send: the service answers 4xx or closes, never 5xx, never hangs, and answers a good question afterwards."""
+"""What no client library would send: the service answers 4xx or closes, never 5xx, never hangs,
+and answers a good question afterwards."""
 
 import contextlib
 import json
@@ -38,7 +39,10 @@ def port():
 
 @pytest.fixture(scope="module")
 def impatient_port():
-    with HubStandIn(safetensors_repository("acme/tiny")) as hub, serving(hub, options={"http": Impatient}) as url:
+    with (
+        HubStandIn(safetensors_repository("acme/tiny")) as hub,
+        serving(hub, options={"http": Impatient}) as url,
+    ):
         yield int(url.rpartition(":")[2])
 
 
@@ -54,11 +58,15 @@ def head(*lines, path="/v1/fit", method="POST", version="HTTP/1.1"):
 
 def good(*lines, close=False):
     extra = ["connection: close"] if close else []
-    return head("content-type: application/json", f"content-length: {len(BODY)}", *extra, *lines) + BODY
+    return (
+        head("content-type: application/json", f"content-length: {len(BODY)}", *extra, *lines)
+        + BODY
+    )
 
 
 def exchange(port, *pieces, pause=0.0, wait=5.0):
-    """All that comes back until the service closes, or has been silent for `wait` seconds."""
+    """Return all that comes back until the service closes, or has been silent for `wait`
+    seconds."""
     with socket.create_connection(("127.0.0.1", port), 5) as link:
         link.settimeout(wait)
         received = b""
@@ -174,19 +182,34 @@ CHUNKS = [
 
 @pytest.mark.parametrize("chunks", CHUNKS, ids=lambda chunks: repr(chunks[:20]))
 def test_chunks_that_lie_are_refused(port, chunks):
-    received = exchange(port, head("content-type: application/json", "transfer-encoding: chunked", "connection: close") + chunks, wait=1)
+    received = exchange(
+        port,
+        head("content-type: application/json", "transfer-encoding: chunked", "connection: close")
+        + chunks,
+        wait=1,
+    )
     assert_refused(received)
 
 
 def test_a_body_in_honest_chunks_is_read(port):
-    chunks = b"".join(b"%x\r\n%s\r\n" % (1, BODY[at : at + 1]) for at in range(len(BODY))) + b"0\r\n\r\n"
-    received = exchange(port, head("content-type: application/json", "transfer-encoding: chunked", "connection: close") + chunks)
+    chunks = (
+        b"".join(b"%x\r\n%s\r\n" % (1, BODY[at : at + 1]) for at in range(len(BODY))) + b"0\r\n\r\n"
+    )
+    received = exchange(
+        port,
+        head("content-type: application/json", "transfer-encoding: chunked", "connection: close")
+        + chunks,
+    )
     assert statuses(received) == [200]
 
 
 @pytest.mark.parametrize(
     "lines",
-    [["x: " + "a" * 1_000_000], [f"x{number}: {'a' * 100}" for number in range(10_000)], ["cookie: " + "a=b; " * 100_000]],
+    [
+        ["x: " + "a" * 1_000_000],
+        [f"x{number}: {'a' * 100}" for number in range(10_000)],
+        ["cookie: " + "a=b; " * 100_000],
+    ],
     ids=["one long", "many", "cookie"],
 )
 def test_a_giant_head_is_refused(port, lines):
@@ -235,7 +258,15 @@ def test_a_strange_path_is_refused_and_not_reflected_into_the_head(port, path):
     assert b"set-cookie" not in received.partition(b"\r\n\r\n")[0].lower()
 
 
-@pytest.mark.parametrize("path", ["http://elsewhere/v1/gpus/rtx-4090", "/v1/gpus/rtx-4090?", "/v1//gpus/rtx-4090/", "/v1/gpus/rtx-4090#x"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "http://elsewhere/v1/gpus/rtx-4090",
+        "/v1/gpus/rtx-4090?",
+        "/v1//gpus/rtx-4090/",
+        "/v1/gpus/rtx-4090#x",
+    ],
+)
 def test_another_spelling_of_a_path_is_answered(port, path):
     assert statuses(exchange(port, head("connection: close", path=path, method="GET"))) == [200]
 
@@ -257,7 +288,12 @@ def test_a_hundred_pipelined_questions_are_answered(port):
 def test_expect_100_continue_is_honoured(port):
     received = exchange(
         port,
-        head("content-type: application/json", f"content-length: {len(BODY)}", "expect: 100-continue", "connection: close"),
+        head(
+            "content-type: application/json",
+            f"content-length: {len(BODY)}",
+            "expect: 100-continue",
+            "connection: close",
+        ),
         BODY,
         pause=0.1,
     )
@@ -265,8 +301,15 @@ def test_expect_100_continue_is_honoured(port):
 
 
 def test_an_upgrade_is_ignored(port):
-    lines = ["connection: upgrade, close", "upgrade: websocket", "sec-websocket-key: x", "sec-websocket-version: 13"]
-    assert statuses(exchange(port, head(*lines, path="/v1/gpus/rtx-4090", method="GET"), wait=1)) == [200]
+    lines = [
+        "connection: upgrade, close",
+        "upgrade: websocket",
+        "sec-websocket-key: x",
+        "sec-websocket-version: 13",
+    ]
+    assert statuses(
+        exchange(port, head(*lines, path="/v1/gpus/rtx-4090", method="GET"), wait=1)
+    ) == [200]
 
 
 def test_a_body_cut_off_leaves_nothing_behind(port):
@@ -279,7 +322,9 @@ def test_a_caller_that_leaves_before_the_answer_is_no_defect(port, caplog):
     for _ in range(20):
         with socket.create_connection(("127.0.0.1", port), 5) as link:
             link.sendall(good())
-            link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+            link.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00"
+            )
     assert statuses(exchange(port, good(close=True))) == [200]
     assert "defect" not in caplog.text
     metrics = exchange(port, head("connection: close", path="/metrics", method="GET"))
@@ -292,7 +337,11 @@ def test_a_slow_body_is_answered_when_it_is_there(port):
     assert statuses(exchange(port, *pieces, pause=0.01)) == [200]
 
 
-@pytest.mark.parametrize("sent", [b"", b"POST /v1/fit HT", head()[:-2], good()[:-5]], ids=["nothing", "line", "head", "body"])
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"POST /v1/fit HT", head()[:-2], good()[:-5]],
+    ids=["nothing", "line", "head", "body"],
+)
 def test_a_request_that_never_ends_is_closed(impatient_port, sent):
     begun = time.monotonic()
     received = exchange(impatient_port, sent, wait=8)
@@ -300,7 +349,9 @@ def test_a_request_that_never_ends_is_closed(impatient_port, sent):
     assert_refused(received)
 
 
-def test_a_connection_that_asks_again_and_again_is_kept_beyond_the_bound_of_one_request(impatient_port):
+def test_a_connection_that_asks_again_and_again_is_kept_beyond_the_bound_of_one_request(
+    impatient_port,
+):
     with socket.create_connection(("127.0.0.1", impatient_port), 5) as link:
         for _ in range(4):
             link.sendall(good())
@@ -330,18 +381,23 @@ def test_sigterm_finishes_the_request_under_way():
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
         environment = {
-            **os.environ, "HF_ENDPOINT": hub.url, "HF_HOME": "/nonexistent", "HF_HUB_OFFLINE": "0", "NO_PROXY": "127.0.0.1",
+            **os.environ, "HF_ENDPOINT": hub.url, "HF_HOME": "/nonexistent", "HF_HUB_OFFLINE": "0",
+            "NO_PROXY": "127.0.0.1",
             "PYTHONPATH": str(SERVICE), "FITGAUGE_HUB_WAIT_SECONDS": "5",
         }  # fmt: skip
         command = [sys.executable, "-m", "fitgauge", "serve", "--port", str(port)]
-        with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            command, env=environment, stderr=subprocess.PIPE, text=True
+        ) as process:
             try:
                 url = f"http://127.0.0.1:{port}"
                 answers = []
                 await_ready(url)
                 question = {"model": "acme/tiny", "gpu": "RTX 4090"}
                 asking = threading.Thread(
-                    target=lambda: answers.append(httpx.post(f"{url}/v1/fit", json=question, trust_env=False, timeout=10))
+                    target=lambda: answers.append(
+                        httpx.post(f"{url}/v1/fit", json=question, trust_env=False, timeout=10)
+                    )
                 )
                 asking.start()
                 while not hub.count("acme/tiny"):

@@ -20,13 +20,24 @@ SEED = 20261121
 
 @pytest.fixture(scope="module")
 def url():
-    large = llama_config(hidden_size=4096, intermediate_size=11008, num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8)
+    large = llama_config(
+        hidden_size=4096,
+        intermediate_size=11008,
+        num_hidden_layers=32,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+    )
     with (
         HubStandIn(
             safetensors_repository("acme/tiny"),
             safetensors_repository("acme/large", large),
             safetensors_repository("acme/gated", gated=True),
-            gguf_repository("acme/adapter", {"general.architecture": "llama"}, {}, files={"adapter_config.json": b"{}"}),
+            gguf_repository(
+                "acme/adapter",
+                {"general.architecture": "llama"},
+                {},
+                files={"adapter_config.json": b"{}"},
+            ),
         ) as hub,
         serving(hub) as address,
     ):
@@ -35,8 +46,16 @@ def url():
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.id)
 def test_an_operation_keeps_its_contract(url, tmp_path, operation):
-    """Every check of schemathesis and of hooks.py, on data that keeps to the schema and on data that does not: no failure."""
-    run(url, tmp_path, "--include-operation-id", operation.id, "--phases", "examples,coverage,fuzzing")
+    """Return every check of schemathesis and of hooks.py, on data that keeps to the schema and
+    on data that does not: no failure."""
+    run(
+        url,
+        tmp_path,
+        "--include-operation-id",
+        operation.id,
+        "--phases",
+        "examples,coverage,fuzzing",
+    )
 
 
 def test_what_operations_answer_can_be_asked_of_the_others(url, tmp_path):
@@ -45,12 +64,32 @@ def test_what_operations_answer_can_be_asked_of_the_others(url, tmp_path):
 
 
 def run(url, tmp_path, *options):
-    """schemathesis as a process of its own, so that two cores share the work; raises AssertionError with what it says."""
+    """schemathesis as a process of its own, so that two cores share the work; raises
+    AssertionError with what it says."""
     (tmp_path / "openapi.json").write_text(json.dumps(document()))
-    command = [sys.executable, "-m", "schemathesis.cli", "--config-file", HERE / "schemathesis.toml", "run", "openapi.json", "--url", url]
+    command = [
+        sys.executable,
+        "-m",
+        "schemathesis.cli",
+        "--config-file",
+        HERE / "schemathesis.toml",
+        "run",
+        "openapi.json",
+        "--url",
+        url,
+    ]
     limits = ["--max-examples", EXAMPLES, "--seed", SEED, "--checks", "all", "--no-color"]
-    environment = {**os.environ, "SCHEMATHESIS_HOOKS": str(HERE / "hooks.py"), "NO_PROXY": "127.0.0.1"}
+    environment = {
+        **os.environ,
+        "SCHEMATHESIS_HOOKS": str(HERE / "hooks.py"),
+        "NO_PROXY": "127.0.0.1",
+    }
     done = subprocess.run(
-        [str(part) for part in (*command, *limits, *options)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        [str(part) for part in (*command, *limits, *options)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2_000:]

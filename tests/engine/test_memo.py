@@ -28,11 +28,20 @@ def test_a_memory_stays_bounded():
 def test_stages_hold_the_same_whatever_was_asked_before(name):
     spec, profile, known = spec_of(name), load_engines().profile("vllm", None), Memo()
     one = Workload(
-        engine="vllm", version=(0, 33), context_length=8192, concurrency=1, cache_dtype="auto", max_batched_tokens=2048, max_num_seqs=256
+        engine="vllm",
+        version=(0, 33),
+        context_length=8192,
+        concurrency=1,
+        cache_dtype="auto",
+        max_batched_tokens=2048,
+        max_num_seqs=256,
     )
     for gpu in ("H100", "MI300X", "RTX 4090", "M3 Max 64GB"):
         accelerator = bundled().find(gpu).accelerator
         for tensor, pipeline in ((1, 1), (2, 1), (2, 2), (2, 3), (1, 5), (2, 2)):
             asked = structs.replace(one, tensor_parallel=tensor, pipeline_parallel=pipeline)
-            after, afresh = (beside_stages(spec, asked, accelerator, profile, memory) for memory in (known, Memo()))
+            after, afresh = (
+                beside_stages(spec, asked, accelerator, profile, memory)
+                for memory in (known, Memo())
+            )
             assert after == afresh

@@ -15,7 +15,11 @@ CHART = Path(__file__).parents[2] / "helm" / "fitgauge"
 
 EVERYTHING = {
     "autoscaling": {"enabled": True},
-    "ingress": {"enabled": True, "className": "nginx", "tls": [{"secretName": "cert", "hosts": ["fitgauge.local"]}]},
+    "ingress": {
+        "enabled": True,
+        "className": "nginx",
+        "tls": [{"secretName": "cert", "hosts": ["fitgauge.local"]}],
+    },
     "networkPolicy": {"enabled": True},
     "hub": {"endpoint": "http://hub.internal", "existingSecret": "hub-token", "offline": True},
     "imagePullSecrets": [{"name": "registry"}],
@@ -24,15 +28,23 @@ EVERYTHING = {
     "extraEnv": [{"name": "FITGAUGE_MAX_BODY_BYTES", "value": "65536"}],
     "nodeSelector": {"kubernetes.io/arch": "amd64"},
     "serviceAccount": {"annotations": {"owner": "platform"}},
-    "catalog": {"contents": {"as_of": "2026-11-01", "prices": {"L40S": 0.8}, "quotas": {"L40S": 16}}},
+    "catalog": {
+        "contents": {"as_of": "2026-11-01", "prices": {"L40S": 0.8}, "quotas": {"L40S": 16}}
+    },
 }
 
 
 def rendered(values=None):
-    """Every object by (kind, name)."""
+    """Return every object by (kind, name)."""
     with helm_python.Chart.load(CHART) as chart:
         files = chart.render(values or {}, name="try", namespace="tools")
-    objects = [one for name, text in files.items() if name.endswith(".yaml") for one in yaml.safe_load_all(text) if one]
+    objects = [
+        one
+        for name, text in files.items()
+        if name.endswith(".yaml")
+        for one in yaml.safe_load_all(text)
+        if one
+    ]
     return {(one["kind"], one["metadata"]["name"]): one for one in objects}
 
 
@@ -62,7 +74,9 @@ def test_the_image_is_the_services_version():
 
 def test_the_token_comes_from_a_secret_only():
     environment = {entry["name"]: entry for entry in container(rendered(EVERYTHING))["env"]}
-    assert environment["HF_TOKEN"]["valueFrom"] == {"secretKeyRef": {"name": "hub-token", "key": "token"}}
+    assert environment["HF_TOKEN"]["valueFrom"] == {
+        "secretKeyRef": {"name": "hub-token", "key": "token"}
+    }
     assert environment["HF_ENDPOINT"]["value"] == "http://hub.internal"
     assert "HF_TOKEN" not in {entry["name"] for entry in container(rendered())["env"]}
 
@@ -80,7 +94,10 @@ def test_a_pod_runs_without_rights():
 
 
 def test_a_service_of_the_same_name_sets_no_variable_of_the_pod():
-    assert rendered()["Deployment", "try-fitgauge"]["spec"]["template"]["spec"]["enableServiceLinks"] is False
+    assert (
+        rendered()["Deployment", "try-fitgauge"]["spec"]["template"]["spec"]["enableServiceLinks"]
+        is False
+    )
 
 
 def test_the_memory_limit_is_above_what_attacks_reach():
@@ -98,13 +115,17 @@ def test_one_replica_has_no_disruption_budget():
 
 def test_a_catalog_in_the_values_becomes_a_file_that_the_service_takes_and_a_mount_of_its_folder():
     row = {"id": "h100-sxm-80gb", "usable": 84_700_000_000}
-    objects = rendered({"catalog": {"contents": {**EVERYTHING["catalog"]["contents"], "accelerators": [row]}}})
+    objects = rendered(
+        {"catalog": {"contents": {**EVERYTHING["catalog"]["contents"], "accelerators": [row]}}}
+    )
     file = objects["ConfigMap", "try-fitgauge-catalog"]["data"]["own-catalog.json"]
     made = overlay(bundled(), [("own-catalog.json", parse("own-catalog.json", file.encode()))])
     assert made.find("L40S").quota == 16
     assert made.find("h100").accelerator.usable.expected == 84_700_000_000
     environment = {entry["name"]: entry["value"] for entry in container(objects)["env"]}
-    mount = next(mount for mount in container(objects)["volumeMounts"] if mount["name"] == "catalog")
+    mount = next(
+        mount for mount in container(objects)["volumeMounts"] if mount["name"] == "catalog"
+    )
     assert environment["FITGAUGE_CATALOG"] == mount["mountPath"]
     assert "subPath" not in mount
     volumes = objects["Deployment", "try-fitgauge"]["spec"]["template"]["spec"]["volumes"]

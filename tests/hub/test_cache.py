@@ -1,4 +1,5 @@
-"""What is known is kept: in memory, on disk over a restart, and checked with the Hub in the background."""
+"""What is known is kept: in memory, on disk over a restart, and checked with the Hub in the
+background."""
 
 import asyncio
 import json
@@ -38,14 +39,21 @@ def resolved(open_hub, reference=TINY, **settings):
 
 
 async def settled(stand_in, requests):
-    """Waits until the stand-in has seen so many requests and their answers have been taken in."""
+    """Wait until the stand-in has seen so many requests and their answers have been taken in."""
     while stand_in.count() < requests:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)
 
 
 def facts(**changes):
-    usual = {"repo_id": "acme/tiny", "sha": "a" * 40, "fetched_at": 1.0, "elements": {"BF16": 1}, "config": b"{}", "config_etag": '"1"'}
+    usual = {
+        "repo_id": "acme/tiny",
+        "sha": "a" * 40,
+        "fetched_at": 1.0,
+        "elements": {"BF16": 1},
+        "config": b"{}",
+        "config_etag": '"1"',
+    }
     return RepoMetadata(**{**usual, **changes})
 
 
@@ -84,7 +92,9 @@ def test_old_answers_are_served_offline_without_a_check(stand_in, open_hub):
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_an_old_answer_is_given_at_once_and_checked_by_its_etag_in_the_background(stand_in, open_hub, restart):
+def test_an_old_answer_is_given_at_once_and_checked_by_its_etag_in_the_background(
+    stand_in, open_hub, restart
+):
     async def run():
         async with open_hub(clock=clock) as hub:
             if not restart:
@@ -160,8 +170,19 @@ def test_checking_gguf_files_of_the_same_commit_costs_two_requests_and_not_four(
             assert hub.peek(reference) == old
 
     clock, reference = Clock(), Reference("acme/tiny-GGUF", None, "Q8_0")
-    keys = {"llama.block_count": 1, "llama.embedding_length": 64, "llama.feed_forward_length": 8, "llama.attention.head_count": 2}
-    stand_in.add(gguf_repository("acme/tiny-GGUF", {"general.architecture": "llama", "llama.vocab_size": 9, **keys}, {"a-Q8_0.gguf": 9}))
+    keys = {
+        "llama.block_count": 1,
+        "llama.embedding_length": 64,
+        "llama.feed_forward_length": 8,
+        "llama.attention.head_count": 2,
+    }
+    stand_in.add(
+        gguf_repository(
+            "acme/tiny-GGUF",
+            {"general.architecture": "llama", "llama.vocab_size": 9, **keys},
+            {"a-Q8_0.gguf": 9},
+        )
+    )
     asyncio.run(asyncio.wait_for(run(), 30))
     assert stand_in.count() == 6
 
@@ -227,7 +248,13 @@ def test_the_disk_keeps_so_many_files_and_drops_the_oldest(tmp_path):
     for number in range(5):
         disk.write(Reference(f"acme/m{number}"), facts())
         os.utime(tmp_path / disk.name(Reference(f"acme/m{number}")), (number, number))
-    assert [disk.read(Reference(f"acme/m{number}")) is not None for number in range(5)] == [False, False, True, True, True]
+    assert [disk.read(Reference(f"acme/m{number}")) is not None for number in range(5)] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
 def test_a_cache_that_cannot_be_written_costs_nothing_but_the_cache(open_hub, tmp_path):

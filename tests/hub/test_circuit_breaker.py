@@ -42,7 +42,9 @@ def test_evidence_of_the_hub_opens_it_for_a_while():
     assert breaker.refusal() is None
 
 
-@pytest.mark.parametrize("error", [HubUnreachableError("500"), HubBusyError("503"), UnknownModelError("none")])
+@pytest.mark.parametrize(
+    "error", [HubUnreachableError("500"), HubBusyError("503"), UnknownModelError("none")]
+)
 def test_the_failure_of_one_repository_does_not_open_it(error):
     breaker = CircuitBreaker(5.0, Clock())
     with pytest.raises(type(error)):
@@ -88,7 +90,9 @@ def test_a_probe_that_never_ends_lets_another_try_after_a_while():
         assert breaker.refusal() is None
 
 
-@pytest.mark.parametrize("error", [UnknownModelError("none"), ZeroDivisionError(), HubUnreachableError("500")])
+@pytest.mark.parametrize(
+    "error", [UnknownModelError("none"), ZeroDivisionError(), HubUnreachableError("500")]
+)
 def test_an_answer_that_is_an_error_is_an_answer(error):
     def probe():
         with breaker.passage():

@@ -1,4 +1,5 @@
-"""HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE and HF_HOME mean what they mean to huggingface_hub, and the cache outlives a killed process."""
+"""HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE and HF_HOME mean what they mean to huggingface_hub, and
+the cache outlives a killed process."""
 
 import os
 import subprocess
@@ -33,8 +34,10 @@ asyncio.run(main())
 
 
 def asked(*arguments: str, **environment: str) -> str:
-    """What a fresh process says about acme/tiny."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "XDG_"))}
+    """Return what a fresh process says about acme/tiny."""
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("HF_", "XDG_"))
+    }
     path = str(Path(fitgauge.__file__).parents[1])
     process = subprocess.run(
         [sys.executable, "-c", ASK, *arguments],
@@ -67,4 +70,11 @@ def test_endpoint_token_home_and_offline_are_taken_from_the_environment(private_
 
 def test_the_token_may_lie_in_a_file(private_hub, tmp_path):
     (tmp_path / "token").write_text(f"{TOKEN}\n")
-    assert asked(HF_ENDPOINT=private_hub.url, HF_HOME=str(tmp_path), HF_TOKEN_PATH=str(tmp_path / "token")) == "1987840\n"
+    assert (
+        asked(
+            HF_ENDPOINT=private_hub.url,
+            HF_HOME=str(tmp_path),
+            HF_TOKEN_PATH=str(tmp_path / "token"),
+        )
+        == "1987840\n"
+    )

@@ -1,4 +1,5 @@
-"""Every kind of repository that cannot be sized gets its own answer, and is asked for only once in a while."""
+"""Every kind of repository that cannot be sized gets its own answer, and is asked for only once
+in a while."""
 
 import asyncio
 import gzip
@@ -61,7 +62,9 @@ def test_a_gated_repository(stand_in, open_hub):
 
 
 def test_a_token_the_hub_does_not_accept(stand_in, open_hub):
-    stand_in.fault(status=401, headers={"X-Error-Message": "Invalid credentials in Authorization header"})
+    stand_in.fault(
+        status=401, headers={"X-Error-Message": "Invalid credentials in Authorization header"}
+    )
     assert "token" in refusal(open_hub, "acme/tiny", GatedModelError).detail
 
 
@@ -102,7 +105,11 @@ def test_an_empty_repository(stand_in, open_hub):
 )
 def test_a_repository_with_nothing_to_load_says_what_it_is(stand_in, open_hub, files, said):
     header = safetensors_repository("x/y").files["model.safetensors"]
-    stand_in.add(Repository("acme/other", {name: b"{}" if name.endswith(".json") else header for name in files}))
+    stand_in.add(
+        Repository(
+            "acme/other", {name: b"{}" if name.endswith(".json") else header for name in files}
+        )
+    )
     assert said in refusal(open_hub, "acme/other", ModelWithoutWeightsError).detail
 
 
@@ -120,7 +127,12 @@ def test_a_plan_without_weights_is_sized_by_its_config(stand_in, open_hub):
 
 
 def test_weights_without_a_config(stand_in, open_hub):
-    stand_in.add(Repository("acme/bare", {"consolidated.safetensors": safetensors_repository("x/y").files["model.safetensors"]}))
+    stand_in.add(
+        Repository(
+            "acme/bare",
+            {"consolidated.safetensors": safetensors_repository("x/y").files["model.safetensors"]},
+        )
+    )
     assert "no config.json" in refusal(open_hub, "acme/bare", MalformedModelError).detail
 
 
@@ -166,7 +178,10 @@ def test_a_description_that_says_nonsense(stand_in, open_hub, body):
     refusal(open_hub, "acme/tiny", MalformedModelError)
 
 
-@pytest.mark.parametrize("body", [b"<html>Sign in to the guest network</html>", b'{"id": "\xff"}', b'{"a":' * 100_000, b""])
+@pytest.mark.parametrize(
+    "body",
+    [b"<html>Sign in to the guest network</html>", b'{"id": "\xff"}', b'{"a":' * 100_000, b""],
+)
 def test_a_portal_that_answers_for_the_hub(stand_in, open_hub, body):
     stand_in.fault("/api/", body=body)
     assert "no Hub" in refusal(open_hub, "acme/tiny", HubUnreachableError).detail
@@ -174,20 +189,33 @@ def test_a_portal_that_answers_for_the_hub(stand_in, open_hub, body):
 
 @pytest.mark.parametrize("status", [401, 403, 404, 407, 451])
 def test_a_proxy_that_forbids_the_hub(stand_in, open_hub, status):
-    stand_in.fault(status=status, headers={"Content-Type": "text/html"}, body=b"<h1>Blocked by policy</h1>")
+    stand_in.fault(
+        status=status, headers={"Content-Type": "text/html"}, body=b"<h1>Blocked by policy</h1>"
+    )
     assert "is no Hub" in refusal(open_hub, "acme/tiny", HubUnreachableError).detail
 
 
 @pytest.mark.parametrize(
-    ("status", "error"), [(401, UnknownModelError), (403, GatedModelError), (404, UnknownModelError), (400, UnknownModelError)]
+    ("status", "error"),
+    [
+        (401, UnknownModelError),
+        (403, GatedModelError),
+        (404, UnknownModelError),
+        (400, UnknownModelError),
+    ],
 )
 def test_a_mirror_that_sends_no_codes(stand_in, open_hub, status, error):
-    stand_in.fault(status=status, headers={"Content-Type": "application/json"}, body=b'{"error": "no"}')
+    stand_in.fault(
+        status=status, headers={"Content-Type": "application/json"}, body=b'{"error": "no"}'
+    )
     refusal(open_hub, "acme/tiny", error)
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "", "text/html"])
-@pytest.mark.parametrize(("status", "error"), [(401, UnknownModelError), (403, GatedModelError), (404, UnknownModelError)])
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(401, UnknownModelError), (403, GatedModelError), (404, UnknownModelError)],
+)
 def test_a_mirror_that_sends_nothing_but_a_status(stand_in, open_hub, status, error, kind):
     stand_in.fault(status=status, headers={"Content-Type": kind} if kind else {}, body=b"")
     refusal(open_hub, "acme/tiny", error)
@@ -211,7 +239,14 @@ def test_a_compressed_body_is_not_unpacked(stand_in, open_hub, part):
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"GG", b"GGML" + bytes(60), b"GGUF\x01\x00\x00\x00" + bytes(60), b"GGUF\x03\x00\x00\x00" + b"\xff" * 60]
+    "body",
+    [
+        b"",
+        b"GG",
+        b"GGML" + bytes(60),
+        b"GGUF\x01\x00\x00\x00" + bytes(60),
+        b"GGUF\x03\x00\x00\x00" + b"\xff" * 60,
+    ],
 )
 def test_a_gguf_file_that_is_none(stand_in, open_hub, body):
     stand_in.add(gguf_repository("acme/tiny-GGUF", {}, {"tiny.Q8_0.gguf": 8000}))
@@ -220,7 +255,9 @@ def test_a_gguf_file_that_is_none(stand_in, open_hub, body):
 
 
 def test_a_gguf_label_that_is_not_there_names_those_that_are(stand_in, open_hub):
-    stand_in.add(gguf_repository("acme/tiny-GGUF", {}, {"tiny.Q8_0.gguf": 8000, "tiny.Q4_K_M.gguf": 4000}))
+    stand_in.add(
+        gguf_repository("acme/tiny-GGUF", {}, {"tiny.Q8_0.gguf": 8000, "tiny.Q4_K_M.gguf": 4000})
+    )
     error = refusal(open_hub, "acme/tiny-GGUF:Q2_K", UnknownModelError)
     assert error.matches == ("acme/tiny-GGUF:Q4_K_M", "acme/tiny-GGUF:Q8_0")
 
@@ -230,7 +267,13 @@ def test_a_gguf_label_on_a_repository_without_gguf_files(open_hub):
 
 
 def test_gguf_shards_that_are_missing(stand_in, open_hub):
-    stand_in.add(gguf_repository("acme/tiny-GGUF", {}, {"tiny-Q8_0-00001-of-00003.gguf": 1, "tiny-Q8_0-00003-of-00003.gguf": 1}))
+    stand_in.add(
+        gguf_repository(
+            "acme/tiny-GGUF",
+            {},
+            {"tiny-Q8_0-00001-of-00003.gguf": 1, "tiny-Q8_0-00003-of-00003.gguf": 1},
+        )
+    )
     assert "Of the 3 shards" in refusal(open_hub, "acme/tiny-GGUF", MalformedModelError).detail
 
 

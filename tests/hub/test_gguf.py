@@ -12,8 +12,10 @@ from fitgauge.hub.gguf_files import GgufFiles, choose, models_in
 from hub_stand_in.formats import gguf_header
 
 VALUES = {
-    "general.architecture": "llama", "general.name": "Tiny ✓", "llama.block_count": 2, "llama.rope.freq_base": 10000.0,
-    "llama.attention.causal": True, "llama.attention.head_count_kv": [4, 4], "tokenizer.ggml.tokens": ["a", "bc", "déf"],
+    "general.architecture": "llama", "general.name": "Tiny ✓", "llama.block_count": 2,
+    "llama.rope.freq_base": 10000.0,
+    "llama.attention.causal": True, "llama.attention.head_count_kv": [4, 4],
+    "tokenizer.ggml.tokens": ["a", "bc", "déf"],
 }  # fmt: skip
 
 
@@ -21,7 +23,9 @@ VALUES = {
 def test_key_values_are_read(version):
     metadata = read_metadata(gguf_header(VALUES, version=version))
     assert metadata.complete
-    assert metadata.values == {key: value for key, value in VALUES.items() if key != "tokenizer.ggml.tokens"}
+    assert metadata.values == {
+        key: value for key, value in VALUES.items() if key != "tokenizer.ggml.tokens"
+    }
     assert metadata.lengths == {"llama.attention.head_count_kv": 2, "tokenizer.ggml.tokens": 3}
 
 
@@ -66,18 +70,29 @@ def test_what_is_no_gguf_file_is_malformed(data):
 @given(st.binary(max_size=400), st.booleans())
 def test_any_bytes_are_read_or_malformed(data, header):
     try:
-        metadata = read_metadata((gguf_header({})[:16] + b"\x09" + bytes(7) if header else b"") + data)
+        metadata = read_metadata(
+            (gguf_header({})[:16] + b"\x09" + bytes(7) if header else b"") + data
+        )
         config_of(metadata)
     except MalformedModelError:
         pass
 
 
 def keys(architecture, **values):
-    usual = {"block_count": 4, "context_length": 2048, "embedding_length": 64, "feed_forward_length": 128, "vocab_size": 100}
+    usual = {
+        "block_count": 4,
+        "context_length": 2048,
+        "embedding_length": 64,
+        "feed_forward_length": 128,
+        "vocab_size": 100,
+    }
     usual |= {"attention.head_count": 4, "attention.head_count_kv": 2}
     return read_metadata(
         gguf_header(
-            {"general.architecture": architecture, **{f"{architecture}.{name}": value for name, value in {**usual, **values}.items()}}
+            {
+                "general.architecture": architecture,
+                **{f"{architecture}.{name}": value for name, value in {**usual, **values}.items()},
+            }
         )
     )
 
@@ -85,20 +100,59 @@ def keys(architecture, **values):
 @pytest.mark.parametrize(
     ("architecture", "values", "told"),
     [
-        ("llama", {"rope.dimension_count": 16}, {"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 64, "head_dim": 16}),
-        ("llama", {"expert_count": 8, "expert_used_count": 2}, {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}),
-        ("qwen3", {"attention.key_length": 32}, {"model_type": "qwen3", "head_dim": 32, "num_key_value_heads": 2}),
-        ("qwen3moe", {"expert_count": 16, "expert_feed_forward_length": 24}, {"num_experts": 16, "moe_intermediate_size": 24}),
-        ("gemma3", {"attention.sliding_window": 512}, {"model_type": "gemma3_text", "sliding_window": 512}),
+        (
+            "llama",
+            {"rope.dimension_count": 16},
+            {"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 64, "head_dim": 16},
+        ),
+        (
+            "llama",
+            {"expert_count": 8, "expert_used_count": 2},
+            {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2},
+        ),
+        (
+            "qwen3",
+            {"attention.key_length": 32},
+            {"model_type": "qwen3", "head_dim": 32, "num_key_value_heads": 2},
+        ),
+        (
+            "qwen3moe",
+            {"expert_count": 16, "expert_feed_forward_length": 24},
+            {"num_experts": 16, "moe_intermediate_size": 24},
+        ),
+        (
+            "gemma3",
+            {"attention.sliding_window": 512},
+            {"model_type": "gemma3_text", "sliding_window": 512},
+        ),
         ("gpt-oss", {"expert_count": 4}, {"model_type": "gpt_oss", "num_local_experts": 4}),
         ("phi3", {}, {"model_type": "phi3", "max_position_embeddings": 2048, "vocab_size": 100}),
-        ("glm4moe", {"nextn_predict_layers": 1}, {"model_type": "glm4_moe", "num_hidden_layers": 3, "num_nextn_predict_layers": 1}),
+        (
+            "glm4moe",
+            {"nextn_predict_layers": 1},
+            {"model_type": "glm4_moe", "num_hidden_layers": 3, "num_nextn_predict_layers": 1},
+        ),
         (
             "qwen35",
-            {"ssm.group_count": 16, "ssm.time_step_rank": 32, "ssm.inner_size": 4096, "ssm.state_size": 64, "full_attention_interval": 4},
-            {"model_type": "qwen3_5_text", "linear_num_value_heads": 32, "linear_value_head_dim": 128, "linear_key_head_dim": 64},
+            {
+                "ssm.group_count": 16,
+                "ssm.time_step_rank": 32,
+                "ssm.inner_size": 4096,
+                "ssm.state_size": 64,
+                "full_attention_interval": 4,
+            },
+            {
+                "model_type": "qwen3_5_text",
+                "linear_num_value_heads": 32,
+                "linear_value_head_dim": 128,
+                "linear_key_head_dim": 64,
+            },
         ),
-        ("glm-dsa", {"attention.indexer.top_k": 2048}, {"model_type": "glm_moe_dsa", "index_topk": 2048}),
+        (
+            "glm-dsa",
+            {"attention.indexer.top_k": 2048},
+            {"model_type": "glm_moe_dsa", "index_topk": 2048},
+        ),
         ("brand-new", {}, {"model_type": "brand_new"}),
     ],
 )
@@ -109,21 +163,50 @@ def test_key_values_become_a_config(architecture, values, told):
 @pytest.mark.parametrize(
     "lengths",
     [
-        {"attention.key_length": 576, "attention.value_length": 512, "attention.key_length_mla": 192, "attention.value_length_mla": 128},
+        {
+            "attention.key_length": 576,
+            "attention.value_length": 512,
+            "attention.key_length_mla": 192,
+            "attention.value_length_mla": 128,
+        },
         {"attention.key_length": 192, "attention.value_length": 128},
     ],
 )
 def test_a_latent_attention_is_read_from_newer_and_older_files(lengths):
-    values = {"attention.kv_lora_rank": 512, "rope.dimension_count": 64, "attention.q_lora_rank": 1536, **lengths}
-    config = config_of(keys("deepseek2", expert_gating_func=2, leading_dense_block_count=3, expert_count=256, **values))
-    told = {"qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "kv_lora_rank": 512, "first_k_dense_replace": 3}
+    values = {
+        "attention.kv_lora_rank": 512,
+        "rope.dimension_count": 64,
+        "attention.q_lora_rank": 1536,
+        **lengths,
+    }
+    config = config_of(
+        keys(
+            "deepseek2",
+            expert_gating_func=2,
+            leading_dense_block_count=3,
+            expert_count=256,
+            **values,
+        )
+    )
+    told = {
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+        "kv_lora_rank": 512,
+        "first_k_dense_replace": 3,
+    }
     assert told.items() <= config.items()
     assert config["model_type"] == "deepseek_v3"
     assert config_of(keys("deepseek2", **values))["model_type"] == "deepseek_v2"
 
 
 def test_the_vocabulary_is_counted_where_no_key_gives_it():
-    values = {"general.architecture": "qwen2", "qwen2.block_count": 1, "qwen2.embedding_length": 8, "tokenizer.ggml.tokens": ["a"] * 55}
+    values = {
+        "general.architecture": "qwen2",
+        "qwen2.block_count": 1,
+        "qwen2.embedding_length": 8,
+        "tokenizer.ggml.tokens": ["a"] * 55,
+    }
     assert config_of(read_metadata(gguf_header(values)))["vocab_size"] == 55
 
 
@@ -134,7 +217,14 @@ def test_values_that_differ_by_layer_give_the_largest_and_are_named():
     assert uneven(keys("deci", **{"attention.head_count_kv": [8, 8]})) == ()
 
 
-@pytest.mark.parametrize("values", [{}, {"general.architecture": 5}, {"general.architecture": "llama", "llama.embedding_length": 4}])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"general.architecture": 5},
+        {"general.architecture": "llama", "llama.embedding_length": 4},
+    ],
+)
 def test_a_file_without_its_sizes_is_malformed(values):
     with pytest.raises(MalformedModelError):
         config_of(read_metadata(gguf_header(values)))
@@ -159,7 +249,8 @@ def test_a_small_llama_has_the_parameters_of_its_key_values():
 
 
 FILES = [
-    "README.md", "mmproj-F16.gguf", "imatrix.gguf", "m-Q8_0.gguf", "m-Q4_K_M.gguf", "m-UD-Q4_K_M.gguf", "m-UD-Q4_K_XL.gguf",
+    "README.md", "mmproj-F16.gguf", "imatrix.gguf", "m-Q8_0.gguf", "m-Q4_K_M.gguf",
+    "m-UD-Q4_K_M.gguf", "m-UD-Q4_K_XL.gguf",
     "m-IQ2_XXS.gguf",
     "BF16/m-BF16-00001-of-00002.gguf", "BF16/m-BF16-00002-of-00002.gguf", "old/m.Q4_0.gguf",
 ]  # fmt: skip
@@ -192,9 +283,14 @@ def test_a_label_is_matched_whole(wanted):
 
 
 def test_labels_are_read_from_names():
-    labels = [GgufFiles(name, ()).label for name in ("a/Model-8B-Q4_K_M", "model.IQ2_XXS", "model-UD-Q2_K_XL", "model-f16", "plain")]
+    labels = [
+        GgufFiles(name, ()).label
+        for name in ("a/Model-8B-Q4_K_M", "model.IQ2_XXS", "model-UD-Q2_K_XL", "model-f16", "plain")
+    ]
     assert labels == ["Q4_K_M", "IQ2_XXS", "UD-Q2_K_XL", "F16", "plain"]
 
 
 def test_without_the_usual_label_the_first_is_taken():
-    assert choose(models_in(["b-Q8_0.gguf", "a-Q6_K.gguf"]), None, "acme/m").files == ("a-Q6_K.gguf",)
+    assert choose(models_in(["b-Q8_0.gguf", "a-Q6_K.gguf"]), None, "acme/m").files == (
+        "a-Q6_K.gguf",
+    )

@@ -1,4 +1,5 @@
-"""A Hub that is slow, silent, busy or gone: nobody waits longer than the budget, and everybody gets a typed error."""
+"""A Hub that is slow, silent, busy or gone: nobody waits longer than the budget, and everybody
+gets a typed error."""
 
 import asyncio
 import socket
@@ -48,7 +49,9 @@ def test_a_hub_that_nobody_listens_for_is_unreachable(open_hub):
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("endpoint", ["http://hub.invalid", "http://[::1", "nonsense", "http://a..b"])
+@pytest.mark.parametrize(
+    "endpoint", ["http://hub.invalid", "http://[::1", "nonsense", "http://a..b"]
+)
 def test_an_endpoint_that_is_none_is_unreachable(open_hub, endpoint):
     async def run():
         async with open_hub(endpoint=endpoint, attempts=1) as hub:
@@ -104,7 +107,10 @@ def test_after_the_outage_one_resolve_probes_and_then_all_may(stand_in, open_hub
             stand_in.fault(delay=0.1)
             both = hub.resolve(TINY), hub.resolve(Reference("gpt2"))
             answers = await asyncio.gather(*both, return_exceptions=True)
-            assert sorted(type(answer).__name__ for answer in answers) == ["HubUnreachableError", "Model"]
+            assert sorted(type(answer).__name__ for answer in answers) == [
+                "HubUnreachableError",
+                "Model",
+            ]
             assert stand_in.count() == 8
             assert (await hub.resolve(TINY)).id == "acme/tiny"
             assert (await hub.resolve(Reference("gpt2"))).id == "gpt2"
@@ -142,7 +148,9 @@ ILL = [
 
 
 @pytest.mark.parametrize("fault", ILL)
-def test_an_ill_repository_is_asked_once_in_a_while_and_its_neighbours_as_ever(stand_in, open_hub, fault):
+def test_an_ill_repository_is_asked_once_in_a_while_and_its_neighbours_as_ever(
+    stand_in, open_hub, fault
+):
     async def run():
         clock = Clock()
         async with open_hub(attempts=1, request_seconds=0.3, monotonic=clock) as hub:
@@ -220,7 +228,15 @@ def test_one_slow_model_does_not_shut_the_hub_for_others(stand_in, open_hub):
 
 @pytest.mark.parametrize(
     "fault",
-    [{"status": 500}, {"status": 502}, {"status": 503}, {"status": 408}, {"drop": True}, {"claimed_length": 10**6}, {"status": 429}],
+    [
+        {"status": 500},
+        {"status": 502},
+        {"status": 503},
+        {"status": 408},
+        {"drop": True},
+        {"claimed_length": 10**6},
+        {"status": 429},
+    ],
 )
 def test_a_passing_failure_is_tried_again(stand_in, open_hub, fault):
     async def run():

@@ -25,11 +25,20 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
         ("acme/tiny-GGUF:tiny.Q8_0.gguf", Reference("acme/tiny-GGUF", None, "tiny.Q8_0.gguf")),
         ("https://huggingface.co/acme/tiny", Reference("acme/tiny")),
         ("https://huggingface.co/acme/tiny/", Reference("acme/tiny")),
-        ("http://www.huggingface.co/acme/tiny?not-for-all-audiences=true#usage", Reference("acme/tiny")),
+        (
+            "http://www.huggingface.co/acme/tiny?not-for-all-audiences=true#usage",
+            Reference("acme/tiny"),
+        ),
         ("https://huggingface.co/acme/tiny/tree/v1.0", Reference("acme/tiny", "v1.0")),
-        ("https://huggingface.co/acme/tiny/tree/refs%2Fpr%2F3", Reference("acme/tiny", "refs/pr/3")),
+        (
+            "https://huggingface.co/acme/tiny/tree/refs%2Fpr%2F3",
+            Reference("acme/tiny", "refs/pr/3"),
+        ),
         ("https://huggingface.co/acme/tiny/blob/main/config.json", Reference("acme/tiny", "main")),
-        ("https://huggingface.co/acme/tiny-GGUF/blob/main/tiny.Q8_0.gguf", Reference("acme/tiny-GGUF", "main", "tiny.Q8_0.gguf")),
+        (
+            "https://huggingface.co/acme/tiny-GGUF/blob/main/tiny.Q8_0.gguf",
+            Reference("acme/tiny-GGUF", "main", "tiny.Q8_0.gguf"),
+        ),
         ("https://huggingface.co/gpt2/tree/main", Reference("gpt2", "main")),
         ("hf.co/acme/tiny-GGUF:Q4_K_M", Reference("acme/tiny-GGUF", None, "Q4_K_M")),
         ("huggingface.co/acme/tiny", Reference("acme/tiny")),
@@ -43,11 +52,15 @@ def test_reads_what_people_type(text, meant):
 @pytest.mark.parametrize(
     "text",
     [
-        "", " ", "/", "acme/", "a/b/c", "../etc/passwd", "acme/..", "acme/ti ny", "acme/tiny\x00", "acme/tiny\nx", "acme/tiny@",
+        "", " ", "/", "acme/", "a/b/c", "../etc/passwd", "acme/..", "acme/ti ny", "acme/tiny\x00",
+        "acme/tiny\nx", "acme/tiny@",
         "acme/tiny:",
-        "acme/tiny@../main", "acme/tiny:../../x.gguf", "acme/tiny@a@b", "acme/tïny", "-acme/tiny", "acme/tiny.git", "acme--tiny",
-        "https://example.org/acme/tiny", "ftp://huggingface.co/acme/tiny", "https://[/x", "a" * 201, "acme/tiny@/etc", "acme/tiny@a//b",
-        "https://huggingface.co/", "https://huggingface.co/datasets/acme/rows", "https://huggingface.co/spaces/acme/demo",
+        "acme/tiny@../main", "acme/tiny:../../x.gguf", "acme/tiny@a@b", "acme/tïny", "-acme/tiny",
+        "acme/tiny.git", "acme--tiny",
+        "https://example.org/acme/tiny", "ftp://huggingface.co/acme/tiny", "https://[/x", "a" * 201,
+            "acme/tiny@/etc", "acme/tiny@a//b",
+        "https://huggingface.co/", "https://huggingface.co/datasets/acme/rows",
+        "https://huggingface.co/spaces/acme/demo",
     ],
 )  # fmt: skip
 def test_refuses_what_cannot_be_a_name(text):

@@ -77,7 +77,10 @@ def test_a_warm_answer_needs_no_request_and_no_await(stand_in, open_hub):
 def test_one_caller_that_leaves_does_not_take_the_resolve_with_it(stand_in, open_hub):
     async def run():
         async with open_hub() as hub:
-            first, second = asyncio.create_task(hub.resolve(TINY)), asyncio.create_task(hub.resolve(TINY))
+            first, second = (
+                asyncio.create_task(hub.resolve(TINY)),
+                asyncio.create_task(hub.resolve(TINY)),
+            )
             await asyncio.sleep(0.05)
             first.cancel()
             return await second
@@ -101,7 +104,12 @@ def test_a_name_without_an_owner_is_a_repository_too(stand_in, open_hub):
 
 
 def test_a_push_between_the_two_requests_is_read_at_one_commit(stand_in, open_hub):
-    stand_in.fault("config.json", times=1, headers={"X-Repo-Commit": "f" * 40}, body=json.dumps(llama_config(num_hidden_layers=9)).encode())
+    stand_in.fault(
+        "config.json",
+        times=1,
+        headers={"X-Repo-Commit": "f" * 40},
+        body=json.dumps(llama_config(num_hidden_layers=9)).encode(),
+    )
     assert resolved(open_hub, "acme/tiny").spec.layers == 2
     sha = stand_in.repositories["acme/tiny"].sha
     assert stand_in.requests[-1].path == f"/acme/tiny/resolve/{sha}/config.json"
@@ -116,14 +124,20 @@ def test_a_renamed_repository_is_answered_with_its_new_name(stand_in, open_hub):
 
 def test_quantization_kept_in_its_own_file_costs_one_more_request(stand_in, open_hub):
     repository = safetensors_repository("acme/tiny-FP8")
-    repository.files["hf_quant_config.json"] = json.dumps({"quantization": {"quant_algo": "FP8"}}).encode()
+    repository.files["hf_quant_config.json"] = json.dumps(
+        {"quantization": {"quant_algo": "FP8"}}
+    ).encode()
     stand_in.add(repository)
-    assert resolved(open_hub, "acme/tiny-FP8").spec.quantization == {"quantization": {"quant_algo": "FP8"}}
+    assert resolved(open_hub, "acme/tiny-FP8").spec.quantization == {
+        "quantization": {"quant_algo": "FP8"}
+    }
     assert stand_in.count() == 3
 
 
 def test_quantization_in_the_config_needs_no_further_request(stand_in, open_hub):
-    repository = safetensors_repository("acme/tiny-FP8", llama_config(quantization_config={"quant_method": "fp8"}))
+    repository = safetensors_repository(
+        "acme/tiny-FP8", llama_config(quantization_config={"quant_method": "fp8"})
+    )
     repository.files["hf_quant_config.json"] = b"{}"
     stand_in.add(repository)
     assert resolved(open_hub, "acme/tiny-FP8").spec.quantization == {"quant_method": "fp8"}
@@ -140,7 +154,10 @@ def test_weights_the_hub_did_not_count_are_left_empty_with_a_warning(stand_in, o
 
 def test_dtypes_are_canonical_and_unknown_ones_are_named(stand_in, open_hub):
     told = stand_in.repositories["acme/tiny"].description()
-    told["safetensors"] = {"parameters": {"F8_E4M3FN": 5, "bf16": 2, "BF16": 1, "F99": 7}, "total": 15}
+    told["safetensors"] = {
+        "parameters": {"F8_E4M3FN": 5, "bf16": 2, "BF16": 1, "F99": 7},
+        "total": 15,
+    }
     stand_in.fault("/api/", body=json.dumps(told).encode())
     model = resolved(open_hub, "acme/tiny")
     assert model.stored is not None
@@ -150,7 +167,9 @@ def test_dtypes_are_canonical_and_unknown_ones_are_named(stand_in, open_hub):
 
 def test_the_token_is_sent_and_never_stored(stand_in, open_hub, tmp_path: Path):
     resolved(open_hub, "acme/tiny", token=TOKEN)
-    assert {request.headers["authorization"] for request in stand_in.requests} == {f"Bearer {TOKEN}"}
+    assert {request.headers["authorization"] for request in stand_in.requests} == {
+        f"Bearer {TOKEN}"
+    }
     files = list((tmp_path / "hub").iterdir())
     assert len(files) == 1
     assert TOKEN.encode() not in files[0].read_bytes()
@@ -162,14 +181,19 @@ def test_no_token_is_sent_where_there_is_none(stand_in, open_hub):
 
 
 def test_a_config_with_infinity_is_read(stand_in, open_hub):
-    stand_in.add(safetensors_repository("acme/tiny", llama_config(time_step_limit=[0.0, float("inf")])))
+    stand_in.add(
+        safetensors_repository("acme/tiny", llama_config(time_step_limit=[0.0, float("inf")]))
+    )
     assert resolved(open_hub, "acme/tiny").spec.layers == 2
 
 
 LLAMA_KEYS = {
-    "general.architecture": "llama", "llama.block_count": 2, "llama.context_length": 4096, "llama.embedding_length": 256,
-    "llama.feed_forward_length": 704, "llama.attention.head_count": 8, "llama.attention.head_count_kv": 4,
-    "llama.rope.dimension_count": 32, "tokenizer.ggml.tokens": [str(number) for number in range(1000)],
+    "general.architecture": "llama", "llama.block_count": 2, "llama.context_length": 4096,
+    "llama.embedding_length": 256,
+    "llama.feed_forward_length": 704, "llama.attention.head_count": 8,
+    "llama.attention.head_count_kv": 4,
+    "llama.rope.dimension_count": 32,
+    "tokenizer.ggml.tokens": [str(number) for number in range(1000)],
 }  # fmt: skip
 SIZES = {
     "tiny.Q8_0.gguf": 8000, "tiny.Q4_K_M.gguf": 4000, "Q6_K/tiny-Q6_K-00001-of-00002.gguf": 3000,
@@ -186,7 +210,9 @@ SIZES = {
         ("acme/tiny-GGUF", "tiny.Q4_K_M.gguf", 4000),
     ],
 )
-def test_a_gguf_repository_costs_four_requests_and_its_shards_are_summed(stand_in, open_hub, text, name, size):
+def test_a_gguf_repository_costs_four_requests_and_its_shards_are_summed(
+    stand_in, open_hub, text, name, size
+):
     stand_in.add(gguf_repository("acme/tiny-GGUF", LLAMA_KEYS, SIZES))
     model = resolved(open_hub, text)
     assert stand_in.count() == 4
@@ -211,7 +237,11 @@ def test_a_store_that_ignores_ranges_is_read_no_further_than_needed(stand_in, op
 
 
 def test_key_values_beyond_the_first_piece_cost_one_more_request(stand_in, open_hub):
-    late = {"general.architecture": "llama", **{f"pad.{number}": "x" * 60_000 for number in range(6)}, **LLAMA_KEYS}
+    late = {
+        "general.architecture": "llama",
+        **{f"pad.{number}": "x" * 60_000 for number in range(6)},
+        **LLAMA_KEYS,
+    }
     stand_in.add(gguf_repository("acme/tiny-GGUF", late, SIZES))
     assert resolved(open_hub, "acme/tiny-GGUF:Q8_0").spec.parameters == 1_987_840
     assert stand_in.count() == 5
@@ -232,7 +262,11 @@ def test_a_config_beside_gguf_files_saves_reading_their_key_values(stand_in, ope
 
 
 def test_a_stub_of_a_config_beside_gguf_files_is_passed_over(stand_in, open_hub):
-    stand_in.add(gguf_repository("acme/tiny-GGUF", LLAMA_KEYS, SIZES, files={"config.json": b'{"model_type": "llama"}'}))
+    stand_in.add(
+        gguf_repository(
+            "acme/tiny-GGUF", LLAMA_KEYS, SIZES, files={"config.json": b'{"model_type": "llama"}'}
+        )
+    )
     assert resolved(open_hub, "acme/tiny-GGUF:Q8_0").spec.parameters == 1_987_840
 
 

@@ -10,12 +10,20 @@ from fitgauge.hub import Reference
 from fitgauge.hub.siblings import choose, names_same, read_list
 from hub_stand_in import gguf_repository, llama_config, safetensors_repository
 
-FP8, AWQ = llama_config(quantization_config={"quant_method": "fp8"}), llama_config(quantization_config={"quant_method": "awq", "bits": 4})
+FP8, AWQ = (
+    llama_config(quantization_config={"quant_method": "fp8"}),
+    llama_config(quantization_config={"quant_method": "awq", "bits": 4}),
+)
 
 
 def listed(model_id, share, **fields):
-    """A repository of `share` of 1000 bytes, as the Hub lists it."""
-    row = {"id": model_id, "tags": ["safetensors"], "safetensors": {"parameters": {"I8": int(share * 1000)}}, **fields}
+    """Return a repository of `share` of 1000 bytes, as the Hub lists it."""
+    row = {
+        "id": model_id,
+        "tags": ["safetensors"],
+        "safetensors": {"parameters": {"I8": int(share * 1000)}},
+        **fields,
+    }
     return read_list(msgspec.json.encode([row]))[0]
 
 
@@ -35,7 +43,16 @@ def test_the_list_is_one_request_sorted_by_downloads(stand_in, open_hub):
     assert found[1].stored_bytes < 2 * 1_987_840
 
 
-@pytest.mark.parametrize("fault", [{"status": 503}, {"status": 404}, {"body": b"<html>"}, {"body": b'[{"id": 7}]'}, {"drop": True}])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"status": 503},
+        {"status": 404},
+        {"body": b"<html>"},
+        {"body": b'[{"id": 7}]'},
+        {"drop": True},
+    ],
+)
 def test_a_list_that_fails_is_an_error_and_shuts_no_gate(stand_in, open_hub, fault):
     stand_in.fault("/api/models", times=4, **fault)
 
@@ -61,18 +78,24 @@ def test_offline_nothing_is_asked(stand_in, open_hub):
 
 def test_the_most_downloaded_of_eight_and_of_four_bits_are_chosen():
     rows = [
-        listed("a/m-fp8", 0.55), listed("b/m-int8", 0.55), listed("c/m-awq", 0.3), listed("d/m-gptq", 0.3), listed("e/m-bf16", 1.0),
+        listed("a/m-fp8", 0.55), listed("b/m-int8", 0.55), listed("c/m-awq", 0.3),
+        listed("d/m-gptq", 0.3), listed("e/m-bf16", 1.0),
         listed("f/m-q8", 0.5, tags=["gguf"]), listed("g/m-4bit", 0.3, tags=["safetensors", "mlx"]),
     ]  # fmt: skip
     assert choose(rows, "o/m", 1000, "safetensors") == (Reference("a/m-fp8"), Reference("c/m-awq"))
     assert choose(rows, "o/m", 1000, "mlx") == (Reference("g/m-4bit"),)
-    assert choose(rows, "o/m", 1000, "gguf") == (Reference("f/m-q8", file="Q8_0"), Reference("f/m-q8", file="Q4_K_M"))
+    assert choose(rows, "o/m", 1000, "gguf") == (
+        Reference("f/m-q8", file="Q8_0"),
+        Reference("f/m-q8", file="Q4_K_M"),
+    )
 
 
 def test_what_is_gated_uncounted_or_of_unknown_formats_is_left_out():
     rows = [
-        listed("a/m-fp8", 0.5, gated="manual"), listed("b/m-fp8", 0.5, safetensors=None), listed("c/m-fp8", 0.5, tags=["onnx"]),
-        listed("d/m-fp8", 0.5, safetensors={"parameters": {"Q?": 500}}), listed("e/m-fp8", 0.5, safetensors={"parameters": {"I8": -5}}),
+        listed("a/m-fp8", 0.5, gated="manual"), listed("b/m-fp8", 0.5, safetensors=None),
+        listed("c/m-fp8", 0.5, tags=["onnx"]),
+        listed("d/m-fp8", 0.5, safetensors={"parameters": {"Q?": 500}}),
+        listed("e/m-fp8", 0.5, safetensors={"parameters": {"I8": -5}}),
     ]  # fmt: skip
     assert choose(rows, "o/m", 1000, "safetensors") == ()
 
@@ -80,8 +103,16 @@ def test_what_is_gated_uncounted_or_of_unknown_formats_is_left_out():
 @pytest.mark.parametrize(
     "base, other, same",
     [
-        ("meta-llama/Llama-3.1-8B-Instruct", "hugging-quants/Meta-Llama-3.1-8B-Instruct-AWQ-INT4", True),
-        ("meta-llama/Llama-3.1-8B-Instruct", "RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16", True),
+        (
+            "meta-llama/Llama-3.1-8B-Instruct",
+            "hugging-quants/Meta-Llama-3.1-8B-Instruct-AWQ-INT4",
+            True,
+        ),
+        (
+            "meta-llama/Llama-3.1-8B-Instruct",
+            "RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16",
+            True,
+        ),
         ("meta-llama/Llama-3.3-70B-Instruct", "casperhansen/llama-3.3-70b-instruct-awq", True),
         ("Qwen/Qwen3-32B", "Qwen/Qwen3-32B-FP8", True),
         ("Qwen/Qwen3-32B", "unsloth/Qwen3-32B-unsloth-bnb-4bit", True),
@@ -106,11 +137,22 @@ def test_a_list_of_nonsense_is_refused():
 
 
 def test_a_repository_of_files_for_llama_cpp_is_known_by_its_tag(stand_in, open_hub):
-    values = {"general.architecture": "llama", "llama.block_count": 2, "llama.embedding_length": 256, "llama.attention.head_count": 8}
-    stand_in.add(gguf_repository("acme/tiny-GGUF", values, {"tiny-Q8_0.gguf": 2_200_000}, quantizes="acme/tiny"))
+    values = {
+        "general.architecture": "llama",
+        "llama.block_count": 2,
+        "llama.embedding_length": 256,
+        "llama.attention.head_count": 8,
+    }
+    stand_in.add(
+        gguf_repository(
+            "acme/tiny-GGUF", values, {"tiny-Q8_0.gguf": 2_200_000}, quantizes="acme/tiny"
+        )
+    )
 
     async def run():
         async with open_hub() as hub:
             return await hub.quantized("acme/tiny")
 
-    assert choose(asyncio.run(run()), "acme/tiny", 4_000_000, "gguf")[0] == Reference("acme/tiny-GGUF", file="Q8_0")
+    assert choose(asyncio.run(run()), "acme/tiny", 4_000_000, "gguf")[0] == Reference(
+        "acme/tiny-GGUF", file="Q8_0"
+    )

@@ -30,7 +30,9 @@ def test_an_error_reaches_all_who_wait():
             raise HubUnreachableError("gone")
 
         flights = SingleFlight(limit=1)
-        return await asyncio.gather(*(outcome(flights.join("key", fetch), 5) for _ in range(100)), return_exceptions=True)
+        return await asyncio.gather(
+            *(outcome(flights.join("key", fetch), 5) for _ in range(100)), return_exceptions=True
+        )
 
     assert {type(answer) for answer in asyncio.run(run())} == {HubUnreachableError}
 

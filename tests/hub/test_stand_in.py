@@ -1,10 +1,16 @@
-"""The stand-in is faithful: huggingface_hub's own client reads it, and its metadata are those of the model."""
+"""The stand-in is faithful: huggingface_hub's own client reads it, and its metadata are those of
+the model."""
 
 import struct
 
 import pytest
 from huggingface_hub import HfApi
-from huggingface_hub.errors import GatedRepoError, RemoteEntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
+from huggingface_hub.errors import (
+    GatedRepoError,
+    RemoteEntryNotFoundError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
 
 from fitgauge.engine.model.families import read_config
 from hub_stand_in import HubStandIn, gguf_repository, llama_config, safetensors_repository
@@ -32,7 +38,9 @@ def test_model_info_gives_the_parameters_of_all_shards(hub):
 
 def test_shards_hold_every_tensor_once_and_their_sizes_add_up(hub):
     repository = hub.repositories["acme/tiny"]
-    shards = [content for name, content in repository.files.items() if name.endswith(".safetensors")]
+    shards = [
+        content for name, content in repository.files.items() if name.endswith(".safetensors")
+    ]
     lengths = [8 + struct.unpack("<Q", content[:8])[0] for content in shards]
     elements = sum(elements_by_dtype(content)["BF16"] for content in shards)
     assert elements == read_config(llama_config()).parameters
@@ -46,8 +54,16 @@ def test_experts_are_tensors_of_their_own():
 
 
 def test_the_tree_gives_sizes(hub):
-    hub.add(gguf_repository("acme/tiny-GGUF", {}, {"Q8/a-00001-of-00002.gguf": 5, "Q8/a-00002-of-00002.gguf": 6, "b.gguf": 7}))
-    assert {entry.path: entry.size for entry in api(hub).list_repo_tree("acme/tiny-GGUF", "Q8")} == {
+    hub.add(
+        gguf_repository(
+            "acme/tiny-GGUF",
+            {},
+            {"Q8/a-00001-of-00002.gguf": 5, "Q8/a-00002-of-00002.gguf": 6, "b.gguf": 7},
+        )
+    )
+    assert {
+        entry.path: entry.size for entry in api(hub).list_repo_tree("acme/tiny-GGUF", "Q8")
+    } == {
         "Q8/a-00001-of-00002.gguf": 5,
         "Q8/a-00002-of-00002.gguf": 6,
     }

@@ -10,7 +10,8 @@ from fitgauge.engine.model.spec import ModelSpec
 
 
 def tensors_of(spec: ModelSpec) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Every tensor of a checkpoint: name -> (dtype, shape), layer by layer and expert by expert."""
+    """Return every tensor of a checkpoint: name -> (dtype, shape), layer by layer and expert by
+    expert."""
     found = {}
     for block in spec.blocks:
         for layer in block.layers:
@@ -22,7 +23,7 @@ def tensors_of(spec: ModelSpec) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 
 def safetensors_header(tensors: Mapping[str, tuple[str, tuple[int, ...]]]) -> tuple[bytes, int]:
-    """The header of a safetensors file, and the size [bytes] the whole file would have."""
+    """Return the header of a safetensors file, and the size [bytes] the whole file would have."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, (dtype, shape) in tensors.items():
@@ -37,7 +38,7 @@ def safetensors_header(tensors: Mapping[str, tuple[str, tuple[int, ...]]]) -> tu
 
 
 def elements_by_dtype(header: bytes) -> dict[str, int]:
-    """Numbers by dtype in one safetensors header, as the Hub counts them."""
+    """Return numbers by dtype in one safetensors header, as the Hub counts them."""
     counts: dict[str, int] = {}
     for name, tensor in json.loads(header[8 : 8 + struct.unpack("<Q", header[:8])[0]]).items():
         if name != "__metadata__":
@@ -49,7 +50,8 @@ def elements_by_dtype(header: bytes) -> dict[str, int]:
 
 
 def gguf_header(values: Mapping[str, Any], *, version: int = 3, tensors: int = 0) -> bytes:
-    """The beginning of a GGUF file: int -> u32, float -> f32, bool, str, lists of one of them."""
+    """Return the beginning of a GGUF file: int -> u32, float -> f32, bool, str, lists of one of
+    them."""
     parts = [b"GGUF", struct.pack("<IQQ", version, tensors, len(values))]
     for key, value in values.items():
         parts += [_text(key), _typed(value)]
@@ -72,17 +74,21 @@ def _kind(value: Any) -> int:
     return (
         9
         if isinstance(value, list)
-        else 8
-        if isinstance(value, str)
-        else 7
-        if isinstance(value, bool)
-        else 6
-        if isinstance(value, float)
-        else 4
+        else (
+            8
+            if isinstance(value, str)
+            else 7
+            if isinstance(value, bool)
+            else 6
+            if isinstance(value, float)
+            else 4
+        )
     )
 
 
 def _bare(value: Any) -> bytes:
     if isinstance(value, str):
         return _text(value)
-    return struct.pack("?" if isinstance(value, bool) else "<f" if isinstance(value, float) else "<I", value)
+    return struct.pack(
+        "?" if isinstance(value, bool) else "<f" if isinstance(value, float) else "<I", value
+    )

@@ -14,11 +14,12 @@ _Stored = tuple[str, tuple[int, ...]]
 
 @dataclass
 class Repository:
-    """`files`: what is served; of weights only their beginning, `sizes` says how large they would be [bytes].
+    """`files`: what is served; of weights only their beginning, `sizes` says how large they would
+    be [bytes].
 
-    `summary`: whether the Hub counts the safetensors files' parameters. `revisions`: the repository at other branches, tags, commits.
-    `quantizes`: the model whose quantized sibling it says it is.
-    """
+    `summary`: whether the Hub counts the safetensors files' parameters. `revisions`: the
+    repository at other branches, tags, commits. `quantizes`: the model whose quantized sibling
+    it says it is."""
 
     repo_id: str
     files: dict[str, bytes]
@@ -36,7 +37,7 @@ class Repository:
         self.sha = self.sha or hashlib.sha1(repr(sorted(self.files.items())).encode()).hexdigest()
 
     def description(self) -> dict[str, Any]:
-        """What /api/models answers (model_info)."""
+        """Return what /api/models answers (model_info)."""
         told: dict[str, Any] = {
             "_id": "0" * 24,
             "id": self.repo_id,
@@ -53,23 +54,37 @@ class Repository:
         if counts:
             told["safetensors"] = {"parameters": counts, "total": sum(counts.values())}
         if self.gguf_parameters:
-            told["gguf"] = {"total": self.gguf_parameters, "architecture": "llama", "context_length": 4096}
+            told["gguf"] = {
+                "total": self.gguf_parameters,
+                "architecture": "llama",
+                "context_length": 4096,
+            }
         return told
 
 
 def listed(repository: Repository) -> dict[str, Any]:
-    """What the list of /api/models tells of it."""
+    """Return what the list of /api/models tells of it."""
     kinds = {name.rpartition(".")[2] for name in repository.files} & {"safetensors", "gguf"}
-    told = {"downloads": repository.downloads, "tags": [*sorted(kinds), f"base_model:quantized:{repository.quantizes}"]}
-    return {name: value for name, value in repository.description().items() if name in ("_id", "id", "gated", "safetensors")} | told
+    told = {
+        "downloads": repository.downloads,
+        "tags": [*sorted(kinds), f"base_model:quantized:{repository.quantizes}"],
+    }
+    return {
+        name: value
+        for name, value in repository.description().items()
+        if name in ("_id", "id", "gated", "safetensors")
+    } | told
 
 
 def llama_config(**changes: Any) -> dict[str, Any]:
-    """A made-up small Llama: 1,987,840 parameters in two layers, head not tied."""
+    """Return a made-up small Llama: 1,987,840 parameters in two layers, head not tied."""
     return {
-        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "bfloat16", "hidden_size": 256,
-        "intermediate_size": 704, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 4,
-        "vocab_size": 1000, "max_position_embeddings": 4096, "tie_word_embeddings": False, **changes,
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "bfloat16",
+        "hidden_size": 256,
+        "intermediate_size": 704, "num_hidden_layers": 2, "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "vocab_size": 1000, "max_position_embeddings": 4096, "tie_word_embeddings": False,
+        **changes,
     }  # fmt: skip
 
 
@@ -80,16 +95,32 @@ _PACKED: Mapping[str, Callable[[_Stored], _Stored]] = {
 """How quantizers store the weights of linear layers."""
 
 
-def safetensors_repository(repo_id: str, config: Mapping[str, Any] | None = None, *, shards: int = 1, **options: Any) -> Repository:
-    """A transformers checkpoint of `shards` files with the real names and shapes of its tensors."""
+def safetensors_repository(
+    repo_id: str, config: Mapping[str, Any] | None = None, *, shards: int = 1, **options: Any
+) -> Repository:
+    """Return a transformers checkpoint of `shards` files with the real names and shapes of its
+    tensors."""
     config = config if config is not None else llama_config()
-    packed = _PACKED.get((config.get("quantization_config") or {}).get("quant_method", ""), lambda tensor: tensor)
-    tensors = [(name, packed(tensor) if "_proj." in name else tensor) for name, tensor in tensors_of(read_config(config)).items()]
-    files = {".gitattributes": b"", "README.md": b"# model\n", "config.json": json.dumps(config).encode()}
+    packed = _PACKED.get(
+        (config.get("quantization_config") or {}).get("quant_method", ""), lambda tensor: tensor
+    )
+    tensors = [
+        (name, packed(tensor) if "_proj." in name else tensor)
+        for name, tensor in tensors_of(read_config(config)).items()
+    ]
+    files = {
+        ".gitattributes": b"",
+        "README.md": b"# model\n",
+        "config.json": json.dumps(config).encode(),
+    }
     sizes: dict[str, int] = {}
     where: dict[str, str] = {}
     for number in range(shards):
-        name = "model.safetensors" if shards == 1 else f"model-{number + 1:05}-of-{shards:05}.safetensors"
+        name = (
+            "model.safetensors"
+            if shards == 1
+            else f"model-{number + 1:05}-of-{shards:05}.safetensors"
+        )
         part = dict(tensors[number::shards])
         files[name], sizes[name] = safetensors_header(part)
         where |= dict.fromkeys(part, name)
@@ -100,8 +131,18 @@ def safetensors_repository(repo_id: str, config: Mapping[str, Any] | None = None
 
 
 def gguf_repository(
-    repo_id: str, values: Mapping[str, Any], sizes: Mapping[str, int], *, files: Mapping[str, bytes] | None = None, **options: Any
+    repo_id: str,
+    values: Mapping[str, Any],
+    sizes: Mapping[str, int],
+    *,
+    files: Mapping[str, bytes] | None = None,
+    **options: Any,
 ) -> Repository:
     """GGUF files of these names and sizes [bytes], all with the key-values `values`."""
     header = gguf_header(values)
-    return Repository(repo_id, {".gitattributes": b"", **(files or {}), **dict.fromkeys(sizes, header)}, dict(sizes), **options)
+    return Repository(
+        repo_id,
+        {".gitattributes": b"", **(files or {}), **dict.fromkeys(sizes, header)},
+        dict(sizes),
+        **options,
+    )

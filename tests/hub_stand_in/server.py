@@ -1,4 +1,5 @@
-"""The server: the Hub's API as far as a resolver needs it, a log of requests, and faults on demand."""
+"""The server: the Hub's API as far as a resolver needs it, a log of requests, and faults on
+demand."""
 
 import hashlib
 import json
@@ -31,7 +32,8 @@ class Request:
 
 @dataclass
 class Fault:
-    """What goes wrong with requests whose path holds `part`, the first `times` of them (None: all)."""
+    """What goes wrong with requests whose path holds `part`, the first `times` of them (None:
+    all)."""
 
     part: str
     times: int | None = None
@@ -50,7 +52,8 @@ class Fault:
 
 
 class HubStandIn:
-    """The Hub on a free port of 127.0.0.1, at `url` while the `with` block lasts. It accepts one token, TOKEN."""
+    """The Hub on a free port of 127.0.0.1, at `url` while the `with` block lasts. It accepts one
+    token, TOKEN."""
 
     def __init__(self, *repositories: Repository) -> None:
         self.repositories = {repository.repo_id: repository for repository in repositories}
@@ -63,7 +66,9 @@ class HubStandIn:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -72,7 +77,7 @@ class HubStandIn:
         self._server.server_close()
 
     def add(self, repository: Repository) -> None:
-        """Puts a repository in place, also of one that is there."""
+        """Put a repository in place, also of one that is there."""
         self.repositories[repository.repo_id] = repository
 
     def fault(self, part: str = "", **what: Any) -> None:
@@ -84,11 +89,11 @@ class HubStandIn:
         self._faults.clear()
 
     def count(self, part: str = "") -> int:
-        """How many requests had `part` in their path."""
+        """Return how many requests had `part` in their path."""
         return sum(part in request.path for request in self.requests)
 
     def seen(self, request: Request) -> Fault | None:
-        """Writes it into the log and says what is to go wrong with it."""
+        """Write it into the log and says what is to go wrong with it."""
         with self._lock:
             self.requests.append(request)
             for fault in self._faults:
@@ -124,8 +129,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
-        # a folder's slashes and a revision's escaped ones differ: the path is matched before it is unquoted
-        request = Request(parts.path, parse_qs(parts.query), {name.lower(): value for name, value in self.headers.items()})
+        # a folder's slashes and a revision's escaped ones differ: the path is matched before it is
+        # unquoted
+        request = Request(
+            parts.path,
+            parse_qs(parts.query),
+            {name.lower(): value for name, value in self.headers.items()},
+        )
         fault = self.hub.seen(request)
         if fault is not None and self._goes_wrong(fault):
             return
@@ -134,7 +144,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def _goes_wrong(self, fault: Fault) -> bool:
-        """Whether the fault was all of the answer."""
+        """Return whether the fault was all of the answer."""
         if fault.delay:
             time.sleep(fault.delay)
         if fault.hang:
@@ -174,32 +184,68 @@ class _Handler(BaseHTTPRequestHandler):
             return 404, b"", {}
         asked = unquote(path["repo"])
         if asked in self.hub.renamed:
-            return 307, b"", {"Location": self.path.replace(path["repo"], self.hub.renamed[asked], 1)}
+            return (
+                307,
+                b"",
+                {"Location": self.path.replace(path["repo"], self.hub.renamed[asked], 1)},
+            )
         repository = self.hub.repositories.get(asked)
         knows = request.headers.get("authorization") == f"Bearer {TOKEN}"
         if repository is None or (repository.private and not knows):
-            return 404 if knows else 401, b"{}", {"X-Error-Code": "RepoNotFound", "X-Error-Message": "Repository not found"}
+            return (
+                404 if knows else 401,
+                b"{}",
+                {"X-Error-Code": "RepoNotFound", "X-Error-Message": "Repository not found"},
+            )
         fields = path.groupdict()
         revision = unquote(fields.get("revision") or fields.get("tree") or "main")
-        there = repository if revision in ("main", repository.sha) else repository.revisions.get(revision)
+        there = (
+            repository
+            if revision in ("main", repository.sha)
+            else repository.revisions.get(revision)
+        )
         if there is None:
-            return 404, b"{}", {"X-Error-Code": "RevisionNotFound", "X-Error-Message": f"Invalid rev id: {revision}"}
+            return (
+                404,
+                b"{}",
+                {
+                    "X-Error-Code": "RevisionNotFound",
+                    "X-Error-Message": f"Invalid rev id: {revision}",
+                },
+            )
         if fields.get("tree"):
             return 200, _listing(there, (unquote(fields["folder"] or "")).strip("/")), {}
         if not fields.get("file"):
-            return 200, json.dumps(there.description()).encode(), {"Content-Type": "application/json"}
+            return (
+                200,
+                json.dumps(there.description()).encode(),
+                {"Content-Type": "application/json"},
+            )
         if there.gated and not knows:
-            return 401, b"{}", {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access to this model is restricted."}
+            return (
+                401,
+                b"{}",
+                {
+                    "X-Error-Code": "GatedRepo",
+                    "X-Error-Message": "Access to this model is restricted.",
+                },
+            )
         return _file(there, unquote(fields["file"]), request.headers)
 
     def _list(self, request: Request) -> bytes:
         """Repositories that quantize another, the most downloaded first."""
         base = request.query["filter"][0].removeprefix("base_model:quantized:")
-        found = [one for one in self.hub.repositories.values() if one.quantizes == base and not one.private]
+        found = [
+            one
+            for one in self.hub.repositories.values()
+            if one.quantizes == base and not one.private
+        ]
         found.sort(key=lambda one: -one.downloads)
         return json.dumps([listed(one) for one in found[: int(request.query["limit"][0])]]).encode()
 
-    def _send(self, status: int, body: bytes, headers: Mapping[str, str], length: int | None = None) -> None:
+    def _send(
+        self, status: int, body: bytes, headers: Mapping[str, str], length: int | None = None
+    ) -> None:
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -216,14 +262,27 @@ def _listing(repository: Repository, folder: str) -> bytes:
     entries = []
     for name, content in repository.files.items():
         if name.rpartition("/")[0] == folder:
-            entries.append({"type": "file", "path": name, "size": repository.sizes.get(name, len(content)), "oid": "0" * 40})
+            entries.append(
+                {
+                    "type": "file",
+                    "path": name,
+                    "size": repository.sizes.get(name, len(content)),
+                    "oid": "0" * 40,
+                }
+            )
     return json.dumps(entries).encode()
 
 
-def _file(repository: Repository, name: str, asked: Mapping[str, str]) -> tuple[int, bytes, dict[str, str]]:
+def _file(
+    repository: Repository, name: str, asked: Mapping[str, str]
+) -> tuple[int, bytes, dict[str, str]]:
     content = repository.files.get(name)
     if content is None:
-        return 404, b"Entry not found", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": repository.sha}
+        return (
+            404,
+            b"Entry not found",
+            {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": repository.sha},
+        )
     headers = {"ETag": f'"{hashlib.sha1(content).hexdigest()}"', "X-Repo-Commit": repository.sha}
     if asked.get("if-none-match") == headers["ETag"]:
         return 304, b"", headers
@@ -232,6 +291,7 @@ def _file(repository: Repository, name: str, asked: Mapping[str, str]) -> tuple[
         return (
             206,
             content[first : last + 1],
-            headers | {"Content-Range": f"bytes {first}-{last}/{repository.sizes.get(name, len(content))}"},
+            headers
+            | {"Content-Range": f"bytes {first}-{last}/{repository.sizes.get(name, len(content))}"},
         )
     return 200, content, headers

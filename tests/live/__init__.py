@@ -1,4 +1,5 @@
-"""The real service under its real server, over a stand-in for the Hub, and a client that holds every response to the OpenAPI document.
+"""The real service under its real server, over a stand-in for the Hub, and a client that holds
+every response to the OpenAPI document.
 
 with HubStandIn(safetensors_repository("acme/tiny")) as hub, serving(hub) as url, client(url) as http:
     http.get("/v1/models/acme/tiny")
@@ -25,14 +26,29 @@ __all__ = ["app_over", "client", "conform", "serving"]
 
 
 def app_over(stand_in: HubStandIn, settings: Settings | None = None, **hub_settings: Any) -> Any:
-    """The application, with its Hub at the stand-in; keywords are HubSettings."""
-    usual: dict[str, Any] = {"endpoint": stand_in.url, "offline": False, "token": False, "cache_dir": None, "first_delay_seconds": 0.01}
-    return create_app(settings or Settings(log_level="warning"), Hub(HubSettings(**{**usual, **hub_settings})))
+    """Return the application, with its Hub at the stand-in; keywords are HubSettings."""
+    usual: dict[str, Any] = {
+        "endpoint": stand_in.url,
+        "offline": False,
+        "token": False,
+        "cache_dir": None,
+        "first_delay_seconds": 0.01,
+    }
+    return create_app(
+        settings or Settings(log_level="warning"), Hub(HubSettings(**{**usual, **hub_settings}))
+    )
 
 
 @contextmanager
-def serving(stand_in: HubStandIn, settings: Settings | None = None, *, options: Any = None, **hub_settings: Any) -> Iterator[str]:
-    """The service on a free port of 127.0.0.1: its address. `options`: of uvicorn, instead of the service's own."""
+def serving(
+    stand_in: HubStandIn,
+    settings: Settings | None = None,
+    *,
+    options: Any = None,
+    **hub_settings: Any,
+) -> Iterator[str]:
+    """Provide the service on a free port of 127.0.0.1: its address. `options`: of uvicorn,
+    instead of the service's own."""
     app = app_over(stand_in, settings, **hub_settings)
     listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
     server = uvicorn.Server(uvicorn.Config(app, **{**OPTIONS, **(options or {})}))
@@ -51,5 +67,7 @@ def serving(stand_in: HubStandIn, settings: Settings | None = None, *, options: 
 
 
 def client(url: str, **options: Any) -> httpx.Client:
-    """A client each of whose responses is held to the OpenAPI document."""
-    return httpx.Client(base_url=url, trust_env=False, timeout=10, event_hooks={"response": [conform]}, **options)
+    """Return a client each of whose responses is held to the OpenAPI document."""
+    return httpx.Client(
+        base_url=url, trust_env=False, timeout=10, event_hooks={"response": [conform]}, **options
+    )

@@ -1,4 +1,5 @@
-"""Holds a response to the OpenAPI document: its status, media type, headers and body are those that the document promises."""
+"""Holds a response to the OpenAPI document: its status, media type, headers and body are those
+that the document promises."""
 
 import json
 import re
@@ -20,11 +21,13 @@ PROBLEM = {"$ref": "urn:document#/components/schemas/Problem"}
 def validator(name):
     """Of one schema of the document's components."""
     registry = Registry().with_resource("urn:document", DRAFT202012.create_resource(document()))
-    return Draft202012Validator({"$ref": f"urn:document#/components/schemas/{name}"}, registry=registry)
+    return Draft202012Validator(
+        {"$ref": f"urn:document#/components/schemas/{name}"}, registry=registry
+    )
 
 
 def operation_at(method, path):
-    """The operation that answers there; None where the document has none."""
+    """Return the operation that answers there; None where the document has none."""
     for template, methods in document_paths().items():
         if re.fullmatch(re.sub(r"{\w+}", "[^/]+", template), path):
             return methods.get("get" if method == "HEAD" else method.lower())
@@ -37,7 +40,7 @@ def document_paths():
 
 
 def conform(response: httpx.Response) -> None:
-    """Raises AssertionError where the response is none that the document allows."""
+    """Raise AssertionError where the response is none that the document allows."""
     response.read()
     path = response.request.url.path
     status, media_type = response.status_code, response.headers.get("content-type")
@@ -57,10 +60,16 @@ def conform(response: httpx.Response) -> None:
     for name, header in headers.items():
         assert name in response.headers or not header.get("required")
     if response.request.method != "HEAD":
-        for body in map(json.loads, response.text.splitlines()) if media_type == NDJSON else [response.json()]:
+        for body in (
+            map(json.loads, response.text.splitlines())
+            if media_type == NDJSON
+            else [response.json()]
+        ):
             validator(schema).validate(body)
         if schema == "Problem":
             problem = response.json()
             assert problem["status"] == status
             assert all(problem[part] for part in ("type", "title", "detail", "hint"))
-            assert not re.search(r"/usr/|/home/|/root/|site-packages|Traceback|\.py\b", response.text)
+            assert not re.search(
+                r"/usr/|/home/|/root/|site-packages|Traceback|\.py\b", response.text
+            )

@@ -29,7 +29,8 @@ class Process:
         return sum(_pss_kib(pid) for pid in family(self.popen.pid)) / 1024
 
     def terminate(self, seconds: float = 20) -> int:
-        """Send SIGTERM and return the exit code. Raise subprocess.TimeoutExpired where it does not end."""
+        """Send SIGTERM and return the exit code. Raise subprocess.TimeoutExpired where it does
+        not end."""
         self.popen.send_signal(signal.SIGTERM)
         return self.popen.wait(seconds)
 
@@ -58,13 +59,22 @@ def _pss_kib(pid: int) -> int:
 
 @contextmanager
 def running(hub_url: str, folder: Path, **environment: str) -> Iterator[Process]:
-    """Run `fitgauge serve` with its Hub at `hub_url`, its cache and log in `folder`, until the block ends."""
+    """Run `fitgauge serve` with its Hub at `hub_url`, its cache and log in `folder`, until the
+    block ends."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     log = folder / "service.log"
-    env = {**os.environ, "HF_ENDPOINT": hub_url, "HF_HOME": str(folder / "hf"), "HF_HUB_OFFLINE": "0", **environment}
+    env = {
+        **os.environ,
+        "HF_ENDPOINT": hub_url,
+        "HF_HOME": str(folder / "hf"),
+        "HF_HUB_OFFLINE": "0",
+        **environment,
+    }
     with log.open("wb") as out:
-        popen = subprocess.Popen([COMMAND, "serve", "--port", str(port)], env=env, stdout=out, stderr=out, cwd=folder)
+        popen = subprocess.Popen(
+            [COMMAND, "serve", "--port", str(port)], env=env, stdout=out, stderr=out, cwd=folder
+        )
     try:
         _wait_until_ready(port, popen, log)
         yield Process(f"http://127.0.0.1:{port}", port, popen, log)

@@ -1,4 +1,5 @@
-"""What stands between an engine's words and a number: colours, control characters, flags in three spellings, names that are paths."""
+"""What stands between an engine's words and a number: colours, control characters, flags in
+three spellings, names that are paths."""
 
 import pytest
 
@@ -9,7 +10,10 @@ from fitgauge.logs.names import card, hub_id
 from fitgauge.logs.vllm import rank_of
 from fitgauge.services.explain_log.comparison import Measured
 
-LOADED = "INFO 12-02 15:48:37 [gpu_model_runner.py:3338] Model loading took 14.9889 GiB memory and 3.03 seconds"
+LOADED = (
+    "INFO 12-02 15:48:37 [gpu_model_runner.py:3338] Model loading took 14.9889 GiB memory and 3.03"
+    " seconds"
+)
 
 
 def weights(text):
@@ -35,9 +39,11 @@ def test_a_line_is_read_whatever_a_terminal_put_around_it(text):
 
 
 def test_a_log_whose_newlines_were_lost_is_read():
-    assert weights(" ".join([LOADED.replace("Model loading took 14.9889 GiB", "Nothing of note")] * 60 + [LOADED])) == pytest.approx(
-        14.9889
-    )
+    assert weights(
+        " ".join(
+            [LOADED.replace("Model loading took 14.9889 GiB", "Nothing of note")] * 60 + [LOADED]
+        )
+    ) == pytest.approx(14.9889)
 
 
 def test_the_resolution_is_half_the_last_digit():
@@ -89,7 +95,10 @@ def test_a_flag_of_another_kind_is_no_flag():
     [
         ("Qwen/Qwen3-32B", "Qwen/Qwen3-32B"),
         ("Qwen/Qwen3-32B@main", "Qwen/Qwen3-32B@main"),
-        ("/root/.cache/huggingface/hub/models--meta-llama--Llama-3.1-8B/snapshots/0e9e/", "meta-llama/Llama-3.1-8B"),
+        (
+            "/root/.cache/huggingface/hub/models--meta-llama--Llama-3.1-8B/snapshots/0e9e/",
+            "meta-llama/Llama-3.1-8B",
+        ),
         ("/home/anna/models/llama", None),
         ("models/llama3.1-8B-INT8", None),
         ("./checkpoints/run-7", None),
@@ -107,8 +116,14 @@ def test_a_path_is_no_model(text, model):
 @pytest.mark.parametrize(
     ("line", "name"),
     [
-        ("  Device 0: NVIDIA GeForce RTX 3060, compute capability 8.6, VMM: yes", "NVIDIA GeForce RTX 3060"),
-        ("using device CUDA0 (NVIDIA GeForce RTX 4090) - 23306 MiB free", "NVIDIA GeForce RTX 4090"),
+        (
+            "  Device 0: NVIDIA GeForce RTX 3060, compute capability 8.6, VMM: yes",
+            "NVIDIA GeForce RTX 3060",
+        ),
+        (
+            "using device CUDA0 (NVIDIA GeForce RTX 4090) - 23306 MiB free",
+            "NVIDIA GeForce RTX 4090",
+        ),
         ("GPU 0: NVIDIA RTX 6000 Ada Generation", "NVIDIA RTX 6000 Ada Generation"),
         ("GPU 0-7: NVIDIA B200 (x8)", "NVIDIA B200"),
         ("configs/E=64,N=1024,device_name=NVIDIA_H100_80GB_HBM3.json", "NVIDIA H100 80GB HBM3"),
@@ -140,20 +155,40 @@ def test_a_worker_is_known_by_its_prefix(prefix, rank):
 
 def test_the_configuration_may_be_wrapped_by_a_terminal():
     log = detect(
-        "INFO 12-21 15:59:39 [core.py:93] Initializing a V1 LLM engine (v0.12.0) with config: model='acme/tiny', speculative_config=None,\n"
-        " dtype=torch.bfloat16, max_seq_len=16384, tensor_parallel_size=2,\n"
-        "INFO 12-21 16:00:00 [gpu_worker.py:359] Available KV cache memory: 52.36 GiB"
+        "INFO 12-21 15:59:39 [core.py:93] Initializing a V1 LLM engine (v0.12.0) with config:"
+        " model='acme/tiny', speculative_config=None,\n dtype=torch.bfloat16, max_seq_len=16384,"
+        " tensor_parallel_size=2,\nINFO 12-21 16:00:00 [gpu_worker.py:359] Available KV cache"
+        " memory: 52.36 GiB"
     )
-    assert (log.model, log.flags["context_length"], log.flags["tensor_parallel"]) == ("acme/tiny", 16384, 2)
+    assert (log.model, log.flags["context_length"], log.flags["tensor_parallel"]) == (
+        "acme/tiny",
+        16384,
+        2,
+    )
 
 
 def start(share, *more):
-    return "\n".join([f"non-default args: {{'model': 'acme/tiny', 'gpu_memory_utilization': {share}}}", *more]) + "\n"
+    return (
+        "\n".join(
+            [
+                f"non-default args: {{'model': 'acme/tiny', 'gpu_memory_utilization': {share}}}",
+                *more,
+            ]
+        )
+        + "\n"
+    )
 
 
 def test_of_several_starts_the_last_that_measured_counts():
-    failed = start(0.95, "Model loading took 14.0 GiB", "torch.OutOfMemoryError: CUDA out of memory.")
-    served = start(0.8, "Model loading took 15.0 GiB", "Available KV cache memory: 4.0 GiB", "Application startup complete.")
+    failed = start(
+        0.95, "Model loading took 14.0 GiB", "torch.OutOfMemoryError: CUDA out of memory."
+    )
+    served = start(
+        0.8,
+        "Model loading took 15.0 GiB",
+        "Available KV cache memory: 4.0 GiB",
+        "Application startup complete.",
+    )
     begun = start(0.7, "Starting to load model acme/tiny...")
     log = detect(failed + served + begun)
     assert (log.flags["gpu_memory_utilization"], log.outcome) == (0.8, "served")
@@ -164,13 +199,17 @@ def test_of_several_starts_the_last_that_measured_counts():
 
 def test_two_caches_of_one_device_are_one_pool():
     log = detect(
-        "llama_kv_cache_iswa: creating non-SWA KV cache, size = 4096 cells\nllama_kv_cache:      CUDA0 KV buffer size =   100.00 MiB\n"
-        "llama_kv_cache_iswa: creating     SWA KV cache, size = 1024 cells\nllama_kv_cache:      CUDA0 KV buffer size =    20.00 MiB\n"
+        "llama_kv_cache_iswa: creating non-SWA KV cache, size = 4096 cells\nllama_kv_cache:     "
+        " CUDA0 KV buffer size =   100.00 MiB\nllama_kv_cache_iswa: creating     SWA KV cache, size"
+        " = 1024 cells\nllama_kv_cache:      CUDA0 KV buffer size =    20.00 MiB\n"
     )
     assert Measured(log.readings).value("kv_pool") == 120 * 2**20
 
 
 def test_what_is_read_of_a_broken_message_is_the_first():
-    message = "CUDA out of memory. Tried to allocate {} GiB. GPU 0 has a total capacity of 23.5 GiB of which 1.00 GiB is free."
+    message = (
+        "CUDA out of memory. Tried to allocate {} GiB. GPU 0 has a total capacity of 23.5 GiB of"
+        " which 1.00 GiB is free."
+    )
     readings = detect("\n".join(message.format(size) for size in ("2.00", "3.00"))).readings
     assert [reading.value / 2**30 for reading in readings if reading.name == "requested"] == [2.0]

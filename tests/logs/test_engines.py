@@ -1,4 +1,5 @@
-"""Posted logs of every engine, shortened to their lines on memory, read as their threads say. Each row of the data names its source."""
+"""Posted logs of every engine, shortened to their lines on memory, read as their threads say.
+Each row of the data names its source."""
 
 import json
 from pathlib import Path
@@ -29,7 +30,12 @@ def test_every_log_has_its_row_and_its_source():
 
 def test_engine_version_model_and_outcome_are_recognised(case):
     log = read(case)
-    assert (log.engine, log.version, log.model, log.outcome) == (case["engine"], case.get("version"), case.get("model"), case["outcome"])
+    assert (log.engine, log.version, log.model, log.outcome) == (
+        case["engine"],
+        case.get("version"),
+        case.get("model"),
+        case["outcome"],
+    )
     assert set(case.get("remarks", ())) == set(log.remarks)
 
 
@@ -50,7 +56,9 @@ def test_every_printed_size_is_read(case):
     measured = Measured(read(case).readings)
     for unit, scale in (("gib", 2**30), ("mib", 2**20), ("counts", 1)):
         for name, value in case.get(unit, {}).items():
-            reading = measured.pick(name, by=min if name in SMALLEST and case["engine"] == "vllm" else max)
+            reading = measured.pick(
+                name, by=min if name in SMALLEST and case["engine"] == "vllm" else max
+            )
             assert reading is not None, name
             assert reading.value == pytest.approx(value * scale), name
 

@@ -32,7 +32,9 @@ def test_a_log_cut_anywhere_is_read_without_an_error(log, begin, length):
 
 
 @calm
-@given(st.sampled_from(LOGS), st.lists(st.tuples(st.integers(0, 4000), st.characters()), max_size=20))
+@given(
+    st.sampled_from(LOGS), st.lists(st.tuples(st.integers(0, 4000), st.characters()), max_size=20)
+)
 def test_a_spoilt_log_is_read_without_an_error(log, spoils):
     text = list(log)
     for place, character in spoils:
@@ -74,7 +76,8 @@ HOSTILE = [
 
 
 def calls(text):
-    """How many steps of this house's own code a text takes: a measure of work that no machine changes."""
+    """Return how many steps of this house's own code a text takes: a measure of work that no
+    machine changes."""
     counted = 0
 
     def count(frame, event, _):
@@ -98,7 +101,7 @@ def test_the_work_grows_with_the_text_and_no_faster(piece):
 
 
 def patterns():
-    """Every regular expression of the house, with where it stands."""
+    """Return every regular expression of the house, with where it stands."""
     seen = []
 
     def collect(value, where):
@@ -121,12 +124,15 @@ def patterns():
 
 
 def loops(parsed, inside=False):
-    """The repetitions without a bound: of more than one character, or inside another repetition."""
+    """Return the repetitions without a bound: of more than one character, or inside another
+    repetition."""
     for operator, argument in parsed:
         if operator in (_constants.MAX_REPEAT, _constants.MIN_REPEAT):
             _, most, body = argument
             endless = most == _constants.MAXREPEAT
-            if endless and (inside or len(body) != 1 or body[0][0] not in (_constants.IN, _constants.LITERAL)):
+            if endless and (
+                inside or len(body) != 1 or body[0][0] not in (_constants.IN, _constants.LITERAL)
+            ):
                 yield body
             yield from loops(body, inside or most > 1)
         elif operator == _constants.SUBPATTERN:
@@ -143,8 +149,11 @@ def test_there_are_patterns_to_look_at():
 
 
 def test_no_pattern_repeats_a_repetition_without_bound():
-    """Catastrophic backtracking needs a loop in a loop: there is none, and every endless one is over a single class of characters."""
-    assert [where for where, pattern in patterns() if any(loops(_parser.parse(pattern.pattern)))] == []
+    """Catastrophic backtracking needs a loop in a loop: there is none, and every endless one is
+    over a single class of characters."""
+    assert [
+        where for where, pattern in patterns() if any(loops(_parser.parse(pattern.pattern)))
+    ] == []
 
 
 def test_a_loop_in_a_loop_would_be_seen():

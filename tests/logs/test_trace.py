@@ -11,7 +11,16 @@ from fitgauge.logs.trace import TraceReader, covered
 
 
 def kernel(name, start, length, *, device=0, category="kernel"):
-    return {"ph": "X", "cat": category, "name": name, "pid": device, "tid": 7, "ts": start, "dur": length, "args": {"device": device}}
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "pid": device,
+        "tid": 7,
+        "ts": start,
+        "dur": length,
+        "args": {"device": device},
+    }
 
 
 EVENTS = [
@@ -24,7 +33,12 @@ EVENTS = [
 
 
 def written(events, device="NVIDIA A100-SXM4-80GB"):
-    head = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": device}], "traceEvents": events, "traceName": "x.pt.trace.json"}
+    head = {
+        "schemaVersion": 1,
+        "deviceProperties": [{"id": 0, "name": device}],
+        "traceEvents": events,
+        "traceName": "x.pt.trace.json",
+    }
     return json.dumps(head, indent=1).encode()
 
 
@@ -51,7 +65,9 @@ def test_shares_are_those_of_the_time_from_the_first_kernel_to_the_last(size, pa
 
 
 def test_gpus_are_counted_each_for_itself():
-    reading = read(written([kernel("gemm_s16816", 0, 10, device=0), kernel("gemm_s16816", 5, 20, device=1)]))
+    reading = read(
+        written([kernel("gemm_s16816", 0, 10, device=0), kernel("gemm_s16816", 5, 20, device=1)])
+    )
     assert (reading.gpus, reading.busy) == (2, 1)
 
 
@@ -116,7 +132,12 @@ def test_events_with_absurd_numbers_are_left_out():
 
 def test_a_number_of_thousands_of_digits_is_no_event():
     with pytest.raises(InvalidRequestError, match="no trace"):
-        read(b'{"traceEvents": [{"cat": "kernel", "name": "a", "ts": 1, "dur": ' + b"9" * 5000 + b"}]}", 65536)
+        read(
+            b'{"traceEvents": [{"cat": "kernel", "name": "a", "ts": 1, "dur": '
+            + b"9" * 5000
+            + b"}]}",
+            65536,
+        )
 
 
 @pytest.mark.parametrize("size", [3, 65536])
@@ -131,11 +152,16 @@ def test_members_of_a_gzip_file_follow_each_other(size):
     "name",
     [
         "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_TNT",
-        "void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnFwdSm90<flash::CollectiveMainloopFwdSm90",
+        (
+            "void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnFwdSm90<flash::CollectiveMainloopFwdSm90"
+        ),
         "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x256x64_MI16x16x1_SN_LDSB1",
         "triton_tem_fused_mm_0",
         "void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel",
     ],
 )
 def test_matrix_units_are_known_by_the_names_that_libraries_give_their_kernels(name):
-    assert read(written([kernel(name, 0, 10), kernel("triton_poi_fused_add_0", 10, 10)])).tensor_core == 0.5
+    assert (
+        read(written([kernel(name, 0, 10), kernel("triton_poi_fused_add_0", 10, 10)])).tensor_core
+        == 0.5
+    )

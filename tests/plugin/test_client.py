@@ -32,7 +32,10 @@ def over_a_socket(stand_in, ask):
 def in_process(stand_in, ask):
     async def asked():
         app = app_over(stand_in)
-        async with running(app), Client("http://fitgauge", transport=httpx.ASGITransport(app)) as client:
+        async with (
+            running(app),
+            Client("http://fitgauge", transport=httpx.ASGITransport(app)) as client,
+        ):
             return await ask(client)
 
     return asyncio.run(asked())
@@ -45,7 +48,9 @@ class running:
         self.app, self.inbox, self.outbox = app, asyncio.Queue(), asyncio.Queue()
 
     async def __aenter__(self):
-        self.task = asyncio.create_task(self.app({"type": "lifespan", "asgi": {}}, self.inbox.get, self.outbox.put))
+        self.task = asyncio.create_task(
+            self.app({"type": "lifespan", "asgi": {}}, self.inbox.get, self.outbox.put)
+        )
         await self._step("startup")
 
     async def __aexit__(self, *_):
@@ -64,7 +69,11 @@ def asking(request, stand_in):
 
 def test_a_question_is_answered(asking):
     async def ask(client):
-        return await client.check_fit(QUESTION), await client.get_model("acme", "tiny"), await client.get_gpu("RTX 4090")
+        return (
+            await client.check_fit(QUESTION),
+            await client.get_model("acme", "tiny"),
+            await client.get_gpu("RTX 4090"),
+        )
 
     fit, model, gpu = asking(ask)
     assert fit["verdict"] == "fits"
@@ -94,7 +103,9 @@ def test_a_refusal_names_what_may_be_meant(asking):
     assert "RTX 4090" in asking(ask).matches
 
 
-@pytest.mark.parametrize("name", ["a/b", "../../health/live", "x?limit=1", "x#y", "%2e", "ü", "a b"])
+@pytest.mark.parametrize(
+    "name", ["a/b", "../../health/live", "x?limit=1", "x#y", "%2e", "ü", "a b"]
+)
 def test_a_name_cannot_leave_its_place_in_the_path(asking, name):
     async def ask(client):
         with pytest.raises(Problem) as caught:
@@ -106,7 +117,9 @@ def test_a_name_cannot_leave_its_place_in_the_path(asking, name):
 
 def test_an_answer_of_somebody_else_is_a_problem_too():
     async def ask():
-        transport = httpx.MockTransport(lambda request: httpx.Response(502, text="<html>bad gateway</html>"))
+        transport = httpx.MockTransport(
+            lambda request: httpx.Response(502, text="<html>bad gateway</html>")
+        )
         async with Client("http://gateway", transport=transport) as client:
             with pytest.raises(Problem) as caught:
                 await client.check_fit(QUESTION)
@@ -130,7 +143,9 @@ def test_a_service_that_is_away_is_a_problem_too():
 
 def test_a_rendered_answer_tells_the_verdict_and_draws_its_terms(asking):
     async def ask(client):
-        return await client.check_fit(QUESTION), await client.check_fit({**QUESTION, "model": "70b"})
+        return await client.check_fit(QUESTION), await client.check_fit(
+            {**QUESTION, "model": "70b"}
+        )
 
     fits, fails = asking(ask)
     first, *rest = fit_text(fits).splitlines()

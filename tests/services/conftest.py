@@ -12,11 +12,11 @@ from fitgauge.services.common.schemas import FitAnswer, FitRequest
 
 @pytest.fixture(scope="session")
 def questions() -> Services:
-    """Every answer, offline."""
+    """Provide every answer, offline."""
     return offline_questions()
 
 
 @pytest.fixture(scope="session")
 def check_fit(questions: Services) -> Callable[..., FitAnswer]:
-    """The answer to a question given by its fields."""
+    """Provide the answer to a question given by its fields."""
     return lambda **fields: asyncio.run(questions.check_fit(FitRequest(**fields)))[1]

@@ -1,4 +1,5 @@
-"""How much work a question makes, in what is counted: demands, estimates and bytes that stay. No clock is read."""
+"""How much work a question makes, in what is counted: demands, estimates and bytes that stay. No
+clock is read."""
 
 import gc
 import tracemalloc
@@ -29,7 +30,7 @@ PROFILES = load_engines()
 
 @pytest.fixture
 def counted(monkeypatch):
-    """How often demands are worked out, and what comes beside the weights by engine."""
+    """Provide how often demands are worked out, and what comes beside the weights by engine."""
     calls = Counter()
     demand = BatchEstimator._demand
 
@@ -52,10 +53,16 @@ def counted(monkeypatch):
     return calls
 
 
-@pytest.mark.parametrize("name", ["Qwen/Qwen3-32B", "openai/gpt-oss-20b", "Qwen/Qwen3.5-27B", "deepseek-ai/DeepSeek-V2-Lite"])
+@pytest.mark.parametrize(
+    "name",
+    ["Qwen/Qwen3-32B", "openai/gpt-oss-20b", "Qwen/Qwen3.5-27B", "deepseek-ai/DeepSeek-V2-Lite"],
+)
 def test_a_recommendation_makes_few_demands_of_the_tens_of_thousands_there_are(counted, name):
-    """346 cards x 16 counts x up to 15 plans are over 50,000 deployments; cards of a kind are asked once, and formats share the rest."""
-    answer = Recommender(PROFILES, bundled()).answer(RecommendRequest(model=name, context_length=32768, concurrency=16), model_of(name))
+    """346 cards x 16 counts x up to 15 plans are over 50,000 deployments; cards of a kind are
+    asked once, and formats share the rest."""
+    answer = Recommender(PROFILES, bundled()).answer(
+        RecommendRequest(model=name, context_length=32768, concurrency=16), model_of(name)
+    )
     assert answer.total > 20
     assert counted["demands"] < 600
     assert counted["vllm"] < 100
@@ -63,7 +70,12 @@ def test_a_recommendation_makes_few_demands_of_the_tens_of_thousands_there_are(c
 
 
 def test_cells_that_differ_in_concurrency_alone_are_estimated_once(counted):
-    request = CompareRequest(models="Qwen/Qwen3-32B", gpus="H100, 4x H100", context_lengths=[4096, 8192], concurrencies=[*range(1, 21)])
+    request = CompareRequest(
+        models="Qwen/Qwen3-32B",
+        gpus="H100, 4x H100",
+        context_lengths=[4096, 8192],
+        concurrencies=[*range(1, 21)],
+    )
     asked, found = model_of("Qwen/Qwen3-32B"), [bundled().find("H100"), bundled().find("4x H100")]
     rows = list(Comparer(PROFILES).compare(request, [asked], found).rows)
     assert len(rows) == 80
@@ -72,11 +84,16 @@ def test_cells_that_differ_in_concurrency_alone_are_estimated_once(counted):
 
 def test_cards_asked_about_again_are_seated_and_priced_once(monkeypatch):
     halls = []
-    monkeypatch.setattr("fitgauge.services.recommend.service.GpuPool", lambda *given: halls.append(given) or GpuPool(*given))
+    monkeypatch.setattr(
+        "fitgauge.services.recommend.service.GpuPool",
+        lambda *given: halls.append(given) or GpuPool(*given),
+    )
     recommender, asked = Recommender(PROFILES, bundled()), model_of("openai/gpt-oss-20b")
     for gpus in ("H100, 2x L40S", "H100, 2x L40S", "H100, 4x L40S"):
         for context in (4096, 8192):
-            recommender.answer(RecommendRequest(model=asked.id, gpus=gpus, context_length=context), asked)
+            recommender.answer(
+                RecommendRequest(model=asked.id, gpus=gpus, context_length=context), asked
+            )
     assert len(halls) == 2
 
 
@@ -99,7 +116,9 @@ def test_recommendations_leave_nothing_behind():
     recommender, asked = Recommender(PROFILES, bundled()), model_of("openai/gpt-oss-20b")
 
     def ask(context):
-        recommender.answer(RecommendRequest(model=asked.id, context_length=context, concurrency=4), asked)
+        recommender.answer(
+            RecommendRequest(model=asked.id, context_length=context, concurrency=4), asked
+        )
         gc.collect()
 
     ask(4096)
@@ -114,17 +133,29 @@ def test_recommendations_leave_nothing_behind():
 
 
 @pytest.mark.parametrize(
-    "name", ["Qwen/Qwen3-30B-A3B", "openai/gpt-oss-20b", "Qwen/Qwen3.5-27B", "deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-V4-Pro"]
+    "name",
+    [
+        "Qwen/Qwen3-30B-A3B",
+        "openai/gpt-oss-20b",
+        "Qwen/Qwen3.5-27B",
+        "deepseek-ai/DeepSeek-V3",
+        "deepseek-ai/DeepSeek-V4-Pro",
+    ],
 )
 def test_cards_of_a_kind_hold_the_same_whatever_the_attention(name):
-    """The estimate of every card of the catalog, made for itself, is that of the first of its kind."""
+    """Return the estimate of every card of the catalog, made for itself, is that of the first of
+    its kind."""
     asked, profile, room = model_of(name), PROFILES.profile("vllm", None), ENGINES["vllm"]
     laid, first = room.lay_out(asked.spec, scheme_of(asked, None)), {}
     for accelerator in bundled().all():
-        workload = serving_workload(FitRequest(model=name, gpu="any", concurrency=4), asked.spec, accelerator, 8, profile)
+        workload = serving_workload(
+            FitRequest(model=name, gpu="any", concurrency=4), asked.spec, accelerator, 8, profile
+        )
         laid.remembered.clear()
         required = room.estimate(asked.spec, laid, workload, accelerator, profile).fullest.required
-        assert first.setdefault((workload, room.kind(accelerator)), required) == required, accelerator.name
+        assert first.setdefault((workload, room.kind(accelerator)), required) == required, (
+            accelerator.name
+        )
 
 
 @pytest.mark.parametrize(
@@ -136,15 +167,28 @@ def test_cards_of_a_kind_hold_the_same_whatever_the_attention(name):
         ("Qwen/Qwen3-30B-A3B", {"method": "lora", "framework": "megatron"}, 70, 110),
     ],
 )
-def test_a_plan_over_64_cards_estimates_and_plays_few_of_the_hundreds_of_layouts(monkeypatch, name, settings, layouts, passes):
-    """Every number of cards has up to 100 layouts, each in three ways of checkpointing: most cannot fit, or are no better."""
+def test_a_plan_over_64_cards_estimates_and_plays_few_of_the_hundreds_of_layouts(
+    monkeypatch, name, settings, layouts, passes
+):
+    """Return every number of cards has up to 100 layouts, each in three ways of checkpointing:
+    most cannot fit, or are no better."""
     calls = Counter()
     need, forward, backward = planning.training_need, Tape._forward, Tape._backward
-    monkeypatch.setattr(planning, "training_need", lambda *given: calls.update(["layouts"]) or need(*given))
-    monkeypatch.setattr(Tape, "_forward", lambda *given, **named: calls.update(["passes"]) or forward(*given, **named))
-    monkeypatch.setattr(Tape, "_backward", lambda *given: calls.update(["passes"]) or backward(*given))
+    monkeypatch.setattr(
+        planning, "training_need", lambda *given: calls.update(["layouts"]) or need(*given)
+    )
+    monkeypatch.setattr(
+        Tape,
+        "_forward",
+        lambda *given, **named: calls.update(["passes"]) or forward(*given, **named),
+    )
+    monkeypatch.setattr(
+        Tape, "_backward", lambda *given: calls.update(["passes"]) or backward(*given)
+    )
     request = TrainingPlanRequest(model=name, gpu="H100", **{"sequence_length": 4096, **settings})
-    answer = planning.Planner(load_training()).answer(request, SNAPSHOT.model(name), bundled().find("H100"))
+    answer = planning.Planner(load_training()).answer(
+        request, SNAPSHOT.model(name), bundled().find("H100")
+    )
     assert answer.total >= 8
     assert calls["layouts"] <= layouts
     assert calls["passes"] <= passes

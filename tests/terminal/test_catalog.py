@@ -8,12 +8,19 @@ from click.testing import CliRunner
 from fitgauge.catalog.overlay_file import schema
 from fitgauge.cli import main
 
-LAB = {"id": "lab-x1", "name": "Lab X1", "vendor": "NVIDIA", "marketed_bytes": 48 * 10**9, "usable": 47 * 10**9}
+LAB = {
+    "id": "lab-x1",
+    "name": "Lab X1",
+    "vendor": "NVIDIA",
+    "marketed_bytes": 48 * 10**9,
+    "usable": 47 * 10**9,
+}
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Runs a command beside files of these contents; FITGAUGE_CATALOG is set where `catalog` names one."""
+    """Run a command beside files of these contents; FITGAUGE_CATALOG is set where `catalog`
+    names one."""
     monkeypatch.chdir(tmp_path)
 
     def ran(*arguments, files=(), catalog=None, **environment):
@@ -27,14 +34,23 @@ def run(tmp_path, monkeypatch):
 
 
 def test_a_sound_catalog_is_told_with_what_it_makes(run):
-    told = run("catalog", "check", "own.json", files={"own.json": json.dumps({"accelerators": [LAB], "quotas": {"L4": 2}})})
+    told = run(
+        "catalog",
+        "check",
+        "own.json",
+        files={"own.json": json.dumps({"accelerators": [LAB], "quotas": {"L4": 2}})},
+    )
     assert told.exit_code == 0
     assert "own.json: sound." in told.output
     assert "1 quotas" in told.output
 
 
 def test_a_folder_is_checked_as_one_catalog(run):
-    files = {"mounted/a.json": json.dumps({"accelerators": [LAB]}), "mounted/b.toml": 'names = {lab = "lab-x1"}', "mounted/.c.json": "{"}
+    files = {
+        "mounted/a.json": json.dumps({"accelerators": [LAB]}),
+        "mounted/b.toml": 'names = {lab = "lab-x1"}',
+        "mounted/.c.json": "{",
+    }
     told = run("catalog", "check", "mounted", files=files)
     assert told.exit_code == 0
     assert "a.json, b.toml: sound." in told.output
@@ -43,15 +59,30 @@ def test_a_folder_is_checked_as_one_catalog(run):
 @pytest.mark.parametrize(
     "path, files, told",
     [
-        ("own.toml", {"own.toml": "[quotas]\nL4 = -1"}, "own.toml: quotas, 'L4': Expected `int` >= 0."),
-        ("own.yaml", {"own.yaml": "quotas: {}"}, "own.yaml: the name of a catalog ends in .toml or .json."),
+        (
+            "own.toml",
+            {"own.toml": "[quotas]\nL4 = -1"},
+            "own.toml: quotas, 'L4': Expected `int` >= 0.",
+        ),
+        (
+            "own.yaml",
+            {"own.yaml": "quotas: {}"},
+            "own.yaml: the name of a catalog ends in .toml or .json.",
+        ),
         ("mounted", {"mounted/readme.md": ""}, "mounted: a folder without a .toml or .json file."),
         (
             "mounted",
-            {"mounted/a.json": '{"names": {"x": "L4"}}', "mounted/b.json": '{"names": {"X": "T4"}}'},
+            {
+                "mounted/a.json": '{"names": {"x": "L4"}}',
+                "mounted/b.json": '{"names": {"X": "T4"}}',
+            },
             "b.json: names, 'X': named twice.",
         ),
-        ("mounted", {f"mounted/{n}.json": " " * 2**19 + "{}" for n in range(3)}, "mounted: more than 1048576 bytes in all."),
+        (
+            "mounted",
+            {f"mounted/{n}.json": " " * 2**19 + "{}" for n in range(3)},
+            "mounted: more than 1048576 bytes in all.",
+        ),
     ],
 )
 def test_a_bad_catalog_is_exit_code_2_with_file_row_and_field(run, path, files, told):

@@ -84,11 +84,23 @@ def test_a_picture_fits_a_terminal_of_eighty_columns():
         difference=1000,
         within=True,
     )
-    weights = ComparisonRow(name="weights", unit="bytes", measured=2**36, estimated=2**35, low=1, high=2, difference=2**35, within=False)
+    weights = ComparisonRow(
+        name="weights",
+        unit="bytes",
+        measured=2**36,
+        estimated=2**35,
+        low=1,
+        high=2,
+        difference=2**35,
+        within=False,
+    )
     bare = ComparisonRow(name="cuda_graphs", unit="bytes", measured=-(2**28))
-    case = LogCase(id="local-0", question={}, outcome=None, measured={}, scores=[], source="local:0")
+    case = LogCase(
+        id="local-0", question={}, outcome=None, measured={}, scores=[], source="local:0"
+    )
     answer = LogAnswer(
-        summary="short", engine="vllm", engine_version=None, outcome=None, model=None, gpu=None, understood_as={},
+        summary="short", engine="vllm", engine_version=None, outcome=None, model=None, gpu=None,
+        understood_as={},
         rows=[row, weights, bare], largest_difference=None, causes=[], warnings=[], case=case,
     )  # fmt: skip
     console = Console(width=80, record=True, file=StringIO())

@@ -1,4 +1,5 @@
-"""fitgauge gpus: the catalog as a table, one card with where it is rented, and words where nothing is meant."""
+"""fitgauge gpus: the catalog as a table, one card with where it is rented, and words where
+nothing is meant."""
 
 import pytest
 from click.testing import CliRunner
@@ -31,7 +32,10 @@ def test_a_machine_of_a_cloud_shows_its_accelerator(run):
 
 
 def test_an_accelerator_that_nobody_rents_out_is_shown_with_those_words(run):
-    assert "No machine of a cloud that holds RTX 5090 D is known." in run("RTX 5090 D 32").output + run("rtx-5090-d-32gb").output
+    assert (
+        "No machine of a cloud that holds RTX 5090 D is known."
+        in run("RTX 5090 D 32").output + run("rtx-5090-d-32gb").output
+    )
 
 
 def test_what_means_nothing_is_told_with_what_resembles_it(run):

@@ -17,7 +17,16 @@ def run(monkeypatch, tmp_path):
 
 
 def test_recommend_tells_the_best_the_others_and_how_to_start_it(run):
-    result = run("recommend", "Qwen/Qwen3-32B", "--context-length", "8192", "--gpus", "2x L40S, RTX 4090", "--engine", "vllm")
+    result = run(
+        "recommend",
+        "Qwen/Qwen3-32B",
+        "--context-length",
+        "8192",
+        "--gpus",
+        "2x L40S, RTX 4090",
+        "--engine",
+        "vllm",
+    )
     assert result.exit_code == 0, result.output
     assert "The fewest cards for Qwen/Qwen3-32B" in result.output
     assert "2 x L40S" in result.output
@@ -26,7 +35,18 @@ def test_recommend_tells_the_best_the_others_and_how_to_start_it(run):
 
 
 def test_recommend_tells_prices_as_numbers_and_bars(run):
-    result = run("recommend", "Qwen/Qwen3-32B", "--gpus", "L40S", "--objective", "cheapest", "--max-usd-per-hour", "20", "--limit", "3")
+    result = run(
+        "recommend",
+        "Qwen/Qwen3-32B",
+        "--gpus",
+        "L40S",
+        "--objective",
+        "cheapest",
+        "--max-usd-per-hour",
+        "20",
+        "--limit",
+        "3",
+    )
     assert result.exit_code == 0, result.output
     assert "USD an hour" in result.output
     lines = [line for line in result.output.splitlines() if " x L40S" in line and "█" in line]
@@ -36,7 +56,17 @@ def test_recommend_tells_prices_as_numbers_and_bars(run):
 
 
 def test_recommend_tells_what_trains_the_model(run):
-    result = run("recommend", "Qwen/Qwen3-8B", "--task", "training", "--method", "lora", "--gpus", "2x RTX 4090", "--owned")
+    result = run(
+        "recommend",
+        "Qwen/Qwen3-8B",
+        "--task",
+        "training",
+        "--method",
+        "lora",
+        "--gpus",
+        "2x RTX 4090",
+        "--owned",
+    )
     assert result.exit_code == 0, result.output
     assert "LoRA training of Qwen/Qwen3-8B fits on" in result.output
     assert "RTX 4090" in result.output
@@ -44,7 +74,9 @@ def test_recommend_tells_what_trains_the_model(run):
 
 
 def test_recommend_gives_the_apis_own_answer(run):
-    answer = json.loads(run("recommend", "7b", "--gpus", "RTX 4090", "--limit", "1000", "--json").output)
+    answer = json.loads(
+        run("recommend", "7b", "--gpus", "RTX 4090", "--limit", "1000", "--json").output
+    )
     assert answer["total"] == len(answer["items"])
     assert answer["items"][0]["request"]["gpu"] == "RTX 4090"
 
@@ -72,7 +104,10 @@ def test_compare_has_a_line_a_cell_and_names_only_what_differs(run):
 
 
 def test_compare_gives_one_row_a_line(run):
-    rows = [json.loads(line) for line in run("compare", "7b", "RTX 4090, H100", "--json").output.splitlines()]
+    rows = [
+        json.loads(line)
+        for line in run("compare", "7b", "RTX 4090, H100", "--json").output.splitlines()
+    ]
     assert [row["gpu"] for row in rows] == ["RTX 4090", "H100 SXM"]
 
 

@@ -16,9 +16,26 @@ def run(monkeypatch, tmp_path):
 
 
 def test_what_fits_is_drawn_with_its_phases_and_ends_with_0(run):
-    result = run("Qwen/Qwen3-0.6B", "A100 80GB", "--method", "lora", "--lora-rank", 8, "--sequence-length", 1024)
+    result = run(
+        "Qwen/Qwen3-0.6B",
+        "A100 80GB",
+        "--method",
+        "lora",
+        "--lora-rank",
+        8,
+        "--sequence-length",
+        1024,
+    )
     assert result.exit_code == 0, result.output
-    for words in ("FITS", "optimizer_states", "backward", "allocated", "reserved", "largest micro-batch", "accelerate launch"):
+    for words in (
+        "FITS",
+        "optimizer_states",
+        "backward",
+        "allocated",
+        "reserved",
+        "largest micro-batch",
+        "accelerate launch",
+    ):
         assert words in result.output
 
 
@@ -38,7 +55,14 @@ def test_a_setting_that_is_no_choice_is_refused(run):
 
 
 def test_a_switch_can_be_turned_off(run):
-    result = run("Qwen/Qwen3-0.6B", "A100 80GB", "--framework", "megatron", "--no-expandable-segments", "--json")
+    result = run(
+        "Qwen/Qwen3-0.6B",
+        "A100 80GB",
+        "--framework",
+        "megatron",
+        "--no-expandable-segments",
+        "--json",
+    )
     assert json.loads(result.output)["understood_as"]["expandable_segments"] is False
 
 

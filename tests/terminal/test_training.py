@@ -1,4 +1,5 @@
-"""fitgauge train-plan, utilization and explain-trace: the other questions of training in a terminal."""
+"""fitgauge train-plan, utilization and explain-trace: the other questions of training in a
+terminal."""
 
 import gzip
 import json
@@ -20,18 +21,39 @@ def run(monkeypatch, tmp_path):
 def test_a_plan_has_a_line_a_layout_and_the_command_and_files_of_the_first(run):
     result = run("train-plan", "Qwen/Qwen3-8B", "H100", "--framework", "fsdp", "--gpu-count", 8)
     assert result.exit_code == 0, result.output
-    for words in ("trains on 8 x H100 SXM", "fsdp, data 8, ZeRO-3", "█", "--config_file fsdp.yaml", "num_processes: 8"):
+    for words in (
+        "trains on 8 x H100 SXM",
+        "fsdp, data 8, ZeRO-3",
+        "█",
+        "--config_file fsdp.yaml",
+        "num_processes: 8",
+    ):
         assert words in result.output
 
 
 def test_no_plan_is_exit_code_1_and_none_that_can_be_is_2(run):
     nothing = run("train-plan", "70b", "24GB", "--max-gpu-count", 2)
     assert (nothing.exit_code, "qlora" in nothing.output) == (1, True)
-    assert run("train-plan", "70b", "24GB", "--gpu-count", 7, "--global-batch-size", 64, "--framework", "fsdp").exit_code == 2
+    assert (
+        run(
+            "train-plan",
+            "70b",
+            "24GB",
+            "--gpu-count",
+            7,
+            "--global-batch-size",
+            64,
+            "--framework",
+            "fsdp",
+        ).exit_code
+        == 2
+    )
 
 
 def test_a_plan_is_the_answer_of_the_api(run):
-    plans = json.loads(run("train-plan", "Qwen/Qwen3-8B", "H100", "--gpu-count", 8, "--json").output)["plans"]
+    plans = json.loads(
+        run("train-plan", "Qwen/Qwen3-8B", "H100", "--gpu-count", 8, "--json").output
+    )["plans"]
     assert all(plan["headroom_bytes"] > 0 for plan in plans)
 
 
@@ -45,8 +67,24 @@ def test_utilization_is_drawn_as_bars_with_what_to_change(run):
 
 
 def test_a_trace_is_read_from_a_file_and_from_standard_input(run, tmp_path):
-    kernel = {"ph": "X", "cat": "kernel", "name": "nvjet_hsh", "ts": 0, "dur": 7, "args": {"device": 0}}
-    data = gzip.compress(json.dumps({"traceEvents": [kernel, {**kernel, "name": "ncclDevKernel_AllReduce", "ts": 7, "dur": 3}]}).encode())
+    kernel = {
+        "ph": "X",
+        "cat": "kernel",
+        "name": "nvjet_hsh",
+        "ts": 0,
+        "dur": 7,
+        "args": {"device": 0},
+    }
+    data = gzip.compress(
+        json.dumps(
+            {
+                "traceEvents": [
+                    kernel,
+                    {**kernel, "name": "ncclDevKernel_AllReduce", "ts": 7, "dur": 3},
+                ]
+            }
+        ).encode()
+    )
     (tmp_path / "trace.json.gz").write_bytes(data)
     result = run("explain-trace", tmp_path / "trace.json.gz")
     assert result.exit_code == 0, result.output

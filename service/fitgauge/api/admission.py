@@ -105,7 +105,9 @@ def _busy(detail: str) -> RequestError:
 
 
 def _bad_host(hosts: int) -> ASGIApp:
-    detail = f"The request has {hosts} Host headers." if hosts else "The request has no Host header."
+    detail = (
+        f"The request has {hosts} Host headers." if hosts else "The request has no Host header."
+    )
     return _answer(RequestError(400, "malformed-request", detail, "Send exactly one."))
 
 

@@ -11,7 +11,9 @@ from fitgauge.api.problems import RequestError
 Answer = TypeVar("Answer")
 
 
-async def while_connected(request: Request[Any, Any, Any], work: Coroutine[Any, Any, Answer]) -> Answer:
+async def while_connected(
+    request: Request[Any, Any, Any], work: Coroutine[Any, Any, Answer]
+) -> Answer:
     """Return the result of `work`, which is cancelled when the caller closes the connection.
 
     The body must have been read: the server then has no other message left than the disconnect.

@@ -1,4 +1,5 @@
-"""Bounds of one connection, which the application never sees. docs/SERVER.md says why this server."""
+"""Bounds of one connection, which the application never sees. docs/SERVER.md says why this
+server."""
 
 from asyncio import TimerHandle, Transport
 from http import HTTPStatus
@@ -45,7 +46,9 @@ class BoundedConnection(HttpToolsProtocol):
         self._timer: TimerHandle = self.loop.call_later(self.request_seconds, self._look)
         if len(self.connections) > self.most_connections:
             detail = f"{self.most_connections} connections are open."
-            refusal = RequestError(503, "too-many-connections", detail, "Ask again in 1 s.", retry_after=1)
+            refusal = RequestError(
+                503, "too-many-connections", detail, "Ask again in 1 s.", retry_after=1
+            )
             self._refuse(refusal)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -103,7 +106,8 @@ class BoundedConnection(HttpToolsProtocol):
             self._close_soon()
 
     def shutdown(self) -> None:
-        """Tell the caller to close with the next answer; close an idle connection a little later."""
+        """Tell the caller to close with the next answer; close an idle connection a little
+        later."""
         self._draining = True
         if self.cycle is None or self.cycle.response_complete:
             self._close_soon()
@@ -158,7 +162,9 @@ class BoundedConnection(HttpToolsProtocol):
     def _close_soon(self) -> None:
         """Close the connection unless a request comes in within `drain_seconds`."""
         self._unset_keepalive_if_required()
-        self.timeout_keep_alive_task = self.loop.call_later(self.drain_seconds, self.timeout_keep_alive_handler)
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.drain_seconds, self.timeout_keep_alive_handler
+        )
 
     def _look(self) -> None:
         """Close the connection of a caller that sends or reads too slowly."""

@@ -1,4 +1,5 @@
-"""Writes the committed artefacts: openapi.json and the tool manifests of the usual hosts. `python -m fitgauge.api.export DIRECTORY`."""
+"""Writes the committed artefacts: openapi.json and the tool manifests of the usual hosts.
+`python -m fitgauge.api.export DIRECTORY`."""
 
 import json
 import sys
@@ -11,19 +12,29 @@ from fitgauge.api.operations import OPERATIONS, Operation
 
 
 def artefacts() -> dict[str, Any]:
-    """Every artefact by its path under openapi/."""
+    """Return every artefact by its path under openapi/."""
     known = schemas()
-    tools = [(operation, parameters(operation, known)) for operation in OPERATIONS if operation.tool]
+    tools = [
+        (operation, parameters(operation, known)) for operation in OPERATIONS if operation.tool
+    ]
     return {
         "openapi.json": document(),
         "tools/openai.json": [
-            {"type": "function", "function": {"name": op.id, "description": _described(op), "parameters": schema}} for op, schema in tools
+            {
+                "type": "function",
+                "function": {"name": op.id, "description": _described(op), "parameters": schema},
+            }
+            for op, schema in tools
         ],
-        "tools/anthropic.json": [{"name": op.id, "description": _described(op), "input_schema": schema} for op, schema in tools],
+        "tools/anthropic.json": [
+            {"name": op.id, "description": _described(op), "input_schema": schema}
+            for op, schema in tools
+        ],
         "tools/gemini.json": [
             {
                 "functionDeclarations": [
-                    {"name": op.id, "description": _described(op), "parametersJsonSchema": schema} for op, schema in tools
+                    {"name": op.id, "description": _described(op), "parametersJsonSchema": schema}
+                    for op, schema in tools
                 ]
             }
         ],
@@ -31,30 +42,41 @@ def artefacts() -> dict[str, Any]:
 
 
 def parameters(operation: Operation, known: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of an operation as one flat object: no references, no unions, optional means left out. known: `openapi.schemas`."""
+    """Return the arguments of an operation as one flat object: no references, no unions,
+    optional means left out. known: `openapi.schemas`."""
     properties: dict[str, Any] = {}
     required: list[str] = []
     for parameter in operation.parameters:
-        properties[parameter.name] = {**flat(parameter.schema), "description": parameter.description}
+        properties[parameter.name] = {
+            **flat(parameter.schema),
+            "description": parameter.description,
+        }
         if parameter.required:
             required.append(parameter.name)
     if operation.request:
         schema = known[operation.request.__name__]
         properties |= {name: flat(value) for name, value in schema["properties"].items()}
         required += schema["required"]
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
 
 
 _OF_ARRAYS = ("items", "minItems", "maxItems")
 _UNSAID = ("anyOf", "default", "examples", "minLength", "maxLength")
-"""What tells a tool nothing that its description does not; all of it stands in the OpenAPI document."""
+"""What tells a tool nothing that its description does not; all of it stands in the OpenAPI
+document."""
 
 _GUARDS = 100
 """Larger maxima guard the service and bound no answer: they are left out too."""
 
 
 def flat(schema: dict[str, Any]) -> dict[str, Any]:
-    """A property with one type, the first: hosts leave optional arguments out instead of sending null, and know no choices."""
+    """Return a property with one type, the first: hosts leave optional arguments out instead of
+    sending null, and know no choices."""
     options = [option for option in schema.get("anyOf", ()) if option["type"] != "null"]
     merged: dict[str, Any] = {**(options[0] if options else {}), **schema}
     if isinstance(merged["type"], list):
@@ -70,7 +92,7 @@ def _described(operation: Operation) -> str:
 
 
 def main(directory: str) -> None:
-    """Writes every artefact under `directory`."""
+    """Write every artefact under `directory`."""
     for name, content in artefacts().items():
         path = Path(directory, name)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -44,13 +44,18 @@ _training = BodyReader(TrainingRequest, {"model": "meta-llama/Llama-3.1-8B", "gp
 _compare = BodyReader(CompareRequest, {"models": "Qwen/Qwen3-32B", "gpus": "RTX 4090, H100"})
 _models_for_gpu = BodyReader(ModelsForGpuRequest, {"gpu": "RTX 3090"})
 _recommend = BodyReader(RecommendRequest, {"model": "Qwen/Qwen3-32B"})
-_log = BodyReader(ExplainLogRequest, {"log": "Model loading took 14.99 GiB", "model": "Qwen/Qwen3-32B", "gpu": "H100"})
+_log = BodyReader(
+    ExplainLogRequest,
+    {"log": "Model loading took 14.99 GiB", "model": "Qwen/Qwen3-32B", "gpu": "H100"},
+)
 _plan = BodyReader(TrainingPlanRequest, {"model": "meta-llama/Llama-3.1-8B", "gpu": "H100"})
 _utilization = BodyReader(UtilizationRequest, {"gpu": "A100 80GB", "achieved_tflops": 100})
 _HEALTHY = msgspec.json.encode(Health(status="ok", version=__version__))
 
 
-async def _ndjson(first: Sequence[Struct], rest: AsyncIterator[Sequence[Struct]]) -> AsyncIterator[bytes]:
+async def _ndjson(
+    first: Sequence[Struct], rest: AsyncIterator[Sequence[Struct]]
+) -> AsyncIterator[bytes]:
     """Yield the rows as lines of JSON."""
     yield _lines(first)
     async for some in rest:
@@ -63,12 +68,12 @@ def json_response(body: bytes) -> Response[bytes]:
 
 
 def encoded(answer: Struct) -> Response[bytes]:
-    """An answer on the wire."""
+    """Return an answer on the wire."""
     return json_response(msgspec.json.encode(answer))
 
 
 def served(answer: Callable[..., Awaitable[Response[Any]]]) -> HTTPRouteHandler:
-    """The handler of the operation that is called like the function."""
+    """Return the handler of the operation that is called like the function."""
     operation = next(operation for operation in OPERATIONS if operation.id == answer.__name__)
     path, method = re.sub(r"{(\w+)}", r"{\1:str}", operation.path), HttpMethod(operation.method)
     if operation.body_bytes is None:
@@ -76,8 +81,11 @@ def served(answer: Callable[..., Awaitable[Response[Any]]]) -> HTTPRouteHandler:
     return route(path, http_method=method, request_max_body_size=operation.body_bytes)(answer)
 
 
-def handlers(questions: Services, mounted: OverlayReload | None, openapi: bytes) -> list[HTTPRouteHandler]:
-    """The handlers of every operation, bound to the questions they ask. mounted: the own catalog; openapi: the encoded document."""
+def handlers(
+    questions: Services, mounted: OverlayReload | None, openapi: bytes
+) -> list[HTTPRouteHandler]:
+    """Return the handlers of every operation, bound to the questions they ask. mounted: the own
+    catalog; openapi: the encoded document."""
 
     async def remembered(
         reader: BodyReader[Body],
@@ -86,7 +94,8 @@ def handlers(questions: Services, mounted: OverlayReload | None, openapi: bytes)
         *,
         long: bool = False,
     ) -> Response[bytes]:
-        """The answer to `ask`, from before where it was asked the very same and all that the answer rests on still holds.
+        """Return the answer to `ask`, from before where it was asked the very same and all that the
+        answer rests on still holds.
 
         long: whether `ask` takes so long that it is cancelled when the caller has gone.
         """
@@ -155,7 +164,10 @@ def handlers(questions: Services, mounted: OverlayReload | None, openapi: bytes)
     @served
     async def list_gpus(request: Anything) -> Response[bytes]:
         only_query(request, "limit", "offset")
-        limit, offset = integer_query(request, "limit", 100, 1, 1000), integer_query(request, "offset", 0, 0, 1_000_000)
+        limit, offset = (
+            integer_query(request, "limit", 100, 1, 1000),
+            integer_query(request, "offset", 0, 0, 1_000_000),
+        )
         return encoded(questions.list_gpus(limit, offset))
 
     @served
@@ -181,6 +193,7 @@ def handlers(questions: Services, mounted: OverlayReload | None, openapi: bytes)
         return json_response(openapi)
 
     return [
-        check_fit, check_training_fit, plan_training, recommend_gpus, list_models_that_fit, compare_fit, explain_log, explain_utilization,
+        check_fit, check_training_fit, plan_training, recommend_gpus, list_models_that_fit,
+        compare_fit, explain_log, explain_utilization,
         get_model, list_gpus, get_gpu, get_catalog, health_live, health_ready, openapi_document,
     ]  # fmt: skip

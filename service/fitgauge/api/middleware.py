@@ -1,4 +1,5 @@
-"""One ASGI middleware that counts, times, logs and limits: cheaper than three that each wrap every message."""
+"""One ASGI middleware that counts, times, logs and limits: cheaper than three that each wrap
+every message."""
 
 import math
 import time
@@ -20,10 +21,11 @@ _WEIGHTS = {operation.path: operation.weight for operation in OPERATIONS if oper
 
 
 class TokenBucket:
-    """At most `rate` requests a second on average, `rate` at once. All callers share it: behind a gateway they share an address anyway.
+    """At most `rate` requests a second on average, `rate` at once. All callers share it: behind a
+    gateway they share an address anyway.
 
-    An expensive request counts as several: it passes where one would, and those that follow wait for what it took.
-    """
+    An expensive request counts as several: it passes where one would, and those that follow wait
+    for what it took."""
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
@@ -32,7 +34,8 @@ class TokenBucket:
         self._filled = clock()
 
     def wait_seconds(self, weight: int = 1) -> float:
-        """0 where a request may pass (it then counts as `weight` of them), else how long until one may."""
+        """0 where a request may pass (it then counts as `weight` of them), else how long until
+        one may."""
         now = self._clock()
         self._tokens = min(max(1.0, self._rate), self._tokens + (now - self._filled) * self._rate)
         self._filled = now
@@ -43,21 +46,35 @@ class TokenBucket:
 
 
 class ObservabilityMiddleware:
-    """Counts requests by route and status, times them, writes a line of each to the log, and answers 429 beyond the limit.
+    """Counts requests by route and status, times them, writes a line of each to the log, and
+    answers 429 beyond the limit.
 
-    A route is its template and never what a caller made up, so there are few; so is a method, which the server takes from a fixed list.
-    """
+    A route is its template and never what a caller made up, so there are few; so is a method,
+    which the server takes from a fixed list."""
 
-    def __init__(self, registry: CollectorRegistry, requests_per_second: float, write: Callable[[str], object] | None = None) -> None:
-        """write: takes each line of the log; a stream's own method, because logging would cost a fifth of a warm answer."""
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        requests_per_second: float,
+        write: Callable[[str], object] | None = None,
+    ) -> None:
+        """write: takes each line of the log; a stream's own method, because logging would cost a
+        fifth of a warm answer."""
         self._write = write
-        self._requests = Counter("fitgauge_requests", "Requests answered.", ("route", "method", "status"), registry=registry)
-        self._seconds = Histogram("fitgauge_request_seconds", "Time to answer.", ("route",), registry=registry)
+        self._requests = Counter(
+            "fitgauge_requests",
+            "Requests answered.",
+            ("route", "method", "status"),
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "fitgauge_request_seconds", "Time to answer.", ("route",), registry=registry
+        )
         self._bucket = TokenBucket(requests_per_second) if requests_per_second > 0 else None
         self._observe = cache(self._observing)
 
     def __call__(self, app: ASGIApp) -> ASGIApp:
-        """The application, observed."""
+        """Return the application, observed."""
 
         async def observed(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != ScopeType.HTTP:
@@ -66,7 +83,8 @@ class ObservabilityMiddleware:
             started = time.perf_counter()
             status = 500
             method = scope["method"]
-            # HEAD is GET whose body the server leaves out; the server reads the method from the scope that it made
+            # HEAD is GET whose body the server leaves out; the server reads the method from the
+            # scope that it made
             inner = {**scope, "method": "GET"} if method == "HEAD" else scope
 
             async def sent(message: Message) -> None:
@@ -90,15 +108,24 @@ class ObservabilityMiddleware:
         return observed
 
     def _observing(self, route: str, method: str, status: int) -> Callable[[float], None]:
-        """What to call with the seconds that such a request took."""
-        count, time_of = self._requests.labels(route, method, str(status)).inc, self._seconds.labels(route).observe
-        line, write = f"INFO fitgauge.access method={method} route={route} status={status}", self._write
+        """Return what to call with the seconds that such a request took."""
+        count, time_of = (
+            self._requests.labels(route, method, str(status)).inc,
+            self._seconds.labels(route).observe,
+        )
+        line, write = (
+            f"INFO fitgauge.access method={method} route={route} status={status}",
+            self._write,
+        )
 
         def observe(seconds: float) -> None:
             count()
             time_of(seconds)
             if write is not None:
-                write(f"{datetime.now(UTC).isoformat(timespec='milliseconds')} {line} ms={seconds * 1000:.2f}\n")
+                write(
+                    f"{datetime.now(UTC).isoformat(timespec='milliseconds')} {line}"
+                    f" ms={seconds * 1000:.2f}\n"
+                )
 
         return observe
 
@@ -106,6 +133,10 @@ class ObservabilityMiddleware:
 def _too_many(wait: float) -> ASGIApp:
     seconds = math.ceil(wait)
     refusal = RequestError(
-        429, "too-many-requests", "More requests than this service takes.", f"Ask again in {seconds} s.", retry_after=seconds
+        429,
+        "too-many-requests",
+        "More requests than this service takes.",
+        f"Ask again in {seconds} s.",
+        retry_after=seconds,
     )
     return on_refusal(None, refusal).to_asgi_response(None, None)  # type: ignore[arg-type]

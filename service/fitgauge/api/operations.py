@@ -1,4 +1,5 @@
-"""Every operation of the contract, once: the routes, the OpenAPI document and the tool manifests are made from this table."""
+"""Every operation of the contract, once: the routes, the OpenAPI document and the tool manifests
+are made from this table."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -29,10 +30,12 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Operation:
-    """One method on one path. `errors`: the statuses it can answer beside those that every operation can. `body_bytes`: the largest body
-    it takes, where that is not the service's. `uploads`: media types of files it takes in the place of a question.
-    `row`: what a line of NDJSON holds, where a large answer comes so. `weight`: requests that it counts as under the rate limit.
-    `queued`: whether it may wait in the queue of long questions, and is refused with 503 where that is full."""
+    """One method on one path. `errors`: the statuses it can answer beside those that every
+    operation can. `body_bytes`: the largest body it takes, where that is not the service's.
+    `uploads`: media types of files it takes in the place of a question. `row`: what a line of
+    NDJSON holds, where a large answer comes so. `weight`: requests that it counts as under the
+    rate limit. `queued`: whether it may wait in the queue of long questions, and is refused with
+    503 where that is full."""
 
     id: str
     method: str
@@ -68,7 +71,8 @@ INFO [gpu_worker.py] Available KV cache memory: 57.5 GiB
 INFO [kv_cache_utils.py] GPU KV cache size: 418,688 tokens
 INFO [gpu_model_runner.py] Graph capturing finished in 5 secs, took 0.96 GiB
 """
-"""The figures of a posted log: llm-d-incubation/llm-d-planner#205, qwen-qwen3-8b--h100-80gb--tp1pp1dp1--8192.log."""
+"""The figures of a posted log: llm-d-incubation/llm-d-planner#205,
+qwen-qwen3-8b--h100-80gb--tp1pp1dp1--8192.log."""
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
@@ -76,15 +80,25 @@ OPERATIONS: tuple[Operation, ...] = (
         method="POST",
         path="/v1/fit",
         summary="Will this model fit on this GPU when it is served?",
-        description="Estimates GPU memory for serving a model by its Hugging Face ID: a verdict, every byte named, the limits, "
-        "and the smallest changes that would make it fit.",
+        description=(
+            "Estimates GPU memory for serving a model by its Hugging Face ID: a verdict, every byte"
+            " named, the limits, and the smallest changes that would make it fit."
+        ),
         request=FitRequest,
         answer=FitAnswer,
         errors=(400, 413, 415, *_MODEL_ERRORS),
         queued=True,
         examples=(
             ("one card", {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"}),
-            ("four cards, long context", {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090", "gpu_count": 4, "context_length": 32768}),
+            (
+                "four cards, long context",
+                {
+                    "model": "Qwen/Qwen3-32B",
+                    "gpu": "RTX 4090",
+                    "gpu_count": 4,
+                    "context_length": 32768,
+                },
+            ),
         ),
     ),
     Operation(
@@ -92,18 +106,35 @@ OPERATIONS: tuple[Operation, ...] = (
         method="POST",
         path="/v1/training-fit",
         summary="Will this model fit on this GPU when it is trained?",
-        description="Estimates GPU memory for training a model: full, LoRA or QLoRA, under transformers, DeepSpeed, FSDP or Megatron. "
-        "Gives a verdict, what torch.cuda would count, every byte named, the largest micro-batch, and what would make it fit.",
+        description=(
+            "Estimates GPU memory for training a model: full, LoRA or QLoRA, under transformers,"
+            " DeepSpeed, FSDP or Megatron. Gives a verdict, what torch.cuda would count, every byte"
+            " named, the largest micro-batch, and what would make it fit."
+        ),
         request=TrainingRequest,
         answer=TrainingAnswer,
         errors=(400, 413, 415, *_MODEL_ERRORS),
         weight=5,
         queued=True,
         examples=(
-            ("full fine-tuning", {"model": "meta-llama/Llama-3.1-8B", "gpu": "A100 80GB", "method": "full", "precision": "bf16"}),
+            (
+                "full fine-tuning",
+                {
+                    "model": "meta-llama/Llama-3.1-8B",
+                    "gpu": "A100 80GB",
+                    "method": "full",
+                    "precision": "bf16",
+                },
+            ),
             (
                 "QLoRA on one card",
-                {"model": "meta-llama/Llama-3.1-8B", "gpu": "RTX 4090", "method": "qlora", "lora_rank": 16, "sequence_length": 4096},
+                {
+                    "model": "meta-llama/Llama-3.1-8B",
+                    "gpu": "RTX 4090",
+                    "method": "qlora",
+                    "lora_rank": 16,
+                    "sequence_length": 4096,
+                },
             ),
         ),
     ),
@@ -112,8 +143,11 @@ OPERATIONS: tuple[Operation, ...] = (
         method="POST",
         path="/v1/recommend",
         summary="Which GPUs should this model be served or trained on?",
-        description="Searches every card of the catalog in counts of 1 to 16 and the usual formats for what fits: those that nothing "
-        "beats in cards, memory, speed, bits a weight and price, each with its cost, quality and command.",
+        description=(
+            "Searches every card of the catalog in counts of 1 to 16 and the usual formats for what"
+            " fits: those that nothing beats in cards, memory, speed, bits a weight and price, each"
+            " with its cost, quality and command."
+        ),
         request=RecommendRequest,
         answer=RecommendAnswer,
         errors=(400, 413, 415, *_MODEL_ERRORS),
@@ -121,9 +155,34 @@ OPERATIONS: tuple[Operation, ...] = (
         queued=True,
         examples=(
             ("any card", {"model": "Qwen/Qwen3-32B", "context_length": 32768, "concurrency": 16}),
-            ("cards at hand", {"model": "70b", "gpus": "4x L40S, 2x RTX 4090", "owned": True, "objective": "most_headroom"}),
-            ("a budget", {"model": "70b", "context_length": 32768, "concurrency": 16, "max_usd_per_hour": 12, "objective": "cheapest"}),
-            ("training", {"model": "Qwen/Qwen3-8B", "task": "training", "method": "lora", "sequence_length": 4096}),
+            (
+                "cards at hand",
+                {
+                    "model": "70b",
+                    "gpus": "4x L40S, 2x RTX 4090",
+                    "owned": True,
+                    "objective": "most_headroom",
+                },
+            ),
+            (
+                "a budget",
+                {
+                    "model": "70b",
+                    "context_length": 32768,
+                    "concurrency": 16,
+                    "max_usd_per_hour": 12,
+                    "objective": "cheapest",
+                },
+            ),
+            (
+                "training",
+                {
+                    "model": "Qwen/Qwen3-8B",
+                    "task": "training",
+                    "method": "lora",
+                    "sequence_length": 4096,
+                },
+            ),
         ),
     ),
     Operation(
@@ -131,8 +190,10 @@ OPERATIONS: tuple[Operation, ...] = (
         method="POST",
         path="/v1/models-for-gpu",
         summary="Which models run on this GPU?",
-        description="Holds every bundled model, as published or in formats of your choice, against a card and a workload, and lists those "
-        "that fit or are tight, the largest first, in pages.",
+        description=(
+            "Holds every bundled model, as published or in formats of your choice, against a card"
+            " and a workload, and lists those that fit or are tight, the largest first, in pages."
+        ),
         request=ModelsForGpuRequest,
         answer=ModelsForGpuAnswer,
         errors=(400, 404, 413, 415, 422, 503),
@@ -140,7 +201,15 @@ OPERATIONS: tuple[Operation, ...] = (
         queued=True,
         examples=(
             ("one card", {"gpu": "RTX 3090", "task": "generate"}),
-            ("in 4 bits too", {"gpu": "RTX 3090", "quantizations": "as published, awq", "search": "qwen3", "context_length": 16384}),
+            (
+                "in 4 bits too",
+                {
+                    "gpu": "RTX 3090",
+                    "quantizations": "as published, awq",
+                    "search": "qwen3",
+                    "context_length": 16384,
+                },
+            ),
         ),
     ),
     Operation(
@@ -148,8 +217,11 @@ OPERATIONS: tuple[Operation, ...] = (
         method="POST",
         path="/v1/compare",
         summary="Which of these models fit on which of these GPUs?",
-        description="A table of models, GPUs, engines, formats, contexts and concurrencies with a verdict and the bytes of every cell. "
-        "Up to 1,000 cells come as JSON, up to 10,000 as NDJSON (application/x-ndjson), row by row.",
+        description=(
+            "A table of models, GPUs, engines, formats, contexts and concurrencies with a verdict"
+            " and the bytes of every cell. Up to 1,000 cells come as JSON, up to 10,000 as NDJSON"
+            " (application/x-ndjson), row by row."
+        ),
         request=CompareRequest,
         answer=CompareAnswer,
         row=CompareRow,
@@ -157,8 +229,22 @@ OPERATIONS: tuple[Operation, ...] = (
         weight=20,
         queued=True,
         examples=(
-            ("models on one machine", {"models": "Qwen/Qwen3-32B, Qwen/Qwen3-8B, 70b", "gpus": "2x L40S", "context_lengths": 32768}),
-            ("formats on two cards", {"models": "Qwen/Qwen3-32B", "gpus": "RTX 4090, H100", "quantizations": "as published, fp8, awq"}),
+            (
+                "models on one machine",
+                {
+                    "models": "Qwen/Qwen3-32B, Qwen/Qwen3-8B, 70b",
+                    "gpus": "2x L40S",
+                    "context_lengths": 32768,
+                },
+            ),
+            (
+                "formats on two cards",
+                {
+                    "models": "Qwen/Qwen3-32B",
+                    "gpus": "RTX 4090, H100",
+                    "quantizations": "as published, fp8, awq",
+                },
+            ),
         ),
     ),
     Operation(
@@ -166,8 +252,11 @@ OPERATIONS: tuple[Operation, ...] = (
         method="POST",
         path="/v1/explain-log",
         summary="What does this start-up log say, and how far was the estimate from it?",
-        description="Reads an engine's start-up log, or PyTorch's out-of-memory message, and puts every term it "
-        "measured beside its estimate: which differs most, and what caused it. Send model and gpu where the log does not name them.",
+        description=(
+            "Reads an engine's start-up log, or PyTorch's out-of-memory message, and puts every"
+            " term it measured beside its estimate: which differs most, and what caused it. Send"
+            " model and gpu where the log does not name them."
+        ),
         request=ExplainLogRequest,
         answer=LogAnswer,
         errors=(400, 413, 415, *_MODEL_ERRORS),
@@ -181,16 +270,26 @@ OPERATIONS: tuple[Operation, ...] = (
         method="POST",
         path="/v1/training-plan",
         summary="Which layouts train this model, on how many GPUs?",
-        description="Searches framework, ZeRO stage, tensor, pipeline, context, expert and data parallelism, micro-batch and checkpointing "
-        "for the fewest GPUs, the cheapest or the fastest; every plan has each stage's bytes and a launch snippet. What is sent is kept.",
+        description=(
+            "Searches framework, ZeRO stage, tensor, pipeline, context, expert and data"
+            " parallelism, micro-batch and checkpointing for the fewest GPUs, the cheapest or the"
+            " fastest; every plan has each stage's bytes and a launch snippet. What is sent is"
+            " kept."
+        ),
         request=TrainingPlanRequest,
         answer=TrainingPlanAnswer,
         errors=(400, 413, 415, *_MODEL_ERRORS),
         weight=20,
         queued=True,
         examples=(
-            ("13b under Megatron", {"model": "13b", "framework": "megatron", "gpu": "80GB", "sequence_length": 4096}),
-            ("fastest of 16", {"model": "Qwen/Qwen3-8B", "gpu": "H100", "gpu_count": 16, "objective": "fastest"}),
+            (
+                "13b under Megatron",
+                {"model": "13b", "framework": "megatron", "gpu": "80GB", "sequence_length": 4096},
+            ),
+            (
+                "fastest of 16",
+                {"model": "Qwen/Qwen3-8B", "gpu": "H100", "gpu_count": 16, "objective": "fastest"},
+            ),
         ),
     ),
     Operation(
@@ -198,9 +297,12 @@ OPERATIONS: tuple[Operation, ...] = (
         method="POST",
         path="/v1/utilization",
         summary="How much of its GPUs does a training run use?",
-        description="MFU and HFU from achieved TFLOPS or a throughput, time and cost of a token budget, whether ZeRO is bound by "
-        "communication. Or upload a PyTorch profiler trace (.json.gz as application/gzip, .json as application/octet-stream) for "
-        "tensor-core, communication and idle shares.",
+        description=(
+            "MFU and HFU from achieved TFLOPS or a throughput, time and cost of a token budget,"
+            " whether ZeRO is bound by communication. Or upload a PyTorch profiler trace (.json.gz"
+            " as application/gzip, .json as application/octet-stream) for tensor-core,"
+            " communication and idle shares."
+        ),
         body_bytes=64 * 1024 * 1024,
         uploads=UPLOADS,
         request=UtilizationRequest,
@@ -210,7 +312,13 @@ OPERATIONS: tuple[Operation, ...] = (
             ("achieved FLOPs", {"achieved_tflops": 100, "gpu": "A100 80GB", "precision": "fp16"}),
             (
                 "throughput",
-                {"model": "7b", "gpu": "A100 80GB", "gpu_count": 4, "tokens_per_second": 6144, "published_tokens_per_second": 3300},
+                {
+                    "model": "7b",
+                    "gpu": "A100 80GB",
+                    "gpu_count": 4,
+                    "tokens_per_second": 6144,
+                    "published_tokens_per_second": 3300,
+                },
             ),
         ),
     ),
@@ -219,11 +327,28 @@ OPERATIONS: tuple[Operation, ...] = (
         method="GET",
         path="/v1/models/{owner}/{name}",
         summary="What is this model made of?",
-        description="Architecture, exact parameter count, stored bytes and cache growth of a Hugging Face model.",
+        description=(
+            "Architecture, exact parameter count, stored bytes and cache growth of a Hugging Face"
+            " model."
+        ),
         answer=ModelDetail,
         parameters=(
-            Parameter("owner", "path", "The user or organisation on the Hub.", _TEXT, "Qwen", required=True),
-            Parameter("name", "path", "The repository; name@revision and name:file are understood.", _TEXT, "Qwen3-32B", required=True),
+            Parameter(
+                "owner",
+                "path",
+                "The user or organisation on the Hub.",
+                _TEXT,
+                "Qwen",
+                required=True,
+            ),
+            Parameter(
+                "name",
+                "path",
+                "The repository; name@revision and name:file are understood.",
+                _TEXT,
+                "Qwen3-32B",
+                required=True,
+            ),
         ),
         errors=_MODEL_ERRORS,
     ),
@@ -232,11 +357,26 @@ OPERATIONS: tuple[Operation, ...] = (
         method="GET",
         path="/v1/gpus",
         summary="Which accelerators are known?",
-        description="The accelerators: usable memory as a process sees it, bandwidth, formats, price, with sources.",
+        description=(
+            "The accelerators: usable memory as a process sees it, bandwidth, formats, price, with"
+            " sources."
+        ),
         answer=GpuList,
         parameters=(
-            Parameter("limit", "query", "Rows of a page.", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}, 10),
-            Parameter("offset", "query", "Rows to skip.", {"type": "integer", "minimum": 0, "maximum": 1_000_000, "default": 0}, 0),
+            Parameter(
+                "limit",
+                "query",
+                "Rows of a page.",
+                {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100},
+                10,
+            ),
+            Parameter(
+                "offset",
+                "query",
+                "Rows to skip.",
+                {"type": "integer", "minimum": 0, "maximum": 1_000_000, "default": 0},
+                0,
+            ),
         ),
         errors=(422,),
     ),
@@ -245,9 +385,20 @@ OPERATIONS: tuple[Operation, ...] = (
         method="GET",
         path="/v1/gpus/{id}",
         summary="What is known of this accelerator?",
-        description="One accelerator, by its id or by anything people call it, and where it is rented.",
+        description=(
+            "One accelerator, by its id or by anything people call it, and where it is rented."
+        ),
         answer=GpuDetail,
-        parameters=(Parameter("id", "path", "An id of list_gpus, or a name such as RTX 4090.", _TEXT, "rtx-4090", required=True),),
+        parameters=(
+            Parameter(
+                "id",
+                "path",
+                "An id of list_gpus, or a name such as RTX 4090.",
+                _TEXT,
+                "rtx-4090",
+                required=True,
+            ),
+        ),
         errors=(404, 422),
     ),
     Operation(
@@ -255,8 +406,11 @@ OPERATIONS: tuple[Operation, ...] = (
         method="GET",
         path="/v1/catalog",
         summary="Which catalog is in force?",
-        description="How many accelerators, names, quotas and instance types are known, and of a catalog that a company mounts over the "
-        "bundled one: its files, when they were read, and why the newest were refused, if they were.",
+        description=(
+            "How many accelerators, names, quotas and instance types are known, and of a catalog"
+            " that a company mounts over the bundled one: its files, when they were read, and why"
+            " the newest were refused, if they were."
+        ),
         answer=CatalogState,
         tool=False,
         errors=(422,),
@@ -275,8 +429,11 @@ OPERATIONS: tuple[Operation, ...] = (
         method="GET",
         path="/health/ready",
         summary="Can it answer?",
-        description="Answers when the catalog is loaded; the Hub is not asked, because the service answers without it too. "
-        "Says whether an own catalog is in force, or refused in its newest form.",
+        description=(
+            "Answers when the catalog is loaded; the Hub is not asked, because the service answers"
+            " without it too. Says whether an own catalog is in force, or refused in its newest"
+            " form."
+        ),
         answer=Readiness,
         tool=False,
     ),

@@ -72,12 +72,17 @@ class RequestError(Exception):
 
 
 def problem_response(problem: Problem, headers: dict[str, str] | None = None) -> Response[bytes]:
-    """The problem on the wire."""
-    return Response(msgspec.json.encode(problem), status_code=problem.status, media_type=PROBLEM_JSON, headers=headers)
+    """Return the problem on the wire."""
+    return Response(
+        msgspec.json.encode(problem),
+        status_code=problem.status,
+        media_type=PROBLEM_JSON,
+        headers=headers,
+    )
 
 
 def problem_of(status: int, slug: str, said: FitgaugeError | RequestError) -> Problem:
-    """What was `said`, as the problem of this kind."""
+    """Return what was `said`, as the problem of this kind."""
     return Problem(
         type=_TYPE + slug,
         title=HTTPStatus(status).phrase,
@@ -90,7 +95,7 @@ def problem_of(status: int, slug: str, said: FitgaugeError | RequestError) -> Pr
 
 
 def on_fitgauge_error(_: Request[Any, Any, Any], error: FitgaugeError) -> Response[bytes]:
-    """An error raised on purpose, by the table above."""
+    """Return an error raised on purpose, by the table above."""
     headers = {}
     if isinstance(error, HubError | QueueFull):
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_seconds)))
@@ -98,41 +103,53 @@ def on_fitgauge_error(_: Request[Any, Any, Any], error: FitgaugeError) -> Respon
 
 
 def refusal_problem(refusal: RequestError) -> Problem:
-    """What a refusal tells."""
+    """Return what a refusal tells."""
     return problem_of(refusal.status, refusal.slug, refusal)
 
 
 def on_refusal(_: Request[Any, Any, Any], refusal: RequestError) -> Response[bytes]:
-    """A request refused at the door."""
-    return problem_response(refusal_problem(refusal), {"Retry-After": str(refusal.retry_after)} if refusal.retry_after else None)
+    """Return a request refused at the door."""
+    return problem_response(
+        refusal_problem(refusal),
+        {"Retry-After": str(refusal.retry_after)} if refusal.retry_after else None,
+    )
 
 
 _SAID = {
     404: ("There is no such path.", "The paths are listed in /schema/openapi.json."),
     405: ("This path does not know this method.", "Use one of the methods in the Allow header."),
-    413: ("The body is larger than this service reads.", "A question is a small JSON object: send less."),
+    413: (
+        "The body is larger than this service reads.",
+        "A question is a small JSON object: send less.",
+    ),
 }
 _UNSAID = ("The request cannot be understood.", "See /schema/openapi.json for what is understood.")
 
 
 def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
-    """What the framework itself refuses: unknown paths, methods, bodies that are too large."""
+    """Return what the framework itself refuses: unknown paths, methods, bodies that are too
+    large."""
     status = error.status_code
     if status >= 500:
         return on_defect(request, error)
     detail, hint = _SAID.get(status, _UNSAID)
-    problem = Problem(type="about:blank", title=HTTPStatus(status).phrase, status=status, detail=detail, hint=hint)
+    problem = Problem(
+        type="about:blank", title=HTTPStatus(status).phrase, status=status, detail=detail, hint=hint
+    )
     return problem_response(problem, dict(error.headers or {}))
 
 
 def on_defect(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """A defect of ours: logged once with its trace, and told without it."""
+    """Return a defect of ours: logged once with its trace, and told without it."""
     _log.error("defect while answering %s %s", request.method, request.url.path, exc_info=error)
     problem = Problem(
         type=_TYPE + "defect",
         title="Internal Server Error",
         status=500,
-        detail="The service failed on this question. That is a defect of the service, not of the question.",
+        detail=(
+            "The service failed on this question. That is a defect of the service, not of the"
+            " question."
+        ),
         hint="Please report the question.",
     )
     return problem_response(problem)

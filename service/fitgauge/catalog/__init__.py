@@ -1,1 +1,2 @@
-"""What the world offers: accelerators, engines, models. Data files with a source per row, and what turns words into one row."""
+"""What the world offers: accelerators, engines, models. Data files with a source per row, and
+what turns words into one row."""

@@ -1,7 +1,8 @@
-"""The accelerators that are known: data/accelerators.jsonl, one row a line, a source for every fact.
+"""The accelerators that are known: data/accelerators.jsonl, one row a line, a source for every
+fact.
 
-A new one needs a line there, in the order of ids, and a line in data/accelerator_names.tsv, where people's names for it stand.
-"""
+A new one needs a line there, in the order of ids, and a line in data/accelerator_names.tsv,
+where people's names for it stand."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -32,31 +33,39 @@ class Accelerators(NamedTuple):
     patterns: tuple[Pattern, ...]
 
     def get(self, accelerator_id: str) -> Accelerator:
-        """The accelerator of this id. Raises UnknownAcceleratorError."""
+        """Return the accelerator of this id. Raises UnknownAcceleratorError."""
         try:
             return self.by_id[accelerator_id]
         except KeyError:
             raise UnknownAcceleratorError(
-                f"No accelerator has the id {accelerator_id!r}.", hint="GET /v1/gpus lists them.", field="gpu"
+                f"No accelerator has the id {accelerator_id!r}.",
+                hint="GET /v1/gpus lists them.",
+                field="gpu",
             ) from None
 
     def all(self) -> tuple[Accelerator, ...]:
-        """Every accelerator, ordered by id."""
+        """Return every accelerator, ordered by id."""
         return tuple(self.by_id.values())
 
 
 @cache
 def load() -> Accelerators:
-    """Those that are bundled, read once; unknown fields, missing ones and wrong types are refused."""
+    """Return those that are bundled, read once; unknown fields, missing ones and wrong types are
+    refused."""
     decoder = msgspec.json.Decoder(Accelerator)
-    by_id = {row.id: row for row in map(decoder.decode, (_DATA / "accelerators.jsonl").read_bytes().splitlines())}
+    by_id = {
+        row.id: row
+        for row in map(decoder.decode, (_DATA / "accelerators.jsonl").read_bytes().splitlines())
+    }
     return Accelerators(
-        by_id=MappingProxyType(by_id), patterns=tuple(_patterns((_DATA / "accelerator_names.tsv").read_text("utf-8"), by_id))
+        by_id=MappingProxyType(by_id),
+        patterns=tuple(_patterns((_DATA / "accelerator_names.tsv").read_text("utf-8"), by_id)),
     )
 
 
 def _patterns(table: str, by_id: Mapping[str, Accelerator]) -> Iterator[Pattern]:
-    """The lines of data/accelerator_names.tsv: an id, then patterns, where a [word] may be left out."""
+    """Yield the lines of data/accelerator_names.tsv: an id, then patterns, where a [word] may be
+    left out."""
     for line in table.splitlines():
         if line.startswith("#"):
             continue
@@ -64,4 +73,6 @@ def _patterns(table: str, by_id: Mapping[str, Accelerator]) -> Iterator[Pattern]
         for spelling in spellings:
             words = spelling.split()
             needed = frozenset(word for word in words if not word.startswith("["))
-            yield Pattern(needed, frozenset(word.strip("[]") for word in words), by_id[accelerator_id])
+            yield Pattern(
+                needed, frozenset(word.strip("[]") for word in words), by_id[accelerator_id]
+            )

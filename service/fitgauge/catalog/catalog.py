@@ -1,4 +1,5 @@
-"""The Catalog: what may be asked about and chosen from. One value, handed to whoever asks; a reload makes another."""
+"""The Catalog: what may be asked about and chosen from. One value, handed to whoever asks; a
+reload makes another."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -24,9 +25,16 @@ _NO_QUOTAS: Quotas = MappingProxyType({})
 
 
 class Catalog:
-    """Accelerators, how people call them, where they are rented, and how many may be used. Nothing in it ever changes."""
+    """Accelerators, how people call them, where they are rented, and how many may be used.
+    Nothing in it ever changes."""
 
-    def __init__(self, rows: Accelerators, offers: Offers = _NO_OFFERS, names: Names = _NO_NAMES, quotas: Quotas = _NO_QUOTAS) -> None:
+    def __init__(
+        self,
+        rows: Accelerators,
+        offers: Offers = _NO_OFFERS,
+        names: Names = _NO_NAMES,
+        quotas: Quotas = _NO_QUOTAS,
+    ) -> None:
         self.offers = offers
         self.names = names
         self.quotas = quotas
@@ -34,13 +42,14 @@ class Catalog:
         self._lookup = Lookup(rows, offers, names)
 
     def find(self, text: str) -> GpuMatch:
-        """The accelerator and the count that `text` means. See Lookup.find, also for what it raises."""
+        """Return the accelerator and the count that `text` means. See Lookup.find, also for what
+        it raises."""
         found = self._lookup.find(text)
         quota = self.quota(found.accelerator)
         return found if quota is None else structs.replace(found, quota=quota)
 
     def all(self) -> tuple[Accelerator, ...]:
-        """Every accelerator, ordered by id."""
+        """Return every accelerator, ordered by id."""
         return self._rows.all()
 
     @property
@@ -49,11 +58,11 @@ class Catalog:
         return self._rows.patterns
 
     def unlimited(self) -> "Catalog":
-        """The same without quotas."""
+        """Return the same without quotas."""
         return Catalog(self._rows, self.offers, self.names)
 
     def quota(self, accelerator: Accelerator) -> int | None:
-        """How many of these may be used at once, None where nobody limits them."""
+        """Return how many of these may be used at once, None where nobody limits them."""
         return self.quotas.get(accelerator.id)
 
 

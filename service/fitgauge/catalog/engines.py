@@ -1,4 +1,5 @@
-"""The engines' measured profiles, by version: data/engines.json, a row a release from which on something is otherwise.
+"""The engines' measured profiles, by version: data/engines.json, a row a release from which on
+something is otherwise.
 
 The first row of an engine is whole; each later one holds what is not as in the row before it.
 """
@@ -25,7 +26,8 @@ class Engines:
             self._profiles.setdefault(profile.engine, []).append(profile)
 
     def profile(self, engine: str, version: tuple[int, ...] | None) -> EngineProfile:
-        """The profile that holds for a version, the newest where none is given. Raises InvalidRequestError for one that is older than all."""
+        """Return the profile that holds for a version, the newest where none is given. Raises
+        InvalidRequestError for one that is older than all."""
         known = self._profiles[engine]
         if version is None:
             return known[-1]
@@ -40,19 +42,21 @@ class Engines:
         return holding[-1]
 
     def oldest(self, engine: str) -> str:
-        """The first version that is known."""
+        """Return the first version that is known."""
         return ".".join(str(part) for part in self._profiles[engine][0].since)
 
 
 @cache
 def load_engines() -> Engines:
-    """The bundled profiles; unknown fields, missing ones and wrong types are refused."""
+    """Return the bundled profiles; unknown fields, missing ones and wrong types are refused."""
     raw = files("fitgauge.catalog").joinpath("data/engines.json").read_bytes()
-    return Engines(msgspec.convert(whole(msgspec.json.decode(raw, type=list[Row])), tuple[EngineProfile, ...]))
+    return Engines(
+        msgspec.convert(whole(msgspec.json.decode(raw, type=list[Row])), tuple[EngineProfile, ...])
+    )
 
 
 def whole(rows: Iterable[Row]) -> list[Row]:
-    """Every row with what it leaves as in the row before it of the same engine."""
+    """Return every row with what it leaves as in the row before it of the same engine."""
     latest: dict[Any, Row] = {}
     found = []
     for row in rows:

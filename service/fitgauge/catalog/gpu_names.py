@@ -10,24 +10,52 @@ from fitgauge.errors import InvalidRequestError
 MAX_LENGTH = 200
 
 VENDORS = {
-    "nvidia": "NVIDIA", "geforce": "NVIDIA", "tesla": "NVIDIA", "amd": "AMD", "radeon": "AMD", "instinct": "AMD", "apple": "Apple",
-    "intel": "Intel", "habana": "Intel", "google": "Google", "aws": "AWS", "amazon": "AWS", "huawei": "Huawei",
+    "nvidia": "NVIDIA", "geforce": "NVIDIA", "tesla": "NVIDIA", "amd": "AMD", "radeon": "AMD",
+    "instinct": "AMD", "apple": "Apple",
+    "intel": "Intel", "habana": "Intel", "google": "Google", "aws": "AWS", "amazon": "AWS",
+    "huawei": "Huawei",
 }  # fmt: skip
 """Words that say who made it, and nothing else."""
 
 FILLERS = frozenset({
-    "gpu", "gpus", "card", "cards", "accelerator", "accelerators", "graphics", "device", "devices", "vram", "memory", "ram", "edition",
-    "generation", "gen", "series", "npu", "mig", "design", "of", "with", "a", "an", "the", "each", "per", "gcd", "die", "my", "cloud",
+    "gpu", "gpus", "card", "cards", "accelerator", "accelerators", "graphics", "device", "devices",
+    "vram", "memory", "ram", "edition",
+    "generation", "gen", "series", "npu", "mig", "design", "of", "with", "a", "an", "the", "each",
+    "per", "gcd", "die", "my", "cloud",
     "tensor", "core", "tpus", "free", "colab", "kaggle",
 })  # fmt: skip
 """Words that say nothing about which one it is."""
 
-_SYNONYMS = {"mobile": "laptop", "notebook": "laptop", "ws": "workstation", "inferentia2": "inf2", "trillium2": "trillium"}
+_SYNONYMS = {
+    "mobile": "laptop",
+    "notebook": "laptop",
+    "ws": "workstation",
+    "inferentia2": "inf2",
+    "trillium2": "trillium",
+}
 
-_NUMBERS = {"one": 1, "single": 1, "two": 2, "dual": 2, "three": 3, "triple": 3, "four": 4, "quad": 4, "eight": 8, "sixteen": 16}
+_NUMBERS = {
+    "one": 1,
+    "single": 1,
+    "two": 2,
+    "dual": 2,
+    "three": 3,
+    "triple": 3,
+    "four": 4,
+    "quad": 4,
+    "eight": 8,
+    "sixteen": 16,
+}
 
-_CHINESE_NUMBERS = {name: number for number, name in enumerate("一二三四五六七八", 1)} | {"两": 2, "双": 2, "单": 1, "十六": 16}
-_CHINESE_COUNT = re.compile(rf"(\d+|{'|'.join(sorted(_CHINESE_NUMBERS, key=len, reverse=True))})\s*(?:[张块片个]|卡)(?:\s*卡)?")
+_CHINESE_NUMBERS = {name: number for number, name in enumerate("一二三四五六七八", 1)} | {
+    "两": 2,
+    "双": 2,
+    "单": 1,
+    "十六": 16,
+}
+_CHINESE_COUNT = re.compile(
+    rf"(\d+|{'|'.join(sorted(_CHINESE_NUMBERS, key=len, reverse=True))})\s*(?:[张块片个]|卡)(?:\s*卡)?"
+)
 """八张H100, 8卡H100, H100八卡, 双卡4090."""
 
 _REWRITES = tuple(
@@ -43,26 +71,43 @@ _REWRITES = tuple(
         (r"\bmac(?:book)?[- ](?:pro|air|studio|mini)\b|\b(?:macbook|imac|mac)\b", "apple"),
         (r"\+(?:me|gfx)(?:\.\w+)?\b|(?<=gb)\.me\b", ""),  # what a MIG profile has beside memory
         (r"\b(\d)g[.\-_ ](\d+)gb\b", r"\1g.\2gb"),
-        (r"\bh100[- ]80gb[- ]hbm3\b", "h100 sxm 80gb"),  # what the driver calls the SXM card; the PCIe card has HBM2e
+        (
+            r"\bh100[- ]80gb[- ]hbm3\b",
+            "h100 sxm 80gb",
+        ),  # what the driver calls the SXM card; the PCIe card has HBM2e
         (r"\bsxm\d\b", "sxm"),
         (r"\b(?:hbm|gddr)\d?[ex]?\b", " "),
         (r"[^\w.]+|_|\.(?!\d)", " "),
         (r"(?<=[a-z0-9])(?=[^\x00-\x7f])|(?<=[^\x00-\x7f])(?=[a-z0-9])", " "),
         (
-            r"\b(m\d(?: pro| max| ultra)?(?: apple)?|[ahv][18]00(?: sxm| pcie)?) (\d{2,3})(?= |$)(?! [gmt]i?b?\b)",
+            (
+                r"\b(m\d(?: pro| max| ultra)?(?: apple)?|[ahv][18]00(?: sxm| pcie)?) (\d{2,3})(?="
+                r" |$)(?! [gmt]i?b?\b)"
+            ),
             r"\1 \2gb",
         ),  # m3 max 64, a100 80
     )
 )
 
 _LABEL = re.compile(r"^[a-z0-9.-]+\.[a-z]+/[a-z0-9._-]+ ?[=:] ?\"?(?=[^=:]*[a-z])|\"$")
-"""What stands before the value of a Kubernetes label; before a bare number it is a resource and its count."""
+"""What stands before the value of a Kubernetes label; before a bare number it is a resource and
+its count."""
 
 _SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?(gib|gb|g|mib|mb|tib|tb)(?![\w.])")
-_UNITS = {"g": 10**9, "gb": 10**9, "gib": 2**30, "mb": 10**6, "mib": 2**20, "tb": 10**12, "tib": 2**40}
+_UNITS = {
+    "g": 10**9,
+    "gb": 10**9,
+    "gib": 2**30,
+    "mb": 10**6,
+    "mib": 2**20,
+    "tb": 10**12,
+    "tib": 2**40,
+}
 
 _GLUED = (
-    re.compile(r"(rtx|gtx|rx|quadro|geforce|radeon|arc|titan|gaudi|trainium|inferentia|ascend|tpu|pro|tesla|nvidia)((?=.*\d).+)"),
+    re.compile(
+        r"(rtx|gtx|rx|quadro|geforce|radeon|arc|titan|gaudi|trainium|inferentia|ascend|tpu|pro|tesla|nvidia)((?=.*\d).+)"
+    ),
     re.compile(r"(\d{4})((?:super|ti|xtx|xt|gre|laptop|d|m|s)+)"),
     re.compile(r"(m\d)(max|pro|ultra)"),
     re.compile(r"([a-z]{1,2}\d{2,3})(sxm|pcie|nvl)"),
@@ -81,7 +126,8 @@ _COUNTED = tuple(
         (r"(.+?)\s*\(\s*(-?\d+)\s*[x*]?\s*\)", 2, 1),
     )
 )
-"""Ways to write a count: the pattern, the group that holds the number and the one that holds the name."""
+"""Ways to write a count: the pattern, the group that holds the number and the one that holds the
+name."""
 
 
 class Size(NamedTuple):
@@ -101,12 +147,15 @@ class Size(NamedTuple):
         return {"m": self.amount / 1024, "t": self.amount * 1024}.get(self.unit[0], self.amount)
 
     def __str__(self) -> str:
-        unit = {"g": "GB", "gib": "GiB", "mib": "MiB", "tib": "TiB"}.get(self.unit, self.unit.upper())
+        unit = {"g": "GB", "gib": "GiB", "mib": "MiB", "tib": "TiB"}.get(
+            self.unit, self.unit.upper()
+        )
         return f"{self.amount:g} {unit}"
 
 
 class Spelling(NamedTuple):
-    """What stands in a text, without the words that say nothing: its words, its sizes and the vendors it names."""
+    """What stands in a text, without the words that say nothing: its words, its sizes and the
+    vendors it names."""
 
     words: frozenset[str]
     sizes: tuple[Size, ...]
@@ -120,29 +169,44 @@ def clean(text: str) -> str:
     """
     stripped = text.strip()
     if not stripped:
-        raise InvalidRequestError("No accelerator is named.", hint='Send a name such as "RTX 4090", or a size such as "24GB".', field="gpu")
+        raise InvalidRequestError(
+            "No accelerator is named.",
+            hint='Send a name such as "RTX 4090", or a size such as "24GB".',
+            field="gpu",
+        )
     if len(text) > MAX_LENGTH:
         raise InvalidRequestError(
-            f"A name of {len(text)} characters is too long.", hint=f"Send {MAX_LENGTH} characters at most.", field="gpu"
+            f"A name of {len(text)} characters is too long.",
+            hint=f"Send {MAX_LENGTH} characters at most.",
+            field="gpu",
         )
     if any(unicodedata.category(character).startswith("C") for character in stripped):
-        raise InvalidRequestError("The name holds control characters.", hint='Send plain text such as "RTX 4090".', field="gpu")
+        raise InvalidRequestError(
+            "The name holds control characters.",
+            hint='Send plain text such as "RTX 4090".',
+            field="gpu",
+        )
     plain = _LABEL.sub("", unicodedata.normalize("NFKC", stripped).lower().replace("×", "x"))
     return _CHINESE_COUNT.sub(_counted, plain).strip()
 
 
 def _counted(found: re.Match[str]) -> str:
-    """A Chinese count as "8x " before a name and " x8" after it."""
+    """Return a Chinese count as "8x " before a name and " x8" after it."""
     number = _CHINESE_NUMBERS.get(found[1], found[1])
     return f"{number}x " if found.start() == 0 else f" x{number}"
 
 
 def read(text: str, vocabulary: Set[str]) -> Spelling:
-    """The parts of a clean text without a count. `vocabulary`: words that patterns know; split names are joined to them ("h 100")."""
+    """Return the parts of a clean text without a count. `vocabulary`: words that patterns know;
+    split names are joined to them ("h 100")."""
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
     sizes = tuple(Size(float(match[1]), match[2]) for match in _SIZE.finditer(text))
-    words = [part for word in _SIZE.sub(" ", text).split() for part in ([word] if word in vocabulary else _unglue(word))]
+    words = [
+        part
+        for word in _SIZE.sub(" ", text).split()
+        for part in ([word] if word in vocabulary else _unglue(word))
+    ]
     joined = list(_join([_SYNONYMS.get(word, word) for word in words], vocabulary))
     return Spelling(
         words=frozenset(word for word in joined if word not in FILLERS and word not in VENDORS),
@@ -152,13 +216,16 @@ def read(text: str, vocabulary: Set[str]) -> Spelling:
 
 
 def counts(text: str, vocabulary: Set[str]) -> Iterator[tuple[float, str]]:
-    """Ways to read a count off a clean text, each with what is left: none first, then 2x4090, 2 4090, two 4090s, 4090 x2, 4090:2.
+    """Ways to read a count off a clean text, each with what is left: none first, then 2x4090, 2
+    4090, two 4090s, 4090 x2, 4090:2.
 
-    A number that is itself the name of a card (`vocabulary`) is no count: "4090 3090" means nothing.
-    """
+    A number that is itself the name of a card (`vocabulary`) is no count: "4090 3090" means
+    nothing."""
     yield 1, text
     for pattern, number, name in _COUNTED:
-        if (found := pattern.fullmatch(text)) and not (len(found[number]) > 2 and found[number] in vocabulary):
+        if (found := pattern.fullmatch(text)) and not (
+            len(found[number]) > 2 and found[number] in vocabulary
+        ):
             yield float(_NUMBERS.get(found[number], found[number])), found[name]
 
 
@@ -169,7 +236,9 @@ def _unglue(word: str) -> Iterator[str]:
             head, tail = found[1], found[2]
             yield head
             if head.isdigit():
-                yield from (_SHORT_SUFFIXES.get(suffix, suffix) for suffix in _SUFFIXES.findall(tail))
+                yield from (
+                    _SHORT_SUFFIXES.get(suffix, suffix) for suffix in _SUFFIXES.findall(tail)
+                )
             else:
                 yield from _unglue(tail)
             return
@@ -177,11 +246,16 @@ def _unglue(word: str) -> Iterator[str]:
 
 
 def _join(words: list[str], vocabulary: Set[str]) -> Iterator[str]:
-    """Words put together or made singular where only that is known: h, 100 -> h100; a100s -> a100."""
+    """Yield words put together or made singular where only that is known: h, 100 -> h100; a100s
+    -> a100."""
     pending = list(words)
     while pending:
         word = pending.pop(0)
-        if pending and word + pending[0] in vocabulary and not (word in vocabulary and pending[0] in vocabulary):
+        if (
+            pending
+            and word + pending[0] in vocabulary
+            and not (word in vocabulary and pending[0] in vocabulary)
+        ):
             word += pending.pop(0)
         if word not in vocabulary and word.endswith("s") and word[:-1] in vocabulary:
             word = word[:-1]

@@ -1,7 +1,8 @@
-"""Where accelerators are rented: data/instances.jsonl, one instance type of a cloud a line, with a source and, where priced, a date.
+"""Where accelerators are rented: data/instances.jsonl, one instance type of a cloud a line, with a
+source and, where priced, a date.
 
-Prices are dated facts, not quotes: the lowest and the highest on-demand price over the regions that the source lists.
-"""
+Prices are dated facts, not quotes: the lowest and the highest on-demand price over the regions
+that the source lists."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -17,34 +18,57 @@ from fitgauge.engine.accelerator import USUAL_NODE
 _DATA = files("fitgauge.catalog") / "data"
 
 CLOUD_NAMES = {
-    "amazon": "aws", "amazonwebservices": "aws", "ec2": "aws", "sagemaker": "aws", "google": "gcp", "googlecloud": "gcp",
-    "googlecloudplatform": "gcp", "gce": "gcp", "microsoft": "azure", "microsoftazure": "azure", "oracle": "oci", "oraclecloud": "oci",
-    "lambdalabs": "lambda", "aliyun": "alibaba", "alibabacloud": "alibaba", "huaweicloud": "huawei", "tencentcloud": "tencent",
+    "amazon": "aws", "amazonwebservices": "aws", "ec2": "aws", "sagemaker": "aws", "google": "gcp",
+    "googlecloud": "gcp",
+    "googlecloudplatform": "gcp", "gce": "gcp", "microsoft": "azure", "microsoftazure": "azure",
+    "oracle": "oci", "oraclecloud": "oci",
+    "lambdalabs": "lambda", "aliyun": "alibaba", "alibabacloud": "alibaba", "huaweicloud": "huawei",
+    "tencentcloud": "tencent",
     "volcano": "volcengine", "datacrunch": "verda",
 }  # fmt: skip
-"""What people call clouds beside their own names, in small letters without anything between them."""
+"""What people call clouds beside their own names, in small letters without anything between
+them."""
 
 _FILLERS = frozenset(
-    {"a", "an", "cloud", "instance", "instances", "labs", "machine", "machines", "node", "nodes", "series", "server", "tpu", "vm", "vms"}
+    {
+        "a",
+        "an",
+        "cloud",
+        "instance",
+        "instances",
+        "labs",
+        "machine",
+        "machines",
+        "node",
+        "nodes",
+        "series",
+        "server",
+        "tpu",
+        "vm",
+        "vms",
+    }
 )
 
 _SEPARATORS = re.compile(r"[\s._-]+")
-_FAMILY = re.compile(r"([a-z]+\d\w*(?:-b\d+)?)\.|([a-z]\d-\w+)-|Standard_([A-Z]+)\d+[a-z]*(_\w+_v\d)$")
-"""What machines of AWS, GCP and Azure that differ in size alone share: g5 of g5.12xlarge, a3-highgpu of a3-highgpu-8g, ND_MI300X_v5 of
-Standard_ND96isr_MI300X_v5."""
+_FAMILY = re.compile(
+    r"([a-z]+\d\w*(?:-b\d+)?)\.|([a-z]\d-\w+)-|Standard_([A-Z]+)\d+[a-z]*(_\w+_v\d)$"
+)
+"""What machines of AWS, GCP and Azure that differ in size alone share: g5 of g5.12xlarge,
+a3-highgpu of a3-highgpu-8g, ND_MI300X_v5 of Standard_ND96isr_MI300X_v5."""
 
 _LEFT_OUT = re.compile(r"^(?:standard[ _-]|ecs\.|ml\.)")
 """What clouds write before some names, and people leave out or add."""
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
-    """One instance type of a cloud: `count` accelerators of one kind in one machine. What the source does not state is None.
+    """One instance type of a cloud: `count` accelerators of one kind in one machine. What the
+    source does not state is None.
 
-    `cloud`: in lower case ("aws"); `instance`: the cloud's own name ("p5.48xlarge"). `memory_gib`: the host's [GiB]. `sizes`: where the
-    cloud prices one card and its machines hold several, how many (ascending); else empty.
-    `usd_per_hour_low`, `usd_per_hour_high`: the whole machine on demand in its cheapest and dearest region [USD an hour], as of the
-    date `as_of` (YYYY-MM-DD) over `regions` regions.
-    """
+    `cloud`: in lower case ("aws"); `instance`: the cloud's own name ("p5.48xlarge").
+    `memory_gib`: the host's [GiB]. `sizes`: where the cloud prices one card and its machines
+    hold several, how many (ascending); else empty. `usd_per_hour_low`, `usd_per_hour_high`: the
+    whole machine on demand in its cheapest and dearest region [USD an hour], as of the date
+    `as_of` (YYYY-MM-DD) over `regions` regions."""
 
     cloud: str
     instance: str
@@ -61,7 +85,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_
 
 
 class Rental(msgspec.Struct, frozen=True, gc=False):
-    """So many machines of one offer as hold the accelerators asked for; a machine is paid whole. `count`: accelerators in all of them."""
+    """So many machines of one offer as hold the accelerators asked for; a machine is paid whole.
+    `count`: accelerators in all of them."""
 
     offer: Offer
     nodes: int
@@ -82,11 +107,11 @@ class Rental(msgspec.Struct, frozen=True, gc=False):
 
 
 def rental(offer: Offer, count: int, node: int) -> Rental | None:
-    """The machines of one offer that hold `count` accelerators; None where one of them holds less than a node of the deployment.
+    """Return the machines of one offer that hold `count` accelerators; None where one of them holds
+    less than a node of the deployment.
 
-    node: accelerators that share a machine. Layers split over machines that are smaller would meet over a network, which nobody means
-    who asks for so many accelerators.
-    """
+    node: accelerators that share a machine. Layers split over machines that are smaller would
+    meet over a network, which nobody means who asks for so many accelerators."""
     largest = offer.sizes[-1] if offer.sizes else offer.count
     if largest < min(count, node):
         return None
@@ -97,10 +122,11 @@ def rental(offer: Offer, count: int, node: int) -> Rental | None:
 
 
 class PriceRange(msgspec.Struct, frozen=True, gc=False):
-    """What `count` accelerators cost on demand [USD an hour]: the cheapest rental of every cloud, over clouds and regions.
+    """What `count` accelerators cost on demand [USD an hour]: the cheapest rental of every cloud,
+    over clouds and regions.
 
-    `as_of`: the oldest date among them (YYYY-MM-DD); `clouds`: those with a price, the cheapest first.
-    """
+    `as_of`: the oldest date among them (YYYY-MM-DD); `clouds`: those with a price, the cheapest
+    first."""
 
     count: int
     usd_per_hour_low: float
@@ -116,50 +142,66 @@ class Offers:
 
     def __init__(self, rows: Iterable[Offer]) -> None:
         self._rows = tuple(rows)
-        ordered = sorted(self._rows, key=lambda row: (row.accelerator_id, row.cloud, row.count, _price(row), row.instance))
+        ordered = sorted(
+            self._rows,
+            key=lambda row: (row.accelerator_id, row.cloud, row.count, _price(row), row.instance),
+        )
         self._by_accelerator: Mapping[str, tuple[tuple[Offer, ...], ...]] = MappingProxyType(
             {
-                accelerator_id: tuple(tuple(of_cloud) for _, of_cloud in groupby(of_one, key=lambda row: row.cloud))
+                accelerator_id: tuple(
+                    tuple(of_cloud) for _, of_cloud in groupby(of_one, key=lambda row: row.cloud)
+                )
                 for accelerator_id, of_one in groupby(ordered, key=lambda row: row.accelerator_id)
             }
         )
         by_name: dict[str, list[Offer]] = {}
         for row in self._rows:
             by_name.setdefault(_key(row.instance), []).append(row)
-        self._by_name: Mapping[str, tuple[Offer, ...]] = MappingProxyType({key: tuple(named) for key, named in by_name.items()})
+        self._by_name: Mapping[str, tuple[Offer, ...]] = MappingProxyType(
+            {key: tuple(named) for key, named in by_name.items()}
+        )
         self._clouds = frozenset(row.cloud for row in self._rows)
         families: dict[str, list[Offer]] = {}
         for row in self._rows:
             if family := _FAMILY.match(row.instance):
                 families.setdefault(_key("".join(filter(None, family.groups()))), []).append(row)
-        alike = (rows for rows in families.items() if len({row.accelerator_id for row in rows[1]}) == 1)
-        self._families: Mapping[str, Offer] = MappingProxyType({key: rows[0] for key, rows in alike})
+        alike = (
+            rows for rows in families.items() if len({row.accelerator_id for row in rows[1]}) == 1
+        )
+        self._families: Mapping[str, Offer] = MappingProxyType(
+            {key: rows[0] for key, rows in alike}
+        )
 
     def all(self) -> tuple[Offer, ...]:
-        """Every offer, in the order of the file."""
+        """Return every offer, in the order of the file."""
         return self._rows
 
     def clouds(self) -> tuple[str, ...]:
-        """Every cloud, in the order of its name."""
+        """Return every cloud, in the order of its name."""
         return tuple(sorted(self._clouds))
 
     def of(self, accelerator_id: str, clouds: Collection[str] | None = None) -> tuple[Offer, ...]:
-        """Offers of an accelerator, by cloud, then by count, then the cheapest first; only those of `clouds`, where given."""
-        return tuple(row for of_cloud in self._of_clouds(accelerator_id, clouds) for row in of_cloud)
+        """Offers of an accelerator, by cloud, then by count, then the cheapest first; only those
+        of `clouds`, where given."""
+        return tuple(
+            row for of_cloud in self._of_clouds(accelerator_id, clouds) for row in of_cloud
+        )
 
     def named(self, text: str) -> tuple[Offer, ...]:
-        """Offers that `text` names: "p5.48xlarge", "aws p4d.24xlarge", "ND96isr_H100_v5"; one for each cloud that uses the name."""
+        """Offers that `text` names: "p5.48xlarge", "aws p4d.24xlarge", "ND96isr_H100_v5"; one
+        for each cloud that uses the name."""
         key, clouds = self._read(text)
         return tuple(row for row in self._by_name.get(key, ()) if not clouds or row.cloud in clouds)
 
     def family(self, text: str) -> Offer | None:
-        """One of the machines whose names begin with `text` ("g5", "a3-megagpu"), where all of these hold one kind of accelerator."""
+        """Return one of the machines whose names begin with `text` ("g5", "a3-megagpu"), where
+        all of these hold one kind of accelerator."""
         key, clouds = self._read(text)
         row = self._families.get(key)
         return row if row and (not clouds or row.cloud in clouds) else None
 
     def _read(self, text: str) -> tuple[str, set[str]]:
-        """The key of the name in `text`, and the clouds that stand beside it."""
+        """Return the key of the name in `text`, and the clouds that stand beside it."""
         clouds, rest = set(), []
         for word in text.lower().replace("-series", "").split():
             cloud = CLOUD_NAMES.get(word, word)
@@ -169,21 +211,41 @@ class Offers:
                 rest.append(word)
         return _key(" ".join(rest)), clouds
 
-    def rentals(self, accelerator_id: str, count: int, clouds: Collection[str] | None = None, node: int = USUAL_NODE) -> tuple[Rental, ...]:
-        """How each cloud that has machines for it rents `count` accelerators out, the cheapest cloud first, those without a price last.
+    def rentals(
+        self,
+        accelerator_id: str,
+        count: int,
+        clouds: Collection[str] | None = None,
+        node: int = USUAL_NODE,
+    ) -> tuple[Rental, ...]:
+        """Return how each cloud that has machines for it rents `count` accelerators out, the
+        cheapest cloud first, those without a price last.
 
-        Of a cloud: the fewest machines with the fewest accelerators that hold them, the cheapest where several do. node: see `rental`.
-        """
+        Of a cloud: the fewest machines with the fewest accelerators that hold them, the cheapest
+        where several do. node: see `rental`."""
         rentals = []
         for of_cloud in self._of_clouds(accelerator_id, clouds):
             held = [found for row in of_cloud if (found := rental(row, count, node)) is not None]
             if held:
-                rentals.append(min(held, key=lambda found: (found.count, found.nodes, _price(found))))
+                rentals.append(
+                    min(held, key=lambda found: (found.count, found.nodes, _price(found)))
+                )
         return tuple(sorted(rentals, key=lambda found: (_price(found), found.offer.cloud)))
 
-    def price(self, accelerator_id: str, count: int, clouds: Collection[str] | None = None, node: int = USUAL_NODE) -> PriceRange | None:
-        """What `count` accelerators cost over these clouds, None where no price is known. node: see `rental`."""
-        priced = [found for found in self.rentals(accelerator_id, count, clouds, node) if found.usd_per_hour_low is not None]
+    def price(
+        self,
+        accelerator_id: str,
+        count: int,
+        clouds: Collection[str] | None = None,
+        node: int = USUAL_NODE,
+    ) -> PriceRange | None:
+        """Return what `count` accelerators cost over these clouds, None where no price is known.
+        node: see `rental`."""
+        priced = [
+            found
+            for found in self.rentals(accelerator_id, count, clouds, node)
+            if found.usd_per_hour_low is not None
+        ]
         if not priced:
             return None
         return PriceRange(
@@ -194,41 +256,68 @@ class Offers:
             clouds=tuple(found.offer.cloud for found in priced),
         )
 
-    def card_hour(self, accelerator_id: str, clouds: Collection[str] | None = None) -> PriceRange | None:
-        """What one card costs in the machine of each cloud that is the cheapest by the card, None where no price is known.
+    def card_hour(
+        self, accelerator_id: str, clouds: Collection[str] | None = None
+    ) -> PriceRange | None:
+        """Return what one card costs in the machine of each cloud that is the cheapest by the card,
+        None where no price is known.
 
         The machine may have to be rented whole: see `price` for so many cards.
         """
         cheapest = []
         for of_cloud in self._of_clouds(accelerator_id, clouds):
             best = min(of_cloud, key=lambda row: _price(row) / row.count)
-            if best.usd_per_hour_low is not None and best.usd_per_hour_high is not None and best.as_of is not None:
-                cheapest.append((best.usd_per_hour_low / best.count, best.usd_per_hour_high / best.count, best.as_of, best.cloud))
+            if (
+                best.usd_per_hour_low is not None
+                and best.usd_per_hour_high is not None
+                and best.as_of is not None
+            ):
+                cheapest.append(
+                    (
+                        best.usd_per_hour_low / best.count,
+                        best.usd_per_hour_high / best.count,
+                        best.as_of,
+                        best.cloud,
+                    )
+                )
         if not cheapest:
             return None
         cheapest.sort()
         lows, highs, days, named = zip(*cheapest, strict=True)
-        return PriceRange(count=1, usd_per_hour_low=lows[0], usd_per_hour_high=max(highs), as_of=min(days), clouds=named)
+        return PriceRange(
+            count=1,
+            usd_per_hour_low=lows[0],
+            usd_per_hour_high=max(highs),
+            as_of=min(days),
+            clouds=named,
+        )
 
-    def _of_clouds(self, accelerator_id: str, clouds: Collection[str] | None) -> tuple[tuple[Offer, ...], ...]:
+    def _of_clouds(
+        self, accelerator_id: str, clouds: Collection[str] | None
+    ) -> tuple[tuple[Offer, ...], ...]:
         """Offers of an accelerator, one tuple for each cloud."""
         each = self._by_accelerator.get(accelerator_id, ())
-        return each if clouds is None else tuple(of_cloud for of_cloud in each if of_cloud[0].cloud in clouds)
+        return (
+            each
+            if clouds is None
+            else tuple(of_cloud for of_cloud in each if of_cloud[0].cloud in clouds)
+        )
 
 
 def _key(name: str) -> str:
-    """A name without what people write in many ways: case, separators, the cloud's own prefix, xl for xlarge, v5e for v5litepod."""
+    """Return a name without what people write in many ways: case, separators, the cloud's own
+    prefix, xl for xlarge, v5e for v5litepod."""
     bare = _SEPARATORS.sub("", _LEFT_OUT.sub("", name.lower()))
     return re.sub(r"(?<=\d)xl$", "xlarge", bare.replace("v5litepod", "v5e"))
 
 
 def _price(of: Offer | Rental) -> float:
-    """The lowest price, with what has none behind all that have one."""
+    """Return the lowest price, with what has none behind all that have one."""
     return float("inf") if of.usd_per_hour_low is None else of.usd_per_hour_low
 
 
 @cache
 def load() -> Offers:
-    """The offers, read once; unknown fields, missing ones and wrong types are refused."""
+    """Return the offers, read once; unknown fields, missing ones and wrong types are refused."""
     decoder = msgspec.json.Decoder(Offer)
     return Offers(map(decoder.decode, (_DATA / "instances.jsonl").read_bytes().splitlines()))

@@ -18,7 +18,8 @@ from fitgauge.errors import InvalidRequestError, UnknownAcceleratorError
 MAX_COUNT = 4096
 
 _SIZE_TOLERANCE = 0.03
-"""A size in a name may be the box's, the tool's or the process's: 80 GB, 81559 MiB and 79.2 GiB are one card."""
+"""A size in a name may be the box's, the tool's or the process's: 80 GB, 81559 MiB and 79.2 GiB
+are one card."""
 
 _TYPO_SIMILARITY = 0.75
 """Share of a word's letters that must stand for a typo to be mended: "gefroce", never "foo"."""
@@ -32,11 +33,15 @@ _REMARK = re.compile(r"\s*\((?![^()]*\d\s*[gmt]i?b)[^()]*\)$")
 _RACK = re.compile(r"\bnvl ?(36|72|144)\b")
 """Racks of Grace Blackwell and Vera Rubin."""
 
-_HINT = 'Send a name such as "RTX 4090", "2x L40S" or "p5.48xlarge", or a memory size such as "24GB". GET /v1/gpus lists all accelerators.'
+_HINT = (
+    'Send a name such as "RTX 4090", "2x L40S" or "p5.48xlarge", or a memory size such as "24GB".'
+    " GET /v1/gpus lists all accelerators."
+)
 
 
 class GpuMatch(msgspec.Struct, frozen=True):
-    """What a text was understood as: `count` cards of `accelerator`. `note` says what was assumed, None where nothing was.
+    """What a text was understood as: `count` cards of `accelerator`. `note` says what was assumed,
+    None where nothing was.
 
     `quota`: how many of these may be used at once, None where nobody limits them.
     """
@@ -50,7 +55,12 @@ class GpuMatch(msgspec.Struct, frozen=True):
 class Lookup:
     """Finds rows of one catalog."""
 
-    def __init__(self, accelerators: Accelerators, offers: Offers, names: Mapping[str, tuple[Accelerator, int]]) -> None:
+    def __init__(
+        self,
+        accelerators: Accelerators,
+        offers: Offers,
+        names: Mapping[str, tuple[Accelerator, int]],
+    ) -> None:
         """names: clean texts that mean so many cards, whatever else they might mean."""
         self._accelerators = accelerators
         self._offers = offers
@@ -58,11 +68,11 @@ class Lookup:
         self._known = lru_cache(maxsize=4096)(self._find)
 
     def find(self, text: str) -> GpuMatch:
-        """The accelerator and the count that `text` means: "2x4090", "NVIDIA-H100-80GB-HBM3", "aws p5.48xlarge", "24GB".
+        """Return the accelerator and the count that `text` means: "2x4090",
+        "NVIDIA-H100-80GB-HBM3", "aws p5.48xlarge", "24GB".
 
-        Raises UnknownAcceleratorError with near matches where nothing is meant for certain, InvalidRequestError where the text is no name or
-        the count is not within 1 and 4096.
-        """
+        Raises UnknownAcceleratorError with near matches where nothing is meant for certain,
+        InvalidRequestError where the text is no name or the count is not within 1 and 4096."""
         return self._known(clean(text))
 
     def _find(self, text: str) -> GpuMatch:
@@ -71,25 +81,49 @@ class Lookup:
             for count, name in counts(reading, self._vocabulary):
                 if machine := self._machine(name):
                     offer, accelerator = machine
-                    held = f"{offer.instance} of {offer.cloud} holds {offer.count} x {accelerator.name}."
-                    return _found(accelerator, count * offer.count, " ".join(filter(None, (told, held))))
+                    held = (
+                        f"{offer.instance} of {offer.cloud} holds {offer.count} x"
+                        f" {accelerator.name}."
+                    )
+                    return _found(
+                        accelerator, count * offer.count, " ".join(filter(None, (told, held)))
+                    )
                 singular = _PLURAL.sub("", name)
                 for form in (name, singular) if count == 1 else (singular, name):
                     rows, each = self._meant(form)
                     if rows:
-                        return _found(rows[0], count * each, " ".join(filter(None, (told, _note(name, rows)))) or None)
+                        return _found(
+                            rows[0],
+                            count * each,
+                            " ".join(filter(None, (told, _note(name, rows)))) or None,
+                        )
         for count, name in counts(text, self._vocabulary):
             if family := self._family(name):
                 offer, accelerator = family
                 counted = "one is" if count == 1 else f"{count:g} are"
                 return _found(
-                    accelerator, count, f"{offer.cloud}'s machines such as {offer.instance} hold {accelerator.name}; {counted} counted."
+                    accelerator,
+                    count,
+                    f"{offer.cloud}'s machines such as {offer.instance} hold {accelerator.name};"
+                    f" {counted} counted.",
                 )
         names = {row.name: row.name.lower() for row in self._accelerators.all()} | {
-            offer.instance: offer.instance.lower() for offer in self._offers.all() if " " not in offer.instance
+            offer.instance: offer.instance.lower()
+            for offer in self._offers.all()
+            if " " not in offer.instance
         }
-        near = tuple(name for _, _, name in process.extract(text, names, scorer=fuzz.QRatio, limit=5, score_cutoff=50))
-        raise UnknownAcceleratorError(f"No accelerator of the catalog is meant by {text!r}.", hint=_HINT, matches=near, field="gpu")
+        near = tuple(
+            name
+            for _, _, name in process.extract(
+                text, names, scorer=fuzz.QRatio, limit=5, score_cutoff=50
+            )
+        )
+        raise UnknownAcceleratorError(
+            f"No accelerator of the catalog is meant by {text!r}.",
+            hint=_HINT,
+            matches=near,
+            field="gpu",
+        )
 
     def _readings(self, text: str) -> Iterator[tuple[str, str | None]]:
         """Ways to read a clean text, the plainest first, each with what must be told of it."""
@@ -100,55 +134,83 @@ class Lookup:
             yield mended, f"Read as {mended!r}."
 
     def _machine(self, name: str) -> tuple[Offer, Accelerator] | None:
-        """The cloud's machine that a text without a count names, with the accelerator in it."""
+        """Return the cloud's machine that a text without a count names, with the accelerator in
+        it."""
         if name in self._exact:
             return None
         known = self._accelerators.by_id
-        return next(((offer, known[offer.accelerator_id]) for offer in self._offers.named(name) if offer.accelerator_id in known), None)
+        return next(
+            (
+                (offer, known[offer.accelerator_id])
+                for offer in self._offers.named(name)
+                if offer.accelerator_id in known
+            ),
+            None,
+        )
 
     def _family(self, name: str) -> tuple[Offer, Accelerator] | None:
-        """One of the cloud's machines that a text without a count names together, with the accelerator in all of them."""
+        """Return one of the cloud's machines that a text without a count names together, with
+        the accelerator in all of them."""
         offer = self._offers.family(name)
         accelerator = offer and self._accelerators.by_id.get(offer.accelerator_id)
         return (offer, accelerator) if offer and accelerator else None
 
     def _meant(self, name: str) -> tuple[list[Accelerator], int]:
-        """The rows a text without a count may mean, the likeliest first, and how many cards it is a name of."""
+        """Return the rows a text without a count may mean, the likeliest first, and how many
+        cards it is a name of."""
         if name in self._exact:
             accelerator, count = self._exact[name]
             return [accelerator], count
         return self._rows(name), 1
 
     def _rows(self, name: str) -> list[Accelerator]:
-        """The rows that are meant by pattern, else a card of the size alone."""
+        """Return the rows that are meant by pattern, else a card of the size alone."""
         spelling = read(name, self._vocabulary)
         if not spelling.words:
             return _custom(spelling)
         rows: dict[str, tuple[float, Accelerator]] = {}
         for needed, allowed, row in self._accelerators.patterns:
             if needed <= spelling.words | _sizes_as_words(spelling) and spelling.words <= allowed:
-                distance = _size_distance(row, [size for size in spelling.sizes if f"{size.gigabytes:g}gb" not in allowed])
+                distance = _size_distance(
+                    row, [size for size in spelling.sizes if f"{size.gigabytes:g}gb" not in allowed]
+                )
                 if distance <= _SIZE_TOLERANCE and spelling.vendors <= {row.vendor}:
-                    rows[row.id] = min(rows.get(row.id, (distance, row)), (distance, row), key=lambda entry: entry[0])
+                    rows[row.id] = min(
+                        rows.get(row.id, (distance, row)),
+                        (distance, row),
+                        key=lambda entry: entry[0],
+                    )
         nearest = min((distance for distance, _ in rows.values()), default=0.0)
         return [row for distance, row in rows.values() if distance == nearest]
 
     def _mend(self, text: str) -> str:
-        """`text` with its typos in words of letters put right; names with digits are never touched."""
-        known = [word for word in self._vocabulary | VENDORS.keys() | FILLERS if word.isalpha() and len(word) >= 4]
+        """`text` with its typos in words of letters put right; names with digits are never
+        touched."""
+        known = [
+            word
+            for word in self._vocabulary | VENDORS.keys() | FILLERS
+            if word.isalpha() and len(word) >= 4
+        ]
         words = []
         for word in text.split():
             best = None
             if word.isalpha() and len(word) >= 4 and word not in known:
-                best = process.extractOne(word, known, scorer=OSA.normalized_similarity, score_cutoff=_TYPO_SIMILARITY)
+                best = process.extractOne(
+                    word, known, scorer=OSA.normalized_similarity, score_cutoff=_TYPO_SIMILARITY
+                )
             words.append(best[0] if best else word)
         return " ".join(words)
 
     @cached_property
     def _exact(self) -> dict[str, tuple[Accelerator, int]]:
-        """Every given name, id and row's name, in lower case, with its row and how many of it are meant."""
+        """Every given name, id and row's name, in lower case, with its row and how many of it
+        are meant."""
         rows = self._accelerators.all()
-        return {row.name.lower(): (row, 1) for row in rows} | {row.id: (row, 1) for row in rows} | dict(self._names)
+        return (
+            {row.name.lower(): (row, 1) for row in rows}
+            | {row.id: (row, 1) for row in rows}
+            | dict(self._names)
+        )
 
     @cached_property
     def _vocabulary(self) -> frozenset[str]:
@@ -157,48 +219,60 @@ class Lookup:
 
 
 def _found(accelerator: Accelerator, count: float, note: str | None) -> GpuMatch:
-    """The answer. Raises InvalidRequestError where `count` is no number of cards."""
+    """Return the answer. Raises InvalidRequestError where `count` is no number of cards."""
     if count != int(count) or not 1 <= count <= MAX_COUNT:
         raise InvalidRequestError(
-            f"{count:g} is no number of accelerators.", hint=f"Send a whole number from 1 to {MAX_COUNT}.", field="gpu"
+            f"{count:g} is no number of accelerators.",
+            hint=f"Send a whole number from 1 to {MAX_COUNT}.",
+            field="gpu",
         )
     return GpuMatch(accelerator, int(count), note)
 
 
 def _custom(spelling: Spelling) -> list[Accelerator]:
-    """A card of which only the size was given: "80GB", "24 gb gpu"."""
+    """Return a card of which only the size was given: "80GB", "24 gb gpu"."""
     if len(spelling.sizes) != 1 or spelling.vendors:
         return []
     return [custom(spelling.sizes[0].bytes, str(spelling.sizes[0]))]
 
 
 def _sizes_as_words(spelling: Spelling) -> frozenset[str]:
-    """Sizes as patterns spell those that tell two cards of one name apart: "48gb" in RTX 4090 48GB."""
+    """Return sizes as patterns spell those that tell two cards of one name apart: "48gb" in RTX
+    4090 48GB."""
     return frozenset(f"{size.gigabytes:g}gb" for size in spelling.sizes)
 
 
 def _size_distance(row: Accelerator, sizes: list[Size]) -> float:
-    """How far the sizes of a text lie from those of a row, as a share; 0 where the text names none."""
+    """Return how far the sizes of a text lie from those of a row, as a share; 0 where the text
+    names none."""
     known = [row.marketed_bytes / GB]
     if row.total_bytes is not None:
         known.append(row.total_bytes / GIB)
     if row.vendor != "Apple":  # Metal's limit on a 64 GB Mac is 48 GiB, the size of another Mac
         known.append(row.usable.expected / GIB)
-    return max((min(abs(size.gigabytes - one) / one for one in known) for size in sizes), default=0.0)
+    return max(
+        (min(abs(size.gigabytes - one) / one for one in known) for size in sizes), default=0.0
+    )
 
 
 def _note(name: str, rows: list[Accelerator]) -> str | None:
-    """What a reader must know about the reading of `name`: other rows it could mean, a card of two devices, a size alone."""
+    """Return what a reader must know about the reading of `name`: other rows it could mean, a
+    card of two devices, a size alone."""
     first, *others = rows
     if first.vendor == "custom":
         return f"A card of {first.marketed_bytes} bytes, all of it usable."
     notes = []
     if others:
-        notes.append(f"{name!r} is read as {first.name}; it may also mean {', '.join(row.name for row in others[:4])}.")
+        notes.append(
+            f"{name!r} is read as {first.name}; it may also mean"
+            f" {', '.join(row.name for row in others[:4])}."
+        )
     if "(per " in first.name:
         notes.append("One card holds two of these devices; one device is counted.")
     if name.startswith(("dgx ", "hgx ", "nvidia dgx ")) and first.node_size:
-        notes.append(f"One accelerator is counted; the machine of this name holds {first.node_size}.")
+        notes.append(
+            f"One accelerator is counted; the machine of this name holds {first.node_size}."
+        )
     if rack := _RACK.search(name):
         notes.append(f"One accelerator is counted; the rack of this name holds {rack[1]}.")
     return " ".join(notes) or None

@@ -8,7 +8,12 @@ from types import MappingProxyType
 
 @cache
 def load() -> Mapping[str, tuple[str, str]]:
-    """(Key, value) of the label by accelerator id, read once. Cards whose label nobody was seen to print are missing."""
-    lines = files("fitgauge.catalog").joinpath("data/node_labels.tsv").read_text("utf-8").splitlines()
+    """Return (Key, value) of the label by accelerator id, read once. Cards whose label nobody
+    was seen to print are missing."""
+    lines = (
+        files("fitgauge.catalog").joinpath("data/node_labels.tsv").read_text("utf-8").splitlines()
+    )
     rows = [line.split("\t") for line in lines if not line.startswith("#")]
-    return MappingProxyType({accelerator_id: (key, value) for accelerator_id, key, value, _ in rows})
+    return MappingProxyType(
+        {accelerator_id: (key, value) for accelerator_id, key, value, _ in rows}
+    )

@@ -27,7 +27,8 @@ _LONGEST_TEXT = 500
 
 
 def overlay(ours: Catalog, files: Sequence[tuple[str, OverlayFile]]) -> Catalog:
-    """`ours` under the contents of `files` (each with its name), in their order. Raises InvalidCatalogError, naming file, row and field."""
+    """`ours` under the contents of `files` (each with its name), in their order. Raises
+    InvalidCatalogError, naming file, row and field."""
     rows = _accelerators(ours, files)
     plain = Catalog(rows)
     names = _names(plain, files)
@@ -36,7 +37,8 @@ def overlay(ours: Catalog, files: Sequence[tuple[str, OverlayFile]]) -> Catalog:
 
 
 def _accelerators(ours: Catalog, files: Sequence[tuple[str, OverlayFile]]) -> Accelerators:
-    """Ours, changed, and new ones, in the order of their ids; where a file says `only`, those alone that have a row."""
+    """Ours, changed, and new ones, in the order of their ids; where a file says `only`, those
+    alone that have a row."""
     known = {row.id: row for row in ours.all()}
     own: dict[str, Accelerator] = {}
     for file, contents in files:
@@ -48,22 +50,36 @@ def _accelerators(ours: Catalog, files: Sequence[tuple[str, OverlayFile]]) -> Ac
             own[fields["id"]] = _accelerator(known, fields, file, where)
     merged = own if any(contents.only for _, contents in files) else known | own
     if not merged:
-        raise refused(files[0][0], "", "only: true without a single row of accelerators leaves nothing.")
+        raise refused(
+            files[0][0], "", "only: true without a single row of accelerators leaves nothing."
+        )
     patterns = tuple(
-        pattern._replace(accelerator=merged[pattern.accelerator.id]) for pattern in ours.patterns if pattern.accelerator.id in merged
+        pattern._replace(accelerator=merged[pattern.accelerator.id])
+        for pattern in ours.patterns
+        if pattern.accelerator.id in merged
     )
     return Accelerators(by_id=MappingProxyType(dict(sorted(merged.items()))), patterns=patterns)
 
 
-def _accelerator(known: Mapping[str, Accelerator], given: dict[str, Any], file: str, where: str) -> Accelerator:
-    """One row: over ours of that id, else a new one."""
+def _accelerator(
+    known: Mapping[str, Accelerator], given: dict[str, Any], file: str, where: str
+) -> Accelerator:
+    """Return one row: over ours of that id, else a new one."""
     base = known.get(given["id"])
     if isinstance(usable := given.get("usable"), int):
         given |= {"usable": {"low": usable, "expected": usable, "high": usable}}
     if "usable" in given:
         given = {"usable_basis": "exact", "derived_from": (), **given}
-    changed = [[name, f"{file}: {where}"] for name in given if name not in ("id", "sources", "usable_basis", "derived_from")]
-    kept = [source for source in msgspec.to_builtins(base.sources) if source[0] not in given] if base else []
+    changed = [
+        [name, f"{file}: {where}"]
+        for name in given
+        if name not in ("id", "sources", "usable_basis", "derived_from")
+    ]
+    kept = (
+        [source for source in msgspec.to_builtins(base.sources) if source[0] not in given]
+        if base
+        else []
+    )
     merged = {**(msgspec.to_builtins(base) if base else {}), "sources": [*kept, *changed], **given}
     vendors = {row.vendor.lower(): row.vendor for row in known.values()}
     if isinstance(vendor := merged.get("vendor"), str):
@@ -72,17 +88,27 @@ def _accelerator(known: Mapping[str, Accelerator], given: dict[str, Any], file: 
     try:
         return msgspec.convert(merged, Accelerator)
     except msgspec.ValidationError as error:
-        hint = "" if base else "A new card needs a name, a vendor, marketed_bytes and usable; to change one of ours send its id."
+        hint = (
+            ""
+            if base
+            else (
+                "A new card needs a name, a vendor, marketed_bytes and usable; to change one of"
+                " ours send its id."
+            )
+        )
         raise refused(file, where, f"{error}.", hint) from None
 
 
 def _bounded(row: Mapping[str, Any], file: str, where: str) -> None:
-    """Refuses what no card has: numbers below zero, beyond 2^53 or not finite, sizes of nothing, endless texts, empty intervals."""
+    """Refuse what no card has: numbers below zero, beyond 2^53 or not finite, sizes of nothing,
+    endless texts, empty intervals."""
     for path, value in _leaves(row):
         field = path.partition(".")[0]
         if isinstance(value, str) and not 0 < len(value) <= _LONGEST_TEXT:
             raise refused(file, where, f"{path}: a text of {len(value)} characters.")
-        if isinstance(value, int | float) and not (math.isfinite(value) and 0 <= value <= _LARGEST_NUMBER):
+        if isinstance(value, int | float) and not (
+            math.isfinite(value) and 0 <= value <= _LARGEST_NUMBER
+        ):
             raise refused(file, where, f"{path}: {value} is no such number.")
         if field in ("marketed_bytes", "usable", "total_bytes") and value == 0:
             raise refused(file, where, f"{path}: 0 bytes.")
@@ -92,7 +118,7 @@ def _bounded(row: Mapping[str, Any], file: str, where: str) -> None:
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - whatever a row holds
-    """Every number and text of a row, with its path."""
+    """Yield every number and text of a row, with its path."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _leaves(inner, f"{path}.{name}" if path else name)
@@ -104,7 +130,7 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: A
 
 
 def _names(catalog: Catalog, files: Sequence[tuple[str, OverlayFile]]) -> Names:
-    """What people say here, with the card and the count it means."""
+    """Return what people say here, with the card and the count it means."""
     names: dict[str, tuple[Accelerator, int]] = {}
     for file, contents in files:
         for name, meaning in contents.names.items():
@@ -120,7 +146,7 @@ def _names(catalog: Catalog, files: Sequence[tuple[str, OverlayFile]]) -> Names:
 
 
 def _quotas(catalog: Catalog, files: Sequence[tuple[str, OverlayFile]]) -> dict[str, int]:
-    """How many cards of each id may be used."""
+    """Return how many cards of each id may be used."""
     quotas: dict[str, int] = {}
     for file, contents in files:
         for name, most in contents.quotas.items():
@@ -142,7 +168,9 @@ def _offers(catalog: Catalog, ours: Offers, files: Sequence[tuple[str, OverlayFi
             if accelerator.id in priced:
                 raise refused(file, where, f"{accelerator.name} has a price already.")
             priced.add(accelerator.id)
-            instance = OverlayInstance(cloud=CLOUD, instance=accelerator.id, accelerator=name, count=1, usd_per_hour=price)
+            instance = OverlayInstance(
+                cloud=CLOUD, instance=accelerator.id, accelerator=name, count=1, usd_per_hour=price
+            )
             offer = _offer(instance, accelerator, contents.as_of, file, where)
             own[CLOUD, accelerator.id] = msgspec.structs.replace(offer, sizes=_ANY_SIZE)
         for number, row in enumerate(contents.instances, 1):
@@ -150,15 +178,28 @@ def _offers(catalog: Catalog, ours: Offers, files: Sequence[tuple[str, OverlayFi
             key = row.cloud.lower(), row.instance.lower()
             if key in own:
                 raise refused(file, where, f"{row.cloud} has another of this name.")
-            own[key] = _offer(row, _one(catalog, row.accelerator, file, where), contents.as_of, file, where)
+            own[key] = _offer(
+                row, _one(catalog, row.accelerator, file, where), contents.as_of, file, where
+            )
     left = {row.id for row in catalog.all()} - priced
-    kept = [row for row in ours.all() if row.accelerator_id in left and (row.cloud, row.instance.lower()) not in own]
+    kept = [
+        row
+        for row in ours.all()
+        if row.accelerator_id in left and (row.cloud, row.instance.lower()) not in own
+    ]
     return Offers([*kept, *own.values()])
 
 
-def _offer(row: OverlayInstance, accelerator: Accelerator, as_of: date | None, file: str, where: str) -> Offer:
+def _offer(
+    row: OverlayInstance, accelerator: Accelerator, as_of: date | None, file: str, where: str
+) -> Offer:
     if row.usd_per_hour is not None and as_of is None:
-        raise refused(file, where, "a price without a date.", "Say when the prices were true: as_of = 2026-01-31 at the top of the file.")
+        raise refused(
+            file,
+            where,
+            "a price without a date.",
+            "Say when the prices were true: as_of = 2026-01-31 at the top of the file.",
+        )
     return Offer(
         cloud=row.cloud.lower(),
         instance=row.instance,
@@ -174,7 +215,7 @@ def _offer(row: OverlayInstance, accelerator: Accelerator, as_of: date | None, f
 
 
 def _one(catalog: Catalog, text: str, file: str, where: str) -> Accelerator:
-    """The one card that a text means."""
+    """Return the one card that a text means."""
     accelerator, count = _meant(catalog, text, file, where)
     if count != 1:
         raise refused(file, where, f"{text!r} means {count} cards.", "Name the card alone.")
@@ -182,11 +223,16 @@ def _one(catalog: Catalog, text: str, file: str, where: str) -> Accelerator:
 
 
 def _meant(catalog: Catalog, text: str, file: str, where: str) -> tuple[Accelerator, int]:
-    """The card and the count that a text means for certain."""
+    """Return the card and the count that a text means for certain."""
     try:
         found = catalog.find(text)
     except FitgaugeError as error:
         raise refused(file, where, error.detail, error.hint, error.matches) from None
     if found.note is not None:
-        raise refused(file, where, f"{text!r} means no card for certain: {found.note}", "Send the id of the card.")
+        raise refused(
+            file,
+            where,
+            f"{text!r} means no card for certain: {found.note}",
+            "Send the id of the card.",
+        )
     return found.accelerator, found.count

@@ -30,13 +30,24 @@ def _own_accelerator() -> type[Struct]:
     """The row of an accelerator: an id and any fields of Accelerator."""
     fields = [field for field in msgspec.structs.fields(Accelerator) if field.name != "id"]
     kinds: dict[str, Any] = {field.name: field.type for field in fields} | {"usable": Bytes | int}
-    row_id = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", description="One of ours changes it; any other is a new card.")]
+    row_id = Annotated[
+        str,
+        Meta(
+            pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$",
+            description="One of ours changes it; any other is a new card.",
+        ),
+    ]
     return msgspec.defstruct(
         "OwnAccelerator",
         [("id", row_id), *((name, kind | UnsetType, UNSET) for name, kind in kinds.items())],
         kw_only=True,
         forbid_unknown_fields=True,
-        namespace={"__doc__": "A new card, or changes to one of ours: the fields that are given. `usable`: bytes, or an interval of them."},
+        namespace={
+            "__doc__": (
+                "A new card, or changes to one of ours: the fields that are given. `usable`: bytes,"
+                " or an interval of them."
+            )
+        },
     )
 
 
@@ -48,7 +59,9 @@ class OverlayInstance(Struct, kw_only=True, forbid_unknown_fields=True):
 
     cloud: Annotated[Name, Meta(description="Whose it is, such as own or aws.")]
     instance: Name
-    accelerator: Annotated[Name, Meta(description="Anything that means one card of the catalog for certain.")]
+    accelerator: Annotated[
+        Name, Meta(description="Anything that means one card of the catalog for certain.")
+    ]
     count: Count
     vcpus: Annotated[int, Meta(ge=1, le=65536)] | None = None
     memory_gib: Annotated[float, Meta(gt=0, le=1e6)] | None = None
@@ -59,7 +72,8 @@ Names = dict[Name, Name]
 Prices = dict[Name, Dollars]
 Quotas = dict[Name, Annotated[int, Meta(ge=0, le=10**6)]]
 _SECTIONS: dict[str, Any] = {
-    "accelerators": OwnAccelerator, "names": Names, "prices": Prices, "quotas": Quotas, "instances": OverlayInstance,
+    "accelerators": OwnAccelerator, "names": Names, "prices": Prices, "quotas": Quotas,
+    "instances": OverlayInstance,
 }  # fmt: skip
 _FEW = Meta(max_length=_MOST_ROWS)
 
@@ -67,12 +81,24 @@ _FEW = Meta(max_length=_MOST_ROWS)
 class OverlayFile(Struct, kw_only=True, forbid_unknown_fields=True):
     """A company's own catalog, laid over the bundled one."""
 
-    only: Annotated[bool, Meta(description="Hide every accelerator of ours that has no row here.")] = False
+    only: Annotated[
+        bool, Meta(description="Hide every accelerator of ours that has no row here.")
+    ] = False
     as_of: Annotated[date | None, Meta(description="The day the prices were true.")] = None
     accelerators: Annotated[list[OwnAccelerator], _FEW] = []  # type: ignore[valid-type]
-    names: Annotated[Names, _FEW, Meta(description="What people say, and what it means: a card, or so many of it.")] = {}
-    prices: Annotated[Prices, _FEW, Meta(description="USD an hour of one card here; what clouds ask for it is then left out.")] = {}
-    quotas: Annotated[Quotas, _FEW, Meta(description="How many cards of a kind may be used at once.")] = {}
+    names: Annotated[
+        Names,
+        _FEW,
+        Meta(description="What people say, and what it means: a card, or so many of it."),
+    ] = {}
+    prices: Annotated[
+        Prices,
+        _FEW,
+        Meta(description="USD an hour of one card here; what clouds ask for it is then left out."),
+    ] = {}
+    quotas: Annotated[
+        Quotas, _FEW, Meta(description="How many cards of a kind may be used at once.")
+    ] = {}
     instances: Annotated[list[OverlayInstance], _FEW] = []
 
 
@@ -89,23 +115,39 @@ def parse(file: str, raw: bytes) -> OverlayFile:
         raise _refusal(file, contents, error) from None
 
 
-def refused(file: str, row: str, what: str, hint: str = "", matches: tuple[str, ...] = ()) -> InvalidCatalogError:
+def refused(
+    file: str, row: str, what: str, hint: str = "", matches: tuple[str, ...] = ()
+) -> InvalidCatalogError:
     """The error of one row."""
-    return InvalidCatalogError(": ".join(filter(None, (file, row, what))), hint=hint or _HINT, matches=matches, field=row or None)
+    return InvalidCatalogError(
+        ": ".join(filter(None, (file, row, what))),
+        hint=hint or _HINT,
+        matches=matches,
+        field=row or None,
+    )
 
 
 def place(section: str, number: int, name: object) -> str:
     """How a row of a list is called in an error: its number from 1, and its name."""
-    return f"{section}, row {number} ({name})" if isinstance(name, str) else f"{section}, row {number}"
+    return (
+        f"{section}, row {number} ({name})" if isinstance(name, str) else f"{section}, row {number}"
+    )
 
 
 def schema() -> dict[str, Any]:
     """The JSON schema of such a file."""
     made = msgspec.json.schema(OverlayFile)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A company's own catalog for Fitgauge", **made}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A company's own catalog for Fitgauge",
+        **made,
+    }
 
 
-_HINT = "`fitgauge catalog check FILE` tells whether a file is sound; docs/own-catalog.md says what it may hold."
+_HINT = (
+    "`fitgauge catalog check FILE` tells whether a file is sound; docs/own-catalog.md says what it"
+    " may hold."
+)
 
 
 def _decoded(file: str, raw: bytes) -> dict[str, Any]:
@@ -113,7 +155,11 @@ def _decoded(file: str, raw: bytes) -> dict[str, Any]:
         raise refused(file, "", f"more than {LARGEST} bytes.")
     try:
         text = raw.decode()
-        contents = tomllib.loads(text) if PurePath(file).suffix == ".toml" else json.loads(text, object_pairs_hook=_object)
+        contents = (
+            tomllib.loads(text)
+            if PurePath(file).suffix == ".toml"
+            else json.loads(text, object_pairs_hook=_object)
+        )
     except RecursionError:
         raise refused(file, "", "nested too deeply.") from None
     except ValueError as error:  # of either parser, and of text that is no UTF-8
@@ -130,13 +176,17 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _refusal(file: str, contents: dict[str, Any], error: msgspec.ValidationError) -> InvalidCatalogError:
+def _refusal(
+    file: str, contents: dict[str, Any], error: msgspec.ValidationError
+) -> InvalidCatalogError:
     """The error of the first row that is none, for msgspec does not name the keys of a table."""
     for section, kind in _SECTIONS.items():
         given = contents.get(section)
         rows: list[tuple[str, object]] = []
         if isinstance(given, list):
-            rows = [(place(section, number, _name(row)), row) for number, row in enumerate(given, 1)]
+            rows = [
+                (place(section, number, _name(row)), row) for number, row in enumerate(given, 1)
+            ]
         elif isinstance(given, dict):
             rows = [(f"{section}, {key[:80]!r}", {key: value}) for key, value in given.items()]
         for row, value in rows:
@@ -156,4 +206,8 @@ def _words(error: msgspec.ValidationError) -> str:
     found = _AT.match(str(error))
     assert found is not None
     field = (found["field"] or "").replace("[...]", "")
-    return f"{field}: {found['what']}." if field and not _NAMED.search(found["what"]) else f"{found['what']}."
+    return (
+        f"{field}: {found['what']}."
+        if field and not _NAMED.search(found["what"])
+        else f"{found['what']}."
+    )

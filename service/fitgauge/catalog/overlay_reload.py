@@ -1,4 +1,5 @@
-"""A company's own catalog as it lies on disk: a file, or a folder such as a mounted ConfigMap; read at the start and when it changes."""
+"""A company's own catalog as it lies on disk: a file, or a folder such as a mounted ConfigMap;
+read at the start and when it changes."""
 
 import asyncio
 import hashlib
@@ -18,7 +19,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Loaded:
-    """A catalog with the files it came from, their digest (SHA-256), and when they were read [seconds since 1970]."""
+    """A catalog with the files it came from, their digest (SHA-256), and when they were read
+    [seconds since 1970]."""
 
     catalog: Catalog
     files: tuple[str, ...]
@@ -35,10 +37,12 @@ class Refused:
 
 
 class OverlayReload:
-    """The own catalog at `path`, over `ours`. `current` is in force; `refused` is None unless a later one could not be used."""
+    """The own catalog at `path`, over `ours`. `current` is in force; `refused` is None unless a
+    later one could not be used."""
 
     def __init__(self, path: Path, ours: Catalog, clock: Callable[[], float] = time.time) -> None:
-        """Reads it. Raises InvalidCatalogError where it cannot be used: there is no older one to keep."""
+        """Read it. Raises InvalidCatalogError where it cannot be used: there is no older one to
+        keep."""
         self._path = path
         self._ours = ours
         self._clock = clock
@@ -47,20 +51,30 @@ class OverlayReload:
         self.refused: Refused | None = None
 
     async def follow(self, seconds: float, use: Callable[[Catalog], object]) -> None:
-        """Looks every so many seconds, and hands over each catalog that comes into force. Goes on until it is cancelled."""
+        """Look every so many seconds, and hands over each catalog that comes into force. Goes on
+        until it is cancelled."""
         while True:
             await asyncio.sleep(seconds)
             news = await asyncio.to_thread(self._look)
             if isinstance(news, Refused):
                 self.refused = news
-                logger.error("The own catalog was refused, the one of before stays in force: %s %s", news.error.detail, news.error.hint)
+                logger.error(
+                    "The own catalog was refused, the one of before stays in force: %s %s",
+                    news.error.detail,
+                    news.error.hint,
+                )
             elif news is not None:
                 self.current, self.refused = news, None
                 use(news.catalog)
-                logger.info("The own catalog was read anew: %s, sha256 %s", ", ".join(news.files), news.digest)
+                logger.info(
+                    "The own catalog was read anew: %s, sha256 %s",
+                    ", ".join(news.files),
+                    news.digest,
+                )
 
     def _look(self) -> Loaded | Refused | None:
-        """What the files hold that lie there now; None where they are those of the last look. Reads files: not for an event loop."""
+        """Return what the files hold that lie there now; None where they are those of the last
+        look. Reads files: not for an event loop."""
         stamp = self._stamp_now()
         if stamp == self._stamp:
             return None
@@ -74,26 +88,39 @@ class OverlayReload:
         contents = [(path.name, _bytes(path)) for path in _files(self._path)]
         if sum(len(raw) for _, raw in contents) > LARGEST:
             raise refused(self._path.name, "", f"more than {LARGEST} bytes in all.")
-        files: Sequence[tuple[str, OverlayFile]] = [(name, parse(name, raw)) for name, raw in contents]
-        digest = hashlib.sha256(b"\0".join(part for name, raw in contents for part in (name.encode(), raw))).hexdigest()
-        return Loaded(overlay(self._ours, files), tuple(name for name, _ in contents), digest, self._clock())
+        files: Sequence[tuple[str, OverlayFile]] = [
+            (name, parse(name, raw)) for name, raw in contents
+        ]
+        digest = hashlib.sha256(
+            b"\0".join(part for name, raw in contents for part in (name.encode(), raw))
+        ).hexdigest()
+        return Loaded(
+            overlay(self._ours, files), tuple(name for name, _ in contents), digest, self._clock()
+        )
 
     def _stamp_now(self) -> object:
-        """What differs where a file was written, or a link set to another."""
+        """Return what differs where a file was written, or a link set to another."""
         try:
             stats = [(path.name, path.stat()) for path in _files(self._path)]
         except (OSError, InvalidCatalogError) as error:
             return str(error)
-        return [(name, stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_size) for name, stat in stats]
+        return [
+            (name, stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_size) for name, stat in stats
+        ]
 
 
 def _files(path: Path) -> list[Path]:
-    """The files at `path`: itself, or those of the folder in the order of their names, hidden ones left out."""
+    """Return the files at `path`: itself, or those of the folder in the order of their names,
+    hidden ones left out."""
     try:
         if not path.is_dir():
             found = [path]
         else:
-            found = sorted(one for one in path.iterdir() if one.suffix in SUFFIXES and not one.name.startswith(".") and one.is_file())
+            found = sorted(
+                one
+                for one in path.iterdir()
+                if one.suffix in SUFFIXES and not one.name.startswith(".") and one.is_file()
+            )
     except OSError as error:
         raise refused(path.name, "", f"{error.strerror}.") from None
     if not found:

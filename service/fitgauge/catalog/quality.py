@@ -1,4 +1,5 @@
-"""What quantization costs in quality, as published: data/quality.jsonl, one measurement a line, with its source."""
+"""What quantization costs in quality, as published: data/quality.jsonl, one measurement a line,
+with its source."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -18,10 +19,10 @@ Measure = Literal["benchmarks", "perplexity"]
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
     """One model in one format beside the same model as trained.
 
-    `quantization`: canonical (see what_if). `measure`: a score, of which more is better, or a perplexity, of which less is. `measured`:
-    what on. `unquantized`, `quantized`: as the source prints them, None where it prints the share alone. `recovered_percent`: quantized
-    over unquantized for scores, unquantized over quantized for perplexities.
-    """
+    `quantization`: canonical (see what_if). `measure`: a score, of which more is better, or a
+    perplexity, of which less is. `measured`: what on. `unquantized`, `quantized`: as the source
+    prints them, None where it prints the share alone. `recovered_percent`: quantized over
+    unquantized for scores, unquantized over quantized for perplexities."""
 
     quantization: str
     model: str
@@ -34,7 +35,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_un
 
 
 class Recovery(NamedTuple):
-    """What was measured of a format, over models and benchmarks [percent of the unquantized model]."""
+    """What was measured of a format, over models and benchmarks [percent of the unquantized
+    model]."""
 
     low: float
     expected: float
@@ -50,7 +52,8 @@ _OTHERWISE_MADE: frozenset[EngineName] = frozenset({"mlx"})
 
 
 def recovery(quantization: str, engine: EngineName) -> Recovery | None:
-    """What is recovered in this format, None where no published measurement is known here. Of those there are: least, median, most."""
+    """Return what is recovered in this format, None where no published measurement is known
+    here. Of those there are: least, median, most."""
     if engine in _OTHERWISE_MADE:
         return None
     name = canonical_name(quantization)
@@ -59,10 +62,16 @@ def recovery(quantization: str, engine: EngineName) -> Recovery | None:
 
 @cache
 def load() -> Mapping[str, Recovery]:
-    """The measurements by format, read once; unknown fields, missing ones and wrong types are refused."""
+    """Return the measurements by format, read once; unknown fields, missing ones and wrong types
+    are refused."""
     raw = files("fitgauge.catalog").joinpath("data/quality.jsonl").read_bytes()
     rows = list(map(msgspec.json.Decoder(Measurement).decode, raw.splitlines()))
-    return MappingProxyType({name: _summed(row for row in rows if row.quantization == name) for name in {row.quantization for row in rows}})
+    return MappingProxyType(
+        {
+            name: _summed(row for row in rows if row.quantization == name)
+            for name in {row.quantization for row in rows}
+        }
+    )
 
 
 def _summed(rows: Iterable[Measurement]) -> Recovery:

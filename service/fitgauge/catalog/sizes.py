@@ -15,7 +15,9 @@ from fitgauge.engine.model.spec import (
 )
 from fitgauge.errors import InvalidRequestError
 
-_SIZE = re.compile(r"\s*(\d{1,5}(?:\.\d{1,3})?)\s*([mbt])\s*(?:model|params|parameters)?\s*", re.IGNORECASE)
+_SIZE = re.compile(
+    r"\s*(\d{1,5}(?:\.\d{1,3})?)\s*([mbt])\s*(?:model|params|parameters)?\s*", re.IGNORECASE
+)
 _SCALE = {"m": 10**6, "b": 10**9, "t": 10**12}
 _SMALLEST, _LARGEST = 10**6, 10**13
 
@@ -39,20 +41,24 @@ Source: config.json of each; LLaMA: arXiv 2302.13971, table 2."""
 
 
 def parse_size(text: str) -> int | None:
-    """Parameters that a text such as '7b', '0.5B' or '125m' names, None where it is no size. Raises InvalidRequestError beyond 1m to 10t."""
+    """Return the parameters that a text such as '7b', '0.5B' or '125m' names, None where it is
+    no size. Raises InvalidRequestError beyond 1m to 10t."""
     match = _SIZE.fullmatch(text)
     if match is None:
         return None
     parameters = round(float(match[1]) * _SCALE[match[2].lower()])
     if not _SMALLEST <= parameters <= _LARGEST:
         raise InvalidRequestError(
-            f"A model of {text.strip()} is beyond what is sized here.", hint="Send a size from 1m to 10t.", field="model"
+            f"A model of {text.strip()} is beyond what is sized here.",
+            hint="Send a size from 1m to 10t.",
+            field="model",
         )
     return parameters
 
 
 def nominal_model(text: str, parameters: int) -> Model:
-    """A model of exactly `parameters` parameters in the shape of the known model nearest in size (by ratio)."""
+    """Return a model of exactly `parameters` parameters in the shape of the known model nearest
+    in size (by ratio)."""
     billions = parameters / 1e9
     _, name, hidden, layers, heads, kv_heads, intermediate, vocabulary = min(
         _SHAPES, key=lambda shape: max(shape[0] / billions, billions / shape[0])
@@ -71,8 +77,17 @@ def nominal_model(text: str, parameters: int) -> Model:
         )
     ]
     if rest:
-        blocks.append(Block(part=Part.LANGUAGE, prefix="", tensors=(Tensor("rest.weight", (rest, 1), Kind.LINEAR),)))
-    note = f"{text.strip()} is a size, not a model: counted as {parameters} parameters in the shape of {name}."
+        blocks.append(
+            Block(
+                part=Part.LANGUAGE,
+                prefix="",
+                tensors=(Tensor("rest.weight", (rest, 1), Kind.LINEAR),),
+            )
+        )
+    note = (
+        f"{text.strip()} is a size, not a model: counted as {parameters} parameters in the shape of"
+        f" {name}."
+    )
     spec = ModelSpec(
         model_type="nominal",
         architecture=f"nominal ({name})",

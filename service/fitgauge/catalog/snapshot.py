@@ -1,4 +1,5 @@
-"""The models that are known without the Hub: data/models.jsonl, one repository a line, and what people call them.
+"""The models that are known without the Hub: data/models.jsonl, one repository a line, and what
+people call them.
 
 A line is decoded only when it is asked for: the index holds the place of every id and nothing else.
 """
@@ -18,17 +19,18 @@ _FIRST = b'{"id":"'
 
 
 def _likeness(one: str, other: str, **_: object) -> float:
-    """How alike two names are, from 0 to 100: as a whole, and in their best matching part."""
+    """Return how alike two names are, from 0 to 100: as a whole, and in their best matching
+    part."""
     return (fuzz.QRatio(one, other) + fuzz.partial_ratio(one, other)) / 2
 
 
 class SnapshotModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One repository as it was known on `date`.
 
-    `config`: its config.json; `quantization`: its hf_quant_config.json, where it has one; `source`: where both come from.
-    `parameters`: the exact count, and `counted` how it was made; None where nobody could build the model. `elements`: numbers stored, by
-    canonical dtype, where they are known.
-    """
+    `config`: its config.json; `quantization`: its hf_quant_config.json, where it has one;
+    `source`: where both come from. `parameters`: the exact count, and `counted` how it was made;
+    None where nobody could build the model. `elements`: numbers stored, by canonical dtype,
+    where they are known."""
 
     id: str
     config: dict[str, object]
@@ -44,7 +46,8 @@ class Snapshot:
     """The bundled models, by id, by an older or mirrored id, and by what people write."""
 
     def get(self, model_id: str) -> SnapshotModel | None:
-        """The model of this id or of one of its aliases, whatever the case of its letters; None where there is none."""
+        """Return the model of this id or of one of its aliases, whatever the case of its
+        letters; None where there is none."""
         place = self._places.get(self._aliases.get(model_id.lower(), model_id).lower())
         if place is None:
             return None
@@ -52,23 +55,29 @@ class Snapshot:
         return msgspec.json.decode(self._lines[start:end], type=SnapshotModel)
 
     def model(self, model_id: str) -> Model | None:
-        """The Model of this id; None where there is none."""
+        """Return the Model of this id; None where there is none."""
         row = self.get(model_id)
         if row is None:
             return None
         stored = Stored(elements=row.elements) if row.elements else None
-        return Model(id=row.id, source="snapshot", spec=read_config(row.config, row.quantization), stored=stored)
+        return Model(
+            id=row.id,
+            source="snapshot",
+            spec=read_config(row.config, row.quantization),
+            stored=stored,
+        )
 
     def ids(self) -> tuple[str, ...]:
-        """Every id, in alphabetical order."""
+        """Return every id, in alphabetical order."""
         return tuple(name.id for name in self._names)
 
     def find(self, text: str) -> str | None:
-        """The id of the one model that a text such as "llama 3.1 70b" means; None where it means none, or several that differ.
+        """Return the id of the one model that a text such as "llama 3.1 70b" means; None where it
+        means none, or several that differ.
 
-        Where a model was published as a base and tuned to instructions, the tuned one is meant unless the text says "base"; of
-        several dated releases the latest, unless one has no date at all.
-        """
+        Where a model was published as a base and tuned to instructions, the tuned one is meant
+        unless the text says "base"; of several dated releases the latest, unless one has no date
+        at all."""
         wanted = text.strip().lower()
         known = self._aliases.get(wanted)
         if known is None and wanted in self._places:
@@ -78,13 +87,20 @@ class Snapshot:
     def near(self, text: str) -> tuple[str, ...]:
         """Up to five ids that `text` may be a misspelling of, the likeliest first."""
         names = {name.id: plain(name.id) for name in self._names}
-        return tuple(found for _, _, found in process.extract(plain(text), names, scorer=_likeness, limit=5, score_cutoff=65))
+        return tuple(
+            found
+            for _, _, found in process.extract(
+                plain(text), names, scorer=_likeness, limit=5, score_cutoff=65
+            )
+        )
 
     def _footprint(self, model_id: str) -> Footprint:
-        """What tells whether two models need the same memory."""
+        """Return what tells whether two models need the same memory."""
         row = self.get(model_id)
         assert row is not None
-        stored = msgspec.json.encode([row.quantization, row.config.get("quantization_config")]).decode()
+        stored = msgspec.json.encode(
+            [row.quantization, row.config.get("quantization_config")]
+        ).decode()
         return Footprint(row.parameters, stored)
 
     @cached_property
@@ -93,10 +109,14 @@ class Snapshot:
 
     @cached_property
     def _ids(self) -> dict[str, tuple[int, int]]:
-        """Every id and where its line begins and ends; an id stands first in its line and holds no quote."""
+        """Every id and where its line begins and ends; an id stands first in its line and holds
+        no quote."""
         places, start = {}, 0
         for line in self._lines.splitlines(keepends=True):
-            places[line[len(_FIRST) : line.index(b'"', len(_FIRST))].decode()] = (start, start + len(line))
+            places[line[len(_FIRST) : line.index(b'"', len(_FIRST))].decode()] = (
+                start,
+                start + len(line),
+            )
             start += len(line)
         return places
 
@@ -110,6 +130,10 @@ class Snapshot:
 
     @cached_property
     def _aliases(self) -> dict[str, str]:
-        """Ids that were renamed, and mirrors of the same weights: data/model_aliases.tsv, an alias and an id a line."""
+        """Ids that were renamed, and mirrors of the same weights: data/model_aliases.tsv, an
+        alias and an id a line."""
         table = (_DATA / "model_aliases.tsv").read_text("utf-8")
-        return {alias.lower(): model_id for alias, model_id in (line.split("\t") for line in table.splitlines())}
+        return {
+            alias.lower(): model_id
+            for alias, model_id in (line.split("\t") for line in table.splitlines())
+        }

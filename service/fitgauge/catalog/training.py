@@ -10,6 +10,6 @@ from fitgauge.engine.training.profile import TrainingProfile
 
 @cache
 def load_training() -> TrainingProfile:
-    """The bundled profile."""
+    """Return the bundled profile."""
     raw = files("fitgauge.catalog").joinpath("data/training.json").read_bytes()
     return msgspec.json.decode(raw, type=TrainingProfile)

@@ -12,7 +12,8 @@ MOST_REMEMBERED = 256
 
 
 class Memo(dict[Hashable, Any]):
-    """What was derived, by key: the same arguments give the same bytes, so remembering changes nothing. Emptied where it is full."""
+    """What was derived, by key: the same arguments give the same bytes, so remembering changes
+    nothing. Emptied where it is full."""
 
     __slots__ = ("most",)
 
@@ -21,7 +22,7 @@ class Memo(dict[Hashable, Any]):
         self.most = most
 
     def of(self, key: Hashable, derive: Callable[[], Derived]) -> Derived:
-        """What `derive` gives, derived once for every `key`."""
+        """Return what `derive` gives, derived once for every `key`."""
         known: Derived | None = self.get(key)
         if known is None:
             if len(self) >= self.most:
@@ -31,7 +32,8 @@ class Memo(dict[Hashable, Any]):
 
 
 class ByIdentity:
-    """A model by identity, so that looking it up does not read it, and a memo does not keep it alive."""
+    """A model by identity, so that looking it up does not read it, and a memo does not keep it
+    alive."""
 
     __slots__ = ("_hash", "_reference")
 
@@ -50,4 +52,8 @@ class ByIdentity:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ByIdentity) and self._reference() is not None and other._reference() is self._reference()
+        return (
+            isinstance(other, ByIdentity)
+            and self._reference() is not None
+            and other._reference() is self._reference()
+        )

@@ -13,7 +13,8 @@ GB = 10**9
 
 
 class Bytes(msgspec.Struct, frozen=True, gc=False):
-    """A size [bytes] as an interval: the truth lies in [low, high] in nine cases of ten, `expected` is its median."""
+    """A size [bytes] as an interval: the truth lies in [low, high] in nine cases of ten,
+    `expected` is its median."""
 
     low: int
     expected: int
@@ -23,10 +24,10 @@ class Bytes(msgspec.Struct, frozen=True, gc=False):
 class Term(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One named part of the memory of one accelerator.
 
-    `bytes` is the expected size, `low` and `high` its 90 % interval [bytes]. `basis` says how it is known: `exact`
-    (read from the repository or given), `computed` (arithmetic on the architecture), `calibrated` (fitted on measured
-    runs), `assumed` (neither). `formula` is the equation with its numbers, `source` where it comes from.
-    """
+    `bytes` is the expected size, `low` and `high` its 90 % interval [bytes]. `basis` says how it
+    is known: `exact` (read from the repository or given), `computed` (arithmetic on the
+    architecture), `calibrated` (fitted on measured runs), `assumed` (neither). `formula` is the
+    equation with its numbers, `source` where it comes from."""
 
     name: str
     bytes: int
@@ -38,12 +39,15 @@ class Term(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def exact_term(name: str, size: int, basis: Basis, formula: str, source: str) -> Term:
-    """A term without spread: `size` [bytes] is its low, expected and high."""
-    return Term(name=name, bytes=size, low=size, high=size, basis=basis, formula=formula, source=source)
+    """Return a term without spread: `size` [bytes] is its low, expected and high."""
+    return Term(
+        name=name, bytes=size, low=size, high=size, basis=basis, formula=formula, source=source
+    )
 
 
 def total(terms: Iterable[Term]) -> Bytes:
-    """The sum of terms [bytes]. Spreads are independent, so they add in quadrature, each side for itself."""
+    """Return the sum of terms [bytes]. Spreads are independent, so they add in quadrature, each
+    side for itself."""
     expected = below = above = 0.0
     for term in terms:
         expected += term.bytes
@@ -54,7 +58,8 @@ def total(terms: Iterable[Term]) -> Bytes:
 
 
 def largest_where(ceiling: int, holds: Callable[[int], bool]) -> int:
-    """The largest number up to `ceiling` that `holds`, which holds of every number below one it holds of; 0 where not even 1 does."""
+    """Return the largest number up to `ceiling` that `holds`, which holds of every number below
+    one it holds of; 0 where not even 1 does."""
     if holds(ceiling):
         return ceiling
     return bisect_left(range(1, ceiling), True, key=lambda number: not holds(number))

@@ -14,8 +14,8 @@ LARGE = 256 * 2**10
 LARGE_RESOLVES = 4
 """how many may be large at once"""
 MAX_VALUES = 100_000
-"""values of one JSON text. Parsed, each takes up to some 250 bytes, a hundred times what it takes as
-text."""
+"""values of one JSON text. Parsed, each takes up to some 250 bytes, a hundred times what it
+takes as text."""
 
 
 class LargePermit:
@@ -42,7 +42,7 @@ class LargePermit:
 
 @asynccontextmanager
 async def large_permit(permits: asyncio.Semaphore) -> AsyncIterator[LargePermit]:
-    """A permit that is released at the end of the block."""
+    """Provide a permit that is released at the end of the block."""
     permit = LargePermit(permits)
     try:
         yield permit
@@ -63,12 +63,13 @@ def narrow(response: httpx2.Response) -> None:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LARGE)
 
 
-async def read_body(response: httpx2.Response, limit: int, permit: LargePermit, *, cut: bool = False) -> bytes:
+async def read_body(
+    response: httpx2.Response, limit: int, permit: LargePermit, *, cut: bool = False
+) -> bytes:
     """Return the body, at most `limit` bytes: the rest is left where `cut`.
 
-    Raise MalformedModelError where there is more, HubUnreachableError where the body is compressed although
-    identity was asked for: a few bytes may unpack to gigabytes.
-    """
+    Raise MalformedModelError where there is more, HubUnreachableError where the body is
+    compressed although identity was asked for: a few bytes may unpack to gigabytes."""
     if response.headers.get("content-encoding", "identity") != "identity":
         raise HubUnreachableError(
             "The Hub sent a compressed body, which was not asked for.",
@@ -83,7 +84,9 @@ async def read_body(response: httpx2.Response, limit: int, permit: LargePermit, 
             if cut:
                 break
             path = response.url.path[-80:]
-            raise MalformedModelError(f"{path} is larger than the {limit} bytes that are read of it.")
+            raise MalformedModelError(
+                f"{path} is larger than the {limit} bytes that are read of it."
+            )
     return bytes(body[:limit])
 
 

@@ -1,4 +1,5 @@
-"""What was fetched before: in memory for the warm path, on disk for the next start, and failures for a while."""
+"""What was fetched before: in memory for the warm path, on disk for the next start, and failures
+for a while."""
 
 import copy
 import gc
@@ -42,7 +43,8 @@ class Known:
 
     @classmethod
     def of(cls, facts: RepoMetadata) -> "Known":
-        """Read the Facts. Raise MalformedModelError, ModelWithoutWeightsError. Not for the event loop."""
+        """Read the Facts. Raise MalformedModelError, ModelWithoutWeightsError. Not for the event
+        loop."""
         model = model_of(facts)
         return cls(facts, model, deep_size(facts, model))
 
@@ -88,7 +90,9 @@ class Memory:
         self.forget(reference)
         self._items[reference] = item
         self._held += item.weight
-        while len(self._items) > self._entries or (self._held > self._size and len(self._items) > 1):
+        while len(self._items) > self._entries or (
+            self._held > self._size and len(self._items) > 1
+        ):
             _, oldest = self._items.popitem(last=False)
             self._held -= oldest.weight
 
@@ -129,7 +133,8 @@ class NegativeCache:
 
 
 class _File(msgspec.Struct, frozen=True):
-    """A file of the disk cache. Endpoint and reference are kept inside too: the name is only their hash."""
+    """A file of the disk cache. Endpoint and reference are kept inside too: the name is only
+    their hash."""
 
     schema: int
     endpoint: str
@@ -152,22 +157,28 @@ class Disk:
         self._decoder = msgspec.msgpack.Decoder(_File)
 
     def name(self, reference: Reference) -> str:
-        """The file that holds its Facts."""
-        return f"{hashlib.sha256(f'{self._endpoint} {reference}'.encode()).hexdigest()[:40]}.msgpack"
+        """Return the file that holds its Facts."""
+        return (
+            f"{hashlib.sha256(f'{self._endpoint} {reference}'.encode()).hexdigest()[:40]}.msgpack"
+        )
 
     def read(self, reference: Reference) -> RepoMetadata | None:
-        """Its Facts, None where there are none that can be read."""
+        """Return its Facts, None where there are none that can be read."""
         if self._folder is None:
             return None
         try:
             file = self._decoder.decode(_regular_file(self._folder / self.name(reference)))
         except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
-        ours = file.schema == SCHEMA and file.endpoint == self._endpoint and file.reference == str(reference)
+        ours = (
+            file.schema == SCHEMA
+            and file.endpoint == self._endpoint
+            and file.reference == str(reference)
+        )
         return file.facts if ours else None
 
     def write(self, reference: Reference, facts: RepoMetadata) -> None:
-        """Keeps them. A disk that cannot be written to is logged and costs nothing but the cache."""
+        """Keep them. A disk that cannot be written to is logged and costs nothing but the cache."""
         if self._folder is None:
             return
         content = msgspec.msgpack.encode(_File(SCHEMA, self._endpoint, str(reference), facts))
@@ -186,7 +197,7 @@ class Disk:
             logger.warning("The Hub cache in %s cannot be written: %s", self._folder, error)
 
     def forget(self, reference: Reference) -> None:
-        """Drops them, if they are there."""
+        """Drop them, if they are there."""
         if self._folder is not None:
             with suppress(OSError):
                 (self._folder / self.name(reference)).unlink()

@@ -1,4 +1,5 @@
-"""The circuit breaker before the Hub. It opens on evidence of the Hub itself, never of one repository.
+"""The circuit breaker before the Hub. It opens on evidence of the Hub itself, never of one
+repository.
 
 Closed: every resolve sends its requests. Open: none does, until a moment. Half-open, after that
 moment: one resolve probes, and the others are refused until it ends.
@@ -67,7 +68,9 @@ class CircuitBreaker:
 
     def open(self, error: HubError) -> None:
         """Open: this error is one of the Hub itself."""
-        seconds = error.retry_after_seconds if isinstance(error, HubBusyError) else self._open_seconds
+        seconds = (
+            error.retry_after_seconds if isinstance(error, HubBusyError) else self._open_seconds
+        )
         self._opened_at = self._clock()
         self._error, self._until, self._probe_until = error, self._opened_at + seconds, 0.0
         self._timeouts.clear()

@@ -1,4 +1,5 @@
-"""Requests to the Hub: bounded bodies, retries that honour Retry-After, and every failure as one of Fitgauge's errors."""
+"""Requests to the Hub: bounded bodies, retries that honour Retry-After, and every failure as one
+of Fitgauge's errors."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -54,14 +55,16 @@ _NO_CONNECTION = (
 _FAILURES = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, UnicodeError)
 
 USER_AGENT = f"fitgauge/{__version__}; hf_hub/{hub_version}"
-"""Not huggingface_hub's own (build_hf_headers): to make it up, it first asks the Hub for its list of coding agents, for up to 3 s."""
+"""Not huggingface_hub's own (build_hf_headers): to make it up, it first asks the Hub for its
+list of coding agents, for up to 3 s."""
 
 Params = Mapping[str, str | list[str]]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a request brought: `body` None where the file is not there (404) or has not changed (304, `unchanged`)."""
+    """What a request brought: `body` None where the file is not there (404) or has not changed
+    (304, `unchanged`)."""
 
     body: bytes | None
     etag: str | None = None
@@ -112,25 +115,34 @@ class Client:
         self._large = asyncio.Semaphore(LARGE_RESOLVES)
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         await self._session.aclose()
 
     @asynccontextmanager
-    async def trip(self, repo_id: str, revision: str | None, *, counts: bool = True) -> AsyncIterator[HubRequest]:
-        """A resolve, from its first request until all that it read is let go of.
+    async def trip(
+        self, repo_id: str, revision: str | None, *, counts: bool = True
+    ) -> AsyncIterator[HubRequest]:
+        """Provide a resolve, from its first request until all that it read is let go of.
 
-        The token in a thread: huggingface_hub reads it from a file, or renews it. Bodies uncompressed: bounds hold before unpacking.
-        """
+        The token in a thread: huggingface_hub reads it from a file, or renews it. Bodies
+        uncompressed: bounds hold before unpacking."""
         loop = asyncio.get_running_loop()
         started = self._breaker.now()
         try:
             token = await loop.run_in_executor(self._pool, _token, self._settings.token)
         except (OSError, OIDCError, DeviceCodeError) as error:
-            raise HubUnreachableError(f"No token for the Hub: {type(error).__name__}.", hint="Check HF_TOKEN, or log in again.") from error
-        headers = {"user-agent": USER_AGENT, "accept-encoding": "identity"} | ({"authorization": f"Bearer {token}"} if token else {})
+            raise HubUnreachableError(
+                f"No token for the Hub: {type(error).__name__}.",
+                hint="Check HF_TOKEN, or log in again.",
+            ) from error
+        headers = {"user-agent": USER_AGENT, "accept-encoding": "identity"} | (
+            {"authorization": f"Bearer {token}"} if token else {}
+        )
         deadline = loop.time() + self._settings.wait_seconds
         async with large_permit(self._large) as permit:
-            yield HubRequest(repo_id, revision or "main", headers, deadline, permit, started, counts)
+            yield HubRequest(
+                repo_id, revision or "main", headers, deadline, permit, started, counts
+            )
 
     async def parse(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Return what `work` makes of a stranger's bytes, off the event loop."""
@@ -138,14 +150,18 @@ class Client:
         return await loop.run_in_executor(self._readers, partial(work, *arguments, **named))
 
     async def describe(self, trip: HubRequest, limit: int) -> bytes:
-        """The Hub's description of the repository at the revision, as huggingface_hub's model_info(expand=...) asks for it."""
+        """Return the Hub's description of the repository at the revision, as huggingface_hub's
+        model_info(expand=...) asks for it."""
         url = f"{self._settings.endpoint}/api/models/{trip.repo_id}"
         if trip.revision != "main":
             url += f"/revision/{quote(trip.revision, safe='')}"
         return _there(await self._get(trip, url, limit, params={"expand": list(DESCRIBED)}), url)
 
-    async def quantized(self, trip: HubRequest, expanded: Sequence[str], count: int, limit: int) -> bytes:
-        """Repositories that name this one as the model they quantize, as list_models(filter=..., sort="downloads", expand=...) asks."""
+    async def quantized(
+        self, trip: HubRequest, expanded: Sequence[str], count: int, limit: int
+    ) -> bytes:
+        """Repositories that name this one as the model they quantize, as list_models(filter=...,
+        sort="downloads", expand=...) asks."""
         url = f"{self._settings.endpoint}/api/models"
         params: Params = {
             "filter": f"base_model:quantized:{trip.repo_id}",
@@ -156,21 +172,31 @@ class Client:
         return _there(await self._get(trip, url, limit, params=params), url)
 
     async def folder(self, trip: HubRequest, folder: str, limit: int) -> bytes:
-        """The listing of one folder, with sizes."""
+        """Return the listing of one folder, with sizes."""
         url = f"{self._settings.endpoint}/api/models/{trip.repo_id}/tree/{quote(trip.revision, safe='')}/{quote(folder)}"
         return _there(await self._get(trip, url.rstrip("/"), limit), url)
 
-    async def file(self, trip: HubRequest, name: str, limit: int, etag: str | None = None) -> Answer:
-        """A whole file. `etag`: of the copy that is known already. Raises MalformedModelError where it is larger than `limit` [bytes]."""
-        return await self._get(trip, self._url(trip, name), limit, extra={"if-none-match": etag} if etag else {})
+    async def file(
+        self, trip: HubRequest, name: str, limit: int, etag: str | None = None
+    ) -> Answer:
+        """Return a whole file. `etag`: of the copy that is known already. Raises
+        MalformedModelError where it is larger than `limit` [bytes]."""
+        return await self._get(
+            trip, self._url(trip, name), limit, extra={"if-none-match": etag} if etag else {}
+        )
 
     async def beginning(self, trip: HubRequest, name: str, length: int) -> bytes:
-        """The first `length` bytes of a file, fewer where it is shorter."""
+        """Return the first `length` bytes of a file, fewer where it is shorter."""
         url = self._url(trip, name)
-        return _there(await self._get(trip, url, length, extra={"range": f"bytes=0-{length - 1}"}, cut=True), url)
+        return _there(
+            await self._get(trip, url, length, extra={"range": f"bytes=0-{length - 1}"}, cut=True),
+            url,
+        )
 
     def _url(self, trip: HubRequest, name: str) -> str:
-        return hf_hub_url(trip.repo_id, name, revision=trip.revision, endpoint=self._settings.endpoint)
+        return hf_hub_url(
+            trip.repo_id, name, revision=trip.revision, endpoint=self._settings.endpoint
+        )
 
     async def _get(
         self,
@@ -182,13 +208,20 @@ class Client:
         extra: Mapping[str, str] | None = None,
         cut: bool = False,
     ) -> Answer:
-        """A GET, repeated while the Hub fails and a caller still waits. The wait doubles, or is what Retry-After asks for."""
+        """Return a GET, repeated while the Hub fails and a caller still waits. The wait doubles,
+        or is what Retry-After asks for."""
         delay = self._settings.first_delay_seconds
         for attempt in range(self._settings.attempts):
             try:
-                return await self._once(trip, url, limit, params, {**trip.headers, **(extra or {})}, cut)
+                return await self._once(
+                    trip, url, limit, params, {**trip.headers, **(extra or {})}, cut
+                )
             except (HubUnreachableError, HubBusyError) as error:
-                wait = error.retry_after_seconds if isinstance(error, HubBusyError) else delay * 2**attempt
+                wait = (
+                    error.retry_after_seconds
+                    if isinstance(error, HubBusyError)
+                    else delay * 2**attempt
+                )
                 last = attempt + 1 == self._settings.attempts
                 if last or asyncio.get_running_loop().time() + wait >= trip.deadline:
                     raise
@@ -227,7 +260,8 @@ class Client:
     async def _followed(
         self, trip: HubRequest, url: str, params: Params | None, headers: Mapping[str, str]
     ) -> AsyncIterator[tuple[httpx2.Response, str | None]]:
-        """The response behind all redirects, its body unread, and the commit that a hop names."""
+        """Provide the response behind all redirects, its body unread, and the commit that a hop
+        names."""
         request: httpx2.Request | None = self._session.build_request(
             "GET",
             url,
@@ -255,7 +289,8 @@ class Client:
         )
 
     async def _sent(self, trip: HubRequest, request: httpx2.Request) -> httpx2.Response:
-        """The response to one request, and what it says of the Hub itself: see CircuitBreaker."""
+        """Return the response to one request, and what it says of the Hub itself: see
+        CircuitBreaker."""
         try:
             response = await self._session.send(request, stream=True, follow_redirects=False)
         except _NO_CONNECTION as error:
@@ -273,10 +308,10 @@ class Client:
         return response
 
     def _redirected(self, trip: HubRequest, response: httpx2.Response) -> httpx2.Request | None:
-        """The request that a redirect asks for, None where its address cannot be read.
+        """Return the request that a redirect asks for, None where its address cannot be read.
 
-        Raise HubUnreachableError where it leads to where it must not. The token stays at the endpoint.
-        """
+        Raise HubUnreachableError where it leads to where it must not. The token stays at the
+        endpoint."""
         request = response.next_request
         if request is None:
             return None
@@ -300,21 +335,28 @@ class Client:
 
 
 def offline(endpoint: str) -> HubUnreachableError:
-    """The error of a Hub that must not be asked."""
+    """Return the error of a Hub that must not be asked."""
     return HubUnreachableError(
         f"Offline: HF_HUB_OFFLINE is set and nothing is cached of this model from {endpoint}.",
-        hint="Ask for a model that is cached or in the snapshot, or start the service without HF_HUB_OFFLINE.",
+        hint=(
+            "Ask for a model that is cached or in the snapshot, or start the service without"
+            " HF_HUB_OFFLINE."
+        ),
         retry_after_seconds=60.0,
     )
 
 
 def unreachable(endpoint: str, why: str) -> HubUnreachableError:
-    """The error of a Hub that gives no answer, or none that can be read."""
-    return HubUnreachableError(f"No answer from {endpoint}: {why}", hint="Ask again in a moment, or check HF_ENDPOINT and the proxy.")
+    """Return the error of a Hub that gives no answer, or none that can be read."""
+    return HubUnreachableError(
+        f"No answer from {endpoint}: {why}",
+        hint="Ask again in a moment, or check HF_ENDPOINT and the proxy.",
+    )
 
 
 def _token(setting: str | bool | None) -> str | None:
-    """The token to send: the one given, none for False, else the one huggingface_hub finds."""
+    """Return the token to send: the one given, none for False, else the one huggingface_hub
+    finds."""
     if isinstance(setting, str) or setting is False:
         return setting or None
     return None if setting is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
@@ -322,5 +364,7 @@ def _token(setting: str | bool | None) -> str | None:
 
 def _there(answer: Answer, url: str) -> bytes:
     if answer.body is None:
-        raise MalformedModelError(f"The Hub names {url.rsplit('/', 1)[-1][:80]} and has no such file.")
+        raise MalformedModelError(
+            f"The Hub names {url.rsplit('/', 1)[-1][:80]} and has no such file."
+        )
     return answer.body

@@ -56,58 +56,88 @@ _TREE = msgspec.json.Decoder(list[TreeEntry])
 
 
 def read_description(body: bytes, repo_id: str) -> Description:
-    """The description. Raises HubUnreachableError where the answer is no JSON (a portal speaks), MalformedModelError where it says nonsense."""
+    """Return the description. Raises HubUnreachableError where the answer is no JSON (a portal
+    speaks), MalformedModelError where it says nonsense."""
     refuse_too_many_values(body, f"The Hub's description of {repo_id}")
     try:
         description = _DESCRIPTION.decode(body)
     except msgspec.ValidationError as error:
-        raise MalformedModelError(f"The Hub's description of {repo_id} cannot be read: {str(error)[:120]}") from None
+        raise MalformedModelError(
+            f"The Hub's description of {repo_id} cannot be read: {str(error)[:120]}"
+        ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise HubUnreachableError("What answers is no Hub: it sends no JSON.", hint="Check HF_ENDPOINT and the proxy.") from None
+        raise HubUnreachableError(
+            "What answers is no Hub: it sends no JSON.", hint="Check HF_ENDPOINT and the proxy."
+        ) from None
     counts = description.safetensors.parameters.values() if description.safetensors else ()
     if any(not 0 <= count <= MAX_ELEMENTS for count in counts):
-        raise MalformedModelError(f"The Hub counts an impossible number of parameters in {repo_id}.")
+        raise MalformedModelError(
+            f"The Hub counts an impossible number of parameters in {repo_id}."
+        )
     return description
 
 
 def read_tree(body: bytes, repo_id: str) -> dict[str, int]:
-    """Sizes [bytes] of the files of a folder, by path. Raises MalformedModelError where the listing cannot be read."""
+    """Return sizes [bytes] of the files of a folder, by path. Raises MalformedModelError where
+    the listing cannot be read."""
     refuse_too_many_values(body, f"The Hub's list of the files of {repo_id}")
     try:
         return {entry.path: entry.size for entry in _TREE.decode(body) if entry.type == "file"}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedModelError(f"The Hub's list of the files of {repo_id} cannot be read: {str(error)[:120]}") from None
+        raise MalformedModelError(
+            f"The Hub's list of the files of {repo_id} cannot be read: {str(error)[:120]}"
+        ) from None
 
 
 def weight_files(files: list[str]) -> list[str]:
-    """Files an engine could load as a whole model; adapters and what a trainer keeps beside them are none."""
+    """Files an engine could load as a whole model; adapters and what a trainer keeps beside them
+    are none."""
     names = [(file, file.rpartition("/")[2]) for file in files]
     return [
         file
         for file, name in names
         if name.endswith((".safetensors", ".bin", ".pt", ".pth", ".gguf", ".npz"))
-        and not name.startswith(("adapter_", "mmproj", "imatrix", "training_args", "optimizer", "scheduler", "rng_state", "tokenizer"))
+        and not name.startswith(
+            (
+                "adapter_",
+                "mmproj",
+                "imatrix",
+                "training_args",
+                "optimizer",
+                "scheduler",
+                "rng_state",
+                "tokenizer",
+            )
+        )
     ]
 
 
 def refuse_without_weights(repo_id: str, files: list[str]) -> None:
-    """Raises ModelWithoutWeightsError, saying what the repository is instead, where it holds nothing a model could be sized by."""
+    """Raise ModelWithoutWeightsError, saying what the repository is instead, where it holds
+    nothing a model could be sized by."""
     if not [file for file in files if file not in (".gitattributes", "README.md")]:
-        raise ModelWithoutWeightsError(f"{repo_id} is empty.", hint="Check on the Hub whether its files were ever uploaded.")
+        raise ModelWithoutWeightsError(
+            f"{repo_id} is empty.", hint="Check on the Hub whether its files were ever uploaded."
+        )
     if "model_index.json" in files and "config.json" not in files:
-        raise ModelWithoutWeightsError(f"{repo_id} is a diffusion pipeline, not a language model.", hint="Send a transformer model.")
+        raise ModelWithoutWeightsError(
+            f"{repo_id} is a diffusion pipeline, not a language model.",
+            hint="Send a transformer model.",
+        )
     if weight_files(files):
         return
     if "adapter_config.json" in files:
         raise ModelWithoutWeightsError(
-            f"{repo_id} is an adapter.", hint="Send its base model (base_model_name_or_path in its adapter_config.json)."
+            f"{repo_id} is an adapter.",
+            hint="Send its base model (base_model_name_or_path in its adapter_config.json).",
         )
     if "config.json" not in files:
         raise no_weights(repo_id)
 
 
 def no_weights(repo_id: str) -> ModelWithoutWeightsError:
-    """The refusal of a repository without weights."""
+    """Return the refusal of a repository without weights."""
     return ModelWithoutWeightsError(
-        f"{repo_id} holds no weights.", hint="Send the repository that holds the model's safetensors or GGUF files."
+        f"{repo_id} holds no weights.",
+        hint="Send the repository that holds the model's safetensors or GGUF files.",
     )

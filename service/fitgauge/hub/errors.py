@@ -1,4 +1,5 @@
-"""What the Hub means when it refuses: its status and X-Error-Code as one of Fitgauge's errors, each with what to do."""
+"""What the Hub means when it refuses: its status and X-Error-Code as one of Fitgauge's errors,
+each with what to do."""
 
 import time
 from email.utils import parsedate_to_datetime
@@ -26,7 +27,7 @@ USUAL_WAIT = 5.0
 
 
 def is_missing_file(response: httpx2.Response, url: str) -> bool:
-    """Whether the repository and the revision are there and the file is not.
+    """Return whether the repository and the revision are there and the file is not.
 
     A plain mirror says 404 and no code. url: what was asked for first, before any redirect.
     """
@@ -36,7 +37,8 @@ def is_missing_file(response: httpx2.Response, url: str) -> bool:
 
 
 def error_of(response: httpx2.Response, repo_id: str, revision: str) -> FitgaugeError:
-    """The error that an answer of 300 or more stands for. huggingface_hub sorts out the Hub's own error codes."""
+    """Return the error that an answer of 300 or more stands for. huggingface_hub sorts out the
+    Hub's own error codes."""
     status = response.status_code
     if status == 429 or (status == 503 and "retry-after" in response.headers):
         seconds = retry_after(response)
@@ -48,34 +50,57 @@ def error_of(response: httpx2.Response, repo_id: str, revision: str) -> Fitgauge
     if status < 400 or status >= 500 or status == 408:
         return HubUnreachableError(f"The Hub answered {status}.", hint="Ask again in a moment.")
     if not _is_the_hubs(response):
-        return HubUnreachableError(f"What answers {status} is no Hub.", hint="Check HF_ENDPOINT, and whether a proxy forbids the Hub.")
+        return HubUnreachableError(
+            f"What answers {status} is no Hub.",
+            hint="Check HF_ENDPOINT, and whether a proxy forbids the Hub.",
+        )
     try:
-        # without its body, which huggingface_hub would parse unbounded for a message that is not shown
-        hf_raise_for_status(httpx2.Response(status, headers=_codes(response), request=response.request))
+        # without its body, which huggingface_hub would parse unbounded for a message that is not
+        # shown
+        hf_raise_for_status(
+            httpx2.Response(status, headers=_codes(response), request=response.request)
+        )
     except GatedRepoError:
         return GatedModelError(
             f"{repo_id} is gated.",
-            hint=f"Ask for access at https://huggingface.co/{repo_id} and give the service a token that has it (HF_TOKEN).",
+            hint=(
+                f"Ask for access at https://huggingface.co/{repo_id} and give the service a token"
+                " that has it (HF_TOKEN)."
+            ),
         )
     except RevisionNotFoundError:
-        return UnknownModelError(f"{repo_id} has no revision {revision}.", hint=f"Send {repo_id} for its default branch.")
+        return UnknownModelError(
+            f"{repo_id} has no revision {revision}.", hint=f"Send {repo_id} for its default branch."
+        )
     except DisabledRepoError:
-        return UnknownModelError(f"{repo_id} is disabled on the Hub.", hint="Send another repository of this model.")
+        return UnknownModelError(
+            f"{repo_id} is disabled on the Hub.", hint="Send another repository of this model."
+        )
     except RepositoryNotFoundError:
         return _unknown(response, repo_id)
     except HfHubHTTPError:
         pass
-    if status == 401 and response.headers.get("x-error-message", "").startswith("Invalid credentials"):
-        return GatedModelError("The Hub does not accept the service's token.", hint="Renew HF_TOKEN, or unset it for public models.")
+    if status == 401 and response.headers.get("x-error-message", "").startswith(
+        "Invalid credentials"
+    ):
+        return GatedModelError(
+            "The Hub does not accept the service's token.",
+            hint="Renew HF_TOKEN, or unset it for public models.",
+        )
     if status in (401, 404):
         return _unknown(response, repo_id)
     if status == 403:
-        return GatedModelError(f"The Hub forbids reading {repo_id}.", hint="Give the service a token with the right to read it (HF_TOKEN).")
-    return UnknownModelError(f"The Hub refuses {repo_id} ({status}).", hint="Check the model's name on the Hub.")
+        return GatedModelError(
+            f"The Hub forbids reading {repo_id}.",
+            hint="Give the service a token with the right to read it (HF_TOKEN).",
+        )
+    return UnknownModelError(
+        f"The Hub refuses {repo_id} ({status}).", hint="Check the model's name on the Hub."
+    )
 
 
 def _is_the_hubs(response: httpx2.Response) -> bool:
-    """Whether a refusal is the Hub's own or a mirror's, not a proxy's.
+    """Return whether a refusal is the Hub's own or a mirror's, not a proxy's.
 
     They say why in a header or in JSON; a plain mirror sends a bare 401, 403 or 404. A proxy sends
     a page.
@@ -86,7 +111,7 @@ def _is_the_hubs(response: httpx2.Response) -> bool:
 
 
 def _is_page(response: httpx2.Response) -> bool:
-    """Whether the body is HTML, for people to read."""
+    """Return whether the body is HTML, for people to read."""
     kind = response.headers.get("content-type", "").lower()
     empty = response.headers.get("content-length") == "0"
     return kind.startswith(("text/html", "application/xhtml")) and not empty
@@ -99,14 +124,21 @@ def _codes(response: httpx2.Response) -> dict[str, str]:
 def _unknown(response: httpx2.Response, repo_id: str) -> UnknownModelError:
     """Missing or private: the Hub does not tell strangers which."""
     if "authorization" in response.request.headers:
-        who, hint = "is private to others", "Check the spelling, or give the service a token that may read it (HF_TOKEN)."
+        who, hint = (
+            "is private to others",
+            "Check the spelling, or give the service a token that may read it (HF_TOKEN).",
+        )
     else:
-        who, hint = "is private", "Check the spelling; a private model needs a token in the service's HF_TOKEN."
+        who, hint = (
+            "is private",
+            "Check the spelling; a private model needs a token in the service's HF_TOKEN.",
+        )
     return UnknownModelError(f"The Hub has no model {repo_id}, or it {who}.", hint=hint)
 
 
 def retry_after(response: httpx2.Response) -> float:
-    """Seconds that Retry-After asks for, as a number or a date, within [0, LONGEST_WAIT]; USUAL_WAIT where it cannot be read."""
+    """Return the seconds that Retry-After asks for, as a number or a date, within [0,
+    LONGEST_WAIT]; USUAL_WAIT where it cannot be read."""
     text = response.headers.get("retry-after", "").strip()
     if text.isascii() and text.isdigit():
         return min(float(text[:9]), LONGEST_WAIT)

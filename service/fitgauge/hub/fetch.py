@@ -1,4 +1,5 @@
-"""One resolve: from a Reference to Facts in two parallel requests, whatever the number of shards; four for a GGUF repository."""
+"""One resolve: from a Reference to Facts in two parallel requests, whatever the number of
+shards; four for a GGUF repository."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,11 +24,16 @@ from fitgauge.hub.reference import Reference
 MAX_DESCRIPTION = 4 * 2**20
 MAX_CONFIG = 4 * 2**20
 GGUF_BEGINNINGS = (256 * 2**10, 8 * 2**20)
-"""Bytes read of a GGUF file: nearly always the first step holds all sizes, they come before the vocabulary."""
+"""Bytes read of a GGUF file: nearly always the first step holds all sizes, they come before the
+vocabulary."""
 
 
 async def fetch(
-    client: Client, trip: HubRequest, reference: Reference, known: RepoMetadata | None, clock: Callable[[], float]
+    client: Client,
+    trip: HubRequest,
+    reference: Reference,
+    known: RepoMetadata | None,
+    clock: Callable[[], float],
 ) -> RepoMetadata:
     """Return what the Hub says about the reference, of which `trip` is the resolve.
 
@@ -35,7 +41,9 @@ async def fetch(
     """
     etag = known.config_etag if known and known.config is not None else None
     described, configured = await asyncio.gather(
-        client.describe(trip, MAX_DESCRIPTION), client.file(trip, "config.json", MAX_CONFIG, etag), return_exceptions=True
+        client.describe(trip, MAX_DESCRIPTION),
+        client.file(trip, "config.json", MAX_CONFIG, etag),
+        return_exceptions=True,
     )
     if isinstance(described, BaseException):
         raise described
@@ -43,7 +51,9 @@ async def fetch(
     warnings = _moved(reference, description)
     if isinstance(configured, RenamedModelError | UnknownModelError) and warnings:
         raise RenamedModelError(
-            f"{reference.repo_id} has moved to {description.id}.", hint=f"Send {description.id}.", matches=(description.id,)
+            f"{reference.repo_id} has moved to {description.id}.",
+            hint=f"Send {description.id}.",
+            matches=(description.id,),
         )
     if isinstance(configured, BaseException):
         raise configured
@@ -75,14 +85,22 @@ async def fetch(
 
 
 def _moved(reference: Reference, description: Description) -> tuple[str, ...]:
-    """A warning where the Hub answered for a repository of another name."""
+    """Return a warning where the Hub answered for a repository of another name."""
     if not description.id or description.id == reference.repo_id:
         return ()
-    return (f"{reference.repo_id} is {description.id} on the Hub now: the answer is for that repository.",)
+    return (
+        (
+            f"{reference.repo_id} is {description.id} on the Hub now: the answer is for that"
+            " repository."
+        ),
+    )
 
 
-async def _with_quantization(client: Client, trip: HubRequest, description: Description, facts: RepoMetadata) -> RepoMetadata:
-    """Adds hf_quant_config.json, where the repository keeps its quantization there and not in config.json."""
+async def _with_quantization(
+    client: Client, trip: HubRequest, description: Description, facts: RepoMetadata
+) -> RepoMetadata:
+    """Add hf_quant_config.json, where the repository keeps its quantization there and not in
+    config.json."""
     if "hf_quant_config.json" not in description.files or facts.config is None:
         return facts
     config = await client.parse(read_json, facts.config, "config.json")
@@ -92,25 +110,43 @@ async def _with_quantization(client: Client, trip: HubRequest, description: Desc
     return msgspec.structs.replace(facts, quantization=answer.body)
 
 
-async def _with_gguf(client: Client, trip: HubRequest, description: Description, facts: RepoMetadata, wanted: str | None) -> RepoMetadata:
-    """Adds the GGUF files that are meant: their sizes, and the architecture from the first where config.json does not tell it."""
+async def _with_gguf(
+    client: Client,
+    trip: HubRequest,
+    description: Description,
+    facts: RepoMetadata,
+    wanted: str | None,
+) -> RepoMetadata:
+    """Add the GGUF files that are meant: their sizes, and the architecture from the first where
+    config.json does not tell it."""
     models = gguf_files.models_in(description.files)
     if not models:
         raise UnknownModelError(
-            f"{trip.repo_id} has no GGUF files.", hint=f"Send {trip.repo_id} without {wanted}.", matches=(trip.repo_id,)
+            f"{trip.repo_id} has no GGUF files.",
+            hint=f"Send {trip.repo_id} without {wanted}.",
+            matches=(trip.repo_id,),
         )
     chosen = gguf_files.choose(models, wanted, trip.repo_id)
     warnings = facts.warnings
     if wanted is None and len(models) > 1:
-        warnings += (f"Of {len(models)} GGUF files {chosen.label} was taken; send {trip.repo_id}:LABEL for another.",)
+        warnings += (
+            (
+                f"Of {len(models)} GGUF files {chosen.label} was taken; send {trip.repo_id}:LABEL"
+                " for another."
+            ),
+        )
     listing, metadata = await asyncio.gather(
-        client.folder(trip, chosen.folder, MAX_DESCRIPTION), _metadata(client, trip, chosen.files[0], facts)
+        client.folder(trip, chosen.folder, MAX_DESCRIPTION),
+        _metadata(client, trip, chosen.files[0], facts),
     )
     sizes = await client.parse(read_tree, listing, trip.repo_id)
     if any(sizes.get(file, 0) <= 0 for file in chosen.files):
         raise MalformedModelError(f"The Hub gives no size of {chosen.name}.")
     if metadata is not None:
-        warnings += tuple(f"{key} differs from layer to layer: the largest is taken." for key in gguf_config.uneven(metadata))
+        warnings += tuple(
+            f"{key} differs from layer to layer: the largest is taken."
+            for key in gguf_config.uneven(metadata)
+        )
     gguf = GgufModel(
         name=chosen.files[0],
         label=chosen.label,
@@ -121,8 +157,11 @@ async def _with_gguf(client: Client, trip: HubRequest, description: Description,
     return msgspec.structs.replace(facts, elements={}, gguf=gguf, warnings=warnings)
 
 
-async def _metadata(client: Client, trip: HubRequest, file: str, facts: RepoMetadata) -> Metadata | None:
-    """The key-values of a GGUF file, None where the repository's config.json describes the model (many hold a stub)."""
+async def _metadata(
+    client: Client, trip: HubRequest, file: str, facts: RepoMetadata
+) -> Metadata | None:
+    """Return the key-values of a GGUF file, None where the repository's config.json describes
+    the model (many hold a stub)."""
     if facts.config is not None and await client.parse(_is_readable, facts):
         return None
     metadata = None

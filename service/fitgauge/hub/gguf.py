@@ -1,8 +1,8 @@
 """Reads the key-values at the beginning of a GGUF file.
 
 Source: the GGUF specification (ggml-org/ggml, docs/gguf.md), versions 2 and 3, little-endian:
-magic, version u32, tensors u64, key-values u64, then every key-value as key (u64 length, bytes), type u32, value.
-"""
+magic, version u32, tensors u64, key-values u64, then every key-value as key (u64 length, bytes),
+type u32, value."""
 
 import struct
 from typing import Final
@@ -18,14 +18,27 @@ MAX_TEXT_LENGTH = 65536
 MAX_ITEMS = 4096
 """longer arrays (a vocabulary) are skipped, their length is kept"""
 
-_SCALARS: Final = {0: "B", 1: "b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "?", 10: "<Q", 11: "<q", 12: "<d"}
+_SCALARS: Final = {
+    0: "B",
+    1: "b",
+    2: "<H",
+    3: "<h",
+    4: "<I",
+    5: "<i",
+    6: "<f",
+    7: "?",
+    10: "<Q",
+    11: "<q",
+    12: "<d",
+}
 _STRING, _ARRAY = 8, 9
 
 Scalar = int | float | bool | str
 
 
 class Metadata(msgspec.Struct, frozen=True):
-    """What was read: `values` (arrays of numbers as lists), `lengths` of all arrays; `complete` False where the bytes ended first."""
+    """What was read: `values` (arrays of numbers as lists), `lengths` of all arrays; `complete`
+    False where the bytes ended first."""
 
     values: dict[str, Scalar | list[Scalar]]
     lengths: dict[str, int]
@@ -37,7 +50,8 @@ class _Ended(Exception):
 
 
 def read_metadata(data: bytes) -> Metadata:
-    """The key-values that lie whole within `data`. Raises MalformedModelError where `data` is not the beginning of a GGUF file."""
+    """Return the key-values that lie whole within `data`. Raises MalformedModelError where
+    `data` is not the beginning of a GGUF file."""
     cursor = _Cursor(data)
     values: dict[str, Scalar | list[Scalar]] = {}
     lengths: dict[str, int] = {}
@@ -45,7 +59,9 @@ def read_metadata(data: bytes) -> Metadata:
         for _ in range(_header(cursor)):
             key = cursor.text(MAX_KEY_LENGTH)
             if key is None:
-                raise MalformedModelError(f"The GGUF file has a key of more than {MAX_KEY_LENGTH} bytes.")
+                raise MalformedModelError(
+                    f"The GGUF file has a key of more than {MAX_KEY_LENGTH} bytes."
+                )
             kind = cursor.integer("<I")
             if kind == _ARRAY:
                 item, lengths[key] = cursor.integer("<I"), cursor.integer("<Q")
@@ -60,14 +76,18 @@ def read_metadata(data: bytes) -> Metadata:
 
 
 def _header(cursor: "_Cursor") -> int:
-    """The number of key-values."""
+    """Return the number of key-values."""
     if cursor.take(4) != b"GGUF":
         raise MalformedModelError("The file is no GGUF file: it does not begin with GGUF.")
     if (version := cursor.integer("<I")) not in (2, 3):
-        raise MalformedModelError(f"The GGUF file has version {version}; 2 and 3 are read, little-endian.")
+        raise MalformedModelError(
+            f"The GGUF file has version {version}; 2 and 3 are read, little-endian."
+        )
     cursor.take(8)
     if (count := cursor.integer("<Q")) > MAX_KEYS:
-        raise MalformedModelError(f"The GGUF file claims {count} key-values; at most {MAX_KEYS} are read.")
+        raise MalformedModelError(
+            f"The GGUF file claims {count} key-values; at most {MAX_KEYS} are read."
+        )
     return count
 
 
@@ -79,23 +99,23 @@ class _Cursor:
         self._at = 0
 
     def take(self, length: int) -> bytes:
-        """The next `length` bytes."""
+        """Return the next `length` bytes."""
         self.skip(length)
         return self._data[self._at - length : self._at]
 
     def skip(self, length: int) -> None:
-        """Goes past `length` bytes."""
+        """Go past `length` bytes."""
         if length > len(self._data) - self._at:
             raise _Ended
         self._at += length
 
     def integer(self, form: str) -> int:
-        """The next integer of a struct format."""
+        """Return the next integer of a struct format."""
         number: int = struct.unpack(form, self.take(struct.calcsize(form)))[0]
         return number
 
     def text(self, longest: int) -> str | None:
-        """The next string, None where it is longer than `longest` bytes."""
+        """Return the next string, None where it is longer than `longest` bytes."""
         length = self.integer("<Q")
         if length > longest:
             self.skip(length)
@@ -103,14 +123,14 @@ class _Cursor:
         return self.take(length).decode("utf-8", "replace")
 
     def value(self, kind: int) -> Scalar | None:
-        """The next value that is no array."""
+        """Return the next value that is no array."""
         if kind == _STRING:
             return self.text(MAX_TEXT_LENGTH)
         scalar: Scalar = struct.unpack(_form(kind), self.take(struct.calcsize(_form(kind))))[0]
         return scalar
 
     def items(self, kind: int, count: int) -> list[Scalar] | None:
-        """The next array of numbers; None for texts and for long ones, which are skipped."""
+        """Return the next array of numbers; None for texts and for long ones, which are skipped."""
         if kind == _STRING:
             # every text takes its 8 bytes of length at least, so a false count ends with the bytes
             for _ in range(count):

@@ -1,4 +1,5 @@
-"""Which GGUF files of a repository somebody means: by the label of a quantization, by name, or the usual choice."""
+"""Which GGUF files of a repository somebody means: by the label of a quantization, by name, or
+the usual choice."""
 
 import re
 from collections.abc import Iterable
@@ -11,12 +12,16 @@ USUAL = "Q4_K_M"
 """What llama.cpp takes where no label is given (common/arg.cpp, --hf-repo), else the first file."""
 
 _SHARD = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE)
-_LABEL = re.compile(r"(?<![A-Za-z0-9])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|BF16|F16|F32|MXFP4\w*|NVFP4))(?=[.-]|$)", re.IGNORECASE)
+_LABEL = re.compile(
+    r"(?<![A-Za-z0-9])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|BF16|F16|F32|MXFP4\w*|NVFP4))(?=[.-]|$)",
+    re.IGNORECASE,
+)
 _NO_MODEL = ("mmproj", "imatrix")
 
 
 class GgufFiles(msgspec.Struct, frozen=True):
-    """One model of a repository: its file, or its shards in order. `name` is without the shard's number and `.gguf`."""
+    """One model of a repository: its file, or its shards in order. `name` is without the shard's
+    number and `.gguf`."""
 
     name: str
     files: tuple[str, ...]
@@ -35,7 +40,8 @@ class GgufFiles(msgspec.Struct, frozen=True):
 
 
 def models_in(names: Iterable[str]) -> list[GgufFiles]:
-    """The models among a repository's files, by name. Projectors of vision models and importance matrices are none."""
+    """Return the models among a repository's files, by name. Projectors of vision models and
+    importance matrices are none."""
     groups: dict[str, list[str]] = {}
     for name in sorted(names):
         tail = name.rpartition("/")[2].lower()
@@ -47,7 +53,8 @@ def models_in(names: Iterable[str]) -> list[GgufFiles]:
 
 
 def choose(models: list[GgufFiles], wanted: str | None, repo_id: str) -> GgufFiles:
-    """The model that `wanted` names, by file name or label in any case; USUAL or the first where None. `models` is not empty.
+    """Return the model that `wanted` names, by file name or label in any case; USUAL or the first
+    where None. `models` is not empty.
 
     Raises UnknownModelError where there is none, MalformedModelError where shards are missing.
     """
@@ -65,16 +72,28 @@ def choose(models: list[GgufFiles], wanted: str | None, repo_id: str) -> GgufFil
 
 def _wanted(models: list[GgufFiles], wanted: str) -> list[GgufFiles]:
     text = wanted.lower()
-    named = [model for model in models if text in {model.name.lower(), *(file.lower() for file in model.files)}]
-    base = [model for model in models if text in {file.rpartition("/")[2].lower() for file in model.files}]
+    named = [
+        model
+        for model in models
+        if text in {model.name.lower(), *(file.lower() for file in model.files)}
+    ]
+    base = [
+        model
+        for model in models
+        if text in {file.rpartition("/")[2].lower() for file in model.files}
+    ]
     label = re.compile(rf"(?<![a-z0-9_]){re.escape(text)}(?![a-z0-9_])")
     return named or base or [model for model in models if label.search(model.name.lower())]
 
 
 def _whole(model: GgufFiles) -> GgufFiles:
-    """The same, once all its shards are known to be there."""
+    """Return the same, once all its shards are known to be there."""
     if shard := _SHARD.fullmatch(model.files[0]):
         count = int(shard["count"])
-        if [int(part["number"]) for file in model.files if (part := _SHARD.fullmatch(file))] != list(range(1, count + 1)):
-            raise MalformedModelError(f"Of the {count} shards of {model.name} {len(model.files)} are there.")
+        if [
+            int(part["number"]) for file in model.files if (part := _SHARD.fullmatch(file))
+        ] != list(range(1, count + 1)):
+            raise MalformedModelError(
+                f"Of the {count} shards of {model.name} {len(model.files)} are there."
+            )
     return model

@@ -1,4 +1,5 @@
-"""What the Hub said about one repository at one commit, as it is kept, and the Model that follows from it."""
+"""What the Hub said about one repository at one commit, as it is kept, and the Model that
+follows from it."""
 
 import json
 from collections.abc import Mapping
@@ -14,11 +15,13 @@ from fitgauge.hub.bodies import refuse_too_many_values
 from fitgauge.hub.description import no_weights
 
 COUNT_TOLERANCE = 0.01
-"""Of the Hub's count for a GGUF file: it includes rotary factors and, in some files, heads for further tokens."""
+"""Of the Hub's count for a GGUF file: it includes rotary factors and, in some files, heads for
+further tokens."""
 
 
 class GgufModel(msgspec.Struct, frozen=True, kw_only=True):
-    """The chosen GGUF files: the first's name, their size [bytes] together, what the Hub counts in them (0: unknown).
+    """The chosen GGUF files: the first's name, their size [bytes] together, what the Hub counts in
+    them (0: unknown).
 
     `config`: read from the file's own key-values, None where the repository's config.json serves.
     """
@@ -31,7 +34,8 @@ class GgufModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RepoMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """Kept instead of the Model, so that a later version reads them anew. `config`, `quantization`: the files as they are."""
+    """Kept instead of the Model, so that a later version reads them anew. `config`,
+    `quantization`: the files as they are."""
 
     repo_id: str
     sha: str | None
@@ -48,7 +52,8 @@ class RepoMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_json(body: bytes, name: str) -> dict[str, Any]:
-    """A JSON object. Raises MalformedModelError. By the standard library, since config files hold Infinity and NaN."""
+    """Return a JSON object. Raises MalformedModelError. By the standard library, since config
+    files hold Infinity and NaN."""
     refuse_too_many_values(body, name)
     try:
         values = json.loads(body)
@@ -62,39 +67,81 @@ def read_json(body: bytes, name: str) -> dict[str, Any]:
 
 
 def model_of(facts: RepoMetadata) -> Model:
-    """The Model. Raises MalformedModelError where its config cannot be read as one."""
+    """Return the Model. Raises MalformedModelError where its config cannot be read as one."""
     if facts.gguf is not None:
         return _gguf_model(facts, facts.gguf)
     if facts.config is None:
-        raise MalformedModelError(f"{facts.repo_id} holds weights and no config.json.", hint="Send a repository in transformers' format.")
-    quantization = read_json(facts.quantization, "hf_quant_config.json") if facts.quantization is not None else None
+        raise MalformedModelError(
+            f"{facts.repo_id} holds weights and no config.json.",
+            hint="Send a repository in transformers' format.",
+        )
+    quantization = (
+        read_json(facts.quantization, "hf_quant_config.json")
+        if facts.quantization is not None
+        else None
+    )
     config = read_json(facts.config, "config.json")
     if facts.weightless:
         return _planned_model(facts, config, quantization)
     spec = read_config(config, quantization)
     elements, unknown = _canonical(facts.elements)
-    warnings = [*facts.warnings, *(f"The Hub counts numbers of the unknown format {name}: they are left out." for name in unknown)]
+    warnings = [
+        *facts.warnings,
+        *(
+            f"The Hub counts numbers of the unknown format {name}: they are left out."
+            for name in unknown
+        ),
+    ]
     if not elements:
-        warnings.append("The Hub gives no count of the stored parameters: sizes are computed from the architecture.")
-    return Model(id=facts.repo_id, source="hub", spec=spec, revision=facts.sha, stored=Stored(elements=elements), warnings=tuple(warnings))
+        warnings.append(
+            "The Hub gives no count of the stored parameters: sizes are computed from the"
+            " architecture."
+        )
+    return Model(
+        id=facts.repo_id,
+        source="hub",
+        spec=spec,
+        revision=facts.sha,
+        stored=Stored(elements=elements),
+        warnings=tuple(warnings),
+    )
 
 
-def _planned_model(facts: RepoMetadata, config: dict[str, Any], quantization: dict[str, Any] | None) -> Model:
-    """A model of which only the plan is there. Raises ModelWithoutWeightsError where the config is no plan of a model."""
+def _planned_model(
+    facts: RepoMetadata, config: dict[str, Any], quantization: dict[str, Any] | None
+) -> Model:
+    """Return a model of which only the plan is there. Raises ModelWithoutWeightsError where the
+    config is no plan of a model."""
     try:
         spec = read_config(config, quantization)
     except MalformedModelError:
         raise no_weights(facts.repo_id) from None
     warning = "The repository holds no weights: everything is computed from its config.json."
-    return Model(id=facts.repo_id, source="config", spec=spec, revision=facts.sha, warnings=(*facts.warnings, warning))
+    return Model(
+        id=facts.repo_id,
+        source="config",
+        spec=spec,
+        revision=facts.sha,
+        warnings=(*facts.warnings, warning),
+    )
 
 
 def _gguf_model(facts: RepoMetadata, gguf: GgufModel) -> Model:
-    config = gguf.config if gguf.config is not None else read_json(facts.config or b"{}", "config.json")
+    config = (
+        gguf.config if gguf.config is not None else read_json(facts.config or b"{}", "config.json")
+    )
     spec, warnings = _as_counted(config, gguf.parameters), facts.warnings
-    if gguf.parameters and abs(spec.parameters - gguf.parameters) > COUNT_TOLERANCE * gguf.parameters:
+    if (
+        gguf.parameters
+        and abs(spec.parameters - gguf.parameters) > COUNT_TOLERANCE * gguf.parameters
+    ):
         spec = msgspec.structs.replace(spec, basis="assumed")
-        warnings += (f"The Hub counts {gguf.parameters} parameters; the architecture as it was read has {spec.parameters}.",)
+        warnings += (
+            (
+                f"The Hub counts {gguf.parameters} parameters; the architecture as it was read has"
+                f" {spec.parameters}."
+            ),
+        )
     return Model(
         id=facts.repo_id,
         source="hub",
@@ -106,7 +153,8 @@ def _gguf_model(facts: RepoMetadata, gguf: GgufModel) -> Model:
 
 
 def _as_counted(config: Mapping[str, Any], parameters: int) -> ModelSpec:
-    """The ModelSpec whose head is tied or not, whichever comes nearer to what the Hub counts: GGUF's key-values do not say it."""
+    """Return the ModelSpec whose head is tied or not, whichever comes nearer to what the Hub
+    counts: GGUF's key-values do not say it."""
     if "tie_word_embeddings" in config or not parameters:
         return read_config(config)
     both = [read_config({**config, "tie_word_embeddings": tied}) for tied in (False, True)]
@@ -114,7 +162,7 @@ def _as_counted(config: Mapping[str, Any], parameters: int) -> ModelSpec:
 
 
 def _canonical(elements: Mapping[str, int]) -> tuple[dict[str, int], list[str]]:
-    """Counts by canonical dtype, and the names nobody knows."""
+    """Count by canonical dtype, and the names nobody knows."""
     known: dict[str, int] = {}
     unknown: list[str] = []
     for name, count in elements.items():

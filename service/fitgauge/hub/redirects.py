@@ -13,8 +13,9 @@ from contextlib import suppress
 import httpx2
 
 HUB_HOSTS = "huggingface.co, *.huggingface.co, hf.co, *.hf.co"
-"""Where the Hub sends downloads on to: hub-docs, models-downloading.md, "behind a proxy or firewall"
-(cas-server.xethub.hf.co, us.aws.cdn.hf.co, cdn-lfs-us-1.hf.co, cdn-lfs.huggingface.co, ...)."""
+"""Where the Hub sends downloads on to: hub-docs, models-downloading.md, "behind a proxy or
+firewall" (cas-server.xethub.hf.co, us.aws.cdn.hf.co, cdn-lfs-us-1.hf.co, cdn-lfs.huggingface.co,
+...)."""
 
 
 class RedirectPolicy:
@@ -31,13 +32,13 @@ class RedirectPolicy:
         self._hosts = frozenset(host.strip().lower() for host in hosts if host.strip())
 
     def is_endpoint(self, url: httpx2.URL) -> bool:
-        """Whether scheme, host and port are the endpoint's."""
+        """Return whether scheme, host and port are the endpoint's."""
         if self._endpoint is None or not url.is_absolute_url:
             return False
         return url.origin == self._endpoint.origin
 
     def allows(self, url: httpx2.URL) -> bool:
-        """Whether a redirect to this address is followed. Never from https to http."""
+        """Return whether a redirect to this address is followed. Never from https to http."""
         if self.is_endpoint(url):
             return True
         if url.scheme not in ("http", "https") or self._endpoint is None:
@@ -53,7 +54,7 @@ class RedirectPolicy:
 
 
 def is_local(host: str) -> bool:
-    """Whether this is a name of this machine, or an address that is not public."""
+    """Return whether this is a name of this machine, or an address that is not public."""
     if host == "localhost" or host.endswith((".localhost", ".localdomain")):
         return True
     try:

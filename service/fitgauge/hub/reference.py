@@ -21,7 +21,8 @@ _VIEWS = ("tree", "blob", "resolve", "raw", "commit")
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """One thing on the Hub. `revision` None: the default branch. `file`: a quantization's label or a file's name, for GGUF."""
+    """One thing on the Hub. `revision` None: the default branch. `file`: a quantization's label
+    or a file's name, for GGUF."""
 
     repo_id: str
     revision: str | None = None
@@ -37,18 +38,23 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 def parse_reference(text: str) -> Reference:
-    """The Reference that is meant by `text`: a Hub ID with an optional @revision and :file, or the address of a page of the Hub.
+    """Return the Reference that is meant by `text`: a Hub ID with an optional @revision and :file,
+    or the address of a page of the Hub.
 
-    Names without an owner (gpt2) are IDs too. Raises InvalidRequestError for anything that cannot be one.
-    """
+    Names without an owner (gpt2) are IDs too. Raises InvalidRequestError for anything that
+    cannot be one."""
     if len(text) > MAX_LENGTH:
-        raise InvalidRequestError(f"A model's name has at most {MAX_LENGTH} characters, this one {len(text)}.", hint=HINT, field="model")
+        raise InvalidRequestError(
+            f"A model's name has at most {MAX_LENGTH} characters, this one {len(text)}.",
+            hint=HINT,
+            field="model",
+        )
     address = _path_of_address(text.strip())
     return _from_address(address) if address is not None else _from_id(text.strip())
 
 
 def _path_of_address(text: str) -> str | None:
-    """The path of a Hub page's address, None where the text is no address."""
+    """Return the path of a Hub page's address, None where the text is no address."""
     hosts = {*constants.HF_URL_HOSTS, "www.huggingface.co"}
     bare = text.split("/", 1)[0].lower()
     if "://" not in text and bare not in hosts:
@@ -61,24 +67,36 @@ def _path_of_address(text: str) -> str | None:
     if parts.scheme == "hf":
         return unquote(text.split("://", 1)[1])
     if parts.scheme not in ("http", "https") or host not in hosts:
-        raise InvalidRequestError(f"{text[:80]!r} is no address on the Hugging Face Hub.", hint=HINT, field="model")
+        raise InvalidRequestError(
+            f"{text[:80]!r} is no address on the Hugging Face Hub.", hint=HINT, field="model"
+        )
     return unquote(parts.path)
 
 
 def _from_address(path: str) -> Reference:
-    """org/name, org/name/tree/REVISION, org/name/blob/REVISION/FILE; without a view it may end like an ID (hf.co/org/name:Q4_K_M)."""
+    """org/name, org/name/tree/REVISION, org/name/blob/REVISION/FILE; without a view it may end
+    like an ID (hf.co/org/name:Q4_K_M)."""
     segments = [segment for segment in path.split("/") if segment]
     if segments and segments[0] in _OTHER_KINDS:
-        raise InvalidRequestError(f"This address is one of the Hub's {segments[0]}, not a model's.", hint=HINT, field="model")
+        raise InvalidRequestError(
+            f"This address is one of the Hub's {segments[0]}, not a model's.",
+            hint=HINT,
+            field="model",
+        )
     if segments and segments[0] == "models":
         segments = segments[1:]
-    view = next((number for number, segment in enumerate(segments[:3]) if number and segment in _VIEWS), None)
+    view = next(
+        (number for number, segment in enumerate(segments[:3]) if number and segment in _VIEWS),
+        None,
+    )
     if view is None:
         return _from_id("/".join(segments[:2]))
     rest = segments[view + 1 :]
     length = len(rest) if segments[view] in ("tree", "commit") else 3 if rest[:1] == ["refs"] else 1
     revision, file = "/".join(rest[:length]), "/".join(rest[length:])
-    return _checked("/".join(segments[:view]), revision or None, file if file.endswith(".gguf") else None)
+    return _checked(
+        "/".join(segments[:view]), revision or None, file if file.endswith(".gguf") else None
+    )
 
 
 def _from_id(text: str) -> Reference:
@@ -90,7 +108,9 @@ def _from_id(text: str) -> Reference:
 
 def _checked(repo_id: str, revision: str | None, file: str | None) -> Reference:
     for part in (revision, file):
-        if part is not None and (not _NAME.fullmatch(part) or ".." in part or "//" in part or part.endswith("/")):
+        if part is not None and (
+            not _NAME.fullmatch(part) or ".." in part or "//" in part or part.endswith("/")
+        ):
             raise _refuse(part)
     try:
         validate_repo_id(repo_id)
@@ -100,4 +120,6 @@ def _checked(repo_id: str, revision: str | None, file: str | None) -> Reference:
 
 
 def _refuse(text: str) -> InvalidRequestError:
-    return InvalidRequestError(f"{text[:80]!r} cannot be a name on the Hub.", hint=HINT, field="model")
+    return InvalidRequestError(
+        f"{text[:80]!r} cannot be a name on the Hub.", hint=HINT, field="model"
+    )

@@ -24,7 +24,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 THREADS = 4
-"""For the disk and the token; their own, so that a name server that hangs (asyncio's default threads) cannot hold them up."""
+"""For the disk and the token; their own, so that a name server that hangs (asyncio's default
+threads) cannot hold them up."""
 READERS = 2
 """threads that parse what the Hub sends: a heavy text holds up neither disk nor token"""
 
@@ -32,9 +33,9 @@ READERS = 2
 class Hub:
     """Resolves references. Lives in one event loop, between `start` and `close`.
 
-    An answer comes from memory, else from disk, else from the Hub. One that is no longer fresh is given at once and checked
-    in the background. `clock` gives seconds since 1970, `monotonic` seconds that only pass.
-    """
+    An answer comes from memory, else from disk, else from the Hub. One that is no longer fresh
+    is given at once and checked in the background. `clock` gives seconds since 1970, `monotonic`
+    seconds that only pass."""
 
     def __init__(
         self,
@@ -79,13 +80,13 @@ class Hub:
         return self._settings.offline
 
     async def start(self) -> None:
-        """Opens the session with the Hub; sends nothing."""
+        """Open the session with the Hub; sends nothing."""
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="fitgauge-hub")
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="fitgauge-hub-reader")
         self._client = Client(self._settings, self._breaker, self._pool, self._readers)
 
     async def close(self) -> None:
-        """Ends what is under way. What was fetched is on disk already."""
+        """End what is under way. What was fetched is on disk already."""
         await self._flights.close()
         if self._client is not None:
             await self._client.close()
@@ -95,7 +96,8 @@ class Hub:
         self._client = self._pool = self._readers = None
 
     def peek(self, reference: Reference) -> Model | None:
-        """The Model, if it is in memory. Never waits; one that is no longer fresh is checked in the background."""
+        """Return the Model, if it is in memory. Never waits; one that is no longer fresh is
+        checked in the background."""
         known = self._memory.get(reference)
         if known is None:
             return None
@@ -104,11 +106,11 @@ class Hub:
         return known.model
 
     async def resolve(self, reference: Reference) -> Model:
-        """The Model behind a reference.
+        """Return the Model behind a reference.
 
-        Raises a ModelError for what the repository is, HubUnreachableError or HubBusyError where the Hub gives no answer within
-        `wait_seconds`; the search may then go on in the background, so that a later call finds its result.
-        """
+        Raises a ModelError for what the repository is, HubUnreachableError or HubBusyError where
+        the Hub gives no answer within `wait_seconds`; the search may then go on in the
+        background, so that a later call finds its result."""
         if (model := self.peek(reference)) is not None:
             return model
         if failure := self._failures.get(reference):
@@ -132,7 +134,7 @@ class Hub:
         return model
 
     async def quantized(self, repo_id: str) -> tuple[Listed, ...]:
-        """What the Hub lists as quantized from a repository. One request, nothing kept.
+        """Return what the Hub lists as quantized from a repository. One request, nothing kept.
 
         Raises HubUnreachableError, HubBusyError, and a ModelError for an answer that is no list.
         """
@@ -159,12 +161,14 @@ class Hub:
         try:
             known = await self._client.parse(Known.of, facts)
         except ModelError:
-            return await self._fetch(reference, None)  # an older version could read what this one cannot
+            return await self._fetch(
+                reference, None
+            )  # an older version could read what this one cannot
         self._memory.put(reference, known)
         return known.model
 
     def _revalidate(self, reference: Reference, facts: RepoMetadata) -> None:
-        """Starts a check of what is known, unless one is under way or would be refused."""
+        """Start a check of what is known, unless one is under way or would be refused."""
         if self._settings.offline or self._client is None or reference in self._flights:
             return
         if self._failures.get(reference) or self._breaker.refusal() or self._flights.is_full:
@@ -195,8 +199,11 @@ class Hub:
         await self._in_thread(self._disk.write, reference, known.facts)
         return known.model
 
-    async def _fetched(self, client: Client, reference: Reference, facts: RepoMetadata | None) -> Known:
-        """The Model behind the reference; what the Hub lacks of it is remembered for a while."""
+    async def _fetched(
+        self, client: Client, reference: Reference, facts: RepoMetadata | None
+    ) -> Known:
+        """Return the Model behind the reference; what the Hub lacks of it is remembered for a
+        while."""
         try:
             async with client.trip(reference.repo_id, reference.revision) as trip:
                 fetched = await fetch(client, trip, reference, facts, self._clock)
@@ -211,13 +218,17 @@ class Hub:
         return HubUnreachableError(f"{self._settings.endpoint} gave no answer in {seconds:g} s.")
 
     def _is_fresh(self, reference: Reference, facts: RepoMetadata) -> bool:
-        return reference.pinned or 0 <= self._clock() - facts.fetched_at < self._settings.fresh_seconds
+        return (
+            reference.pinned or 0 <= self._clock() - facts.fetched_at < self._settings.fresh_seconds
+        )
 
     async def _in_thread(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """What reads or writes files."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(work, *arguments, **named))
+        """Return what reads or writes files."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._pool, partial(work, *arguments, **named)
+        )
 
 
 def not_running() -> HubUnreachableError:
-    """The error of a resolver that was not started."""
+    """Return the error of a resolver that was not started."""
     return HubUnreachableError("The Hub resolver is not running.", hint="Call start() first.")

@@ -16,11 +16,12 @@ def default_cache() -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class HubSettings:
-    """Settings of the resolver. HF_ENDPOINT, HF_HUB_OFFLINE, HF_HOME and HF_TOKEN are read by huggingface_hub when it is imported.
+    """Settings of the resolver. HF_ENDPOINT, HF_HUB_OFFLINE, HF_HOME and HF_TOKEN are read by
+    huggingface_hub when it is imported.
 
-    The resolver speaks with one token, the service's own (`token` None: the one huggingface_hub finds): whoever may ask the
-    service may see what that token may see, and answers are cached without regard to who asked. No token is ever stored.
-    """
+    The resolver speaks with one token, the service's own (`token` None: the one huggingface_hub
+    finds): whoever may ask the service may see what that token may see, and answers are cached
+    without regard to who asked. No token is ever stored."""
 
     endpoint: str = field(default_factory=lambda: constants.ENDPOINT)
     offline: bool = field(default_factory=constants.is_offline_mode)
@@ -39,7 +40,8 @@ class HubSettings:
     first_delay_seconds: float = 0.1
     """before the second attempt; doubles from there"""
     fresh_seconds: float = 3600.0
-    """how long an answer is taken as it is; older ones are given at once and checked in the background"""
+    """how long an answer is taken as it is; older ones are given at once and checked in the
+    background"""
     refusal_seconds: float = 30.0
     """how long a missing, gated or broken repository is remembered as such"""
     outage_seconds: float = 5.0

@@ -1,8 +1,9 @@
-"""Quantized repositories of one model: what the Hub lists under `base_model:quantized:`, and the few of them that are worth a look.
+"""Quantized repositories of one model: what the Hub lists under `base_model:quantized:`, and the
+few of them that are worth a look.
 
-One request lists them, the most downloaded first; what its `safetensors` field counts tells their size, so that no other is needed to
-choose. The Hub knows the relation by the model's exact id, whatever names redirect to it.
-"""
+One request lists them, the most downloaded first; what its `safetensors` field counts tells
+their size, so that no other is needed to choose. The Hub knows the relation by the model's exact
+id, whatever names redirect to it."""
 
 import re
 from collections.abc import Iterable
@@ -27,7 +28,8 @@ GGUF_LABELS = ("Q8_0", "Q4_K_M")
 """Of a repository of GGUF files: the usual 8-bit and 4-bit ones."""
 
 _STEPS = ((0.4, 0.8), (0.0, 0.4))
-"""Sizes as a share of the 16-bit weights: of 8-bit checkpoints, and of 4-bit ones, which keep embeddings and scales wider."""
+"""Sizes as a share of the 16-bit weights: of 8-bit checkpoints, and of 4-bit ones, which keep
+embeddings and scales wider."""
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -40,7 +42,8 @@ class Listed(msgspec.Struct, frozen=True):
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of its safetensors files; 0 where the Hub did not count them, or counts what nobody knows."""
+        """Bytes of its safetensors files; 0 where the Hub did not count them, or counts what
+        nobody knows."""
         counts = self.safetensors.parameters if self.safetensors else {}
         if any(not 0 <= count <= MAX_ELEMENTS for count in counts.values()):
             return 0
@@ -60,14 +63,19 @@ _LIST = msgspec.json.Decoder(list[Listed])
 
 
 def names_same(base_id: str, other_id: str) -> bool:
-    """Whether a repository is called like the model, with words for a format and owners alone beside it.
+    """Return whether a repository is called like the model, with words for a format and owners
+    alone beside it.
 
-    Fine-tunes are published quantized under the model they come from too; their names say what they are.
-    """
+    Fine-tunes are published quantized under the model they come from too; their names say what
+    they are."""
     owner, _, base = base_id.rpartition("/")
     other_owner, _, other = other_id.rpartition("/")
     wanted, words = _words(base), _words(other)
-    starts = [start for start in range(len(words) - len(wanted) + 1) if words[start : start + len(wanted)] == wanted]
+    starts = [
+        start
+        for start in range(len(words) - len(wanted) + 1)
+        if words[start : start + len(wanted)] == wanted
+    ]
     if not starts:
         return False
     beside = words[: starts[0]] + words[starts[0] + len(wanted) :]
@@ -80,31 +88,49 @@ def _words(name: str) -> list[str]:
 
 
 def read_list(body: bytes) -> tuple[Listed, ...]:
-    """The list, in its order. Raises HubUnreachableError where the answer is no JSON, MalformedModelError where it is no such list."""
+    """Return the list, in its order. Raises HubUnreachableError where the answer is no JSON,
+    MalformedModelError where it is no such list."""
     refuse_too_many_values(body, "The Hub's list of quantized models")
     try:
         return tuple(_LIST.decode(body))
     except msgspec.ValidationError as error:
-        raise MalformedModelError(f"The Hub's list of quantized models cannot be read: {str(error)[:120]}") from None
+        raise MalformedModelError(
+            f"The Hub's list of quantized models cannot be read: {str(error)[:120]}"
+        ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise HubUnreachableError("What answers is no Hub: it sends no JSON.", hint="Check HF_ENDPOINT and the proxy.") from None
+        raise HubUnreachableError(
+            "What answers is no Hub: it sends no JSON.", hint="Check HF_ENDPOINT and the proxy."
+        ) from None
 
 
-def choose(listed: Iterable[Listed], base_id: str, base_bytes: int, kind: FileKind) -> tuple[Reference, ...]:
-    """The most downloaded of 8 bits and of 4, the larger first, among those that anybody may load. base_bytes: of the 16-bit weights."""
-    open_ones = [one for one in listed if not one.gated and kind_of(one) == kind and names_same(base_id, one.id)]
+def choose(
+    listed: Iterable[Listed], base_id: str, base_bytes: int, kind: FileKind
+) -> tuple[Reference, ...]:
+    """Return the most downloaded of 8 bits and of 4, the larger first, among those that anybody
+    may load. base_bytes: of the 16-bit weights."""
+    open_ones = [
+        one
+        for one in listed
+        if not one.gated and kind_of(one) == kind and names_same(base_id, one.id)
+    ]
     if kind == "gguf":
-        return tuple(Reference(open_ones[0].id, file=label) for label in GGUF_LABELS) if open_ones else ()
+        return (
+            tuple(Reference(open_ones[0].id, file=label) for label in GGUF_LABELS)
+            if open_ones
+            else ()
+        )
     chosen = []
     for least, most in _STEPS:
-        fitting = (one for one in open_ones if least * base_bytes < one.stored_bytes <= most * base_bytes)
+        fitting = (
+            one for one in open_ones if least * base_bytes < one.stored_bytes <= most * base_bytes
+        )
         if (first := next(fitting, None)) is not None:
             chosen.append(Reference(first.id))
     return tuple(chosen)
 
 
 def kind_of(listed: Listed) -> FileKind | None:
-    """The files it holds, None where no engine here loads them."""
+    """Return the files it holds, None where no engine here loads them."""
     if "gguf" in listed.tags:
         return "gguf"
     if "mlx" in listed.tags:

@@ -12,7 +12,8 @@ Value = TypeVar("Value")
 
 
 class SingleFlight(Generic[Key, Value]):
-    """Tasks by key, at most `limit` of them. A task belongs to no caller: it lives on when all who wait for it have left."""
+    """Tasks by key, at most `limit` of them. A task belongs to no caller: it lives on when all
+    who wait for it have left."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -26,12 +27,19 @@ class SingleFlight(Generic[Key, Value]):
         """Whether no other may start."""
         return len(self._tasks) >= self._limit
 
-    def join(self, key: Key, fetch: Callable[[], Coroutine[Any, Any, Value]]) -> asyncio.Task[Value]:
-        """The task that fetches `key`, started where there is none. Raises HubBusyError where too many are under way."""
+    def join(
+        self, key: Key, fetch: Callable[[], Coroutine[Any, Any, Value]]
+    ) -> asyncio.Task[Value]:
+        """Return the task that fetches `key`, started where there is none. Raises HubBusyError
+        where too many are under way."""
         if (task := self._tasks.get(key)) is not None:
             return task
         if self.is_full:
-            raise HubBusyError("Too many models are being looked up at once.", retry_after_seconds=1.0, hint="Ask again in a second.")
+            raise HubBusyError(
+                "Too many models are being looked up at once.",
+                retry_after_seconds=1.0,
+                hint="Ask again in a second.",
+            )
         task = asyncio.get_running_loop().create_task(_without_frames(fetch()))
         self._tasks[key] = task
         task.add_done_callback(lambda done: self._landed(key, done))
@@ -43,7 +51,7 @@ class SingleFlight(Generic[Key, Value]):
             task.exception()  # marks it as seen: its callers may all have left
 
     async def close(self) -> None:
-        """Cancels every task and waits until all have ended."""
+        """Cancel every task and waits until all have ended."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -60,13 +68,15 @@ async def _without_frames(fetch: Coroutine[Any, Any, Value]) -> Value:
 
 
 async def outcome(task: asyncio.Task[Value], seconds: float) -> Value:
-    """The task's result, or its error. Raises TimeoutError after `seconds`; the task goes on, also when this caller is cancelled."""
+    """Return the task's result, or its error. Raises TimeoutError after `seconds`; the task goes
+    on, also when this caller is cancelled."""
     done, _ = await asyncio.wait({task}, timeout=max(seconds, 0.0))
     if not done:
         raise TimeoutError
     if task.cancelled():
         raise HubUnreachableError("The service is shutting down.")
     if error := task.exception():
-        # one error object serves every caller: without this each would add its frames to the same traceback
+        # one error object serves every caller: without this each would add its frames to the same
+        # traceback
         raise error.with_traceback(None)
     return task.result()

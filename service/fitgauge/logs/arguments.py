@@ -1,4 +1,5 @@
-"""Flags as engines print them: `key=value` in the repr of a dataclass, `'key': value` in a dict, `--key value` on a command line."""
+"""Flags as engines print them: `key=value` in the repr of a dataclass, `'key': value` in a dict,
+`--key value` on a command line."""
 
 import re
 from functools import lru_cache
@@ -23,23 +24,31 @@ def _patterns(key: str) -> tuple[re.Pattern[str], ...]:
 
 
 def argument(text: str, key: str) -> str | None:
-    """The value of `key` in any of the three spellings; None where it is absent or None itself."""
+    """Return the value of `key` in any of the three spellings; None where it is absent or None
+    itself."""
     if key not in text and key.replace("_", "-") not in text:
         return None
     for pattern in _patterns(key):
         match = pattern.search(text)
         if match:
-            value = next(group for group in (match["single"], match["double"], match["bare"]) if group is not None)
+            value = next(
+                group
+                for group in (match["single"], match["double"], match["bare"])
+                if group is not None
+            )
             return None if value in ("None", "null", "") else value
     return None
 
 
 def flag(text: str, key: str, kind: type[Flag]) -> Flag | None:
-    """The value of `key` as a str, int, float or bool; None where it is absent or of another kind."""
+    """Return the value of `key` as a str, int, float or bool; None where it is absent or of
+    another kind."""
     value = argument(text, key)
     if kind is bool:
         if value is None:
-            return True if re.search(rf"--{re.escape(key.replace('_', '-'))}(?![\w-])", text) else None
+            return (
+                True if re.search(rf"--{re.escape(key.replace('_', '-'))}(?![\w-])", text) else None
+            )
         return {"true": True, "false": False}.get(value.lower())
     if value is None or not (_WORD if kind is str else _NUMBER).fullmatch(value):
         return None
@@ -50,6 +59,6 @@ def flag(text: str, key: str, kind: type[Flag]) -> Flag | None:
 
 
 def flags(text: str, wanted: dict[str, tuple[str, type[Flag]]]) -> dict[str, Flag]:
-    """What `text` says of `wanted`: the contract's name -> (the engine's name, its kind)."""
+    """Return what `text` says of `wanted`: the contract's name -> (the engine's name, its kind)."""
     found = {name: flag(text, key, kind) for name, (key, kind) in wanted.items()}
     return {name: value for name, value in found.items() if value is not None}

@@ -28,9 +28,13 @@ _ENGINES = (
 
 
 def detect(text: str) -> StartLog | None:
-    """What a log says; None where no engine and no out-of-memory message is recognised, or nothing in it is a measurement."""
+    """Return what a log says; None where no engine and no out-of-memory message is recognised,
+    or nothing in it is a measurement."""
     lines = clean_lines(text)
-    hits = [sum(any(signature in line.text for line in lines) for signature in engine.signatures) for engine in _ENGINES]
+    hits = [
+        sum(any(signature in line.text for line in lines) for signature in engine.signatures)
+        for engine in _ENGINES
+    ]
     engine = _ENGINES[0] if hits[0] >= 2 else _ENGINES[hits.index(max(hits))]
     log = engine.read(lines) if max(hits) else StartLog(engine=None, gpu=card(lines))
     ran_out = torch_oom.read(lines)

@@ -24,10 +24,15 @@ class Line(NamedTuple):
 
 
 def clean_lines(text: str) -> list[Line]:
-    """The lines of a log that say anything. A carriage return ends a line too: progress bars use it."""
+    """Return the lines of a log that say anything. A carriage return ends a line too: progress
+    bars use it."""
     lines: list[Line] = []
     for number, raw in enumerate(_NEWLINE.split(text[:MAX_CHARACTERS]), start=1):
         line = _COLOUR.sub("", raw).translate(_CONTROL)
         entries = _ENTRY.split(line) if len(line) > _FLATTENED else (line,)
-        lines.extend(Line(number, entry[:_LONGEST_LINE]) for entry in entries if entry and not entry.isspace())
+        lines.extend(
+            Line(number, entry[:_LONGEST_LINE])
+            for entry in entries
+            if entry and not entry.isspace()
+        )
     return lines

@@ -1,8 +1,8 @@
 """llama.cpp's start-up log (llama-server, llama-cli), from the builds of 2024 to those of 2026.
 
-Wording from its sources: src/llama-model.cpp (`model buffer size`), src/llama-kv-cache.cpp, llama-memory-recurrent.cpp (`KV buffer size`,
-`RS buffer size`, `size = ... cells`), src/llama-context.cpp (`compute buffer size`, `n_ctx`).
-"""
+Wording from its sources: src/llama-model.cpp (`model buffer size`), src/llama-kv-cache.cpp,
+llama-memory-recurrent.cpp (`KV buffer size`, `RS buffer size`, `size = ... cells`),
+src/llama-context.cpp (`compute buffer size`, `n_ctx`)."""
 
 import re
 
@@ -23,32 +23,58 @@ from fitgauge.logs.measurements import (
 from fitgauge.logs.names import card, cards, hub_id
 
 SIGNATURES = (
-    "load_tensors:", "llama_model_loader:", "llama_kv_cache", "llama_context:", "llama_new_context_with_model:", "ggml_cuda_init:",
+    "load_tensors:", "llama_model_loader:", "llama_kv_cache", "llama_context:",
+    "llama_new_context_with_model:", "ggml_cuda_init:",
     "memory_breakdown_print:",
-    "print_info:", "llm_load_print_meta:", "llama_init_from_model:", "KV buffer size", "compute buffer size", "model buffer size",
+    "print_info:", "llm_load_print_meta:", "llama_init_from_model:", "KV buffer size",
+    "compute buffer size", "model buffer size",
 )  # fmt: skip
 
 _DEVICE = r"(?<![A-Za-z0-9_])(?P<rank>[A-Za-z]{2,12}\d{0,2}(?:_[A-Za-z]{2,12}\d{0,2}){0,2})"
 RULES = (
-    rule("buffer size =", rf"load_tensors: +{_DEVICE} (?:model )?buffer size = +(?P<weights>NUM) MiB", "MiB"),
+    rule(
+        "buffer size =",
+        rf"load_tensors: +{_DEVICE} (?:model )?buffer size = +(?P<weights>NUM) MiB",
+        "MiB",
+    ),
     rule("KV buffer size", rf"{_DEVICE} KV buffer size = +(?P<kv_pool>NUM) MiB", "MiB"),
     rule("RS buffer size", rf"{_DEVICE} RS buffer size = +(?P<state>NUM) MiB", "MiB"),
-    rule("compute buffer size", rf"{_DEVICE} compute buffer size (?:=|of|is) +(?P<activations>NUM) MiB", "MiB"),
+    rule(
+        "compute buffer size",
+        rf"{_DEVICE} compute buffer size (?:=|of|is) +(?P<activations>NUM) MiB",
+        "MiB",
+    ),
     rule("output buffer size", rf"{_DEVICE} +output buffer size = +(?P<output>NUM) MiB", "MiB"),
     rule("cells", r"size = +NUM MiB \( *(?P<kv_tokens>INT) cells", "tokens"),
-    rule("cudaMalloc failed", r"allocating (?P<requested>NUM) MiB on device (?P<rank>\d{1,2}): cudaMalloc failed", "MiB"),
-    rule("MiB free)", r"- (?P<rank>\w{2,12}) +: [^()]{2,60} \((?P<total>NUM) MiB, (?P<free_at_start>NUM) MiB free\)", "MiB"),
-    rule("MiB free", r"using device (?P<rank>\w{2,12}) \([^()]{2,60}\)[^-]{0,40}- (?P<free_at_start>NUM) MiB free", "MiB"),
+    rule(
+        "cudaMalloc failed",
+        r"allocating (?P<requested>NUM) MiB on device (?P<rank>\d{1,2}): cudaMalloc failed",
+        "MiB",
+    ),
+    rule(
+        "MiB free)",
+        r"- (?P<rank>\w{2,12}) +: [^()]{2,60} \((?P<total>NUM) MiB, (?P<free_at_start>NUM) MiB"
+        r" free\)",
+        "MiB",
+    ),
+    rule(
+        "MiB free",
+        r"using device (?P<rank>\w{2,12}) \([^()]{2,60}\)[^-]{0,40}- (?P<free_at_start>NUM) MiB"
+        r" free",
+        "MiB",
+    ),
 )
 _BREAKDOWN = (
     rule(
         "memory_breakdown_print:",
-        r"- (?P<rank>[A-Za-z]{2,12}\d{1,2}) \([^()]{2,60}\) *\| +(?P<total>NUM) = +(?P<free>NUM) \+ +\( *NUM = +(?P<weights>NUM) \+ +"
+        r"- (?P<rank>[A-Za-z]{2,12}\d{1,2}) \([^()]{2,60}\) *\| +(?P<total>NUM) = +(?P<free>NUM) \+"
+        r" +\( *NUM = +(?P<weights>NUM) \+ +"
         r"(?P<kv_pool>NUM) \+ +(?P<activations>NUM)\)",
         "MiB",
     ),
 )
-"""The table that is printed at the end, and before a load where layers are fitted to the cards: model, context and compute of each.
+"""The table that is printed at the end, and before a load where layers are fitted to the cards:
+model, context and compute of each.
 
 Source: common/fit.cpp, common_memory_breakdown_print.
 """
@@ -66,15 +92,20 @@ _SLOT = re.compile(r"n_slots = (?P<slots>\d{1,5}), n_ctx_slot = (?P<context>\d{1
 _CACHE_TYPE = re.compile(r"K \((?P<type>\w{2,8})\)")
 _FLASH = re.compile(r"flash_attn += (?P<flash>\w{1,9})")
 _FORMAT = re.compile(r"file type +(?:=|:) +(?P<format>[\w -]{2,24})|ftype += (?P<old>[\w -]{2,24})")
-_BUILD = re.compile(r"(?:build(?::| =)|version:) +(?P<build>\d{3,6}) \([0-9a-f]{6,12}\)|build_info: b(?P<info>\d{3,6})-[0-9a-f]{6,12}")
+_BUILD = re.compile(
+    r"(?:build(?::| =)|version:) +(?P<build>\d{3,6}) \([0-9a-f]{6,12}\)|build_info:"
+    r" b(?P<info>\d{3,6})-[0-9a-f]{6,12}"
+)
 _LOADING = re.compile(r"load_model: loading model '(?P<path>[^']{1,512})'")
 _PATH = re.compile(r"(?:tensors|values) from (?P<path>\S{1,512}) \(version")
 _NAME = re.compile(r"general\.name +(?:str +)?= (?P<name>[\w .()+-]{2,80})")
-_SOURCE = re.compile(r"repo_url str += https://huggingface\.co/(?P<id>[\w.-]{1,96}/[\w.-]{1,96})(?<!\.\.\.)\s*$")
+_SOURCE = re.compile(
+    r"repo_url str += https://huggingface\.co/(?P<id>[\w.-]{1,96}/[\w.-]{1,96})(?<!\.\.\.)\s*$"
+)
 
 
 def read(lines: list[Line]) -> StartLog:
-    """What llama.cpp's log says."""
+    """Return what llama.cpp's log says."""
     readings, found = buffers_or_table(lines), flags_of(lines)
     build = first(lines, "(", _BUILD) or first(lines, "build_info", _BUILD)
     return StartLog(
@@ -92,8 +123,9 @@ def read(lines: list[Line]) -> StartLog:
 
 
 def device_readings(lines: list[Line]) -> list[Measurement]:
-    """Buffers by device; what lies in host memory is named `host_...`, so that nobody counts it. A device's caches (of full and of
-    sliding layers, of a draft model) are one; buffers that are reserved anew are told again."""
+    """Buffers by device; what lies in host memory is named `host_...`, so that nobody counts it.
+    A device's caches (of full and of sliding layers, of a draft model) are one; buffers that are
+    reserved anew are told again."""
     told: list[Measurement] = []
     pools: dict[tuple[str, str], int] = {}
     for reading in find_readings(lines, RULES):
@@ -103,7 +135,9 @@ def device_readings(lines: list[Line]) -> list[Measurement]:
         if reading.name.endswith("kv_pool") and key in pools:
             first_pool = told[pools[key]]
             told[pools[key]] = structs.replace(
-                first_pool, value=first_pool.value + reading.value, resolution=first_pool.resolution + reading.resolution
+                first_pool,
+                value=first_pool.value + reading.value,
+                resolution=first_pool.resolution + reading.resolution,
             )
             continue
         pools.setdefault(key, len(told))
@@ -112,13 +146,19 @@ def device_readings(lines: list[Line]) -> list[Measurement]:
 
 
 def buffers_or_table(lines: list[Line]) -> list[Measurement]:
-    """The buffers as they were allocated; the table of all of them where a quieter log has nothing else."""
+    """Return the buffers as they were allocated; the table of all of them where a quieter log
+    has nothing else."""
     told = device_readings(lines)
-    return told if any(reading.name in ("weights", "kv_pool", "requested") for reading in told) else [*told, *breakdown(lines)]
+    return (
+        told
+        if any(reading.name in ("weights", "kv_pool", "requested") for reading in told)
+        else [*told, *breakdown(lines)]
+    )
 
 
 def breakdown(lines: list[Line]) -> list[Measurement]:
-    """The last table of what every device holds; none where the only one is what fitting started from and did not keep."""
+    """Return the last table of what every device holds; none where the only one is what fitting
+    started from and did not keep."""
     starts = [index for index, line in enumerate(lines) if "memory breakdown [MiB]" in line.text]
     kept = has(lines, "no changes needed") or not has(lines, "for initial parameters")
     if not starts or (len(starts) == 1 and not kept):
@@ -127,7 +167,8 @@ def breakdown(lines: list[Line]) -> list[Measurement]:
 
 
 def flags_of(lines: list[Line]) -> dict[str, Flag]:
-    """Context, batch, layers on the GPU, cache format and quantization as the loader prints them."""
+    """Context, batch, layers on the GPU, cache format and quantization as the loader prints
+    them."""
     found: dict[str, Flag] = {}
     for name, (key, pattern) in _INTEGERS.items():
         match = first(lines, key, pattern)
@@ -136,7 +177,11 @@ def flags_of(lines: list[Line]) -> dict[str, Flag]:
     slot = first(lines, "n_ctx_slot", _SLOT)
     if slot and "context_length" not in found:
         found |= {"context_length": int(slot["context"]), "n_parallel": int(slot["slots"])}
-    cache, flash, stored = first(lines, "K (", _CACHE_TYPE), first(lines, "flash_attn", _FLASH), first(lines, "type", _FORMAT)
+    cache, flash, stored = (
+        first(lines, "K (", _CACHE_TYPE),
+        first(lines, "flash_attn", _FLASH),
+        first(lines, "type", _FORMAT),
+    )
     if cache and cache["type"] not in ("f16", "F16"):
         found["kv_cache_dtype"] = cache["type"]
     if flash:
@@ -147,12 +192,19 @@ def flags_of(lines: list[Line]) -> dict[str, Flag]:
 
 
 def model_of(lines: list[Line]) -> str | None:
-    """The repository: from the Hub's cache in the path, from -hf on the command line, or from the file's own metadata."""
+    """Return the repository: from the Hub's cache in the path, from -hf on the command line, or
+    from the file's own metadata."""
     path = first(lines, " from ", _PATH) or first(lines, "loading model '", _LOADING)
-    command = next((line.text for line in lines if "-hf " in line.text or "--hf-repo" in line.text), "")
+    command = next(
+        (line.text for line in lines if "-hf " in line.text or "--hf-repo" in line.text), ""
+    )
     option = re.search(r"(?:-hf|--hf-repo)[ =](?P<id>[\w./:-]{3,200})", command)
     source = first(lines, "repo_url", _SOURCE)
-    return hub_id(path["path"] if path else None) or hub_id(option["id"] if option else None) or hub_id(source["id"] if source else None)
+    return (
+        hub_id(path["path"] if path else None)
+        or hub_id(option["id"] if option else None)
+        or hub_id(source["id"] if source else None)
+    )
 
 
 def name_of(lines: list[Line]) -> str | None:
@@ -162,17 +214,21 @@ def name_of(lines: list[Line]) -> str | None:
 
 
 def devices(readings: list[Measurement]) -> int | None:
-    """How many devices hold weights."""
+    """Return how many devices hold weights."""
     return len({reading.rank for reading in readings if reading.name == "weights"}) or None
 
 
 def remarks_of(lines: list[Line], found: dict[str, Flag]) -> tuple[str, ...]:
-    """What explains memory beside the flags `found`."""
+    """Return what explains memory beside the flags `found`."""
     offloaded, layers = found.get("n_gpu_layers"), found.get("layers")
     said = {
-        "partial_offload": isinstance(offloaded, int) and isinstance(layers, int) and offloaded < layers,
+        "partial_offload": (
+            isinstance(offloaded, int) and isinstance(layers, int) and offloaded < layers
+        ),
         "projector": has(lines, "clip_model_loader", "mmproj", "clip_ctx"),
-        "draft_model": any(argument(line.text, "model_draft") for line in lines if "draft" in line.text),
+        "draft_model": any(
+            argument(line.text, "model_draft") for line in lines if "draft" in line.text
+        ),
     }
     return tuple(name for name, true in said.items() if true)
 
@@ -186,5 +242,12 @@ def _outcome(lines: list[Line]) -> Outcome | None:
         "failed to allocate buffer for kv cache",
     ):
         return "oom"
-    served = has(lines, "server is listening", "model loaded", "all slots are idle", "starting the main loop", "graph splits")
+    served = has(
+        lines,
+        "server is listening",
+        "model loaded",
+        "all slots are idle",
+        "starting the main loop",
+        "graph splits",
+    )
     return "served" if served else None

@@ -20,8 +20,9 @@ _UNITS = {"GiB": GIB, "GB": GIB, "MiB": MIB, "MB": MIB, "KiB": KIB, "KB": KIB, "
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    """One printed number. value: bytes, tokens, blocks or requests, as `name` says; resolution: half of the last digit printed, in the
-    same unit. rank: the device or worker that printed it, empty for the engine as a whole. line: where it stands in the text."""
+    """One printed number. value: bytes, tokens, blocks or requests, as `name` says; resolution:
+    half of the last digit printed, in the same unit. rank: the device or worker that printed it,
+    empty for the engine as a whole. line: where it stands in the text."""
 
     name: str
     value: float
@@ -33,10 +34,10 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 class StartLog(msgspec.Struct, frozen=True, kw_only=True):
     """What one log says.
 
-    model: a Hub ID, None where the log names a path alone; called: how a file names its model, to tell its owner. gpu: as the log spells
-    it. flags: under the names of the contract where it has them, else under the engine's own. remarks: facts that explain memory and are
-    no flag (`draft_model`, `lora`, ...).
-    """
+    model: a Hub ID, None where the log names a path alone; called: how a file names its model,
+    to tell its owner. gpu: as the log spells it. flags: under the names of the contract where it
+    has them, else under the engine's own. remarks: facts that explain memory and are no flag
+    (`draft_model`, `lora`, ...)."""
 
     engine: str | None
     version: str | None = None
@@ -51,8 +52,9 @@ class StartLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rule(NamedTuple):
-    """A line to look for. key: a literal every match holds, sought first, so that a log costs one pass. Every group of `pattern` is the
-    reading of its name in `unit`, or in the unit the group `<name>_unit` holds; the group `rank` says whose it is."""
+    """A line to look for. key: a literal every match holds, sought first, so that a log costs
+    one pass. Every group of `pattern` is the reading of its name in `unit`, or in the unit the
+    group `<name>_unit` holds; the group `rank` says whose it is."""
 
     key: str
     pattern: re.Pattern[str]
@@ -60,7 +62,8 @@ class Rule(NamedTuple):
 
 
 def rule(key: str, pattern: str, unit: str = "GiB") -> Rule:
-    """A Rule; in `pattern` NUM stands for a number and INT for a whole one with thousands separators."""
+    """Return a Rule; in `pattern` NUM stands for a number and INT for a whole one with thousands
+    separators."""
     return Rule(key, re.compile(pattern.replace("NUM", NUMBER).replace("INT", COUNT)), unit)
 
 
@@ -69,8 +72,10 @@ def no_rank(_: str) -> str:
     return ""
 
 
-def find_readings(lines: Iterable[Line], rules: tuple[Rule, ...], rank_of: Callable[[str], str] = no_rank) -> list[Measurement]:
-    """Every reading in the order of the text."""
+def find_readings(
+    lines: Iterable[Line], rules: tuple[Rule, ...], rank_of: Callable[[str], str] = no_rank
+) -> list[Measurement]:
+    """Return every reading in the order of the text."""
     found = []
     for line in lines:
         for key, pattern, unit in rules:
@@ -90,25 +95,34 @@ def _reading(name: str, printed: str, scale: int, rank: str, line: int) -> Measu
     plain = printed.replace(",", "")
     decimals = len(plain.partition(".")[2])
     half = 0.5 * 10**-decimals if decimals or scale > 1 else 0.0
-    return Measurement(name=name, value=float(plain) * scale, resolution=half * scale, rank=rank, line=line)
+    return Measurement(
+        name=name, value=float(plain) * scale, resolution=half * scale, rank=rank, line=line
+    )
 
 
 def last_start(lines: list[Line], marker: str, rules: tuple[Rule, ...]) -> list[Line]:
-    """The lines of the last start that got as far as a measurement: a process that is restarted prints `marker` every time."""
+    """Return the lines of the last start that got as far as a measurement: a process that is
+    restarted prints `marker` every time."""
     begins = [index for index, line in enumerate(lines) if marker in line.text]
     if len(begins) < 2:
         return lines
     for begin, end in reversed(list(pairwise([*begins, len(lines)]))):
-        if any(key in line.text and pattern.search(line.text) for line in lines[begin:end] for key, pattern, _ in rules):
+        if any(
+            key in line.text and pattern.search(line.text)
+            for line in lines[begin:end]
+            for key, pattern, _ in rules
+        ):
             return lines[begin:end]
     return lines
 
 
 def has(lines: Iterable[Line], *needles: str) -> bool:
-    """Whether any line holds any of these literals."""
+    """Return whether any line holds any of these literals."""
     return any(needle in line.text for line in lines for needle in needles)
 
 
 def first(lines: Iterable[Line], key: str, pattern: re.Pattern[str]) -> re.Match[str] | None:
-    """The first match in a line that holds `key`."""
-    return next((match for line in lines if key in line.text and (match := pattern.search(line.text))), None)
+    """Return the first match in a line that holds `key`."""
+    return next(
+        (match for line in lines if key in line.text and (match := pattern.search(line.text))), None
+    )

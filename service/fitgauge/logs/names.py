@@ -6,23 +6,50 @@ from collections.abc import Iterable
 from fitgauge.logs.lines import Line
 from fitgauge.logs.measurements import first
 
-_HUB_ID = re.compile(r"(?P<owner>[A-Za-z0-9][\w.-]{0,95})/(?P<name>[A-Za-z0-9][\w.-]{0,95})(?P<rest>[@:][\w./-]{1,96})?", re.ASCII)
-_CACHED = re.compile(r"models--(?P<owner>[A-Za-z0-9][\w.-]{0,95}?)--(?P<name>[A-Za-z0-9][\w.-]{0,95})", re.ASCII)
+_HUB_ID = re.compile(
+    r"(?P<owner>[A-Za-z0-9][\w.-]{0,95})/(?P<name>[A-Za-z0-9][\w.-]{0,95})(?P<rest>[@:][\w./-]{1,96})?",
+    re.ASCII,
+)
+_CACHED = re.compile(
+    r"models--(?P<owner>[A-Za-z0-9][\w.-]{0,95}?)--(?P<name>[A-Za-z0-9][\w.-]{0,95})", re.ASCII
+)
 _FOLDERS = frozenset({
-    "models", "model", "home", "data", "mnt", "root", "workspace", "tmp", "checkpoints", "checkpoint", "weights", "llm", "llms",
-    "app", "hf", "cache", "local", "opt", "srv", "var", "usr", "users", "output", "outputs", "out", "ckpt", "ckpts",
+    "models", "model", "home", "data", "mnt", "root", "workspace", "tmp", "checkpoints",
+    "checkpoint", "weights", "llm", "llms",
+    "app", "hf", "cache", "local", "opt", "srv", "var", "usr", "users", "output", "outputs", "out",
+    "ckpt", "ckpts",
 })  # fmt: skip
 """Owners that are folders: `models/llama-8b` is a path."""
 
 _CARDS = (
-    ("compute capability", re.compile(r"Device (?P<index>\d{1,2}): (?P<gpu>[^,]{2,60}), compute capability")),
-    ("using device", re.compile(r"using device (?:CUDA|ROCm|HIP|Vulkan|MTL|Metal)(?P<index>\d{0,2}) \((?P<gpu>[^()]{2,60})\)")),
-    ("MiB free)", re.compile(r"- (?:CUDA|ROCm|HIP|Vulkan|MTL|SYCL)(?P<index>\d{1,2}) +: (?P<gpu>[^()]{2,60}) \(\d")),
+    (
+        "compute capability",
+        re.compile(r"Device (?P<index>\d{1,2}): (?P<gpu>[^,]{2,60}), compute capability"),
+    ),
+    (
+        "using device",
+        re.compile(
+            r"using device (?:CUDA|ROCm|HIP|Vulkan|MTL|Metal)(?P<index>\d{0,2})"
+            r" \((?P<gpu>[^()]{2,60})\)"
+        ),
+    ),
+    (
+        "MiB free)",
+        re.compile(
+            r"- (?:CUDA|ROCm|HIP|Vulkan|MTL|SYCL)(?P<index>\d{1,2}) +: (?P<gpu>[^()]{2,60}) \(\d"
+        ),
+    ),
     ("name=", re.compile(r'name="(?P<gpu>(?:NVIDIA|AMD|Radeon|Tesla|GeForce)[^"]{2,60})"')),
-    ("description=", re.compile(r'description="(?P<gpu>(?:NVIDIA|AMD|Radeon|Tesla|GeForce)[^"]{2,60})"')),
+    (
+        "description=",
+        re.compile(r'description="(?P<gpu>(?:NVIDIA|AMD|Radeon|Tesla|GeForce)[^"]{2,60})"'),
+    ),
     (
         "GPU ",
-        re.compile(r"\bGPU (?P<index>\d{1,2})(?:-\d{1,2})?: (?P<gpu>(?:NVIDIA|AMD|Tesla|GeForce|Quadro)[\w ./+-]{2,60}?)(?= \(|\s*$)"),
+        re.compile(
+            r"\bGPU (?P<index>\d{1,2})(?:-\d{1,2})?: (?P<gpu>(?:NVIDIA|AMD|Tesla|GeForce|Quadro)[\w"
+            r" ./+-]{2,60}?)(?= \(|\s*$)"
+        ),
     ),
     ("device_name=", re.compile(r"device_name=(?P<gpu>(?:NVIDIA|AMD)_[\w-]{2,60})")),
     ("Num GPUs", re.compile(r"(?P<gpu>NVIDIA [\w ./+-]{2,60})\. Num GPUs")),
@@ -30,7 +57,8 @@ _CARDS = (
 
 
 def hub_id(text: str | None) -> str | None:
-    """The Hub ID that `text` is, or that the Hub's cache spells as a folder; None for any other path."""
+    """Return the Hub ID that `text` is, or that the Hub's cache spells as a folder; None for any
+    other path."""
     if not text:
         return None
     cached = _CACHED.search(text[:1024])
@@ -41,7 +69,7 @@ def hub_id(text: str | None) -> str | None:
 
 
 def card(lines: list[Line]) -> str | None:
-    """The accelerator, where anything in the log names it."""
+    """Return the accelerator, where anything in the log names it."""
     for key, pattern in _CARDS:
         match = first(lines, key, pattern)
         if match:
@@ -50,7 +78,11 @@ def card(lines: list[Line]) -> str | None:
 
 
 def cards(lines: Iterable[Line]) -> int | None:
-    """How many devices llama.cpp lists."""
+    """Return how many devices llama.cpp lists."""
     key, pattern = _CARDS[0]
-    seen = {match["index"] for line in lines if key in line.text and (match := pattern.search(line.text))}
+    seen = {
+        match["index"]
+        for line in lines
+        if key in line.text and (match := pattern.search(line.text))
+    }
     return len(seen) or None

@@ -1,4 +1,5 @@
-"""Ollama's log: its own lines (llm/server.go, ml/device.go: key=value pairs) around those of the llama.cpp it runs."""
+"""Ollama's log: its own lines (llm/server.go, ml/device.go: key=value pairs) around those of the
+llama.cpp it runs."""
 
 import re
 
@@ -6,11 +7,20 @@ from msgspec import structs
 
 from fitgauge.logs import llamacpp
 from fitgauge.logs.lines import Line
-from fitgauge.logs.measurements import Measurement, Outcome, StartLog, find_readings, first, has, rule
+from fitgauge.logs.measurements import (
+    Measurement,
+    Outcome,
+    StartLog,
+    find_readings,
+    first,
+    has,
+    rule,
+)
 from fitgauge.logs.names import card, cards
 
 SIGNATURES = (
-    "source=server.go", "source=sched.go", "source=routes.go", "source=device.go", "source=ggml.go", "source=memory.go",
+    "source=server.go", "source=sched.go", "source=routes.go", "source=device.go", "source=ggml.go",
+    "source=memory.go",
     "source=runner.go", "source=gpu.go", "source=types.go", "llama runner started", "OLLAMA_",
 )  # fmt: skip
 
@@ -23,7 +33,8 @@ _RULES = (
     rule('msg="gpu memory"', r"free=" + _SIZE.format("free_at_start")),
     rule("inference compute", r"total=" + _SIZE.format("total")),
 )  # fmt: skip
-"""`memory.required.*` of older versions is what Ollama expected, not what it got, so no rule reads it."""
+"""`memory.required.*` of older versions is what Ollama expected, not what it got, so no rule
+reads it."""
 
 _LISTENING = re.compile(r"\(version (?P<version>\d[\w.+-]{1,40})\)")
 _INTEGERS = {
@@ -42,13 +53,17 @@ _LOAD = "starting "
 
 
 def read(lines: list[Line]) -> StartLog:
-    """What Ollama's log says of the last model it loaded."""
+    """Return what Ollama's log says of the last model it loaded."""
     version = first(lines, "(version ", _LISTENING)
     loaded = _last_load(lines)
     found = llamacpp.flags_of(loaded)
     for table in (_COMMAND, _INTEGERS):
         for name, (key, pattern) in table.items():
-            matches = [match for line in loaded if key in line.text and (match := pattern.search(line.text))]
+            matches = [
+                match
+                for line in loaded
+                if key in line.text and (match := pattern.search(line.text))
+            ]
             if matches:
                 found[name] = int(matches[-1][1])
     cache = first(loaded, "KvCacheType:", _CACHE_TYPE)
@@ -74,7 +89,9 @@ def read(lines: list[Line]) -> StartLog:
 
 def _last_load(lines: list[Line]) -> list[Line]:
     """From the last runner that was given a model; the whole log where none was."""
-    starts = [index for index, line in enumerate(lines) if _LOAD in line.text and "--model" in line.text]
+    starts = [
+        index for index, line in enumerate(lines) if _LOAD in line.text and "--model" in line.text
+    ]
     return lines[starts[-1] :] if starts else lines
 
 
@@ -85,7 +102,14 @@ def _of_host(reading: Measurement) -> Measurement:
 
 
 def _outcome(lines: list[Line], readings: list[Measurement]) -> Outcome | None:
-    if has(lines, "cudaMalloc failed: out of memory", "CUDA error: out of memory", "unable to allocate CUDA"):
+    if has(
+        lines,
+        "cudaMalloc failed: out of memory",
+        "CUDA error: out of memory",
+        "unable to allocate CUDA",
+    ):
         return "oom"
-    started = has(lines, "llama runner started") or any(reading.name == "process" for reading in readings)
+    started = has(lines, "llama runner started") or any(
+        reading.name == "process" for reading in readings
+    )
     return "served" if started else None

@@ -1,8 +1,9 @@
-"""Reads a PyTorch profiler's trace (Chrome trace format, plain or gzip) as it comes in, within bounds of its own.
+"""Reads a PyTorch profiler's trace (Chrome trace format, plain or gzip) as it comes in, within
+bounds of its own.
 
-Only the kernels and copies of a GPU are kept, as numbers: when they ran, how long, and of what sort. Source of the format:
-torch.profiler's export_chrome_trace (kineto, output_json.cpp): `traceEvents` with `cat`, `ts` and `dur` in microseconds, `args.device`.
-"""
+Only the kernels and copies of a GPU are kept, as numbers: when they ran, how long, and of what
+sort. Source of the format: torch.profiler's export_chrome_trace (kineto, output_json.cpp):
+`traceEvents` with `cat`, `ts` and `dur` in microseconds, `args.device`."""
 
 import codecs
 import json
@@ -40,24 +41,30 @@ _TENSOR_CORE_NAMES = re.compile(
     r"|mma_|mfma|cijk_.*_mi\d+x\d+|triton_tem",
     re.IGNORECASE,
 )
-"""Names of kernels that use tensor cores. Source: pytorch/kineto, tb_plugin/torch_tb_profiler/profiler/tensor_core.py; cuBLAS's nvjet
-and FlashAttention's kernels beside them (hopper/flash_fwd_launch_template.h); AMD's, of Tensile with a matrix instruction (ROCm/Tensile,
-"Kernel names": MI); Inductor's templates of products and attention (torch/_inductor/select_algorithm.py)."""
-_COMMUNICATION_NAMES = re.compile("nccl|rccl|mscclpp|all_?gather|reduce_?scatter|all_?reduce", re.IGNORECASE)
+"""Names of kernels that use tensor cores. Source: pytorch/kineto,
+tb_plugin/torch_tb_profiler/profiler/tensor_core.py; cuBLAS's nvjet and FlashAttention's kernels
+beside them (hopper/flash_fwd_launch_template.h); AMD's, of Tensile with a matrix instruction
+(ROCm/Tensile, "Kernel names": MI); Inductor's templates of products and attention
+(torch/_inductor/select_algorithm.py)."""
+_COMMUNICATION_NAMES = re.compile(
+    "nccl|rccl|mscclpp|all_?gather|reduce_?scatter|all_?reduce", re.IGNORECASE
+)
 _COLLECTIVES = ("AllGather", "ReduceScatter", "AllReduce", "SendRecv", "Broadcast")
 _EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
 _GAP = re.compile(r"[ \t\r\n,]*")
 _STEP = 16 * 1024
-"""characters that come in before they are looked at: a long event in small pieces is not read anew for each"""
+"""characters that come in before they are looked at: a long event in small pieces is not read
+anew for each"""
 _DEVICES = re.compile(r'"name"\s*:\s*"([^"]{1,120})"')
 
 
 class TraceReading(msgspec.Struct, frozen=True, kw_only=True):
-    """What a trace says of its GPUs. Shares are of the time from the first kernel to the last, of all GPUs together.
+    """What a trace says of its GPUs. Shares are of the time from the first kernel to the last, of
+    all GPUs together.
 
-    `busy`: some kernel or copy runs; `tensor_core`: of the time of all kernels; `communication`: a collective runs; `exposed`: a
-    collective runs and nothing else. `collectives`: microseconds by kind; `kernels`: microseconds of the longest, by name.
-    """
+    `busy`: some kernel or copy runs; `tensor_core`: of the time of all kernels; `communication`:
+    a collective runs; `exposed`: a collective runs and nothing else. `collectives`: microseconds
+    by kind; `kernels`: microseconds of the longest, by name."""
 
     device: str | None
     gpus: int
@@ -72,7 +79,8 @@ class TraceReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TraceReader:
-    """Takes a trace piece by piece: `feed` bytes as they come, then `finish`. Both raise InvalidRequestError for what is no such trace."""
+    """Takes a trace piece by piece: `feed` bytes as they come, then `finish`. Both raise
+    InvalidRequestError for what is no such trace."""
 
     def __init__(self) -> None:
         self._text = codecs.getincrementaldecoder("utf-8")("replace")
@@ -117,22 +125,30 @@ class TraceReader:
             raise _no_trace(f"It is not gzip: {error}.") from None
 
     def finish(self) -> TraceReading:
-        """What all of it says."""
+        """Return what all of it says."""
         self._look()
         if self._state != "after":
             raise _no_trace('It ends before the list "traceEvents" does.')
         if not self._count:
             raise InvalidRequestError(
-                "The trace has no GPU kernels.", hint="Record it with ProfilerActivity.CUDA, and send the rank's own file.", field=None
+                "The trace has no GPU kernels.",
+                hint="Record it with ProfilerActivity.CUDA, and send the rank's own file.",
+                field=None,
             )
         return self._reading()
 
     def _take(self, piece: bytes) -> None:
         self._unpacked += len(piece)
         if self._unpacked > MOST_BYTES:
-            raise InvalidRequestError("The trace is larger than 1 GiB of JSON.", hint="Profile fewer steps: one or two are enough.")
+            raise InvalidRequestError(
+                "The trace is larger than 1 GiB of JSON.",
+                hint="Profile fewer steps: one or two are enough.",
+            )
         if self._unpacked > max(_GRACE, MOST_RATIO * self._sent):
-            raise InvalidRequestError("The trace unpacks beyond what profilers write.", hint="Send the profiler's own file.")
+            raise InvalidRequestError(
+                "The trace unpacks beyond what profilers write.",
+                hint="Send the profiler's own file.",
+            )
         if self._state == "after":
             return
         self._buffer += self._text.decode(piece)
@@ -169,7 +185,9 @@ class TraceReader:
                 event, position = self._decode(buffer, position)
             except (ValueError, RecursionError):
                 if len(buffer) - position > LONGEST_EVENT:
-                    raise _no_trace("One of its events is no JSON, or longer than 256 KiB.") from None
+                    raise _no_trace(
+                        "One of its events is no JSON, or longer than 256 KiB."
+                    ) from None
                 break
             self._events += 1
             if self._events > _FEW + self._unpacked // _SHORTEST_EVENT:
@@ -182,27 +200,53 @@ class TraceReader:
         category = event.get("cat")
         if category not in ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"):
             return
-        start, length, name, args = event.get("ts"), event.get("dur"), str(event.get("name", ""))[:200], event.get("args")
-        if not isinstance(start, int | float) or not isinstance(length, int | float) or not 0 <= length < 1e12 or not 0 <= start < 1e18:
+        start, length, name, args = (
+            event.get("ts"),
+            event.get("dur"),
+            str(event.get("name", ""))[:200],
+            event.get("args"),
+        )
+        if (
+            not isinstance(start, int | float)
+            or not isinstance(length, int | float)
+            or not 0 <= length < 1e12
+            or not 0 <= start < 1e18
+        ):
             return
         device = args.get("device") if isinstance(args, dict) else None
         number = device if isinstance(device, int) and 0 <= device < 1024 else 0
         sort = _OTHER
         if category in ("kernel", "Kernel"):
-            sort = _COMMUNICATION if _COMMUNICATION_NAMES.search(name) else _TENSOR_CORE if _TENSOR_CORE_NAMES.search(name) else _OTHER
+            sort = (
+                _COMMUNICATION
+                if _COMMUNICATION_NAMES.search(name)
+                else _TENSOR_CORE
+                if _TENSOR_CORE_NAMES.search(name)
+                else _OTHER
+            )
             if sort == _COMMUNICATION:
-                kind = next((kind for kind in _COLLECTIVES if kind.lower() in name.lower().replace("_", "")), "other")
+                kind = next(
+                    (
+                        kind
+                        for kind in _COLLECTIVES
+                        if kind.lower() in name.lower().replace("_", "")
+                    ),
+                    "other",
+                )
                 self._collectives[kind] = self._collectives.get(kind, 0.0) + length
             if name in self._by_name or len(self._by_name) < 10_000:
                 self._by_name[name] = self._by_name.get(name, 0.0) + length
         self._count += 1
         if self._count > MOST_KERNELS:
             raise InvalidRequestError(
-                f"The trace has more than {MOST_KERNELS} kernels.", hint="Profile fewer steps: one or two are enough."
+                f"The trace has more than {MOST_KERNELS} kernels.",
+                hint="Profile fewer steps: one or two are enough.",
             )
         self._starts.setdefault(number, array("d")).append(start)
         self._lengths.setdefault(number, array("d")).append(length)
-        self._sorts.setdefault(number, array("b")).append(sort if category in ("kernel", "Kernel") else _COPY)
+        self._sorts.setdefault(number, array("b")).append(
+            sort if category in ("kernel", "Kernel") else _COPY
+        )
 
     def _reading(self) -> TraceReading:
         span = busy = communicating = computing = kernels = tensor = 0.0
@@ -232,7 +276,7 @@ class TraceReader:
 
 
 def _end_of_gap(text: str, position: int) -> int:
-    """Where the white space and commas that begin at `position` end."""
+    """Return where the white space and commas that begin at `position` end."""
     gap = _GAP.match(text, position)
     return position if gap is None else gap.end()
 
@@ -249,7 +293,7 @@ def _spans(
 
 
 def covered(spans: Iterable[tuple[float, float]]) -> float:
-    """The time that at least one of these spans, sorted by their beginnings, covers."""
+    """Return the time that at least one of these spans, sorted by their beginnings, covers."""
     total, until = 0.0, float("-inf")
     for begin, end in spans:
         if end > until:

@@ -19,7 +19,12 @@ from fitgauge.logs.trace import TraceReader
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.details import gpu_detail, model_detail
 from fitgauge.services.common.gpu_schemas import GpuDetail, GpuList
-from fitgauge.services.common.long_questions import QUESTION_SECONDS, Checkpoint, LongQuestions, queue_full
+from fitgauge.services.common.long_questions import (
+    QUESTION_SECONDS,
+    Checkpoint,
+    LongQuestions,
+    queue_full,
+)
 from fitgauge.services.common.lru_cache import LruCacheBytes
 from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.services.common.schemas import FitAnswer, FitRequest, ModelDetail
@@ -47,17 +52,20 @@ _ROWS = 100
 """Rows of a comparison made in one go: some ten milliseconds."""
 
 _OPEN_TABLES = 32
-"""Tables that are read at once. One takes up to 1 MiB between its rows, for as long as its reader waits."""
+"""Tables that are read at once. One takes up to 1 MiB between its rows, for as long as its
+reader waits."""
 
 _FEW_FORMATS = 3
 """Formats of all bundled models that are estimated in well below a second."""
 _CACHE_BYTES, _LARGEST_ENTRY, _ENTRY_OVERHEAD = 16 * 2**20, 256 * 2**10, 1024
 """Bytes of the cache of encoded answers: of all entries, of the largest that is stored, and what
-an entry takes in addition to its question and its answer (tuples, strings, hash table; rounded up)."""
+an entry takes in addition to its question and its answer (tuples, strings, hash table; rounded
+up)."""
 
 
 class CacheDependencies(NamedTuple):
-    """What an answer rests on: it holds for as long as these are what is known. siblings: the number of those that were known."""
+    """What an answer rests on: it holds for as long as these are what is known. siblings: the
+    number of those that were known."""
 
     catalog: Catalog
     text: str
@@ -69,7 +77,13 @@ class CacheDependencies(NamedTuple):
 class Services:
     """Resolves what a question names and answers it."""
 
-    def __init__(self, models: ModelResolver, engines: Engines, catalog: Catalog, question_seconds: float = QUESTION_SECONDS) -> None:
+    def __init__(
+        self,
+        models: ModelResolver,
+        engines: Engines,
+        catalog: Catalog,
+        question_seconds: float = QUESTION_SECONDS,
+    ) -> None:
         """question_seconds: the longest that a long question may take."""
         self._models = models
         self._siblings = QuantizedRepos(models)
@@ -82,11 +96,14 @@ class Services:
         self._long = LongQuestions(question_seconds)
         self._open_tables = asyncio.Semaphore(_OPEN_TABLES)
         self._planner = Planner(load_training())
-        self._answers: LruCacheBytes[tuple[CacheDependencies, ref[Model], bytes]] = LruCacheBytes(_CACHE_BYTES, _LARGEST_ENTRY)
+        self._answers: LruCacheBytes[tuple[CacheDependencies, ref[Model], bytes]] = LruCacheBytes(
+            _CACHE_BYTES, _LARGEST_ENTRY
+        )
         self.use(catalog)
 
     def use(self, catalog: Catalog) -> None:
-        """From now on answers are given from this catalog; questions under way keep the one they began with."""
+        """From now on answers are given from this catalog; questions under way keep the one they
+        began with."""
         self._catalog = catalog
         self._recommender = Recommender(self._engines, catalog)
 
@@ -101,27 +118,41 @@ class Services:
         return self._long.under_way
 
     async def check_fit(self, request: FitRequest) -> tuple[CacheDependencies, FitAnswer]:
-        """The answer, and what it rests on. Raises the errors of fitgauge.errors.
+        """Return the answer, and what it rests on. Raises the errors of fitgauge.errors.
 
-        Where the model does not fit for certain, published quantized siblings of it are looked up for a short while.
-        """
-        grounds, found = CacheDependencies(self._catalog, request.model), self._catalog.find(request.gpu)
+        Where the model does not fit for certain, published quantized siblings of it are looked
+        up for a short while."""
+        grounds, found = (
+            CacheDependencies(self._catalog, request.model),
+            self._catalog.find(request.gpu),
+        )
         model = await self._models.find(request.model)
         if request.draft_model:
             model = await self._drafted(model, request.draft_model)
         if not self._serving.is_prepared(request, model, found):
             await self._long.run(lambda _: self._serving.prepare(request, model, found))
-        if not wants_quantized_repos(model, request.quantization) or self._serving.check(request, model, found).verdict == "fits":
+        if (
+            not wants_quantized_repos(model, request.quantization)
+            or self._serving.check(request, model, found).verdict == "fits"
+        ):
             return grounds._replace(model=model), self._serving.answer(request, model, found)
         engine = words.engine(request.engine)
         siblings = await self._siblings.find(model, engine)
-        grounds = grounds._replace(model=model, engine=engine, siblings=self._siblings.serial(model, engine))
+        grounds = grounds._replace(
+            model=model, engine=engine, siblings=self._siblings.serial(model, engine)
+        )
         if request.draft_model:
-            siblings = tuple([one._replace(model=await self._drafted(one.model, request.draft_model)) for one in siblings])
+            siblings = tuple(
+                [
+                    one._replace(model=await self._drafted(one.model, request.draft_model))
+                    for one in siblings
+                ]
+            )
         return grounds, self._serving.answer(request, model, found, siblings)
 
     async def _drafted(self, model: Model, name: str) -> Model:
-        """The model with its draft beside it. Raises the errors of fitgauge.errors, which then speak of `draft_model`."""
+        """Return the model with its draft beside it. Raises the errors of fitgauge.errors, which
+        then speak of `draft_model`."""
         try:
             draft = await self._models.find(name)
         except FitgaugeError as error:
@@ -129,117 +160,168 @@ class Services:
             raise
         return structs.replace(model, spec=with_draft(model.spec, draft.spec, draft.id))
 
-    async def check_training_fit(self, request: TrainingRequest) -> tuple[CacheDependencies, TrainingAnswer]:
-        """The answer about training, and what it rests on. Raises the errors of fitgauge.errors."""
-        grounds, found = CacheDependencies(self._catalog, request.model), self._catalog.find(request.gpu)
+    async def check_training_fit(
+        self, request: TrainingRequest
+    ) -> tuple[CacheDependencies, TrainingAnswer]:
+        """Return the answer about training, and what it rests on. Raises the errors of
+        fitgauge.errors."""
+        grounds, found = (
+            CacheDependencies(self._catalog, request.model),
+            self._catalog.find(request.gpu),
+        )
         model = await self._models.find(request.model)
         cast = await self._cast(request)
         alone = cast.reward is None and cast.critic is None
-        answer = await self._long.run(lambda checkpoint: self._training.with_checkpoint(checkpoint).answer(request, model, found, cast))
-        # An answer that rests on further models is not kept: nobody looks whether those are still what is known.
+        answer = await self._long.run(
+            lambda checkpoint: self._training.with_checkpoint(checkpoint).answer(
+                request, model, found, cast
+            )
+        )
+        # An answer that rests on further models is not kept: nobody looks whether those are still
+        # what is known.
         return grounds._replace(model=model if alone else None), answer
 
     async def _cast(self, request: TrainingRequest) -> RlModels:
-        """The reward model and the critic that a request names. Raises the errors of fitgauge.errors."""
+        """Return the reward model and the critic that a request names. Raises the errors of
+        fitgauge.errors."""
         names = (named_model(request.reward_model), named_model(request.critic_model))
         reward, critic = [await self._models.find(name) if name else None for name in names]
         return RlModels(reward, critic)
 
-    async def plan_training(self, request: TrainingPlanRequest) -> tuple[CacheDependencies, TrainingPlanAnswer]:
-        """The layouts that train a model, and what the answer rests on. Raises the errors of fitgauge.errors."""
-        grounds, found = CacheDependencies(self._catalog, request.model), self._catalog.find(request.gpu)
+    async def plan_training(
+        self, request: TrainingPlanRequest
+    ) -> tuple[CacheDependencies, TrainingPlanAnswer]:
+        """Return the layouts that train a model, and what the answer rests on. Raises the errors
+        of fitgauge.errors."""
+        grounds, found = (
+            CacheDependencies(self._catalog, request.model),
+            self._catalog.find(request.gpu),
+        )
         model = await self._models.find(request.model)
-        answer = await self._long.run(lambda checkpoint: self._planner.answer(request, model, found, checkpoint))
+        answer = await self._long.run(
+            lambda checkpoint: self._planner.answer(request, model, found, checkpoint)
+        )
         return grounds._replace(model=model), answer
 
     async def recommend_gpus(self, request: RecommendRequest) -> RecommendAnswer:
-        """What to serve a model on. Raises the errors of fitgauge.errors."""
+        """Return what to serve a model on. Raises the errors of fitgauge.errors."""
         model, recommender = await self._models.find(request.model), self._recommender
-        return await self._long.run(lambda checkpoint: recommender.answer(request, model, checkpoint))
+        return await self._long.run(
+            lambda checkpoint: recommender.answer(request, model, checkpoint)
+        )
 
     async def list_models_that_fit(self, request: ModelsForGpuRequest) -> ModelsForGpuAnswer:
-        """Which bundled models run on a card. Raises the errors of fitgauge.errors."""
+        """Return which bundled models run on a card. Raises the errors of fitgauge.errors."""
         found = self._catalog.find(request.gpu)
         large = len(words.split_list(request.quantizations)) > _FEW_FORMATS
-        return await self._long.run(lambda checkpoint: self._models_for_gpu.answer(request, found, checkpoint), large=large)
+        return await self._long.run(
+            lambda checkpoint: self._models_for_gpu.answer(request, found, checkpoint), large=large
+        )
 
     async def compare_fit(self, request: CompareRequest) -> Comparison:
-        """The table that is meant, to be filled by `rows`. Raises the errors of fitgauge.errors."""
+        """Return the table that is meant, to be filled by `rows`. Raises the errors of
+        fitgauge.errors."""
         gpus = [self._catalog.find(text) for text in words.split_list(request.gpus)]
         names = words.split_list(request.models)
         cells(len(names), len(gpus), 1)
-        return self._comparer.compare(request, await asyncio.gather(*map(self._models.find, names)), gpus)
+        return self._comparer.compare(
+            request, await asyncio.gather(*map(self._models.find, names)), gpus
+        )
 
     async def rows(self, comparison: Comparison) -> AsyncIterator[list[CompareRow]]:
-        """The rows of a table as they are made, a few at a time, so that they wait for a slow reader. Raises QueueFull before the first."""
+        """Yield the rows of a table as they are made, a few at a time, so that they wait for a
+        slow reader. Raises QueueFull before the first."""
         if self._open_tables.locked():
             raise queue_full()
         async with self._open_tables:
             some = await self._long.run(lambda checkpoint: comparison.take(_ROWS, checkpoint))
             while some:
                 yield some
-                some = await self._long.resume(lambda checkpoint: comparison.take(_ROWS, checkpoint))
+                some = await self._long.resume(
+                    lambda checkpoint: comparison.take(_ROWS, checkpoint)
+                )
 
     async def explain_log(self, request: ExplainLogRequest) -> LogAnswer:
-        """What a start-up log measured, beside the estimate of the same question. Raises the errors of fitgauge.errors."""
+        """Return what a start-up log measured, beside the estimate of the same question. Raises
+        the errors of fitgauge.errors."""
         reading = await self._long.run(lambda _: read(request, self._engines))
         asked, full = reading.asked, request.detail == "full"
         if asked is None:
             return self._ledger.answer(reading, None, None, full=full)
         found = self._catalog.find(asked.gpu)
         model = await self._models.find(asked.model)
-        return await self._long.resume(lambda _: self._ledger.answer(reading, model, found, full=full))
+        return await self._long.resume(
+            lambda _: self._ledger.answer(reading, model, found, full=full)
+        )
 
     async def explain_utilization(self, request: UtilizationRequest) -> UtilizationAnswer:
-        """How much of its GPUs a training run uses. Raises the errors of fitgauge.errors."""
+        """Return how much of its GPUs a training run uses. Raises the errors of fitgauge.errors."""
         found, model = self._catalog.find(request.gpu), None
         if request.model is not None:
             model = await self._models.find(request.model)
         return explain_utilization(request, model, found)
 
     async def explain_trace(self, chunks: AsyncIterator[bytes]) -> UtilizationAnswer:
-        """Where the GPUs' time goes in a profiler's trace, read as it comes in. Raises InvalidRequestError for what is no trace."""
+        """Return where the GPUs' time goes in a profiler's trace, read as it comes in. Raises
+        InvalidRequestError for what is no trace."""
         reader = TraceReader()
         async for chunk in chunks:
             await self._long.resume(partial(_feed, reader, chunk))
         return explain_trace(await self._long.resume(lambda _: reader.finish()), self._catalog)
 
     def recall(self, asked: tuple[str, bytes]) -> bytes | None:
-        """The encoded answer to these very bytes of this question, where what it rests on is still what is known; else None."""
+        """Return the encoded answer to these very bytes of this question, where what it rests on
+        is still what is known; else None."""
         kept = self._answers.get(asked)
         if kept is None:
             return None
         grounds, model_in_memory, answer = kept
         model = model_in_memory()
-        if grounds.catalog is not self._catalog or model is None or self._models.peek(grounds.text) is not model:
+        if (
+            grounds.catalog is not self._catalog
+            or model is None
+            or self._models.peek(grounds.text) is not model
+        ):
             return None
-        if grounds.engine is not None and self._siblings.serial(model, grounds.engine) != grounds.siblings:
+        if (
+            grounds.engine is not None
+            and self._siblings.serial(model, grounds.engine) != grounds.siblings
+        ):
             return None
         return answer
 
-    def remember(self, asked: tuple[str, bytes], grounds: CacheDependencies, answer: bytes) -> bytes:
-        """Store an encoded answer for `recall`, and return it. It does not keep its model in memory."""
+    def remember(
+        self, asked: tuple[str, bytes], grounds: CacheDependencies, answer: bytes
+    ) -> bytes:
+        """Store an encoded answer for `recall`, and return it. It does not keep its model in
+        memory."""
         if grounds.model is not None:
             size = len(asked[1]) + len(answer) + _ENTRY_OVERHEAD
-            self._answers.put(asked, (grounds._replace(model=None), ref(grounds.model), answer), size)
+            self._answers.put(
+                asked, (grounds._replace(model=None), ref(grounds.model), answer), size
+            )
         return answer
 
     async def close(self) -> None:
-        """Ends what goes on in the background."""
+        """End what goes on in the background."""
         self._long.close()
         await self._siblings.close()
 
     async def get_model(self, name: str) -> ModelDetail:
-        """What a model is made of."""
+        """Return what a model is made of."""
         return model_detail(await self._models.find(name))
 
     def list_gpus(self, limit: int, offset: int) -> GpuList:
-        """A page of the catalog."""
+        """Return a page of the catalog."""
         rows, offers = self._catalog.all(), self._catalog.offers
-        return GpuList(items=[gpu_detail(row, offers, full=False) for row in rows[offset : offset + limit]], total=len(rows))
+        return GpuList(
+            items=[gpu_detail(row, offers, full=False) for row in rows[offset : offset + limit]],
+            total=len(rows),
+        )
 
     def get_gpu(self, text: str) -> GpuDetail:
-        """One accelerator, by id or by what people call it. Raises UnknownAcceleratorError."""
+        """Return one accelerator, by id or by what people call it. Raises
+        UnknownAcceleratorError."""
         return gpu_detail(self._catalog.find(text).accelerator, self._catalog.offers, full=True)
 
 

@@ -1,4 +1,5 @@
-"""What a lying config.json may do: be answered, or be refused with an error of ours. Real configs with one or two numbers replaced."""
+"""What a lying config.json may do: be answered, or be refused with an error of ours. Real
+configs with one or two numbers replaced."""
 
 import copy
 import json
@@ -33,7 +34,7 @@ Path = tuple[Any, ...]
 
 @cache
 def rows() -> list[Row]:
-    """One bundled model for every family and quantizer."""
+    """Return one bundled model for every family and quantizer."""
     alike: dict[Any, Row] = {}
     for line in (files("fitgauge.catalog") / "data" / "models.jsonl").read_text().splitlines():
         row = json.loads(line)
@@ -43,8 +44,14 @@ def rows() -> list[Row]:
 
 
 def numbers(value: Any, path: Path = ()) -> Iterator[Path]:
-    """Where numbers stand in a config."""
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    """Yield where numbers stand in a config."""
+    inside = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, item in inside:
         yield from numbers(item, (*path, key))
     if isinstance(value, int | float):
@@ -74,20 +81,38 @@ def tensors(spec: ModelSpec) -> int:
     return sum(len(block.tensors) * len(block.layers) for block in spec.blocks)
 
 
-@given(lying=lying_configs(), engine=st.sampled_from(sorted(ENGINES)), method=st.sampled_from(["lora", "full", "qlora"]))
+@given(
+    lying=lying_configs(),
+    engine=st.sampled_from(sorted(ENGINES)),
+    method=st.sampled_from(["lora", "full", "qlora"]),
+)
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_a_lying_config_is_answered_or_refused_and_costs_no_more_than_a_real_one(lying, engine, method):
+def test_a_lying_config_is_answered_or_refused_and_costs_no_more_than_a_real_one(
+    lying, engine, method
+):
     try:
         spec = read_config(lying["config"], lying["quantization"])
     except MalformedModelError:
         return
     assert tensors(spec) <= bounds.MAX_TENSORS
-    assert sum(tensor.count * len(block.layers) for block in spec.blocks for tensor in block.tensors) <= bounds.MAX_STORED
+    assert (
+        sum(tensor.count * len(block.layers) for block in spec.blocks for tensor in block.tensors)
+        <= bounds.MAX_STORED
+    )
     model = Model(id="made/up", source="config", spec=spec)
-    serving, training = FitService(load_engines()), TrainingFitService(load_training(), load_engines())
+    serving, training = (
+        FitService(load_engines()),
+        TrainingFitService(load_training(), load_engines()),
+    )
     for answer in (
-        lambda: serving.answer(FitRequest(model=model.id, gpu="H100", engine=engine), model, bundled().find("H100")),
-        lambda: training.answer(TrainingRequest(model=model.id, gpu="8xH100", method=method), model, bundled().find("8xH100")),
+        lambda: serving.answer(
+            FitRequest(model=model.id, gpu="H100", engine=engine), model, bundled().find("H100")
+        ),
+        lambda: training.answer(
+            TrainingRequest(model=model.id, gpu="8xH100", method=method),
+            model,
+            bundled().find("8xH100"),
+        ),
     ):
         try:
             answer()
@@ -97,7 +122,15 @@ def test_a_lying_config_is_answered_or_refused_and_costs_no_more_than_a_real_one
 
 @pytest.mark.parametrize(
     "field",
-    ["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size"],
+    [
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "vocab_size",
+    ],
 )
 @pytest.mark.parametrize("value", [0, -1, 10**9, 2**63, 1e308])
 def test_a_size_that_no_model_has_is_refused_by_its_name(field, value):
@@ -111,9 +144,22 @@ def test_heads_that_leave_no_width_are_refused():
         read_config(llama_config(num_attention_heads=1000))
 
 
-@pytest.mark.parametrize("changes", [{"num_experts": 2**24}, {"num_experts": 2**16}, {"num_experts": 2**12, "num_hidden_layers": 90}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_experts": 2**24},
+        {"num_experts": 2**16},
+        {"num_experts": 2**12, "num_hidden_layers": 90},
+    ],
+)
 def test_experts_of_all_layers_are_bounded_together(changes):
-    mixture = {"model_type": "qwen3_moe", "num_hidden_layers": 32, "moe_intermediate_size": 256, "num_experts_per_tok": 2, "head_dim": 32}
+    mixture = {
+        "model_type": "qwen3_moe",
+        "num_hidden_layers": 32,
+        "moe_intermediate_size": 256,
+        "num_experts_per_tok": 2,
+        "head_dim": 32,
+    }
     with pytest.raises(MalformedModelError):
         read_config(llama_config(**{**mixture, **changes}))
 
@@ -121,7 +167,15 @@ def test_experts_of_all_layers_are_bounded_together(changes):
 def test_every_expert_of_a_large_mixture_may_be_named():
     ignored = [f"model.layers.{layer}.mlp.experts.{expert}.{name}_proj" for layer in range(60) for expert in range(384)
                for name in ("gate", "down")]  # fmt: skip
-    spec = read_config(llama_config(quantization_config={"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ignored}))
+    spec = read_config(
+        llama_config(
+            quantization_config={
+                "quant_method": "modelopt",
+                "quant_algo": "NVFP4",
+                "ignore": ignored,
+            }
+        )
+    )
     scheme = published(spec)
     assert scheme is not None
     assert scheme.basis == "computed"
@@ -129,7 +183,10 @@ def test_every_expert_of_a_large_mixture_may_be_named():
 
 def groups(targets: list[str]) -> dict[str, Any]:
     weights = {"num_bits": 8, "type": "float"}
-    listed = {f"group_{number}": {"targets": [target], "weights": weights} for number, target in enumerate(targets)}
+    listed = {
+        f"group_{number}": {"targets": [target], "weights": weights}
+        for number, target in enumerate(targets)
+    }
     return {"quant_method": "compressed-tensors", "config_groups": listed}
 
 
@@ -138,9 +195,21 @@ def groups(targets: list[str]) -> dict[str, Any]:
     [
         groups([f"re:.*q{number}" for number in range(2000)]),
         groups([f"re:.*x{{300}}{number}" for number in range(60)]),
-        {"quant_method": "gptq", "bits": 4, "dynamic": {f"layers.{number}.mlp.down_proj": {"bits": 8} for number in range(2000)}},
-        {"quant_method": "gptq", "bits": 4, "dynamic": {f"+:.*layers.{n}.*": {"bits": 4, "group_size": n + 1} for n in range(70)}},
-        {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": [f"model.*.experts.{number}.*.weight" for number in range(2000)]},
+        {
+            "quant_method": "gptq",
+            "bits": 4,
+            "dynamic": {f"layers.{number}.mlp.down_proj": {"bits": 8} for number in range(2000)},
+        },
+        {
+            "quant_method": "gptq",
+            "bits": 4,
+            "dynamic": {f"+:.*layers.{n}.*": {"bits": 4, "group_size": n + 1} for n in range(70)},
+        },
+        {
+            "quant_method": "modelopt",
+            "quant_algo": "NVFP4",
+            "ignore": [f"model.*.experts.{number}.*.weight" for number in range(2000)],
+        },
     ],
     ids=["patterns", "states", "dynamic", "formats", "globs"],
 )
@@ -152,7 +221,10 @@ def test_rules_that_cost_more_than_those_of_any_model_are_refused(quantization):
 
 def test_a_pattern_for_every_layer_of_a_deep_model_is_read():
     dynamic = {f"+:.*layers\\.{number}\\..*": {"bits": 8} for number in range(94)}
-    deep = llama_config(num_hidden_layers=94, quantization_config={"quant_method": "gptq", "bits": 4, "dynamic": dynamic})
+    deep = llama_config(
+        num_hidden_layers=94,
+        quantization_config={"quant_method": "gptq", "bits": 4, "dynamic": dynamic},
+    )
     scheme = published(read_config(deep))
     assert scheme is not None
     assert scheme.basis == "computed"

@@ -37,12 +37,17 @@ def laid(name):
 
 def read(name, **workload):
     spec, shares = laid(name)
-    return step_bytes(spec, shares, cache_dtype="auto", **{"concurrency": 1, "context_length": 1, **workload})
+    return step_bytes(
+        spec, shares, cache_dtype="auto", **{"concurrency": 1, "context_length": 1, **workload}
+    )
 
 
 def test_one_request_reads_every_weight_but_the_embedding():
-    """Llama 3.1 8B: 8,030,261,248 parameters less an embedding of 128,256 x 4,096, and 131,072 bytes of cache for a token."""
-    assert read("meta-llama/Llama-3.1-8B-Instruct") == 2 * (8_030_261_248 - 128_256 * 4096) + 131_072
+    """Llama 3.1 8B: 8,030,261,248 parameters less an embedding of 128,256 x 4,096, and 131,072
+    bytes of cache for a token."""
+    assert (
+        read("meta-llama/Llama-3.1-8B-Instruct") == 2 * (8_030_261_248 - 128_256 * 4096) + 131_072
+    )
 
 
 def test_a_tied_embedding_is_read_as_the_head():
@@ -52,25 +57,42 @@ def test_a_tied_embedding_is_read_as_the_head():
 
 def test_a_mixture_reads_the_experts_a_token_visits_and_more_of_them_for_more_requests():
     one, many = read("Qwen/Qwen3-30B-A3B"), read("Qwen/Qwen3-30B-A3B", concurrency=10_000)
-    assert one == pytest.approx(2 * 3.03e9, rel=0.02)  # 3.3e9 active parameters less the embedding of 0.31e9
+    assert one == pytest.approx(
+        2 * 3.03e9, rel=0.02
+    )  # 3.3e9 active parameters less the embedding of 0.31e9
     assert many > 2 * 29e9
 
 
 def test_the_cache_is_read_once_for_every_request():
-    cache = read("meta-llama/Llama-3.1-8B-Instruct", concurrency=4, context_length=1000) - read("meta-llama/Llama-3.1-8B-Instruct")
+    cache = read("meta-llama/Llama-3.1-8B-Instruct", concurrency=4, context_length=1000) - read(
+        "meta-llama/Llama-3.1-8B-Instruct"
+    )
     assert cache == 131_072 * 3999
 
 
 def test_tokens_a_second_are_requests_over_what_a_step_reads_and_waits():
-    """10^10 bytes at 0.91 x 1,000 GB/s are 10.99 ms; 4 tokens of them 364 a second, and with 5 ms of waiting 250.1."""
+    """10^10 bytes at 0.91 x 1,000 GB/s are 10.99 ms; 4 tokens of them 364 a second, and with 5
+    ms of waiting 250.1."""
     speed = decode_speed(10**10, 4, 1000.0)
     assert (speed.low, speed.expected, speed.high) == (273.0, 364.0, 498.68)
-    assert decode_speed(10**10, 4, 1000.0, waiting=0.005).expected == pytest.approx(4 / (0.01 / 0.91 + 0.005), abs=0.01)
+    assert decode_speed(10**10, 4, 1000.0, waiting=0.005).expected == pytest.approx(
+        4 / (0.01 / 0.91 + 0.005), abs=0.01
+    )
 
 
-@given(st.integers(1, 10**12), st.integers(1, 1000), st.floats(0, 0.1), st.floats(0, 0.1), st.floats(1, 30000), st.floats(1, 2))
+@given(
+    st.integers(1, 10**12),
+    st.integers(1, 1000),
+    st.floats(0, 0.1),
+    st.floats(0, 0.1),
+    st.floats(1, 30000),
+    st.floats(1, 2),
+)
 def test_more_bandwidth_is_never_slower(size, concurrency, multiplying, waiting, bandwidth, times):
-    one, more = (decode_speed(size, concurrency, gbps, multiplying, waiting) for gbps in (bandwidth, bandwidth * times))
+    one, more = (
+        decode_speed(size, concurrency, gbps, multiplying, waiting)
+        for gbps in (bandwidth, bandwidth * times)
+    )
     assert one.low <= one.expected <= one.high
     assert one.low <= more.low
     assert one.expected <= more.expected
@@ -82,7 +104,8 @@ def test_an_unknown_bandwidth_gives_no_speed():
 
 
 def test_ranks_wait_for_two_all_reduces_a_layer_and_longer_over_pcie():
-    """Llama 3.1 8B, 32 layers of 4,096: one request sends 2 x 32 x 8,192 bytes of which 2 x 7/8 pass a card's link."""
+    """Llama 3.1 8B, 32 layers of 4,096: one request sends 2 x 32 x 8,192 bytes of which 2 x 7/8
+    pass a card's link."""
     spec, _ = laid("meta-llama/Llama-3.1-8B-Instruct")
     cards = accelerators.load()
     assert waiting_seconds(spec, 1, 1, cards.get("l40s-48gb")) == 32 * LAYER_SECONDS
@@ -90,22 +113,37 @@ def test_ranks_wait_for_two_all_reduces_a_layer_and_longer_over_pcie():
     nvlink, pcie = cards.get("h100-sxm-80gb"), cards.get("l40s-48gb")
     for card, latency in ((nvlink, NVLINK_SECONDS), (pcie, PCIE_SECONDS)):
         sent = moved / (card.interconnect_gbps * 1e9 * LINK_EFFICIENCY)
-        assert waiting_seconds(spec, 1, 8, card) == pytest.approx(32 * LAYER_SECONDS + 64 * latency + sent)
+        assert waiting_seconds(spec, 1, 8, card) == pytest.approx(
+            32 * LAYER_SECONDS + 64 * latency + sent
+        )
     assert waiting_seconds(spec, 64, 8, pcie) > waiting_seconds(spec, 1, 8, pcie)
 
 
-@pytest.mark.parametrize("name,expected", [("l40s-48gb", False), ("a100-80gb-sxm", True), ("mi300x-192gb", True), ("rtx-4090-24gb", False)])
+@pytest.mark.parametrize(
+    "name,expected",
+    [
+        ("l40s-48gb", False),
+        ("a100-80gb-sxm", True),
+        ("mi300x-192gb", True),
+        ("rtx-4090-24gb", False),
+    ],
+)
 def test_cards_are_joined_where_the_catalog_says_or_they_are_sold_by_the_node(name, expected):
     assert joined(accelerators.load().get(name)) is expected
 
 
 def test_a_link_of_unknown_rate_is_the_slowest_known_one():
-    known = [card.interconnect_gbps for card in accelerators.load().all() if card.nvlink and card.interconnect_gbps]
+    known = [
+        card.interconnect_gbps
+        for card in accelerators.load().all()
+        if card.nvlink and card.interconnect_gbps
+    ]
     assert min(known) == NVLINK_GBPS
 
 
 class Run(NamedTuple):
-    """A row of decode_speeds.jsonl: seconds of a step as published, and of reading at the whole bandwidth."""
+    """A row of decode_speeds.jsonl: seconds of a step as published, and of reading at the whole
+    bandwidth."""
 
     row: dict
     took: float
@@ -127,13 +165,31 @@ class Run(NamedTuple):
 @pytest.fixture(scope="module")
 def published():
     found = []
-    for line in Path(__file__).parents[2].joinpath("accuracy", "decode_speeds.jsonl").read_text().splitlines():
+    for line in (
+        Path(__file__)
+        .parents[2]
+        .joinpath("accuracy", "decode_speeds.jsonl")
+        .read_text()
+        .splitlines()
+    ):
         run = json.loads(line)
         spec, ranks = spec_of(run["model"]), run.get("tensor_parallel", 1)
-        shared, context = shard_weights(spec, requested_scheme(run["format"], spec)), run["context_tokens"]
-        size = step_bytes(spec, shared, concurrency=1, context_length=context, cache_dtype="auto", tensor_parallel=ranks)
+        shared, context = (
+            shard_weights(spec, requested_scheme(run["format"], spec)),
+            run["context_tokens"],
+        )
+        size = step_bytes(
+            spec,
+            shared,
+            concurrency=1,
+            context_length=context,
+            cache_dtype="auto",
+            tensor_parallel=ranks,
+        )
         bandwidth = accelerators.load().get(run["accelerator"]).bandwidth_gbps
-        found.append(Run(run, 1 / run["tokens_per_second"], size / (bandwidth * 1e9), spec.layers, ranks))
+        found.append(
+            Run(run, 1 / run["tokens_per_second"], size / (bandwidth * 1e9), spec.layers, ranks)
+        )
     return found
 
 
@@ -160,21 +216,33 @@ def test_the_spread_is_that_of_published_runs_of_one_request(alone):
     tenths = quantiles(shares, n=10, method="inclusive")
     assert pytest.approx((tenths[0], median(shares), tenths[8]), abs=0.006) == SPREAD
     for name in ("vllm", "llama.cpp", "sglang"):
-        assert median(run.expected() / run.took for run in alone if run.row["engine"] == name) == pytest.approx(1.0, abs=0.12)
+        assert median(
+            run.expected() / run.took for run in alone if run.row["engine"] == name
+        ) == pytest.approx(1.0, abs=0.12)
 
 
 def left(published, alone, link):
-    """Seconds of one all-reduce [s]: what runs over this link took beside reading and what their engine waits a layer on one card."""
+    """Return the seconds of one all-reduce [s]: what runs over this link took beside reading and
+    what their engine waits a layer on one card."""
     engines = {run.row["engine"] for run in published}
-    layer = {name: median(run.a_layer() for run in alone if run.row["engine"] == name) for name in engines}
-    return [(run.a_layer() - layer[run.row["engine"]]) / 2 for run in published if run.row.get("link") == link]
+    layer = {
+        name: median(run.a_layer() for run in alone if run.row["engine"] == name)
+        for name in engines
+    }
+    return [
+        (run.a_layer() - layer[run.row["engine"]]) / 2
+        for run in published
+        if run.row.get("link") == link
+    ]
 
 
 def test_an_all_reduce_over_pcie_is_what_published_runs_leave_for_it(published, alone):
     seconds = left(published, alone, "pcie")
     tenths = quantiles(seconds, n=10, method="inclusive")
     assert len(seconds) == 17
-    assert (tenths[0], median(seconds), tenths[8]) == pytest.approx((50e-6, PCIE_SECONDS, 92e-6), abs=1e-6)
+    assert (tenths[0], median(seconds), tenths[8]) == pytest.approx(
+        (50e-6, PCIE_SECONDS, 92e-6), abs=1e-6
+    )
 
 
 def test_an_all_reduce_over_nvlink_lies_within_what_published_runs_leave_for_it(published, alone):
@@ -185,15 +253,19 @@ def test_an_all_reduce_over_nvlink_lies_within_what_published_runs_leave_for_it(
 
 
 def test_servers_on_several_nvlinked_cards_are_met_within_a_fifth(published):
-    """vLLM and SGLang on 2 to 8 cards, to which neither the efficiency nor the layer time was fitted."""
+    """vLLM and SGLang on 2 to 8 cards, to which neither the efficiency nor the layer time was
+    fitted."""
     runs = [run for run in published if run.ranks > 1 and run.row["engine"] in ("vllm", "sglang")]
     assert len(runs) == 4
     for run in runs:
-        assert (run.expected() + 2 * run.layers * NVLINK_SECONDS) / run.took == pytest.approx(1.0, abs=0.2)
+        assert (run.expected() + 2 * run.layers * NVLINK_SECONDS) / run.took == pytest.approx(
+            1.0, abs=0.2
+        )
 
 
 def test_pipeline_stages_take_their_turns(published):
-    """Layers spread over 2 to 8 cards decode as fast as one card does that holds them all."""
+    """Return layers spread over 2 to 8 cards decode as fast as one card does that holds them
+    all."""
     spread = [run.expected() / run.took for run in published if run.stages > 1]
     assert len(spread) == 8
     assert median(spread) == pytest.approx(1.0, abs=0.06)

@@ -16,15 +16,20 @@ from fitgauge.engine.weights.sharding import formats, shard_weights
 from fitgauge.errors import InvalidRequestError
 
 LLAMA_8B = {
-    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
-    "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072, "torch_dtype": "bfloat16",
+    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072,
+    "torch_dtype": "bfloat16",
 }  # fmt: skip
 
 
 KEYS = [
-    "bits", "group_size", "weight_block_size", "ignored_layers", "modules_to_not_convert", "config_groups", "weights", "targets", "ignore",
-    "format", "quant_algo", "quantized_layers", "exclude_modules", "dynamic", "num_bits", "type", "strategy", "block_structure", "lm_head",
-    "quant_type", "default", "global_quant_config", "weight", "dtype", "load_in_8bit", "expert_dtype", "moe_quant_algo",
+    "bits", "group_size", "weight_block_size", "ignored_layers", "modules_to_not_convert",
+    "config_groups", "weights", "targets", "ignore",
+    "format", "quant_algo", "quantized_layers", "exclude_modules", "dynamic", "num_bits", "type",
+    "strategy", "block_structure", "lm_head",
+    "quant_type", "default", "global_quant_config", "weight", "dtype", "load_in_8bit",
+    "expert_dtype", "moe_quant_algo",
 ]  # fmt: skip
 
 
@@ -35,7 +40,8 @@ def llama(**changes):
 @pytest.mark.parametrize(
     ("form", "expected"),
     [
-        # qweight, qzeros and scales of a 4096 x 4096 AWQ layer, group 128: 4096 x 512 x 4 + 32 x 512 x 4 + 32 x 4096 x 2
+        # qweight, qzeros and scales of a 4096 x 4096 AWQ layer, group 128: 4096 x 512 x 4 + 32 x
+        # 512 x 4 + 32 x 4096 x 2
         (q.awq(4, 128), 8388608 + 65536 + 262144),
         # GPTQ adds g_idx: 4096 x 4
         (q.gptq(4, 128), 8388608 + 65536 + 262144 + 16384),
@@ -67,21 +73,37 @@ def test_scale_blocks_at_an_edge_are_counted_whole():
 
 
 def matches(names, module):
-    """Whether a rule with these names applies to the module."""
+    """Return whether a rule with these names applies to the module."""
     scheme = Scheme(name="x", rules=(Rule(form=q.FP8_TENSOR, names=names),))
-    return scheme.format_of(module, Tensor("weight", (64, 64), Kind.LINEAR), Part.LANGUAGE) is not None
+    return (
+        scheme.format_of(module, Tensor("weight", (64, 64), Kind.LINEAR), Part.LANGUAGE) is not None
+    )
 
 
 def test_names_match_whole_parts_globs_and_expressions_with_or_without_wrappers():
-    names = named(["model.language_model.layers.0*", "*.attn.*", "gate", "re:.*mlp\\.(gate|up)_proj.*"])
-    for module in ("model.layers.0.mlp.down_proj", "layers.7.attn.wq", "model.layers.3.mlp.gate", "layers.3.mlp.up_proj"):
+    names = named(
+        ["model.language_model.layers.0*", "*.attn.*", "gate", "re:.*mlp\\.(gate|up)_proj.*"]
+    )
+    for module in (
+        "model.layers.0.mlp.down_proj",
+        "layers.7.attn.wq",
+        "model.layers.3.mlp.gate",
+        "layers.3.mlp.up_proj",
+    ):
         assert matches(names, module), module
-    for module in ("model.layers.10.mlp.down_proj", "model.layers.3.mlp.down_proj", "layers.7.attn_norm", "layers.3.mlp.gate_up"):
+    for module in (
+        "model.layers.10.mlp.down_proj",
+        "model.layers.3.mlp.down_proj",
+        "layers.7.attn_norm",
+        "layers.3.mlp.gate_up",
+    ):
         assert not matches(names, module), module
 
 
 def test_a_checkpoint_and_a_list_may_wrap_names_differently():
-    assert bare("model.language_model.layers.0.mlp.gate_proj.weight") == bare("language_model.model.layers.0.mlp.gate_proj")
+    assert bare("model.language_model.layers.0.mlp.gate_proj.weight") == bare(
+        "language_model.model.layers.0.mlp.gate_proj"
+    )
 
 
 @pytest.mark.parametrize("pattern", ["re:(a+)+$", "re:(", "re:(a|b)+", "re:" + "a?" * 50])
@@ -91,7 +113,9 @@ def test_a_dangerous_expression_is_not_run(pattern):
 
 
 def test_an_unreadable_scheme_is_assumed_with_a_warning():
-    scheme = published(llama(quantization_config={"quant_method": "newfangled", "bits": 3, "group_size": 64}))
+    scheme = published(
+        llama(quantization_config={"quant_method": "newfangled", "bits": 3, "group_size": 64})
+    )
     assert scheme is not None
     assert scheme.basis == "assumed"
     assert scheme.warnings
@@ -123,28 +147,36 @@ PUBLISHED = [
     ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8_block128x128"),
     ({"quant_method": "fp8", "activation_scheme": "static"}, "fp8"),
     ({"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}, "awq_int4"),
-    ({"quant_method": "gptq", "bits": 4, "group_size": -1, "desc_act": True, "sym": True}, "gptq_int4"),
-    ({"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}, "nf4_double"),
+    ({"quant_method": "gptq", "bits": 4, "group_size": -1, "desc_act": True, "sym": True},
+        "gptq_int4"),
+    ({"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4",
+        "bnb_4bit_use_double_quant": True}, "nf4_double"),
     ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "llm_int8"),
     (
         {"quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ["lm_head"],
-         "config_groups": {"g": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "group_size": 32, "symmetric": True}}}},
+         "config_groups": {"g": {"targets": ["Linear"],
+             "weights": {"num_bits": 4, "type": "int", "group_size": 32, "symmetric": True}}}},
         "packed_int4",
     ),
     (
         {"quant_method": "compressed-tensors", "format": "float-quantized",
-         "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}}},
+         "config_groups": {"group_0": {"targets": ["Linear"],
+             "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}}},
         "fp8_channel",
     ),
     ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}, "nvfp4"),
-    ({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}}, "fp8"),
+    ({"producer": {"name": "modelopt"},
+        "quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}}, "fp8"),
     ({"quant_method": "mxfp4"}, "mxfp4"),
     (
-        {"quant_method": "torchao", "quant_type": {"default": {"_type": "Int4WeightOnlyConfig", "_data": {"group_size": 64}}}},
+        {"quant_method": "torchao",
+            "quant_type": {"default": {"_type": "Int4WeightOnlyConfig",
+                "_data": {"group_size": 64}}}},
         "torchao_int4",
     ),
     (
-        {"quant_method": "quark", "exclude": ["lm_head"], "global_quant_config": {"weight": {"dtype": "fp8_e4m3"}}},
+        {"quant_method": "quark", "exclude": ["lm_head"],
+            "global_quant_config": {"weight": {"dtype": "fp8_e4m3"}}},
         "fp8",
     ),
     ({"bits": 4, "group_size": 64}, "mlx"),
@@ -167,7 +199,9 @@ JSON = st.recursive(
     | st.floats()
     | st.text(max_size=8)
     | st.sampled_from(["Linear", "re:.*mlp.*", "NVFP4"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
@@ -189,12 +223,26 @@ def test_settings_without_a_method_are_weights_in_sixteen_bit():
 
 
 def test_a_mixture_gives_every_listed_module_its_own_format():
-    layers = {"model.layers.0.mlp.down_proj": {"quant_algo": "NVFP4", "group_size": 16}, "lm_head": {"quant_algo": "FP8"}}
-    scheme = published(llama(quantization_config={"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": layers}))
+    layers = {
+        "model.layers.0.mlp.down_proj": {"quant_algo": "NVFP4", "group_size": 16},
+        "lm_head": {"quant_algo": "FP8"},
+    }
+    scheme = published(
+        llama(
+            quantization_config={
+                "quant_method": "modelopt",
+                "quant_algo": "MIXED_PRECISION",
+                "quantized_layers": layers,
+            }
+        )
+    )
     assert scheme is not None
     weight = Tensor("x.weight", (256, 256), Kind.LINEAR, Split.ROW)
     assert scheme.format_of("model.layers.0.mlp.down_proj", weight, Part.LANGUAGE) == q.NVFP4
-    assert scheme.format_of("lm_head", Tensor("lm_head.weight", (256, 256), Kind.HEAD), Part.HEAD) == q.FP8_TENSOR
+    assert (
+        scheme.format_of("lm_head", Tensor("lm_head.weight", (256, 256), Kind.HEAD), Part.HEAD)
+        == q.FP8_TENSOR
+    )
     assert scheme.format_of("model.layers.1.mlp.down_proj", weight, Part.LANGUAGE) is None
 
 
@@ -203,15 +251,28 @@ def test_quantizers_leave_embeddings_norms_routers_and_towers_alone():
     for kind in (Kind.EMBEDDING, Kind.HEAD, Kind.NORM, Kind.ROUTER, Kind.BIAS):
         assert scheme.format_of("m", Tensor("m.weight", (64, 64), kind), Part.LANGUAGE) is None
     assert scheme.format_of("m", Tensor("m.weight", (64, 64), Kind.LINEAR), Part.VISION) is None
-    assert scheme.format_of("m", Tensor("m.weight", (64, 64), Kind.LINEAR), Part.LANGUAGE) == q.FP8_TENSOR
+    assert (
+        scheme.format_of("m", Tensor("m.weight", (64, 64), Kind.LINEAR), Part.LANGUAGE)
+        == q.FP8_TENSOR
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "gib"), [("fp32", 26.077), ("fp16", 13.0385), ("bf16", 13.0385), ("int8", 6.5193), ("int4", 3.2596), ("AWQ", 3.2596)]
+    ("name", "gib"),
+    [
+        ("fp32", 26.077),
+        ("fp16", 13.0385),
+        ("bf16", 13.0385),
+        ("int8", 6.5193),
+        ("int4", 3.2596),
+        ("AWQ", 3.2596),
+    ],
 )
 def test_a_nominal_size_counts_bits_and_nothing_else(name, gib):
     spec = nominal_model("7b", 7 * 10**9).spec
-    assert rank_weights(shard_weights(spec, requested_scheme(name, spec))).bytes / 2**30 == pytest.approx(gib, abs=1e-3)
+    assert rank_weights(
+        shard_weights(spec, requested_scheme(name, spec))
+    ).bytes / 2**30 == pytest.approx(gib, abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -245,28 +306,51 @@ def test_an_unknown_quantization_is_refused_with_near_matches():
 def test_a_gguf_file_of_a_model_weighs_what_llama_cpp_says():
     # llama.cpp tools/quantize/README.md: Llama-3.1-8B Q4_K_M 4.58 GiB, Q8_0 7.95 GiB, Q6_K 6.14 GiB
     for name, gib in (("q4_k_m", 4.58), ("q8_0", 7.95), ("q6_k", 6.14)):
-        assert rank_weights(shard_weights(llama(), requested_scheme(name, llama()))).bytes / 2**30 == pytest.approx(gib, abs=0.011)
+        assert rank_weights(
+            shard_weights(llama(), requested_scheme(name, llama()))
+        ).bytes / 2**30 == pytest.approx(gib, abs=0.011)
 
 
 def test_the_first_rule_that_fits_decides():
     scheme = Scheme(name="x", rules=(Rule(form=None, names=named(["a"])), Rule(form=q.NVFP4)))
-    assert scheme.format_of("layers.0.a", Tensor("a.weight", (64, 64), Kind.LINEAR), Part.LANGUAGE) is None
-    assert scheme.format_of("layers.0.b", Tensor("b.weight", (64, 64), Kind.LINEAR), Part.LANGUAGE) == q.NVFP4
+    assert (
+        scheme.format_of("layers.0.a", Tensor("a.weight", (64, 64), Kind.LINEAR), Part.LANGUAGE)
+        is None
+    )
+    assert (
+        scheme.format_of("layers.0.b", Tensor("b.weight", (64, 64), Kind.LINEAR), Part.LANGUAGE)
+        == q.NVFP4
+    )
 
 
 @given(
     names=st.lists(
-        st.sampled_from(["layers.0*", "model.layers.1.mlp", "layers.2.mlp.experts.0", "experts.0", "re:.*layers.1.*", "re:.*\\.\\d\\d\\..*",
-                         "re:.*layers\\.[0-4]\\..*", "re:.*up_proj$", "re:^model.layers.3", "*.mlp.experts.*.up_proj", "10", "mlp.gate"]),
+        st.sampled_from(["layers.0*", "model.layers.1.mlp", "layers.2.mlp.experts.0", "experts.0",
+            "re:.*layers.1.*", "re:.*\\.\\d\\d\\..*",
+                         "re:.*layers\\.[0-4]\\..*", "re:.*up_proj$", "re:^model.layers.3",
+                         "*.mlp.experts.*.up_proj", "10", "mlp.gate"]),
         max_size=4,
     )
 )  # fmt: skip
 @settings(max_examples=150, deadline=None)
 def test_layers_of_one_class_have_the_formats_they_have_by_themselves(names):
     spec = read_config(
-        {**LLAMA_8B, "model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "head_dim": 128}
+        {
+            **LLAMA_8B,
+            "model_type": "qwen3_moe",
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 64,
+            "head_dim": 128,
+        }
     )
-    rules = RuleIndex([Rule(form=None, names=named(names[:2])), Rule(form=q.MXFP4, names=named(names[2:])), Rule(form=q.FP8_TENSOR)])
+    rules = RuleIndex(
+        [
+            Rule(form=None, names=named(names[:2])),
+            Rule(form=q.MXFP4, names=named(names[2:])),
+            Rule(form=q.FP8_TENSOR),
+        ]
+    )
     for block in spec.blocks:
         for tensor, form, layers in formats(spec, block, rules):
             for layer in layers:

@@ -8,7 +8,26 @@ from hypothesis import strategies as st
 
 from fitgauge.engine.quantization.patterns import MAX_STATES, Patterns, parse, parse_glob
 
-ITEMS = ["a", "b", "\\.", ".", ".*", ".+", "a*", "b+", "a?", ".*?", "[ab]", "[^.]", "[a-c]+", "\\d+", "\\w", "a{2}", "b{1,2}", "a{1,}"]
+ITEMS = [
+    "a",
+    "b",
+    "\\.",
+    ".",
+    ".*",
+    ".+",
+    "a*",
+    "b+",
+    "a?",
+    ".*?",
+    "[ab]",
+    "[^.]",
+    "[a-c]+",
+    "\\d+",
+    "\\w",
+    "a{2}",
+    "b{1,2}",
+    "a{1,}",
+]
 GROUPS = ["(a|b)", "(?:ab|b)", "(a|)", "(ab)?", "(a.*b|c)", "|"]
 
 
@@ -38,8 +57,10 @@ def test_the_first_of_many_patterns_that_match_is_named():
 
 @pytest.mark.parametrize(
     "pattern",
-    ["(a|a)*b", "(a+)+$", "(a|b)+", "((a))*", "(ab){1,1000}", "(a)\\1", "(?=a)b", "(?!a)b", "(?<=a)b", "(?i)a", "\\bx", "a**", "a*+", "a++",
-     "[[:alpha:]]", "[z-a]", "a{2", "a{999999999}", "(", ")", "[", "*", "\\", "a|*", "x" * 301, "(a|b)" * 20, "a?" * 20],
+    ["(a|a)*b", "(a+)+$", "(a|b)+", "((a))*", "(ab){1,1000}", "(a)\\1", "(?=a)b", "(?!a)b",
+        "(?<=a)b", "(?i)a", "\\bx", "a**", "a*+", "a++",
+     "[[:alpha:]]", "[z-a]", "a{2", "a{999999999}", "(", ")", "[", "*", "\\", "a|*", "x" * 301,
+         "(a|b)" * 20, "a?" * 20],
 )  # fmt: skip
 def test_what_cannot_be_matched_in_linear_time_or_is_broken_is_refused(pattern):
     with pytest.raises(ValueError, match="pattern"):
@@ -47,7 +68,14 @@ def test_what_cannot_be_matched_in_linear_time_or_is_broken_is_refused(pattern):
 
 
 @pytest.mark.parametrize(
-    ("pattern", "matched"), [(".*.*.*x", False), (".*a" * 60, True), ("a{1,40}!$", True), ("a*" * 60 + "x", False), ("(a|b)c.*", False)]
+    ("pattern", "matched"),
+    [
+        (".*.*.*x", False),
+        (".*a" * 60, True),
+        ("a{1,40}!$", True),
+        ("a*" * 60 + "x", False),
+        ("(a|b)c.*", False),
+    ],
 )
 def test_what_makes_backtracking_slow_is_a_few_states_here(pattern, matched):
     patterns = Patterns([parse(pattern)])

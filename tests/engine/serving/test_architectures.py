@@ -1,4 +1,5 @@
-"""What engines have classes for: the lists as data, and what is said of a model that an engine's list does not name."""
+"""What engines have classes for: the lists as data, and what is said of a model that an engine's
+list does not name."""
 
 import msgspec
 import pytest
@@ -15,7 +16,8 @@ from fitgauge.engine.serving.workload import EngineName, Workload
 H100 = bundled().find("H100 SXM").accelerator
 M3 = bundled().find("M3 Max 64GB").accelerator
 NEWEST: dict[EngineName, tuple[int, ...]] = {
-    "vllm": (0, 33, 0), "sglang": (0, 5, 23), "tensorrt-llm": (1, 2, 1), "tgi": (3, 3, 6), "llama.cpp": (9849,), "ollama": (0, 20, 2),
+    "vllm": (0, 33, 0), "sglang": (0, 5, 23), "tensorrt-llm": (1, 2, 1), "tgi": (3, 3, 6),
+    "llama.cpp": (9849,), "ollama": (0, 20, 2),
     "mlx": (0, 32, 2),
 }  # fmt: skip
 
@@ -41,7 +43,8 @@ def test_a_list_holds_names_of_one_word_and_what_every_engine_runs(engine: Engin
     names = LISTS[engine].names
     assert {len(name.split()) for name in names} == {1}
     everywhere = {"llama", "mistral", "qwen2", "qwen3", "gemma3"} if LISTS[engine].by_type else {
-        "LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Gemma3ForCausalLM"
+        "LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM",
+        "Gemma3ForCausalLM"
     }  # fmt: skip
     assert everywhere <= names
 
@@ -54,24 +57,48 @@ def test_the_parts_of_a_list_do_not_overlap() -> None:
 @pytest.mark.parametrize(
     ("engine", "model", "said"),
     [
-        ("tgi", "Qwen/Qwen3-Next-80B-A3B-Instruct", "tgi has no Qwen3NextForCausalLM. Send engine vllm or sglang."),
-        ("tensorrt-llm", "allenai/OLMo-2-1124-7B-Instruct", "tensorrt-llm has no Olmo2ForCausalLM. Send engine vllm or sglang."),
-        ("llama.cpp", "facebook/opt-125m", "llama.cpp has no OPTForCausalLM. Send engine vllm or sglang."),
-        ("ollama", "openai/whisper-large-v3", "ollama has no WhisperForConditionalGeneration. Send engine vllm or sglang."),
+        (
+            "tgi",
+            "Qwen/Qwen3-Next-80B-A3B-Instruct",
+            "tgi has no Qwen3NextForCausalLM. Send engine vllm or sglang.",
+        ),
+        (
+            "tensorrt-llm",
+            "allenai/OLMo-2-1124-7B-Instruct",
+            "tensorrt-llm has no Olmo2ForCausalLM. Send engine vllm or sglang.",
+        ),
+        (
+            "llama.cpp",
+            "facebook/opt-125m",
+            "llama.cpp has no OPTForCausalLM. Send engine vllm or sglang.",
+        ),
+        (
+            "ollama",
+            "openai/whisper-large-v3",
+            "ollama has no WhisperForConditionalGeneration. Send engine vllm or sglang.",
+        ),
     ],
 )
-def test_an_engine_without_the_class_is_refused_with_those_that_have_it(engine: EngineName, model: str, said: str) -> None:
+def test_an_engine_without_the_class_is_refused_with_those_that_have_it(
+    engine: EngineName, model: str, said: str
+) -> None:
     assert refusal(workload(engine), spec_of(model), None, H100) == said
 
 
 def test_what_is_sent_instead_runs_on_the_card() -> None:
-    """Falcon: mlx-lm has no class for it, and neither vLLM nor SGLang has kernels for Apple silicon."""
+    """Falcon: mlx-lm has no class for it, and neither vLLM nor SGLang has kernels for Apple
+    silicon."""
     falcon = spec_of("Qwen/Qwen3-8B", architecture="FalconForCausalLM", model_type="falcon")
-    assert refusal(workload("mlx"), falcon, None, M3) == "mlx has no FalconForCausalLM. Send engine llama.cpp or transformers."
+    assert (
+        refusal(workload("mlx"), falcon, None, M3)
+        == "mlx has no FalconForCausalLM. Send engine llama.cpp or transformers."
+    )
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
-def test_engines_that_take_transformers_classes_are_warned_of_and_not_refused(engine: EngineName) -> None:
+def test_engines_that_take_transformers_classes_are_warned_of_and_not_refused(
+    engine: EngineName,
+) -> None:
     unnamed = spec_of("Qwen/Qwen3-8B", architecture="GPTNeoForCausalLM")
     assert refusal(workload(engine), unnamed, None, H100) is None
     assert "takes transformers'" in (note(workload(engine), unnamed) or "")
@@ -84,14 +111,20 @@ def test_a_model_younger_than_the_lists_is_refused_nowhere(engine: EngineName) -
     assert LISTS[engine].read in (note(workload(engine), young) or "")
 
 
-@pytest.mark.parametrize(("engine", "version"), [("tgi", (3, 4)), ("tensorrt-llm", (1, 3)), ("mlx", (0, 33))])
-def test_a_release_newer_than_its_list_is_refused_nothing(engine: EngineName, version: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("engine", "version"), [("tgi", (3, 4)), ("tensorrt-llm", (1, 3)), ("mlx", (0, 33))]
+)
+def test_a_release_newer_than_its_list_is_refused_nothing(
+    engine: EngineName, version: tuple[int, ...]
+) -> None:
     olmo = spec_of("Qwen/Qwen3-8B", architecture="Olmo3ForCausalLM", model_type="olmo3")
     assert refusal(workload(engine, version), olmo, None, H100) is None
 
 
 def test_towers_and_encoders_that_other_packages_run_are_not_refused() -> None:
-    assert refusal(workload("tensorrt-llm"), spec_of("llava-hf/llava-1.5-7b-hf"), None, H100) is None
+    assert (
+        refusal(workload("tensorrt-llm"), spec_of("llava-hf/llava-1.5-7b-hf"), None, H100) is None
+    )
     assert refusal(workload("mlx"), spec_of("openai/whisper-large-v3"), None, M3) is None
 
 
@@ -103,7 +136,13 @@ def test_tgi_gives_transformers_classes_no_awq() -> None:
 
 def test_a_gguf_file_names_no_class_and_a_removed_class_is_said_elsewhere() -> None:
     assert note(workload("llama.cpp"), spec_of("Qwen/Qwen3-8B", architecture="gpt-j")) is None
-    assert note(workload("vllm"), spec_of("Qwen/Qwen3-8B", architecture="MllamaForConditionalGeneration")) is None
+    assert (
+        note(
+            workload("vllm"),
+            spec_of("Qwen/Qwen3-8B", architecture="MllamaForConditionalGeneration"),
+        )
+        is None
+    )
 
 
 def test_transformers_has_every_model_and_is_not_listed() -> None:

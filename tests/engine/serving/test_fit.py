@@ -20,4 +20,8 @@ def test_room_beside_the_budget_does_not_help_what_outgrows_it() -> None:
 
 
 def test_an_interval_that_straddles_the_room_is_neither_sure_nor_hopeless() -> None:
-    assert 0.05 < starting_probability(exact(90), exact(95), Bytes(low=1, expected=4, high=7), exact(100)) < 0.95
+    assert (
+        0.05
+        < starting_probability(exact(90), exact(95), Bytes(low=1, expected=4, high=7), exact(100))
+        < 0.95
+    )

@@ -20,11 +20,19 @@ def mixture(name="Qwen/Qwen3-30B-A3B"):
 
 
 def work(**settings):
-    return TrainingWorkload(**{"sequence_length": 2048, "method": "lora", "lora_rank": RANK, "framework": "megatron", **settings})
+    return TrainingWorkload(
+        **{
+            "sequence_length": 2048,
+            "method": "lora",
+            "lora_rank": RANK,
+            "framework": "megatron",
+            **settings,
+        }
+    )
 
 
 def trained(workload, spec):
-    """Numbers of the adapters beside experts that one rank has."""
+    """Return the numbers of the adapters beside experts that one rank has."""
     return sum(
         tensor_slice(parameter, unit.part, workload).elements * len(unit.layers)
         for unit in units(spec, workload)
@@ -35,7 +43,10 @@ def trained(workload, spec):
 
 def test_under_megatron_every_expert_has_a_pair_beside_gate_and_up_and_one_beside_down():
     pairs = RANK * (HIDDEN + 2 * INNER) + RANK * (INNER + HIDDEN)
-    assert trained(work(data_parallel=4, expert_parallel=4), mixture()) == LAYERS * EXPERTS // 4 * pairs
+    assert (
+        trained(work(data_parallel=4, expert_parallel=4), mixture())
+        == LAYERS * EXPERTS // 4 * pairs
+    )
 
 
 def test_of_experts_that_ranks_share_the_half_at_the_divided_side_divides():
@@ -44,7 +55,10 @@ def test_of_experts_that_ranks_share_the_half_at_the_divided_side_divides():
     assert trained(shared, mixture()) == LAYERS * EXPERTS // 4 * pairs
 
 
-@pytest.mark.parametrize("settings", [{"framework": "transformers"}, {"framework": "fsdp"}, {"lora_targets": "attention"}])
+@pytest.mark.parametrize(
+    "settings",
+    [{"framework": "transformers"}, {"framework": "fsdp"}, {"lora_targets": "attention"}],
+)
 def test_no_expert_has_an_adapter_elsewhere(settings):
     assert trained(work(**settings), mixture()) == 0
 

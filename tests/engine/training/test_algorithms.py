@@ -1,4 +1,5 @@
-"""Preference and RL training: which models are on the card in which phase, and what a rollout engine leaves of it."""
+"""Preference and RL training: which models are on the card in which phase, and what a rollout
+engine leaves of it."""
 
 import pytest
 from msgspec.structs import replace
@@ -41,14 +42,26 @@ def named(found, phase):
 
 
 def test_pairs_go_through_the_model_in_one_batch_of_twice_the_size():
-    assert policy_workload(STEP, Setup(algorithm="dpo", trainer="trl", reference="none")).micro_batch_size == 2
-    assert policy_workload(STEP, Setup(algorithm="kto", trainer="trl", reference="none")).micro_batch_size == 1
+    assert (
+        policy_workload(
+            STEP, Setup(algorithm="dpo", trainer="trl", reference="none")
+        ).micro_batch_size
+        == 2
+    )
+    assert (
+        policy_workload(
+            STEP, Setup(algorithm="kto", trainer="trl", reference="none")
+        ).micro_batch_size
+        == 1
+    )
 
 
 def test_a_reference_is_a_whole_copy_on_the_card_on_the_host_or_the_frozen_base():
     resident = stage(Setup(algorithm="dpo", trainer="trl", reference="resident"))
     offloaded = stage(Setup(algorithm="dpo", trainer="trl", reference="offloaded"))
-    shared = stage(Setup(algorithm="dpo", trainer="trl", reference="adapter"), replace(STEP, method="lora"))
+    shared = stage(
+        Setup(algorithm="dpo", trainer="trl", reference="adapter"), replace(STEP, method="lora")
+    )
     none = stage(Setup(algorithm="dpo", trainer="trl", reference="none"))
     copy = 2 * SPEC.parameters
     assert named(resident, "backward")["reference_weights"] == copy
@@ -76,8 +89,17 @@ def test_a_reward_model_and_a_critic_have_no_head_of_the_vocabulary():
 
 
 def test_ppo_under_trl_trains_the_critic_in_the_same_pass_and_elsewhere_after_the_policy():
-    settings = {"algorithm": "ppo", "reference": "none", "criticized": True, "prompt_length": 512, "completion_length": 512}
-    joint, apart = stage(Setup(trainer="trl", **settings)), stage(Setup(trainer="openrlhf", **settings))
+    settings = {
+        "algorithm": "ppo",
+        "reference": "none",
+        "criticized": True,
+        "prompt_length": 512,
+        "completion_length": 512,
+    }
+    joint, apart = (
+        stage(Setup(trainer="trl", **settings)),
+        stage(Setup(trainer="openrlhf", **settings)),
+    )
     assert "critic_update" not in joint.phases
     assert "critic_activations" in named(joint, "backward")
     assert "critic_activations" not in named(apart, "backward")
@@ -86,7 +108,14 @@ def test_ppo_under_trl_trains_the_critic_in_the_same_pass_and_elsewhere_after_th
 
 def test_trls_ppo_keeps_the_logits_of_every_sampled_token_twice_while_it_samples_and_once_after():
     rollout = Rollout(engine="transformers", memory_utilization=1.0)
-    setup = Setup(algorithm="ppo", trainer="trl", reference="none", prompt_length=768, completion_length=256, rollout=rollout)
+    setup = Setup(
+        algorithm="ppo",
+        trainer="trl",
+        reference="none",
+        prompt_length=768,
+        completion_length=256,
+        rollout=rollout,
+    )
     found = stage(setup, replace(STEP, micro_batch_size=2, micro_batches=4))
     once = 2 * 4 * 256 * SPEC.vocabulary_size * 4
     assert named(found, "rollout")["rollout_logits"] == 2 * once
@@ -95,11 +124,20 @@ def test_trls_ppo_keeps_the_logits_of_every_sampled_token_twice_while_it_samples
 
 
 def test_states_that_rest_leave_the_card_while_completions_are_sampled_and_are_there_for_the_step():
-    settings = {"algorithm": "grpo", "trainer": "verl", "reference": "none", "prompt_length": 512, "completion_length": 512}
+    settings = {
+        "algorithm": "grpo",
+        "trainer": "verl",
+        "reference": "none",
+        "prompt_length": 512,
+        "completion_length": 512,
+    }
     stays = stage(Setup(**settings))
     optimizer = stage(Setup(**settings, rests="optimizer"))
     everything = stage(Setup(**settings, rests="all"))
-    assert named(stays, "rollout") == {"weights": 2 * SPEC.parameters, "optimizer_states": 4 * SPEC.parameters}
+    assert named(stays, "rollout") == {
+        "weights": 2 * SPEC.parameters,
+        "optimizer_states": 4 * SPEC.parameters,
+    }
     assert named(optimizer, "rollout") == {"weights": 2 * SPEC.parameters}
     assert named(everything, "rollout") == {}
     assert named(everything, "log_probs")["weights"] == 2 * SPEC.parameters
@@ -108,8 +146,15 @@ def test_states_that_rest_leave_the_card_while_completions_are_sampled_and_are_t
 
 
 def test_logits_are_made_of_completions_alone_under_trl_and_of_everything_under_verl():
-    settings = {"algorithm": "grpo", "reference": "none", "prompt_length": 768, "completion_length": 256}
-    kept, every = (policy_workload(STEP, Setup(trainer=trainer, **settings)) for trainer in ("trl", "verl"))
+    settings = {
+        "algorithm": "grpo",
+        "reference": "none",
+        "prompt_length": 768,
+        "completion_length": 256,
+    }
+    kept, every = (
+        policy_workload(STEP, Setup(trainer=trainer, **settings)) for trainer in ("trl", "verl")
+    )
     assert kept.logits_tokens == 257
     assert every.logits_tokens is None
     assert segments(SPEC, kept).head.backward.peak < segments(SPEC, every).head.backward.peak
@@ -117,7 +162,8 @@ def test_logits_are_made_of_completions_alone_under_trl_and_of_everything_under_
 
 @pytest.mark.parametrize(("precision", "copies"), [("bf16", 4), ("mixed_bf16", 8)])
 def test_log_probabilities_take_four_copies_of_the_logits_going_back(precision, copies):
-    """As measured under FakeTensorMode on trl's selective_log_softmax and entropy_from_logits: 3.99 and 7.98 of 16-bit logits."""
+    """As measured under FakeTensorMode on trl's selective_log_softmax and entropy_from_logits:
+    3.99 and 7.98 of 16-bit logits."""
     workload = replace(STEP, loss="log_probs", precision=precision, micro_batch_size=8)
     bare = segments(SPEC, replace(workload, loss="none")).head
     head = segments(SPEC, workload).head
@@ -132,20 +178,39 @@ def served(utilization):
     card = load().get("h100-sxm-80gb")
     model = Model(id="m", source="snapshot", spec=SPEC)
     profile = load_engines().profile("vllm", None)
-    asked = FitRequest(model="m", gpu="", engine="vllm", context_length=1024, gpu_memory_utilization=utilization, tensor_parallel=1)
+    asked = FitRequest(
+        model="m",
+        gpu="",
+        engine="vllm",
+        context_length=1024,
+        gpu_memory_utilization=utilization,
+        tensor_parallel=1,
+    )
     workload = serving_workload(asked, SPEC, card, 1, profile)
-    return ENGINES["vllm"].estimate(SPEC, WeightCache().prepare(model, None, "vllm").laid, workload, card, profile)
+    return ENGINES["vllm"].estimate(
+        SPEC, WeightCache().prepare(model, None, "vllm").laid, workload, card, profile
+    )
 
 
 @pytest.mark.parametrize("sleep", ["off", "level_1", "level_2"])
 def test_a_rollout_engine_takes_its_share_while_it_samples_and_sleeping_leaves_its_graphs(sleep):
     estimate = served(0.5)
     rollout = Rollout(engine="vllm", memory_utilization=0.5, sleep=sleep)
-    setup = Setup(algorithm="grpo", trainer="trl", reference="none", prompt_length=512, completion_length=512, rollout=rollout)
+    setup = Setup(
+        algorithm="grpo",
+        trainer="trl",
+        reference="none",
+        prompt_length=512,
+        completion_length=512,
+        rollout=rollout,
+    )
     found = stage(setup, rollout=estimate)
     sampling, learning = named(found, "rollout"), named(found, "optimizer_step")
     assert {"rollout_weights", "rollout_kv_cache"} <= set(sampling)
-    assert sum(size for name, size in sampling.items() if name.startswith("rollout_")) <= estimate.budget.expected + 2 * 2**30
+    assert (
+        sum(size for name, size in sampling.items() if name.startswith("rollout_"))
+        <= estimate.budget.expected + 2 * 2**30
+    )
     assert "rollout_activations" not in learning
     assert ("rollout_kv_cache" in learning) == (sleep == "off")
     assert "rollout_cuda_graphs" in learning
@@ -156,8 +221,17 @@ def test_a_rollout_engine_takes_its_share_while_it_samples_and_sleeping_leaves_i
 
 def test_terms_of_the_worst_phase_add_up_to_what_is_required():
     rollout = Rollout(engine="vllm", memory_utilization=0.5)
-    setup = Setup(algorithm="grpo", trainer="openrlhf", reference="resident", prompt_length=512, completion_length=512, rollout=rollout)
+    setup = Setup(
+        algorithm="grpo",
+        trainer="openrlhf",
+        reference="resident",
+        prompt_length=512,
+        completion_length=512,
+        rollout=rollout,
+    )
     found = stage(setup, rollout=served(0.5))
-    assert sum(term.bytes for term in found.terms) == pytest.approx(found.required.expected, abs=len(found.terms))
+    assert sum(term.bytes for term in found.terms) == pytest.approx(
+        found.required.expected, abs=len(found.terms)
+    )
     for phase, terms in found.phase_terms.items():
         assert sum(term.bytes for term in terms) == found.phases[phase]

@@ -1,4 +1,5 @@
-"""PyTorch's caching allocator: what its rules make of requests (c10/cuda/CUDACachingAllocator.cpp)."""
+"""PyTorch's caching allocator: what its rules make of requests
+(c10/cuda/CUDACachingAllocator.cpp)."""
 
 from fitgauge.engine.training.allocator.caching import CachingAllocator
 
@@ -58,7 +59,8 @@ def test_a_block_in_pieces_serves_nothing_as_large_until_all_are_free():
 
 
 def test_a_copy_two_mib_shorter_leaves_a_block_that_the_whole_does_not_fit():
-    """What a loss that shifts its logits meets: the copy's gradient takes the free block of the whole."""
+    """Return what a loss that shifts its logits meets: the copy's gradient takes the free block
+    of the whole."""
     allocator = CachingAllocator()
     whole, copy = allocator.take(100 * MIB), allocator.take(98 * MIB)
     allocator.give(whole)

@@ -1,8 +1,9 @@
-"""FSDP2 over one step, against PyTorch's own tracker (torch.distributed._tools.fsdp2_mem_tracker.FSDPMemTracker, torch 2.15).
+"""FSDP2 over one step, against PyTorch's own tracker
+(torch.distributed._tools.fsdp2_mem_tracker.FSDPMemTracker, torch 2.15).
 
-In the first optimizer step the tracker also counts the whole-sized fake tensors with which DTensor works out shapes; no device holds them
-and later steps have none (measured over four steps of gemma-3-1b on four ranks). They are not estimated.
-"""
+In the first optimizer step the tracker also counts the whole-sized fake tensors with which
+DTensor works out shapes; no device holds them and later steps have none (measured over four
+steps of gemma-3-1b on four ranks). They are not estimated."""
 
 import pytest
 from msgspec.structs import replace
@@ -23,7 +24,14 @@ QUIET = Segment(forward=Pass(peak=0, end=0), backward=Pass(peak=0, end=0))
 
 
 def step(layers=3, *, reshard=True, layer=QUIET):
-    return Step(root=ROOT, groups=[GROUP] * layers, first=QUIET, layers=[layer] * layers, last=QUIET, reshard=reshard)
+    return Step(
+        root=ROOT,
+        groups=[GROUP] * layers,
+        first=QUIET,
+        layers=[layer] * layers,
+        last=QUIET,
+        reshard=reshard,
+    )
 
 
 def test_resharding_keeps_the_root_and_one_unit_gathered():
@@ -39,7 +47,9 @@ def test_two_gather_buffers_overlap_between_units():
 
 
 def test_a_reduce_scatter_holds_its_input_while_the_next_unit_is_gathered_and_the_one_after_prefetched():
-    assert max(moment.buffers for moment in moments(step()) if moment.phase == "backward") == 10 + 20
+    assert (
+        max(moment.buffers for moment in moments(step()) if moment.phase == "backward") == 10 + 20
+    )
 
 
 def test_gradient_shards_pile_up_towards_the_first_layer():
@@ -57,15 +67,34 @@ def test_activations_of_a_layer_stay_until_its_backward():
 
 @pytest.mark.parametrize(("asked", "width"), [(None, 4), ("bf16", 2), ("fp32", 4)])
 def test_gradients_are_reduced_in_the_format_asked_for_and_kept_in_that_of_the_shards(asked, width):
-    """accelerate's FSDP reduces in 16 bit, torchtitan in fp32; measured: rows with `reduce` of training_parallel.jsonl."""
-    trained = Parameter(name="w", shape=(8, 4), kind=Kind.LINEAR, split=Split.NONE, units=0, count=1, dtype="F32")
-    group = group_of([trained], TrainingWorkload(framework="fsdp", data_parallel=2, sequence_length=1, gradient_dtype=asked))
+    """accelerate's FSDP reduces in 16 bit, torchtitan in fp32; measured: rows with `reduce` of
+    training_parallel.jsonl."""
+    trained = Parameter(
+        name="w", shape=(8, 4), kind=Kind.LINEAR, split=Split.NONE, units=0, count=1, dtype="F32"
+    )
+    group = group_of(
+        [trained],
+        TrainingWorkload(
+            framework="fsdp", data_parallel=2, sequence_length=1, gradient_dtype=asked
+        ),
+    )
     assert (group.reduced, group.shard) == (8 * 4 * width, 4 * 4 * 4)
 
 
 def test_a_frozen_parameter_is_gathered_and_never_reduced():
-    frozen = Parameter(name="w", shape=(8, 4), kind=Kind.LINEAR, split=Split.NONE, units=0, count=1, dtype="F32", trained=False)
-    group = group_of([frozen], TrainingWorkload(framework="fsdp", data_parallel=2, sequence_length=1))
+    frozen = Parameter(
+        name="w",
+        shape=(8, 4),
+        kind=Kind.LINEAR,
+        split=Split.NONE,
+        units=0,
+        count=1,
+        dtype="F32",
+        trained=False,
+    )
+    group = group_of(
+        [frozen], TrainingWorkload(framework="fsdp", data_parallel=2, sequence_length=1)
+    )
     assert (group.gathered, group.gradients, group.reduced, group.shard) == (64, 0, 0, 0)
 
 
@@ -77,12 +106,35 @@ CASES = [
     ("Qwen/Qwen3-30B-A3B", 64, 2, True, "full", "mixed_bf16", 512, 2, "eager", 23395609364),
     ("facebook/opt-1.3b", 2, 1, True, "full", "bf16", 512, 2, "sdpa", 6097065496),
     ("HuggingFaceTB/SmolLM2-135M", 4, 2, False, "none", "mixed_bf16", 1024, 1, "sdpa", 2441420616),
-    ("meta-llama/Llama-2-70b-hf", 8, 1, False, "none", "mixed_bf16", 1024, 1, "eager", 311997074772),
+    (
+        "meta-llama/Llama-2-70b-hf",
+        8,
+        1,
+        False,
+        "none",
+        "mixed_bf16",
+        1024,
+        1,
+        "eager",
+        311997074772,
+    ),
 ]
 
 
 @pytest.mark.parametrize(
-    ("name", "world", "replicas", "reshard", "checkpointing", "precision", "tokens", "batch", "attention", "truth"), CASES
+    (
+        "name",
+        "world",
+        "replicas",
+        "reshard",
+        "checkpointing",
+        "precision",
+        "tokens",
+        "batch",
+        "attention",
+        "truth",
+    ),
+    CASES,
 )
 def test_the_highest_moment_is_the_one_the_tracker_saw(
     name, world, replicas, reshard, checkpointing, precision, tokens, batch, attention, truth
@@ -102,21 +154,39 @@ def test_the_highest_moment_is_the_one_the_tracker_saw(
         attention=attention,
         optimizer_implementation="for_loop",
     )
-    rank = rank_states([p for unit in units(spec, workload) for _ in unit.layers for p in unit.parameters], workload)
-    assert rank.weights + rank.optimizer_states + max(m.total for m in moments(step_of(spec, workload))) == pytest.approx(truth, rel=0.002)
+    rank = rank_states(
+        [p for unit in units(spec, workload) for _ in unit.layers for p in unit.parameters],
+        workload,
+    )
+    assert rank.weights + rank.optimizer_states + max(
+        m.total for m in moments(step_of(spec, workload))
+    ) == pytest.approx(truth, rel=0.002)
 
 
 def fsdp1(**asked):
-    return TrainingWorkload(framework="fsdp", zero_stage=3, data_parallel=4, fsdp_version=1, sequence_length=4096, **asked)
+    return TrainingWorkload(
+        framework="fsdp",
+        zero_stage=3,
+        data_parallel=4,
+        fsdp_version=1,
+        sequence_length=4096,
+        **asked,
+    )
 
 
 def test_gradients_that_are_offloaded_leave_one_unit_behind():
-    shards = [moment.shards for moment in moments(replace(step(4), offload=True)) if moment.phase == "backward"]
+    shards = [
+        moment.shards
+        for moment in moments(replace(step(4), offload=True))
+        if moment.phase == "backward"
+    ]
     assert max(shards) == 5 + 2
 
 
 def test_hooks_of_frozen_units_keep_every_layers_input_and_its_gradient():
-    held = [moment.activations for moment in moments(replace(step(8), hooked=100)) if moment.gathered]
+    held = [
+        moment.activations for moment in moments(replace(step(8), hooked=100)) if moment.gathered
+    ]
     assert max(held) == 8 * 200 - 100
 
 
@@ -125,7 +195,12 @@ def test_reentrant_checkpoints_of_fsdp1_gather_nothing_ahead():
     assert (frozen.prefetch, frozen.hooked) == (False, 4096 * LLAMA.hidden_size * 2)
     assert step_of(LLAMA, fsdp1(method="lora")).prefetch
     assert step_of(LLAMA, fsdp1(activation_checkpointing="full")).hooked == 0
-    assert step_of(LLAMA, replace(fsdp1(method="lora", activation_checkpointing="full"), fsdp_version=2)).hooked == 0
+    assert (
+        step_of(
+            LLAMA, replace(fsdp1(method="lora", activation_checkpointing="full"), fsdp_version=2)
+        ).hooked
+        == 0
+    )
 
 
 def test_a_quantized_unit_is_gathered_as_it_is_stored():
@@ -136,9 +211,21 @@ def test_a_quantized_unit_is_gathered_as_it_is_stored():
 
 
 def test_embedding_and_head_that_are_units_of_their_own_are_not_gathered_all_the_time():
-    asked = TrainingWorkload(framework="fsdp", zero_stage=3, data_parallel=8, sequence_length=512, activation_checkpointing="full")
+    asked = TrainingWorkload(
+        framework="fsdp",
+        zero_stage=3,
+        data_parallel=8,
+        sequence_length=512,
+        activation_checkpointing="full",
+    )
     apart = step_of(LLAMA, replace(asked, shard_embeddings=True))
     assert apart.root.gathered == 0
     assert len(apart.groups) == LLAMA.layers + 2
-    whole = [max(m.gathered + m.buffers for m in moments(step_of(LLAMA, replace(asked, shard_embeddings=way)))) for way in (True, False)]
+    whole = [
+        max(
+            m.gathered + m.buffers
+            for m in moments(step_of(LLAMA, replace(asked, shard_embeddings=way)))
+        )
+        for way in (True, False)
+    ]
     assert whole[0] < whole[1] - apart.groups[0].gathered

@@ -1,4 +1,5 @@
-"""What a layer keeps under fused kernels: the list that their save_for_backward calls make, tensor by tensor."""
+"""What a layer keeps under fused kernels: the list that their save_for_backward calls make,
+tensor by tensor."""
 
 import pytest
 
@@ -22,16 +23,21 @@ def layer(name=LLAMA, **settings):
 
 
 def saved(name=LLAMA, **settings):
-    """Numbers of every tensor as long as the sequence that a layer saves, a token each, with its width."""
+    """Return the numbers of every tensor as long as the sequence that a layer saves, a token
+    each, with its width."""
     return {
-        tensor.name: (tensor.elements // TOKENS, tensor.width) for tensor in layer(name, **settings).saved if tensor.elements > 64 * TOKENS
+        tensor.name: (tensor.elements // TOKENS, tensor.width)
+        for tensor in layer(name, **settings).saved
+        if tensor.elements > 64 * TOKENS
     }
 
 
 def test_unsloth_keeps_the_inputs_of_norms_linears_and_attention_and_what_gate_and_up_give():
-    """Fast_RMS_Layernorm, LoRA_QKV, LoRA_W and LoRA_MLP save nothing else as long as the sequence; rotation is in place."""
+    """Fast_RMS_Layernorm, LoRA_QKV, LoRA_W and LoRA_MLP save nothing else as long as the
+    sequence; rotation is in place."""
     assert saved(kernels="unsloth", **ADAPTED) == {
-        "hidden": (HIDDEN, 2), "input_layernorm": (HIDDEN, 2), "self_attn.q_proj": (QUERIES, 2), "self_attn.k_proj": (KEYS, 2),
+        "hidden": (HIDDEN, 2), "input_layernorm": (HIDDEN, 2), "self_attn.q_proj": (QUERIES, 2),
+        "self_attn.k_proj": (KEYS, 2),
         "self_attn.v_proj": (KEYS, 2), "attention": (QUERIES, 2), "attention.residual": (HIDDEN, 2),
         "post_attention_layernorm": (HIDDEN, 2), "mlp.gate": (INNER, 2), "mlp.up": (INNER, 2),
     }  # fmt: skip
@@ -40,7 +46,11 @@ def test_unsloth_keeps_the_inputs_of_norms_linears_and_attention_and_what_gate_a
 def test_liger_makes_no_fp32_copy_and_computes_the_gates_product_again():
     kept = saved(kernels="liger", precision="bf16")
     assert not [name for name, (_, width) in kept.items() if width == 4]
-    assert [name for name, (size, _) in kept.items() if size == INNER] == ["mlp.gate_proj", "mlp.up_proj", "mlp.product"]
+    assert [name for name, (size, _) in kept.items() if size == INNER] == [
+        "mlp.gate_proj",
+        "mlp.up_proj",
+        "mlp.product",
+    ]
 
 
 def test_axolotls_kernels_are_of_adapters_alone():
@@ -59,10 +69,15 @@ def test_no_kernel_keeps_more_than_the_modelling_code(kernels):
 
 
 def test_unsloths_kernels_take_neither_biases_nor_magnitudes_and_axolotls_do():
-    """unsloth models/llama.py, patch_peft_model; axolotl kernels/lora.py, LoRA_QKV and LoRA_O (since March 2026)."""
+    """unsloth models/llama.py, patch_peft_model; axolotl kernels/lora.py, LoRA_QKV and LoRA_O
+    (since March 2026)."""
     biased, decomposed = "Qwen/Qwen2.5-7B", ADAPTED | {"method": "dora"}
     apart = {
-        kernels: [t.name for t in layer(biased, kernels=kernels, **ADAPTED).saved if "q_proj.lora" in t.name]
+        kernels: [
+            t.name
+            for t in layer(biased, kernels=kernels, **ADAPTED).saved
+            if "q_proj.lora" in t.name
+        ]
         for kernels in ("lora", "unsloth")
     }
     assert not apart["lora"]
@@ -72,25 +87,39 @@ def test_unsloths_kernels_take_neither_biases_nor_magnitudes_and_axolotls_do():
 
 
 def test_a_frozen_base_may_stay_in_16_bit_beside_adapters_in_fp32():
-    half, wide = (precision_policy(TrainingWorkload(sequence_length=1, **ADAPTED | {"half_base": kept})) for kept in (True, False))
-    assert (half.weights, half.adapters, half.compute, half.autocast) == ("BF16", "F32", "BF16", True)
+    half, wide = (
+        precision_policy(TrainingWorkload(sequence_length=1, **ADAPTED | {"half_base": kept}))
+        for kept in (True, False)
+    )
+    assert (half.weights, half.adapters, half.compute, half.autocast) == (
+        "BF16",
+        "F32",
+        "BF16",
+        True,
+    )
     assert wide.weights == "F32"
-    full = precision_policy(TrainingWorkload(sequence_length=1, precision="mixed_bf16", half_base=True))
+    full = precision_policy(
+        TrainingWorkload(sequence_length=1, precision="mixed_bf16", half_base=True)
+    )
     assert full.weights == "F32"
 
 
 MEASURED = [
-    # bytes of a number of the head, whether it is trained, under autocast; forward and backward, of a piece's logit, the head, the states
+    # bytes of a number of the head, whether it is trained, under autocast; forward and backward, of
+    # a piece's logit, the head, the states
     (4, True, True, (14, 0, 4), (14, 6, 8)),
     (4, False, True, (14, 0, 4), (14, 2, 8)),
     (2, False, True, (14, 0, 2), (14, 2, 4)),
     (2, True, False, (16, 0, 2), (16, 6, 4)),
 ]
-"""TRL's _chunked_cross_entropy_loss as it ran on a CPU, its log-softmax in fp32 as CUDA's autocast has it (trl 1.10)."""
+"""TRL's _chunked_cross_entropy_loss as it ran on a CPU, its log-softmax in fp32 as CUDA's
+autocast has it (trl 1.10)."""
 
 
 @pytest.mark.parametrize(("width", "trained", "autocast", "forward", "backward"), MEASURED)
-def test_logits_that_are_made_again_take_what_was_measured(width, trained, autocast, forward, backward):
+def test_logits_that_are_made_again_take_what_was_measured(
+    width, trained, autocast, forward, backward
+):
     tokens, hidden, vocabulary = 2048, 256, 8000
     tape = Tape(2 if autocast else 0)
     states = tape.input("hidden", tokens * hidden, width, grad=True)
@@ -100,7 +129,9 @@ def test_logits_that_are_made_again_take_what_was_measured(width, trained, autoc
     sizes = (256 * vocabulary, vocabulary * hidden, tokens * hidden)
 
     def total(coefficients):
-        return pytest.approx(sum(size * each for size, each in zip(sizes, coefficients, strict=True)), rel=1e-5)
+        return pytest.approx(
+            sum(size * each for size, each in zip(sizes, coefficients, strict=True)), rel=1e-5
+        )
 
     there = tape.forward(loss)
     assert there.peak == total(forward)

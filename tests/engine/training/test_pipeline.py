@@ -16,7 +16,9 @@ from fitgauge.engine.training.workload import TrainingWorkload
 
 
 def activations(schedule, stages, micro_batches, chunks=2):
-    return [held(schedule, stage, stages, micro_batches, chunks).activations for stage in range(stages)]
+    return [
+        held(schedule, stage, stages, micro_batches, chunks).activations for stage in range(stages)
+    ]
 
 
 def test_gpipe_holds_every_micro_batch_on_every_stage():
@@ -39,7 +41,9 @@ def test_one_stage_holds_one_micro_batch_whatever_the_schedule(schedule):
 
 @pytest.mark.parametrize(("stages", "chunks"), [(4, 2), (8, 3), (16, 4)])
 def test_interleaving_costs_the_first_stage_what_the_paper_says(stages, chunks):
-    assert activations("interleaved", stages, 1024, chunks)[0] == stages * (1 + Fraction(stages - 1, stages * chunks))
+    assert activations("interleaved", stages, 1024, chunks)[0] == stages * (
+        1 + Fraction(stages - 1, stages * chunks)
+    )
 
 
 def test_zero_bubble_keeps_weight_inputs_where_1f1b_is_empty():
@@ -55,12 +59,16 @@ def test_the_bubble_shrinks_with_micro_batches_and_with_chunks():
 
 
 @pytest.mark.parametrize(("layers", "stages", "sizes"), [
-    (61, 8, (7, *[8] * 6, 6)), (61, 2, (31, 30)), (61, 16, (3, *[4] * 14, 2)), (27, 2, (14, 13)), (36, 5, (6, 8, 8, 8, 6)),
+    (61, 8, (7, *[8] * 6, 6)), (61, 2, (31, 30)), (61, 16, (3, *[4] * 14, 2)), (27, 2, (14, 13)),
+    (36, 5, (6, 8, 8, 8, 6)),
     (32, 4, (8,) * 4),
 ])  # fmt: skip
 def test_layers_that_do_not_divide_leave_the_first_and_the_last_stage_fewer(layers, stages, sizes):
-    """27 on 2 is what ms-swift's own example of Moonlight asks for: 13 in the last (examples/megatron/moe/deepseek_v3.sh)."""
-    workload = TrainingWorkload(framework="megatron", sequence_length=2048, pipeline_parallel=stages)
+    """27 on 2 is what ms-swift's own example of Moonlight asks for: 13 in the last
+    (examples/megatron/moe/deepseek_v3.sh)."""
+    workload = TrainingWorkload(
+        framework="megatron", sequence_length=2048, pipeline_parallel=stages
+    )
     found = stage_layers(layers, workload)
     assert tuple(len(each) for each in found) == sizes
     assert [number for each in found for number in each] == list(range(layers))
@@ -72,7 +80,14 @@ def test_layers_asked_for_the_last_stage_leave_the_others_alike():
 
 
 def test_no_split_is_made_that_leaves_a_stage_without_layers():
-    assert [count for count in range(2, 33) if not splits(61, count)] == [12, 14, 15, *range(17, 21), *range(22, 31), 32]
+    assert [count for count in range(2, 33) if not splits(61, count)] == [
+        12,
+        14,
+        15,
+        *range(17, 21),
+        *range(22, 31),
+        32,
+    ]
 
 
 def test_an_odd_number_of_layers_is_tried_on_powers_of_two():

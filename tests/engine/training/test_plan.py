@@ -9,7 +9,14 @@ from fitgauge.engine.model.families import read_config
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training.parallel.validate import experts, runs
 from fitgauge.engine.training.phases import stages
-from fitgauge.engine.training.search.layouts import Choices, Plan, layouts, pareto, search, throughput
+from fitgauge.engine.training.search.layouts import (
+    Choices,
+    Plan,
+    layouts,
+    pareto,
+    search,
+    throughput,
+)
 from fitgauge.engine.training.search.lower_bounds import Floors
 from fitgauge.engine.training.workload import TrainingWorkload
 
@@ -24,7 +31,14 @@ def spec(name):
 
 
 def chosen(**settings):
-    return Choices(**{"frameworks": ("megatron", "deepspeed", "fsdp"), "counts": COUNTS, "global_batch_size": 64, **settings})
+    return Choices(
+        **{
+            "frameworks": ("megatron", "deepspeed", "fsdp"),
+            "counts": COUNTS,
+            "global_batch_size": 64,
+            **settings,
+        }
+    )
 
 
 def need(model):
@@ -37,7 +51,11 @@ def need(model):
 
 def plan(required, speed, **settings):
     workload = TrainingWorkload(sequence_length=1, **settings)
-    return Plan(workload=workload, required=Bytes(low=required, expected=required, high=required), throughput=speed)
+    return Plan(
+        workload=workload,
+        required=Bytes(low=required, expected=required, high=required),
+        throughput=speed,
+    )
 
 
 @pytest.mark.parametrize("model", [THIRTEEN, spec("Qwen/Qwen3-8B"), spec("Qwen/Qwen3-30B-A3B")])
@@ -51,8 +69,17 @@ def test_every_layout_runs_uses_all_cards_and_keeps_the_global_batch(model):
 
 
 def test_what_is_asked_for_is_not_searched():
-    found = list(layouts(THIRTEEN, BASE, chosen(frameworks=("megatron",), tensor=(2,), pipeline=(4,), zero_stages=(1,)), 16))
-    assert [(w.tensor_parallel, w.pipeline_parallel, w.data_parallel, w.zero_stage) for w in found] == [(2, 4, 2, 1)]
+    found = list(
+        layouts(
+            THIRTEEN,
+            BASE,
+            chosen(frameworks=("megatron",), tensor=(2,), pipeline=(4,), zero_stages=(1,)),
+            16,
+        )
+    )
+    assert [
+        (w.tensor_parallel, w.pipeline_parallel, w.data_parallel, w.zero_stage) for w in found
+    ] == [(2, 4, 2, 1)]
 
 
 def test_every_plan_fits_and_none_is_beaten_on_as_many_cards():
@@ -62,7 +89,10 @@ def test_every_plan_fits_and_none_is_beaten_on_as_many_cards():
     assert all(one.required.expected <= 80 * 10**9 for one in found)
     for one in found:
         rivals = [two for two in found if two.workload.gpus == one.workload.gpus and two is not one]
-        assert not any(two.throughput > one.throughput and two.required.expected < one.required.expected for two in rivals)
+        assert not any(
+            two.throughput > one.throughput and two.required.expected < one.required.expected
+            for two in rivals
+        )
 
 
 def test_a_plan_says_what_every_stage_needs_when_its_fullest_was_searched_by_the_ends():
@@ -79,12 +109,19 @@ def test_less_checkpointing_is_taken_where_it_fits():
 
 def test_the_micro_batch_grows_as_long_as_it_fits_and_divides_the_global_batch():
     model = spec("Qwen/Qwen3-0.6B")
-    (one,) = search(model, BASE, chosen(frameworks=("fsdp",), counts=(2,), zero_stages=(3,)), need(model), 10**12)
+    (one,) = search(
+        model,
+        BASE,
+        chosen(frameworks=("fsdp",), counts=(2,), zero_stages=(3,)),
+        need(model),
+        10**12,
+    )
     assert one.workload.micro_batch_size == 32
 
 
 def brute(model, base, choices, usable):
-    """By number of cards: every layout with the least checkpointing that fits it, those that no other beats, the fastest four."""
+    """By number of cards: every layout with the least checkpointing that fits it, those that no
+    other beats, the fastest four."""
     found = {}
     for count in choices.counts:
         fitting = []
@@ -93,7 +130,13 @@ def brute(model, base, choices, usable):
                 workload = replace(layout, activation_checkpointing=kind)
                 required = need(model)(workload)
                 if required.expected <= usable:
-                    fitting.append(Plan(workload=workload, required=required, throughput=throughput(model, workload)))
+                    fitting.append(
+                        Plan(
+                            workload=workload,
+                            required=required,
+                            throughput=throughput(model, workload),
+                        )
+                    )
                     break
         unbeaten = [
             one
@@ -101,7 +144,8 @@ def brute(model, base, choices, usable):
             if not any(
                 other.throughput >= one.throughput
                 and other.required.expected <= one.required.expected
-                and (other.throughput, other.required.expected) != (one.throughput, one.required.expected)
+                and (other.throughput, other.required.expected)
+                != (one.throughput, one.required.expected)
                 for other in fitting
             )
         ]
@@ -125,23 +169,41 @@ def brute(model, base, choices, usable):
     ],
 )
 def test_the_search_finds_what_looking_at_every_layout_finds(name, settings, usable):
-    """Nothing that fits and is unbeaten is missing, nothing beaten is there, however much the search passes over."""
+    """Nothing that fits and is unbeaten is missing, nothing beaten is there, however much the
+    search passes over."""
     model, base = spec(name), replace(BASE, **settings)
     choices = chosen(counts=(4, 16), micro_batch_sizes=(1,))
     by_count = brute(model, base, choices, usable)
     found = search(model, base, choices, need(model), usable)
     assert any(by_count.values())
     for count, plans in by_count.items():
-        assert [(-one.throughput, one.required.expected) for one in found if one.workload.gpus == count] == plans
+        assert [
+            (-one.throughput, one.required.expected) for one in found if one.workload.gpus == count
+        ] == plans
 
 
-FLOORED = ["Qwen/Qwen3-8B", "openai/gpt-oss-20b", "deepseek-ai/DeepSeek-V2-Lite", "Qwen/Qwen2.5-VL-7B-Instruct", "google/flan-t5-xl"]
+FLOORED = [
+    "Qwen/Qwen3-8B",
+    "openai/gpt-oss-20b",
+    "deepseek-ai/DeepSeek-V2-Lite",
+    "Qwen/Qwen2.5-VL-7B-Instruct",
+    "google/flan-t5-xl",
+]
 
 
 @pytest.mark.parametrize("name", FLOORED)
-@pytest.mark.parametrize("settings", [{}, {"method": "qlora"}, {"optimizer": "lomo", "sequence_length": 512}, {"offload": "parameters"}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"method": "qlora"},
+        {"optimizer": "lomo", "sequence_length": 512},
+        {"offload": "parameters"},
+    ],
+)
 def test_no_layout_holds_less_than_its_floor(name, settings):
-    """The bound by which the search passes over layouts, against the estimate it stands for."""
+    """Return the bound by which the search passes over layouts, against the estimate it stands
+    for."""
     model, base = spec(name), replace(BASE, **settings)
     settings = {"expert": (1, 2, 8)} if experts(model) else {}
     choices = chosen(**settings)
@@ -150,15 +212,26 @@ def test_no_layout_holds_less_than_its_floor(name, settings):
         for layout in layouts(model, base, choices, count):
             for kind in ("none", "selective", "full"):
                 workload = replace(layout, activation_checkpointing=kind)
-                assert floors.states(workload) <= floors.need(workload) <= needs(workload).expected, workload
+                assert (
+                    floors.states(workload) <= floors.need(workload) <= needs(workload).expected
+                ), workload
 
 
 @pytest.mark.parametrize(
-    "name", ["Qwen/Qwen3-30B-A3B", "openai/gpt-oss-20b", "deepseek-ai/DeepSeek-V2-Lite", "mistralai/Mixtral-8x7B-v0.1"]
+    "name",
+    [
+        "Qwen/Qwen3-30B-A3B",
+        "openai/gpt-oss-20b",
+        "deepseek-ai/DeepSeek-V2-Lite",
+        "mistralai/Mixtral-8x7B-v0.1",
+    ],
 )
-@pytest.mark.parametrize("settings", [{}, {"method": "lora", "precision": "bf16", "activation_checkpointing": "full"}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"method": "lora", "precision": "bf16", "activation_checkpointing": "full"}]
+)
 def test_spread_at_all_more_expert_parallelism_is_no_slower_and_holds_no_more(name, settings):
-    """Why the search tries experts all on every rank and spread as far as they go, and nothing between."""
+    """Return why the search tries experts all on every rank and spread as far as they go, and
+    nothing between."""
     model, base, needs = spec(name), replace(BASE, **settings), need(spec(name))
     every = chosen(frameworks=("megatron",), expert=(1, 2, 4, 8, 16, 32, 64))
     spread = {}
@@ -166,7 +239,11 @@ def test_spread_at_all_more_expert_parallelism_is_no_slower_and_holds_no_more(na
         if layout.data_parallel * layout.context_parallel % layout.expert_parallel == 0:
             spread.setdefault((layout.tensor_parallel, layout.pipeline_parallel), []).append(layout)
     tried = list(layouts(model, base, chosen(frameworks=("megatron",)), 16))
-    assert tried == [layout for alike in spread.values() for layout in (alike[:1] if len(alike) == 1 else (alike[0], alike[-1]))]
+    assert tried == [
+        layout
+        for alike in spread.values()
+        for layout in (alike[:1] if len(alike) == 1 else (alike[0], alike[-1]))
+    ]
     for alike in spread.values():
         sizes = [needs(layout).expected for layout in alike[1:]]
         assert sizes == sorted(sizes, reverse=True)
@@ -190,7 +267,9 @@ def test_of_two_plans_alike_the_simpler_is_kept():
 def test_throughput_counts_cards_recomputation_bubbles_and_the_link():
     one = throughput(THIRTEEN, BASE)
     assert one == pytest.approx(1)
-    assert throughput(THIRTEEN, TrainingWorkload(sequence_length=4096, data_parallel=8)) == pytest.approx(8)
+    assert throughput(
+        THIRTEEN, TrainingWorkload(sequence_length=4096, data_parallel=8)
+    ) == pytest.approx(8)
     full = TrainingWorkload(sequence_length=4096, activation_checkpointing="full")
     assert throughput(THIRTEEN, full) == pytest.approx(0.75)
     waiting = TrainingWorkload(sequence_length=4096, pipeline_parallel=4, micro_batches=12)

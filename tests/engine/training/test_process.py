@@ -1,4 +1,5 @@
-"""Two steps played on the allocator: their tensors are those of the estimate, their blocks what its rules make of them."""
+"""Two steps played on the allocator: their tensors are those of the estimate, their blocks what
+its rules make of them."""
 
 import pytest
 from msgspec.structs import replace
@@ -17,7 +18,9 @@ from fitgauge.engine.training.phases import stages
 from fitgauge.engine.training.workload import TrainingWorkload
 
 LLAMA = read_config(Snapshot().get("meta-llama/Llama-3.2-3B").config)
-STEP = TrainingWorkload(precision="bf16", sequence_length=4096, micro_batch_size=2, attention="flash")
+STEP = TrainingWorkload(
+    precision="bf16", sequence_length=4096, micro_batch_size=2, attention="flash"
+)
 HIDDEN = 8192 * LLAMA.hidden_size * 2
 """Bytes of what a layer hands to the next."""
 SMALL = 16 * 2**20
@@ -50,7 +53,8 @@ def refuse(*args):
 
 
 def played(moves, sizes):
-    """(the most that moves take, what is left of it) [bytes], against the moment before. `sizes`: of what is there, slot by slot."""
+    """(the most that moves take, what is left of it) [bytes], against the moment before.
+    `sizes`: of what is there, slot by slot."""
     live = most = 0
     for slot, size in moves:
         live += size or -sizes.pop(slot, 0)
@@ -62,13 +66,17 @@ def played(moves, sizes):
 @pytest.mark.parametrize("asked", ALONE)
 def test_two_steps_alone_allocate_what_is_estimated(asked):
     workload = replace(STEP, **asked)
-    assert whole_process(LLAMA, workload).allocator.most_allocated == pytest.approx(highest(LLAMA, workload), rel=0.02)
+    assert whole_process(LLAMA, workload).allocator.most_allocated == pytest.approx(
+        highest(LLAMA, workload), rel=0.02
+    )
 
 
 @pytest.mark.parametrize("asked", SHARDED)
 def test_two_steps_of_a_rank_of_fsdp_allocate_what_is_estimated(asked):
     workload = replace(STEP, **{"framework": "fsdp", "zero_stage": 3, "data_parallel": 8} | asked)
-    assert sharded_process(LLAMA, workload).allocator.most_allocated == pytest.approx(highest(LLAMA, workload), rel=0.03)
+    assert sharded_process(LLAMA, workload).allocator.most_allocated == pytest.approx(
+        highest(LLAMA, workload), rel=0.03
+    )
 
 
 @pytest.mark.parametrize("kind", ["none", "full"])
@@ -84,7 +92,14 @@ def test_the_moves_of_a_layer_take_as_much_as_its_passes(kind):
     assert left == pytest.approx(layer.backward.end, abs=SMALL)
 
 
-@pytest.mark.parametrize("asked", [{}, {"activation_checkpointing": "full"}, {"framework": "fsdp", "zero_stage": 3, "data_parallel": 8}])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"activation_checkpointing": "full"},
+        {"framework": "fsdp", "zero_stage": 3, "data_parallel": 8},
+    ],
+)
 def test_a_third_step_takes_no_more(asked, monkeypatch):
     workload = replace(STEP, **asked)
     play = sharded_process if workload.framework == "fsdp" else whole_process
@@ -96,20 +111,36 @@ def test_a_third_step_takes_no_more(asked, monkeypatch):
 
 def test_segments_that_grow_leave_less_in_vain():
     step = replace(STEP, activation_checkpointing="full")
-    assert 2 * kept_in_vain(LLAMA, replace(step, expandable_segments=True), 10**12) < kept_in_vain(LLAMA, step, 10**12)
+    assert 2 * kept_in_vain(LLAMA, replace(step, expandable_segments=True), 10**12) < kept_in_vain(
+        LLAMA, step, 10**12
+    )
 
 
 def test_streams_leave_what_they_gather_and_reduce_in_vain():
     """Even where segments grow: the buffers of two layers, and the shards of all gradients."""
-    sharded = replace(STEP, framework="fsdp", zero_stage=3, data_parallel=8, expandable_segments=True, activation_checkpointing="full")
+    sharded = replace(
+        STEP,
+        framework="fsdp",
+        zero_stage=3,
+        data_parallel=8,
+        expandable_segments=True,
+        activation_checkpointing="full",
+    )
     shards = LLAMA.parameters * 2 // 8
     assert kept_in_vain(LLAMA, sharded, 10**12) > 0.8 * shards
 
 
 def test_a_layer_that_is_left_out_holds_its_input_once():
-    """Llama 3.2 without images, under FSDP1's reentrant checkpoints, which hold every layer's input to the end of the backward pass."""
+    """Llama 3.2 without images, under FSDP1's reentrant checkpoints, which hold every layer's
+    input to the end of the backward pass."""
     seeing = read_config(Snapshot().get("meta-llama/Llama-3.2-11B-Vision-Instruct").config)
-    asked = {"framework": "fsdp", "fsdp_version": 1, "zero_stage": 3, "data_parallel": 4, "activation_checkpointing": "full"}
+    asked = {
+        "framework": "fsdp",
+        "fsdp_version": 1,
+        "zero_stage": 3,
+        "data_parallel": 4,
+        "activation_checkpointing": "full",
+    }
     assert sharded_process(seeing, replace(STEP, method="lora", **asked)).kept_in_vain > 0
 
 
@@ -125,7 +156,9 @@ def test_the_estimate_adds_what_the_rules_leave_to_its_shares():
     vain = kept_in_vain(LLAMA, replace(STEP, loss="fused"), stage.allocated.expected)
     assert vain > 0.02 * stage.allocated.expected
     share = profile.fragmentation["transformers"].expected
-    assert stage.reserved.expected - stage.allocated.expected == pytest.approx(vain + share * stage.allocated.expected, abs=2)
+    assert stage.reserved.expected - stage.allocated.expected == pytest.approx(
+        vain + share * stage.allocated.expected, abs=2
+    )
 
 
 def test_another_optimizer_has_no_moves_worked_out_again():

@@ -1,4 +1,5 @@
-"""Mamba, Mamba 2, gated delta nets and hybrids: what their kernels keep, and Mamba's reference in PyTorch against measured steps."""
+"""Mamba, Mamba 2, gated delta nets and hybrids: what their kernels keep, and Mamba's reference
+in PyTorch against measured steps."""
 
 import pytest
 
@@ -6,11 +7,17 @@ from accuracy import training_truth as truth
 from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.workload import TrainingWorkload
 
-QWEN, MAMBA, NEMOTRON = "Qwen/Qwen3-Next-80B-A3B-Instruct", "state-spaces/mamba-130m-hf", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
+QWEN, MAMBA, NEMOTRON = (
+    "Qwen/Qwen3-Next-80B-A3B-Instruct",
+    "state-spaces/mamba-130m-hf",
+    "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
+)
 
 
 def layers(name, attention="sdpa"):
-    workload = TrainingWorkload(precision="bf16", sequence_length=512, micro_batch_size=2, attention=attention)
+    workload = TrainingWorkload(
+        precision="bf16", sequence_length=512, micro_batch_size=2, attention=attention
+    )
     return segments(truth.own_model(name, None), workload).layers
 
 
@@ -29,15 +36,28 @@ def test_mambas_kernel_keeps_no_state_of_every_token():
 
 @pytest.mark.parametrize("name", [QWEN, NEMOTRON])
 def test_eager_attention_leaves_recurrent_layers_no_less_than_their_kernels_keep(name):
-    """Whose reference in PyTorch is not derived."""
-    kernels, eager = ([sum(saved.bytes for saved in layer.saved) for layer in layers(name, attention)] for attention in ("sdpa", "eager"))
+    """Return whose reference in PyTorch is not derived."""
+    kernels, eager = (
+        [sum(saved.bytes for saved in layer.saved) for layer in layers(name, attention)]
+        for attention in ("sdpa", "eager")
+    )
     assert all(other >= one for one, other in zip(kernels, eager, strict=True))
 
 
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        (QWEN, {"delta.query", "delta.key", "delta.value", "delta.chunks", "gated_norm", "experts.tokens"}),
+        (
+            QWEN,
+            {
+                "delta.query",
+                "delta.key",
+                "delta.value",
+                "delta.chunks",
+                "gated_norm",
+                "experts.tokens",
+            },
+        ),
         (NEMOTRON, {"mixer.in_proj", "scan.output", "experts.tokens", "attention"}),
     ],
 )

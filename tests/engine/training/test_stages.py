@@ -31,8 +31,14 @@ def part(phase, name):
 @pytest.mark.parametrize("precision", ["bf16", "mixed_bf16"])
 @pytest.mark.parametrize("implementation", ["foreach", "for_loop", "fused"])
 def test_one_rank_without_parallelism_is_the_sum_of_states_and_passes(precision, implementation):
-    model, workload = spec("Qwen/Qwen3-0.6B"), work(precision=precision, optimizer_implementation=implementation)
-    whole = states([p for unit in units(model, workload) for _ in unit.layers for p in unit.parameters], workload)
+    model, workload = (
+        spec("Qwen/Qwen3-0.6B"),
+        work(precision=precision, optimizer_implementation=implementation),
+    )
+    whole = states(
+        [p for unit in units(model, workload) for _ in unit.layers for p in unit.parameters],
+        workload,
+    )
     passes = activations(model, workload)
     (stage,) = stages(model, workload)
     totals = {phase.name: phase.total for phase in stage.phases}
@@ -43,28 +49,46 @@ def test_one_rank_without_parallelism_is_the_sum_of_states_and_passes(precision,
 
 
 def test_1f1b_fills_the_first_stage_most_and_gpipe_every_stage_alike():
-    first, *_, last = stages(THIRTEEN, work(framework="megatron", pipeline_parallel=4, micro_batches=64))
+    first, *_, last = stages(
+        THIRTEEN, work(framework="megatron", pipeline_parallel=4, micro_batches=64)
+    )
     assert (first.in_flight, last.in_flight) == (4, 1)
     assert first.highest.total > last.highest.total
-    gpipe = stages(THIRTEEN, work(framework="megatron", pipeline_parallel=4, micro_batches=64, pipeline_schedule="gpipe"))
+    gpipe = stages(
+        THIRTEEN,
+        work(
+            framework="megatron", pipeline_parallel=4, micro_batches=64, pipeline_schedule="gpipe"
+        ),
+    )
     assert [stage.in_flight for stage in gpipe] == [64] * 4
 
 
 def test_pipeline_stages_have_all_parameters_between_them():
     model = spec("Qwen/Qwen3-8B")
-    assert sum(stage.parameters for stage in stages(model, work(framework="megatron", pipeline_parallel=4))) == model.parameters
+    assert (
+        sum(
+            stage.parameters
+            for stage in stages(model, work(framework="megatron", pipeline_parallel=4))
+        )
+        == model.parameters
+    )
 
 
 def test_the_last_stage_of_a_tied_model_holds_the_embedding_again():
     model = spec("Qwen/Qwen3-0.6B")
     both = stages(model, work(framework="deepspeed", pipeline_parallel=2))
-    assert sum(stage.parameters for stage in both) == model.parameters + model.vocabulary_size * model.hidden_size
+    assert (
+        sum(stage.parameters for stage in both)
+        == model.parameters + model.vocabulary_size * model.hidden_size
+    )
 
 
 def test_sequence_parallelism_divides_what_tensor_parallelism_leaves_whole():
     model = spec("Qwen/Qwen3-8B")
     (plain,) = stages(model, work(framework="megatron", tensor_parallel=4))
-    (divided,) = stages(model, work(framework="megatron", tensor_parallel=4, sequence_parallel=True))
+    (divided,) = stages(
+        model, work(framework="megatron", tensor_parallel=4, sequence_parallel=True)
+    )
     assert part(divided.highest, "activations") < part(plain.highest, "activations")
     assert part(divided.highest, "weights") == part(plain.highest, "weights")
 
@@ -93,7 +117,10 @@ def test_ddp_copies_every_gradient_into_buckets():
 
 def test_each_zero_stage_needs_less_than_the_one_before():
     model = spec("Qwen/Qwen3-8B")
-    totals = [stages(model, work(framework="deepspeed", zero_stage=n, data_parallel=8))[0].highest.total for n in range(4)]
+    totals = [
+        stages(model, work(framework="deepspeed", zero_stage=n, data_parallel=8))[0].highest.total
+        for n in range(4)
+    ]
     assert totals == sorted(totals, reverse=True)
 
 
@@ -105,7 +132,9 @@ def test_zero_3_gathers_no_more_than_there_is():
 
 def test_offloading_the_optimizer_moves_it_to_the_host():
     model = spec("Qwen/Qwen3-8B")
-    (stage,) = stages(model, work(framework="deepspeed", zero_stage=2, data_parallel=8, offload="optimizer"))
+    (stage,) = stages(
+        model, work(framework="deepspeed", zero_stage=2, data_parallel=8, offload="optimizer")
+    )
     assert part(stage.highest, "optimizer_states") == 0
     shard, largest = model.parameters / 8, model.vocabulary_size * model.hidden_size
     unlocked = 8 * shard
@@ -116,26 +145,42 @@ def test_offloading_the_optimizer_moves_it_to_the_host():
 def test_zero_plus_plus_keeps_a_second_copy_of_the_weights_within_a_node():
     model = spec("Qwen/Qwen3-8B")
     one, two = (
-        stages(model, work(framework="deepspeed", zero_stage=3, data_parallel=16, zero_hpz_partition_size=size))[0] for size in (1, 8)
+        stages(
+            model,
+            work(
+                framework="deepspeed", zero_stage=3, data_parallel=16, zero_hpz_partition_size=size
+            ),
+        )[0]
+        for size in (1, 8)
     )
     gathered = part(one.highest, "gathered_weights")
-    assert part(two.highest, "gathered_weights") - gathered == (2 * model.parameters - gathered) // 8
+    assert (
+        part(two.highest, "gathered_weights") - gathered == (2 * model.parameters - gathered) // 8
+    )
 
 
 @pytest.mark.parametrize("framework", ["transformers", "deepspeed", "fsdp", "megatron"])
 def test_every_part_says_how_it_was_counted(framework):
-    for stage in stages(spec("Qwen/Qwen3-8B"), work(framework=framework, data_parallel=4, zero_stage=1)):
+    for stage in stages(
+        spec("Qwen/Qwen3-8B"), work(framework=framework, data_parallel=4, zero_stage=1)
+    ):
         assert all(part.formula for phase in stage.phases for part in phase.parts)
 
 
 @pytest.mark.parametrize("framework", ["megatron", "deepspeed", "fsdp"])
 @pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", "Qwen/Qwen3-30B-A3B"])
 def test_when_every_gradient_has_left_nothing_is_left_of_the_passes(name, framework):
-    """A pass that lets go of more than it made would hide what later layers need. Megatron's dispatchers keep which expert got a token,
-    and with which weight, until the next pass."""
+    """Return a pass that lets go of more than it made would hide what later layers need.
+    Megatron's dispatchers keep which expert got a token, and with which weight, until the next
+    pass."""
     model = spec(name)
     kept = 2048 * 128 * (1 + 4) * 48 if "A3B" in name and framework == "megatron" else 0
-    settings = {"framework": framework, "tensor_parallel": 2, "expert_parallel": 2 if "A3B" in name else 1, "data_parallel": 2}
+    settings = {
+        "framework": framework,
+        "tensor_parallel": 2,
+        "expert_parallel": 2 if "A3B" in name else 1,
+        "data_parallel": 2,
+    }
     cut = segments(model, work(**settings))
     live = cut.constants
     for segment in (cut.embedding, *in_order(cut), cut.head):
@@ -148,6 +193,11 @@ def test_when_every_gradient_has_left_nothing_is_left_of_the_passes(name, framew
 
 def test_tensor_parallel_fsdp_gathers_its_own_slices_alone():
     model = spec("Qwen/Qwen3-8B")
-    one, four = (stages(model, work(framework="fsdp", zero_stage=3, data_parallel=8, tensor_parallel=ways))[0] for ways in (1, 4))
+    one, four = (
+        stages(model, work(framework="fsdp", zero_stage=3, data_parallel=8, tensor_parallel=ways))[
+            0
+        ]
+        for ways in (1, 4)
+    )
     whole, sliced = (part(stage.phases[0], "gathered_weights") for stage in (one, four))
     assert whole / 4 < sliced < whole / 3.9

@@ -1,4 +1,5 @@
-"""Vision towers: what images become of published models, and what is kept of them. Whole steps: tests/accuracy/training_own.jsonl."""
+"""Vision towers: what images become of published models, and what is kept of them. Whole steps:
+tests/accuracy/training_own.jsonl."""
 
 import pytest
 
@@ -18,7 +19,8 @@ def bundled(name: str) -> ModelSpec:
 
 
 def kept(spec: ModelSpec, **settings: object) -> dict[str, int]:
-    """Bytes of the tensors that are kept of what comes before the first layer of the language model, by name."""
+    """Return the bytes of the tensors that are kept of what comes before the first layer of the
+    language model, by name."""
     workload = TrainingWorkload(sequence_length=2048, images=1, precision="bf16", **settings)
     found: dict[str, int] = {}
     for tensor in segments(spec, workload).embedding.saved:
@@ -66,12 +68,21 @@ def test_a_frozen_tower_keeps_nothing_and_a_checkpointed_one_a_layer_s_input_eac
     assert "query.rotated" not in kept(spec, image_tokens=256, train_vision_tower=False)
     held = []
     for how in ("none", "full"):
-        workload = TrainingWorkload(sequence_length=2048, images=1, image_tokens=256, precision="bf16", activation_checkpointing=how)
+        workload = TrainingWorkload(
+            sequence_length=2048,
+            images=1,
+            image_tokens=256,
+            precision="bf16",
+            activation_checkpointing=how,
+        )
         held.append(segments(spec, workload).embedding.forward.end)
     assert held[1] < held[0] / 10
 
 
 def test_tiles_are_sequences_of_their_own_whose_scores_do_not_meet():
     spec = bundled("google/gemma-3-4b-it")
-    one, four = (kept(spec, image_tokens=256 * tiles, attention="eager")["attention.softmax"] for tiles in (1, 4))
+    one, four = (
+        kept(spec, image_tokens=256 * tiles, attention="eager")["attention.softmax"]
+        for tiles in (1, 4)
+    )
     assert four == 4 * one

@@ -15,19 +15,24 @@ from fitgauge.engine.weights.sharding import shard_weights, stored_bytes, summar
 
 PLAIN = Scheme(name="as published")
 LLAMA_8B = {
-    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
-    "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072, "torch_dtype": "bfloat16",
+    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072,
+    "torch_dtype": "bfloat16",
 }  # fmt: skip
 QWEN_MOE = {
-    "model_type": "qwen3_moe", "hidden_size": 2048, "moe_intermediate_size": 768, "intermediate_size": 6144,
-    "num_hidden_layers": 48, "decoder_sparse_step": 1, "mlp_only_layers": [], "tie_word_embeddings": False,
-    "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936, "num_experts": 128,
+    "model_type": "qwen3_moe", "hidden_size": 2048, "moe_intermediate_size": 768,
+    "intermediate_size": 6144,
+    "num_hidden_layers": 48, "decoder_sparse_step": 1, "mlp_only_layers": [],
+    "tie_word_embeddings": False,
+    "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936,
+    "num_experts": 128,
     "num_experts_per_tok": 8, "max_position_embeddings": 40960, "torch_dtype": "bfloat16",
 }  # fmt: skip
 
 
 def one(*tensors: Tensor, **changes) -> ModelSpec:
-    """A model of one block that is there once."""
+    """Return a model of one block that is there once."""
     values = {
         "model_type": "x",
         "architecture": "",
@@ -40,7 +45,8 @@ def one(*tensors: Tensor, **changes) -> ModelSpec:
 
 
 def test_llama_8b_takes_what_vllm_logs():
-    """vLLM logs 14.9888 GiB for Llama-3.1-8B: 14.9576 GiB of weights and a rotary table of 131072 x 128 x 2 bytes."""
+    """vLLM logs 14.9888 GiB for Llama-3.1-8B: 14.9576 GiB of weights and a rotary table of
+    131072 x 128 x 2 bytes."""
     spec = read_config(LLAMA_8B)
     weights = rank_weights(vllm.shard_weights(spec, PLAIN)).bytes
     assert weights == 16_060_522_496
@@ -48,8 +54,17 @@ def test_llama_8b_takes_what_vllm_logs():
 
 
 def test_bloom_176b_takes_352_gb():
-    config = {"model_type": "bloom", "hidden_size": 14336, "n_layer": 70, "n_head": 112, "vocab_size": 250880, "torch_dtype": "bfloat16"}
-    assert rank_weights(shard_weights(read_config(config), PLAIN)).bytes / 1e9 == pytest.approx(352.5, abs=0.05)
+    config = {
+        "model_type": "bloom",
+        "hidden_size": 14336,
+        "n_layer": 70,
+        "n_head": 112,
+        "vocab_size": 250880,
+        "torch_dtype": "bfloat16",
+    }
+    assert rank_weights(shard_weights(read_config(config), PLAIN)).bytes / 1e9 == pytest.approx(
+        352.5, abs=0.05
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +89,10 @@ def test_layers_left_over_go_to_the_stages_before_the_last(layers, stages, sizes
 def test_stages_add_up_to_the_whole(config, stages):
     laid = shard_weights(read_config(config), PLAIN)
     ranges = pipeline_stages(config["num_hidden_layers"], stages)
-    split = [rank_weights(laid, layers=ranges[n], first=n == 0, last=n == stages - 1).bytes for n in range(stages)]
+    split = [
+        rank_weights(laid, layers=ranges[n], first=n == 0, last=n == stages - 1).bytes
+        for n in range(stages)
+    ]
     assert sum(split) == rank_weights(laid).bytes
 
 
@@ -90,7 +108,9 @@ def test_a_tied_embedding_is_on_the_first_stage_and_on_the_last():
 def test_kv_heads_are_replicated_where_ranks_outnumber_them():
     keys = Tensor("k_proj.weight", (8 * 128, 4096), Kind.LINEAR, Split.KV, 8)
     laid = shard_weights(one(keys), PLAIN)
-    assert [rank_weights(laid, tensor_parallel=ways).bytes // (128 * 4096 * 2) for ways in (1, 2, 8, 16)] == [8, 4, 1, 1]
+    assert [
+        rank_weights(laid, tensor_parallel=ways).bytes // (128 * 4096 * 2) for ways in (1, 2, 8, 16)
+    ] == [8, 4, 1, 1]
 
 
 def test_vectors_of_a_row_split_and_norms_stay_whole():
@@ -99,12 +119,17 @@ def test_vectors_of_a_row_split_and_norms_stay_whole():
         Tensor("o.weight", (64, 64), Kind.LINEAR, Split.ROW, 4),
         Tensor("o.bias", (64,), Kind.BIAS),
     )
-    assert rank_weights(shard_weights(one(*tensors), PLAIN), tensor_parallel=4).bytes == 2 * (64 + 64 * 64 // 4 + 64)
+    assert rank_weights(shard_weights(one(*tensors), PLAIN), tensor_parallel=4).bytes == 2 * (
+        64 + 64 * 64 // 4 + 64
+    )
 
 
 def test_a_vocabulary_is_padded_before_it_is_divided():
     table = Tensor("e.weight", (100, 64), Kind.EMBEDDING, Split.VOCABULARY)
-    assert rank_weights(shard_weights(one(table), PLAIN, vllm.VLLM), tensor_parallel=4).bytes == 128 // 4 * 64 * 2
+    assert (
+        rank_weights(shard_weights(one(table), PLAIN, vllm.VLLM), tensor_parallel=4).bytes
+        == 128 // 4 * 64 * 2
+    )
 
 
 @pytest.mark.parametrize("degree", [2, 4, 8, 16])
@@ -135,7 +160,9 @@ def test_scales_that_a_rank_cuts_are_refined_to_the_block_that_fits():
 def test_quantized_row_slices_count_their_own_scales():
     down = Tensor("down.weight", (4096, 14336), Kind.LINEAR, Split.ROW)
     laid = shard_weights(one(down), Scheme(name="awq", rules=(Rule(form=q.awq(4, 128)),)))
-    assert rank_weights(laid, tensor_parallel=4).bytes == q.tensor_bytes(4096, 14336 // 4, q.awq(4, 128))
+    assert rank_weights(laid, tensor_parallel=4).bytes == q.tensor_bytes(
+        4096, 14336 // 4, q.awq(4, 128)
+    )
 
 
 def test_an_unknown_architecture_is_scaled_to_what_is_stored():
@@ -147,13 +174,20 @@ def test_an_unknown_architecture_is_scaled_to_what_is_stored():
 
 
 def test_a_known_architecture_is_not_scaled():
-    laid = shard_weights(read_config(LLAMA_8B), PLAIN, stored=Stored(elements={"BF16": 9_000_000_000}))
+    laid = shard_weights(
+        read_config(LLAMA_8B), PLAIN, stored=Stored(elements={"BF16": 9_000_000_000})
+    )
     assert laid.scale == 1.0
     assert laid.basis == "computed"
 
 
 def test_a_checkpoint_weighs_its_table():
-    spec = read_config({**LLAMA_8B, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}})
+    spec = read_config(
+        {
+            **LLAMA_8B,
+            "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
+        }
+    )
     scheme = published(spec)
     assert scheme is not None
     linears = 32 * (2 * 4096 * 4096 + 2 * 1024 * 4096 + 3 * 4096 * 14336)
@@ -164,5 +198,8 @@ def test_a_checkpoint_weighs_its_table():
 def test_fp32_is_loaded_in_bf16_by_vllm_unless_asked_for():
     spec = read_config({**LLAMA_8B, "torch_dtype": "float32"})
     assert rank_weights(vllm.shard_weights(spec, PLAIN)).bytes == 16_060_522_496
-    assert rank_weights(vllm.shard_weights(spec, requested_scheme("fp32", spec))).bytes == 2 * 16_060_522_496
+    assert (
+        rank_weights(vllm.shard_weights(spec, requested_scheme("fp32", spec))).bytes
+        == 2 * 16_060_522_496
+    )
     assert rank_weights(shard_weights(spec, PLAIN)).bytes == 2 * 16_060_522_496

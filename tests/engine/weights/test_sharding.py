@@ -1,4 +1,5 @@
-"""A tensor's name is matched once for all layers of a block where no name can tell its layers apart."""
+"""A tensor's name is matched once for all layers of a block where no name can tell its layers
+apart."""
 
 import pytest
 
@@ -11,11 +12,14 @@ SPEC = Snapshot().model("Qwen/Qwen3-30B-A3B").spec
 
 
 def schemes(entries):
-    return Scheme(name="left out", rules=(Rule(form=None, names=named(entries)), Rule(form=FP8_TENSOR)))
+    return Scheme(
+        name="left out", rules=(Rule(form=None, names=named(entries)), Rule(form=FP8_TENSOR))
+    )
 
 
 def of_every_layer(scheme):
-    """The format of every tensor in every layer, by the number of the block, its place in it and the layer."""
+    """Return the format of every tensor in every layer, by the number of the block, its place in
+    it and the layer."""
     rules = RuleIndex(scheme.rules)
     return {
         (number, place, layer): form

@@ -33,7 +33,7 @@ async def until(condition):
 
 @pytest.fixture
 def ask():
-    """Runs a coroutine function of new LongQuestions, which are closed after it."""
+    """Run a coroutine function of new LongQuestions, which are closed after it."""
 
     async def asked(scenario, **options):
         long = LongQuestions(**options)
@@ -130,7 +130,9 @@ def test_a_full_queue_refuses_with_the_seconds_to_wait(ask):
     ask(scenario)
 
 
-def test_work_past_its_time_is_too_large_where_it_was_computed_and_refused_where_it_waited(ask, monkeypatch):
+def test_work_past_its_time_is_too_large_where_it_was_computed_and_refused_where_it_waited(
+    ask, monkeypatch
+):
     now = [0.0]
     monkeypatch.setattr(long_questions, "monotonic", lambda: now[0])
 
@@ -166,7 +168,9 @@ def test_what_is_stopped_while_it_waits_leaves_the_turn_to_what_has_it(ask, monk
         large = asyncio.create_task(long.run(work, large=True))
         await until(lambda: most[0])
         small = Steps()
-        tasks = [asyncio.create_task(long.run(work)) for _ in range(4)] + [asyncio.create_task(long.run(small))]
+        tasks = [asyncio.create_task(long.run(work)) for _ in range(4)] + [
+            asyncio.create_task(long.run(small))
+        ]
         await until(lambda: long.under_way == 6)
         large.cancel()
         await until(lambda: long.under_way == 5)

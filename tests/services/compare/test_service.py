@@ -19,15 +19,28 @@ def compare(questions):
 
 
 def test_every_cell_says_what_check_fit_says(compare, check_fit):
-    models, gpus, contexts = ["Qwen/Qwen3-32B", "openai/gpt-oss-20b", "7b"], ["2x L40S", "RTX 4090", "80GB"], [4096, 65536]
+    models, gpus, contexts = (
+        ["Qwen/Qwen3-32B", "openai/gpt-oss-20b", "7b"],
+        ["2x L40S", "RTX 4090", "80GB"],
+        [4096, 65536],
+    )
     engines, formats = ["vllm", "sglang", "llama.cpp"], ["as published", "awq", "q4_k_m"]
-    rows = compare(models=models, gpus=gpus, engines=engines, quantizations=formats, context_lengths=contexts)
+    rows = compare(
+        models=models, gpus=gpus, engines=engines, quantizations=formats, context_lengths=contexts
+    )
     cells = list(product(models, gpus, engines, formats, contexts))
     assert [row.number for row in rows] == list(range(1, len(cells) + 1))
     for row, (model, gpu, engine, quantization, context) in zip(rows, cells, strict=True):
         wanted = None if quantization == "as published" else quantization
-        alone = check_fit(model=model, gpu=gpu, engine=engine, quantization=wanted, context_length=context)
-        assert (row.of, row.model, row.gpu, row.gpu_count) == (len(cells), alone.model.id, alone.gpu.name, alone.gpu.count)
+        alone = check_fit(
+            model=model, gpu=gpu, engine=engine, quantization=wanted, context_length=context
+        )
+        assert (row.of, row.model, row.gpu, row.gpu_count) == (
+            len(cells),
+            alone.model.id,
+            alone.gpu.name,
+            alone.gpu.count,
+        )
         assert (row.verdict, row.fit_probability) == (alone.verdict, alone.fit_probability)
         assert row.required_bytes == alone.per_gpu.required_bytes
         assert row.headroom_bytes == alone.per_gpu.headroom_bytes
@@ -42,17 +55,28 @@ def test_a_cell_that_is_impossible_says_why_and_the_others_are_answered(compare)
 
 def test_a_cell_without_an_engine_takes_the_first_that_runs_it(compare):
     rows = compare(models="Qwen/Qwen3-4B", gpus="H100, M3 Max 64GB, GTX 1080 Ti")
-    assert [(row.engine, row.verdict) for row in rows] == [("vllm", "fits"), ("mlx", "fits"), ("llama.cpp", "fits")]
+    assert [(row.engine, row.verdict) for row in rows] == [
+        ("vllm", "fits"),
+        ("mlx", "fits"),
+        ("llama.cpp", "fits"),
+    ]
 
 
 def test_a_context_beyond_the_models_maximum_is_told(compare):
-    assert "maximum" in compare(models="google/gemma-2-9b-it", gpus="H100", context_lengths=100_000)[0].note
+    assert (
+        "maximum"
+        in compare(models="google/gemma-2-9b-it", gpus="H100", context_lengths=100_000)[0].note
+    )
 
 
 @pytest.mark.parametrize(
     "fields",
     [
-        {"context_lengths": list(range(1, 51)), "concurrencies": list(range(1, 51)), "quantizations": "fp8,awq,gptq,int8,int4"},
+        {
+            "context_lengths": list(range(1, 51)),
+            "concurrencies": list(range(1, 51)),
+            "quantizations": "fp8,awq,gptq,int8,int4",
+        },
         {"engines": "vlm"},
         {"quantizations": "q9"},
         {"kv_cache_dtype": "fp3"},

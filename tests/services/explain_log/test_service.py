@@ -21,13 +21,15 @@ DATA = Path(__file__).parents[2] / "logs" / "data"
 
 @pytest.fixture
 def explain(questions: Services) -> Callable[..., LogAnswer]:
-    """The ledger of a log given as text and fields."""
-    return lambda log, **fields: asyncio.run(questions.explain_log(ExplainLogRequest(log=log, **fields)))
+    """Provide the ledger of a log given as text and fields."""
+    return lambda log, **fields: asyncio.run(
+        questions.explain_log(ExplainLogRequest(log=log, **fields))
+    )
 
 
 @pytest.fixture
 def pool(check_fit):
-    """What is estimated to be left for the cache [GiB]."""
+    """Provide what is estimated to be left for the cache [GiB]."""
 
     def left(**fields):
         answer = check_fit(model=LLAMA, gpu="H100", **fields)
@@ -37,8 +39,10 @@ def pool(check_fit):
     return left
 
 
-def vllm(weights: float = 14.99, pool: float = 40.0, args: str = "", config: str = "", more: str = "") -> str:
-    """A log as vLLM 0.19 prints it."""
+def vllm(
+    weights: float = 14.99, pool: float = 40.0, args: str = "", config: str = "", more: str = ""
+) -> str:
+    """Return a log as vLLM 0.19 prints it."""
     return f"""\
 INFO 04-19 11:04:53 [utils.py:233] non-default args: {{'model': '{LLAMA}'{args}}}
 INFO 04-19 11:05:16 [core.py:107] Initializing a V1 LLM engine (v0.19.0) with config: model='{LLAMA}', max_seq_len=8192{config}
@@ -73,27 +77,41 @@ def test_a_printed_number_counts_to_its_last_digit(explain):
 def test_the_pool_is_what_the_budget_leaves(explain, pool):
     share = "'gpu_memory_utilization': 0.8"
     estimated = row(explain(vllm(args=f", {share}"), gpu="H100"), "kv_cache").estimated / GIB
-    assert estimated == pytest.approx(pool(engine_version="0.19.0", context_length=8192, gpu_memory_utilization=0.8))
+    assert estimated == pytest.approx(
+        pool(engine_version="0.19.0", context_length=8192, gpu_memory_utilization=0.8)
+    )
 
 
 def test_tokens_are_judged_twice_from_the_question_and_from_the_measured_pool(explain):
     bytes_per_token = 128 * 1024
     tokens = int(40 * GIB / bytes_per_token) // 16 * 16
-    answer = explain(vllm(more=f"INFO 04-19 11:07:19 [kv_cache_utils.py:1319] GPU KV cache size: {tokens:,} tokens"), gpu="H100")
+    answer = explain(
+        vllm(
+            more=(
+                f"INFO 04-19 11:07:19 [kv_cache_utils.py:1319] GPU KV cache size: {tokens:,} tokens"
+            )
+        ),
+        gpu="H100",
+    )
     assert row(answer, "kv_tokens_of_pool").within is True
     assert row(answer, "kv_tokens").within is False
     assert row(answer, "kv_tokens").unit == "tokens"
 
 
 def test_a_draft_model_is_named_as_the_cause(explain):
-    answer = explain(vllm(weights=15.49, config=", speculative_config=SpeculativeConfig(method='eagle')"), gpu="H100")
+    answer = explain(
+        vllm(weights=15.49, config=", speculative_config=SpeculativeConfig(method='eagle')"),
+        gpu="H100",
+    )
     assert answer.largest_difference == "weights"
     assert answer.causes[0].startswith("weights 0.50 GiB more: a draft model is loaded")
     assert "weights differs most" in answer.summary
 
 
 def test_lora_slots_are_named_as_the_cause(explain):
-    assert "LoRA" in explain(vllm(weights=15.49, args=", 'enable_lora': True"), gpu="H100").causes[0]
+    assert (
+        "LoRA" in explain(vllm(weights=15.49, args=", 'enable_lora': True"), gpu="H100").causes[0]
+    )
 
 
 def test_another_number_format_is_named_as_the_cause(explain):
@@ -101,7 +119,7 @@ def test_another_number_format_is_named_as_the_cause(explain):
 
 
 def test_a_share_that_the_log_does_not_show_is_worked_out(explain, pool):
-    """The terms of this run add up to 0.7 of the card, where 0.9 was taken."""
+    """Return the terms of this run add up to 0.7 of the card, where 0.9 was taken."""
     left = pool(engine_version="0.19.0", context_length=8192, gpu_memory_utilization=0.7)
     answer = explain(vllm(pool=round(left, 2)), gpu="H100")
     assert answer.largest_difference == "kv_cache"
@@ -110,8 +128,9 @@ def test_a_share_that_the_log_does_not_show_is_worked_out(explain, pool):
 
 def test_the_memory_of_others_is_named(explain):
     more = (
-        "INFO [gpu_worker.py:298] Free memory on device (70.0/79.19 GiB) on startup. Desired GPU memory utilization is (0.8, 63.35 GiB). "
-        "Actual usage is 14.99 GiB for weight, 2.0 GiB for peak activation, 0.2 GiB for non-torch memory, and 0.9 GiB for CUDAGraph memory."
+        "INFO [gpu_worker.py:298] Free memory on device (70.0/79.19 GiB) on startup. Desired GPU"
+        " memory utilization is (0.8, 63.35 GiB). Actual usage is 14.99 GiB for weight, 2.0 GiB for"
+        " peak activation, 0.2 GiB for non-torch memory, and 0.9 GiB for CUDAGraph memory."
     )
     answer = explain(vllm(more=more), gpu="H100")
     assert any("9.19 GiB were taken before the engine started" in cause for cause in answer.causes)
@@ -119,13 +138,18 @@ def test_the_memory_of_others_is_named(explain):
 
 
 def test_what_eager_mode_leaves_out_is_named(explain):
-    assert any("enforce_eager" in cause for cause in explain(vllm(config=", enforce_eager=True", pool=50.0), gpu="H100").causes)
+    assert any(
+        "enforce_eager" in cause
+        for cause in explain(vllm(config=", enforce_eager=True", pool=50.0), gpu="H100").causes
+    )
 
 
 def test_a_pool_made_up_by_other_terms_needs_no_cause_of_its_own(explain, pool):
     share = {"engine_version": "0.19.0", "context_length": 8192, "gpu_memory_utilization": 0.8}
     left = round(pool(**share) - 1, 2)
-    answer = explain(vllm(weights=15.99, pool=left, args=", 'gpu_memory_utilization': 0.8"), gpu="H100")
+    answer = explain(
+        vllm(weights=15.99, pool=left, args=", 'gpu_memory_utilization': 0.8"), gpu="H100"
+    )
     assert any("weights +1.00 GiB leave as much less" in cause for cause in answer.causes)
 
 
@@ -140,7 +164,10 @@ def test_degrees_of_the_log_make_the_gpus(explain):
 
 
 def test_a_gpu_that_is_not_named_is_taken_by_its_size(explain):
-    more = "INFO [worker.py:241] the current vLLM instance can use total_gpu_memory (79.19GiB) x gpu_memory_utilization (0.90) = 71.27GiB"
+    more = (
+        "INFO [worker.py:241] the current vLLM instance can use total_gpu_memory (79.19GiB) x"
+        " gpu_memory_utilization (0.90) = 71.27GiB"
+    )
     answer = explain(vllm(more=more))
     assert answer.gpu.name == "79.19 GiB card"
     assert any("names no GPU" in warning for warning in answer.warnings)
@@ -153,7 +180,11 @@ def test_a_gpu_that_is_not_named_is_taken_by_its_size(explain):
         ("\x00", {}, "log"),
         (vllm(), {}, "gpu"),
         (vllm().replace(LLAMA, "/home/anna/llama"), {"gpu": "H100"}, "model"),
-        ("CUDA out of memory. Tried to allocate 2.00 GiB", {"model": LLAMA, "gpu": "L4", "engine": "abacus"}, "engine"),
+        (
+            "CUDA out of memory. Tried to allocate 2.00 GiB",
+            {"model": LLAMA, "gpu": "L4", "engine": "abacus"},
+            "engine",
+        ),
         (vllm(), {"gpu": "H100", "model": "acme"}, None),
     ],
 )
@@ -167,16 +198,19 @@ def test_what_is_missing_is_said_with_the_field_to_send(explain, log, fields, fi
 
 
 def test_the_name_in_a_file_is_told_to_its_owner(explain):
-    log = "print_info: general.name     = Qwen2.5 Coder 7B Instruct\nload_tensors:        CUDA0 model buffer size =  4168.09 MiB"
+    log = (
+        "print_info: general.name     = Qwen2.5 Coder 7B Instruct\nload_tensors:        CUDA0 model"
+        " buffer size =  4168.09 MiB"
+    )
     with pytest.raises(InvalidRequestError, match=r"only 'Qwen2\.5 Coder 7B Instruct'"):
         explain(log, gpu="RTX 3060")
 
 
 def test_a_peak_that_holds_the_graphs_is_compared_with_both(explain):
     more = (
-        "INFO [gpu_worker.py:855] Free memory on device (78.0/79.19 GiB) on startup. Desired GPU memory utilization is (0.92, 72.85 GiB). "
-        "Actual usage is 15.2 GiB for consumed memory (weights + non-torch), 4.19 GiB for peak activation, "
-        "and 0.25 GiB for CUDAGraph memory."
+        "INFO [gpu_worker.py:855] Free memory on device (78.0/79.19 GiB) on startup. Desired GPU"
+        " memory utilization is (0.92, 72.85 GiB). Actual usage is 15.2 GiB for consumed memory"
+        " (weights + non-torch), 4.19 GiB for peak activation, and 0.25 GiB for CUDAGraph memory."
     )
     answer = explain(vllm(more=more).replace("0.19.0", "0.31.0"), gpu="H100")
     both, graphs = row(answer, "activations_and_graphs"), row(answer, "cuda_graphs")
@@ -186,7 +220,9 @@ def test_a_peak_that_holds_the_graphs_is_compared_with_both(explain):
 
 
 def test_flags_that_cannot_be_are_left_out_and_said(explain):
-    answer = explain(vllm(config=", tensor_parallel_size=999999, kv_cache_dtype=turbo9"), gpu="H100")
+    answer = explain(
+        vllm(config=", tensor_parallel_size=999999, kv_cache_dtype=turbo9"), gpu="H100"
+    )
     assert any("tensor_parallel 999999 is out of bounds" in warning for warning in answer.warnings)
     assert any("turbo9" in warning for warning in answer.warnings)
 
@@ -212,7 +248,9 @@ def test_every_posted_log_is_answered(explain):
         answer = explain(path.read_text(), model=LLAMA, gpu="H100", detail="full")
         assert answer.summary
         assert answer.case.id.startswith("local-")
-        assert len(answer.readings) >= sum(row.name != "kv_tokens_of_pool" for row in answer.rows), path.name
+        assert len(answer.readings) >= sum(
+            row.name != "kv_tokens_of_pool" for row in answer.rows
+        ), path.name
 
 
 SECRETS = ("anna", "/home", "10.1.2.3", "hf_abcdefgh", "gpu-box-7", "Tell me", "sk-12345")
@@ -220,7 +258,12 @@ SECRETS = ("anna", "/home", "10.1.2.3", "hf_abcdefgh", "gpu-box-7", "Tell me", "
 
 def test_a_case_names_no_machine_no_path_and_no_person(explain):
     log = (
-        vllm(args=", 'served_model_name': ['anna'], 'api_key': 'sk-12345', 'download_dir': '/home/anna', 'quantization': '/home/anna/q'")
+        vllm(
+            args=(
+                ", 'served_model_name': ['anna'], 'api_key': 'sk-12345', 'download_dir':"
+                " '/home/anna', 'quantization': '/home/anna/q'"
+            )
+        )
         + "Jan 1 gpu-box-7 10.1.2.3 HF_TOKEN=hf_abcdefgh prompt: 'Tell me'"
     )
     case = msgspec.json.encode(explain(log, gpu="H100").case).decode()
@@ -230,15 +273,30 @@ def test_a_case_names_no_machine_no_path_and_no_person(explain):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.text(alphabet=st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="'\",(){}[]="), min_size=25, max_size=60))
+@given(
+    st.text(
+        alphabet=st.characters(
+            min_codepoint=33, max_codepoint=126, exclude_characters="'\",(){}[]="
+        ),
+        min_size=25,
+        max_size=60,
+    )
+)
 def test_no_long_word_of_a_log_reaches_its_case(questions, secret):
-    log = vllm(args=f", 'quantization': '{secret}', 'dtype': '{secret}'", config=f", kv_cache_dtype={secret}, dtype={secret}", more=secret)
+    log = vllm(
+        args=f", 'quantization': '{secret}', 'dtype': '{secret}'",
+        config=f", kv_cache_dtype={secret}, dtype={secret}",
+        more=secret,
+    )
     answer = asyncio.run(questions.explain_log(ExplainLogRequest(log=log, gpu="H100")))
     assert secret not in msgspec.json.encode(answer.case).decode()
 
 
 def test_a_case_is_a_line_of_the_truth_file(explain):
-    case = explain(vllm(args=", 'gpu_memory_utilization': 0.9", config=", dtype=torch.bfloat16"), gpu="h100 80gb").case
+    case = explain(
+        vllm(args=", 'gpu_memory_utilization': 0.9", config=", dtype=torch.bfloat16"),
+        gpu="h100 80gb",
+    ).case
     assert case.question["model"] == LLAMA
     assert case.question["gpu"].startswith("H100")
     assert case.question["engine_version"] == "0.19.0"

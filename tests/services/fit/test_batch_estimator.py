@@ -21,9 +21,14 @@ def test_every_card_of_the_catalog_gets_the_numbers_of_check_fit(engine, name):
     fitting, serving = BatchEstimator(model, engines, WeightCache()), FitService(engines)
     for accelerator in accelerators.load().all():
         for count in (1, 2):
-            request = FitRequest(model=name, gpu=accelerator.name, gpu_count=count, engine=engine, concurrency=4)
+            request = FitRequest(
+                model=name, gpu=accelerator.name, gpu_count=count, engine=engine, concurrency=4
+            )
             shared = fitting.fitted(request, engine, accelerator, count)
             alone = serving.check(request, model, GpuMatch(accelerator, count))
             assert shared.required == alone.estimate.fullest.required, accelerator.name
             assert shared.budget == alone.estimate.budget, accelerator.name
-            assert (shared.probability, shared.verdict) == (alone.probability, alone.verdict), accelerator.name
+            assert (shared.probability, shared.verdict) == (
+                alone.probability,
+                alone.verdict,
+            ), accelerator.name

@@ -18,14 +18,24 @@ CARDS = {"mlx": ("M2 16GB", "M2 Max 64GB"), "llama.cpp": ("RTX 4060 Ti 16GB", "R
 @pytest.mark.parametrize("engine", get_args(EngineName))
 def test_terms_add_up_and_a_larger_card_holds_no_less(check_fit: Check, engine: EngineName) -> None:
     small, large = CARDS.get(engine, ("RTX 4090", "H100 80GB"))
-    asked: dict[str, Any] = {"model": "Qwen/Qwen3-8B", "engine": engine, "context_length": 4096, "detail": "full"}
+    asked: dict[str, Any] = {
+        "model": "Qwen/Qwen3-8B",
+        "engine": engine,
+        "context_length": 4096,
+        "detail": "full",
+    }
     if engine in ("llama.cpp", "ollama"):
         asked["quantization"] = "q4_k_m"
     answers = [check_fit(gpu=card, **asked) for card in (small, large)]
     for answer in answers:
         assert answer.verdict in ("fits", "tight", "does_not_fit")
-        assert sum(term.bytes for term in answer.terms) == pytest.approx(answer.per_gpu.required_bytes.expected, abs=2)
-        assert all(term.low <= term.bytes <= term.high and term.formula and term.source for term in answer.terms)
+        assert sum(term.bytes for term in answer.terms) == pytest.approx(
+            answer.per_gpu.required_bytes.expected, abs=2
+        )
+        assert all(
+            term.low <= term.bytes <= term.high and term.formula and term.source
+            for term in answer.terms
+        )
     assert answers[0].limits.kv_cache_tokens <= answers[1].limits.kv_cache_tokens  # type: ignore[operator]
     assert answers[0].launch.command
 
@@ -33,36 +43,72 @@ def test_terms_add_up_and_a_larger_card_holds_no_less(check_fit: Check, engine: 
 @pytest.mark.parametrize("engine", ["sglang", "tensorrt-llm", "tgi"])
 def test_a_pool_given_outright_decides_alone(check_fit: Check, engine: str) -> None:
     """10 GiB of Qwen3-8B's cache at 147456 bytes a token."""
-    answer = check_fit(model="Qwen/Qwen3-8B", gpu="H100 80GB", engine=engine, context_length=4096, kv_cache_memory_gib=10.0)
+    answer = check_fit(
+        model="Qwen/Qwen3-8B",
+        gpu="H100 80GB",
+        engine=engine,
+        context_length=4096,
+        kv_cache_memory_gib=10.0,
+    )
     assert answer.limits.kv_cache_tokens == pytest.approx(10 * GIB / 147_456, abs=32)
 
 
 def test_mlx_sizes_a_4_bit_model_as_it_was_posted(check_fit: Check) -> None:
     """Qwen3-4B 4-bit, 2048 + 128 tokens on an M3 Pro: peak 3.30 x 10^9 bytes."""
-    answer = check_fit(model="Qwen/Qwen3-4B-Instruct-2507", gpu="M3 Pro 18GB", engine="mlx", quantization="int4", context_length=2176)
+    answer = check_fit(
+        model="Qwen/Qwen3-4B-Instruct-2507",
+        gpu="M3 Pro 18GB",
+        engine="mlx",
+        quantization="int4",
+        context_length=2176,
+    )
     required = answer.per_gpu.required_bytes
     assert required.low <= 3.30e9 <= required.high
     assert required.expected == pytest.approx(3.30e9, rel=0.06)
 
 
 def test_host_memory_takes_what_does_not_fit(check_fit: Check) -> None:
-    """A 30B mixture in 4 bit on a 12 GB card: not whole, but with the experts of its first layers on the host."""
-    asked = {"model": "Qwen/Qwen3-30B-A3B", "gpu": "RTX 3060 12GB", "engine": "llama.cpp", "quantization": "q4_k_m", "context_length": 8192}
+    """A 30B mixture in 4 bit on a 12 GB card: not whole, but with the experts of its first
+    layers on the host."""
+    asked = {
+        "model": "Qwen/Qwen3-30B-A3B",
+        "gpu": "RTX 3060 12GB",
+        "engine": "llama.cpp",
+        "quantization": "q4_k_m",
+        "context_length": 8192,
+    }
     assert check_fit(**asked).verdict == "does_not_fit"
     assert check_fit(**asked, cpu_offload_gib=9.0).verdict == "fits"
 
 
 def test_what_does_not_fit_whole_is_offered_with_weights_on_the_host(check_fit: Check) -> None:
-    asked = {"model": "Qwen/Qwen3-30B-A3B", "gpu": "RTX 3060 12GB", "engine": "llama.cpp", "quantization": "q4_k_m", "context_length": 8192}
-    offered = [suggestion.request for suggestion in check_fit(**asked).suggestions if "cpu_offload_gib" in suggestion.request]
+    asked = {
+        "model": "Qwen/Qwen3-30B-A3B",
+        "gpu": "RTX 3060 12GB",
+        "engine": "llama.cpp",
+        "quantization": "q4_k_m",
+        "context_length": 8192,
+    }
+    offered = [
+        suggestion.request
+        for suggestion in check_fit(**asked).suggestions
+        if "cpu_offload_gib" in suggestion.request
+    ]
     assert offered
     assert "-ngl all --n-cpu-moe" in check_fit(**asked, **offered[0]).launch.command
     assert "--n-cpu-moe" not in check_fit(**asked).launch.command
 
 
 def test_dense_layers_that_stay_on_the_host_are_counted_off_the_gpu(check_fit: Check) -> None:
-    """Qwen3-8B in Q4_K_M is some 4.5 GiB in 36 layers and an output: -ngl counts the output as a layer."""
-    asked = {"model": "Qwen/Qwen3-8B", "gpu": "RTX 3060 12GB", "engine": "llama.cpp", "quantization": "q4_k_m", "cpu_offload_gib": 2.0}
+    """Qwen3-8B in Q4_K_M is some 4.5 GiB in 36 layers and an output: -ngl counts the output as a
+    layer."""
+    asked = {
+        "model": "Qwen/Qwen3-8B",
+        "gpu": "RTX 3060 12GB",
+        "engine": "llama.cpp",
+        "quantization": "q4_k_m",
+        "cpu_offload_gib": 2.0,
+    }
     words = check_fit(**asked).launch.command.split()
     assert 15 <= int(words[words.index("-ngl") + 1]) <= 25
 
@@ -70,28 +116,72 @@ def test_dense_layers_that_stay_on_the_host_are_counted_off_the_gpu(check_fit: C
 @pytest.mark.parametrize(
     ("engine", "fields", "flags"),
     [
-        ("sglang", {"gpu_memory_utilization": 0.8, "max_batched_tokens": 4096}, "--mem-fraction-static 0.8 --chunked-prefill-size 4096"),
+        (
+            "sglang",
+            {"gpu_memory_utilization": 0.8, "max_batched_tokens": 4096},
+            "--mem-fraction-static 0.8 --chunked-prefill-size 4096",
+        ),
         ("sglang", {"kv_cache_dtype": "bf16"}, "--kv-cache-dtype bf16"),
         ("sglang", {"kv_cache_memory_gib": 10.0}, "--max-total-tokens 72817"),
         ("vllm", {"kv_cache_dtype": "bf16"}, "--kv-cache-dtype bfloat16"),
-        ("tensorrt-llm", {"gpu_memory_utilization": 0.8}, "--kv_cache_free_gpu_memory_fraction 0.8"),
+        (
+            "tensorrt-llm",
+            {"gpu_memory_utilization": 0.8},
+            "--kv_cache_free_gpu_memory_fraction 0.8",
+        ),
         ("tensorrt-llm", {"enforce_eager": True}, '{"cuda_graph_config":null}'),
         ("tensorrt-llm", {"kv_cache_dtype": "fp8"}, "--extra_llm_api_options trtllm.json"),
-        ("llama.cpp", {"quantization": "q4_k_m", "kv_cache_dtype": "q8_0"}, "--cache-type-k q8_0 --cache-type-v q8_0"),
-        ("ollama", {"quantization": "q4_k_m", "kv_cache_dtype": "q8_0"}, "OLLAMA_KV_CACHE_TYPE=q8_0"),
-        ("ollama", {"quantization": "q4_k_m", "gpu_count": 2, "max_num_seqs": 3}, "OLLAMA_NUM_PARALLEL=3 OLLAMA_SCHED_SPREAD=1"),
-        ("tgi", {"gpu_memory_utilization": 0.8}, "--cuda-memory-fraction 0.8 --max-batch-prefill-tokens 4096"),
-        ("tgi", {"enforce_eager": True, "concurrency": 200}, "--max-concurrent-requests 200 --cuda-graphs 0"),
-        ("transformers", {"tensor_parallel": 2, "gpu_count": 2}, "torchrun --nproc-per-node 2 --no-python python -c"),
+        (
+            "llama.cpp",
+            {"quantization": "q4_k_m", "kv_cache_dtype": "q8_0"},
+            "--cache-type-k q8_0 --cache-type-v q8_0",
+        ),
+        (
+            "ollama",
+            {"quantization": "q4_k_m", "kv_cache_dtype": "q8_0"},
+            "OLLAMA_KV_CACHE_TYPE=q8_0",
+        ),
+        (
+            "ollama",
+            {"quantization": "q4_k_m", "gpu_count": 2, "max_num_seqs": 3},
+            "OLLAMA_NUM_PARALLEL=3 OLLAMA_SCHED_SPREAD=1",
+        ),
+        (
+            "tgi",
+            {"gpu_memory_utilization": 0.8},
+            "--cuda-memory-fraction 0.8 --max-batch-prefill-tokens 4096",
+        ),
+        (
+            "tgi",
+            {"enforce_eager": True, "concurrency": 200},
+            "--max-concurrent-requests 200 --cuda-graphs 0",
+        ),
+        (
+            "transformers",
+            {"tensor_parallel": 2, "gpu_count": 2},
+            "torchrun --nproc-per-node 2 --no-python python -c",
+        ),
     ],
 )
-def test_commands_carry_the_settings(check_fit: Check, engine: str, fields: dict[str, Any], flags: str) -> None:
-    assert flags in check_fit(model="Qwen/Qwen3-8B", gpu="H100 80GB", engine=engine, **fields).launch.command
+def test_commands_carry_the_settings(
+    check_fit: Check, engine: str, fields: dict[str, Any], flags: str
+) -> None:
+    assert (
+        flags
+        in check_fit(model="Qwen/Qwen3-8B", gpu="H100 80GB", engine=engine, **fields).launch.command
+    )
 
 
 def test_a_file_of_trtllm_repeats_the_share_that_it_replaces(check_fit: Check) -> None:
-    """A kv_cache_config in the file replaces the one made of the flags, free_gpu_memory_fraction and all."""
-    asked = {"model": "Qwen/Qwen3-8B", "gpu": "H100", "engine": "tensorrt-llm", "kv_cache_dtype": "fp8", "gpu_memory_utilization": 0.8}
+    """A kv_cache_config in the file replaces the one made of the flags, free_gpu_memory_fraction
+    and all."""
+    asked = {
+        "model": "Qwen/Qwen3-8B",
+        "gpu": "H100",
+        "engine": "tensorrt-llm",
+        "kv_cache_dtype": "fp8",
+        "gpu_memory_utilization": 0.8,
+    }
     command = check_fit(**asked).launch.command
     assert command.startswith(
         """echo '{"kv_cache_config":{"dtype":"fp8","free_gpu_memory_fraction":0.8}}' > trtllm.json && trtllm-serve """
@@ -106,22 +196,41 @@ def test_a_file_of_trtllm_repeats_the_share_that_it_replaces(check_fit: Check) -
         ("ollama", {"cpu_offload_gib": 1.0, "quantization": "q8_0"}, "no flag for cpu_offload_gib"),
         ("transformers", {"kv_cache_dtype": "fp8"}, "no flag for kv_cache_dtype"),
         ("mlx", {"context_length": 4096}, "no flag for context_length"),
-        ("llama.cpp", {"kv_cache_memory_gib": 4.0, "quantization": "q8_0"}, "kv_cache_memory_gib changed nothing"),
+        (
+            "llama.cpp",
+            {"kv_cache_memory_gib": 4.0, "quantization": "q8_0"},
+            "kv_cache_memory_gib changed nothing",
+        ),
     ],
 )
-def test_what_a_command_cannot_carry_is_said(check_fit: Check, engine: str, fields: dict[str, Any], said: str) -> None:
-    answer = check_fit(model="Qwen/Qwen3-8B", gpu="M2 Max 64GB" if engine == "mlx" else "H100 80GB", engine=engine, **fields)
+def test_what_a_command_cannot_carry_is_said(
+    check_fit: Check, engine: str, fields: dict[str, Any], said: str
+) -> None:
+    answer = check_fit(
+        model="Qwen/Qwen3-8B",
+        gpu="M2 Max 64GB" if engine == "mlx" else "H100 80GB",
+        engine=engine,
+        **fields,
+    )
     assert any(said in warning for warning in answer.warnings)
 
 
-def test_tgi_has_no_pipeline_and_leaves_cards_idle_that_heads_do_not_divide(check_fit: Check) -> None:
-    assert check_fit(model="Qwen/Qwen2.5-0.5B", gpu="4xL4", engine="tgi").understood_as["tensor_parallel"] == 2
+def test_tgi_has_no_pipeline_and_leaves_cards_idle_that_heads_do_not_divide(
+    check_fit: Check,
+) -> None:
+    assert (
+        check_fit(model="Qwen/Qwen2.5-0.5B", gpu="4xL4", engine="tgi").understood_as[
+            "tensor_parallel"
+        ]
+        == 2
+    )
     with pytest.raises(InvalidRequestError, match="no pipeline parallelism"):
         check_fit(model="Qwen/Qwen3-8B", gpu="4xL4", engine="tgi", pipeline_parallel=2)
 
 
 def test_a_pool_without_room_beside_the_weights_holds_nothing(check_fit: Check) -> None:
-    """Qwen3-8B leaves some 6 GiB of a 4090; a pool larger than the card has not even tokens of its own."""
+    """Qwen3-8B leaves some 6 GiB of a 4090; a pool larger than the card has not even tokens of
+    its own."""
     asked: dict[str, Any] = {"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090", "context_length": 8192}
     beside, beyond = (check_fit(**asked, kv_cache_memory_gib=size) for size in (12.0, 40.0))
     for answer in (beside, beyond):
@@ -142,24 +251,38 @@ def test_a_pool_without_room_beside_the_weights_holds_nothing(check_fit: Check) 
         ("mlx-lm", "mlx"),
     ],
 )
-def test_engines_are_understood_as_people_write_them(check_fit: Check, written: str, engine: str) -> None:
+def test_engines_are_understood_as_people_write_them(
+    check_fit: Check, written: str, engine: str
+) -> None:
     answer = check_fit(model="Qwen/Qwen3-0.6B", gpu="24GB", engine=written)
     assert answer.understood_as["engine"] == engine
 
 
-def test_a_cache_format_of_another_engine_is_refused_with_those_that_exist(check_fit: Check) -> None:
+def test_a_cache_format_of_another_engine_is_refused_with_those_that_exist(
+    check_fit: Check,
+) -> None:
     with pytest.raises(InvalidRequestError) as refused:
         check_fit(model="Qwen/Qwen3-0.6B", gpu="24GB", engine="llama.cpp", kv_cache_dtype="fp8")
     assert "q8_0" in refused.value.hint
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
-def test_what_stays_on_the_host_may_exceed_what_was_asked_by_one_parameter(check_fit: Check, engine: str) -> None:
-    """Parameters move whole until the limit is reached: the largest of Qwen2.5-72B over two ranks is half of gate and up, 0.45 GiB."""
-    asked = {"model": "Qwen/Qwen2.5-72B-Instruct", "gpu": "2xA100 80GB", "engine": engine, "cpu_offload_gib": 30.0}
+def test_what_stays_on_the_host_may_exceed_what_was_asked_by_one_parameter(
+    check_fit: Check, engine: str
+) -> None:
+    """Parameters move whole until the limit is reached: the largest of Qwen2.5-72B over two
+    ranks is half of gate and up, 0.45 GiB."""
+    asked = {
+        "model": "Qwen/Qwen2.5-72B-Instruct",
+        "gpu": "2xA100 80GB",
+        "engine": engine,
+        "cpu_offload_gib": 30.0,
+    }
     weights = next(term for term in check_fit(**asked).terms if term.name == "weights")
     assert weights.bytes == weights.high
-    assert (weights.bytes - weights.low) / GIB == pytest.approx(2 * 29568 * 8192 * 2 / 2 / GIB, rel=1e-3)
+    assert (weights.bytes - weights.low) / GIB == pytest.approx(
+        2 * 29568 * 8192 * 2 / 2 / GIB, rel=1e-3
+    )
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])

@@ -40,9 +40,19 @@ def test_more_drafted_tokens_hold_more_states_and_load_nothing_more(check_fit: C
     assert three.limits.kv_cache_tokens < one.limits.kv_cache_tokens
 
 
-@pytest.mark.parametrize("fields", [{"lora_slots": 0}, {"speculative_tokens": 0}, {"lora_slots": None, "speculative_tokens": None}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"lora_slots": 0},
+        {"speculative_tokens": 0},
+        {"lora_slots": None, "speculative_tokens": None},
+    ],
+)
 def test_off_is_as_if_nothing_was_said(check_fit: Check, fields: dict[str, Any]) -> None:
-    plain, answer = check_fit(model="Qwen/Qwen3-8B", gpu="H100"), check_fit(model="Qwen/Qwen3-8B", gpu="H100", **fields)
+    plain, answer = (
+        check_fit(model="Qwen/Qwen3-8B", gpu="H100"),
+        check_fit(model="Qwen/Qwen3-8B", gpu="H100", **fields),
+    )
     assert msgspec.to_builtins(answer) == msgspec.to_builtins(plain)
 
 
@@ -54,7 +64,9 @@ def test_off_is_as_if_nothing_was_said(check_fit: Check, fields: dict[str, Any])
         ({"model": "tiiuae/falcon-7b", "lora_slots": 1}, "lora_slots"),
     ],
 )
-def test_what_vllm_refuses_is_refused_with_what_to_send(check_fit: Check, fields: dict[str, Any], field: str) -> None:
+def test_what_vllm_refuses_is_refused_with_what_to_send(
+    check_fit: Check, fields: dict[str, Any], field: str
+) -> None:
     with pytest.raises(InvalidRequestError) as refused:
         check_fit(gpu="H100", **fields)
     assert refused.value.field == field
@@ -62,7 +74,9 @@ def test_what_vllm_refuses_is_refused_with_what_to_send(check_fit: Check, fields
 
 
 def test_the_command_and_what_is_understood_say_both(check_fit: Check) -> None:
-    answer = check_fit(model="Qwen/Qwen3.5-27B", gpu="H200", lora_slots=4, lora_rank=64, speculative_tokens=2)
+    answer = check_fit(
+        model="Qwen/Qwen3.5-27B", gpu="H200", lora_slots=4, lora_rank=64, speculative_tokens=2
+    )
     words = shlex.split(answer.launch.command)
     assert words[words.index("--max-loras") + 1] == "4"
     assert words[words.index("--max-lora-rank") + 1] == "64"
@@ -75,7 +89,13 @@ def test_the_command_and_what_is_understood_say_both(check_fit: Check) -> None:
 
 
 def test_stages_of_a_pipeline_share_the_slots_and_the_last_drafts(check_fit: Check) -> None:
-    asked: dict[str, Any] = {"model": "Qwen/Qwen3.5-27B", "gpu": "2x H100", "pipeline_parallel": 2, "tensor_parallel": 1, "detail": "full"}
+    asked: dict[str, Any] = {
+        "model": "Qwen/Qwen3.5-27B",
+        "gpu": "2x H100",
+        "pipeline_parallel": 2,
+        "tensor_parallel": 1,
+        "detail": "full",
+    }
     ranks = check_fit(**asked, lora_slots=1, speculative_tokens=1).ranks
     assert isinstance(ranks, list)
     held = [{term.name for term in rank.terms} for rank in ranks]
@@ -85,16 +105,28 @@ def test_stages_of_a_pipeline_share_the_slots_and_the_last_drafts(check_fit: Che
 
 @pytest.mark.parametrize("engine", ["sglang", "transformers", "llama.cpp"])
 def test_another_engine_says_that_it_changed_nothing(check_fit: Check, engine: str) -> None:
-    answer = check_fit(model="Qwen/Qwen3-8B", gpu="H100", engine=engine, lora_slots=2, speculative_tokens=1)
-    assert any("lora_slots" in warning and "speculative_tokens" in warning and "changed nothing" in warning for warning in answer.warnings)
+    answer = check_fit(
+        model="Qwen/Qwen3-8B", gpu="H100", engine=engine, lora_slots=2, speculative_tokens=1
+    )
+    assert any(
+        "lora_slots" in warning and "speculative_tokens" in warning and "changed nothing" in warning
+        for warning in answer.warnings
+    )
     assert not {"lora_slots", "draft_weights"} & terms(answer).keys()
 
 
 def test_a_rank_without_slots_is_said_to_change_nothing(check_fit: Check) -> None:
-    assert any("lora_rank changed nothing" in warning for warning in check_fit(model="Qwen/Qwen3-8B", gpu="H100", lora_rank=64).warnings)
+    assert any(
+        "lora_rank changed nothing" in warning
+        for warning in check_fit(model="Qwen/Qwen3-8B", gpu="H100", lora_rank=64).warnings
+    )
 
 
-DRAFTED: dict[str, Any] = {"model": "meta-llama/Llama-3.1-8B-Instruct", "gpu": "H100", "draft_model": "meta-llama/Llama-3.2-1B-Instruct"}
+DRAFTED: dict[str, Any] = {
+    "model": "meta-llama/Llama-3.1-8B-Instruct",
+    "gpu": "H100",
+    "draft_model": "meta-llama/Llama-3.2-1B-Instruct",
+}
 
 
 def test_a_smaller_model_that_drafts_is_loaded_beside_and_has_a_cache(check_fit: Check) -> None:
@@ -102,7 +134,9 @@ def test_a_smaller_model_that_drafts_is_loaded_beside_and_has_a_cache(check_fit:
     plain = check_fit(model=DRAFTED["model"], gpu="H100")
     alone = check_fit(model=DRAFTED["draft_model"], gpu="H100")
     assert terms(answer)["draft_weights"] == terms(alone)["weights"]
-    assert terms(answer)["kv_cache"] == pytest.approx(terms(plain)["kv_cache"] + terms(alone)["kv_cache"], rel=0.01)
+    assert terms(answer)["kv_cache"] == pytest.approx(
+        terms(plain)["kv_cache"] + terms(alone)["kv_cache"], rel=0.01
+    )
     assert answer.model.id == DRAFTED["model"]
 
 
@@ -123,7 +157,9 @@ def test_a_draft_is_in_the_command_and_in_what_is_understood(check_fit: Check) -
         ({"speculative_tokens": 3, "draft_model": "acme/no-such-draft"}, "draft_model"),
     ],
 )
-def test_a_draft_that_cannot_be_is_refused_by_its_own_field(check_fit: Check, fields: dict[str, Any], field: str) -> None:
+def test_a_draft_that_cannot_be_is_refused_by_its_own_field(
+    check_fit: Check, fields: dict[str, Any], field: str
+) -> None:
     with pytest.raises(FitgaugeError) as refused:
         check_fit(**DRAFTED | fields)
     assert refused.value.field == field
@@ -131,4 +167,6 @@ def test_a_draft_that_cannot_be_is_refused_by_its_own_field(check_fit: Check, fi
 
 def test_a_draft_changes_nothing_of_another_engine_and_that_is_said(check_fit: Check) -> None:
     answer = check_fit(**DRAFTED, speculative_tokens=3, engine="tgi")
-    assert any("draft_model" in warning and "changed nothing" in warning for warning in answer.warnings)
+    assert any(
+        "draft_model" in warning and "changed nothing" in warning for warning in answer.warnings
+    )

@@ -11,31 +11,64 @@ def communication(answer) -> int:
 
 @pytest.mark.parametrize("utilization, verdict", [(0.9, "fits"), (1.0, "does_not_fit")])
 def test_a_share_that_leaves_no_room_for_the_process_is_told(check_fit, utilization, verdict):
-    answer = check_fit(model=SMALL, gpu="RTX 4090", context_length=2048, gpu_memory_utilization=utilization)
+    answer = check_fit(
+        model=SMALL, gpu="RTX 4090", context_length=2048, gpu_memory_utilization=utilization
+    )
     assert answer.verdict == verdict
-    assert any("a lower share makes room" in warning for warning in answer.warnings) == (verdict != "fits")
+    assert any("a lower share makes room" in warning for warning in answer.warnings) == (
+        verdict != "fits"
+    )
 
 
 def test_graphs_that_are_not_taken_off_the_pool_need_room_beside_it(check_fit):
-    asked = {"model": SMALL, "gpu": "RTX 4090", "context_length": 2048, "engine_version": "0.19.0", "gpu_memory_utilization": 0.97}
-    assert check_fit(**asked).fit_probability < check_fit(**asked, enforce_eager=True).fit_probability
+    asked = {
+        "model": SMALL,
+        "gpu": "RTX 4090",
+        "context_length": 2048,
+        "engine_version": "0.19.0",
+        "gpu_memory_utilization": 0.97,
+    }
+    assert (
+        check_fit(**asked).fit_probability < check_fit(**asked, enforce_eager=True).fit_probability
+    )
 
 
 def test_cards_without_symmetric_memory_hold_less_for_collectives(check_fit):
-    asked = {"model": "Qwen/Qwen3-32B", "gpu_count": 2, "tensor_parallel": 2, "context_length": 2048}
-    assert communication(check_fit(**asked, gpu="H100")) > 10 * communication(check_fit(**asked, gpu="RTX 4090"))
-    assert communication(check_fit(**asked, gpu="H100 PCIe")) == communication(check_fit(**asked, gpu="RTX 4090"))
+    asked = {
+        "model": "Qwen/Qwen3-32B",
+        "gpu_count": 2,
+        "tensor_parallel": 2,
+        "context_length": 2048,
+    }
+    assert communication(check_fit(**asked, gpu="H100")) > 10 * communication(
+        check_fit(**asked, gpu="RTX 4090")
+    )
+    assert communication(check_fit(**asked, gpu="H100 PCIe")) == communication(
+        check_fit(**asked, gpu="RTX 4090")
+    )
 
 
 def test_collectives_that_open_late_need_room_beside_a_high_share(check_fit):
-    asked = {"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090", "context_length": 2048, "gpu_memory_utilization": 0.97, "enforce_eager": True}
+    asked = {
+        "model": "Qwen/Qwen3-8B",
+        "gpu": "RTX 4090",
+        "context_length": 2048,
+        "gpu_memory_utilization": 0.97,
+        "enforce_eager": True,
+    }
     one, two = check_fit(**asked), check_fit(**asked, gpu_count=2, tensor_parallel=2)
     assert (one.verdict, two.verdict) == ("fits", "tight")
 
 
 def test_what_others_hold_stops_a_start_at_the_same_share_and_a_lower_one_is_offered(check_fit):
-    """vLLM takes its share of the whole card, and refuses where less is free; other engines have a smaller card."""
-    asked = {"model": SMALL, "gpu": "RTX 4090", "context_length": 2048, "gpu_memory_utilization": 0.92}
+    """vLLM takes its share of the whole card, and refuses where less is free; other engines have
+    a smaller card."""
+    asked = {
+        "model": SMALL,
+        "gpu": "RTX 4090",
+        "context_length": 2048,
+        "gpu_memory_utilization": 0.92,
+    }
     answer = check_fit(**asked, other_memory_gib=3.0)
     assert (check_fit(**asked).verdict, answer.verdict) == ("fits", "does_not_fit")
     assert answer.per_gpu.budget_bytes == check_fit(**asked).per_gpu.budget_bytes
@@ -43,7 +76,10 @@ def test_what_others_hold_stops_a_start_at_the_same_share_and_a_lower_one_is_off
     assert "beside that share of the card" in answer.summary
     lower = answer.suggestions[0].request["gpu_memory_utilization"]
     assert lower < 0.9
-    assert check_fit(**{**asked, "gpu_memory_utilization": lower}, other_memory_gib=3.0).verdict == "fits"
+    assert (
+        check_fit(**{**asked, "gpu_memory_utilization": lower}, other_memory_gib=3.0).verdict
+        == "fits"
+    )
 
 
 @pytest.mark.parametrize("engine", ["sglang", "tensorrt-llm", "tgi", "transformers"])
@@ -58,14 +94,20 @@ def test_other_engines_have_what_others_leave(check_fit, engine):
 def test_cards_with_screens_are_told_how_much_others_may_hold(check_fit, gpu, said):
     asked = {"model": SMALL, "gpu": gpu, "context_length": 2048}
     assert any("desktop" in warning for warning in check_fit(**asked).warnings) == said
-    assert not any("desktop" in warning for warning in check_fit(**asked, other_memory_gib=0.5).warnings)
+    assert not any(
+        "desktop" in warning for warning in check_fit(**asked, other_memory_gib=0.5).warnings
+    )
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_what_was_measured_on_other_cards_is_assumed_and_wide(check_fit, engine):
-    """Of one MI300X there is a log with 3.9 GiB of graphs, 4.4 times what NVIDIA's cards hold for that model."""
+    """Of one MI300X there is a log with 3.9 GiB of graphs, 4.4 times what NVIDIA's cards hold
+    for that model."""
     asked = {"model": "Qwen/Qwen3-8B", "engine": engine}
-    (ours, theirs) = ({term.name: term for term in check_fit(**asked, gpu=gpu).terms} for gpu in ("H200", "MI300X"))
+    ours, theirs = (
+        {term.name: term for term in check_fit(**asked, gpu=gpu).terms}
+        for gpu in ("H200", "MI300X")
+    )
     assert (ours["runtime"].basis, theirs["runtime"].basis) == ("calibrated", "assumed")
     assert theirs["runtime"].low < ours["runtime"].low
     assert theirs["runtime"].high > ours["runtime"].high
@@ -73,12 +115,16 @@ def test_what_was_measured_on_other_cards_is_assumed_and_wide(check_fit, engine)
 
 
 def test_tpus_capture_no_graphs(check_fit):
-    assert "cuda_graphs" not in {term.name for term in check_fit(model="Qwen/Qwen3-8B", gpu="TPU v6e", engine="vllm").terms}
+    assert "cuda_graphs" not in {
+        term.name for term in check_fit(model="Qwen/Qwen3-8B", gpu="TPU v6e", engine="vllm").terms
+    }
 
 
 @pytest.mark.parametrize("gpu, said", [("RTX 4090", False), ("T4", True)])
 def test_one_card_is_not_filled_with_weights_by_device_map(check_fit, gpu, said):
     """7B in 16 bits is 14.2 GiB: nine tenths of a T4 are 13.3."""
-    answer = check_fit(model="Qwen/Qwen2.5-7B-Instruct", gpu=gpu, engine="transformers", context_length=64)
+    answer = check_fit(
+        model="Qwen/Qwen2.5-7B-Instruct", gpu=gpu, engine="transformers", context_length=64
+    )
     assert answer.verdict in ("fits", "tight")
     assert any("would go to host memory" in warning for warning in answer.warnings) == said

@@ -29,10 +29,20 @@ def stand_in():
 
 
 def asked(stand_in, ask):
-    """What `ask` gets from siblings over the stand-in, the model they are of, and their clock."""
+    """Return what `ask` gets from siblings over the stand-in, the model they are of, and their
+    clock."""
 
     async def run():
-        hub = Hub(HubSettings(endpoint=stand_in.url, offline=False, token=False, cache_dir=None, sibling_seconds=5.0, attempts=1))
+        hub = Hub(
+            HubSettings(
+                endpoint=stand_in.url,
+                offline=False,
+                token=False,
+                cache_dir=None,
+                sibling_seconds=5.0,
+                attempts=1,
+            )
+        )
         await hub.start()
         clock = Clock()
         siblings = QuantizedRepos(ModelResolver(hub, Snapshot()), clock)
@@ -46,7 +56,7 @@ def asked(stand_in, ask):
 
 
 async def renewed(siblings, model, before):
-    """What is known once it is no longer `before`."""
+    """Return what is known once it is no longer `before`."""
     async with asyncio.timeout(10):
         while (known := siblings.peek(model, "vllm")) is before:
             await asyncio.sleep(0.01)
@@ -76,7 +86,9 @@ def test_what_is_found_again_is_the_very_same(stand_in):
         lists = [request.path for request in stand_in.requests].count("/api/models")
         siblings.peek(model, "vllm")
         async with asyncio.timeout(10):
-            while [request.path for request in stand_in.requests].count("/api/models") == lists or siblings._flights._tasks:
+            while [request.path for request in stand_in.requests].count(
+                "/api/models"
+            ) == lists or siblings._flights._tasks:
                 await asyncio.sleep(0.01)
         return first, siblings.peek(model, "vllm")
 
@@ -127,6 +139,9 @@ def test_what_is_quantized_already_has_no_siblings():
     assert not wants_quantized_repos(models.bundled("Qwen/Qwen3-32B-AWQ"), None)
 
 
-@pytest.mark.parametrize("engine, kind", [("vllm", "safetensors"), ("sglang", "safetensors"), ("ollama", "gguf"), ("mlx", "mlx")])
+@pytest.mark.parametrize(
+    "engine, kind",
+    [("vllm", "safetensors"), ("sglang", "safetensors"), ("ollama", "gguf"), ("mlx", "mlx")],
+)
 def test_an_engine_is_given_files_that_it_loads(engine, kind):
     assert kind_for(engine) == kind

@@ -1,4 +1,5 @@
-"""What an answer says of the question can be sent back, and what it says of the settings is true."""
+"""What an answer says of the question can be sent back, and what it says of the settings is
+true."""
 
 from collections.abc import Callable
 from typing import Any, get_args
@@ -12,7 +13,8 @@ from fitgauge.services.fit.warnings import WITHOUT_EFFECT
 
 Check = Callable[..., FitAnswer]
 SETTINGS: dict[str, Any] = {
-    "gpu_memory_utilization": 0.5, "max_batched_tokens": 1000, "max_num_seqs": 9, "enforce_eager": True, "cpu_offload_gib": 2.0,
+    "gpu_memory_utilization": 0.5, "max_batched_tokens": 1000, "max_num_seqs": 9,
+    "enforce_eager": True, "cpu_offload_gib": 2.0,
     "kv_cache_memory_gib": 4.0, "other_memory_gib": 2.0, "lora_slots": 2,
 }  # fmt: skip
 
@@ -23,22 +25,43 @@ def card(engine: EngineName) -> str:
 
 @pytest.mark.parametrize("engine", get_args(EngineName))
 @pytest.mark.parametrize(
-    "fields", [{}, {"cpu_offload_gib": 2.0}, {"kv_cache_memory_gib": 4.0}, {"other_memory_gib": 3.0}, {"quantization": "as published"}]
+    "fields",
+    [
+        {},
+        {"cpu_offload_gib": 2.0},
+        {"kv_cache_memory_gib": 4.0},
+        {"other_memory_gib": 3.0},
+        {"quantization": "as published"},
+    ],
 )
-def test_understood_as_sent_back_gives_the_same_answer(check_fit: Check, engine: EngineName, fields: dict[str, Any]) -> None:
+def test_understood_as_sent_back_gives_the_same_answer(
+    check_fit: Check, engine: EngineName, fields: dict[str, Any]
+) -> None:
     first = check_fit(model="google/gemma-2-9b-it", gpu=card(engine), engine=engine, **fields)
     again = check_fit(**first.understood_as)
-    assert (again.verdict, again.per_gpu, again.limits, again.launch) == (first.verdict, first.per_gpu, first.limits, first.launch)
+    assert (again.verdict, again.per_gpu, again.limits, again.launch) == (
+        first.verdict,
+        first.per_gpu,
+        first.limits,
+        first.launch,
+    )
     assert again.understood_as == first.understood_as
 
 
 @pytest.mark.parametrize("engine", get_args(EngineName))
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_setting_changes_the_answer_or_is_said_to_change_nothing(check_fit: Check, engine: EngineName, name: str) -> None:
-    """Of a model with windows, states of none and a vocabulary large enough for every setting to show."""
+def test_a_setting_changes_the_answer_or_is_said_to_change_nothing(
+    check_fit: Check, engine: EngineName, name: str
+) -> None:
+    """Of a model with windows, states of none and a vocabulary large enough for every setting to
+    show."""
     asked = {"model": "google/gemma-2-9b-it", "gpu": card(engine), "engine": engine}
     plain, answer = check_fit(**asked), check_fit(**asked, **{name: SETTINGS[name]})
-    unchanged = (plain.per_gpu, plain.limits, plain.terms) == (answer.per_gpu, answer.limits, answer.terms)
+    unchanged = (plain.per_gpu, plain.limits, plain.terms) == (
+        answer.per_gpu,
+        answer.limits,
+        answer.terms,
+    )
     assert unchanged == (name in WITHOUT_EFFECT.get(engine, ()))
     assert unchanged == any(f"{name} changed nothing" in warning for warning in answer.warnings)
 
@@ -46,7 +69,9 @@ def test_a_setting_changes_the_answer_or_is_said_to_change_nothing(check_fit: Ch
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_weights_in_host_memory_are_not_on_the_gpu(check_fit: Check, engine: str) -> None:
     def weights(**fields: Any) -> int:
-        answer = check_fit(model="meta-llama/Llama-3.1-8B-Instruct", gpu="H100", engine=engine, **fields)
+        answer = check_fit(
+            model="meta-llama/Llama-3.1-8B-Instruct", gpu="H100", engine=engine, **fields
+        )
         return next(term.bytes for term in answer.terms if term.name == "weights")
 
     assert weights(cpu_offload_gib=4) == weights() - 4 * GIB
@@ -54,7 +79,8 @@ def test_weights_in_host_memory_are_not_on_the_gpu(check_fit: Check, engine: str
 
 
 def test_a_model_that_does_not_start_holds_no_request(check_fit: Check) -> None:
-    """Every one of 1024 sequences takes a state block: too many for this card, whatever one request needs."""
+    """Every one of 1024 sequences takes a state block: too many for this card, whatever one
+    request needs."""
     answer = check_fit(model="Qwen/Qwen3.5-35B-A3B", gpu="RTX PRO 6000")
     assert answer.verdict == "does_not_fit"
     assert answer.limits.max_concurrency == 0
@@ -68,7 +94,11 @@ def test_what_is_unsupported_has_no_number_of_gpus_that_helps(check_fit: Check) 
 
 def test_no_suggestion_asks_for_more_than_another_that_fits(check_fit: Check) -> None:
     for gpu in ("T4", "RTX 4090", "2x H100"):
-        fitting = [s.request for s in check_fit(model="meta-llama/Llama-3.3-70B-Instruct", gpu=gpu).suggestions if s.verdict == "fits"]
+        fitting = [
+            s.request
+            for s in check_fit(model="meta-llama/Llama-3.3-70B-Instruct", gpu=gpu).suggestions
+            if s.verdict == "fits"
+        ]
         for number, request in enumerate(fitting):
             assert not any(other.items() <= request.items() for other in fitting[:number])
 
@@ -82,16 +112,29 @@ def test_no_suggestion_asks_for_more_than_another_that_fits(check_fit: Check) ->
         ({"engine": "mlx", "quantization": "int4", "gpu": "M2 Max 64GB"}, "is not stored in int4"),
     ],
 )
-def test_a_command_that_loads_another_checkpoint_is_said_to(check_fit: Check, fields: dict[str, Any], said: str) -> None:
+def test_a_command_that_loads_another_checkpoint_is_said_to(
+    check_fit: Check, fields: dict[str, Any], said: str
+) -> None:
     answer = check_fit(**{"model": "Qwen/Qwen3-8B", "gpu": "H100", **fields})
     assert any(said in warning for warning in answer.warnings)
 
 
 @pytest.mark.parametrize(
-    "fields", [{}, {"quantization": "fp8"}, {"quantization": "bf16"}, {"engine": "transformers", "quantization": "nf4"}]
+    "fields",
+    [
+        {},
+        {"quantization": "fp8"},
+        {"quantization": "bf16"},
+        {"engine": "transformers", "quantization": "nf4"},
+    ],
 )
-def test_a_command_that_loads_what_was_asked_needs_no_warning(check_fit: Check, fields: dict[str, Any]) -> None:
-    assert not any("not stored in" in warning for warning in check_fit(model="Qwen/Qwen3-8B", gpu="H100", **fields).warnings)
+def test_a_command_that_loads_what_was_asked_needs_no_warning(
+    check_fit: Check, fields: dict[str, Any]
+) -> None:
+    assert not any(
+        "not stored in" in warning
+        for warning in check_fit(model="Qwen/Qwen3-8B", gpu="H100", **fields).warnings
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,8 +146,15 @@ def test_a_command_that_loads_what_was_asked_needs_no_warning(check_fit: Check, 
         ("transformers", "int8", "load_in_8bit=True"),
     ],
 )
-def test_what_an_engine_quantizes_while_loading_is_in_its_command(check_fit: Check, engine: str, quantization: str, flag: str) -> None:
-    assert flag in check_fit(model="Qwen/Qwen3-8B", gpu="H100", engine=engine, quantization=quantization).launch.command
+def test_what_an_engine_quantizes_while_loading_is_in_its_command(
+    check_fit: Check, engine: str, quantization: str, flag: str
+) -> None:
+    assert (
+        flag
+        in check_fit(
+            model="Qwen/Qwen3-8B", gpu="H100", engine=engine, quantization=quantization
+        ).launch.command
+    )
 
 
 def test_an_answer_of_a_hub_that_was_not_asked_says_so(check_fit: Check) -> None:

@@ -36,8 +36,18 @@ def test_a_context_beyond_the_models_maximum_is_answered_with_a_warning(check_fi
 
 def test_the_longest_context_fits_and_the_next_block_does_not(check_fit):
     longest = check_fit(model=LLAMA, gpu="RTX 4090", concurrency=2).limits.max_context_length
-    assert check_fit(model=LLAMA, gpu="RTX 4090", concurrency=2, context_length=longest).per_gpu.headroom_bytes >= 0
-    assert check_fit(model=LLAMA, gpu="RTX 4090", concurrency=2, context_length=longest + 16).per_gpu.headroom_bytes < 0
+    assert (
+        check_fit(
+            model=LLAMA, gpu="RTX 4090", concurrency=2, context_length=longest
+        ).per_gpu.headroom_bytes
+        >= 0
+    )
+    assert (
+        check_fit(
+            model=LLAMA, gpu="RTX 4090", concurrency=2, context_length=longest + 16
+        ).per_gpu.headroom_bytes
+        < 0
+    )
 
 
 def test_the_most_requests_fit_and_one_more_does_not(check_fit):
@@ -52,7 +62,10 @@ def test_every_suggestion_gives_what_it_promises(check_fit):
     assert suggestions
     for suggestion in suggestions:
         again = check_fit(**{**question, **suggestion.request})
-        assert (again.verdict, again.per_gpu.required_bytes.expected) == (suggestion.verdict, suggestion.required_bytes)
+        assert (again.verdict, again.per_gpu.required_bytes.expected) == (
+            suggestion.verdict,
+            suggestion.required_bytes,
+        )
 
 
 def test_the_fewest_gpus_fit(check_fit):
@@ -61,14 +74,26 @@ def test_the_fewest_gpus_fit(check_fit):
 
 
 def test_pipeline_stages_are_told_one_by_one_in_full_detail(check_fit):
-    answer = check_fit(model="Qwen/Qwen3-32B", gpu="RTX 4090", gpu_count=4, tensor_parallel=1, pipeline_parallel=4, detail="full")
+    answer = check_fit(
+        model="Qwen/Qwen3-32B",
+        gpu="RTX 4090",
+        gpu_count=4,
+        tensor_parallel=1,
+        pipeline_parallel=4,
+        detail="full",
+    )
     assert [rank.layers for rank in answer.ranks] == [16, 16, 16, 16]
-    assert max(rank.required_bytes.expected for rank in answer.ranks) == answer.per_gpu.required_bytes.expected
+    assert (
+        max(rank.required_bytes.expected for rank in answer.ranks)
+        == answer.per_gpu.required_bytes.expected
+    )
 
 
 def test_latents_are_replicated_by_tensor_parallelism_and_not_divided(check_fit):
     def cache(degree):
-        answer = check_fit(model="deepseek-ai/DeepSeek-V3", gpu="1000GB", gpu_count=degree, tensor_parallel=degree)
+        answer = check_fit(
+            model="deepseek-ai/DeepSeek-V3", gpu="1000GB", gpu_count=degree, tensor_parallel=degree
+        )
         return next(term.bytes for term in answer.terms if term.name == "kv_cache")
 
     assert cache(1) == cache(8)
@@ -99,7 +124,9 @@ def test_what_is_impossible_is_refused_with_what_to_send(check_fit, fields, said
     assert said in f"{refused.value.hint} {refused.value.detail}"
 
 
-@pytest.mark.parametrize("text", ["llama 3.1 8b", "Llama-3.1-8B-Instruct", "meta-llama/Meta-Llama-3.1-8B-Instruct"])
+@pytest.mark.parametrize(
+    "text", ["llama 3.1 8b", "Llama-3.1-8B-Instruct", "meta-llama/Meta-Llama-3.1-8B-Instruct"]
+)
 def test_forgiving_names_mean_one_model(check_fit, text):
     assert check_fit(model=text, gpu="H100").model.id == LLAMA
 
@@ -118,8 +145,13 @@ def test_a_size_says_whose_shape_it_has(check_fit):
 
 
 def test_the_launch_command_carries_the_settings(check_fit):
-    command = check_fit(model="Qwen/Qwen3-32B", gpu="4x4090", kv_cache_dtype="fp8", context_length=16384).launch.command
-    assert command == "vllm serve Qwen/Qwen3-32B --max-model-len 16384 --tensor-parallel-size 4 --kv-cache-dtype fp8"
+    command = check_fit(
+        model="Qwen/Qwen3-32B", gpu="4x4090", kv_cache_dtype="fp8", context_length=16384
+    ).launch.command
+    assert (
+        command == "vllm serve Qwen/Qwen3-32B --max-model-len 16384 --tensor-parallel-size 4"
+        " --kv-cache-dtype fp8"
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -130,7 +162,12 @@ def test_the_launch_command_carries_the_settings(check_fit):
     engine=st.sampled_from(["vllm", "transformers"]),
 )
 def test_more_asked_for_never_needs_less(check_fit, context, concurrency, count, engine):
-    question = {"model": "mistralai/Mistral-7B-v0.1", "gpu": "H100", "gpu_count": count, "engine": engine}
+    question = {
+        "model": "mistralai/Mistral-7B-v0.1",
+        "gpu": "H100",
+        "gpu_count": count,
+        "engine": engine,
+    }
     small = check_fit(**question, context_length=context, concurrency=concurrency)
     longer = check_fit(**question, context_length=context + 4096, concurrency=concurrency)
     wider = check_fit(**question, context_length=context, concurrency=concurrency + 1)

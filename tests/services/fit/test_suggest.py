@@ -18,39 +18,73 @@ def test_the_widest_tensor_parallelism_the_engine_accepts_is_taken(check_fit: Ch
 
 
 @pytest.mark.parametrize("fields", [{"gpu": "RTX 4090"}, {"gpu": "A100 80GB", "concurrency": 8}])
-def test_limits_of_transformers_count_the_activations_they_bring(check_fit: Check, fields: dict[str, Any]) -> None:
+def test_limits_of_transformers_count_the_activations_they_bring(
+    check_fit: Check, fields: dict[str, Any]
+) -> None:
     asked = {"model": LLAMA, "engine": "transformers", **fields}
     limits = check_fit(**asked).limits
     assert limits.max_context_length
     assert limits.max_concurrency
-    for change in ({"context_length": limits.max_context_length}, {"concurrency": limits.max_concurrency}):
+    for change in (
+        {"context_length": limits.max_context_length},
+        {"concurrency": limits.max_concurrency},
+    ):
         assert check_fit(**{**asked, **change}).per_gpu.headroom_bytes >= 0
-        assert check_fit(**{**asked, **{name: value + 1 for name, value in change.items()}}).per_gpu.headroom_bytes < 0
+        assert (
+            check_fit(
+                **{**asked, **{name: value + 1 for name, value in change.items()}}
+            ).per_gpu.headroom_bytes
+            < 0
+        )
 
 
 @pytest.mark.parametrize(
     "asked",
     [
-        {"model": "Qwen/Qwen3-235B-A22B", "gpu": "8x H100", "data_parallel": 8, "expert_parallel": 8, "concurrency": 64},
+        {
+            "model": "Qwen/Qwen3-235B-A22B",
+            "gpu": "8x H100",
+            "data_parallel": 8,
+            "expert_parallel": 8,
+            "concurrency": 64,
+        },
         {"model": LLAMA, "gpu": "RTX 4090", "context_length": 32768, "concurrency": 8},
-        {"model": LLAMA, "gpu": "H100", "context_length": 1024, "concurrency": 2000, "max_num_seqs": 2048},
+        {
+            "model": LLAMA,
+            "gpu": "H100",
+            "context_length": 1024,
+            "concurrency": 2000,
+            "max_num_seqs": 2048,
+        },
         {"model": "openai/gpt-oss-20b", "gpu": "T4", "engine": "vllm"},
         {"model": LLAMA, "gpu": "M3 Max 64GB", "engine": "vllm"},
         {"model": "google/flan-t5-xxl", "gpu": "A100 80GB"},
         {"model": "meta-llama/Llama-3.1-405B-Instruct", "gpu": "H100"},
-        {"model": "meta-llama/Llama-3.3-70B-Instruct", "gpu": "2x L40S", "context_length": 65536, "concurrency": 16},
+        {
+            "model": "meta-llama/Llama-3.3-70B-Instruct",
+            "gpu": "2x L40S",
+            "context_length": 65536,
+            "concurrency": 16,
+        },
     ],
 )
-def test_every_suggestion_can_be_sent_and_gives_what_it_promises(check_fit: Check, asked: dict[str, Any]) -> None:
+def test_every_suggestion_can_be_sent_and_gives_what_it_promises(
+    check_fit: Check, asked: dict[str, Any]
+) -> None:
     suggestions = check_fit(**asked).suggestions
     assert any(suggestion.verdict == "fits" for suggestion in suggestions)
     for suggestion in suggestions:
         again = check_fit(**{**asked, **suggestion.request})
-        assert (again.verdict, again.per_gpu.required_bytes.expected) == (suggestion.verdict, suggestion.required_bytes)
+        assert (again.verdict, again.per_gpu.required_bytes.expected) == (
+            suggestion.verdict,
+            suggestion.required_bytes,
+        )
 
 
 def test_asking_for_less_is_offered_where_it_surely_fits(check_fit: Check) -> None:
-    suggestions = check_fit(model=LLAMA, gpu="H100", context_length=1024, concurrency=2000).suggestions
+    suggestions = check_fit(
+        model=LLAMA, gpu="H100", context_length=1024, concurrency=2000
+    ).suggestions
     fewer = next(suggestion for suggestion in suggestions if "concurrency" in suggestion.request)
     assert fewer.verdict == "fits"
 
@@ -64,41 +98,71 @@ def test_two_changes_at_once_are_offered_where_one_does_not_suffice(check_fit: C
 
 def test_no_more_weights_are_kept_in_host_memory_than_there_are(check_fit: Check) -> None:
     """The cache of 64 requests is far larger than the weights."""
-    suggestions = check_fit(model="Qwen/Qwen3-32B", gpu="RTX 4090", context_length=32768, concurrency=64).suggestions
+    suggestions = check_fit(
+        model="Qwen/Qwen3-32B", gpu="RTX 4090", context_length=32768, concurrency=64
+    ).suggestions
     assert suggestions
     assert not any("cpu_offload_gib" in suggestion.request for suggestion in suggestions)
 
 
 def test_of_a_mixture_its_experts_are_kept_in_host_memory(check_fit: Check) -> None:
-    suggestions = check_fit(model="Qwen/Qwen3-30B-A3B", gpu="RTX 4090", engine="llama.cpp", quantization="q8_0").suggestions
-    offload = next(suggestion for suggestion in suggestions if "cpu_offload_gib" in suggestion.request)
+    suggestions = check_fit(
+        model="Qwen/Qwen3-30B-A3B", gpu="RTX 4090", engine="llama.cpp", quantization="q8_0"
+    ).suggestions
+    offload = next(
+        suggestion for suggestion in suggestions if "cpu_offload_gib" in suggestion.request
+    )
     assert "of experts per GPU in host memory" in offload.change
 
 
 def test_a_mixture_is_offered_under_llama_cpp_with_experts_in_host_memory(check_fit: Check) -> None:
     asked = {"model": "Qwen/Qwen3-30B-A3B", "gpu": "RTX 4070"}
-    offered = [suggestion for suggestion in check_fit(**asked).suggestions if suggestion.request.get("engine") == "llama.cpp"]
+    offered = [
+        suggestion
+        for suggestion in check_fit(**asked).suggestions
+        if suggestion.request.get("engine") == "llama.cpp"
+    ]
     assert len(offered) == 1
     assert offered[0].request["cpu_offload_gib"] < 16
     again = check_fit(**{**asked, **offered[0].request})
-    assert (again.verdict, again.per_gpu.required_bytes.expected) == ("fits", offered[0].required_bytes)
-    assert not any("engine" in one.request for one in check_fit(model="Qwen/Qwen3-32B", gpu="RTX 4070").suggestions)
+    assert (again.verdict, again.per_gpu.required_bytes.expected) == (
+        "fits",
+        offered[0].required_bytes,
+    )
+    assert not any(
+        "engine" in one.request
+        for one in check_fit(model="Qwen/Qwen3-32B", gpu="RTX 4070").suggestions
+    )
 
 
 def test_what_stays_tight_is_not_offered_again_with_more(check_fit: Check) -> None:
-    tight = [one.request.items() for one in check_fit(model="Qwen/Qwen3-32B", gpu="RTX 4070").suggestions if one.verdict == "tight"]
+    tight = [
+        one.request.items()
+        for one in check_fit(model="Qwen/Qwen3-32B", gpu="RTX 4070").suggestions
+        if one.verdict == "tight"
+    ]
     assert len(tight) > 1
     assert not any(less < more for less in tight for more in tight)
 
 
 def test_more_of_the_same_is_not_offered_beside_what_fits(check_fit: Check) -> None:
-    suggestions = check_fit(model="meta-llama/Llama-3.3-70B-Instruct", gpu="2x L40S", context_length=65536, concurrency=16).suggestions
-    changed = [frozenset(suggestion.request) for suggestion in suggestions if suggestion.verdict == "fits"]
+    suggestions = check_fit(
+        model="meta-llama/Llama-3.3-70B-Instruct",
+        gpu="2x L40S",
+        context_length=65536,
+        concurrency=16,
+    ).suggestions
+    changed = [
+        frozenset(suggestion.request) for suggestion in suggestions if suggestion.verdict == "fits"
+    ]
     assert len(set(changed)) == len(changed)
 
 
 def test_a_pool_that_was_given_too_small_is_what_the_summary_names(check_fit: Check) -> None:
-    assert "0.10 GiB, does not hold" in check_fit(model=LLAMA, gpu="H100", kv_cache_memory_gib=0.1).summary
+    assert (
+        "0.10 GiB, does not hold"
+        in check_fit(model=LLAMA, gpu="H100", kv_cache_memory_gib=0.1).summary
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,13 +173,17 @@ def test_a_pool_that_was_given_too_small_is_what_the_summary_names(check_fit: Ch
         ("deepseek-ai/DeepSeek-V3.2", "8x A100 80GB", "sparse latent attention"),
     ],
 )
-def test_what_vllm_has_no_model_or_kernel_for_is_unsupported(check_fit: Check, model: str, gpu: str, said: str) -> None:
+def test_what_vllm_has_no_model_or_kernel_for_is_unsupported(
+    check_fit: Check, model: str, gpu: str, said: str
+) -> None:
     answer = check_fit(model=model, gpu=gpu)
     assert answer.verdict == "unsupported"
     assert said in answer.summary
 
 
-@pytest.mark.parametrize("model", ["openai/whisper-large-v3", "deepseek-ai/DeepSeek-V3.2", "deepseek-ai/DeepSeek-V3"])
+@pytest.mark.parametrize(
+    "model", ["openai/whisper-large-v3", "deepseek-ai/DeepSeek-V3.2", "deepseek-ai/DeepSeek-V3"]
+)
 def test_what_vllm_runs_is_not_refused(check_fit: Check, model: str) -> None:
     assert check_fit(model=model, gpu="8x H200").verdict == "fits"
 
@@ -130,7 +198,9 @@ def test_what_vllm_runs_is_not_refused(check_fit: Check, model: str) -> None:
         ("gpt2", "AutoModelForCausalLM"),
     ],
 )
-def test_transformers_loads_a_model_with_the_class_of_its_task(check_fit: Check, model: str, named: str) -> None:
+def test_transformers_loads_a_model_with_the_class_of_its_task(
+    check_fit: Check, model: str, named: str
+) -> None:
     assert named in check_fit(model=model, gpu="H100", engine="transformers").launch.command
 
 
@@ -139,29 +209,46 @@ def test_a_size_is_no_name_to_launch(check_fit: Check) -> None:
 
 
 def test_a_version_from_the_future_is_answered_with_a_warning(check_fit: Check) -> None:
-    assert any("newer than what is known" in warning for warning in check_fit(model=LLAMA, gpu="H100", engine_version="99.0").warnings)
+    assert any(
+        "newer than what is known" in warning
+        for warning in check_fit(model=LLAMA, gpu="H100", engine_version="99.0").warnings
+    )
 
 
 def test_fused_columns_may_be_cut_through_a_block_of_fp8(check_fit: Check) -> None:
-    """MiMo-V2-Flash has keys of 192 features: vLLM lets query, key and value, which are one layer, cut its blocks of 128."""
+    """MiMo-V2-Flash has keys of 192 features: vLLM lets query, key and value, which are one
+    layer, cut its blocks of 128."""
     answer = check_fit(model="XiaomiMiMo/MiMo-V2-Flash", gpu="8x H100", tensor_parallel=8)
     assert answer.verdict == "fits"
 
 
 def test_two_counts_that_differ_are_told(check_fit: Check) -> None:
     said = "gpu names 2 cards and gpu_count 4"
-    assert any(said in warning for warning in check_fit(model=LLAMA, gpu="2x4090", gpu_count=4).warnings)
-    assert not any(said in warning for warning in check_fit(model=LLAMA, gpu="4x4090", gpu_count=4).warnings)
+    assert any(
+        said in warning for warning in check_fit(model=LLAMA, gpu="2x4090", gpu_count=4).warnings
+    )
+    assert not any(
+        said in warning for warning in check_fit(model=LLAMA, gpu="4x4090", gpu_count=4).warnings
+    )
 
 
-@pytest.mark.parametrize(("written", "same"), [("4-bit", "int4"), ("8 bit", "int8"), ("null", None)])
-def test_quantizations_are_understood_as_people_write_them(check_fit: Check, written: str, same: str | None) -> None:
+@pytest.mark.parametrize(
+    ("written", "same"), [("4-bit", "int4"), ("8 bit", "int8"), ("null", None)]
+)
+def test_quantizations_are_understood_as_people_write_them(
+    check_fit: Check, written: str, same: str | None
+) -> None:
     asked = {"model": LLAMA, "gpu": "RTX 4090"}
-    assert check_fit(**asked, quantization=written).per_gpu == check_fit(**asked, quantization=same).per_gpu
+    assert (
+        check_fit(**asked, quantization=written).per_gpu
+        == check_fit(**asked, quantization=same).per_gpu
+    )
 
 
 @pytest.mark.parametrize("gpu", ["M2 16GB", "TPU v5e"])
-def test_weights_stay_in_host_memory_only_where_a_card_can_read_it(check_fit: Check, gpu: str) -> None:
+def test_weights_stay_in_host_memory_only_where_a_card_can_read_it(
+    check_fit: Check, gpu: str
+) -> None:
     for suggestion in check_fit(model="Qwen/Qwen3-30B-A3B", gpu=gpu).suggestions:
         assert "cpu_offload_gib" not in suggestion.request
 
@@ -174,18 +261,26 @@ def test_more_of_what_is_part_of_a_machine_is_never_advised(check_fit: Check) ->
 
 
 def test_host_memory_is_advised_last_of_what_fits(check_fit: Check) -> None:
-    fitting = [one.request for one in check_fit(model="openai/gpt-oss-120b", gpu="RTX 4090").suggestions if one.verdict == "fits"]
+    fitting = [
+        one.request
+        for one in check_fit(model="openai/gpt-oss-120b", gpu="RTX 4090").suggestions
+        if one.verdict == "fits"
+    ]
     offloaded = ["cpu_offload_gib" in request for request in fitting]
     assert offloaded == sorted(offloaded)
     assert not offloaded[0]
 
 
 def test_where_only_more_gpus_help_two_changes_at_once_are_told_too(check_fit: Check) -> None:
-    suggestions = check_fit(model="Qwen/Qwen3-14B", gpu="L4", context_length=40960, concurrency=8).suggestions
+    suggestions = check_fit(
+        model="Qwen/Qwen3-14B", gpu="L4", context_length=40960, concurrency=8
+    ).suggestions
     assert any(one.verdict == "fits" and "gpu_count" not in one.request for one in suggestions)
 
 
-def test_where_nothing_else_runs_an_engine_of_the_card_is_offered_with_smaller_weights(check_fit: Check) -> None:
+def test_where_nothing_else_runs_an_engine_of_the_card_is_offered_with_smaller_weights(
+    check_fit: Check,
+) -> None:
     """16-bit weights of 8B do not fit on a TPU v5e, and TensorRT-LLM is no engine for it."""
     offered = check_fit(model="Qwen/Qwen3-8B", gpu="TPU v5e", engine="tensorrt-llm").suggestions
     assert offered[0].request == {"engine": "vllm", "quantization": "fp8"}

@@ -38,7 +38,13 @@ Check = Callable[..., FitAnswer]
         ("llama.cpp", "Qwen/Qwen3-8B", "TPU v6e", "q4_k_m", "no kernels"),
         ("ollama", "Qwen/Qwen3-8B", "Gaudi 3", "q4_k_m", "no kernels"),
         ("tensorrt-llm", "Qwen/Qwen3-8B", "Trainium 2", None, "no kernels"),
-        ("tgi", "Qwen/Qwen3-Next-80B-A3B-Instruct", "H200", None, "tgi has no Qwen3NextForCausalLM. Send engine vllm or sglang."),
+        (
+            "tgi",
+            "Qwen/Qwen3-Next-80B-A3B-Instruct",
+            "H200",
+            None,
+            "tgi has no Qwen3NextForCausalLM. Send engine vllm or sglang.",
+        ),
         ("llama.cpp", "facebook/opt-125m", "RTX 4090", None, "llama.cpp has no OPTForCausalLM"),
     ],
 )
@@ -69,8 +75,13 @@ def test_what_does_not_run_is_unsupported_with_reason_and_remedy(
         ("vllm", "Qwen/Qwen3-8B", "48GB", "awq"),  # a card of which nothing but its size is known
     ],
 )
-def test_what_runs_is_answered(check_fit: Check, engine: str, model: str, gpu: str, quantization: str | None) -> None:
-    assert check_fit(model=model, gpu=gpu, engine=engine, quantization=quantization).verdict != "unsupported"
+def test_what_runs_is_answered(
+    check_fit: Check, engine: str, model: str, gpu: str, quantization: str | None
+) -> None:
+    assert (
+        check_fit(model=model, gpu=gpu, engine=engine, quantization=quantization).verdict
+        != "unsupported"
+    )
 
 
 def test_vllm_read_gguf_and_bitsandbytes_until_0_33(check_fit: Check) -> None:
@@ -82,12 +93,26 @@ def test_vllm_read_gguf_and_bitsandbytes_until_0_33(check_fit: Check) -> None:
 
 def test_flash_attention_is_missed_on_volta_only_by_engines_that_use_it(check_fit: Check) -> None:
     asked = {"model": "Qwen/Qwen3-0.6B", "gpu": "V100 32GB"}
-    assert any("FlashAttention" in warning for warning in check_fit(**asked, engine="vllm").warnings)
-    assert not any("FlashAttention" in warning for warning in check_fit(**asked, engine="llama.cpp", quantization="q8_0").warnings)
+    assert any(
+        "FlashAttention" in warning for warning in check_fit(**asked, engine="vllm").warnings
+    )
+    assert not any(
+        "FlashAttention" in warning
+        for warning in check_fit(**asked, engine="llama.cpp", quantization="q8_0").warnings
+    )
 
 
 def test_no_refusal_sends_the_engine_that_was_refused(check_fit: Check) -> None:
-    for gpu in ("TPU v6e", "Trainium 2", "Gaudi 3", "Ascend 910B 64GB", "MI300X", "Arc Pro B60", "M3 Max 64GB", "H100"):
+    for gpu in (
+        "TPU v6e",
+        "Trainium 2",
+        "Gaudi 3",
+        "Ascend 910B 64GB",
+        "MI300X",
+        "Arc Pro B60",
+        "M3 Max 64GB",
+        "H100",
+    ):
         for engine in ("vllm", "sglang", "tensorrt-llm", "llama.cpp", "ollama", "tgi", "mlx"):
             said = check_fit(model="Qwen/Qwen3-8B", gpu=gpu, engine=engine).summary
             assert f"Send engine {engine} " not in said
@@ -102,7 +127,9 @@ def test_a_plugin_is_named_and_what_was_never_measured_there_is_said(check_fit: 
 def test_wheels_that_leave_volta_out_are_told_of_versions_that_have_them(check_fit: Check) -> None:
     asked = {"model": "Qwen/Qwen3-0.6B", "gpu": "V100 32GB", "engine": "vllm"}
     assert any("wheels" in warning for warning in check_fit(**asked).warnings)
-    assert not any("wheels" in warning for warning in check_fit(**asked, engine_version="0.14.0").warnings)
+    assert not any(
+        "wheels" in warning for warning in check_fit(**asked, engine_version="0.14.0").warnings
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,12 +141,18 @@ def test_wheels_that_leave_volta_out_are_told_of_versions_that_have_them(check_f
         ({"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090", "quantization": "q4_k_m"}, "llama.cpp"),
     ],
 )
-def test_where_no_engine_is_named_the_first_that_runs_it_is_taken_and_told(check_fit: Check, asked: dict[str, Any], engine: str) -> None:
+def test_where_no_engine_is_named_the_first_that_runs_it_is_taken_and_told(
+    check_fit: Check, asked: dict[str, Any], engine: str
+) -> None:
     answer = check_fit(**asked)
     assert answer.understood_as["engine"] == engine
     assert answer.verdict != "unsupported"
-    assert answer.warnings[0].startswith(f"No engine was asked for: {engine} was taken, because vllm ")
-    assert structs.replace(answer, warnings=answer.warnings[1:]) == check_fit(**asked, engine=engine)
+    assert answer.warnings[0].startswith(
+        f"No engine was asked for: {engine} was taken, because vllm "
+    )
+    assert structs.replace(answer, warnings=answer.warnings[1:]) == check_fit(
+        **asked, engine=engine
+    )
 
 
 def test_an_engine_that_takes_transformers_classes_is_warned_of(check_fit: Check) -> None:

@@ -1,4 +1,5 @@
-"""What a pod asks for: the resource that each maker's device plugin offers, a node that has the card, memory that processes share."""
+"""What a pod asks for: the resource that each maker's device plugin offers, a node that has the
+card, memory that processes share."""
 
 import pytest
 from msgspec import structs
@@ -14,7 +15,9 @@ from fitgauge.services.recommend.kubernetes import kubernetes, nodes, pods_for
 
 
 def pods(name, count=1, asked=None, *, together=False, offloaded=0):
-    return pods_for(bundled().find(name).accelerator, count, asked, together=together, offloaded=offloaded)
+    return pods_for(
+        bundled().find(name).accelerator, count, asked, together=together, offloaded=offloaded
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,7 +56,10 @@ def test_host_memory_is_that_of_every_process_with_what_is_offloaded():
 def test_more_gpus_than_a_node_holds_are_several_pods():
     h100 = bundled().find("H100 SXM").accelerator
     assert nodes(h100, 16, None) == 2
-    assert (pods("H100 SXM", 16).kind, pods("H100 SXM", 16).limits) == ("LeaderWorkerSet", {"nvidia.com/gpu": 8})
+    assert (pods("H100 SXM", 16).kind, pods("H100 SXM", 16).limits) == (
+        "LeaderWorkerSet",
+        {"nvidia.com/gpu": 8},
+    )
     assert pods("H100 SXM", 6, asked=4).limits == {"nvidia.com/gpu": 3}
 
 
@@ -76,4 +82,7 @@ def test_serving_shares_memory_where_tensors_are_split():
     request, profile = FitRequest(model="x", gpu="x"), load_engines().profile("vllm", None)
     workload = serving_workload(request, spec_of("Qwen/Qwen3-32B"), card, 4, profile)
     assert kubernetes(card, 4, workload, None).shared_memory
-    assert kubernetes(card, 4, structs.replace(workload, tensor_parallel=1), None).shared_memory is None
+    assert (
+        kubernetes(card, 4, structs.replace(workload, tensor_parallel=1), None).shared_memory
+        is None
+    )

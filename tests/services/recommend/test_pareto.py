@@ -27,7 +27,8 @@ def test_what_is_unknown_is_worse_than_any():
 
 @given(MARKS)
 def test_a_mark_is_dominated_where_one_of_those_before_it_dominates_it(marks):
-    """Asked in the order of their cards and bits, each mark is held against all before it, one by one."""
+    """Asked in the order of their cards and bits, each mark is held against all before it, one
+    by one."""
     asked = sorted(marks, key=lambda mark: (mark[0], mark[3]))
     known = ParetoFronts({-mark[3] for mark in asked})
     kept = []

@@ -37,7 +37,8 @@ def beats(one, other):
 
 
 def everything_that_fits(request, asked, cards):
-    """(card, count, engine, format) of all that fits, each asked by itself, without any shortcut."""
+    """(card, count, engine, format) of all that fits, each asked by itself, without any
+    shortcut."""
     found = set()
     offered = plans(request, asked, BatchEstimator(asked, ENGINES, PREPARER))
     for accelerator in cards:
@@ -50,15 +51,23 @@ def everything_that_fits(request, asked, cards):
                 quantization=plan.quantization,
             )
             fitting = BatchEstimator(asked, ENGINES, PREPARER)
-            earlier = [other for other in offered[:number] if other.quantization == plan.quantization]
-            if any(fitting.refused(question, other.engine, accelerator) is None for other in earlier):
+            earlier = [
+                other for other in offered[:number] if other.quantization == plan.quantization
+            ]
+            if any(
+                fitting.refused(question, other.engine, accelerator) is None for other in earlier
+            ):
                 continue
             if fitting.refused(question, plan.engine, accelerator) is not None:
                 continue
             for count in range(1, most_cards(accelerator, request.max_gpu_count) + 1):
-                fresh = BatchEstimator(asked, ENGINES, PREPARER).possible(question, plan.engine, accelerator, count)
+                fresh = BatchEstimator(asked, ENGINES, PREPARER).possible(
+                    question, plan.engine, accelerator, count
+                )
                 if fresh is not None and fresh.workload.gpus == count and fresh.verdict == "fits":
-                    found.add((accelerator.id, count, plan.engine, plan.quantization or "as published"))
+                    found.add(
+                        (accelerator.id, count, plan.engine, plan.quantization or "as published")
+                    )
     return found
 
 
@@ -74,7 +83,9 @@ def everything_that_fits(request, asked, cards):
     slowest=st.sampled_from([None, None, 100.0]),
     nodes=st.sampled_from([None, None, 1]),
 )
-def test_no_option_is_beaten_and_none_that_fits_is_missing(cards, prices, name, context, concurrency, engine, budget, slowest, nodes):
+def test_no_option_is_beaten_and_none_that_fits_is_missing(
+    cards, prices, name, context, concurrency, engine, budget, slowest, nodes
+):
     request = RecommendRequest(
         model=name,
         context_length=context,
@@ -88,18 +99,26 @@ def test_no_option_is_beaten_and_none_that_fits_is_missing(cards, prices, name, 
         gpus_per_node=2,
     )
     by_id = {card.id: (card, price) for card, price in zip(cards, prices, strict=False)}
-    every = {found: vector_of(request, KNOWN[name], *by_id[found[0]], found) for found in everything_that_fits(request, KNOWN[name], cards)}
+    every = {
+        found: vector_of(request, KNOWN[name], *by_id[found[0]], found)
+        for found in everything_that_fits(request, KNOWN[name], cards)
+    }
     allowed = {
         found: mark
         for found, mark in every.items()
-        if -mark[4] <= (budget or inf) and mark[2] >= (slowest or -1.0) and found[1] <= 2 * (nodes or inf)
+        if -mark[4] <= (budget or inf)
+        and mark[2] >= (slowest or -1.0)
+        and found[1] <= 2 * (nodes or inf)
     }
     try:
         answer = Recommender(ENGINES, catalog_of(cards, prices)).answer(request, KNOWN[name])
     except InvalidRequestError:
         assert not allowed
         return
-    vectors = {(item.gpu.id, item.gpu.count, item.engine, item.quantization): vector(item) for item in answer.items}
+    vectors = {
+        (item.gpu.id, item.gpu.count, item.engine, item.quantization): vector(item)
+        for item in answer.items
+    }
     assert len(vectors) == len(answer.items) == answer.total
     assert vectors.items() <= allowed.items()
     assert not any(beats(one, other) for one in vectors.values() for other in vectors.values())
@@ -108,14 +127,16 @@ def test_no_option_is_beaten_and_none_that_fits_is_missing(cards, prices, name, 
 
 
 def rent(price, count):
-    """What `catalog_of` asks for so many cards."""
+    """Return what `catalog_of` asks for so many cards."""
     return inf if price is None else price if count == 1 else 1.5 * price * -(-count // 2)
 
 
 def vector_of(request, asked, accelerator, price, key):
-    """The criteria of one combination, from its own numbers."""
+    """Return the criteria of one combination, from its own numbers."""
     _, count, engine, quantization = key
-    prepared = PREPARER.prepare(asked, None if quantization == "as published" else quantization, engine)
+    prepared = PREPARER.prepare(
+        asked, None if quantization == "as published" else quantization, engine
+    )
     tensor, _, _ = degrees(FitRequest(model="x", gpu="x"), asked.spec, count, engine)
     read = step_bytes(
         asked.spec,
@@ -126,9 +147,15 @@ def vector_of(request, asked, accelerator, price, key):
         tensor_parallel=tensor,
     )
     fastest = peak(prepared.scheme, accelerator)
-    multiplying = token_flops(asked.spec, request.context_length).forward / (tensor * fastest * 1e12) if fastest else 0.0
+    multiplying = (
+        token_flops(asked.spec, request.context_length).forward / (tensor * fastest * 1e12)
+        if fastest
+        else 0.0
+    )
     waiting = waiting_seconds(asked.spec, request.concurrency, tensor, accelerator)
-    speed = decode_speed(read, request.concurrency, accelerator.bandwidth_gbps, multiplying, waiting)
+    speed = decode_speed(
+        read, request.concurrency, accelerator.bandwidth_gbps, multiplying, waiting
+    )
     return (
         -count,
         -count * accelerator.usable.expected,

@@ -19,11 +19,15 @@ from made_up import ENGINES, KNOWN, card, catalog_of, vector
 def recommend():
     recommender = Recommender(ENGINES, bundled())
     asked = KNOWN["Qwen/Qwen3-32B"]
-    return lambda **fields: recommender.answer(RecommendRequest(model=asked.id, **{"context_length": 8192, **fields}), asked)
+    return lambda **fields: recommender.answer(
+        RecommendRequest(model=asked.id, **{"context_length": 8192, **fields}), asked
+    )
 
 
 @pytest.mark.parametrize("concurrency", [8, 300])
-def test_every_option_gives_the_same_bytes_when_it_is_asked_by_itself(recommend, check_fit, concurrency):
+def test_every_option_gives_the_same_bytes_when_it_is_asked_by_itself(
+    recommend, check_fit, concurrency
+):
     for item in recommend(limit=1000, concurrency=concurrency, context_length=2048).items[::7]:
         again = check_fit(**item.request)
         assert again.verdict == item.verdict
@@ -51,7 +55,11 @@ def test_the_objective_orders_the_answers(recommend, objective, best):
 
 def usd_per_token(item):
     """From what is told of it."""
-    return item.cost.usd_per_hour_low / item.decode.tokens_per_second.expected if item.cost and item.decode else inf
+    return (
+        item.cost.usd_per_hour_low / item.decode.tokens_per_second.expected
+        if item.cost and item.decode
+        else inf
+    )
 
 
 def test_pages_follow_each_other(recommend):
@@ -76,7 +84,11 @@ def test_a_list_of_names_is_the_same_as_a_text_with_commas(recommend):
 
 def test_slices_laptops_and_machines_with_one_gpu_are_used_alone(recommend):
     for item in recommend(limit=1000, max_gpu_count=4).items:
-        if item.gpu.id.startswith("mig-") or "Laptop" in item.gpu.name or item.gpu.name.startswith("Apple"):
+        if (
+            item.gpu.id.startswith("mig-")
+            or "Laptop" in item.gpu.name
+            or item.gpu.name.startswith("Apple")
+        ):
             assert item.gpu.count == 1
 
 
@@ -89,19 +101,31 @@ def test_a_least_speed_leaves_out_what_is_slower_or_unknown(recommend):
     every, fast = recommend(limit=1000), recommend(min_tokens_per_second=100, limit=1000)
     speeds = [item.decode.tokens_per_second.expected for item in fast.items]
     assert min(speeds) >= 100
-    assert {vector(item) for item in every.items if item.decode and vector(item)[2] >= 100} == set(map(vector, fast.items))
+    assert {vector(item) for item in every.items if item.decode and vector(item)[2] >= 100} == set(
+        map(vector, fast.items)
+    )
 
 
 def test_understood_as_can_be_sent_back(recommend):
     first = recommend(
-        gpus="2x L40S, RTX 4090", vendors="nvidia", concurrency=2, min_weight_bits=4.5, objective="Smallest", max_nodes=2, prompt_tokens=99
+        gpus="2x L40S, RTX 4090",
+        vendors="nvidia",
+        concurrency=2,
+        min_weight_bits=4.5,
+        objective="Smallest",
+        max_nodes=2,
+        prompt_tokens=99,
     )
     known = {name: value for name, value in first.understood_as.items() if name != "model"}
     assert recommend(**known) == first
 
 
-@pytest.mark.parametrize("fields", [{"engine": "mlx", "vendors": "NVIDIA"}, {"engine": "tensorrt-llm", "vendors": "AMD"}])
-def test_an_engine_that_runs_on_none_of_the_cards_is_told_from_one_that_is_too_small(recommend, fields):
+@pytest.mark.parametrize(
+    "fields", [{"engine": "mlx", "vendors": "NVIDIA"}, {"engine": "tensorrt-llm", "vendors": "AMD"}]
+)
+def test_an_engine_that_runs_on_none_of_the_cards_is_told_from_one_that_is_too_small(
+    recommend, fields
+):
     with pytest.raises(InvalidRequestError, match="engine empties the set"):
         recommend(**fields)
 
@@ -116,16 +140,32 @@ def test_a_card_of_unknown_bandwidth_has_no_speed(recommend):
         ({"gpus": "RTX 4090", "vendors": "AMD"}, "vendors", "exclude each other"),
         ({"quantization": "awq", "no_quantization": True}, "no_quantization", "exclude each other"),
         ({"min_weight_bits": 20}, "min_weight_bits", "16 bits"),
-        ({"gpus": "RTX 4090", "max_gpu_count": 1, "no_quantization": True}, "max_gpu_count", "empties the set"),
+        (
+            {"gpus": "RTX 4090", "max_gpu_count": 1, "no_quantization": True},
+            "max_gpu_count",
+            "empties the set",
+        ),
         ({"gpus": "RTX 4060 Laptop"}, "gpus", "empties the set"),
-        ({"gpus": "RTX 4090", "min_tokens_per_second": 1e6}, "min_tokens_per_second", "empties the set"),
+        (
+            {"gpus": "RTX 4090", "min_tokens_per_second": 1e6},
+            "min_tokens_per_second",
+            "empties the set",
+        ),
         ({"vendors": "Nvidea"}, "vendors", "makes no accelerator"),
         ({"objective": "prettiest"}, "objective", "no objective"),
         ({"max_usd_per_hour": 0.01}, "max_usd_per_hour", "empties the set"),
-        ({"gpus": "RTX 4060 Laptop", "max_usd_per_hour": 0.01}, "max_usd_per_hour", "max_usd_per_hour and gpus together empty the set"),
+        (
+            {"gpus": "RTX 4060 Laptop", "max_usd_per_hour": 0.01},
+            "max_usd_per_hour",
+            "max_usd_per_hour and gpus together empty the set",
+        ),
         ({"max_seconds_to_first_token": 1e-6}, "max_seconds_to_first_token", "empties the set"),
         ({"max_watts": 1}, "max_watts", "empties the set"),
-        ({"quantization": "nvfp4", "min_quality": 99}, "min_quality", "89.45 % was recovered at least"),
+        (
+            {"quantization": "nvfp4", "min_quality": 99},
+            "min_quality",
+            "89.45 % was recovered at least",
+        ),
         ({"quantization": "nf4", "min_quality": 99}, "min_quality", "nobody measured it"),
         ({"owned": True}, "owned", "of no GPUs"),
         ({"owned": True, "gpus": "2x L40S", "clouds": "aws"}, "clouds", "exclude each other"),
@@ -142,7 +182,9 @@ def test_what_leaves_nothing_is_named(recommend, fields, field, said):
 
 
 def test_a_quantized_repository_is_offered_as_it_is(questions):
-    answer = asyncio.run(questions.recommend_gpus(RecommendRequest(model="openai/gpt-oss-20b", limit=1000)))
+    answer = asyncio.run(
+        questions.recommend_gpus(RecommendRequest(model="openai/gpt-oss-20b", limit=1000))
+    )
     assert {item.quantization for item in answer.items} == {"as published"}
 
 
@@ -172,8 +214,13 @@ def test_what_is_named_instead_comes_nearest_to_what_was_asked(recommend, fields
 def test_of_gpus_that_are_too_small_the_workload_that_is_left_is_told(recommend):
     with pytest.raises(InvalidRequestError) as caught:
         recommend(gpus="RTX 3090", max_gpu_count=1, concurrency=8, context_length=16384)
-    concurrency, context = map(int, re.search(r"concurrency (\d+) at context_length (\d+) is left", caught.value.hint).groups())
-    assert recommend(gpus="RTX 3090", max_gpu_count=1, concurrency=concurrency, context_length=context).items
+    concurrency, context = map(
+        int,
+        re.search(r"concurrency (\d+) at context_length (\d+) is left", caught.value.hint).groups(),
+    )
+    assert recommend(
+        gpus="RTX 3090", max_gpu_count=1, concurrency=concurrency, context_length=context
+    ).items
 
 
 def test_of_as_many_cards_the_cheapest_and_at_one_price_the_fastest_comes_first(recommend):
@@ -182,14 +229,24 @@ def test_of_as_many_cards_the_cheapest_and_at_one_price_the_fastest_comes_first(
 
     fewest = [(item.gpu.count, price(item)) for item in recommend(limit=1000).items]
     assert fewest == sorted(fewest)
-    cheapest = [(price(item), -item.decode.tokens_per_second.expected if item.decode else 1) for item in recommend(objective="cost").items]
+    cheapest = [
+        (price(item), -item.decode.tokens_per_second.expected if item.decode else 1)
+        for item in recommend(objective="cost").items
+    ]
     assert cheapest == sorted(cheapest)
 
 
 def test_the_summary_names_speed_price_and_the_best_of_other_orders(recommend):
     summary = recommend(objective="cheapest", concurrency=4).summary
-    assert re.search(r", about [\d,.]+ tokens a second \([\d,.]+ a request\), from [\d.]+ USD an hour \(", summary)
-    assert "The fewest cards: " in summary or recommend(concurrency=4).items[0] == recommend(objective="cheapest", concurrency=4).items[0]
+    assert re.search(
+        r", about [\d,.]+ tokens a second \([\d,.]+ a request\), from [\d.]+ USD an hour \(",
+        summary,
+    )
+    assert (
+        "The fewest cards: " in summary
+        or recommend(concurrency=4).items[0]
+        == recommend(objective="cheapest", concurrency=4).items[0]
+    )
     assert "The fastest: " in summary
 
 
@@ -201,7 +258,9 @@ def test_a_list_that_names_nothing_is_refused(recommend):
 def test_a_budget_leaves_out_what_is_dearer_or_unpriced_and_nothing_else(recommend):
     every, cheap = recommend(limit=1000), recommend(max_usd_per_hour=5, limit=1000)
     assert all(item.cost.usd_per_hour_low <= 5 for item in cheap.items)
-    assert {vector(item) for item in every.items if vector(item)[4] >= -5} <= set(map(vector, cheap.items))
+    assert {vector(item) for item in every.items if vector(item)[4] >= -5} <= set(
+        map(vector, cheap.items)
+    )
 
 
 def test_only_clouds_that_rent_the_gpus_out_are_told(recommend):
@@ -210,42 +269,66 @@ def test_only_clouds_that_rent_the_gpus_out_are_told(recommend):
 
 
 def test_clouds_go_by_several_names(recommend):
-    assert recommend(clouds="Amazon, Google Cloud", limit=3).items == recommend(clouds=["aws", "gcp"], limit=3).items
+    assert (
+        recommend(clouds="Amazon, Google Cloud", limit=3).items
+        == recommend(clouds=["aws", "gcp"], limit=3).items
+    )
     with pytest.raises(InvalidRequestError) as caught:
         recommend(clouds="nebiuss")
     assert caught.value.matches == ("nebius",)
 
 
 def test_a_most_power_leaves_out_what_draws_more_or_is_unknown():
-    cards = [structs.replace(card(number, 80, 900.0, (9, 0)), tdp_watts=watts) for number, watts in enumerate((300, 700, None))]
+    cards = [
+        structs.replace(card(number, 80, 900.0, (9, 0)), tdp_watts=watts)
+        for number, watts in enumerate((300, 700, None))
+    ]
     asked = KNOWN["Qwen/Qwen3-32B"]
-    items = Recommender(ENGINES, catalog_of(cards)).answer(RecommendRequest(model=asked.id, max_watts=700, limit=1000), asked).items
+    items = (
+        Recommender(ENGINES, catalog_of(cards))
+        .answer(RecommendRequest(model=asked.id, max_watts=700, limit=1000), asked)
+        .items
+    )
     assert {item.gpu.id for item in items} == {"card-0", "card-1"}
     assert {item.watts for item in items} <= {300, 600, 700}
 
 
 def test_a_command_that_loads_another_format_says_what_to_load(recommend):
     items = recommend(gpus="H100", limit=1000).items
-    assert {item.quantization for item in items if item.checkpoint is None} <= {"as published", "fp8"}
+    assert {item.quantization for item in items if item.checkpoint is None} <= {
+        "as published",
+        "fp8",
+    }
     assert all(item.quantization in item.checkpoint for item in items if item.checkpoint)
 
 
 def test_more_requests_than_an_engine_runs_by_itself_are_told_to_it(recommend):
     item = recommend(engine="vllm", concurrency=300, context_length=2048, limit=1).items[0]
     assert "--max-num-seqs 300" in item.launch.command
-    assert "--max-num-seqs" not in recommend(engine="vllm", concurrency=200, context_length=2048, limit=1).items[0].launch.command
+    assert (
+        "--max-num-seqs"
+        not in recommend(engine="vllm", concurrency=200, context_length=2048, limit=1)
+        .items[0]
+        .launch.command
+    )
 
 
 def test_gpus_that_are_owned_cost_nothing(recommend):
     items = recommend(gpus="2x L40S, RTX 4090", owned=True, limit=1000).items
-    assert {(item.cost.usd_per_hour_low, item.cost.usd_per_million_output_tokens.high) for item in items} == {(0.0, 0.0)}
+    assert {
+        (item.cost.usd_per_hour_low, item.cost.usd_per_million_output_tokens.high) for item in items
+    } == {(0.0, 0.0)}
 
 
 def test_the_cost_of_tokens_is_the_price_over_the_speed(recommend):
     for item in recommend(objective="cheapest", limit=5).items:
         cost, speed = item.cost, item.decode.tokens_per_second
-        assert cost.usd_per_million_output_tokens.expected == pytest.approx(cost.usd_per_hour_low * 1e6 / 3600 / speed.expected, abs=1e-4)
-        assert cost.usd_per_million_output_tokens.high == pytest.approx(cost.usd_per_hour_high * 1e6 / 3600 / speed.low, abs=1e-4)
+        assert cost.usd_per_million_output_tokens.expected == pytest.approx(
+            cost.usd_per_hour_low * 1e6 / 3600 / speed.expected, abs=1e-4
+        )
+        assert cost.usd_per_million_output_tokens.high == pytest.approx(
+            cost.usd_per_hour_high * 1e6 / 3600 / speed.low, abs=1e-4
+        )
         paid = cost.rentals[0]
         assert paid.usd_per_hour_low == cost.usd_per_hour_low
         assert paid.gpus >= item.gpu.count
@@ -254,12 +337,22 @@ def test_the_cost_of_tokens_is_the_price_over_the_speed(recommend):
 def test_a_longest_wait_leaves_out_what_is_slower_or_unknown(recommend):
     items = recommend(max_seconds_to_first_token=0.5, prompt_tokens=4096, limit=1000).items
     assert items
-    assert all(item.prefill.seconds_to_first_token.expected <= 0.5 and item.prefill.prompt_tokens == 4096 for item in items)
+    assert all(
+        item.prefill.seconds_to_first_token.expected <= 0.5 and item.prefill.prompt_tokens == 4096
+        for item in items
+    )
 
 
 def test_a_least_quality_leaves_formats_that_were_measured_to_keep_it(recommend):
     answer = recommend(min_quality=98, limit=1000)
-    assert {item.quantization for item in answer.items} <= {"as published", "fp8", "w8a8", "q8_0", "q6_k", "q5_k_m"}
+    assert {item.quantization for item in answer.items} <= {
+        "as published",
+        "fp8",
+        "w8a8",
+        "q8_0",
+        "q6_k",
+        "q5_k_m",
+    }
     assert all(item.quality.low >= 98 for item in answer.items)
 
 
@@ -268,29 +361,52 @@ def test_a_format_tells_what_it_was_measured_on(recommend):
     quality = next(item for item in answer.items if item.engine == "vllm").quality
     rows = answer.measurements["awq"]
     assert all(row.source for row in rows)
-    assert (quality.measurements, quality.low) == (len(rows), min(row.recovered_percent for row in rows))
+    assert (quality.measurements, quality.low) == (
+        len(rows),
+        min(row.recovered_percent for row in rows),
+    )
     assert recommend(no_quantization=True).measurements == {}
 
 
 def test_within_one_node_no_more_gpus_are_used_than_it_holds(recommend):
-    assert all(item.gpu.count <= 2 for item in recommend(max_nodes=1, gpus_per_node=2, limit=1000).items)
+    assert all(
+        item.gpu.count <= 2 for item in recommend(max_nodes=1, gpus_per_node=2, limit=1000).items
+    )
 
 
 def test_a_pod_asks_for_the_gpus_of_its_node(recommend):
-    item = next(item for item in recommend(gpus="4x L40S", engine="vllm", limit=1000).items if item.gpu.count == 4)
+    item = next(
+        item
+        for item in recommend(gpus="4x L40S", engine="vllm", limit=1000).items
+        if item.gpu.count == 4
+    )
     pod = item.kubernetes
     assert (pod.kind, pod.pods, pod.limits) == ("Deployment", 1, {"nvidia.com/gpu": 4})
     assert pod.node_selector == {"nvidia.com/gpu.product": "NVIDIA-L40S"}
     assert pod.shared_memory.size_limit == "2Gi"
-    halves = next(item for item in recommend(gpus="4x L40S", engine="vllm", gpus_per_node=2, limit=1000).items if item.gpu.count == 4)
-    assert (halves.kubernetes.kind, halves.kubernetes.pods, halves.kubernetes.limits) == ("LeaderWorkerSet", 2, {"nvidia.com/gpu": 2})
+    halves = next(
+        item
+        for item in recommend(gpus="4x L40S", engine="vllm", gpus_per_node=2, limit=1000).items
+        if item.gpu.count == 4
+    )
+    assert (halves.kubernetes.kind, halves.kubernetes.pods, halves.kubernetes.limits) == (
+        "LeaderWorkerSet",
+        2,
+        {"nvidia.com/gpu": 2},
+    )
 
 
 def test_quotas_of_the_catalog_are_kept():
     catalog = Catalog(load_accelerators(), quotas={"l40s-48gb": 2, "h100-sxm-80gb": 0})
     asked = KNOWN["Qwen/Qwen3-32B"]
-    items = Recommender(ENGINES, catalog).answer(RecommendRequest(model=asked.id, gpus="L40S, H100 SXM", limit=1000), asked).items
+    items = (
+        Recommender(ENGINES, catalog)
+        .answer(RecommendRequest(model=asked.id, gpus="L40S, H100 SXM", limit=1000), asked)
+        .items
+    )
     assert {item.gpu.name for item in items} == {"L40S"}
     assert max(item.gpu.count for item in items) == 2
     with pytest.raises(InvalidRequestError, match="quotas"):
-        Recommender(ENGINES, catalog).answer(RecommendRequest(model=asked.id, gpus="H100 SXM"), asked)
+        Recommender(ENGINES, catalog).answer(
+            RecommendRequest(model=asked.id, gpus="H100 SXM"), asked
+        )

@@ -1,4 +1,5 @@
-"""recommend_gpus for training: each option fits when it is asked by itself, and no fewer of its card would do."""
+"""recommend_gpus for training: each option fits when it is asked by itself, and no fewer of its
+card would do."""
 
 import asyncio
 
@@ -14,7 +15,9 @@ MODEL = "Qwen/Qwen3-8B"
 
 @pytest.fixture(scope="module")
 def recommend(questions):
-    return lambda **fields: asyncio.run(questions.recommend_gpus(RecommendRequest(model=MODEL, **{"task": "training", **fields})))
+    return lambda **fields: asyncio.run(
+        questions.recommend_gpus(RecommendRequest(model=MODEL, **{"task": "training", **fields}))
+    )
 
 
 def marks(item):
@@ -32,7 +35,11 @@ def test_every_option_fits_when_it_is_asked_by_itself(recommend, questions):
 
 
 def test_fewer_of_the_card_do_not_suffice(recommend, questions):
-    item = next(item for item in recommend(gpus="A100 80GB, L40S", limit=1000).training if item.gpu.count > 1)
+    item = next(
+        item
+        for item in recommend(gpus="A100 80GB, L40S", limit=1000).training
+        if item.gpu.count > 1
+    )
     request = TrainingPlanRequest(model=MODEL, gpu=item.gpu.name, gpu_count=item.gpu.count // 2)
     _, answer = asyncio.run(questions.plan_training(request))
     assert not [plan for plan in answer.plans if plan.verdict == "fits"]
@@ -40,10 +47,16 @@ def test_fewer_of_the_card_do_not_suffice(recommend, questions):
 
 def test_no_option_is_beaten(recommend):
     vectors = [marks(item) for item in recommend(limit=1000).training]
-    assert not any(one != other and all(a <= b for a, b in zip(one, other, strict=True)) for one in vectors for other in vectors)
+    assert not any(
+        one != other and all(a <= b for a, b in zip(one, other, strict=True))
+        for one in vectors
+        for other in vectors
+    )
 
 
-@pytest.mark.parametrize("objective,place", [("fewest cards", 0), ("smallest", 1), ("fastest", 2), ("cheapest", 3)])
+@pytest.mark.parametrize(
+    "objective,place", [("fewest cards", 0), ("smallest", 1), ("fastest", 2), ("cheapest", 3)]
+)
 def test_the_objective_orders_the_options(recommend, objective, place):
     values = [marks(item)[place] for item in recommend(objective=objective, limit=1000).training]
     assert values == sorted(values)
@@ -56,13 +69,17 @@ def test_adapters_need_less(recommend):
 
 def test_only_the_gpus_at_hand_are_used(recommend):
     answer = recommend(gpus="8x A100 80GB", owned=True, limit=1000)
-    assert {(item.gpu.name, item.cost.usd_per_hour_low) for item in answer.training} == {("A100 80GB SXM", 0.0)}
+    assert {(item.gpu.name, item.cost.usd_per_hour_low) for item in answer.training} == {
+        ("A100 80GB SXM", 0.0)
+    }
     assert answer.training[0].gpu.count <= 8
 
 
 def test_understood_as_can_be_sent_back(recommend):
     first = recommend(sequence_length=4096, method="LoRA", vendors="amd")
-    known = {name: value for name, value in first.understood_as.items() if name not in ("model", "task")}
+    known = {
+        name: value for name, value in first.understood_as.items() if name not in ("model", "task")
+    }
     assert recommend(**known) == first
 
 

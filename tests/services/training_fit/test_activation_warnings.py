@@ -25,5 +25,8 @@ from fitgauge.services.training_fit.activation_warnings import recipe_notes
 )
 def test_a_recipe_says_what_it_takes_for_granted(model, attention, part):
     entry = Snapshot().get(model)
-    notes = recipe_notes(read_config(entry.config, entry.quantization), TrainingWorkload(sequence_length=64, attention=attention))
+    notes = recipe_notes(
+        read_config(entry.config, entry.quantization),
+        TrainingWorkload(sequence_length=64, attention=attention),
+    )
     assert notes == [] if part is None else any(part in note for note in notes)

@@ -1,4 +1,5 @@
-"""What a training answer advises: suggestions that keep their promise, warnings that name what to send."""
+"""What a training answer advises: suggestions that keep their promise, warnings that name what
+to send."""
 
 import asyncio
 
@@ -17,20 +18,42 @@ def train(questions):
     [
         {"model": "meta-llama/Llama-3.1-8B", "gpu": "H100"},
         {"model": "Qwen/Qwen3-32B", "gpu": "T4", "sequence_length": 32768},
-        {"model": "openai/gpt-oss-20b", "gpu": "16GB", "method": "dora", "lora_targets": "attention"},
-        {"model": "13b", "gpu": "4x80GB", "framework": "megatron", "pipeline_parallel": 4, "micro_batches": 64},
-        {"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090", "algorithm": "grpo", "rollout_engine": "vllm"},
+        {
+            "model": "openai/gpt-oss-20b",
+            "gpu": "16GB",
+            "method": "dora",
+            "lora_targets": "attention",
+        },
+        {
+            "model": "13b",
+            "gpu": "4x80GB",
+            "framework": "megatron",
+            "pipeline_parallel": 4,
+            "micro_batches": 64,
+        },
+        {
+            "model": "Qwen/Qwen3-8B",
+            "gpu": "RTX 4090",
+            "algorithm": "grpo",
+            "rollout_engine": "vllm",
+        },
     ],
     ids=str,
 )
 def test_a_suggestion_that_is_sent_gets_the_verdict_it_promised(train, asked):
     for suggestion in train(**asked).suggestions:
         again = train(**{**asked, **suggestion.request})
-        assert (again.verdict, again.per_gpu.required_bytes.expected) == (suggestion.verdict, suggestion.required_bytes)
+        assert (again.verdict, again.per_gpu.required_bytes.expected) == (
+            suggestion.verdict,
+            suggestion.required_bytes,
+        )
 
 
 def test_eight_billion_in_full_are_advised_to_keep_everything_in_bf16_on_one_h100(train):
-    changes = {suggestion.change: suggestion for suggestion in train(model="meta-llama/Llama-3.1-8B", gpu="H100").suggestions}
+    changes = {
+        suggestion.change: suggestion
+        for suggestion in train(model="meta-llama/Llama-3.1-8B", gpu="H100").suggestions
+    }
     (change,) = [change for change in changes if change.startswith("train in bf16 alone")]
     assert changes[change].verdict == "fits"
 
@@ -45,13 +68,28 @@ def test_eight_billion_in_full_are_advised_to_keep_everything_in_bf16_on_one_h10
     ids=str,
 )
 def test_cards_that_hold_a_copy_each_are_advised_to_divide_it(train, asked, change):
-    found = train(model="meta-llama/Llama-3.3-70B-Instruct", gpu="8xMI300X", precision="mixed_bf16", **asked).suggestions
-    assert any(suggestion.verdict == "fits" and change.items() <= suggestion.request.items() for suggestion in found)
+    found = train(
+        model="meta-llama/Llama-3.3-70B-Instruct", gpu="8xMI300X", precision="mixed_bf16", **asked
+    ).suggestions
+    assert any(
+        suggestion.verdict == "fits" and change.items() <= suggestion.request.items()
+        for suggestion in found
+    )
 
 
 def test_sequences_are_cut_no_further_than_they_must_be(train):
-    asked = {"model": "Qwen/Qwen3-0.6B", "gpu": "16GB", "method": "full", "optimizer": "sgd", "sequence_length": 262144}
-    cuts = [suggestion for suggestion in train(**asked).suggestions if "sequence_length" in suggestion.request]
+    asked = {
+        "model": "Qwen/Qwen3-0.6B",
+        "gpu": "16GB",
+        "method": "full",
+        "optimizer": "sgd",
+        "sequence_length": 262144,
+    }
+    cuts = [
+        suggestion
+        for suggestion in train(**asked).suggestions
+        if "sequence_length" in suggestion.request
+    ]
     (cut,) = [suggestion for suggestion in cuts if suggestion.verdict == "fits"]
     twice = {**cut.request, "sequence_length": 2 * cut.request["sequence_length"]}
     assert train(**{**asked, **twice}).verdict != "fits"
@@ -79,7 +117,11 @@ def test_what_a_card_cannot_run_is_unsupported_with_the_value_that_works(train, 
     assert answer.summary.endswith(f"Use {field} {value}.")
     (suggestion,) = answer.suggestions
     assert suggestion.request == instead
-    assert train(model="Qwen/Qwen3-0.6B", **{**asked, **instead}).verdict == suggestion.verdict != "unsupported"
+    assert (
+        train(model="Qwen/Qwen3-0.6B", **{**asked, **instead}).verdict
+        == suggestion.verdict
+        != "unsupported"
+    )
 
 
 def test_where_nothing_helps_the_answer_says_who_knows_more(train):
@@ -89,8 +131,18 @@ def test_where_nothing_helps_the_answer_says_who_knows_more(train):
 
 
 def test_a_sequence_beyond_the_models_maximum_is_warned_of(train):
-    assert any("maximum of 512" in line for line in train(model="google-bert/bert-base-uncased", gpu="T4", sequence_length=4096).warnings)
-    assert not any("maximum" in line for line in train(model="google-bert/bert-base-uncased", gpu="T4", sequence_length=512).warnings)
+    assert any(
+        "maximum of 512" in line
+        for line in train(
+            model="google-bert/bert-base-uncased", gpu="T4", sequence_length=4096
+        ).warnings
+    )
+    assert not any(
+        "maximum" in line
+        for line in train(
+            model="google-bert/bert-base-uncased", gpu="T4", sequence_length=512
+        ).warnings
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,7 +161,13 @@ def test_what_contradicts_itself_is_said(train, asked, said):
 
 @pytest.mark.parametrize("method", ["full", "lora"])
 def test_transformers_divides_sequences_under_fsdp(train, method):
-    asked = {"model": "Qwen/Qwen3-0.6B", "gpu": "8xH100", "method": method, "context_parallel": 8, "sequence_length": 65536}
+    asked = {
+        "model": "Qwen/Qwen3-0.6B",
+        "gpu": "8xH100",
+        "method": method,
+        "context_parallel": 8,
+        "sequence_length": 65536,
+    }
     answer, named = train(**asked), train(**asked, framework="fsdp")
     assert (answer.per_gpu, answer.understood_as["framework"]) == (named.per_gpu, "fsdp")
     assert any("under FSDP2" in line for line in answer.warnings)
@@ -117,7 +175,12 @@ def test_transformers_divides_sequences_under_fsdp(train, method):
 
 
 def test_what_others_hold_of_a_card_is_taken_off_it(train):
-    asked = {"model": "meta-llama/Llama-3.1-8B", "gpu": "RTX 4090", "method": "lora", "activation_checkpointing": "full"}
+    asked = {
+        "model": "meta-llama/Llama-3.1-8B",
+        "gpu": "RTX 4090",
+        "method": "lora",
+        "activation_checkpointing": "full",
+    }
     alone, beside = train(**asked), train(**asked, other_memory_gib=6)
     assert alone.per_gpu.usable_bytes - beside.per_gpu.usable_bytes == 6 * 2**30
     assert (alone.verdict, beside.verdict) == ("fits", "does_not_fit")
@@ -125,18 +188,28 @@ def test_what_others_hold_of_a_card_is_taken_off_it(train):
 
 
 def test_a_card_that_may_drive_a_screen_gets_a_warning_where_that_would_decide(train):
-    asked = {"model": "Qwen/Qwen3-4B", "gpu": "RTX 4090", "method": "lora", "activation_checkpointing": "full"}
+    asked = {
+        "model": "Qwen/Qwen3-4B",
+        "gpu": "RTX 4090",
+        "method": "lora",
+        "activation_checkpointing": "full",
+    }
     largest = train(**asked).limits.max_micro_batch_size
     full = train(**asked, micro_batch_size=largest)
     assert full.verdict != "does_not_fit"
     assert any("Send other_memory_gib" in line for line in full.warnings)
-    assert not any("Send other_memory_gib" in line for line in train(**asked, micro_batch_size=largest, other_memory_gib=0).warnings)
+    assert not any(
+        "Send other_memory_gib" in line
+        for line in train(**asked, micro_batch_size=largest, other_memory_gib=0).warnings
+    )
 
 
 def test_a_measured_context_takes_the_place_of_the_usual_one(train):
     answer = train(model="Qwen/Qwen3-0.6B", gpu="A100 80GB", runtime_gib=1.5, detail="full")
     (runtime,) = [term for term in answer.terms if term.name == "runtime"]
-    assert (runtime.bytes, runtime.low, runtime.high, runtime.basis) == (int(1.5 * 2**30),) * 3 + ("exact",)
+    assert (runtime.bytes, runtime.low, runtime.high, runtime.basis) == (int(1.5 * 2**30),) * 3 + (
+        "exact",
+    )
 
 
 def test_the_formula_of_an_adapted_models_weights_names_every_format(train):
@@ -145,13 +218,24 @@ def test_the_formula_of_an_adapted_models_weights_names_every_format(train):
     def formula(**more):
         return next(term.formula for term in train(**asked, **more).terms if term.name == "weights")
 
-    assert formula(method="qlora") == "6979321856 parameters in nf4 + 1050939392 parameters in F32 + 41943040 F32 adapters"
-    assert formula(method="lora", gpu_count=2, framework="fsdp").endswith("BF16 adapters over 2 ranks")
+    assert (
+        formula(method="qlora")
+        == "6979321856 parameters in nf4 + 1050939392 parameters in F32 + 41943040 F32 adapters"
+    )
+    assert formula(method="lora", gpu_count=2, framework="fsdp").endswith(
+        "BF16 adapters over 2 ranks"
+    )
     assert formula() == "8030261248 parameters in F32"
 
 
 def test_bitsandbytes_leaves_experts_alone_unless_the_trainer_quantizes_them(train):
-    asked = {"model": "Qwen/Qwen3-30B-A3B", "gpu": "H100", "method": "qlora", "precision": "bf16", "activation_checkpointing": "full"}
+    asked = {
+        "model": "Qwen/Qwen3-30B-A3B",
+        "gpu": "H100",
+        "method": "qlora",
+        "precision": "bf16",
+        "activation_checkpointing": "full",
+    }
 
     def weights(**more):
         return next(term.bytes for term in train(**asked, **more).terms if term.name == "weights")

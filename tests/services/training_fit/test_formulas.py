@@ -1,4 +1,5 @@
-"""A reader of detail full computes terms again from their formulas, and the activations from the list of saved tensors."""
+"""A reader of detail full computes terms again from their formulas, and the activations from the
+list of saved tensors."""
 
 import asyncio
 import math
@@ -13,7 +14,9 @@ LLAMA = {"model": "meta-llama/Llama-3.1-8B", "gpu": "H100"}
 
 @pytest.fixture(scope="module")
 def answer(questions):
-    return lambda **asked: asyncio.run(questions.check_training_fit(TrainingRequest(**asked, detail="full")))[1]
+    return lambda **asked: asyncio.run(
+        questions.check_training_fit(TrainingRequest(**asked, detail="full"))
+    )[1]
 
 
 def term(found, name):
@@ -21,8 +24,11 @@ def term(found, name):
 
 
 def computed(formula):
-    """The sum of the products of the numbers that stand in it."""
-    return sum(math.prod(map(float, re.findall(r"(?<![\w.])\d[\d.]*(?![\w.])", part))) for part in formula.split(" + "))
+    """Return the sum of the products of the numbers that stand in it."""
+    return sum(
+        math.prod(map(float, re.findall(r"(?<![\w.])\d[\d.]*(?![\w.])", part)))
+        for part in formula.split(" + ")
+    )
 
 
 @pytest.mark.parametrize(
@@ -31,13 +37,21 @@ def computed(formula):
         LLAMA | {"method": "full"},
         {"model": "Qwen/Qwen3-30B-A3B", "gpu": "8xH100", "method": "full", "framework": "fsdp"},
         LLAMA | {"gpu": "RTX 4090", "method": "qlora", "framework": "unsloth"},
-        LLAMA | {"gpu": "8xH100", "framework": "megatron", "tensor_parallel": 2, "micro_batches": 8},
+        LLAMA
+        | {
+            "gpu": "8xH100",
+            "framework": "megatron",
+            "tensor_parallel": 2,
+            "micro_batches": 8,
+        },
     ],
     ids=str,
 )
 def test_optimizer_states_are_so_many_bytes_for_every_trained_parameter(answer, asked):
     states = term(answer(**asked), "optimizer_states")
-    number, each, ranks = re.fullmatch(r"\w+ of (\d+) trained parameters, (\S+) B each(?: over (\d+) ranks)?", states.formula).groups()
+    number, each, ranks = re.fullmatch(
+        r"\w+ of (\d+) trained parameters, (\S+) B each(?: over (\d+) ranks)?", states.formula
+    ).groups()
     assert int(number) * float(each) / int(ranks or 1) == pytest.approx(states.bytes, rel=1e-3)
 
 
@@ -45,8 +59,19 @@ def test_optimizer_states_are_so_many_bytes_for_every_trained_parameter(answer, 
     ("asked", "case"),
     [
         (LLAMA | {"method": "lora"}, "left by"),
-        ({"model": "google-t5/t5-large", "gpu": "A100", "method": "full", "sequence_length": 512}, "more than"),
-        ({"model": "Qwen/Qwen3-30B-A3B", "gpu": "8xH100", "method": "full", "framework": "fsdp"}, "that the card has left"),
+        (
+            {
+                "model": "google-t5/t5-large",
+                "gpu": "A100",
+                "method": "full",
+                "sequence_length": 512,
+            },
+            "more than",
+        ),
+        (
+            {"model": "Qwen/Qwen3-30B-A3B", "gpu": "8xH100", "method": "full", "framework": "fsdp"},
+            "that the card has left",
+        ),
     ],
     ids=str,
 )
@@ -60,14 +85,35 @@ def test_what_the_allocator_keeps_is_its_rules_or_the_least_or_what_is_left(answ
     "asked",
     [
         LLAMA | {"method": "lora", "activation_checkpointing": "none"},
-        {"model": "google-bert/bert-base-uncased", "gpu": "T4", "method": "full", "sequence_length": 512, "micro_batch_size": 8},
+        {
+            "model": "google-bert/bert-base-uncased",
+            "gpu": "T4",
+            "method": "full",
+            "sequence_length": 512,
+            "micro_batch_size": 8,
+        },
         {"model": "Qwen/Qwen2.5-VL-7B-Instruct", "gpu": "H100", "method": "lora"},
-        {"model": "Qwen/Qwen3-8B", "gpu": "4xA100", "framework": "deepspeed", "zero_stage": 3, "offload": "cpu"},
-        {"model": "mistralai/Mixtral-8x7B-v0.1", "gpu": "8xH100", "framework": "megatron", "expert_parallel": 8},
+        {
+            "model": "Qwen/Qwen3-8B",
+            "gpu": "4xA100",
+            "framework": "deepspeed",
+            "zero_stage": 3,
+            "offload": "cpu",
+        },
+        {
+            "model": "mistralai/Mixtral-8x7B-v0.1",
+            "gpu": "8xH100",
+            "framework": "megatron",
+            "expert_parallel": 8,
+        },
     ],
     ids=str,
 )
 def test_saved_tensors_of_all_layers_are_what_is_there_between_the_passes(answer, asked):
     found = answer(**asked)
-    (between,) = re.findall(r"(\d+) B of each between its passes", term(found, "activations").formula)
-    assert sum(part.bytes * max(1, len(part.layers)) for part in found.saved) == pytest.approx(int(between), rel=0.01)
+    (between,) = re.findall(
+        r"(\d+) B of each between its passes", term(found, "activations").formula
+    )
+    assert sum(part.bytes * max(1, len(part.layers)) for part in found.saved) == pytest.approx(
+        int(between), rel=0.01
+    )

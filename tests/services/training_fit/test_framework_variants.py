@@ -28,9 +28,17 @@ def test_adamw_may_be_fused_where_nothing_is_said():
 
 
 def test_adapters_may_be_sharded_by_either_fsdp():
-    versions = {other.fsdp_version for other in choices(2, method="lora", framework="fsdp", optimizer_implementation="fused")}
+    versions = {
+        other.fsdp_version
+        for other in choices(2, method="lora", framework="fsdp", optimizer_implementation="fused")
+    }
     assert versions == {2}
-    assert choices(2, method="lora", framework="fsdp", optimizer_implementation="fused", fsdp_version=1) == []
+    assert (
+        choices(
+            2, method="lora", framework="fsdp", optimizer_implementation="fused", fsdp_version=1
+        )
+        == []
+    )
 
 
 def test_fsdps_gradients_may_be_reduced_as_accelerate_does():
@@ -56,6 +64,10 @@ def test_an_interval_holds_every_choice_and_what_is_expected_stays():
 
 @pytest.mark.parametrize(("word", "apart"), [("torchtitan", True), ("fsdp", False)])
 def test_torchtitan_shards_embedding_and_head_by_themselves(word, apart):
-    request = as_tool_has_it(TrainingRequest(model=MISTRAL, gpu="A100 80GB", framework=word), "full", 8, SPEC)
+    request = as_tool_has_it(
+        TrainingRequest(model=MISTRAL, gpu="A100 80GB", framework=word), "full", 8, SPEC
+    )
     assert training_workload(request, SPEC, 8).shard_embeddings is apart
-    assert not training_workload(msgspec.structs.replace(request, shard_embeddings=False), SPEC, 8).shard_embeddings
+    assert not training_workload(
+        msgspec.structs.replace(request, shard_embeddings=False), SPEC, 8
+    ).shard_embeddings

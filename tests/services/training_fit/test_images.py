@@ -13,17 +13,20 @@ from fitgauge.services.training_fit.service import TrainingFitService
 
 TRAINING = TrainingFitService(load_training(), load_engines())
 TEXT = {
-    "vocab_size": 2000, "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 2, "num_attention_heads": 8,
+    "vocab_size": 2000, "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 2,
+    "num_attention_heads": 8,
     "num_key_value_heads": 2, "max_position_embeddings": 8192,
 }  # fmt: skip
 QWEN = {
     "model_type": "qwen2_5_vl", **TEXT,
-    "vision_config": {"depth": 8, "hidden_size": 320, "intermediate_size": 856, "num_heads": 4, "out_hidden_size": 512},
+    "vision_config": {"depth": 8, "hidden_size": 320, "intermediate_size": 856, "num_heads": 4,
+        "out_hidden_size": 512},
 }  # fmt: skip
 GEMMA = {
     "model_type": "gemma3", "text_config": {"model_type": "gemma3_text", **TEXT, "head_dim": 64},
     "vision_config": {
-        "model_type": "siglip_vision_model", "hidden_size": 320, "intermediate_size": 1280, "num_hidden_layers": 4,
+        "model_type": "siglip_vision_model", "hidden_size": 320, "intermediate_size": 1280,
+        "num_hidden_layers": 4,
         "num_attention_heads": 4, "image_size": 896, "patch_size": 14,
     },
 }  # fmt: skip
@@ -32,14 +35,17 @@ GEMMA = {
 SMOL = {
     "model_type": "smolvlm", "scale_factor": 4, "text_config": {"model_type": "llama", **TEXT},
     "vision_config": {
-        "model_type": "smolvlm_vision", "hidden_size": 320, "intermediate_size": 1280, "num_hidden_layers": 4, "num_attention_heads": 4,
+        "model_type": "smolvlm_vision", "hidden_size": 320, "intermediate_size": 1280,
+        "num_hidden_layers": 4, "num_attention_heads": 4,
         "image_size": 512, "patch_size": 16,
     },
 }  # fmt: skip
 MLLAMA = {
-    "model_type": "mllama", "text_config": {"model_type": "mllama_text_model", **TEXT, "cross_attention_layers": [1]},
+    "model_type": "mllama", "text_config": {"model_type": "mllama_text_model", **TEXT,
+        "cross_attention_layers": [1]},
     "vision_config": {
-        "hidden_size": 320, "intermediate_size": 1280, "num_hidden_layers": 4, "num_global_layers": 2, "attention_heads": 4,
+        "hidden_size": 320, "intermediate_size": 1280, "num_hidden_layers": 4,
+        "num_global_layers": 2, "attention_heads": 4,
         "image_size": 560, "patch_size": 14, "vision_output_dim": 640,
     },
 }  # fmt: skip
@@ -57,9 +63,15 @@ def required(config, **fields):
 
 def test_a_vision_language_model_is_trained_on_an_image_of_768_pixels_a_side():
     answer = ask(QWEN)
-    understood = {name: answer.understood_as[name] for name in ("images", "image_tokens", "train_vision_tower")}
+    understood = {
+        name: answer.understood_as[name]
+        for name in ("images", "image_tokens", "train_vision_tower")
+    }
     assert understood == {"images": 1, "image_tokens": 729, "train_vision_tower": True}
-    assert any("an image of 729 tokens, which are part of its 2048" in warning for warning in answer.warnings)
+    assert any(
+        "an image of 729 tokens, which are part of its 2048" in warning
+        for warning in answer.warnings
+    )
 
 
 def test_a_model_trained_on_text_as_often_sees_no_image_until_one_is_asked_for():
@@ -89,7 +101,9 @@ def test_adapters_leave_the_tower_frozen_and_a_frozen_tower_keeps_nothing():
     assert ask(QWEN, method="lora").understood_as["train_vision_tower"] is False
     frozen = required(QWEN, method="lora", images=2)
     assert required(QWEN, method="lora", images=2, train_vision_tower=True) > frozen
-    assert frozen - required(QWEN, method="lora", images=0) < required(QWEN, images=2) - required(QWEN, images=0)
+    assert frozen - required(QWEN, method="lora", images=0) < required(QWEN, images=2) - required(
+        QWEN, images=0
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""What Megatron alone is asked: uneven stages, chunks, modules that run again; answered, said and started so."""
+"""What Megatron alone is asked: uneven stages, chunks, modules that run again; answered, said
+and started so."""
 
 import asyncio
 
@@ -7,7 +8,13 @@ import pytest
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
-LARGE = {"model": "deepseek-ai/DeepSeek-V3", "gpu": "H200", "gpu_count": 256, "framework": "megatron", "expert_parallel": 32}
+LARGE = {
+    "model": "deepseek-ai/DeepSeek-V3",
+    "gpu": "H200",
+    "gpu_count": 256,
+    "framework": "megatron",
+    "expert_parallel": 32,
+}
 
 
 @pytest.fixture(scope="module")
@@ -18,8 +25,14 @@ def answer(questions):
 def test_61_layers_are_spread_as_megatrons_flags_can_and_the_answer_says_how(answer):
     asked = answer(**LARGE, pipeline_parallel=8, detail="full")
     assert [rank.layers for rank in asked.ranks] == [7, *[8] * 6, 6]
-    assert "61 layers do not divide into 8 stages: 7, 6 x 8 and 6 were taken (last_stage_layers)." in asked.warnings
-    assert "--decoder-first-pipeline-num-layers 7 --decoder-last-pipeline-num-layers 6" in asked.launch.command
+    assert (
+        "61 layers do not divide into 8 stages: 7, 6 x 8 and 6 were taken (last_stage_layers)."
+        in asked.warnings
+    )
+    assert (
+        "--decoder-first-pipeline-num-layers 7 --decoder-last-pipeline-num-layers 6"
+        in asked.launch.command
+    )
 
 
 def test_a_split_that_was_asked_for_is_taken_without_a_word(answer):
@@ -31,36 +44,67 @@ def test_a_split_that_was_asked_for_is_taken_without_a_word(answer):
 
 def test_the_command_has_the_widths_of_latents_and_which_layers_are_dense(answer):
     found = answer(**LARGE, pipeline_parallel=8).launch.command
-    assert "--multi-latent-attention --num-attention-heads 128 --kv-lora-rank 512 --q-lora-rank 1536" in found
+    assert (
+        "--multi-latent-attention --num-attention-heads 128 --kv-lora-rank 512 --q-lora-rank 1536"
+        in found
+    )
     assert "--qk-head-dim 128 --qk-pos-emb-head-dim 64 --v-head-dim 128" in found
     assert "'([0]*3+[1]*58)'" in found
 
 
-SMALL = {"model": "Qwen/Qwen3-30B-A3B", "gpu": "H100", "gpu_count": 16, "framework": "megatron", "expert_parallel": 8}
+SMALL = {
+    "model": "Qwen/Qwen3-30B-A3B",
+    "gpu": "H100",
+    "gpu_count": 16,
+    "framework": "megatron",
+    "expert_parallel": 8,
+}
 
 
 def test_recomputed_modules_save_what_they_made_and_are_named_to_megatron(answer):
     plain = answer(**SMALL, activation_checkpointing="selective")
-    asked = answer(**SMALL, activation_checkpointing="selective", recompute_modules="moe_act, layernorm")
-    less, more = (next(term.bytes for term in one.terms if term.name == "activations") for one in (asked, plain))
+    asked = answer(
+        **SMALL, activation_checkpointing="selective", recompute_modules="moe_act, layernorm"
+    )
+    less, more = (
+        next(term.bytes for term in one.terms if term.name == "activations")
+        for one in (asked, plain)
+    )
     assert less < 0.9 * more
     assert asked.understood_as["recompute_modules"] == "moe_act,layernorm"
     assert plain.understood_as["recompute_modules"] == "core_attn"
-    assert "--recompute-granularity selective --recompute-modules moe_act layernorm" in asked.launch.command
+    assert (
+        "--recompute-granularity selective --recompute-modules moe_act layernorm"
+        in asked.launch.command
+    )
     assert "--recompute-modules" not in plain.launch.command
 
 
 def test_core_attention_recomputed_in_vain_is_told_with_what_keeps_less(answer):
     asked = {**SMALL, "activation_checkpointing": "selective"}
-    said = "core_attn keeps no less under flash, which keeps no scores: recompute_modules layernorm, with moe_act for experts would."
+    said = (
+        "core_attn keeps no less under flash, which keeps no scores: recompute_modules layernorm,"
+        " with moe_act for experts would."
+    )
     assert said in answer(**asked, attention="flash").warnings
-    assert not [warning for warning in answer(**asked, attention="eager").warnings if "core_attn" in warning]
+    assert not [
+        warning for warning in answer(**asked, attention="eager").warnings if "core_attn" in warning
+    ]
 
 
 def test_chunks_are_told_to_either_launcher_by_its_own_flag(answer):
-    piped = {"expert_parallel": 4, "pipeline_parallel": 4, "pipeline_schedule": "interleaved", "pipeline_chunks": 3, "micro_batches": 8}
+    piped = {
+        "expert_parallel": 4,
+        "pipeline_parallel": 4,
+        "pipeline_schedule": "interleaved",
+        "pipeline_chunks": 3,
+        "micro_batches": 8,
+    }
     assert "--num-virtual-stages-per-pipeline-rank 3" in answer(**SMALL | piped).launch.command
-    assert "--virtual_pipeline_model_parallel_size 3" in answer(**SMALL | piped, method="lora").launch.command
+    assert (
+        "--virtual_pipeline_model_parallel_size 3"
+        in answer(**SMALL | piped, method="lora").launch.command
+    )
 
 
 def test_experts_beside_divided_layers_have_sequence_parallelism_unasked(answer):
@@ -74,7 +118,11 @@ def test_experts_beside_divided_layers_have_sequence_parallelism_unasked(answer)
     ("fields", "field", "hint"),
     [
         ({"recompute_modules": "mlp"}, "recompute_modules", "selective"),
-        ({"recompute_modules": "attn", "activation_checkpointing": "selective"}, "recompute_modules", "core_attn, mlp"),
+        (
+            {"recompute_modules": "attn", "activation_checkpointing": "selective"},
+            "recompute_modules",
+            "core_attn, mlp",
+        ),
         ({"pipeline_chunks": 4, "pipeline_parallel": 4}, "pipeline_chunks", "interleaved"),
         ({"last_stage_layers": 4}, "last_stage_layers", "pipeline_parallel"),
     ],

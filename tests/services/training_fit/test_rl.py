@@ -1,4 +1,5 @@
-"""check_training_fit about preference and RL training: defaults of the libraries, phases by model, refusals, and what to change."""
+"""check_training_fit about preference and RL training: defaults of the libraries, phases by
+model, refusals, and what to change."""
 
 import asyncio
 
@@ -31,8 +32,18 @@ def phases(answer):
         {"algorithm": "grpo"},
         {"algorithm": "grpo", "rollout_engine": "sglang", "trainer": "verl", "gpu_count": 2},
         {"algorithm": "ppo", "framework": "OpenRLHF", "gpu_count": 4},
-        {"algorithm": "rloo", "framework": "verl", "gpu_count": 2, "offload": "cpu", "method": "lora"},
-        {"algorithm": "ppo", "critic_model": "Qwen/Qwen2.5-0.5B", "reward_model": "Qwen/Qwen2.5-1.5B-Instruct"},
+        {
+            "algorithm": "rloo",
+            "framework": "verl",
+            "gpu_count": 2,
+            "offload": "cpu",
+            "method": "lora",
+        },
+        {
+            "algorithm": "ppo",
+            "critic_model": "Qwen/Qwen2.5-0.5B",
+            "reward_model": "Qwen/Qwen2.5-1.5B-Instruct",
+        },
     ],
     ids=str,
 )
@@ -44,14 +55,20 @@ def test_what_is_understood_gives_the_same_answer_when_it_is_sent(train, asked):
     assert again.understood_as == first.understood_as
 
 
-@pytest.mark.parametrize("asked", [{"algorithm": "dpo"}, {"algorithm": "grpo", "rollout_engine": "vllm"}, {"algorithm": "ppo"}], ids=str)
+@pytest.mark.parametrize(
+    "asked",
+    [{"algorithm": "dpo"}, {"algorithm": "grpo", "rollout_engine": "vllm"}, {"algorithm": "ppo"}],
+    ids=str,
+)
 def test_the_terms_are_those_of_the_worst_phase(train, asked):
     answer = train(**SMALL, **asked)
     worst = max(answer.phases, key=lambda phase: phase.bytes)
     assert sum(term.bytes for term in worst.terms) == worst.bytes
     assert {term.name for term in worst.terms} <= {term.name for term in answer.terms}
     required = answer.per_gpu.required_bytes
-    assert sum(term.bytes for term in answer.terms) == pytest.approx(required.expected, abs=len(answer.terms))
+    assert sum(term.bytes for term in answer.terms) == pytest.approx(
+        required.expected, abs=len(answer.terms)
+    )
 
 
 def test_supervised_training_names_no_other_models(train):
@@ -66,19 +83,27 @@ def test_supervised_training_names_no_other_models(train):
         ({"algorithm": "dpo"}, {"reference": "resident"}),
         ({"algorithm": "dpo", "method": "lora"}, {"reference": "adapter"}),
         ({"algorithm": "orpo"}, {"reference": "none"}),
-        ({"algorithm": "grpo"}, {"reference": "none", "rollout_engine": "transformers", "group_size": 8, "reward_model": "none"}),
-        ({"algorithm": "grpo", "rollout_engine": "vllm"}, {"rollout_memory_utilization": 0.3, "rollout_sleep": "off"}),
+        ({"algorithm": "grpo"},
+            {"reference": "none", "rollout_engine": "transformers", "group_size": 8,
+                "reward_model": "none"}),
+        ({"algorithm": "grpo", "rollout_engine": "vllm"},
+            {"rollout_memory_utilization": 0.3, "rollout_sleep": "off"}),
         ({"algorithm": "rloo"}, {"reference": "resident", "group_size": 2}),
         ({"algorithm": "grpo", "framework": "verl"},
-         {"trainer": "verl", "framework": "fsdp", "rollout_engine": "vllm", "rollout_memory_utilization": 0.5, "rollout_sleep": "level_2",
+         {"trainer": "verl", "framework": "fsdp", "rollout_engine": "vllm",
+             "rollout_memory_utilization": 0.5, "rollout_sleep": "level_2",
           "rollout_tensor_parallel": 2}),
         ({"algorithm": "grpo", "trainer": "verl"}, {"framework": "fsdp", "zero_stage": 3}),
         ({"algorithm": "ppo", "trainer": "openrlhf"}, {"framework": "deepspeed"}),
-        ({"algorithm": "grpo", "trainer": "verl", "framework": "megatron"}, {"trainer": "verl", "framework": "megatron"}),
+        ({"algorithm": "grpo", "trainer": "verl", "framework": "megatron"},
+            {"trainer": "verl", "framework": "megatron"}),
         ({"algorithm": "ppo", "framework": "openrlhf"},
-         {"trainer": "openrlhf", "framework": "deepspeed", "reward_model": "policy", "critic_model": "policy", "rollout_sleep": "level_1"}),
-        ({"algorithm": "grpo", "prompt_length": 100, "completion_length": 400}, {"sequence_length": 500}),
-        ({"algorithm": "grpo", "sequence_length": 4096}, {"prompt_length": 512, "completion_length": 3584}),
+         {"trainer": "openrlhf", "framework": "deepspeed", "reward_model": "policy",
+             "critic_model": "policy", "rollout_sleep": "level_1"}),
+        ({"algorithm": "grpo", "prompt_length": 100, "completion_length": 400},
+            {"sequence_length": 500}),
+        ({"algorithm": "grpo", "sequence_length": 4096},
+            {"prompt_length": 512, "completion_length": 3584}),
     ],
     ids=str,
 )  # fmt: skip
@@ -97,7 +122,10 @@ def test_what_is_left_out_is_as_the_library_has_it(train, asked, said):
         ({"algorithm": "grpo", "critic_model": "policy"}, "critic_model"),
         ({"group_size": 4}, "group_size"),
         ({"model": "google-bert/bert-base-uncased", "algorithm": "dpo"}, "algorithm"),
-        ({"algorithm": "grpo", "rollout_engine": "vllm", "rollout_tensor_parallel": 3}, "rollout_tensor_parallel"),
+        (
+            {"algorithm": "grpo", "rollout_engine": "vllm", "rollout_tensor_parallel": 3},
+            "rollout_tensor_parallel",
+        ),
         ({"algorithm": "grpo", "trainer": "trll"}, "trainer"),
         ({"fp8_parameters": True}, "fp8_parameters"),
     ],
@@ -111,29 +139,64 @@ def test_what_cannot_be_is_refused_with_what_can(train, asked, field):
 
 
 def test_a_rollout_engine_whose_share_does_not_hold_its_model_does_not_start(train):
-    asked = {"model": "Qwen/Qwen2.5-32B-Instruct", "gpu": "H200", "gpu_count": 8, "algorithm": "grpo", "framework": "verl"}
-    assert train(**asked, rollout_tensor_parallel=1, rollout_memory_utilization=0.3).verdict == "does_not_fit"
-    assert train(**asked, rollout_tensor_parallel=4, rollout_memory_utilization=0.3).verdict == "fits"
+    asked = {
+        "model": "Qwen/Qwen2.5-32B-Instruct",
+        "gpu": "H200",
+        "gpu_count": 8,
+        "algorithm": "grpo",
+        "framework": "verl",
+    }
+    assert (
+        train(**asked, rollout_tensor_parallel=1, rollout_memory_utilization=0.3).verdict
+        == "does_not_fit"
+    )
+    assert (
+        train(**asked, rollout_tensor_parallel=4, rollout_memory_utilization=0.3).verdict == "fits"
+    )
 
 
 def test_more_ranks_are_suggested_to_a_rollout_engine_that_has_no_room(train):
-    asked = {"model": "Qwen/Qwen2.5-32B-Instruct", "gpu": "H200", "gpu_count": 8, "algorithm": "grpo", "framework": "verl"}
+    asked = {
+        "model": "Qwen/Qwen2.5-32B-Instruct",
+        "gpu": "H200",
+        "gpu_count": 8,
+        "algorithm": "grpo",
+        "framework": "verl",
+    }
     answer = train(**asked, rollout_tensor_parallel=1, rollout_memory_utilization=0.3)
-    assert {"rollout_tensor_parallel": 2} in [suggestion.request for suggestion in answer.suggestions]
+    assert {"rollout_tensor_parallel": 2} in [
+        suggestion.request for suggestion in answer.suggestions
+    ]
 
 
 def test_sleep_is_suggested_where_the_rollout_engine_is_in_the_way(train):
-    asked = {"model": "Qwen/Qwen3-1.7B", "gpu": "A100 80GB", "algorithm": "grpo", "rollout_engine": "vllm", "micro_batch_size": 4}
+    asked = {
+        "model": "Qwen/Qwen3-1.7B",
+        "gpu": "A100 80GB",
+        "algorithm": "grpo",
+        "rollout_engine": "vllm",
+        "micro_batch_size": 4,
+    }
     asked |= {"rollout_memory_utilization": 0.6, "activation_checkpointing": "full"}
     answer = train(**asked)
     assert answer.verdict != "fits"
-    changes = [suggestion for suggestion in answer.suggestions if suggestion.request == {"rollout_sleep": "level_2"}]
+    changes = [
+        suggestion
+        for suggestion in answer.suggestions
+        if suggestion.request == {"rollout_sleep": "level_2"}
+    ]
     assert changes
     assert train(**asked, **changes[0].request).verdict == changes[0].verdict == "fits"
 
 
 def test_a_reference_beside_the_policy_may_go_to_the_host_or_be_computed_beforehand(train):
-    asked = {"model": "Qwen/Qwen3-1.7B", "gpu": "A100 40GB", "algorithm": "dpo", "activation_checkpointing": "full", "sequence_length": 512}
+    asked = {
+        "model": "Qwen/Qwen3-1.7B",
+        "gpu": "A100 40GB",
+        "algorithm": "dpo",
+        "activation_checkpointing": "full",
+        "sequence_length": 512,
+    }
     answer = train(**asked)
     assert answer.verdict != "fits"
     assert any("reference" in suggestion.request for suggestion in answer.suggestions)
@@ -141,7 +204,10 @@ def test_a_reference_beside_the_policy_may_go_to_the_host_or_be_computed_beforeh
 
 def test_models_of_their_own_are_counted_as_they_are(train):
     asked = {**LARGE, "algorithm": "ppo", "framework": "openrlhf", "zero_stage": 3}
-    same, small = train(**asked), train(**asked, reward_model="Qwen/Qwen2.5-0.5B", critic_model="Qwen/Qwen2.5-0.5B")
+    same, small = (
+        train(**asked),
+        train(**asked, reward_model="Qwen/Qwen2.5-0.5B", critic_model="Qwen/Qwen2.5-0.5B"),
+    )
     sizes = [{term.name: term.bytes for term in answer.phases[0].terms} for answer in (same, small)]
     assert sizes[1]["reward_weights"] < sizes[0]["reward_weights"] / 10
     assert small.checkpoint_bytes < same.checkpoint_bytes
@@ -155,13 +221,17 @@ def test_a_verl_policy_leaves_the_card_for_the_rollout_and_is_there_for_the_upda
     assert "rollout_kv_cache" not in found["backward"]
 
 
-def test_a_checkpoint_holds_weights_and_states_and_offloading_to_nvme_leaves_buffers_in_host_memory(train):
+def test_a_checkpoint_holds_weights_and_states_and_offloading_to_nvme_leaves_buffers_in_host_memory(
+    train,
+):
     asked = {**LARGE, "framework": "deepspeed", "zero_stage": 3}
     plain, nvme = train(**asked), train(**asked, offload="nvme")
     parameters = plain.model.parameters
     assert plain.checkpoint_bytes == nvme.checkpoint_bytes == 14 * parameters
     assert nvme.per_gpu.nvme_bytes >= 14 * parameters // 8
-    assert 0 < nvme.per_gpu.host_bytes <= 19 * 10**9 + 2 * parameters // 8  # and the 16-bit gradients of its part
+    assert (
+        0 < nvme.per_gpu.host_bytes <= 19 * 10**9 + 2 * parameters // 8
+    )  # and the 16-bit gradients of its part
 
 
 def test_the_fewest_cards_are_found_again_from_what_was_understood(train):
@@ -176,7 +246,12 @@ def test_a_model_too_large_for_data_parallelism_gets_degrees_that_hold_it(train)
     assert answer.verdict == "does_not_fit"
     first = answer.suggestions[0]
     assert (
-        first.request["tensor_parallel"] * first.request["data_parallel"] * first.request["pipeline_parallel"] == first.request["gpu_count"]
+        first.request["tensor_parallel"]
+        * first.request["data_parallel"]
+        * first.request["pipeline_parallel"]
+        == first.request["gpu_count"]
     )
-    again = train(model="deepseek-ai/DeepSeek-V3", gpu="H100", framework="megatron", **first.request)
+    again = train(
+        model="deepseek-ai/DeepSeek-V3", gpu="H100", framework="megatron", **first.request
+    )
     assert again.verdict == first.verdict != "does_not_fit"

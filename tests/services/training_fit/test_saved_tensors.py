@@ -1,4 +1,5 @@
-"""A reader of detail full sees every saved tensor of a Llama block, and can agree with each line."""
+"""A reader of detail full sees every saved tensor of a Llama block, and can agree with each
+line."""
 
 import pytest
 
@@ -42,8 +43,14 @@ def test_a_llama_block_line_by_line():
 
 def test_layers_of_fp32_shards_save_what_parameters_gathered_in_16_bit_compute():
     sharded = {"framework": "fsdp", "data_parallel": 8, "zero_stage": 3}
-    assert layer(precision="mixed_bf16", **sharded).tensors == layer(precision="bf16", **sharded).tensors
-    assert {tensor.dtype for tensor in layer(precision="mixed_fp16", **sharded).tensors} == {"fp16", "fp32"}
+    assert (
+        layer(precision="mixed_bf16", **sharded).tensors
+        == layer(precision="bf16", **sharded).tensors
+    )
+    assert {tensor.dtype for tensor in layer(precision="mixed_fp16", **sharded).tensors} == {
+        "fp16",
+        "fp32",
+    }
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
@@ -59,10 +66,15 @@ def test_shapes_formats_and_bytes_agree(attention):
 
 
 def test_scores_are_heads_by_tokens_by_keys():
-    scores = next(tensor for tensor in layer(attention="eager").tensors if tensor.name == "attention.softmax")
+    scores = next(
+        tensor for tensor in layer(attention="eager").tensors if tensor.name == "attention.softmax"
+    )
     assert scores.shape == [BATCH, 32, SEQUENCE, SEQUENCE]
 
 
 def test_a_frozen_base_saves_no_inputs_of_its_linears_but_those_that_adapters_read():
-    whole, adapted = layer(method="full").bytes, layer(method="lora", lora_targets=("q_proj",)).bytes
+    whole, adapted = (
+        layer(method="full").bytes,
+        layer(method="lora", lora_targets=("q_proj",)).bytes,
+    )
     assert adapted < whole

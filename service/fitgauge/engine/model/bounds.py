@@ -30,9 +30,13 @@ def check(spec: ModelSpec) -> None:
             _check_sizes({"intermediate_size": block.mlp.intermediate_size}, f"{block.prefix}: MLP")
     stacks = [block.part for block in spec.blocks if "{}" in block.prefix and block.layers]
     if not stacks or (spec.task != "encode" and Part.LANGUAGE not in stacks):
-        raise MalformedModelError("config.json describes a model without layers.", hint=_HINT, field="num_hidden_layers")
+        raise MalformedModelError(
+            "config.json describes a model without layers.", hint=_HINT, field="num_hidden_layers"
+        )
     if spec.max_context_length < 1:
-        raise MalformedModelError("config.json: the context length is 0.", hint=_HINT, field="max_position_embeddings")
+        raise MalformedModelError(
+            "config.json: the context length is 0.", hint=_HINT, field="max_position_embeddings"
+        )
     _check_cost(spec)
 
 
@@ -40,10 +44,15 @@ def _check_tensors(block: Block) -> None:
     for tensor in block.tensors:
         name = f"{block.prefix}{tensor.name}"
         if tensor.shape and not (min(tensor.shape) >= 1 and max(tensor.shape) <= MAX_DIMENSION):
-            raise MalformedModelError(f"config.json gives {name} a shape that no model has: {_shown(tensor.shape)}.", hint=_HINT)
+            raise MalformedModelError(
+                f"config.json gives {name} a shape that no model has: {_shown(tensor.shape)}.",
+                hint=_HINT,
+            )
         if not 1 <= tensor.count <= MAX_EXPERTS:
             raise MalformedModelError(
-                f"config.json gives {name} {_shown([tensor.count])} experts, at most {MAX_EXPERTS} are read.", hint=_HINT
+                f"config.json gives {name} {_shown([tensor.count])} experts, at most {MAX_EXPERTS}"
+                " are read.",
+                hint=_HINT,
             )
 
 
@@ -52,14 +61,20 @@ def _check_sizes(sizes: dict[str, int], where: str) -> None:
         high = MAX_HEADS if name.endswith("heads") else MAX_DIMENSION
         if not 1 <= size <= high:
             raise MalformedModelError(
-                f"config.json gives {where} a {name} of {_shown([size])}, not from 1 to {high}.", hint=_HINT, field=name
+                f"config.json gives {where} a {name} of {_shown([size])}, not from 1 to {high}.",
+                hint=_HINT,
+                field=name,
             )
 
 
 def _sizes(mixer: Mixer) -> dict[str, int]:
-    """What is never 0 of a mixer."""
+    """Return what is never 0 of a mixer."""
     if isinstance(mixer, Recurrent):
-        return {f"{state.name}_{name}": size for state in mixer.states for name, size in (("heads", state.heads), ("width", state.width))}
+        return {
+            f"{state.name}_{name}": size
+            for state in mixer.states
+            for name, size in (("heads", state.heads), ("width", state.width))
+        }
     names = ("query_heads", "kv_heads", "head_dim", "value_dim", "latent_dim")
     return {name: getattr(mixer, name) for name in names if hasattr(mixer, name)}
 
@@ -67,7 +82,9 @@ def _sizes(mixer: Mixer) -> dict[str, int]:
 def _check_cost(spec: ModelSpec) -> None:
     kinds = sum(len(block.tensors) for block in spec.blocks)
     tensors = sum(len(block.tensors) * len(block.layers) for block in spec.blocks)
-    stored = sum(tensor.count * len(block.layers) for block in spec.blocks for tensor in block.tensors)
+    stored = sum(
+        tensor.count * len(block.layers) for block in spec.blocks for tensor in block.tensors
+    )
     for what, count, most in (
         ("different tensors", kinds, MAX_KINDS),
         ("tensors", tensors, MAX_TENSORS),
@@ -75,9 +92,11 @@ def _check_cost(spec: ModelSpec) -> None:
         ("parameters", spec.parameters, MAX_PARAMETERS),
     ):
         if count > most:
-            raise MalformedModelError(f"config.json describes {count} {what}, at most {most} are read.", hint=_HINT)
+            raise MalformedModelError(
+                f"config.json describes {count} {what}, at most {most} are read.", hint=_HINT
+            )
 
 
 def _shown(sizes: Iterable[int]) -> str:
-    """Sizes as a message quotes them."""
+    """Return sizes as a message quotes them."""
     return " x ".join(str(size) if abs(size) < 2**64 else "more than 2^64" for size in sizes)

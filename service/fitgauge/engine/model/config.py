@@ -14,26 +14,34 @@ MAX_EXPERTS = 2**16
 MAX_HEADS = 2**16
 """Heads of a layer. The snapshot's widest attention has 232."""
 MAX_WIDTH = 2**24
-"""Any other size: features, words, ranks, groups. The snapshot's largest is a vocabulary of 262,208."""
+"""Any other size: features, words, ranks, groups. The snapshot's largest is a vocabulary of
+262,208."""
 MAX_TOKENS = 2**31
 """Positions and windows [tokens]. The snapshot's longest context is 10,485,760."""
 
 _TOKENS = (
-    "position_embeddings", "positions", "length", "window", "window_size", "chunk_size", "seq_len", "context", "n_ctx", "topk", "top_k",
+    "position_embeddings", "positions", "length", "window", "window_size", "chunk_size", "seq_len",
+    "context", "n_ctx", "topk", "top_k",
     "tokens", "sliding_window_pattern",
 )  # fmt: skip
 _BOUNDS = (
     (("layers", "n_layer", "depth"), MAX_LAYERS),
-    (("experts", "experts_per_tok", "experts_per_token", "moe_k", "moe_top_k", "moe_topk"), MAX_EXPERTS),
+    (
+        ("experts", "experts_per_tok", "experts_per_token", "moe_k", "moe_top_k", "moe_topk"),
+        MAX_EXPERTS,
+    ),
     (("heads", "n_head"), MAX_HEADS),
     (_TOKENS, MAX_TOKENS),
 )
 """How names end, with the highest value that is believed under them."""
 
 _POSITIVE = frozenset({
-    "hidden_size", "n_embd", "d_model", "vocab_size", "intermediate_size", "moe_intermediate_size", "ffn_hidden_size", "d_ff", "ffn_dim",
-    "num_hidden_layers", "n_layer", "num_layers", "n_layers", "num_decoder_layers", "encoder_layers", "decoder_layers",
-    "num_attention_heads", "n_head", "num_heads", "num_key_value_heads", "head_dim", "kv_lora_rank", "max_position_embeddings",
+    "hidden_size", "n_embd", "d_model", "vocab_size", "intermediate_size", "moe_intermediate_size",
+    "ffn_hidden_size", "d_ff", "ffn_dim",
+    "num_hidden_layers", "n_layer", "num_layers", "n_layers", "num_decoder_layers",
+    "encoder_layers", "decoder_layers",
+    "num_attention_heads", "n_head", "num_heads", "num_key_value_heads", "head_dim", "kv_lora_rank",
+    "max_position_embeddings",
     "patch_size", "image_size", "num_channels",
 })  # fmt: skip
 """Sizes that no model has as 0, in families that read them."""
@@ -42,7 +50,8 @@ _REQUIRED: Any = object()
 
 
 class Config:
-    """A config.json or one of its sections. Every reader takes several names: the first that is there and not null counts."""
+    """A config.json or one of its sections. Every reader takes several names: the first that is
+    there and not null counts."""
 
     def __init__(self, values: Mapping[str, Any], where: str = "config.json") -> None:
         self.values = values
@@ -61,85 +70,125 @@ class Config:
         return names[0], None
 
     def has(self, *names: str) -> bool:
-        """Whether any of the names is there and not null."""
+        """Return whether any of the names is there and not null."""
         return self._find(names)[1] is not None
 
-    def integer(self, *names: str, default: int | None = _REQUIRED, low: int | None = None, high: int | None = None) -> int:
-        """An integer in [low, high], which follow from the name by default.
+    def integer(
+        self,
+        *names: str,
+        default: int | None = _REQUIRED,
+        low: int | None = None,
+        high: int | None = None,
+    ) -> int:
+        """Return an integer in [low, high], which follow from the name by default.
 
-        Raises MalformedModelError where it is missing without a default, no number, or out of bounds, `default` included.
-        """
+        Raises MalformedModelError where it is missing without a default, no number, or out of
+        bounds, `default` included."""
         name, value = self._find(names)
         low = int(name in _POSITIVE and value is not None) if low is None else low
         high = _highest(name) if high is None else high
         if value is None:
             if default is _REQUIRED:
-                raise MalformedModelError(f"{self.where} has no {name}.", hint="Check that the repository holds a complete config.json.")
+                raise MalformedModelError(
+                    f"{self.where} has no {name}.",
+                    hint="Check that the repository holds a complete config.json.",
+                )
             value = default or 0
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise MalformedModelError(f"{self.where}: {name} is {_shown(value)}, not an integer from {low} to {high}.", field=name)
+            raise MalformedModelError(
+                f"{self.where}: {name} is {_shown(value)}, not an integer from {low} to {high}.",
+                field=name,
+            )
         return value
 
-    def maybe_integer(self, *names: str, low: int | None = None, high: int | None = None) -> int | None:
-        """The same, None where it is missing or null."""
+    def maybe_integer(
+        self, *names: str, low: int | None = None, high: int | None = None
+    ) -> int | None:
+        """Return the same, None where it is missing or null."""
         return self.integer(*names, low=low, high=high) if self.has(*names) else None
 
     def number(self, *names: str, default: float) -> float:
-        """A finite number, `default` where it is missing."""
+        """Return a finite number, `default` where it is missing."""
         name, value = self._find(names)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not -1e18 < value < 1e18:
-            raise MalformedModelError(f"{self.where}: {name} is {_shown(value)}, not a number.", field=name)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not -1e18 < value < 1e18
+        ):
+            raise MalformedModelError(
+                f"{self.where}: {name} is {_shown(value)}, not a number.", field=name
+            )
         return float(value)
 
     def flag(self, *names: str, default: bool = False) -> bool:
-        """A boolean, `default` where it is missing."""
+        """Return a boolean, `default` where it is missing."""
         name, value = self._find(names)
         if value is None:
             return default
         if not isinstance(value, bool | int):
-            raise MalformedModelError(f"{self.where}: {name} is {_shown(value)}, not true or false.", field=name)
+            raise MalformedModelError(
+                f"{self.where}: {name} is {_shown(value)}, not true or false.", field=name
+            )
         return bool(value)
 
     def text(self, *names: str, default: str = "") -> str:
-        """A string, `default` where it is missing."""
+        """Return a string, `default` where it is missing."""
         name, value = self._find(names)
         if value is None:
             return default
         if not isinstance(value, str):
-            raise MalformedModelError(f"{self.where}: {name} is {_shown(value)}, not a string.", field=name)
+            raise MalformedModelError(
+                f"{self.where}: {name} is {_shown(value)}, not a string.", field=name
+            )
         return value
 
     def items(self, *names: str, length: int | None = None) -> list[Any]:
-        """A list of at most MAX_LAYERS values (of exactly `length`, where given), empty where it is missing."""
+        """Return a list of at most MAX_LAYERS values (of exactly `length`, where given), empty
+        where it is missing."""
         name, value = self._find(names)
         if value is None:
             return []
-        if not isinstance(value, list) or len(value) > MAX_LAYERS or (length is not None and len(value) < length):
-            raise MalformedModelError(f"{self.where}: {name} is not a list of {length or f'at most {MAX_LAYERS}'} values.", field=name)
+        if (
+            not isinstance(value, list)
+            or len(value) > MAX_LAYERS
+            or (length is not None and len(value) < length)
+        ):
+            raise MalformedModelError(
+                f"{self.where}: {name} is not a list of {length or f'at most {MAX_LAYERS}'}"
+                " values.",
+                field=name,
+            )
         return value
 
     def section(self, *names: str) -> "Config":
-        """A nested object as a Config, empty where it is missing."""
+        """Return a nested object as a Config, empty where it is missing."""
         name, value = self._find(names)
         if value is not None and not isinstance(value, dict):
             raise MalformedModelError(f"{self.where}: {name} is not an object.", field=name)
         return Config(value or {}, f"{self.where}: {name}")
 
     def layers(self, *names: str) -> int:
-        """The number of layers, from 1 to MAX_LAYERS."""
-        return self.integer(*(names or ("num_hidden_layers", "n_layer", "num_layers", "n_layers")), low=1, high=MAX_LAYERS)
+        """Return the number of layers, from 1 to MAX_LAYERS."""
+        return self.integer(
+            *(names or ("num_hidden_layers", "n_layer", "num_layers", "n_layers")),
+            low=1,
+            high=MAX_LAYERS,
+        )
 
     def dtype(self, default: str = "BF16") -> str:
-        """The canonical dtype of the stored weights, `default` where the config is silent or says `auto`."""
+        """Return the canonical dtype of the stored weights, `default` where the config is silent
+        or says `auto`."""
         name = self.text("dtype", "torch_dtype")
         try:
             return dtype(name) if name and name != "auto" else default
         except InvalidRequestError:
-            raise MalformedModelError(f"{self.where}: dtype is {name[:40]!r}, no number format.", field="torch_dtype") from None
+            raise MalformedModelError(
+                f"{self.where}: dtype is {name[:40]!r}, no number format.", field="torch_dtype"
+            ) from None
 
 
 @cache
@@ -148,5 +197,8 @@ def _highest(name: str) -> int:
 
 
 def _shown(value: object) -> str:
-    """A value as a message quotes it: an integer may have too many digits to be written out."""
-    return repr(f"{value:#x}"[:40] if isinstance(value, int) and abs(value) > 2**64 else str(value)[:40])
+    """Return a value as a message quotes it: an integer may have too many digits to be written
+    out."""
+    return repr(
+        f"{value:#x}"[:40] if isinstance(value, int) and abs(value) > 2**64 else str(value)[:40]
+    )

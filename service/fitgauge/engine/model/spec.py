@@ -1,8 +1,8 @@
 """ModelSpec: what a model is made of, layer by layer, as its config.json says.
 
-A model is a list of blocks. A block is a run of layers made alike: their tensors, what they keep for every token or
-request (`mixers`) and their MLP. Nothing here depends on an engine, a dtype choice or a GPU.
-"""
+A model is a list of blocks. A block is a run of layers made alike: their tensors, what they keep
+for every token or request (`mixers`) and their MLP. Nothing here depends on an engine, a dtype
+choice or a GPU."""
 
 from bisect import bisect_left
 from enum import StrEnum
@@ -24,7 +24,8 @@ class Split(StrEnum):
     ROW = "row"
     """`in` is divided: output and down projections"""
     KV = "kv"
-    """`out` is divided by whole KV heads (`units` of them), which are replicated where ranks outnumber them"""
+    """`out` is divided by whole KV heads (`units` of them), which are replicated where ranks
+    outnumber them"""
     VOCABULARY = "vocabulary"
     """`out` is the vocabulary, padded by the engine before it is divided"""
 
@@ -47,12 +48,13 @@ class Kind(StrEnum):
 class Tensor(msgspec.Struct, frozen=True, gc=False):
     """One stored parameter.
 
-    `name`: as in the checkpoint, after its block's prefix. `shape`: (out, in) for a linear, whatever the framework's own order.
-    `count`: how many of this shape a layer holds (its routed experts), else 1. `split`, `units`: see Split; `units` is the
-    number of indivisible pieces along the split axis (heads), 0 where any divisor will do. `dtype`: canonical, where it is
-    not the model's own (routers and state parameters kept in F32), else None. `buffer`: in the checkpoint and loaded by engines,
-    yet no parameter (a router's correction bias, a hash table), so not counted as one.
-    """
+    `name`: as in the checkpoint, after its block's prefix. `shape`: (out, in) for a linear,
+    whatever the framework's own order. `count`: how many of this shape a layer holds (its routed
+    experts), else 1. `split`, `units`: see Split; `units` is the number of indivisible pieces
+    along the split axis (heads), 0 where any divisor will do. `dtype`: canonical, where it is
+    not the model's own (routers and state parameters kept in F32), else None. `buffer`: in the
+    checkpoint and loaded by engines, yet no parameter (a router's correction bias, a hash
+    table), so not counted as one."""
 
     name: str
     shape: tuple[int, ...]
@@ -73,7 +75,8 @@ class Tensor(msgspec.Struct, frozen=True, gc=False):
 
 
 class Indexer(msgspec.Struct, frozen=True, gc=False):
-    """The small attention that picks which tokens a sparse attention reads; it keeps one key of `dim` a token."""
+    """The small attention that picks which tokens a sparse attention reads; it keeps one key of
+    `dim` a token."""
 
     heads: int
     dim: int
@@ -81,11 +84,12 @@ class Indexer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Attention(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="attention"):
-    """Multi-head, grouped- or multi-query attention with a cache of keys and values for every token.
+    """Multi-head, grouped- or multi-query attention with a cache of keys and values for every
+    token.
 
-    `window`: tokens a sliding window reads, None for all; `chunk`: the same for chunked local attention (Llama 4).
-    `causal` False: an encoder, no cache. `shares_cache`: reads an earlier layer's cache, keeps none. `indexer`: sparse attention.
-    """
+    `window`: tokens a sliding window reads, None for all; `chunk`: the same for chunked local
+    attention (Llama 4). `causal` False: an encoder, no cache. `shares_cache`: reads an earlier
+    layer's cache, keeps none. `indexer`: sparse attention."""
 
     query_heads: int
     kv_heads: int
@@ -99,10 +103,11 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="attent
 
 
 class LatentAttention(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="latent_attention"):
-    """Multi-head latent attention (MLA): one latent of `latent_dim` + `rope_dim` numbers a token, the same on every TP rank.
+    """Multi-head latent attention (MLA): one latent of `latent_dim` + `rope_dim` numbers a token,
+    the same on every TP rank.
 
-    `nope_dim`, `value_dim`: per head, after the latent is expanded. `indexer`: DeepSeek sparse attention.
-    """
+    `nope_dim`, `value_dim`: per head, after the latent is expanded. `indexer`: DeepSeek sparse
+    attention."""
 
     query_heads: int
     latent_dim: int
@@ -112,10 +117,12 @@ class LatentAttention(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="
     indexer: Indexer | None = None
 
 
-class CompressedAttention(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="compressed_attention"):
-    """DeepSeek V4: a sliding window over one shared key-value head of `head_dim`, and beside it one entry for every `ratio`
-    tokens (0: the window alone). `indexer` picks entries where `ratio` is small.
-    """
+class CompressedAttention(
+    msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="compressed_attention"
+):
+    """DeepSeek V4: a sliding window over one shared key-value head of `head_dim`, and beside it
+    one entry for every `ratio` tokens (0: the window alone). `indexer` picks entries where
+    `ratio` is small."""
 
     query_heads: int
     head_dim: int
@@ -126,7 +133,8 @@ class CompressedAttention(msgspec.Struct, frozen=True, kw_only=True, gc=False, t
 
 
 class CrossAttention(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="cross_attention"):
-    """Attention to another sequence (encoder output, image tokens): keys and values of `source_tokens`, once a request."""
+    """Attention to another sequence (encoder output, image tokens): keys and values of
+    `source_tokens`, once a request."""
 
     query_heads: int
     kv_heads: int
@@ -135,7 +143,8 @@ class CrossAttention(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="c
 
 
 class State(msgspec.Struct, frozen=True, gc=False):
-    """One state tensor of a recurrent layer: `heads` (divided by tensor parallel) x `width` numbers; `dtype` None is the cache's."""
+    """One state tensor of a recurrent layer: `heads` (divided by tensor parallel) x `width`
+    numbers; `dtype` None is the cache's."""
 
     name: str
     heads: int
@@ -146,8 +155,8 @@ class State(msgspec.Struct, frozen=True, gc=False):
 class Recurrent(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="recurrent"):
     """A layer with a state of fixed size for every request instead of a cache that grows.
 
-    `bounded_gate`: a Kimi delta layer whose decay has a lower bound, which decides the kernels that run it.
-    """
+    `bounded_gate`: a Kimi delta layer whose decay has a lower bound, which decides the kernels
+    that run it."""
 
     kind: Literal["mamba1", "mamba2", "gated_delta", "kimi_delta", "linear", "short_conv", "rwkv"]
     states: tuple[State, ...]
@@ -160,8 +169,8 @@ Mixer = Attention | LatentAttention | CompressedAttention | CrossAttention | Rec
 class Mlp(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The feed-forward part of a layer: its width [features].
 
-    Of a mixture: the width of one expert, the routed `experts`, how many of them a token visits, the shared experts' width.
-    """
+    Of a mixture: the width of one expert, the routed `experts`, how many of them a token visits,
+    the shared experts' width."""
 
     intermediate_size: int
     gated: bool = True
@@ -185,12 +194,18 @@ class Part(StrEnum):
 
 
 def count_within(numbers: tuple[int, ...], layers: range | None) -> int:
-    """How many of these ascending numbers are in `layers`, a run of layers; all where it is None."""
-    return len(numbers) if layers is None else bisect_left(numbers, layers.stop) - bisect_left(numbers, layers.start)
+    """Return how many of these ascending numbers are in `layers`, a run of layers; all where it
+    is None."""
+    return (
+        len(numbers)
+        if layers is None
+        else bisect_left(numbers, layers.stop) - bisect_left(numbers, layers.start)
+    )
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of layers made alike. `prefix`: their tensors' names begin so, `{}` is the layer's number out of `layers`, which ascend."""
+    """A run of layers made alike. `prefix`: their tensors' names begin so, `{}` is the layer's
+    number out of `layers`, which ascend."""
 
     part: Part
     prefix: str
@@ -202,11 +217,14 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def elements(self) -> int:
         """Parameters of all its layers."""
-        return len(self.layers) * sum(tensor.elements for tensor in self.tensors if not tensor.buffer)
+        return len(self.layers) * sum(
+            tensor.elements for tensor in self.tensors if not tensor.buffer
+        )
 
 
 class RotaryTable(msgspec.Struct, frozen=True, gc=False):
-    """A table of cosines and sines an engine registers: `positions` x `dim` numbers of `dtype`, None for the model's own."""
+    """A table of cosines and sines an engine registers: `positions` x `dim` numbers of `dtype`,
+    None for the model's own."""
 
     positions: int
     dim: int
@@ -216,11 +234,11 @@ class RotaryTable(msgspec.Struct, frozen=True, gc=False):
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True):
     """What a model is made of.
 
-    `basis` is `exact` where a reader was taught this architecture, `assumed` where the config was read by its usual names.
-    `image_prefix`: the tokens of an image also attend to those after them. `quantization`: the config's own
-    `quantization_config` (or hf_quant_config.json), as published, else None. `draft`: another model that drafts tokens beside it.
-    `layer_uses`: how often each layer runs in one pass (ALBERT's share their weights).
-    """
+    `basis` is `exact` where a reader was taught this architecture, `assumed` where the config
+    was read by its usual names. `image_prefix`: the tokens of an image also attend to those
+    after them. `quantization`: the config's own `quantization_config` (or hf_quant_config.json),
+    as published, else None. `draft`: another model that drafts tokens beside it. `layer_uses`:
+    how often each layer runs in one pass (ALBERT's share their weights)."""
 
     model_type: str
     architecture: str
@@ -247,7 +265,11 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=Tr
     @cached_property
     def layers(self) -> int:
         """Layers of the language model (its decoder, where it has two stacks)."""
-        return sum(len(block.layers) for block in self.blocks if block.part is Part.LANGUAGE and "{}" in block.prefix)
+        return sum(
+            len(block.layers)
+            for block in self.blocks
+            if block.part is Part.LANGUAGE and "{}" in block.prefix
+        )
 
     @cached_property
     def has_experts(self) -> bool:
@@ -266,17 +288,25 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=Tr
 
     @cached_property
     def query_heads(self) -> int:
-        """Attention heads of the language model: tensor parallelism must divide them. 1 where it has no attention."""
+        """Attention heads of the language model: tensor parallelism must divide them. 1 where it
+        has no attention."""
         return max(
-            (m.query_heads for b in self.blocks if b.part is Part.LANGUAGE for m in b.mixers if not isinstance(m, Recurrent)), default=1
+            (
+                m.query_heads
+                for b in self.blocks
+                if b.part is Part.LANGUAGE
+                for m in b.mixers
+                if not isinstance(m, Recurrent)
+            ),
+            default=1,
         )
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """What the repository says it stores.
 
-    `elements` by canonical dtype (packed formats count their containers), or the bytes of the chosen GGUF file and its name.
-    """
+    `elements` by canonical dtype (packed formats count their containers), or the bytes of the
+    chosen GGUF file and its name."""
 
     elements: dict[str, int] = {}
     file_bytes: int = 0
@@ -284,7 +314,8 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
-    """A model somebody asked about: its name, where the answer came from, its architecture and what is stored of it."""
+    """A model somebody asked about: its name, where the answer came from, its architecture and
+    what is stored of it."""
 
     id: str
     source: Literal["hub", "snapshot", "config", "size"]
@@ -295,5 +326,6 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
     @property
     def is_quantized(self) -> bool:
-        """Whether the repository itself is quantized: other formats of it would be no better than that."""
+        """Whether the repository itself is quantized: other formats of it would be no better
+        than that."""
         return self.spec.quantization is not None or bool(self.stored and self.stored.file_name)

@@ -1,4 +1,5 @@
-"""How fast tokens come out: a step reads weights and cache once, multiplies for every request, and waits for its layers and the links."""
+"""How fast tokens come out: a step reads weights and cache once, multiplies for every request,
+and waits for its layers and the links."""
 
 import msgspec
 
@@ -18,31 +19,35 @@ from fitgauge.engine.weights.sharding import ShardedWeights
 EFFICIENCY = 0.91
 """Share of a card's bandwidth that reading gets in a step, beside what its layers wait.
 
-Calibrated with LAYER_SECONDS: of all hundredths and 10 us the pair with the least mean error (of logarithms, 0.16; 0.46 with none) over 83
-published runs of one request on one card (llama.cpp, vLLM, SGLang, MLC LLM and gpt-fast; 0.5B to 72B; NVIDIA and Apple), in
-tests/accuracy/decode_speeds.jsonl; a test derives them again from the rows.
-"""
+Calibrated with LAYER_SECONDS: of all hundredths and 10 us the pair with the least mean error (of
+logarithms, 0.16; 0.46 with none) over 83 published runs of one request on one card (llama.cpp,
+vLLM, SGLang, MLC LLM and gpt-fast; 0.5B to 72B; NVIDIA and Apple), in
+tests/accuracy/decode_speeds.jsonl; a test derives them again from the rows."""
 
 LAYER_SECONDS = 120e-6
-"""What a layer takes beside reading [s], on however many cards: kernels that start one after another and are too small to fill a card. The
-runs leave it by layers, not by steps: 2.5 ms of 24 layers, 3.6 of 36."""
+"""What a layer takes beside reading [s], on however many cards: kernels that start one after
+another and are too small to fill a card. The runs leave it by layers, not by steps: 2.5 ms of 24
+layers, 3.6 of 36."""
 
 SPREAD = (0.75, 1.0, 1.37)
-"""Speed of such runs over the expected one: 10th percentile, median, 90th percentile. MLC LLM's compiled kernels are among the fast ones,
-large models on an H20 among the slow ones."""
+"""Speed of such runs over the expected one: 10th percentile, median, 90th percentile. MLC LLM's
+compiled kernels are among the fast ones, large models on an H20 among the slow ones."""
 
 NVLINK_SECONDS = 6e-6
-"""One all-reduce of a few kB between cards of one node [s] where they are joined by NVLink or its like.
+"""One all-reduce of a few kB between cards of one node [s] where they are joined by NVLink or its
+like.
 
-Measured: 6 us, two H100 in CUDA graphs (NVIDIA/nccl#1259); 17 us, eight cards (pytorch/pytorch#131739). Of 10 published runs on 2 to 8
-cards what their engine waits for its layers on one card leaves -4 to 17 us, median 2."""
+Measured: 6 us, two H100 in CUDA graphs (NVIDIA/nccl#1259); 17 us, eight cards
+(pytorch/pytorch#131739). Of 10 published runs on 2 to 8 cards what their engine waits for its
+layers on one card leaves -4 to 17 us, median 2."""
 
 PCIE_SECONDS = 74e-6
-"""The same over PCIe, as engines have it from NCCL. Calibrated: median of what 17 runs of MLC LLM on 2 to 8 cards leave; 10th and 90th
-percentile 50 and 92 us."""
+"""The same over PCIe, as engines have it from NCCL. Calibrated: median of what 17 runs of MLC
+LLM on 2 to 8 cards leave; 10th and 90th percentile 50 and 92 us."""
 
 NVLINK_GBPS = 300.0
-"""10^9 bytes a second, one direction, of such links where the catalog does not say: the slowest that it knows, A100's."""
+"""10^9 bytes a second, one direction, of such links where the catalog does not say: the slowest
+that it knows, A100's."""
 
 
 class DecodeSpeed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -54,26 +59,44 @@ class DecodeSpeed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def step_bytes(
-    spec: ModelSpec, laid: ShardedWeights, *, concurrency: int, context_length: int, cache_dtype: str, tensor_parallel: int = 1
+    spec: ModelSpec,
+    laid: ShardedWeights,
+    *,
+    concurrency: int,
+    context_length: int,
+    cache_dtype: str,
+    tensor_parallel: int = 1,
 ) -> int:
-    """Bytes one rank reads for one token of every request, through all pipeline stages.
+    """Return the bytes one rank reads for one token of every request, through all pipeline stages.
 
-    = weights + cache of `concurrency` requests of `context_length` tokens. Weights are those of the decoder and the head (the embedding
-    where it is tied to it; a look-up else reads one row). Of E routed experts, B tokens that visit k each read
-    E x (1 - (1 - k/E)^B) where routing is even. `cache_dtype`: `auto`, and
-    ggml's blocks, count as the model's own. Sparse attention reads less than is counted.
-    """
+    = weights + cache of `concurrency` requests of `context_length` tokens. Weights are those of
+    the decoder and the head (the embedding where it is tied to it; a look-up else reads one
+    row). Of E routed experts, B tokens that visit k each read E x (1 - (1 - k/E)^B) where
+    routing is even. `cache_dtype`: `auto`, and ggml's blocks, count as the model's own. Sparse
+    attention reads less than is counted."""
     visited = _visited_share(spec, concurrency)
-    weights = laid.once(("read", tensor_parallel, visited), lambda: _weights_read(spec, laid, visited, tensor_parallel))
+    weights = laid.once(
+        ("read", tensor_parallel, visited),
+        lambda: _weights_read(spec, laid, visited, tensor_parallel),
+    )
     dtype = cache_dtype if cache_dtype in BITS else spec.dtype
-    cache = cache_bytes(spec, context_length, concurrency, dtype=dtype, tensor_parallel=tensor_parallel)
+    cache = cache_bytes(
+        spec, context_length, concurrency, dtype=dtype, tensor_parallel=tensor_parallel
+    )
     return int(weights * laid.scale) + cache
 
 
-def _weights_read(spec: ModelSpec, laid: ShardedWeights, visited: float, tensor_parallel: int) -> float:
-    """Bytes of weights one rank reads in a step that visits this share of the routed experts."""
+def _weights_read(
+    spec: ModelSpec, laid: ShardedWeights, visited: float, tensor_parallel: int
+) -> float:
+    """Return the bytes of weights one rank reads in a step that visits this share of the routed
+    experts."""
     layout, ways = laid.layout, ranks(laid, tensor_parallel, 1, 1)
-    parts = (Part.LANGUAGE, Part.HEAD, Part.EMBEDDING) if spec.tied_embeddings else (Part.LANGUAGE, Part.HEAD)
+    parts = (
+        (Part.LANGUAGE, Part.HEAD, Part.EMBEDDING)
+        if spec.tied_embeddings
+        else (Part.LANGUAGE, Part.HEAD)
+    )
     weights = 0.0
     for share in laid.shares:
         if share.part in parts:
@@ -83,55 +106,86 @@ def _weights_read(spec: ModelSpec, laid: ShardedWeights, visited: float, tensor_
 
 
 def _visited_share(spec: ModelSpec, tokens: int) -> float:
-    """Share of the routed experts that `tokens` tokens visit in a layer: 1 - (1 - k/E)^tokens; 1 without experts."""
-    sizes = {(mlp.experts_per_token, mlp.experts) for block in spec.blocks if (mlp := block.mlp) is not None and mlp.experts}
-    return max((1.0 - (1.0 - min(1.0, visited / experts)) ** tokens for visited, experts in sizes), default=1.0)
+    """Share of the routed experts that `tokens` tokens visit in a layer: 1 - (1 - k/E)^tokens; 1
+    without experts."""
+    sizes = {
+        (mlp.experts_per_token, mlp.experts)
+        for block in spec.blocks
+        if (mlp := block.mlp) is not None and mlp.experts
+    }
+    return max(
+        (1.0 - (1.0 - min(1.0, visited / experts)) ** tokens for visited, experts in sizes),
+        default=1.0,
+    )
 
 
-def waiting_seconds(spec: ModelSpec, concurrency: int, tensor_parallel: int, accelerator: Accelerator) -> float:
-    """What a step takes beside reading and multiplying [s] = layers x LAYER_SECONDS + all-reduces.
+def waiting_seconds(
+    spec: ModelSpec, concurrency: int, tensor_parallel: int, accelerator: Accelerator
+) -> float:
+    """Return what a step takes beside reading and multiplying [s] = layers x LAYER_SECONDS +
+    all-reduces.
 
-    Those are two a layer of `concurrency` hidden states where tensor parallel ranks divide it, each a latency and its bytes over the link.
+    Those are two a layer of `concurrency` hidden states where tensor parallel ranks divide it, each
+    a latency and its bytes over the link.
 
-    Pipeline stages follow each other, so all layers count; a hop between them was not seen in runs over 2 to 8 cards and is left out.
-    Source: exchanged_bytes; Megatron-LM, arXiv 1909.08053, section 3.
-    """
+    Pipeline stages follow each other, so all layers count; a hop between them was not seen in
+    runs over 2 to 8 cards and is left out. Source: exchanged_bytes; Megatron-LM, arXiv
+    1909.08053, section 3."""
     layers = spec.layers * LAYER_SECONDS
     if tensor_parallel == 1:
         return layers
-    latency, known = (NVLINK_SECONDS, NVLINK_GBPS) if joined(accelerator) else (PCIE_SECONDS, PCIE_GBPS)
+    latency, known = (
+        (NVLINK_SECONDS, NVLINK_GBPS) if joined(accelerator) else (PCIE_SECONDS, PCIE_GBPS)
+    )
     rate = (accelerator.interconnect_gbps or known) * 1e9 * LINK_EFFICIENCY
-    return layers + 2 * spec.layers * latency + exchanged_bytes(spec, concurrency, tensor_parallel) / rate
+    return (
+        layers
+        + 2 * spec.layers * latency
+        + exchanged_bytes(spec, concurrency, tensor_parallel) / rate
+    )
 
 
 def joined(accelerator: Accelerator) -> bool:
-    """Whether cards of a node exchange over links of their own.
+    """Return whether cards of a node exchange over links of their own.
 
     Where the catalog does not say: those that are sold by the node, and SERVER_GENERATIONS.
     """
     if accelerator.nvlink is not None:
         return accelerator.nvlink
     major = (accelerator.compute_capability or (0, 0))[0]
-    return accelerator.node_size is not None or (major in SERVER_GENERATIONS and not accelerator.unified_memory)
+    return accelerator.node_size is not None or (
+        major in SERVER_GENERATIONS and not accelerator.unified_memory
+    )
 
 
 def decode_speed(
-    read_bytes: int, concurrency: int, bandwidth_gbps: float | None, multiplying: float = 0.0, waiting: float = 0.0
+    read_bytes: int,
+    concurrency: int,
+    bandwidth_gbps: float | None,
+    multiplying: float = 0.0,
+    waiting: float = 0.0,
 ) -> DecodeSpeed | None:
-    """Tokens a second = concurrency / (max(bytes of a step / (bandwidth x efficiency), concurrency x multiplying / efficiency) + waiting);
-    None where the bandwidth is unknown.
+    """Return the tokens a second = concurrency / (max(bytes of a step / (bandwidth x efficiency),
+    concurrency x multiplying / efficiency) + waiting); None where the bandwidth is unknown.
 
-    `multiplying`: seconds of one token at the peak of the cards that share it, 0 where the peak is unknown. `waiting`: waiting_seconds.
-    Low and high are SPREAD of reading and waiting. Source: Pope et al. 2022 (arXiv 2211.05102), section 2.1.
-    """
+    `multiplying`: seconds of one token at the peak of the cards that share it, 0 where the peak
+    is unknown. `waiting`: waiting_seconds. Low and high are SPREAD of reading and waiting.
+    Source: Pope et al. 2022 (arXiv 2211.05102), section 2.1."""
     if bandwidth_gbps is None or read_bytes <= 0:
         return None
-    low, expected, high = (_speed(read_bytes, concurrency, bandwidth_gbps, multiplying, waiting, number) for number in range(len(SPREAD)))
+    low, expected, high = (
+        _speed(read_bytes, concurrency, bandwidth_gbps, multiplying, waiting, number)
+        for number in range(len(SPREAD))
+    )
     return DecodeSpeed(low=low, expected=expected, high=high)
 
 
 def expected_speed(
-    read_bytes: int, concurrency: int, bandwidth_gbps: float | None, multiplying: float = 0.0, waiting: float = 0.0
+    read_bytes: int,
+    concurrency: int,
+    bandwidth_gbps: float | None,
+    multiplying: float = 0.0,
+    waiting: float = 0.0,
 ) -> float | None:
     """`decode_speed(...).expected` alone."""
     if bandwidth_gbps is None or read_bytes <= 0:
@@ -142,8 +196,18 @@ def expected_speed(
 _EXPECTED = 1
 
 
-def _speed(read_bytes: int, concurrency: int, bandwidth_gbps: float, multiplying: float, waiting: float, number: int) -> float:
+def _speed(
+    read_bytes: int,
+    concurrency: int,
+    bandwidth_gbps: float,
+    multiplying: float,
+    waiting: float,
+    number: int,
+) -> float:
     """At the lowest (0), expected (1) or highest (2) of what was seen."""
-    reading, multiplied = read_bytes / (bandwidth_gbps * 1e9 * EFFICIENCY), concurrency * multiplying
+    reading, multiplied = (
+        read_bytes / (bandwidth_gbps * 1e9 * EFFICIENCY),
+        concurrency * multiplying,
+    )
     paced = max(reading / SPREAD[number], multiplied / COMPUTE_EFFICIENCY[number])
     return round(concurrency / (paced + waiting / SPREAD[number]), 2)

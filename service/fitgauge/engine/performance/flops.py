@@ -1,4 +1,5 @@
-"""How much of an accelerator a training run uses: FLOPs of a token, MFU and HFU, time of a token budget, ZeRO-3's communication."""
+"""How much of an accelerator a training run uses: FLOPs of a token, MFU and HFU, time of a token
+budget, ZeRO-3's communication."""
 
 from typing import Literal
 
@@ -27,7 +28,8 @@ _MULTIPLIED = (Kind.LINEAR, Kind.EXPERT, Kind.ROUTER, Kind.HEAD, Kind.CONV)
 
 
 class TokenFlops(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Floating-point operations of one token of training: of the model, and with what is computed twice (hardware)."""
+    """Floating-point operations of one token of training: of the model, and with what is
+    computed twice (hardware)."""
 
     forward: float
     model: float
@@ -35,14 +37,17 @@ class TokenFlops(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def multiplied_parameters(spec: ModelSpec) -> int:
-    """Parameters that every token is multiplied with: N of the 6N rule.
+    """Return the parameters that every token is multiplied with: N of the 6N rule.
 
-    Weights of linear layers, convolutions and the head (a tied embedding counts once, as the head); of routed experts those a token
-    visits. Embedding look-ups, norms and biases multiply nothing to speak of. A vision or audio tower sees other tokens: left out.
-    Source: PaLM, arXiv 2204.02311, appendix B; Kaplan et al., arXiv 2001.08361, section 2.1, which leaves embeddings out.
-    """
+    Weights of linear layers, convolutions and the head (a tied embedding counts once, as the
+    head); of routed experts those a token visits. Embedding look-ups, norms and biases multiply
+    nothing to speak of. A vision or audio tower sees other tokens: left out. Source: PaLM, arXiv
+    2204.02311, appendix B; Kaplan et al., arXiv 2001.08361, section 2.1, which leaves embeddings
+    out."""
     active = sum(
-        len(block.layers) * sum(_active(tensor, block) for tensor in block.tensors) for block in spec.blocks if block.part in _PARTS
+        len(block.layers) * sum(_active(tensor, block) for tensor in block.tensors)
+        for block in spec.blocks
+        if block.part in _PARTS
     )
     if spec.tied_embeddings and spec.task == "generate":
         active += sum(
@@ -64,12 +69,13 @@ def _active(tensor: Tensor, block: Block) -> int:
 
 
 def attention_flops(mixer: Mixer, sequence_length: int) -> float:
-    """Operations of scores and their weighted sum for one token of a forward pass: 2 T h (d_key + d_value).
+    """Return the operations of scores and their weighted sum for one token of a forward pass: 2 T h
+    (d_key + d_value).
 
-    T [tokens]: what a query reads, counted in full as PaLM and Megatron do though half of it is masked, at most the window; h heads of
-    d_key and d_value numbers. A recurrent state's update is small beside its projections and left out.
-    Source: PaLM, arXiv 2204.02311, appendix B (12 L H Q T for forward and backward).
-    """
+    T [tokens]: what a query reads, counted in full as PaLM and Megatron do though half of it is
+    masked, at most the window; h heads of d_key and d_value numbers. A recurrent state's update
+    is small beside its projections and left out. Source: PaLM, arXiv 2204.02311, appendix B (12
+    L H Q T for forward and backward)."""
     if isinstance(mixer, Recurrent):
         return 0.0
     if isinstance(mixer, CrossAttention):
@@ -81,23 +87,36 @@ def attention_flops(mixer: Mixer, sequence_length: int) -> float:
         compressed = sequence_length // mixer.ratio if mixer.ratio else 0
         if mixer.indexer:
             compressed = min(compressed, mixer.indexer.top_k)
-        return 4.0 * (min(sequence_length, mixer.window) + compressed) * mixer.query_heads * mixer.head_dim
-    return 2.0 * _read(mixer, sequence_length) * mixer.query_heads * (mixer.head_dim + mixer.value_dim)
+        return (
+            4.0
+            * (min(sequence_length, mixer.window) + compressed)
+            * mixer.query_heads
+            * mixer.head_dim
+        )
+    return (
+        2.0 * _read(mixer, sequence_length) * mixer.query_heads * (mixer.head_dim + mixer.value_dim)
+    )
 
 
 def _read(mixer: Attention, sequence_length: int) -> int:
-    """Tokens a query of ordinary attention reads."""
+    """Return the tokens a query of ordinary attention reads."""
     return min(sequence_length, mixer.window or sequence_length, mixer.chunk or sequence_length)
 
 
-def token_flops(spec: ModelSpec, sequence_length: int, *, checkpointing: Checkpointing = "none", frozen_base: bool = False) -> TokenFlops:
-    """Operations of one training token.
+def token_flops(
+    spec: ModelSpec,
+    sequence_length: int,
+    *,
+    checkpointing: Checkpointing = "none",
+    frozen_base: bool = False,
+) -> TokenFlops:
+    """Return the operations of one training token.
 
-    forward = 2 N + attention; the backward pass costs twice that: 6 N in all. With a `frozen_base` (LoRA) the gradients of its weights,
-    2 N, are not computed. Full checkpointing runs the forward pass again, selective checkpointing the attention core: that counts for
-    hardware FLOPs (HFU), never for model FLOPs (MFU).
-    Source: PaLM, arXiv 2204.02311, appendix B; Korthikanti et al., arXiv 2205.05198, sections 5 and 6.3.
-    """
+    forward = 2 N + attention; the backward pass costs twice that: 6 N in all. With a
+    `frozen_base` (LoRA) the gradients of its weights, 2 N, are not computed. Full checkpointing
+    runs the forward pass again, selective checkpointing the attention core: that counts for
+    hardware FLOPs (HFU), never for model FLOPs (MFU). Source: PaLM, arXiv 2204.02311, appendix
+    B; Korthikanti et al., arXiv 2205.05198, sections 5 and 6.3."""
     linear = 2.0 * multiplied_parameters(spec)
     attention = sum(
         len(block.layers) * attention_flops(mixer, sequence_length)
@@ -112,7 +131,8 @@ def token_flops(spec: ModelSpec, sequence_length: int, *, checkpointing: Checkpo
 
 
 def peak_tflops(accelerator: Accelerator, arithmetic: Arithmetic) -> float | None:
-    """10^12 dense operations a second in this arithmetic, None where nobody states it or the hardware has none.
+    """10^12 dense operations a second in this arithmetic, None where nobody states it or the
+    hardware has none.
 
     fp16 and bf16 run at one rate on every accelerator that has both.
     """
@@ -137,8 +157,11 @@ def achieved_tflops(tokens_per_second_per_gpu: float, flops_per_token: float) ->
     return tokens_per_second_per_gpu * flops_per_token / 1e12
 
 
-def budget_seconds(tokens: float, flops_per_token: float, *, gpus: int, peak: float, mfu: float) -> float:
-    """Seconds that `tokens` take on `gpus` accelerators of `peak` [10^12/s] at this MFU: C = 6 N D over what they deliver.
+def budget_seconds(
+    tokens: float, flops_per_token: float, *, gpus: int, peak: float, mfu: float
+) -> float:
+    """Return the seconds that `tokens` take on `gpus` accelerators of `peak` [10^12/s] at this MFU:
+    C = 6 N D over what they deliver.
 
     Source: Kaplan et al., arXiv 2001.08361, section 2.1.
     """
@@ -146,7 +169,8 @@ def budget_seconds(tokens: float, flops_per_token: float, *, gpus: int, peak: fl
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What ZeRO moves in one micro-batch beside what it computes: `bytes` through one GPU's link, and seconds of each at full speed."""
+    """What ZeRO moves in one micro-batch beside what it computes: `bytes` through one GPU's
+    link, and seconds of each at full speed."""
 
     bytes: int
     communication_seconds: float
@@ -154,19 +178,27 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def ratio(self) -> float:
-        """Communication over computation: above 1 the link decides, however well the two overlap."""
+        """Communication over computation: above 1 the link decides, however well the two
+        overlap."""
         return self.communication_seconds / self.compute_seconds
 
 
 def zero_exchange(
-    parameters: int, *, zero_stage: int, ranks: int, tokens: int, flops_per_token: float, peak: float, link_gbps: float
+    parameters: int,
+    *,
+    zero_stage: int,
+    ranks: int,
+    tokens: int,
+    flops_per_token: float,
+    peak: float,
+    link_gbps: float,
 ) -> Exchange:
     """Traffic and time of one micro-batch under ZeRO with 16-bit parameters.
 
-    Stage 3 gathers the parameters for the forward and the backward pass and scatters the gradients: 3 x P numbers, stages 0 to 2 exchange
-    2 x P; a ring moves (ranks - 1) / ranks of that through every link. `tokens`: of one rank's micro-batch; `link_gbps`: 10^9 bytes a
-    second, one direction. Source: ZeRO, arXiv 1910.02054, section 7.
-    """
+    Stage 3 gathers the parameters for the forward and the backward pass and scatters the
+    gradients: 3 x P numbers, stages 0 to 2 exchange 2 x P; a ring moves (ranks - 1) / ranks of
+    that through every link. `tokens`: of one rank's micro-batch; `link_gbps`: 10^9 bytes a
+    second, one direction. Source: ZeRO, arXiv 1910.02054, section 7."""
     moved = (3 if zero_stage == 3 else 2) * 2 * parameters * (ranks - 1) // ranks
     return Exchange(
         bytes=moved,

@@ -36,8 +36,12 @@ class Item(NamedTuple):
     """any number of such characters"""
 
     def accepts(self, char: str) -> bool:
-        """Whether the item matches this character of a name."""
-        return (char not in self.chars and char not in (_START, _END)) if self.negated else char in self.chars
+        """Return whether the item matches this character of a name."""
+        return (
+            (char not in self.chars and char not in (_START, _END))
+            if self.negated
+            else char in self.chars
+        )
 
 
 Chain = tuple[Item, ...]
@@ -69,7 +73,9 @@ class Patterns:
         self.anchored = _literal(_START) in self._advance
         """whether a pattern has a `^`"""
         items = (*self._advance, *self._stay)
-        self.tells_digits = any(len({item.accepts(digit) for digit in _DIGITS}) > 1 for item in items)
+        self.tells_digits = any(
+            len({item.accepts(digit) for digit in _DIGITS}) > 1 for item in items
+        )
         """whether a pattern may match a name and not the same name with other digits in it"""
 
     def _add(self, number: int, chain: Chain) -> None:
@@ -101,7 +107,7 @@ class Patterns:
         return self._numbers[(matched & -matched).bit_length()] if matched else None
 
     def _after(self, states: int, piece: str) -> int:
-        """The states after `piece`: names of a model share most of their pieces."""
+        """Return the states after `piece`: names of a model share most of their pieces."""
         after = self._memo.get((states, piece))
         if after is None:
             if len(self._memo) >= _MAX_MEMO:
@@ -120,7 +126,7 @@ class Patterns:
 
 
 def _mask(items: Mapping[Item, int], char: str) -> int:
-    """The states whose item accepts `char`."""
+    """Return the states whose item accepts `char`."""
     mask = 0
     for item, states in items.items():
         if item.accepts(char):
@@ -161,7 +167,7 @@ class _Parser:
         return ValueError(f"the pattern {self.pattern[:60]!r} is broken or not read here")
 
     def take(self, *words: str) -> str | None:
-        """The first of `words` that comes next, taken; else None."""
+        """Return the first of `words` that comes next, taken; else None."""
         for word in words:
             if self.rest[: -len(word) - 1 : -1] == list(word):
                 del self.rest[-len(word) :]
@@ -181,7 +187,7 @@ class _Parser:
         return chains
 
     def sequence(self) -> list[Chain]:
-        """What follows one another: every choice of alternatives written out."""
+        """Return what follows one another: every choice of alternatives written out."""
         chains: list[Chain] = [()]
         while self.rest and self.rest[-1] not in "|)":
             nexts = self.group() if self.take("(") else self.repeated(self.item())
@@ -220,12 +226,18 @@ class _Parser:
         return [*chains, ()] if optional else chains
 
     def repeated(self, item: Item) -> list[Chain]:
-        """The item with the quantifier that follows it."""
+        """Return the item with the quantifier that follows it."""
         many = item._replace(repeated=True)
         quantifier = self.take("*", "+", "?", "{")
         if quantifier is None:
             return [(item,)]
-        chains: list[Chain] = [(many,)] if quantifier == "*" else [(item, many)] if quantifier == "+" else [(), (item,)]
+        chains: list[Chain] = (
+            [(many,)]
+            if quantifier == "*"
+            else [(item, many)]
+            if quantifier == "+"
+            else [(), (item,)]
+        )
         if quantifier == "{":
             chains = self.counted(item)
         self.take("?")
@@ -239,14 +251,18 @@ class _Parser:
         while (char := self.next()) != "}":
             text += char
         low, comma, high = text.partition(",")
-        if not low.isdecimal() or (high and not high.isdecimal()) or max(int(low), int(high or 0)) > MAX_LENGTH:
+        if (
+            not low.isdecimal()
+            or (high and not high.isdecimal())
+            or max(int(low), int(high or 0)) > MAX_LENGTH
+        ):
             raise self.refusal()
         if comma and not high:
             return [(*(item,) * int(low), item._replace(repeated=True))]
         return self.bounded([(item,) * times for times in range(int(low), int(high or low) + 1)])
 
     def item(self) -> Item:
-        """One character, escape or class, or an anchor."""
+        """Return one character, escape or class, or an anchor."""
         char = self.next()
         if char in "*+?{":
             raise self.refusal()
@@ -275,7 +291,13 @@ class _Parser:
             elif len(self.rest) > 1 and self.rest[-1] == "-" and self.rest[-2] != "]":
                 self.next()
                 last = self.next()
-                if not (char.isalnum() and last.isalnum() and char.isascii() and last.isascii() and char <= last):
+                if not (
+                    char.isalnum()
+                    and last.isalnum()
+                    and char.isascii()
+                    and last.isascii()
+                    and char <= last
+                ):
                     raise self.refusal()
                 chars |= set(map(chr, range(ord(char), ord(last) + 1)))
             else:

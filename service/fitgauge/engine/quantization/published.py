@@ -1,8 +1,9 @@
-"""What a repository says about its quantization (config.json's quantization_config or hf_quant_config.json), as a Scheme.
+"""What a repository says about its quantization (config.json's quantization_config or
+hf_quant_config.json), as a Scheme.
 
-Sources: transformers utils/quantization_config.py, NVIDIA ModelOpt's unified export, vllm-project/compressed-tensors
-config/base.py, AutoGPTQ, AutoAWQ and bitsandbytes configs, as read by vLLM 0.33 (model_executor/layers/quantization).
-"""
+Sources: transformers utils/quantization_config.py, NVIDIA ModelOpt's unified export,
+vllm-project/compressed-tensors config/base.py, AutoGPTQ, AutoAWQ and bitsandbytes configs, as
+read by vLLM 0.33 (model_executor/layers/quantization)."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
@@ -31,16 +32,16 @@ _FEWEST_MATRICES = 256
 """A smaller model counts as one of so many: the automaton has to be built too."""
 
 COMPRESSORS = ("compressor", "indexer.weights_proj")
-"""What DeepSeek V4 leaves in 16 bit without saying so. Source: vLLM models/deepseek_v4/compressor.py, attention.py."""
+"""What DeepSeek V4 leaves in 16 bit without saying so. Source: vLLM
+models/deepseek_v4/compressor.py, attention.py."""
 
 
 def published(spec: ModelSpec) -> Scheme | None:
-    """The scheme a model was published in, None for one that is not quantized.
+    """Return the scheme a model was published in, None for one that is not quantized.
 
     A config that cannot be read gives a scheme with basis `assumed` and a warning: its bits come
-    from whatever key looks like bits. Raises MalformedModelError for one that costs more to match with
-    the model's tensors than any real one.
-    """
+    from whatever key looks like bits. Raises MalformedModelError for one that costs more to
+    match with the model's tensors than any real one."""
     return _published(ByIdentity(spec)) if spec.quantization else None
 
 
@@ -51,8 +52,15 @@ def _published(same: ByIdentity) -> Scheme | None:
     _bounded("characters of patterns", _pattern_characters(values), MAX_PATTERN_CHARACTERS)
     scheme = _read(spec, values)
     if scheme is not None:
-        matrices = sum(len(block.layers) * sum(len(tensor.shape) > 1 for tensor in block.tensors) for block in spec.blocks)
-        _bounded("states of patterns x matrices", scheme.pattern_states * max(matrices, _FEWEST_MATRICES), MAX_MATCHING)
+        matrices = sum(
+            len(block.layers) * sum(len(tensor.shape) > 1 for tensor in block.tensors)
+            for block in spec.blocks
+        )
+        _bounded(
+            "states of patterns x matrices",
+            scheme.pattern_states * max(matrices, _FEWEST_MATRICES),
+            MAX_MATCHING,
+        )
         _bounded("number formats", len(scheme.formats), MAX_FORMATS)
     return scheme
 
@@ -62,11 +70,13 @@ def _pattern_characters(values: Values) -> int:
     dynamic = values.get("dynamic")
     keys = dynamic if isinstance(dynamic, Mapping) else ()
     texts = _texts({**values, "dynamic": None})
-    return sum(map(len, keys)) + sum(len(text) for text in texts if text.startswith("re:") or "*" in text[:-1])
+    return sum(map(len, keys)) + sum(
+        len(text) for text in texts if text.startswith("re:") or "*" in text[:-1]
+    )
 
 
 def _texts(value: object) -> Iterator[str]:
-    """Every key and text of a quantization_config, nested ones included."""
+    """Yield every key and text of a quantization_config, nested ones included."""
     waiting = [value]
     while waiting:
         item = waiting.pop()
@@ -82,7 +92,10 @@ def _bounded(what: str, count: int, most: int) -> None:
     if count > most:
         raise MalformedModelError(
             f"quantization_config has {count} {what}, at most {most} are read.",
-            hint="Send `quantization` with a model whose quantization is simpler, or name modules instead of patterns.",
+            hint=(
+                "Send `quantization` with a model whose quantization is simpler, or name modules"
+                " instead of patterns."
+            ),
             field="quantization_config",
         )
 
@@ -93,9 +106,14 @@ def _read(spec: ModelSpec, values: Values) -> Scheme | None:
     inner = values.get("quantization")
     if isinstance(inner, dict):
         values = {"quant_method": "modelopt", **inner}
-    method = str(values.get("quant_method") or ("mlx" if "bits" in values and "group_size" in values else "")).lower()
+    method = str(
+        values.get("quant_method") or ("mlx" if "bits" in values and "group_size" in values else "")
+    ).lower()
     if not method:
-        note = "The config holds quantization settings without a quant_method: engines load such weights unquantized."
+        note = (
+            "The config holds quantization settings without a quant_method: engines load such"
+            " weights unquantized."
+        )
         return Scheme(name="unquantized", basis="assumed", warnings=(note,))
     reader = READERS.get(method)
     try:
@@ -107,11 +125,21 @@ def _read(spec: ModelSpec, values: Values) -> Scheme | None:
 
 def _unknown(values: Values, method: str, why: str) -> Scheme:
     """Bits from any key that looks like bits, groups of 128, on every linear layer."""
-    found = [values[key] for key in ("bits", "num_bits", "w_bit", "wbits", "weight_bits", "nbits") if key in values]
-    bits = next((float(value) for value in found if isinstance(value, int | float) and 1 <= value <= 16), 8.0 if "8" in method else 4.0)
+    found = [
+        values[key]
+        for key in ("bits", "num_bits", "w_bit", "wbits", "weight_bits", "nbits")
+        if key in values
+    ]
+    bits = next(
+        (float(value) for value in found if isinstance(value, int | float) and 1 <= value <= 16),
+        8.0 if "8" in method else 4.0,
+    )
     group = _integer(values, "group_size", "q_group_size", default=128)
     form = Format(name=f"{method[:20]}_{bits:g}bit", bits=bits, group=max(group, 0), scale_bits=16)
-    note = f"Quantization {method[:40]!r}: {why[:160]}. Taken as {bits:g} bits a weight with a scale for every {group}."
+    note = (
+        f"Quantization {method[:40]!r}: {why[:160]}. Taken as {bits:g} bits a weight with a scale"
+        f" for every {group}."
+    )
     return Scheme(name=method[:20], rules=(Rule(form=form),), basis="assumed", warnings=(note,))
 
 
@@ -138,40 +166,60 @@ def _left_alone(names: list[str]) -> tuple[Rule, ...]:
 
 
 def _fp8(values: Values) -> Scheme:
-    """FP8 in blocks of weight_block_size (DeepSeek, Qwen) or with one scale a tensor; a mixture may name NVFP4 or fp4 experts beside it.
+    """FP8 in blocks of weight_block_size (DeepSeek, Qwen) or with one scale a tensor; a mixture may
+    name NVFP4 or fp4 experts beside it.
 
-    With `expert_dtype` fp4 (DeepSeek V4) the experts are MXFP4 and the other scales e8m0; its compressors are not quantized.
-    """
+    With `expert_dtype` fp4 (DeepSeek V4) the experts are MXFP4 and the other scales e8m0; its
+    compressors are not quantized."""
     block, narrow = values.get("weight_block_size"), values.get("expert_dtype") == "fp4"
     form = q.FP8_TENSOR
     if isinstance(block, list) and len(block) == 2:
         form = q.block_fp8(int(block[0]), int(block[1]), 8 if narrow else 32)
-    left = _left_alone([*_strings(values, "ignored_layers", "modules_to_not_convert"), *(COMPRESSORS if "expert_dtype" in values else ())])
-    experts = _algorithm(str(values.get("moe_quant_algo") or ""), values) or (q.MXFP4 if narrow else None)
+    left = _left_alone(
+        [
+            *_strings(values, "ignored_layers", "modules_to_not_convert"),
+            *(COMPRESSORS if "expert_dtype" in values else ()),
+        ]
+    )
+    experts = _algorithm(str(values.get("moe_quant_algo") or ""), values) or (
+        q.MXFP4 if narrow else None
+    )
     mixed = (Rule(form=experts, kinds=(Kind.EXPERT,)),) if experts else ()
     return Scheme(name="fp8", rules=(*mixed, *left, Rule(form=form)))
 
 
 def _awq(values: Values) -> Scheme:
-    form = q.awq(_integer(values, "bits", "w_bit", default=4), _integer(values, "group_size", "q_group_size", default=128))
-    return Scheme(name="awq", rules=(*_left_alone(_strings(values, "modules_to_not_convert")), Rule(form=form)))
+    form = q.awq(
+        _integer(values, "bits", "w_bit", default=4),
+        _integer(values, "group_size", "q_group_size", default=128),
+    )
+    return Scheme(
+        name="awq",
+        rules=(*_left_alone(_strings(values, "modules_to_not_convert")), Rule(form=form)),
+    )
 
 
 def _gptq(values: Values) -> Scheme:
-    """GPTQ; `lm_head` says whether the head is quantized too, `dynamic` holds modules left alone ("-:") or stored otherwise."""
+    """GPTQ; `lm_head` says whether the head is quantized too, `dynamic` holds modules left alone
+    ("-:") or stored otherwise."""
     bits, group = _integer(values, "bits", default=4), _integer(values, "group_size", default=128)
     kinds = (*LINEARS, Kind.HEAD) if values.get("lm_head") is True else LINEARS
-    rules = [*_left_alone(_strings(values, "modules_to_not_convert", "modules_in_block_to_not_quantize"))]
+    rules = [
+        *_left_alone(_strings(values, "modules_to_not_convert", "modules_in_block_to_not_quantize"))
+    ]
     for entry, change in (values.get("dynamic") or {}).items():
         names = named(["re:" + entry.removeprefix("-:").removeprefix("+:")])
         own = change if isinstance(change, dict) else {}
-        form = q.gptq(_integer(own, "bits", default=bits), _integer(own, "group_size", default=group))
+        form = q.gptq(
+            _integer(own, "bits", default=bits), _integer(own, "group_size", default=group)
+        )
         rules.append(Rule(form=None if entry.startswith("-:") else form, kinds=kinds, names=names))
     return Scheme(name="gptq", rules=(*rules, Rule(form=q.gptq(bits, group), kinds=kinds)))
 
 
 def _bitsandbytes(values: Values) -> Scheme:
-    """bitsandbytes replaces every linear layer but those of llm_int8_skip_modules (the head by default), towers included."""
+    """bitsandbytes replaces every linear layer but those of llm_int8_skip_modules (the head by
+    default), towers included."""
     if values.get("load_in_8bit") and not values.get("load_in_4bit"):
         form = q.LLM_INT8
     else:
@@ -179,11 +227,15 @@ def _bitsandbytes(values: Values) -> Scheme:
         form = q.bitsandbytes_4bit(kind, double=bool(values.get("bnb_4bit_use_double_quant")))
     rules = _left_alone(_strings(values, "llm_int8_skip_modules"))
     everywhere = tuple(part for part in Part if part is not Part.HEAD)
-    return Scheme(name=form.name, rules=(*rules, Rule(form=form, kinds=(*LINEARS, Kind.ROUTER), parts=everywhere)))
+    return Scheme(
+        name=form.name,
+        rules=(*rules, Rule(form=form, kinds=(*LINEARS, Kind.ROUTER), parts=everywhere)),
+    )
 
 
 def _compressed_tensors(values: Values) -> Scheme:
-    """compressed-tensors: config_groups with the modules they target ("Linear", names, "re:"), and `ignore`."""
+    """compressed-tensors: config_groups with the modules they target ("Linear", names, "re:"),
+    and `ignore`."""
     rules = [*_left_alone(_strings(values, "ignore"))]
     for group in (values.get("config_groups") or {}).values():
         weights = group.get("weights") if isinstance(group, dict) else None
@@ -199,7 +251,11 @@ def _compressed_tensors(values: Values) -> Scheme:
 
 
 def _compressed_format(weights: Values, layout: str) -> Format:
-    bits, kind, strategy = _integer(weights, "num_bits", default=8), str(weights.get("type")), str(weights.get("strategy"))
+    bits, kind, strategy = (
+        _integer(weights, "num_bits", default=8),
+        str(weights.get("type")),
+        str(weights.get("strategy")),
+    )
     group = _integer(weights, "group_size", default=0)
     block = weights.get("block_structure")
     if bits == 4 and kind == "float":
@@ -210,11 +266,13 @@ def _compressed_format(weights: Values, layout: str) -> Format:
         return q.FP8_CHANNEL if strategy == "channel" else q.MXFP8 if group == 32 else q.FP8_TENSOR
     if bits == 8 and layout != "pack-quantized":
         return q.INT8_CHANNEL
-    return q.affine(bits, group, name=f"packed_int{bits}", symmetric=weights.get("symmetric") is not False)
+    return q.affine(
+        bits, group, name=f"packed_int{bits}", symmetric=weights.get("symmetric") is not False
+    )
 
 
 def _algorithm(name: str, values: Values) -> Format | None:
-    """A ModelOpt algorithm's format, None for one that is unknown."""
+    """Return a ModelOpt algorithm's format, None for one that is unknown."""
     group = _integer(values, "group_size", default=16)
     known: dict[str, Format] = {
         "FP8": q.FP8_TENSOR,
@@ -234,26 +292,39 @@ def _algorithm(name: str, values: Values) -> Format | None:
 
 
 def _modelopt(values: Values) -> Scheme | None:
-    """NVIDIA ModelOpt: one algorithm but for excluded modules, or MIXED_PRECISION with an algorithm for every module."""
+    """NVIDIA ModelOpt: one algorithm but for excluded modules, or MIXED_PRECISION with an
+    algorithm for every module."""
     left = _left_alone(_strings(values, "exclude_modules", "ignore"))
     algorithm = str(values.get("quant_algo") or "").upper()
     if algorithm == "MIXED_PRECISION":
-        return Scheme(name="modelopt_mixed", rules=(*left, *_listed(values.get("quantized_layers") or {})))
+        return Scheme(
+            name="modelopt_mixed", rules=(*left, *_listed(values.get("quantized_layers") or {}))
+        )
     form = _algorithm(algorithm, values)
-    return Scheme(name=f"modelopt_{algorithm.lower()}", rules=(*left, Rule(form=form))) if form else None
+    return (
+        Scheme(name=f"modelopt_{algorithm.lower()}", rules=(*left, Rule(form=form)))
+        if form
+        else None
+    )
 
 
 def _listed(layers: Values) -> tuple[Rule, ...]:
-    """One rule for each format among the modules listed, whatever their kind and part."""
+    """Return one rule for each format among the modules listed, whatever their kind and part."""
     modules: dict[Format, list[str]] = {}
     for module, settings in layers.items():
-        if isinstance(settings, dict) and (form := _algorithm(str(settings.get("quant_algo")), settings)):
+        if isinstance(settings, dict) and (
+            form := _algorithm(str(settings.get("quant_algo")), settings)
+        ):
             modules.setdefault(form, []).append(module)
-    return tuple(Rule(form=form, kinds=MATRICES, parts=tuple(Part), names=named(names)) for form, names in modules.items())
+    return tuple(
+        Rule(form=form, kinds=MATRICES, parts=tuple(Part), names=named(names))
+        for form, names in modules.items()
+    )
 
 
 def _mxfp4(values: Values) -> Scheme:
-    """gpt-oss: the routed experts alone. Source: vLLM layers/quantization/mxfp4.py; transformers integrations/mxfp4.py."""
+    """gpt-oss: the routed experts alone. Source: vLLM layers/quantization/mxfp4.py; transformers
+    integrations/mxfp4.py."""
     return Scheme(name="mxfp4", rules=(Rule(form=q.MXFP4, kinds=(Kind.EXPERT,)),))
 
 
@@ -261,7 +332,9 @@ def _torchao(values: Values) -> Scheme | None:
     """torchao: the class of its configuration, written out under quant_type.default._type."""
     kind = values.get("quant_type")
     settings = kind.get("default") if isinstance(kind, dict) else None
-    name = str(settings.get("_type") if isinstance(settings, dict) else kind).lower().replace("_", "")
+    name = (
+        str(settings.get("_type") if isinstance(settings, dict) else kind).lower().replace("_", "")
+    )
     data = settings.get("_data") if isinstance(settings, dict) else None
     group = _integer(data if isinstance(data, dict) else {}, "group_size", default=128)
     if "int4" in name:
@@ -272,7 +345,10 @@ def _torchao(values: Values) -> Scheme | None:
         form = q.INT8_CHANNEL
     else:
         return None
-    return Scheme(name="torchao", rules=(*_left_alone(_strings(values, "modules_to_not_convert")), Rule(form=form)))
+    return Scheme(
+        name="torchao",
+        rules=(*_left_alone(_strings(values, "modules_to_not_convert")), Rule(form=form)),
+    )
 
 
 def _quark(values: Values) -> Scheme | None:
@@ -291,13 +367,22 @@ def _quark(values: Values) -> Scheme | None:
     }.get(dtype)
     if form is q.FP8_TENSOR and weight.get("qscheme") == "per_channel":
         form = q.FP8_CHANNEL
-    return Scheme(name="quark", rules=(*_left_alone(_strings(values, "exclude")), Rule(form=form))) if form else None
+    return (
+        Scheme(name="quark", rules=(*_left_alone(_strings(values, "exclude")), Rule(form=form)))
+        if form
+        else None
+    )
 
 
 def _mlx(values: Values) -> Scheme:
-    """MLX: affine groups with a 16-bit scale and bias, embeddings and head included. Source: mlx nn/layers/quantized.py."""
+    """MLX: affine groups with a 16-bit scale and bias, embeddings and head included. Source: mlx
+    nn/layers/quantized.py."""
     form = Format(
-        name="mlx", bits=_integer(values, "bits", default=4), group=_integer(values, "group_size", default=64), scale_bits=16, zero_bits=16
+        name="mlx",
+        bits=_integer(values, "bits", default=4),
+        group=_integer(values, "group_size", default=64),
+        scale_bits=16,
+        zero_bits=16,
     )
     return Scheme(name="mlx", rules=(Rule(form=form, kinds=MATRICES),))
 
@@ -305,7 +390,8 @@ def _mlx(values: Values) -> Scheme:
 READERS: dict[str, Callable[[Values], Scheme | None]] = {
     "fp8": _fp8,
     "fbgemm_fp8": lambda values: Scheme(
-        name="fbgemm_fp8", rules=(*_left_alone(_strings(values, "modules_to_not_convert")), Rule(form=q.FP8_CHANNEL))
+        name="fbgemm_fp8",
+        rules=(*_left_alone(_strings(values, "modules_to_not_convert")), Rule(form=q.FP8_CHANNEL)),
     ),
     "awq": _awq,
     "gptq": _gptq,

@@ -1,4 +1,5 @@
-"""Quantizations people name ("fp8", "AWQ", "q4_k_m"), as the Scheme a model would have if somebody quantized it so."""
+"""Quantizations people name ("fp8", "AWQ", "q4_k_m"), as the Scheme a model would have if
+somebody quantized it so."""
 
 import re
 from difflib import get_close_matches
@@ -11,51 +12,76 @@ from fitgauge.engine.quantization.scheme import MATRICES, Rule, Scheme
 from fitgauge.errors import InvalidRequestError
 
 UNQUANTIZED: dict[str, str] = {
-    "fp64": "F64", "fp32": "F32", "float32": "F32", "tf32": "F32", "fp16": "F16", "float16": "F16", "half": "F16", "bf16": "BF16",
+    "fp64": "F64", "fp32": "F32", "float32": "F32", "tf32": "F32", "fp16": "F16", "float16": "F16",
+    "half": "F16", "bf16": "BF16",
     "bfloat16": "BF16",
 }  # fmt: skip
 """Names of formats that hold every weight as it is."""
 
 FORMATS: dict[str, Format] = {
-    "fp8": q.FP8_TENSOR, "fp8_channel": q.FP8_CHANNEL, "fp8_block": q.block_fp8(128, 128), "int8": q.LLM_INT8, "w8a8": q.INT8_CHANNEL,
-    "int4": q.affine(4, 128), "int3": q.affine(3, 128), "int2": q.affine(2, 128), "awq": q.awq(4, 128), "gptq": q.gptq(4, 128),
-    "gptq_int8": q.gptq(8, 128), "gptq_int3": q.gptq(3, 128), "nf4": q.bitsandbytes_4bit("nf4"), "fp4": q.bitsandbytes_4bit("fp4"),
-    "nf4_double": q.bitsandbytes_4bit("nf4", double=True), "nvfp4": q.NVFP4, "mxfp4": q.MXFP4, "mxfp8": q.MXFP8,
+    "fp8": q.FP8_TENSOR, "fp8_channel": q.FP8_CHANNEL, "fp8_block": q.block_fp8(128, 128),
+    "int8": q.LLM_INT8, "w8a8": q.INT8_CHANNEL,
+    "int4": q.affine(4, 128), "int3": q.affine(3, 128), "int2": q.affine(2, 128),
+    "awq": q.awq(4, 128), "gptq": q.gptq(4, 128),
+    "gptq_int8": q.gptq(8, 128), "gptq_int3": q.gptq(3, 128), "nf4": q.bitsandbytes_4bit("nf4"),
+    "fp4": q.bitsandbytes_4bit("fp4"),
+    "nf4_double": q.bitsandbytes_4bit("nf4", double=True), "nvfp4": q.NVFP4, "mxfp4": q.MXFP4,
+    "mxfp8": q.MXFP8,
 }  # fmt: skip
-"""What a quantizer stores by its usual settings: groups of 128 for integers, one scale a tensor for fp8."""
+"""What a quantizer stores by its usual settings: groups of 128 for integers, one scale a tensor
+for fp8."""
 
 BITSANDBYTES = ("int8", "nf4", "fp4", "nf4_double")
 """Those that bitsandbytes loads a model in."""
 
 ALIASES: dict[str, str] = {
-    "w8a8_fp8": "fp8", "fp8_e4m3": "fp8", "e4m3": "fp8", "float8": "fp8", "8bit_float": "fp8", "fp8_dynamic": "fp8_channel",
-    "ptpc_fp8": "fp8_channel", "llm_int8": "int8", "8bit": "int8", "bnb_int8": "int8", "bitsandbytes_8bit": "int8", "bnb_8bit": "int8",
-    "load_in_8bit": "int8", "w8a8_int8": "w8a8", "int8_w8a8": "w8a8", "smoothquant": "w8a8", "w8a16": "w8a8", "4bit": "int4",
-    "w4a16": "int4", "int4_g128": "int4", "awq_int4": "awq", "awq_4bit": "awq", "awq_marlin": "awq", "gptq_int4": "gptq",
-    "gptq_4bit": "gptq", "gptq_marlin": "gptq", "gptq_8bit": "gptq_int8", "bnb": "nf4", "bitsandbytes": "nf4", "bnb_4bit": "nf4",
-    "bitsandbytes_4bit": "nf4", "bnb_nf4": "nf4", "qlora": "nf4", "load_in_4bit": "nf4", "nf4_dq": "nf4_double", "bnb_fp4": "fp4",
-    "fp4_nvidia": "nvfp4", "w4a4": "nvfp4", "none": "bf16", "unquantized": "bf16", "3bit": "int3", "2bit": "int2",
+    "w8a8_fp8": "fp8", "fp8_e4m3": "fp8", "e4m3": "fp8", "float8": "fp8", "8bit_float": "fp8",
+    "fp8_dynamic": "fp8_channel",
+    "ptpc_fp8": "fp8_channel", "llm_int8": "int8", "8bit": "int8", "bnb_int8": "int8",
+    "bitsandbytes_8bit": "int8", "bnb_8bit": "int8",
+    "load_in_8bit": "int8", "w8a8_int8": "w8a8", "int8_w8a8": "w8a8", "smoothquant": "w8a8",
+    "w8a16": "w8a8", "4bit": "int4",
+    "w4a16": "int4", "int4_g128": "int4", "awq_int4": "awq", "awq_4bit": "awq", "awq_marlin": "awq",
+    "gptq_int4": "gptq",
+    "gptq_4bit": "gptq", "gptq_marlin": "gptq", "gptq_8bit": "gptq_int8", "bnb": "nf4",
+    "bitsandbytes": "nf4", "bnb_4bit": "nf4",
+    "bitsandbytes_4bit": "nf4", "bnb_nf4": "nf4", "qlora": "nf4", "load_in_4bit": "nf4",
+    "nf4_dq": "nf4_double", "bnb_fp4": "fp4",
+    "fp4_nvidia": "nvfp4", "w4a4": "nvfp4", "none": "bf16", "unquantized": "bf16", "3bit": "int3",
+    "2bit": "int2",
     "4_bit": "int4", "8_bit": "int8",
 }  # fmt: skip
 """Other names people type."""
 
-BLOCK_FILES = {"Q4_0": "Q6_K", "Q4_1": "Q6_K", "Q5_0": "Q6_K", "Q5_1": "Q6_K", "Q6_K": "Q6_K", "Q8_0": "Q8_0"}
-"""GGUF file types of one block type, with the type of their output head. Source: llama.cpp src/llama-quant.cpp, llama_tensor_get_type."""
+BLOCK_FILES = {
+    "Q4_0": "Q6_K",
+    "Q4_1": "Q6_K",
+    "Q5_0": "Q6_K",
+    "Q5_1": "Q6_K",
+    "Q6_K": "Q6_K",
+    "Q8_0": "Q8_0",
+}
+"""GGUF file types of one block type, with the type of their output head. Source: llama.cpp
+src/llama-quant.cpp, llama_tensor_get_type."""
 
 
 def known() -> tuple[str, ...]:
-    """Every name that is understood without an alias, GGUF file types in small letters."""
+    """Return every name that is understood without an alias, GGUF file types in small letters."""
     return (*UNQUANTIZED, *FORMATS, *(name.lower() for name in q.GGUF_FILE_BITS))
 
 
 def canonical_name(name: str) -> str:
-    """A quantization's name in small letters, with case, spaces, dots, dashes and aliases out of the way."""
-    key = re.sub(r"[\s.\-/]+", "_", name.strip().lower()).removeprefix("gguf_").removesuffix("_gguf")
+    """Return a quantization's name in small letters, with case, spaces, dots, dashes and aliases
+    out of the way."""
+    key = (
+        re.sub(r"[\s.\-/]+", "_", name.strip().lower()).removeprefix("gguf_").removesuffix("_gguf")
+    )
     return ALIASES.get(key, key)
 
 
 def requested_scheme(name: str, spec: ModelSpec) -> Scheme:
-    """The scheme `spec` would have in the quantization `name`; case, spaces, dots and dashes do not matter.
+    """Return the scheme `spec` would have in the quantization `name`; case, spaces, dots and dashes
+    do not matter.
 
     Raises InvalidRequestError for a name that means nothing here, with near matches.
     """
@@ -69,23 +95,37 @@ def requested_scheme(name: str, spec: ModelSpec) -> Scheme:
         return gguf_scheme(found, spec)
     raise InvalidRequestError(
         f"{name[:40]!r} is no quantization that is known here.",
-        hint="Send fp8, int8, int4, awq, gptq, nf4, nvfp4, mxfp4, bf16, fp16, fp32 or a GGUF file type such as q4_k_m.",
+        hint=(
+            "Send fp8, int8, int4, awq, gptq, nf4, nvfp4, mxfp4, bf16, fp16, fp32 or a GGUF file"
+            " type such as q4_k_m."
+        ),
         matches=tuple(get_close_matches(key, [*known(), *ALIASES], n=5, cutoff=0.5)),
         field="quantization",
     )
 
 
 def gguf_scheme(file_type: str, spec: ModelSpec) -> Scheme:
-    """A GGUF file of this type: its block type with the output in another, or the average of a mixture. Vectors and routers stay in F32."""
+    """Return a GGUF file of this type: its block type with the output in another, or the average
+    of a mixture. Vectors and routers stay in F32."""
     matrices = tuple(kind for kind in MATRICES if kind is not Kind.ROUTER)
     parts = tuple(part for part in Part if part not in (Part.VISION, Part.AUDIO, Part.PROJECTOR))
     if file_type not in BLOCK_FILES:
         form = Format(name=file_type, bits=q.GGUF_FILE_BITS[file_type])
-        return Scheme(name=file_type, rules=(Rule(form=form, kinds=matrices, parts=parts),), dtype="F32", basis="assumed")
+        return Scheme(
+            name=file_type,
+            rules=(Rule(form=form, kinds=matrices, parts=parts),),
+            dtype="F32",
+            basis="assumed",
+        )
     output = (Kind.HEAD, Kind.EMBEDDING) if spec.tied_embeddings else (Kind.HEAD,)
     head = Rule(form=q.gguf_block(BLOCK_FILES[file_type]), kinds=output, parts=parts)
     basis: Basis = "computed"
-    return Scheme(name=file_type, rules=(head, Rule(form=q.gguf_block(file_type), kinds=matrices, parts=parts)), dtype="F32", basis=basis)
+    return Scheme(
+        name=file_type,
+        rules=(head, Rule(form=q.gguf_block(file_type), kinds=matrices, parts=parts)),
+        dtype="F32",
+        basis=basis,
+    )
 
 
 def _parts(key: str) -> tuple[Part, ...]:

@@ -1,4 +1,5 @@
-"""Which tensors a quantizer touches: a Scheme is an ordered list of rules, and what no rule names stays in 16 bit."""
+"""Which tensors a quantizer touches: a Scheme is an ordered list of rules, and what no rule
+names stays in 16 bit."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
@@ -12,7 +13,8 @@ from fitgauge.engine.quantization.patterns import Chain, Patterns, parse, parse_
 LINEARS = (Kind.LINEAR, Kind.EXPERT)
 MATRICES = (Kind.LINEAR, Kind.EXPERT, Kind.ROUTER, Kind.EMBEDDING, Kind.HEAD)
 LANGUAGE = (Part.LANGUAGE, Part.ENCODER, Part.HEAD, Part.EMBEDDING, Part.MTP)
-"""Parts that a quantizer touches by itself; vision, audio and projectors only where its config names them."""
+"""Parts that a quantizer touches by itself; vision, audio and projectors only where its config
+names them."""
 
 _WRAPPERS = frozenset({"model", "language_model", "transformer", "backbone", "decoder"})
 """Leading names that a checkpoint and a quantizer's list write differently for the same module."""
@@ -32,7 +34,8 @@ class Names(msgspec.Struct, frozen=True):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """Weights of these `kinds` and `parts`, under these `names` (None: any), are stored in `form` (None: left in 16 bit)."""
+    """Weights of these `kinds` and `parts`, under these `names` (None: any), are stored in
+    `form` (None: left in 16 bit)."""
 
     form: Format | None
     kinds: tuple[Kind, ...] = LINEARS
@@ -43,9 +46,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 class Scheme(msgspec.Struct, frozen=True, kw_only=True):
     """How a model is stored: the first rule that fits a tensor decides.
 
-    `dtype`: canonical format of what no rule touches, None for the model's own. `basis` is `assumed` where the config was not
-    understood or the format is an average over a file.
-    """
+    `dtype`: canonical format of what no rule touches, None for the model's own. `basis` is
+    `assumed` where the config was not understood or the format is an average over a file."""
 
     name: str
     rules: tuple[Rule, ...] = ()
@@ -66,7 +68,13 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def pattern_states(self) -> int:
         """States of the automaton that matches the patterns of all rules."""
-        return sum(len(chain) + 1 for rule in self.rules if rule.names for pattern in rule.names.patterns for chain in pattern)
+        return sum(
+            len(chain) + 1
+            for rule in self.rules
+            if rule.names
+            for pattern in rule.names.patterns
+            for chain in pattern
+        )
 
     def format_of(self, module: str, tensor: Tensor, part: Part) -> Format | None:
         """Return what RuleIndex does; for many tensors make one RuleIndex."""
@@ -83,7 +91,9 @@ class RuleIndex:
         alike: dict[tuple[tuple[Kind, ...], tuple[Part, ...]], list[int]] = {}
         for number, rule in enumerate(rules):
             alike.setdefault((rule.kinds, rule.parts), []).append(number)
-        self._tables = [(kinds, parts, _Table(rules, numbers)) for (kinds, parts), numbers in alike.items()]
+        self._tables = [
+            (kinds, parts, _Table(rules, numbers)) for (kinds, parts), numbers in alike.items()
+        ]
 
     def layer_class(self, number: int) -> Hashable:
         """Return the same for layers that no rule tells apart."""
@@ -97,7 +107,9 @@ class RuleIndex:
         """
         if len(tensor.shape) < 2 or tensor.dtype is not None:
             return None
-        tables = [table for kinds, parts, table in self._tables if tensor.kind in kinds and part in parts]
+        tables = [
+            table for kinds, parts, table in self._tables if tensor.kind in kinds and part in parts
+        ]
         first = min((table.first(module) for table in tables), default=len(self._rules))
         return self._rules[first].form if first < len(self._rules) else None
 
@@ -106,8 +118,14 @@ class _Table:
     """Rules of the same kinds and parts: the first of them that names a module."""
 
     def __init__(self, rules: Sequence[Rule], numbers: Sequence[int]) -> None:
-        self._default = next((number for number in numbers if rules[number].names is None), len(rules))
-        named = [(number, names) for number in numbers if number < self._default and (names := rules[number].names)]
+        self._default = next(
+            (number for number in numbers if rules[number].names is None), len(rules)
+        )
+        named = [
+            (number, names)
+            for number in numbers
+            if number < self._default and (names := rules[number].names)
+        ]
         self._roots: dict[str, int] = {}
         for number, names in reversed(named):
             self._roots.update(dict.fromkeys(names.roots, number))
@@ -139,7 +157,8 @@ class _Table:
 
 
 def bare(name: str) -> str:
-    """The name of a tensor's module without wrappers: 'model.language_model.layers.0.mlp.gate_proj.weight' -> 'layers.0.mlp.gate_proj'.
+    """Return the name of a tensor's module without wrappers:
+    'model.language_model.layers.0.mlp.gate_proj.weight' -> 'layers.0.mlp.gate_proj'.
 
     Wrappers go from the front only, as far as something is left.
     """
@@ -150,11 +169,10 @@ def bare(name: str) -> str:
 
 
 def named(entries: Iterable[str]) -> Names:
-    """Names as configs write them: dotted names, globs (`*`), and regular expressions after `re:`.
+    """Name as configs write them: dotted names, globs (`*`), and regular expressions after `re:`.
 
-    `x*` without a dot before the star means x and all below it, as ModelOpt uses it. Raises ValueError for a regular expression
-    that is broken or that patterns.py does not read.
-    """
+    `x*` without a dot before the star means x and all below it, as ModelOpt uses it. Raises
+    ValueError for a regular expression that is broken or that patterns.py does not read."""
     roots, patterns = set(), {}
     for entry in entries:
         if entry.startswith("re:"):
@@ -170,7 +188,8 @@ def named(entries: Iterable[str]) -> Names:
 
 
 def is_nominal(spec: ModelSpec) -> bool:
-    """Whether a spec is a bare count of parameters: nothing but tensors of shape (n, 1), whose scales cannot be known."""
+    """Return whether a spec is a bare count of parameters: nothing but tensors of shape (n, 1),
+    whose scales cannot be known."""
     return all(tensor.shape[1:] == (1,) for block in spec.blocks for tensor in block.tensors)
 
 
@@ -186,7 +205,12 @@ def _numbered(roots: Mapping[str, int]) -> dict[str, frozenset[tuple[str, int]]]
 
 
 def _spans(module: str) -> Iterable[str]:
-    """Every run of dotted parts of a name."""
+    """Return every run of dotted parts of a name."""
     dots = [at for at, char in enumerate(module) if char == "."]
     ends = (*dots, len(module))
-    return [module[first:last] for first in (0, *[dot + 1 for dot in dots]) for last in ends if last > first]
+    return [
+        module[first:last]
+        for first in (0, *[dot + 1 for dot in dots])
+        for last in ends
+        if last > first
+    ]

@@ -1,4 +1,5 @@
-"""The peak of a forward pass when serving: what the widest layer holds, what the sampler holds, what experts need beside it."""
+"""The peak of a forward pass when serving: what the widest layer holds, what the sampler holds,
+what experts need beside it."""
 
 from fitgauge.engine.model.spec import (
     Attention,
@@ -31,16 +32,23 @@ def activation_bytes(
     kept: int = 0,
     expert_parallel: int = 1,
 ) -> tuple[Term, ...]:
-    """The peak as terms: `activations` alone where the layers' peak is higher, else `activations` and `logits` of the sampler's.
+    """Return the peak as terms: `activations` alone where the layers' peak is higher, else
+    `activations` and `logits` of the sampler's.
 
-    tokens: rows of one forward pass. sequences: rows the sampler sees. samples: whether this stage holds the head.
-    eager_length: length of the score matrices that eager attention keeps, 0 for fused attention. sampler: copies of the logits, the
-    profile's own unless given. kept: bytes that outlive the layers (workspaces of experts) and so add to the sampler's peak.
-    The two peaks follow each other, so the higher one counts. Source: vLLM v1/worker/gpu_model_runner.py, profile_run: a forward of
-    max_num_batched_tokens, then the sampler on max_num_seqs rows; posted logs agree (see `logits_copies`).
-    """
+    tokens: rows of one forward pass. sequences: rows the sampler sees. samples: whether this
+    stage holds the head. eager_length: length of the score matrices that eager attention keeps,
+    0 for fused attention. sampler: copies of the logits, the profile's own unless given. kept:
+    bytes that outlive the layers (workspaces of experts) and so add to the sampler's peak. The
+    two peaks follow each other, so the higher one counts. Source: vLLM
+    v1/worker/gpu_model_runner.py, profile_run: a forward of max_num_batched_tokens, then the
+    sampler on max_num_seqs rows; posted logs agree (see `logits_copies`)."""
     layers = layer_peak(
-        spec, profile, tokens=tokens, tensor_parallel=tensor_parallel, eager_length=eager_length, expert_parallel=expert_parallel
+        spec,
+        profile,
+        tokens=tokens,
+        tensor_parallel=tensor_parallel,
+        eager_length=eager_length,
+        expert_parallel=expert_parallel,
     )
     if not samples:
         return (layers,)
@@ -48,66 +56,104 @@ def activation_bytes(
     hidden = HALF * spec.hidden_size * (tokens + min(sequences, tokens)) + kept
     if logits.bytes + hidden <= layers.bytes:
         return (layers,)
-    formula = f"({tokens} tokens + {min(sequences, tokens)} sampled) x hidden {spec.hidden_size} x 2 B, held while sampling"
+    formula = (
+        f"({tokens} tokens + {min(sequences, tokens)} sampled) x hidden {spec.hidden_size} x 2 B,"
+        " held while sampling"
+    )
     if kept:
         formula += f" + {kept} B of workspaces"
     return (exact_term("activations", hidden, "computed", formula, profile.source), logits)
 
 
 def layer_peak(
-    spec: ModelSpec, profile: EngineProfile, *, tokens: int, tensor_parallel: int, eager_length: int = 0, expert_parallel: int = 1
+    spec: ModelSpec,
+    profile: EngineProfile,
+    *,
+    tokens: int,
+    tensor_parallel: int,
+    eager_length: int = 0,
+    expert_parallel: int = 1,
 ) -> Term:
-    """The widest layer: tokens x 2 B x (copies x hidden + widest product) [bytes], and with eager attention its scores."""
+    """Return the widest layer: tokens x 2 B x (copies x hidden + widest product) [bytes], and
+    with eager attention its scores."""
     width = max(
-        (layer_width(block, spec.hidden_size, tensor_parallel, expert_parallel) for block in spec.blocks if block.part is Part.LANGUAGE),
+        (
+            layer_width(block, spec.hidden_size, tensor_parallel, expert_parallel)
+            for block in spec.blocks
+            if block.part is Part.LANGUAGE
+        ),
         default=0,
     )
     scores = tokens * eager_length * max(1, spec.query_heads // tensor_parallel) * (HALF + _FLOAT)
     copies = profile.hidden_copies
     row = tokens * HALF
-    formula = f"{tokens} tokens x 2 B x ({copies.expected:g} x hidden {spec.hidden_size} + widest product {width})"
+    formula = (
+        f"{tokens} tokens x 2 B x ({copies.expected:g} x hidden {spec.hidden_size} + widest product"
+        f" {width})"
+    )
     if eager_length:
         formula += f" + scores {tokens} x {eager_length} x heads x 6 B"
     return copies.term("activations", row * spec.hidden_size, row * width + scores, formula)
 
 
 def sampler_peak(spec: ModelSpec, copies: Coefficient, *, sequences: int) -> Term:
-    """The sampler's copies of the logits: copies x sequences x vocabulary x 4 B [bytes], whole on every tensor-parallel rank."""
-    formula = f"{copies.expected:g} copies x {sequences} sequences x vocabulary {spec.vocabulary_size} x 4 B"
+    """Return the sampler's copies of the logits: copies x sequences x vocabulary x 4 B [bytes],
+    whole on every tensor-parallel rank."""
+    formula = (
+        f"{copies.expected:g} copies x {sequences} sequences x vocabulary {spec.vocabulary_size}"
+        " x 4 B"
+    )
     return copies.term("logits", sequences * spec.vocabulary_size * _FLOAT, 0, formula)
 
 
 def layer_width(block: Block, hidden: int, tensor_parallel: int, expert_parallel: int = 1) -> int:
     """Features of the widest product a layer of this block makes of one token, on one rank."""
     mlp = mlp_width(block.mlp, hidden, tensor_parallel, expert_parallel) if block.mlp else 0
-    return max(mlp, *(attention_width(mixer, tensor_parallel) for mixer in block.mixers)) if block.mixers else mlp
+    return (
+        max(mlp, *(attention_width(mixer, tensor_parallel) for mixer in block.mixers))
+        if block.mixers
+        else mlp
+    )
 
 
 def mlp_width(mlp: Mlp, hidden: int, tensor_parallel: int, expert_parallel: int = 1) -> int:
-    """gate, up and their product (3 x width), or up and its activation (2 x width); beside them the workspace of routed experts."""
+    """gate, up and their product (3 x width), or up and its activation (2 x width); beside them
+    the workspace of routed experts."""
     products = 3 if mlp.gated else 2
-    dense = products * (mlp.shared_intermediate_size if mlp.experts else mlp.intermediate_size) // tensor_parallel
+    dense = (
+        products
+        * (mlp.shared_intermediate_size if mlp.experts else mlp.intermediate_size)
+        // tensor_parallel
+    )
     return dense + expert_width(mlp, hidden, tensor_parallel, expert_parallel)
 
 
 def expert_width(mlp: Mlp, hidden: int, tensor_parallel: int, expert_parallel: int = 1) -> int:
-    """Features of the two workspaces of a mixture for one token: k x (max(I, H) + max(N, H)), with k experts a token, I the width of
-    an expert on this rank, N the width of its gate and up together, H hidden; 0 where nothing is routed.
+    """Features of the two workspaces of a mixture for one token: k x (max(I, H) + max(N, H)), with
+    k experts a token, I the width of an expert on this rank, N the width of its gate and up
+    together, H hidden; 0 where nothing is routed.
 
     Source: vllm/model_executor/layers/fused_moe/fused_moe.py, TritonExperts.workspace_shapes.
     """
     if not mlp.experts:
         return 0
     width = mlp.intermediate_size // (1 if expert_parallel > 1 else tensor_parallel)
-    return mlp.experts_per_token * (max(width, hidden) + max(width * (2 if mlp.gated else 1), hidden))
+    return mlp.experts_per_token * (
+        max(width, hidden) + max(width * (2 if mlp.gated else 1), hidden)
+    )
 
 
 def attention_width(mixer: Mixer, tensor_parallel: int) -> int:
     """q, k, v and the attention's output of one token on one rank."""
     match mixer:
         case Attention():
-            heads, kv_heads = max(1, mixer.query_heads // tensor_parallel), max(1, mixer.kv_heads // tensor_parallel)
-            return heads * (mixer.head_dim + mixer.value_dim) + kv_heads * (mixer.head_dim + mixer.value_dim)
+            heads, kv_heads = (
+                max(1, mixer.query_heads // tensor_parallel),
+                max(1, mixer.kv_heads // tensor_parallel),
+            )
+            return heads * (mixer.head_dim + mixer.value_dim) + kv_heads * (
+                mixer.head_dim + mixer.value_dim
+            )
         case LatentAttention():
             heads = max(1, mixer.query_heads // tensor_parallel)
             return heads * (2 * (mixer.nope_dim + mixer.rope_dim) + 2 * mixer.value_dim)
@@ -118,7 +164,8 @@ def attention_width(mixer: Mixer, tensor_parallel: int) -> int:
 
 
 def padded_heads(heads: int) -> int:
-    """Heads of queries and output as the sparse kernels of compressed attention take them: 64 or 128, however few a rank has.
+    """Return the heads of queries and output as the sparse kernels of compressed attention take
+    them: 64 or 128, however few a rank has.
 
     Source: vLLM 0.33, models/deepseek_v4/nvidia/flashmla.py, get_padded_num_q_heads.
     """
@@ -126,11 +173,14 @@ def padded_heads(heads: int) -> int:
 
 
 def math_scores_term(reason: str, *, requests: int, length: int, heads: int, source: str) -> Term:
-    """The term `attention_scores`: what PyTorch's math kernel holds of requests x heads x length^2 pairs [bytes].
+    """Return the term `attention_scores`: what PyTorch's math kernel holds of requests x heads x
+    length^2 pairs [bytes].
 
-    13 B a pair: scores, their softmax and its copy with zeros for rows masked throughout, in float32, and which scores are masked, a byte.
-    reason: why this kernel runs. Source: PyTorch 2.5 and newer, aten/src/ATen/native/transformers/attention.cpp
-    (_scaled_dot_product_attention_math, which widens 16-bit inputs, and _safe_softmax).
-    """
+    13 B a pair: scores, their softmax and its copy with zeros for rows masked throughout, in
+    float32, and which scores are masked, a byte. reason: why this kernel runs. Source: PyTorch
+    2.5 and newer, aten/src/ATen/native/transformers/attention.cpp
+    (_scaled_dot_product_attention_math, which widens 16-bit inputs, and _safe_softmax)."""
     formula = f"{requests} x {heads} heads x {length}^2 pairs x {_PAIR} B: {reason}"
-    return exact_term("attention_scores", requests * heads * length * length * _PAIR, "computed", formula, source)
+    return exact_term(
+        "attention_scores", requests * heads * length * length * _PAIR, "computed", formula, source
+    )

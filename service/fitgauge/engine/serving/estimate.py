@@ -14,24 +14,26 @@ class CacheLayout(Protocol):
 
     @property
     def keeps(self) -> bool:
-        """Whether anything is kept of a request: encoders and ranks without attention keep nothing."""
+        """Whether anything is kept of a request: encoders and ranks without attention keep
+        nothing."""
         ...
 
     def pool_bytes(self, concurrency: int, context_length: int) -> int:
-        """Bytes that `concurrency` requests of `context_length` tokens need."""
+        """Return the bytes that `concurrency` requests of `context_length` tokens need."""
         ...
 
     def tokens(self, pool_bytes: int) -> int:
-        """Tokens of cache the engine would report for a pool of that size."""
+        """Return the tokens of cache the engine would report for a pool of that size."""
         ...
 
     def requests(self, pool_bytes: int, context_length: int) -> int:
-        """Requests of `context_length` tokens that a pool of that size holds."""
+        """Return the requests of `context_length` tokens that a pool of that size holds."""
         ...
 
 
 class StageEstimate(msgspec.Struct, frozen=True, kw_only=True):
-    """One rank of a pipeline stage: the terms that are there before any request, and what the requests need."""
+    """One rank of a pipeline stage: the terms that are there before any request, and what the
+    requests need."""
 
     stage: int
     layers: int
@@ -52,10 +54,11 @@ class StageEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StageMemory(NamedTuple):
-    """What one rank of a pipeline stage holds beside the loaded weights, the same in every number format of them.
+    """What one rank of a pipeline stage holds beside the loaded weights, the same in every number
+    format of them.
 
-    `after`: of an engine that keeps a part of the card back, what comes later and lives in that part.
-    """
+    `after`: of an engine that keeps a part of the card back, what comes later and lives in that
+    part."""
 
     layers: int
     fixed: tuple[Term, ...]
@@ -69,29 +72,58 @@ class StageMemory(NamedTuple):
         return sum([term.bytes for term in (*self.fixed, *self.cache, *self.after)])
 
 
-def stage_estimates(loaded: Sequence[tuple[Term, ...]], beside: Sequence[StageMemory]) -> tuple[StageEstimate, ...]:
-    """Every stage: what is loaded, and what it holds beside that."""
+def stage_estimates(
+    loaded: Sequence[tuple[Term, ...]], beside: Sequence[StageMemory]
+) -> tuple[StageEstimate, ...]:
+    """Return every stage: what is loaded, and what it holds beside that."""
     return tuple(
-        stage_estimate(stage=number, layers=rest.layers, fixed=(*terms, *rest.fixed), cache=rest.cache, layout=rest.layout)
+        stage_estimate(
+            stage=number,
+            layers=rest.layers,
+            fixed=(*terms, *rest.fixed),
+            cache=rest.cache,
+            layout=rest.layout,
+        )
         for number, (terms, rest) in enumerate(zip(loaded, beside, strict=True))
     )
 
 
-def fullest_required(loaded: Sequence[tuple[Term, ...]], beside: Sequence[StageMemory]) -> tuple[Bytes, int]:
-    """(`required`, layers) of the stage that needs most, the same as `Estimate.fullest` of these stages, without making the others."""
-    sizes = [sum([term.bytes for term in terms]) + rest.expected_bytes for terms, rest in zip(loaded, beside, strict=True)]
+def fullest_required(
+    loaded: Sequence[tuple[Term, ...]], beside: Sequence[StageMemory]
+) -> tuple[Bytes, int]:
+    """Return (`required`, layers) of the stage that needs most, the same as `Estimate.fullest`
+    of these stages, without making the others."""
+    sizes = [
+        sum([term.bytes for term in terms]) + rest.expected_bytes
+        for terms, rest in zip(loaded, beside, strict=True)
+    ]
     number = sizes.index(max(sizes))
     rest = beside[number]
     return total((*loaded[number], *rest.fixed, *rest.cache)), rest.layers
 
 
-def stage_estimate(*, stage: int, layers: int, fixed: tuple[Term, ...], cache: tuple[Term, ...], layout: CacheLayout) -> StageEstimate:
-    """A stage with its sum."""
-    return StageEstimate(stage=stage, layers=layers, fixed=fixed, cache=cache, layout=layout, required=total((*fixed, *cache)))
+def stage_estimate(
+    *,
+    stage: int,
+    layers: int,
+    fixed: tuple[Term, ...],
+    cache: tuple[Term, ...],
+    layout: CacheLayout,
+) -> StageEstimate:
+    """Return a stage with its sum."""
+    return StageEstimate(
+        stage=stage,
+        layers=layers,
+        fixed=fixed,
+        cache=cache,
+        layout=layout,
+        required=total((*fixed, *cache)),
+    )
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    """What a question needs of every GPU. budget: the share of the usable memory the engine may take [bytes]."""
+    """What a question needs of every GPU. budget: the share of the usable memory the engine may
+    take [bytes]."""
 
     accelerator: Accelerator
     stages: tuple[StageEstimate, ...]
@@ -105,7 +137,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def pool_bytes(self) -> int:
-        """What one GPU of the fullest stage has for the cache [bytes]: given, or the budget less all else; never negative."""
+        """What one GPU of the fullest stage has for the cache [bytes]: given, or the budget less
+        all else; never negative."""
         if self.given_pool_bytes is not None:
             return self.given_pool_bytes
         return max(0, self.budget.expected - max(stage.fixed_bytes for stage in self.stages))

@@ -15,10 +15,11 @@ _Z90 = 1.645
 
 
 class ServingLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a deployment goes: cache tokens of one replica, the longest context at its concurrency, the most requests at its context.
+    """How far a deployment goes: cache tokens of one replica, the longest context at its
+    concurrency, the most requests at its context.
 
-    `max_concurrency` is None for a model that keeps nothing of a request: memory then sets no limit.
-    """
+    `max_concurrency` is None for a model that keeps nothing of a request: memory then sets no
+    limit."""
 
     kv_cache_tokens: int
     max_context_length: int
@@ -26,7 +27,8 @@ class ServingLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fit_probability(required: Bytes, budget: Bytes) -> float:
-    """The chance that what is required is no more than the budget: both normal, each side as wide as its interval says."""
+    """Return the chance that what is required is no more than the budget: both normal, each side
+    as wide as its interval says."""
     gap = budget.expected - required.expected
     if gap >= 0:
         spread = _hypotenuse(required.high - required.expected, budget.expected - budget.low)
@@ -38,45 +40,70 @@ def fit_probability(required: Bytes, budget: Bytes) -> float:
 
 
 def starting_probability(required: Bytes, budget: Bytes, outside: Bytes, usable: Bytes) -> float:
-    """The chance that an engine which claims its whole budget starts: what requests need is within it, what lies outside is beside it.
+    """Return the chance that an engine which claims its whole budget starts: what requests need is
+    within it, what lies outside is beside it.
 
-    required: of the budget; outside: held beyond it; usable: of the card, whose spread the budget's is a share of. All in bytes.
-    The weaker of the two conditions decides, as both rest on the same card.
-    """
-    spare = Bytes(low=usable.low - budget.low, expected=usable.expected - budget.expected, high=usable.high - budget.high)
+    required: of the budget; outside: held beyond it; usable: of the card, whose spread the
+    budget's is a share of. All in bytes. The weaker of the two conditions decides, as both rest
+    on the same card."""
+    spare = Bytes(
+        low=usable.low - budget.low,
+        expected=usable.expected - budget.expected,
+        high=usable.high - budget.high,
+    )
     return min(fit_probability(required, budget), fit_probability(outside, spare))
 
 
 def verdict(probability: float) -> Verdict:
-    """`tight` where the 90 % interval straddles the capacity, that is where the chance is neither above 95 % nor below 5 %."""
+    """`tight` where the 90 % interval straddles the capacity, that is where the chance is
+    neither above 95 % nor below 5 %."""
     if probability >= 0.95:
         return "fits"
     return "tight" if probability >= 0.05 else "does_not_fit"
 
 
 def serving_limits(
-    estimate: Estimate, *, concurrency: int, context_length: int, data_parallel: int, max_context_length: int
+    estimate: Estimate,
+    *,
+    concurrency: int,
+    context_length: int,
+    data_parallel: int,
+    max_context_length: int,
 ) -> ServingLimits:
-    """The limits of the expected pool. concurrency: requests one replica holds; the answer's max_concurrency counts all replicas."""
+    """Return the limits of the expected pool. concurrency: requests one replica holds; the
+    answer's max_concurrency counts all replicas."""
     pool = estimate.pool_bytes
     keeping = [stage for stage in estimate.stages if stage.layout.keeps]
     if not keeping:
-        return ServingLimits(kv_cache_tokens=0, max_context_length=max_context_length, max_concurrency=None)
+        return ServingLimits(
+            kv_cache_tokens=0, max_context_length=max_context_length, max_concurrency=None
+        )
     return ServingLimits(
         kv_cache_tokens=min(stage.layout.tokens(pool) for stage in keeping),
-        max_concurrency=data_parallel * min(_most_requests(stage, pool, context_length) for stage in keeping),
-        max_context_length=min(longest_context(stage, pool, concurrency, max_context_length) for stage in keeping),
+        max_concurrency=data_parallel
+        * min(_most_requests(stage, pool, context_length) for stage in keeping),
+        max_context_length=min(
+            longest_context(stage, pool, concurrency, max_context_length) for stage in keeping
+        ),
     )
 
 
 def _most_requests(stage: StageEstimate, pool: int, context_length: int) -> int:
-    """Requests of `context_length` tokens in `pool` bytes; 0 where the engine needs more than that to start at all."""
-    return stage.layout.requests(pool, context_length) if stage.layout.pool_bytes(1, context_length) <= pool else 0
+    """Return the requests of `context_length` tokens in `pool` bytes; 0 where the engine needs
+    more than that to start at all."""
+    return (
+        stage.layout.requests(pool, context_length)
+        if stage.layout.pool_bytes(1, context_length) <= pool
+        else 0
+    )
 
 
 def longest_context(stage: StageEstimate, pool: int, concurrency: int, ceiling: int) -> int:
-    """The most tokens, up to `ceiling`, that each of `concurrency` requests can hold in `pool` bytes; 0 where not even one."""
-    return largest_where(ceiling, lambda length: stage.layout.pool_bytes(concurrency, length) <= pool)
+    """Return the most tokens, up to `ceiling`, that each of `concurrency` requests can hold in
+    `pool` bytes; 0 where not even one."""
+    return largest_where(
+        ceiling, lambda length: stage.layout.pool_bytes(concurrency, length) <= pool
+    )
 
 
 def _hypotenuse(one: float, other: float) -> float:

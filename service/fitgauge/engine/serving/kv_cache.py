@@ -1,8 +1,8 @@
 """KV cache and recurrent state: what every kind of mixer keeps, whatever the engine.
 
-Symbols: tp tensor-parallel ranks [1], L tokens of a request, w window [tokens], `dtype` a canonical number format. All sizes are
-bytes on one tensor-parallel rank. Engines that page their cache round these up (fitgauge.engine.serving.vllm).
-"""
+Symbols: tp tensor-parallel ranks [1], L tokens of a request, w window [tokens], `dtype` a
+canonical number format. All sizes are bytes on one tensor-parallel rank. Engines that page their
+cache round these up (fitgauge.engine.serving.vllm)."""
 
 from fitgauge.engine.model.dtypes import size_of
 from fitgauge.engine.model.spec import (
@@ -18,7 +18,8 @@ from fitgauge.engine.model.spec import (
 )
 
 CACHED_PARTS = frozenset({Part.LANGUAGE, Part.ENCODER})
-"""Parts whose layers may keep a cache while serving; multi-token prediction heads run only when asked for."""
+"""Parts whose layers may keep a cache while serving; multi-token prediction heads run only when
+asked for."""
 
 
 def rank_heads(kv_heads: int, tensor_parallel: int) -> int:
@@ -30,23 +31,31 @@ def rank_heads(kv_heads: int, tensor_parallel: int) -> int:
 
 
 def token_bytes(mixer: Mixer, dtype: str, tensor_parallel: int) -> int:
-    """Bytes that one more token adds to one layer, as long as no window is full.
+    """Return the bytes that one more token adds to one layer, as long as no window is full.
 
-    Attention: keys and values, heads_rank x (head_dim + value_dim), and an indexer's key, the same on every rank. Latent attention: the
-    latent and the rotated key, latent_dim + rope_dim numbers on every rank, and an indexer's key. Compressed attention: the token's entry
-    in the window, one shared key-value head of head_dim numbers (the compressed entries: `compressed_bytes`). Cross attention and
-    recurrent layers: nothing, theirs is of a fixed size (`cross_bytes`, `state_bytes`).
-    Source: Ainslie et al. 2023 (arXiv 2305.13245), GQA; DeepSeek-V2 (arXiv 2405.04434), section 2.1; DeepSeek-V3.2, its lightning indexer;
-    DeepSeek V4's `modeling_deepseek_v4.py`.
-    """
+    Attention: keys and values, heads_rank x (head_dim + value_dim), and an indexer's key, the
+    same on every rank. Latent attention: the latent and the rotated key, latent_dim + rope_dim
+    numbers on every rank, and an indexer's key. Compressed attention: the token's entry in the
+    window, one shared key-value head of head_dim numbers (the compressed entries:
+    `compressed_bytes`). Cross attention and recurrent layers: nothing, theirs is of a fixed size
+    (`cross_bytes`, `state_bytes`). Source: Ainslie et al. 2023 (arXiv 2305.13245), GQA;
+    DeepSeek-V2 (arXiv 2405.04434), section 2.1; DeepSeek-V3.2, its lightning indexer; DeepSeek
+    V4's `modeling_deepseek_v4.py`."""
     match mixer:
         case Attention():
             if not mixer.causal or mixer.shares_cache:
                 return 0
             index = mixer.indexer.dim if mixer.indexer else 0
-            return size_of(rank_heads(mixer.kv_heads, tensor_parallel) * (mixer.head_dim + mixer.value_dim) + index, dtype)
+            return size_of(
+                rank_heads(mixer.kv_heads, tensor_parallel) * (mixer.head_dim + mixer.value_dim)
+                + index,
+                dtype,
+            )
         case LatentAttention():
-            return size_of(mixer.latent_dim + mixer.rope_dim + (mixer.indexer.dim if mixer.indexer else 0), dtype)
+            return size_of(
+                mixer.latent_dim + mixer.rope_dim + (mixer.indexer.dim if mixer.indexer else 0),
+                dtype,
+            )
         case CompressedAttention():
             return size_of(mixer.head_dim, dtype)
         case CrossAttention() | Recurrent():
@@ -54,20 +63,29 @@ def token_bytes(mixer: Mixer, dtype: str, tensor_parallel: int) -> int:
 
 
 def state_bytes(mixer: Recurrent, dtype: str, tensor_parallel: int) -> int:
-    """State of one request in one recurrent layer: sum of ceil(heads / tp) x width x bytes, `dtype` where a state names none.
+    """State of one request in one recurrent layer: sum of ceil(heads / tp) x width x bytes, `dtype`
+    where a state names none.
 
-    Groups fewer than ranks are replicated, one a rank. Source: vLLM `model_executor/layers/mamba/mamba_utils.py`.
-    """
-    return sum(size_of(-(-state.heads // tensor_parallel) * state.width, state.dtype or dtype) for state in mixer.states)
+    Groups fewer than ranks are replicated, one a rank. Source: vLLM
+    `model_executor/layers/mamba/mamba_utils.py`."""
+    return sum(
+        size_of(-(-state.heads // tensor_parallel) * state.width, state.dtype or dtype)
+        for state in mixer.states
+    )
 
 
 def cross_bytes(mixer: CrossAttention, dtype: str, tensor_parallel: int) -> int:
-    """Keys and values of the source sequence, once a request: source_tokens x 2 x heads_rank x head_dim."""
-    return size_of(mixer.source_tokens * 2 * rank_heads(mixer.kv_heads, tensor_parallel) * mixer.head_dim, dtype)
+    """Return keys and values of the source sequence, once a request: source_tokens x 2 x
+    heads_rank x head_dim."""
+    return size_of(
+        mixer.source_tokens * 2 * rank_heads(mixer.kv_heads, tensor_parallel) * mixer.head_dim,
+        dtype,
+    )
 
 
 def cached_tokens(mixer: Mixer, context_length: int) -> int:
-    """Tokens a layer keeps of a request of L: min(w, L) with a window or chunk, else L."""
+    """Return the tokens a layer keeps of a request of L: min(w, L) with a window or chunk, else
+    L."""
     if isinstance(mixer, Attention):
         return min(mixer.window or mixer.chunk or context_length, context_length)
     if isinstance(mixer, CompressedAttention):
@@ -76,20 +94,33 @@ def cached_tokens(mixer: Mixer, context_length: int) -> int:
 
 
 def compressed_bytes(mixer: CompressedAttention, context_length: int, dtype: str) -> int:
-    """Entries beside the window: L / ratio, each head_dim numbers and the indexer's key; 0 where ratio is 0."""
+    """Entries beside the window: L / ratio, each head_dim numbers and the indexer's key; 0 where
+    ratio is 0."""
     if not mixer.ratio:
         return 0
-    return size_of(context_length // mixer.ratio * (mixer.head_dim + (mixer.indexer.dim if mixer.indexer else 0)), dtype)
+    return size_of(
+        context_length
+        // mixer.ratio
+        * (mixer.head_dim + (mixer.indexer.dim if mixer.indexer else 0)),
+        dtype,
+    )
 
 
-def request_bytes(mixer: Mixer, context_length: int, dtype: str, tensor_parallel: int, state_dtype: str) -> int:
-    """All that one layer keeps of one request of `context_length` tokens. `state_dtype`: of states that name none."""
+def request_bytes(
+    mixer: Mixer, context_length: int, dtype: str, tensor_parallel: int, state_dtype: str
+) -> int:
+    """Return all that one layer keeps of one request of `context_length` tokens. `state_dtype`:
+    of states that name none."""
     if isinstance(mixer, Recurrent):
         return state_bytes(mixer, state_dtype, tensor_parallel)
     if isinstance(mixer, CrossAttention):
         return cross_bytes(mixer, dtype, tensor_parallel)
     held = cached_tokens(mixer, context_length) * token_bytes(mixer, dtype, tensor_parallel)
-    return held + compressed_bytes(mixer, context_length, dtype) if isinstance(mixer, CompressedAttention) else held
+    return (
+        held + compressed_bytes(mixer, context_length, dtype)
+        if isinstance(mixer, CompressedAttention)
+        else held
+    )
 
 
 def cache_bytes(
@@ -101,14 +132,18 @@ def cache_bytes(
     tensor_parallel: int = 1,
     layers: range | None = None,
 ) -> int:
-    """KV cache and states of `concurrency` requests of `context_length` tokens in an engine without paging, on one rank.
+    """KV cache and states of `concurrency` requests of `context_length` tokens in an engine without
+    paging, on one rank.
 
-    = concurrency x sum over layers of `request_bytes`. `layers`: those of a pipeline stage, None for all. Leaves out what an
-    allocator rounds up and the copy that concatenating makes. Source: transformers `cache_utils.DynamicCache`, which grows lazily.
-    """
+    = concurrency x sum over layers of `request_bytes`. `layers`: those of a pipeline stage, None
+    for all. Leaves out what an allocator rounds up and the copy that concatenating makes.
+    Source: transformers `cache_utils.DynamicCache`, which grows lazily."""
     one = 0
     for block in spec.blocks:
         if block.mixers and block.part in CACHED_PARTS:
             count = count_within(block.layers, layers)
-            one += count * sum(request_bytes(mixer, context_length, dtype, tensor_parallel, spec.dtype) for mixer in block.mixers)
+            one += count * sum(
+                request_bytes(mixer, context_length, dtype, tensor_parallel, spec.dtype)
+                for mixer in block.mixers
+            )
     return concurrency * one

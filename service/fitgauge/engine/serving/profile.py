@@ -1,4 +1,5 @@
-"""What is known of an engine by measurement: its defaults and its calibrated coefficients, by version. Data of the catalog."""
+"""What is known of an engine by measurement: its defaults and its calibrated coefficients, by
+version. Data of the catalog."""
 
 from typing import Literal
 
@@ -12,7 +13,8 @@ SecondRunner = Literal["none", "dense", "all"]
 
 
 class Coefficient(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
-    """A number fitted on `runs` measured runs, with its 90 % interval, in the unit its field names."""
+    """A number fitted on `runs` measured runs, with its 90 % interval, in the unit its field
+    names."""
 
     low: float
     expected: float
@@ -28,10 +30,15 @@ class Coefficient(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_un
     @property
     def traced(self) -> str:
         """The source, with how many runs stand behind the number."""
-        return f"{self.source} [{self.runs} {'run' if self.runs == 1 else 'runs'}]" if self.runs else self.source
+        return (
+            f"{self.source} [{self.runs} {'run' if self.runs == 1 else 'runs'}]"
+            if self.runs
+            else self.source
+        )
 
     def term(self, name: str, scale: float, offset: float, formula: str) -> Term:
-        """The term `offset` + coefficient x `scale` [bytes], spread as the coefficient is."""
+        """Return the term `offset` + coefficient x `scale` [bytes], spread as the coefficient
+        is."""
         return Term(
             name=name,
             bytes=int(offset + self.expected * scale),
@@ -46,15 +53,17 @@ class Coefficient(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_un
 class EngineProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One engine, from version `since` (major, minor) until the next profile of the same engine.
 
-    `gpu_memory_utilization`: default share of the GPU it may use. `logits_copies`: float32 copies of (requests, vocabulary)
-    alive at the sampler's peak. `hidden_copies`: 16-bit copies of (tokens, hidden) alive at a layer's peak, beside its
-    widest product. `graph_bytes`, `graph_layer_bytes`: CUDA graphs, once and for every layer. `graphs_in_budget`: whether they
-    are taken off the cache's share. `runtime_bytes`: what the process holds beside tensors. `communication_bytes`: what it holds more
-    with two ranks or more; `plain_communication_bytes`: where cards share no symmetric memory, if that was told apart. `context_share`:
-    of the card's memory, what CUDA takes before the engine looks at what is free. `second_runner`: which models vLLM runs with its second
-    model runner ("dense": those without experts or states); its sampler holds `second_logits_copies`, and `second_graphs_in_budget`
-    says of it what `graphs_in_budget` says of the first.
-    """
+    `gpu_memory_utilization`: default share of the GPU it may use. `logits_copies`: float32
+    copies of (requests, vocabulary) alive at the sampler's peak. `hidden_copies`: 16-bit copies
+    of (tokens, hidden) alive at a layer's peak, beside its widest product. `graph_bytes`,
+    `graph_layer_bytes`: CUDA graphs, once and for every layer. `graphs_in_budget`: whether they
+    are taken off the cache's share. `runtime_bytes`: what the process holds beside tensors.
+    `communication_bytes`: what it holds more with two ranks or more;
+    `plain_communication_bytes`: where cards share no symmetric memory, if that was told apart.
+    `context_share`: of the card's memory, what CUDA takes before the engine looks at what is
+    free. `second_runner`: which models vLLM runs with its second model runner ("dense": those
+    without experts or states); its sampler holds `second_logits_copies`, and
+    `second_graphs_in_budget` says of it what `graphs_in_budget` says of the first."""
 
     engine: EngineName
     since: tuple[int, int]

@@ -1,4 +1,5 @@
-"""One room per engine: which function estimates for which, how each lays weights out, and what it takes where a flag is left out."""
+"""One room per engine: which function estimates for which, how each lays weights out, and what
+it takes where a flag is left out."""
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
@@ -28,17 +29,17 @@ from fitgauge.engine.weights.sharding import ShardedWeights, shard_weights
 
 
 def as_asked(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> Workload:
-    """The workload as it is: nothing of it depends on the model and the card."""
+    """Return the workload as it is: nothing of it depends on the model and the card."""
     return workload
 
 
 def all_usable(accelerator: Accelerator, workload: Workload) -> Bytes:
-    """All of the card that can be used."""
+    """Return all of the card that can be used."""
     return accelerator.usable
 
 
 def any_card(accelerator: Accelerator) -> Hashable:
-    """All cards are of one kind."""
+    """Return all cards are of one kind."""
     return None
 
 
@@ -46,34 +47,45 @@ def afresh(
     beside: Callable[[ModelSpec, Workload, Accelerator, EngineProfile], tuple[StageMemory, ...]],
 ) -> Callable[[ModelSpec, Workload, Accelerator, EngineProfile, Memo], tuple[StageMemory, ...]]:
     """`beside` of an engine that keeps nothing of what it worked out before."""
-    return lambda spec, workload, accelerator, profile, known: beside(spec, workload, accelerator, profile)
+    return lambda spec, workload, accelerator, profile, known: beside(
+        spec, workload, accelerator, profile
+    )
 
 
 class Halves(NamedTuple):
-    """An estimate in two: what the weights take (`loaded`), and what comes `beside` them whatever their number format,
-    with what is known of this model and engine from before.
+    """An estimate in two: what the weights take (`loaded`), and what comes `beside` them whatever
+    their number format, with what is known of this model and engine from before.
 
-    `estimate.stage_estimates` of both is the estimate's. `refilled`: what comes beside them for another number of requests, from that for
-    one; None where more than the cache depends on it. `sized`: what comes beside them on one card by its memory, never less than beside
-    them on all of its kind; None where cards of one kind hold the same. `offloads`: whether they are those of a workload that keeps
-    weights on the host, too.
-    """
+    `estimate.stage_estimates` of both is the estimate's. `refilled`: what comes beside them for
+    another number of requests, from that for one; None where more than the cache depends on it.
+    `sized`: what comes beside them on one card by its memory, never less than beside them on all
+    of its kind; None where cards of one kind hold the same. `offloads`: whether they are those
+    of a workload that keeps weights on the host, too."""
 
-    loaded: Callable[[ModelSpec, ShardedWeights, Workload, Accelerator], tuple[tuple[Term, ...], ...]]
-    beside: Callable[[ModelSpec, Workload, Accelerator, EngineProfile, Memo], tuple[StageMemory, ...]]
+    loaded: Callable[
+        [ModelSpec, ShardedWeights, Workload, Accelerator], tuple[tuple[Term, ...], ...]
+    ]
+    beside: Callable[
+        [ModelSpec, Workload, Accelerator, EngineProfile, Memo], tuple[StageMemory, ...]
+    ]
     refilled: Callable[[tuple[StageMemory, ...], Workload], tuple[StageMemory, ...]] | None = None
-    sized: Callable[[Sequence[tuple[Term, ...]], Sequence[StageMemory], Workload, Accelerator], tuple[StageMemory, ...]] | None = None
+    sized: (
+        Callable[
+            [Sequence[tuple[Term, ...]], Sequence[StageMemory], Workload, Accelerator],
+            tuple[StageMemory, ...],
+        ]
+        | None
+    ) = None
     offloads: bool = True
 
 
 class Engine(NamedTuple):
-    """What every room offers. `kind`: cards of one kind hold the same under the same workload, but for what `halves.sized` tells apart;
-    `halves`: where an estimate comes in two.
+    """What every room offers. `kind`: cards of one kind hold the same under the same workload, but
+    for what `halves.sized` tells apart; `halves`: where an estimate comes in two.
 
-    `estimate`; `lay_out`, which prepares a model's weights in a scheme for it; `batch`, its own (max_num_seqs, max_batched_tokens) on a
-    card for a context, a version and a model; `settled`, which fills in what it works out from model and card; `budget`, what it may use
-    of a card.
-    """
+    `estimate`; `lay_out`, which prepares a model's weights in a scheme for it; `batch`, its own
+    (max_num_seqs, max_batched_tokens) on a card for a context, a version and a model; `settled`,
+    which fills in what it works out from model and card; `budget`, what it may use of a card."""
 
     estimate: Callable[[ModelSpec, ShardedWeights, Workload, Accelerator, EngineProfile], Estimate]
     lay_out: Callable[..., ShardedWeights]
@@ -105,7 +117,9 @@ ENGINES: dict[EngineName, Engine] = {
         tensorrt_llm.estimate,
         vllm_layout.shard_weights,
         tensorrt_llm.default_batch,
-        halves=Halves(warmup.loaded_stages, afresh(tensorrt_llm.beside_stages), sized=tensorrt_llm.sized),
+        halves=Halves(
+            warmup.loaded_stages, afresh(tensorrt_llm.beside_stages), sized=tensorrt_llm.sized
+        ),
     ),
     "llama.cpp": Engine(
         llamacpp.estimate,

@@ -1,4 +1,5 @@
-"""What an engine holds beside tensors of the model: CUDA graphs, the process itself, communication between ranks."""
+"""What an engine holds beside tensors of the model: CUDA graphs, the process itself,
+communication between ranks."""
 
 from collections.abc import Iterable
 
@@ -9,64 +10,91 @@ from fitgauge.engine.quantity import GIB, Term
 from fitgauge.engine.serving.profile import EngineProfile
 
 _HOST_SHARE = 4 * GIB
-"""On unified memory what the process holds of the host's (interpreter, libraries, pinned buffers) counts as used too: up to some 4 GiB.
+"""On unified memory what the process holds of the host's (interpreter, libraries, pinned buffers)
+counts as used too: up to some 4 GiB.
 
 Assumed: no log says how much; it widens the interval only."""
 
 
 def runtime_bytes(
-    profile: EngineProfile, *, layers: int, ranks: int, graphs: bool, unified_memory: bool = False, symmetric: bool = True
+    profile: EngineProfile,
+    *,
+    layers: int,
+    ranks: int,
+    graphs: bool,
+    unified_memory: bool = False,
+    symmetric: bool = True,
 ) -> tuple[Term, ...]:
-    """`cuda_graphs` (where captured), `runtime`, and `communication` with two ranks or more, as the profile was calibrated.
+    """`cuda_graphs` (where captured), `runtime`, and `communication` with two ranks or more, as the
+    profile was calibrated.
 
     layers: on this stage. symmetric: whether the cards may share symmetric memory.
     """
     terms = []
     if graphs:
         terms.append(graph_term(profile, layers))
-    process = profile.runtime_bytes.term("runtime", 1, 0, "libraries and workspace of the process, beside PyTorch's tensors")
-    terms.append(msgspec.structs.replace(process, high=process.high + _HOST_SHARE) if unified_memory else process)
+    process = profile.runtime_bytes.term(
+        "runtime", 1, 0, "libraries and workspace of the process, beside PyTorch's tensors"
+    )
+    terms.append(
+        msgspec.structs.replace(process, high=process.high + _HOST_SHARE)
+        if unified_memory
+        else process
+    )
     if ranks > 1:
         terms.append(communication_term(profile, ranks=ranks, symmetric=symmetric))
     return tuple(terms)
 
 
 MEASURED_ON = ("NVIDIA", "custom")
-"""Vendors of the cards that the coefficients are of; a card that is only a size is taken for one of them."""
+"""Vendors of the cards that the coefficients are of; a card that is only a size is taken for one
+of them."""
 
 _ELSEWHERE = 4.4
-"""Graphs of a run on an MI300X over those of NVIDIA's cards: 3.9 GiB to 0.89 (tests/accuracy/serving.jsonl, v122)."""
+"""Graphs of a run on an MI300X over those of NVIDIA's cards: 3.9 GiB to 0.89
+(tests/accuracy/serving.jsonl, v122)."""
 
 _WITHOUT_GRAPHS = ("Google", "AWS", "Apple")
-"""Vendors on whose accelerators vLLM captures no graphs. Source: vllm 0.33 platforms/interface.py, support_static_graph_mode, which only
-cuda.py, rocm.py and xpu.py answer with yes; TPUs and Neuron compile programs instead."""
+"""Vendors on whose accelerators vLLM captures no graphs. Source: vllm 0.33
+platforms/interface.py, support_static_graph_mode, which only cuda.py, rocm.py and xpu.py answer
+with yes; TPUs and Neuron compile programs instead."""
 
 
 def elsewhere(vendor: str) -> str:
-    """The vendor of a card that the coefficients are not of; empty for the others."""
+    """Return the vendor of a card that the coefficients are not of; empty for the others."""
     return "" if vendor in MEASURED_ON else vendor
 
 
 def captures_graphs(accelerator: Accelerator) -> bool:
-    """Whether decode steps are captured as graphs of the device at all."""
+    """Return whether decode steps are captured as graphs of the device at all."""
     return accelerator.vendor not in _WITHOUT_GRAPHS
 
 
 def as_measured(terms: Iterable[Term], accelerator: Accelerator) -> tuple[Term, ...]:
-    """`terms` of NVIDIA's cards; on another maker's they are assumed, from nothing to as much as one run there held above them."""
+    """`terms` of NVIDIA's cards; on another maker's they are assumed, from nothing to as much as
+    one run there held above them."""
     if not elsewhere(accelerator.vendor):
         return tuple(terms)
     return tuple(
         msgspec.structs.replace(
-            term, low=0, high=max(term.high, int(_ELSEWHERE * term.bytes)), basis="assumed", formula=f"{term.formula}, as on NVIDIA's cards"
+            term,
+            low=0,
+            high=max(term.high, int(_ELSEWHERE * term.bytes)),
+            basis="assumed",
+            formula=f"{term.formula}, as on NVIDIA's cards",
         )
         for term in terms
     )
 
 
 def communication_term(profile: EngineProfile, *, ranks: int, symmetric: bool) -> Term:
-    """What collectives of `ranks` ranks hold [bytes], by whether their cards may share symmetric memory."""
-    buffers = profile.communication_bytes if symmetric else profile.plain_communication_bytes or profile.communication_bytes
+    """Return what collectives of `ranks` ranks hold [bytes], by whether their cards may share
+    symmetric memory."""
+    buffers = (
+        profile.communication_bytes
+        if symmetric
+        else profile.plain_communication_bytes or profile.communication_bytes
+    )
     return buffers.term("communication", 1, 0, f"collective buffers of {ranks} ranks")
 
 

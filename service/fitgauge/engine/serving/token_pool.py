@@ -1,4 +1,5 @@
-"""A pool of pages in which every token costs the same: what SGLang, TensorRT-LLM and TGI keep of requests."""
+"""A pool of pages in which every token costs the same: what SGLang, TensorRT-LLM and TGI keep of
+requests."""
 
 import msgspec
 
@@ -16,11 +17,13 @@ from fitgauge.engine.model.spec import (
 from fitgauge.engine.serving.kv_cache import CACHED_PARTS, cross_bytes, rank_heads, state_bytes
 
 INDEX_SCALE = 4
-"""Bytes of the scale beside every 128 numbers of an indexer's fp8 key. Source: sglang mem_cache/memory_pool.py, DSATokenToKVPool."""
+"""Bytes of the scale beside every 128 numbers of an indexer's fp8 key. Source: sglang
+mem_cache/memory_pool.py, DSATokenToKVPool."""
 
 
 def held(spec: ModelSpec, layers: range | None) -> list[tuple[Mixer, int]]:
-    """Every mixer that may keep something, with the number of `layers` (None: all) that have it."""
+    """Return every mixer that may keep something, with the number of `layers` (None: all) that
+    have it."""
     found = []
     for block in spec.blocks:
         if block.part in CACHED_PARTS:
@@ -30,32 +33,40 @@ def held(spec: ModelSpec, layers: range | None) -> list[tuple[Mixer, int]]:
 
 
 def cache_dtype(spec: ModelSpec, asked: str) -> str:
-    """The format asked for, else that of the activations: the model's own, 16 bit where it is published wider or narrower."""
+    """Return the format asked for, else that of the activations: the model's own, 16 bit where
+    it is published wider or narrower."""
     if asked != "auto":
         return asked
     return spec.dtype if spec.dtype in ("F16", "BF16") else "BF16"
 
 
-def full_token_bytes(mixer: Mixer, dtype: str, tensor_parallel: int, *, shared: bool = False) -> int:
-    """Bytes of one token in one layer of a pool that holds every token, whatever its window. shared: layers that read another's cache
-    have memory of their own nevertheless.
+def full_token_bytes(
+    mixer: Mixer, dtype: str, tensor_parallel: int, *, shared: bool = False
+) -> int:
+    """Return the bytes of one token in one layer of a pool that holds every token, whatever its
+    window. shared: layers that read another's cache have memory of their own nevertheless.
 
-    Attention: heads_rank x (head_dim + value_dim). MLA: latent + rope on every rank; with a sparse indexer its fp8 key and scale, and
-    in fp8 the latent with a scale for 128 numbers and the rope in 16 bit: 656 + 132 bytes for 512 + 64 numbers.
-    Source: sglang model_executor/pool_configurator.py (`_compute_cell_size`), mem_cache/kv_cache_configurator.py
-    (`calculate_mla_kv_cache_dim`), 0.5.23.
-    """
+    Attention: heads_rank x (head_dim + value_dim). MLA: latent + rope on every rank; with a
+    sparse indexer its fp8 key and scale, and in fp8 the latent with a scale for 128 numbers and
+    the rope in 16 bit: 656 + 132 bytes for 512 + 64 numbers. Source: sglang
+    model_executor/pool_configurator.py (`_compute_cell_size`),
+    mem_cache/kv_cache_configurator.py (`calculate_mla_kv_cache_dim`), 0.5.23."""
     match mixer:
         case Attention():
             if not mixer.causal or (mixer.shares_cache and not shared):
                 return 0
-            size = size_of(rank_heads(mixer.kv_heads, tensor_parallel) * (mixer.head_dim + mixer.value_dim), dtype)
+            size = size_of(
+                rank_heads(mixer.kv_heads, tensor_parallel) * (mixer.head_dim + mixer.value_dim),
+                dtype,
+            )
             return size + (_index_bytes(mixer.indexer.dim) if mixer.indexer else 0)
         case LatentAttention():
             if mixer.indexer is None:
                 return size_of(mixer.latent_dim + mixer.rope_dim, dtype)
             if dtype.startswith("F8"):
-                latent = mixer.latent_dim + mixer.latent_dim // 128 * INDEX_SCALE + 2 * mixer.rope_dim
+                latent = (
+                    mixer.latent_dim + mixer.latent_dim // 128 * INDEX_SCALE + 2 * mixer.rope_dim
+                )
             else:
                 latent = size_of(mixer.latent_dim + mixer.rope_dim, dtype)
             return latent + _index_bytes(mixer.indexer.dim)
@@ -70,8 +81,11 @@ def _index_bytes(dim: int) -> int:
     return dim + dim // 128 * INDEX_SCALE
 
 
-def request_state_bytes(spec: ModelSpec, layers: range | None, dtype: str, tensor_parallel: int) -> int:
-    """What one request keeps whatever its length: recurrent states, and the keys and values of a source sequence."""
+def request_state_bytes(
+    spec: ModelSpec, layers: range | None, dtype: str, tensor_parallel: int
+) -> int:
+    """Return what one request keeps whatever its length: recurrent states, and the keys and
+    values of a source sequence."""
     total = 0
     for mixer, count in held(spec, layers):
         if isinstance(mixer, Recurrent):
@@ -82,7 +96,8 @@ def request_state_bytes(spec: ModelSpec, layers: range | None, dtype: str, tenso
 
 
 class BlockPool(msgspec.Struct, frozen=True, kw_only=True):
-    """Blocks of `block` tokens of `cell` bytes; a request also holds `state` bytes of its own. `context_length`: of the question."""
+    """Blocks of `block` tokens of `cell` bytes; a request also holds `state` bytes of its own.
+    `context_length`: of the question."""
 
     cell: int
     block: int
@@ -95,22 +110,36 @@ class BlockPool(msgspec.Struct, frozen=True, kw_only=True):
         return self.cell > 0 or self.state > 0
 
     def pool_bytes(self, concurrency: int, context_length: int) -> int:
-        """Bytes that `concurrency` requests need, each in whole blocks."""
-        return concurrency * (-(-context_length // self.block) * self.block * self.cell + self.state)
+        """Return the bytes that `concurrency` requests need, each in whole blocks."""
+        return concurrency * (
+            -(-context_length // self.block) * self.block * self.cell + self.state
+        )
 
     def tokens(self, pool_bytes: int) -> int:
-        """Tokens in whole blocks, beside the states of one request; without attention those of the requests that fit."""
+        """Return the tokens in whole blocks, beside the states of one request; without attention
+        those of the requests that fit."""
         if not self.cell:
             return self.requests(pool_bytes, self.context_length) * self.context_length
         return max(0, pool_bytes - self.state) // (self.block * self.cell) * self.block
 
     def requests(self, pool_bytes: int, context_length: int) -> int:
-        """Whole requests of `context_length` tokens."""
+        """Return whole requests of `context_length` tokens."""
         return pool_bytes // max(1, self.pool_bytes(1, context_length))
 
 
-def block_pool(spec: ModelSpec, *, dtype: str, tensor_parallel: int, block: int, layers: range | None, context_length: int) -> BlockPool:
-    """The BlockPool of one rank's `layers` (None: all)."""
-    cell = sum(count * full_token_bytes(mixer, dtype, tensor_parallel) for mixer, count in held(spec, layers))
+def block_pool(
+    spec: ModelSpec,
+    *,
+    dtype: str,
+    tensor_parallel: int,
+    block: int,
+    layers: range | None,
+    context_length: int,
+) -> BlockPool:
+    """Return the BlockPool of one rank's `layers` (None: all)."""
+    cell = sum(
+        count * full_token_bytes(mixer, dtype, tensor_parallel)
+        for mixer, count in held(spec, layers)
+    )
     state = request_state_bytes(spec, layers, dtype, tensor_parallel)
     return BlockPool(cell=cell, block=block, state=state, context_length=context_length)

@@ -1,4 +1,5 @@
-"""Engines that load, run one largest batch (TGI warms up, TensorRT-LLM profiles), and give a share of what is then free to a flat pool."""
+"""Engines that load, run one largest batch (TGI warms up, TensorRT-LLM profiles), and give a
+share of what is then free to a flat pool."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,18 +19,28 @@ Reserve = Callable[[int, int, Workload], Term]
 """(bytes taken before the pool, bytes of the card) -> the term that is held back of the rest."""
 
 
-def loaded_stages(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
-    """The weights of every pipeline stage."""
+def loaded_stages(
+    spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator
+) -> tuple[tuple[Term, ...], ...]:
+    """Return the weights of every pipeline stage."""
     return laid.once(
-        loading_degrees(workload), lambda: tuple((weights_term(laid, workload, stage),) for stage in stages_of(spec, workload))
+        loading_degrees(workload),
+        lambda: tuple(
+            (weights_term(laid, workload, stage),) for stage in stages_of(spec, workload)
+        ),
     )
 
 
 def warmed_stages(
-    spec: ModelSpec, workload: Workload, profile: EngineProfile, *, block: int, batch: tuple[Term, ...] = ()
+    spec: ModelSpec,
+    workload: Workload,
+    profile: EngineProfile,
+    *,
+    block: int,
+    batch: tuple[Term, ...] = (),
 ) -> tuple[StageMemory, ...]:
-    """What every stage holds beside its weights, but for what is held back. block: tokens of a block. batch: what the largest batch holds
-    on every rank beside the usual."""
+    """Return what every stage holds beside its weights, but for what is held back. block: tokens
+    of a block. batch: what the largest batch holds on every rank beside the usual."""
     requests, found = workload.requests_per_replica, []
     for stage in stages_of(spec, workload):
         fixed = (
@@ -59,28 +70,45 @@ def warmed_stages(
             context_length=workload.context_length,
         )
         size = workload.cache_pool_bytes or pool.pool_bytes(requests, workload.context_length)
-        formula = f"{requests} requests x {workload.context_length} tokens in blocks of {block} x {pool.cell} B"
+        formula = (
+            f"{requests} requests x {workload.context_length} tokens in blocks of {block} x"
+            f" {pool.cell} B"
+        )
         cache = (exact_term("kv_cache", size, "computed", formula, profile.source),)
         found.append(StageMemory(layers=len(stage.layers), fixed=fixed, cache=cache, layout=pool))
     return tuple(found)
 
 
 def with_reserve(
-    loaded: Sequence[tuple[Term, ...]], beside: Sequence[StageMemory], workload: Workload, accelerator: Accelerator, reserve: Reserve
+    loaded: Sequence[tuple[Term, ...]],
+    beside: Sequence[StageMemory],
+    workload: Workload,
+    accelerator: Accelerator,
+    reserve: Reserve,
 ) -> tuple[StageMemory, ...]:
-    """Every stage with what is held back of this card, unless the pool is given outright."""
+    """Return every stage with what is held back of this card, unless the pool is given outright."""
     if workload.cache_pool_bytes is not None:
         return tuple(beside)
     return tuple(
-        stage._replace(fixed=(*stage.fixed, reserve(total((*terms, *stage.fixed)).expected, accelerator.usable.expected, workload)))
+        stage._replace(
+            fixed=(
+                *stage.fixed,
+                reserve(
+                    total((*terms, *stage.fixed)).expected, accelerator.usable.expected, workload
+                ),
+            )
+        )
         for terms, stage in zip(loaded, beside, strict=True)
     )
 
 
 def warmed_estimate(
-    accelerator: Accelerator, workload: Workload, loaded: Sequence[tuple[Term, ...]], beside: Sequence[StageMemory]
+    accelerator: Accelerator,
+    workload: Workload,
+    loaded: Sequence[tuple[Term, ...]],
+    beside: Sequence[StageMemory],
 ) -> Estimate:
-    """The Estimate of stages whose reserve is among what they hold beside their weights."""
+    """Return the Estimate of stages whose reserve is among what they hold beside their weights."""
     return Estimate(
         accelerator=accelerator,
         stages=stage_estimates(loaded, beside),

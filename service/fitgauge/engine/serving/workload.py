@@ -4,7 +4,9 @@ from typing import Literal
 
 import msgspec
 
-EngineName = Literal["vllm", "sglang", "tensorrt-llm", "llama.cpp", "ollama", "transformers", "tgi", "mlx"]
+EngineName = Literal[
+    "vllm", "sglang", "tensorrt-llm", "llama.cpp", "ollama", "transformers", "tgi", "mlx"
+]
 
 LAYER_SPLIT: frozenset[EngineName] = frozenset({"transformers", "llama.cpp", "ollama", "mlx"})
 """Engines that give every card whole layers: their cards are pipeline stages."""
@@ -14,11 +16,13 @@ GGUF_ENGINES: frozenset[EngineName] = frozenset({"llama.cpp", "ollama"})
 
 
 PREALLOCATED_KV_CACHE: frozenset[EngineName] = frozenset({"vllm", "sglang", "tensorrt-llm", "tgi"})
-"""Engines with a pool for the cache, whose size can be given outright; the others hold what their requests need."""
+"""Engines with a pool for the cache, whose size can be given outright; the others hold what
+their requests need."""
 
 
 SUPPORTS_CPU_OFFLOAD: frozenset[EngineName] = frozenset({"vllm", "sglang"})
-"""Engines that keep a number of bytes of every rank's layers in host memory and read them from there."""
+"""Engines that keep a number of bytes of every rank's layers in host memory and read them from
+there."""
 
 
 ACTIVATIONS_GROW_WITH_CONTEXT: frozenset[EngineName] = frozenset({"transformers"})
@@ -28,14 +32,15 @@ ACTIVATIONS_GROW_WITH_CONTEXT: frozenset[EngineName] = frozenset({"transformers"
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """A serving question in numbers.
 
-    context_length: tokens one request may hold; concurrency: requests of that length held at once, over all replicas.
-    Degrees: tensor x pipeline x data parallel is the number of GPUs; expert_parallel is a degree, 1 = off. cache_dtype: canonical, or
-    `auto`: the engine's own choice. max_batched_tokens: tokens of one forward pass; max_num_seqs: requests the sampler is sized for.
-    cache_pool_bytes: the pool of one GPU given outright, None for what is left of the budget. taken_bytes: of every GPU, held by others
-    before an engine starts whose share is of the whole card all the same (vLLM); for the others the card is that much smaller.
-    lora_slots: adapters held at once, each of at most lora_rank; speculative_tokens: tokens that the model's own prediction heads draft
-    in every step, 0 = off.
-    """
+    context_length: tokens one request may hold; concurrency: requests of that length held at
+    once, over all replicas. Degrees: tensor x pipeline x data parallel is the number of GPUs;
+    expert_parallel is a degree, 1 = off. cache_dtype: canonical, or `auto`: the engine's own
+    choice. max_batched_tokens: tokens of one forward pass; max_num_seqs: requests the sampler is
+    sized for. cache_pool_bytes: the pool of one GPU given outright, None for what is left of the
+    budget. taken_bytes: of every GPU, held by others before an engine starts whose share is of
+    the whole card all the same (vLLM); for the others the card is that much smaller. lora_slots:
+    adapters held at once, each of at most lora_rank; speculative_tokens: tokens that the model's
+    own prediction heads draft in every step, 0 = off."""
 
     engine: EngineName
     version: tuple[int, ...]

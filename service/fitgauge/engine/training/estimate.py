@@ -1,4 +1,5 @@
-"""From the phases of every stage to terms: what is alive at the highest moment, and what allocator, process and collectives add to it."""
+"""From the phases of every stage to terms: what is alive at the highest moment, and what
+allocator, process and collectives add to it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -18,29 +19,43 @@ from fitgauge.engine.training.workload import TrainingWorkload
 
 _STATES = ("weights", "gradients", "master_weights", "optimizer_states")
 SOURCES = {
-    "weights": "the format the framework keeps parameters in (engine/training/workload.py, precision_policy)",
+    "weights": (
+        "the format the framework keeps parameters in (engine/training/workload.py,"
+        " precision_policy)"
+    ),
     "fp8_weights": "engine/training/states/optimizer_states.py, fp8_bytes",
     "ema_weights": "engine/training/states/optimizer_states.py, average_bytes",
-    "gradients": "one for every trained parameter (engine/training/states/optimizer_states.py, gradient_bytes)",
+    "gradients": (
+        "one for every trained parameter (engine/training/states/optimizer_states.py,"
+        " gradient_bytes)"
+    ),
     "master_weights": "a wider copy of trained weights (ZeRO, arXiv 1910.02054, section 3.1)",
     "optimizer_states": "engine/training/states/optimizer_states.py, optimizer_bytes",
     "optimizer_temporaries": "engine/training/states/optimizer_states.py, step_bytes",
-    "activations": "transformers 5.23 modeling code, played by autograd's rules (engine/training/autograd/layers/layer.py)",
-    "gathered_weights": "parameters gathered from their shards (engine/training/parallel/fsdp.py, zero.py)",
+    "activations": (
+        "transformers 5.23 modeling code, played by autograd's rules"
+        " (engine/training/autograd/layers/layer.py)"
+    ),
+    "gathered_weights": (
+        "parameters gathered from their shards (engine/training/parallel/fsdp.py, zero.py)"
+    ),
     "communication": "what collectives read and write (engine/training/parallel/fsdp.py, zero.py)",
     "inference_activations": "a pass under no_grad (engine/training/algorithms/passes.py)",
 }
 
 _MEGATRON = (
-    "Megatron-Core's layers with their fused kernels, played by autograd's rules (engine/training/autograd/layers/megatron.py, layer.py)"
+    "Megatron-Core's layers with their fused kernels, played by autograd's rules"
+    " (engine/training/autograd/layers/megatron.py, layer.py)"
 )
 
 
 class TrainingStage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """The fullest rank of a pipeline stage. `allocated`: what torch.cuda's counter would peak at; `need`: the least it could run in
-    [bytes]. `tensors`: what is alive at the highest moment; `around`: what is held beside PyTorch; `keeps`: what its allocator keeps in
-    vain, worked out when it is asked for. `phases`: name -> tensors' bytes, with those of an engine beside them; `phase_terms`: of what
-    each is the sum, where models take turns. `host_bytes`, `nvme_bytes`: offloaded there."""
+    """The fullest rank of a pipeline stage. `allocated`: what torch.cuda's counter would peak
+    at; `need`: the least it could run in [bytes]. `tensors`: what is alive at the highest
+    moment; `around`: what is held beside PyTorch; `keeps`: what its allocator keeps in vain,
+    worked out when it is asked for. `phases`: name -> tensors' bytes, with those of an engine
+    beside them; `phase_terms`: of what each is the sum, where models take turns. `host_bytes`,
+    `nvme_bytes`: offloaded there."""
 
     stage: int
     layers: int
@@ -76,19 +91,30 @@ class TrainingStage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def training_stages(
-    spec: ModelSpec, workload: TrainingWorkload, profile: TrainingProfile, usable_bytes: int | None = None
+    spec: ModelSpec,
+    workload: TrainingWorkload,
+    profile: TrainingProfile,
+    usable_bytes: int | None = None,
 ) -> tuple[TrainingStage, ...]:
-    """Every stage of the pipeline, the first first. `usable_bytes`: of the card, None for one without end."""
-    return tuple(training_stage(spec, workload, profile, stage, usable_bytes) for stage in stages(spec, workload))
+    """Return every stage of the pipeline, the first first. `usable_bytes`: of the card, None for
+    one without end."""
+    return tuple(
+        training_stage(spec, workload, profile, stage, usable_bytes)
+        for stage in stages(spec, workload)
+    )
 
 
 def training_need(spec: ModelSpec, workload: TrainingWorkload, profile: TrainingProfile) -> Bytes:
-    """The `need` of the fullest rank of any stage, which a search asks of every layout it looks at: only the stage with the most tensors is
-    put into terms, unless a rule of thumb counts some of them."""
+    """Return the `need` of the fullest rank of any stage, which a search asks of every layout it
+    looks at: only the stage with the most tensors is put into terms, unless a rule of thumb
+    counts some of them."""
     ends = stages(spec, workload, ends=True)
     if rule_of(spec, workload) == "recipe":
         ends = (max(ends, key=lambda stage: stage.highest.total),)
-    return max((training_stage(spec, workload, profile, stage).need for stage in ends), key=lambda need: need.expected)
+    return max(
+        (training_stage(spec, workload, profile, stage).need for stage in ends),
+        key=lambda need: need.expected,
+    )
 
 
 def training_stage(
@@ -100,15 +126,19 @@ def training_stage(
     *,
     beside: Mapping[PhaseName, Sequence[Term]] | None = None,
 ) -> TrainingStage:
-    """One stage with its terms. `beside`: what an engine that PyTorch's allocator does not serve holds on the card, by phase.
+    """Return one stage with its terms. `beside`: what an engine that PyTorch's allocator does not
+    serve holds on the card, by phase.
 
-    `allocated` is the highest phase. `reserved` adds what the caching allocator holds in vain, `required` the process around it. The
-    allocator gives back what it can before it fails (c10/cuda/CUDACachingAllocator.cpp, release_cached_blocks), so `need` has only what
-    it cannot, and what it holds beyond that ends where the card does.
-    """
+    `allocated` is the highest phase. `reserved` adds what the caching allocator holds in vain,
+    `required` the process around it. The allocator gives back what it can before it fails
+    (c10/cuda/CUDACachingAllocator.cpp, release_cached_blocks), so `need` has only what it
+    cannot, and what it holds beyond that ends where the card does."""
     phases = [_as_quoted(spec, workload, stage, phase) for phase in stage.phases]
     other = {} if beside is None else beside
-    sizes = {phase.name: phase.total + sum(term.bytes for term in other.get(phase.name, ())) for phase in phases}
+    sizes = {
+        phase.name: phase.total + sum(term.bytes for term in other.get(phase.name, ()))
+        for phase in phases
+    }
     highest = max(phases, key=lambda phase: sizes[phase.name])
     known = is_supported(spec) and (spec.basis == "exact" or spec.model_type == "nominal")
     basis: Basis = "computed" if known else "assumed"
@@ -119,21 +149,36 @@ def training_stage(
     played = rule or (_MEGATRON if workload.framework == "megatron" else SOURCES["activations"])
 
     def termed(phase: Phase) -> tuple[Term, ...]:
-        parts = tuple(_term(part, basis, spread.low, spread.high, played, quoted=rule is not None) for part in phase.parts)
+        parts = tuple(
+            _term(part, basis, spread.low, spread.high, played, quoted=rule is not None)
+            for part in phase.parts
+        )
         return parts if rule else _slackened(parts, profile.slack)
 
     terms = termed(highest)
     allocated = total(terms)
     around = [*other.get(highest.name, ()), _runtime(workload, profile)]
     if workload.gpus > 1:
-        around.append(profile.communication_bytes.term("communicators", 1, 0, f"NCCL's own buffers for {workload.gpus} ranks"))
+        around.append(
+            profile.communication_bytes.term(
+                "communicators", 1, 0, f"NCCL's own buffers for {workload.gpus} ranks"
+            )
+        )
     least = _fragmentation(profile.fragmentation_least, allocated)
-    room = None if usable_bytes is None else usable_bytes - allocated.expected - sum(term.bytes for term in around)
+    room = (
+        None
+        if usable_bytes is None
+        else usable_bytes - allocated.expected - sum(term.bytes for term in around)
+    )
 
     def keeps() -> Term:
-        if room is not None and room <= least.bytes:  # it gives back all it can, whatever it would keep
+        if (
+            room is not None and room <= least.bytes
+        ):  # it gives back all it can, whatever it would keep
             return least
-        return _within(_cached(least, profile, spec, workload, allocated.expected, stage.number), least, room)
+        return _within(
+            _cached(least, profile, spec, workload, allocated.expected, stage.number), least, room
+        )
 
     return TrainingStage(
         stage=stage.number,
@@ -146,12 +191,17 @@ def training_stage(
         keeps=keeps,
         host_bytes=stage.host,
         nvme_bytes=stage.nvme,
-        phase_terms={} if beside is None else {phase.name: (*termed(phase), *other.get(phase.name, ())) for phase in phases},
+        phase_terms=(
+            {}
+            if beside is None
+            else {phase.name: (*termed(phase), *other.get(phase.name, ())) for phase in phases}
+        ),
     )
 
 
 def _runtime(workload: TrainingWorkload, profile: TrainingProfile) -> Term:
-    """What the process holds before its first tensor: as measured, else as such processes do."""
+    """Return what the process holds before its first tensor: as measured, else as such processes
+    do."""
     what = "CUDA context, libraries, their workspaces"
     if workload.runtime_bytes is not None:
         return exact_term("runtime", workload.runtime_bytes, "exact", what, "as sent: runtime_gib")
@@ -159,14 +209,30 @@ def _runtime(workload: TrainingWorkload, profile: TrainingProfile) -> Term:
 
 
 def _fragmentation(share: Coefficient, allocated: Bytes) -> Term:
-    return share.term("fragmentation", allocated.expected, 0, f"{share.expected:g} x allocated {allocated.expected}")
+    return share.term(
+        "fragmentation",
+        allocated.expected,
+        0,
+        f"{share.expected:g} x allocated {allocated.expected}",
+    )
 
 
-def _cached(least: Term, profile: TrainingProfile, spec: ModelSpec, workload: TrainingWorkload, allocated: int, stage: int) -> Term:
-    """What the allocator holds in vain where memory is plenty: what its rules leave, a share of what is allocated, and of the largest
-    blocks."""
+def _cached(
+    least: Term,
+    profile: TrainingProfile,
+    spec: ModelSpec,
+    workload: TrainingWorkload,
+    allocated: int,
+    stage: int,
+) -> Term:
+    """Return what the allocator holds in vain where memory is plenty: what its rules leave, a
+    share of what is allocated, and of the largest blocks."""
     vain = kept_in_vain(spec, workload, allocated)
-    share = profile.fragmentation_dispatched if workload.expert_parallel > 1 else profile.fragmentation[keeper(workload)]
+    share = (
+        profile.fragmentation_dispatched
+        if workload.expert_parallel > 1
+        else profile.fragmentation[keeper(workload)]
+    )
     times, logits = profile.fragmentation_logits.expected, logits_bytes(spec, workload, stage)
     kept = share.term("fragmentation", allocated, (vain or 0) + times * logits, "")
     formula = f"{share.expected:g} x allocated {allocated} + {times:g} x logits in fp32 {logits}"
@@ -174,47 +240,93 @@ def _cached(least: Term, profile: TrainingProfile, spec: ModelSpec, workload: Tr
         formula = f"{vain} left by the allocator's rules over two steps + {formula}"
     if kept.bytes < least.bytes:
         formula = f"{least.formula}, more than {formula}"
-    low, expected, high = max(kept.low, least.low), max(kept.bytes, least.bytes), max(kept.high, least.high)
+    low, expected, high = (
+        max(kept.low, least.low),
+        max(kept.bytes, least.bytes),
+        max(kept.high, least.high),
+    )
     return msgspec.structs.replace(kept, formula=formula, low=low, bytes=expected, high=high)
 
 
 def _slackened(terms: tuple[Term, ...], slack: Coefficient) -> tuple[Term, ...]:
-    """The terms with a share of their sum more to either side of the largest one that is no arithmetic."""
-    moved = max((term for term in terms if not term.name.endswith(_STATES)), key=lambda term: term.bytes, default=None)
+    """Return the terms with a share of their sum more to either side of the largest one that is
+    no arithmetic."""
+    moved = max(
+        (term for term in terms if not term.name.endswith(_STATES)),
+        key=lambda term: term.bytes,
+        default=None,
+    )
     if moved is None:
         return terms
     whole = sum(term.bytes for term in terms)
     low, high = max(0, moved.low + int(slack.low * whole)), moved.high + int(slack.high * whole)
-    return tuple(msgspec.structs.replace(term, low=low, high=high) if term is moved else term for term in terms)
+    return tuple(
+        msgspec.structs.replace(term, low=low, high=high) if term is moved else term
+        for term in terms
+    )
 
 
 def _within(usual: Term, least: Term, room: int | None) -> Term:
-    """What the allocator holds in vain, where only `room` bytes are left for it: no more than these, but never less than it must."""
+    """Return what the allocator holds in vain, where only `room` bytes are left for it: no more
+    than these, but never less than it must."""
     if room is None or usual.high <= room:
         return usual
-    high, expected = min(usual.high, max(room, least.high)), min(usual.bytes, max(room, least.bytes))
-    formula = usual.formula if expected == usual.bytes else f"{expected} that the card has left, less than {usual.formula}"
-    return msgspec.structs.replace(usual, bytes=expected, low=min(usual.low, expected), high=max(high, expected), formula=formula)
+    high, expected = (
+        min(usual.high, max(room, least.high)),
+        min(usual.bytes, max(room, least.bytes)),
+    )
+    formula = (
+        usual.formula
+        if expected == usual.bytes
+        else f"{expected} that the card has left, less than {usual.formula}"
+    )
+    return msgspec.structs.replace(
+        usual,
+        bytes=expected,
+        low=min(usual.low, expected),
+        high=max(high, expected),
+        formula=formula,
+    )
 
 
 def _as_quoted(spec: ModelSpec, workload: TrainingWorkload, stage: Stage, phase: Phase) -> Phase:
-    """The phase with activations by a rule of thumb, where the workload has one; such a sum counts gradients whole beside them."""
+    """Return the phase with activations by a rule of thumb, where the workload has one; such a
+    sum counts gradients whole beside them."""
     rule = rule_estimate(spec, workload, stage.layers)
     if rule is None or phase.name not in ("forward", "backward"):
         return phase
     size = int(rule.kept * stage.in_flight) + rule.again
     formula = f"{in_flight_in_words(stage.in_flight)}, each {rule.formula}"
     others = [part for part in phase.parts if part.name not in ("activations", "gradients")]
-    gradients = [part for each in stage.phases if each.name == "optimizer_step" for part in each.parts if part.name == "gradients"]
-    return Phase(name=phase.name, parts=(*others, *gradients, Amount("activations", Bytes(low=size, expected=size, high=size), formula)))
+    gradients = [
+        part
+        for each in stage.phases
+        if each.name == "optimizer_step"
+        for part in each.parts
+        if part.name == "gradients"
+    ]
+    return Phase(
+        name=phase.name,
+        parts=(
+            *others,
+            *gradients,
+            Amount("activations", Bytes(low=size, expected=size, high=size), formula),
+        ),
+    )
 
 
-def _term(part: Amount, basis: Basis, low: float, high: float, played: str, *, quoted: bool) -> Term:
-    """A part as a term: states are arithmetic, a quoted rule is what it is, the rest is as uncertain as its recipe. `played`: the source
-    of activations."""
+def _term(
+    part: Amount, basis: Basis, low: float, high: float, played: str, *, quoted: bool
+) -> Term:
+    """Return a part as a term: states are arithmetic, a quoted rule is what it is, the rest is
+    as uncertain as its recipe. `played`: the source of activations."""
     state = part.name.endswith(_STATES)
     sure = state or quoted
-    source = played if part.name == "activations" else SOURCES.get(part.name) or _source_of_role(part.name)
+    source = (
+        played
+        if part.name == "activations"
+        else SOURCES.get(part.name) or _source_of_role(part.name)
+    )
     return Term(
         name=part.name,
         bytes=part.size.expected,
@@ -227,6 +339,11 @@ def _term(part: Amount, basis: Basis, low: float, high: float, played: str, *, q
 
 
 def _source_of_role(name: str) -> str:
-    """Where the bytes of a model beside the policy are counted: as the policy's own of that name."""
+    """Return where the bytes of a model beside the policy are counted: as the policy's own of
+    that name."""
     role, _, rest = name.partition("_")
-    return f"the {role}'s: {SOURCES[rest]}" if rest in SOURCES else "engine/training/algorithms/phases.py"
+    return (
+        f"the {role}'s: {SOURCES[rest]}"
+        if rest in SOURCES
+        else "engine/training/algorithms/phases.py"
+    )

@@ -1,4 +1,5 @@
-"""One rank of every pipeline stage over a step: forward and backward passes and the optimizer's step, each with its parts."""
+"""One rank of every pipeline stage over a step: forward and backward passes and the optimizer's
+step, each with its parts."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -11,7 +12,12 @@ from fitgauge.engine.memo import ByIdentity
 from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
 from fitgauge.engine.quantity import Bytes
-from fitgauge.engine.training.autograd.passes import StageSegments, in_order, simulated, stage_segments
+from fitgauge.engine.training.autograd.passes import (
+    StageSegments,
+    in_order,
+    simulated,
+    stage_segments,
+)
 from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.parallel import fsdp, fsdp_pipeline, zero
 from fitgauge.engine.training.parallel.pipeline import held, in_flight_in_words, stage_layers
@@ -30,7 +36,9 @@ from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 _BUCKETS = "gradients on their way to other ranks: buckets of the framework's default size"
 
-PhaseName = Literal["rollout", "log_probs", "forward", "backward", "optimizer_step", "critic_update"]
+PhaseName = Literal[
+    "rollout", "log_probs", "forward", "backward", "optimizer_step", "critic_update"
+]
 
 
 class Amount(msgspec.Struct, frozen=True, gc=False):
@@ -54,7 +62,8 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """One rank of a pipeline stage. `host`, `nvme`: bytes it keeps there; `in_flight`: micro-batches whose activations it holds."""
+    """One rank of a pipeline stage. `host`, `nvme`: bytes it keeps there; `in_flight`:
+    micro-batches whose activations it holds."""
 
     number: int
     layers: int
@@ -71,8 +80,8 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stages(spec: ModelSpec, workload: TrainingWorkload, *, ends: bool = False) -> tuple[Stage, ...]:
-    """Every pipeline stage of a run; without pipeline parallelism one. `ends`: only the first two and the last, one of which is the
-    fullest."""
+    """Return every pipeline stage of a run; without pipeline parallelism one. `ends`: only the
+    first two and the last, one of which is the fullest."""
     layers = stage_layers(max(1, spec.layers), workload)
     last = len(layers) - 1
     slices = _slices(ByIdentity(spec), _stateful(workload))
@@ -81,7 +90,8 @@ def stages(spec: ModelSpec, workload: TrainingWorkload, *, ends: bool = False) -
 
 
 def _stateful(workload: TrainingWorkload) -> TrainingWorkload:
-    """The workload without what states do not depend on: they are cut over data and context parallel ranks alike, stage by stage."""
+    """Return the workload without what states do not depend on: they are cut over data and
+    context parallel ranks alike, stage by stage."""
     return replace(
         workload,
         sequence_length=1,
@@ -101,19 +111,39 @@ def _slices(same: ByIdentity, workload: TrainingWorkload) -> tuple[RankUnit, ...
     return tuple(to_rank(unit, workload) for unit in units(same.spec, workload))
 
 
-def _stage(spec: ModelSpec, workload: TrainingWorkload, slices: tuple[RankUnit, ...], number: int, layers: range, last: int) -> Stage:
+def _stage(
+    spec: ModelSpec,
+    workload: TrainingWorkload,
+    slices: tuple[RankUnit, ...],
+    number: int,
+    layers: range,
+    last: int,
+) -> Stage:
     here = stage_units(slices, layers, first=number == 0, last=number == last)
     if last and number == last and spec.tied_embeddings:
         here += _shared(slices, spec, workload)
     rank = stage_states(here, workload)
-    in_flight = held(workload.pipeline_schedule, number, last + 1, workload.micro_batches, workload.pipeline_chunks).most
+    in_flight = held(
+        workload.pipeline_schedule,
+        number,
+        last + 1,
+        workload.micro_batches,
+        workload.pipeline_chunks,
+    ).most
     said = _formulas(workload, here)
     if workload.framework == "fsdp" and last:
-        phases = _fsdp_stage_phases(fsdp_pipeline.step_of(spec, workload, here, layers, number), rank, said)
+        phases = _fsdp_stage_phases(
+            fsdp_pipeline.step_of(spec, workload, here, layers, number), rank, said
+        )
     elif workload.framework == "fsdp":
         phases = _fsdp_phases(spec, workload, rank, said)
     else:
-        line = stage_segments(segments(spec, workload), layers if last else None, first=number == 0, last=number == last)
+        line = stage_segments(
+            segments(spec, workload),
+            layers if last else None,
+            first=number == 0,
+            last=number == last,
+        )
         phases = _phases(spec, workload, rank, here, line, float(in_flight), number, said)
     host, nvme = host_and_nvme(rank, workload)
     if workload.activation_offload:
@@ -130,16 +160,30 @@ def _stage(spec: ModelSpec, workload: TrainingWorkload, slices: tuple[RankUnit, 
 
 
 def _away(spec: ModelSpec, workload: TrainingWorkload, layers: range) -> int:
-    """What the layers of a stage keep of one micro-batch where they keep it in host memory [bytes]."""
+    """Return what the layers of a stage keep of one micro-batch where they keep it in host
+    memory [bytes]."""
     cut = segments(spec, replace(workload, activation_offload=False))
     return sum(segment.forward.end - segment.casts for segment in in_order(cut, layers))
 
 
-def _shared(slices: Sequence[RankUnit], spec: ModelSpec, workload: TrainingWorkload) -> list[tuple[RankUnit, int]]:
-    """A tied embedding again: the last stage keeps a copy of it as its head. A model that is only a size has none."""
+def _shared(
+    slices: Sequence[RankUnit], spec: ModelSpec, workload: TrainingWorkload
+) -> list[tuple[RankUnit, int]]:
+    """Return a tied embedding again: the last stage keeps a copy of it as its head. A model that
+    is only a size has none."""
     owners = [piece.unit for piece in slices if piece.unit.part is Part.EMBEDDING]
-    tied = [tuple(p for p in unit.parameters if p.kind is Kind.EMBEDDING and p.shape[0] == spec.vocabulary_size) for unit in owners]
-    return [(to_rank(replace(unit, parameters=kept), workload), 1) for unit, kept in zip(owners, tied, strict=True)]
+    tied = [
+        tuple(
+            p
+            for p in unit.parameters
+            if p.kind is Kind.EMBEDDING and p.shape[0] == spec.vocabulary_size
+        )
+        for unit in owners
+    ]
+    return [
+        (to_rank(replace(unit, parameters=kept), workload), 1)
+        for unit, kept in zip(owners, tied, strict=True)
+    ]
 
 
 def _phases(
@@ -152,47 +196,84 @@ def _phases(
     number: int,
     said: Mapping[str, str],
 ) -> tuple[Phase, ...]:
-    """The phases of every framework but FSDP.
+    """Return the phases of every framework but FSDP.
 
-    Main gradients (Megatron) and ZeRO-3's shards are there all the time, other gradients come with the backward pass and stay through all
-    passes of a step with more than one micro-batch. A stage but the first holds its input for every micro-batch in flight.
-    """
-    form, trained = precision_policy(workload), sum(count * piece.trained for piece, count in slices)
-    every, largest = sum(count * piece.elements for piece, count in slices), max((piece.elements for piece, _ in slices), default=0)
+    Main gradients (Megatron) and ZeRO-3's shards are there all the time, other gradients come
+    with the backward pass and stay through all passes of a step with more than one micro-batch.
+    A stage but the first holds its input for every micro-batch in flight."""
+    form, trained = (
+        precision_policy(workload),
+        sum(count * piece.trained for piece, count in slices),
+    )
+    every, largest = (
+        sum(count * piece.elements for piece, count in slices),
+        max((piece.elements for piece, _ in slices), default=0),
+    )
     width = BITS[form.weights] // 8
     standing = (
-        workload.framework == "megatron" or (workload.framework == "deepspeed" and workload.zero_stage == 3) or workload.micro_batches > 1
+        workload.framework == "megatron"
+        or (workload.framework == "deepspeed" and workload.zero_stage == 3)
+        or workload.micro_batches > 1
     )
     made = sum(segment.released for segment in line.segments) - line.tied or 1
     sharded = workload.framework == "deepspeed" and is_sharded("gradients", workload)
-    passes = simulated(line, stays=0 if standing or workload.steps_early else rank.gradients / made if sharded else 1)
-    received = 0 if number == 0 else workload.tokens // workload.context_parallel * spec.hidden_size * width
+    passes = simulated(
+        line,
+        stays=0 if standing or workload.steps_early else rank.gradients / made if sharded else 1,
+    )
+    received = (
+        0
+        if number == 0
+        else workload.tokens // workload.context_parallel * spec.hidden_size * width
+    )
     received //= workload.tensor_parallel if workload.sequence_parallel else 1
     others = int((in_flight - 1) * (passes.between - line.constants + received)) + received
-    swapped = zero.exchange(workload, rank, trained=trained, held=every, largest=largest, width=width)
+    swapped = zero.exchange(
+        workload, rank, trained=trained, held=every, largest=largest, width=width
+    )
     kept = _states(rank, said)
     gradients = _amount("gradients", rank.gradients, said["gradients"])
-    gathered = Amount("gathered_weights", swapped.gathered, "parameters gathered for use, as many as the framework keeps at once")
+    gathered = Amount(
+        "gathered_weights",
+        swapped.gathered,
+        "parameters gathered for use, as many as the framework keeps at once",
+    )
     stands = Amount("communication", swapped.standing, _BUCKETS)
-    flight = f"{in_flight_in_words(in_flight)}, {passes.between} B of each between its passes; the highest moment of one: "
-    forward = _amount("activations", others + passes.forward_peak, f"{flight}{passes.forward_peak} B")
+    flight = (
+        f"{in_flight_in_words(in_flight)}, {passes.between} B of each between its passes; the"
+        " highest moment of one: "
+    )
+    forward = _amount(
+        "activations", others + passes.forward_peak, f"{flight}{passes.forward_peak} B"
+    )
     backward, made_then, buckets = passes.backward, passes.gradients, swapped.buckets
     if passes.opening > backward + buckets.expected:
         backward, made_then, buckets = passes.opening, 0, zero.NOTHING
-    back = _amount("activations", others + backward - made_then, f"{flight}{backward - made_then} B")
+    back = _amount(
+        "activations", others + backward - made_then, f"{flight}{backward - made_then} B"
+    )
     there = gradients if standing else _amount("gradients", made_then, said["gradients"])
-    stepped = _amount("gradients", rank.master_weights // 2, said["gradients"]) if swapped.frees_gradients else gradients
+    stepped = (
+        _amount("gradients", rank.master_weights // 2, said["gradients"])
+        if swapped.frees_gradients
+        else gradients
+    )
     stepping = "square roots, updates and fp32 copies of gradients that the step makes"
     return (
         _phase("forward", [*kept, *([gradients] if standing else []), stands, gathered, forward]),
-        _phase("backward", [*kept, there, stands, Amount("communication", buckets, _BUCKETS), gathered, back]),
+        _phase(
+            "backward",
+            [*kept, there, stands, Amount("communication", buckets, _BUCKETS), gathered, back],
+        ),
         _phase(
             "optimizer_step",
             [
                 *kept,
                 stepped,
                 *([] if swapped.frees_gradients else [stands]),
-                _amount("optimizer_temporaries", rank.step_temporaries + swapped.step_copies, stepping),
+                _amount(
+                    "optimizer_temporaries", rank.step_temporaries + swapped.step_copies, stepping
+                ),
             ],
         ),
     )
@@ -202,33 +283,85 @@ def _phase(name: PhaseName, parts: Sequence[Amount]) -> Phase:
     return Phase(name=name, parts=tuple(part for part in parts if part.size.high))
 
 
-def _fsdp_phases(spec: ModelSpec, workload: TrainingWorkload, rank: RankStates, said: Mapping[str, str]) -> tuple[Phase, ...]:
-    """The phases of FSDP2, each at its highest moment. With more than one micro-batch the gradients' shards stay from one to the next."""
+def _fsdp_phases(
+    spec: ModelSpec, workload: TrainingWorkload, rank: RankStates, said: Mapping[str, str]
+) -> tuple[Phase, ...]:
+    """Return the phases of FSDP2, each at its highest moment. With more than one micro-batch the
+    gradients' shards stay from one to the next."""
     kept, moments = _states(rank, said), list(fsdp.moments(fsdp.step_of(spec, workload)))
     if workload.micro_batches > 1:
         moments = [replace(moment, shards=rank.gradients) for moment in moments]
-    found = [_fsdp_phase("forward", kept, moments, said), _fsdp_phase("backward", kept, moments, said)]
-    stepping = _amount("optimizer_temporaries", rank.step_temporaries, "square roots and updates that the step makes of the shards")
-    return (*found, _phase("optimizer_step", [*kept, _amount("gradients", rank.gradients, said["gradients"]), stepping]))
+    found = [
+        _fsdp_phase("forward", kept, moments, said),
+        _fsdp_phase("backward", kept, moments, said),
+    ]
+    stepping = _amount(
+        "optimizer_temporaries",
+        rank.step_temporaries,
+        "square roots and updates that the step makes of the shards",
+    )
+    return (
+        *found,
+        _phase(
+            "optimizer_step",
+            [*kept, _amount("gradients", rank.gradients, said["gradients"]), stepping],
+        ),
+    )
 
 
-def _fsdp_stage_phases(step: fsdp_pipeline.Step, rank: RankStates, said: Mapping[str, str]) -> tuple[Phase, ...]:
-    """The phases of FSDP2 in a pipeline, whose gradients stay whole until the last micro-batch."""
+def _fsdp_stage_phases(
+    step: fsdp_pipeline.Step, rank: RankStates, said: Mapping[str, str]
+) -> tuple[Phase, ...]:
+    """Return the phases of FSDP2 in a pipeline, whose gradients stay whole until the last
+    micro-batch."""
     kept, moments = _states(rank, said), list(fsdp_pipeline.moments(step))
     whole = {**said, "gradients": "summed whole over micro-batches, and then reduced"}
-    found = [_fsdp_phase("forward", kept, moments, whole), _fsdp_phase("backward", kept, moments, whole)]
-    received = _amount("communication", step.received, "inputs, and gradients of outputs, that the stages beside it send")
-    stepping = _amount("optimizer_temporaries", rank.step_temporaries, "square roots and updates that the step makes of the shards")
-    return (*found, _phase("optimizer_step", [*kept, _amount("gradients", rank.gradients, said["gradients"]), received, stepping]))
+    found = [
+        _fsdp_phase("forward", kept, moments, whole),
+        _fsdp_phase("backward", kept, moments, whole),
+    ]
+    received = _amount(
+        "communication",
+        step.received,
+        "inputs, and gradients of outputs, that the stages beside it send",
+    )
+    stepping = _amount(
+        "optimizer_temporaries",
+        rank.step_temporaries,
+        "square roots and updates that the step makes of the shards",
+    )
+    return (
+        *found,
+        _phase(
+            "optimizer_step",
+            [*kept, _amount("gradients", rank.gradients, said["gradients"]), received, stepping],
+        ),
+    )
 
 
-def _fsdp_phase(name: PhaseName, kept: Sequence[Amount], moments: Sequence[fsdp.Moment], said: Mapping[str, str]) -> Phase:
-    top = max((moment for moment in moments if moment.phase == name), key=lambda moment: moment.total)
+def _fsdp_phase(
+    name: PhaseName, kept: Sequence[Amount], moments: Sequence[fsdp.Moment], said: Mapping[str, str]
+) -> Phase:
+    top = max(
+        (moment for moment in moments if moment.phase == name), key=lambda moment: moment.total
+    )
     parts = (
         _amount("gradients", top.shards, said["gradients"]),
-        _amount("gathered_weights", top.gathered, "the root's parameters and those of the unit at work (all units where they are kept)"),
-        _amount("communication", top.buffers, "inputs and outputs of all-gathers and reduce-scatters under way"),
-        _amount("activations", top.activations, "what autograd holds, with gradients of gathered parameters"),
+        _amount(
+            "gathered_weights",
+            top.gathered,
+            "the root's parameters and those of the unit at work (all units where they are kept)",
+        ),
+        _amount(
+            "communication",
+            top.buffers,
+            "inputs and outputs of all-gathers and reduce-scatters under way",
+        ),
+        _amount(
+            "activations",
+            top.activations,
+            "what autograd holds, with gradients of gathered parameters",
+        ),
     )
     return _phase(name, [*kept, *parts])
 
@@ -236,7 +369,12 @@ def _fsdp_phase(name: PhaseName, kept: Sequence[Amount], moments: Sequence[fsdp.
 def _states(rank: RankStates, said: Mapping[str, str]) -> list[Amount]:
     return [
         _amount("weights", rank.weights, said["weights"]),
-        _amount("fp8_weights", rank.fp8, "linears' weights in fp8 and transposed, less the 16-bit weights they take the place of"),
+        _amount(
+            "fp8_weights",
+            rank.fp8,
+            "linears' weights in fp8 and transposed, less the 16-bit weights they take the"
+            " place of",
+        ),
         _amount("ema_weights", rank.averages, f"a moving average of {said['weights']}"),
         _amount("master_weights", rank.master_weights, said["master_weights"]),
         _amount("optimizer_states", rank.optimizer_states, said["optimizer_states"]),
@@ -244,34 +382,46 @@ def _states(rank: RankStates, said: Mapping[str, str]) -> list[Amount]:
 
 
 def _formulas(workload: TrainingWorkload, slices: Sequence[tuple[RankUnit, int]]) -> dict[str, str]:
-    """How each state is counted: numbers, format, and over how many ranks."""
-    form, ranks = precision_policy(workload), workload.data_parallel // workload.data_parallel_replicate * workload.context_parallel
+    """Return how each state is counted: numbers, format, and over how many ranks."""
+    form, ranks = (
+        precision_policy(workload),
+        workload.data_parallel // workload.data_parallel_replicate * workload.context_parallel,
+    )
     trained = sum(count * piece.trained for piece, count in slices)
-    weights = f"{sum(count * piece.elements for piece, count in slices)} parameters in {form.weights}"
+    weights = (
+        f"{sum(count * piece.elements for piece, count in slices)} parameters in {form.weights}"
+    )
     if workload.adapted:
         weights = _by_format(slices)
 
     def over(of: ModelState) -> str:
         return f" over {ranks} ranks" if ranks > 1 and is_sharded(of, workload) else ""
 
-    stepped = sum(count * piece.states.optimizer_states for piece, count in slices) * (ranks if is_sharded("states", workload) else 1)
+    stepped = sum(count * piece.states.optimizer_states for piece, count in slices) * (
+        ranks if is_sharded("states", workload) else 1
+    )
     return {
         "weights": f"{weights}{over('weights')}",
         "gradients": f"up to {trained} trained parameters in {form.gradients}{over('gradients')}",
         "master_weights": f"{trained} trained parameters in {form.masters}{over('states')}",
-        "optimizer_states": f"{workload.optimizer} of {trained} trained parameters, {stepped / max(1, trained):.5g} B each{over('states')}",
+        "optimizer_states": (
+            f"{workload.optimizer} of {trained} trained parameters, {stepped / max(1, trained):.5g}"
+            f" B each{over('states')}"
+        ),
     }
 
 
 def _by_format(slices: Sequence[tuple[RankUnit, int]]) -> str:
-    """Numbers in every format that a frozen base and its adapters have, most first."""
+    """Return the numbers in every format that a frozen base and its adapters have, most first."""
     found: dict[str, int] = {}
     for piece, count in slices:
         for parameter in piece.parameters:
             name = parameter.form.name if parameter.form else parameter.dtype
             name = f"{name} adapters" if parameter.adapter else f"parameters in {name}"
             found[name] = found.get(name, 0) + count * parameter.elements
-    return " + ".join(f"{number} {name}" for name, number in sorted(found.items(), key=lambda each: -each[1]))
+    return " + ".join(
+        f"{number} {name}" for name, number in sorted(found.items(), key=lambda each: -each[1])
+    )
 
 
 def _amount(name: str, size: int, formula: str) -> Amount:

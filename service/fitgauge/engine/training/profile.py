@@ -19,17 +19,18 @@ AllocatorKind = Literal["transformers", "fsdp1", "fsdp2", "deepspeed", "megatron
 class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     """Calibrated on published runs.
 
-    `runtime_bytes`: CUDA context, libraries and their workspaces. What the caching allocator reserves beyond what is allocated at its
-    peak, where memory is plenty: what its rules make of the tensors (`kept_in_vain`, of transformers and FSDP), `fragmentation`, a share of
-    the peak, and `fragmentation_logits`, times the logits of a decoder in fp32, whose blocks nothing else is as large as, and whose loss
-    may take copies a token shorter; `fragmentation_dispatched`, the share in the place of all these where ranks exchange the
-    tokens of their experts, whose blocks have another size on every rank, in every layer and step (NVIDIA-NeMo/RL issues 919 and 2319);
-    `fragmentation_least`: what cannot be given back where memory is short.
-    `communication_bytes`: buffers of collectives on two ranks or more. `spread`: of what real runs print over what is counted, of all but
-    states, for families with a recipe; `spread_assumed` for those without, `spread_routed` where experts get uneven shares of the tokens;
-    `slack`: of all that is allocated, what versions and
-    kernels move either way.
-    """
+    `runtime_bytes`: CUDA context, libraries and their workspaces. What the caching allocator
+    reserves beyond what is allocated at its peak, where memory is plenty: what its rules make of
+    the tensors (`kept_in_vain`, of transformers and FSDP), `fragmentation`, a share of the peak,
+    and `fragmentation_logits`, times the logits of a decoder in fp32, whose blocks nothing else
+    is as large as, and whose loss may take copies a token shorter; `fragmentation_dispatched`,
+    the share in the place of all these where ranks exchange the tokens of their experts, whose
+    blocks have another size on every rank, in every layer and step (NVIDIA-NeMo/RL issues 919
+    and 2319); `fragmentation_least`: what cannot be given back where memory is short.
+    `communication_bytes`: buffers of collectives on two ranks or more. `spread`: of what real
+    runs print over what is counted, of all but states, for families with a recipe;
+    `spread_assumed` for those without, `spread_routed` where experts get uneven shares of the
+    tokens; `slack`: of all that is allocated, what versions and kernels move either way."""
 
     runtime_bytes: Coefficient
     fragmentation: dict[AllocatorKind, Coefficient]
@@ -44,8 +45,9 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def logits_bytes(spec: ModelSpec, workload: TrainingWorkload, stage: int) -> int:
-    """Bytes of a micro-batch's logits in fp32 on one rank of a pipeline stage, where it makes them whole and the allocator has to find
-    blocks of their size, as it has not where its segments grow: tokens x vocabulary x 4; 0 of a model whose loss shifts no labels. Source:
+    """Return the bytes of a micro-batch's logits in fp32 on one rank of a pipeline stage, where
+    it makes them whole and the allocator has to find blocks of their size, as it has not where
+    its segments grow: tokens x vocabulary x 4; 0 of a model whose loss shifts no labels. Source:
     c10/cuda/CUDACachingAllocator.cpp, ExpandableSegment."""
     decodes = spec.task == "generate" and workload.loss in _WHOLE
     if workload.segments_grow or not decodes or stage != workload.pipeline_parallel - 1:
@@ -58,7 +60,7 @@ def logits_bytes(spec: ModelSpec, workload: TrainingWorkload, stage: int) -> int
 
 
 def keeper(workload: TrainingWorkload) -> AllocatorKind:
-    """Whose way of keeping blocks a workload has."""
+    """Return whose way of keeping blocks a workload has."""
     if workload.framework == "fsdp":
         return "fsdp1" if workload.fsdp_version == 1 else "fsdp2"
     return workload.framework

@@ -1,4 +1,5 @@
-"""A model's parameters by how an engine divides them: the slow part, done once for a model in a scheme under an engine's Layout."""
+"""A model's parameters by how an engine divides them: the slow part, done once for a model in a
+scheme under an engine's Layout."""
 
 import re
 from collections.abc import Callable, Hashable, Iterable
@@ -23,13 +24,14 @@ Place = Literal["layers", "first", "last", "tied", "every"]
 class ShardingRules(msgspec.Struct, frozen=True, kw_only=True):
     """What an engine does to tensors when it divides them.
 
-    `vocabulary_multiple`: the vocabulary is padded to it. `expert_multiples`: by format name, what the width of one rank's share of
-    an expert is padded to. `refines_blocks`: scales of square blocks that tensor parallelism cuts are repeated for the largest block
-    that fits. `whole_groups`: an expert's group of weights that tensor parallelism cuts short has no scale. `experts_over_data`:
-    without expert parallelism, experts are divided over tensor x data parallel ranks. `wide_dtype`: what a model published in F32
-    is loaded in. `fused`: names that become one tensor, alternatives in a regular expression.
-    `embedded_everywhere`: model types whose embedding every pipeline stage holds.
-    """
+    `vocabulary_multiple`: the vocabulary is padded to it. `expert_multiples`: by format name,
+    what the width of one rank's share of an expert is padded to. `refines_blocks`: scales of
+    square blocks that tensor parallelism cuts are repeated for the largest block that fits.
+    `whole_groups`: an expert's group of weights that tensor parallelism cuts short has no scale.
+    `experts_over_data`: without expert parallelism, experts are divided over tensor x data
+    parallel ranks. `wide_dtype`: what a model published in F32 is loaded in. `fused`: names that
+    become one tensor, alternatives in a regular expression. `embedded_everywhere`: model types
+    whose embedding every pipeline stage holds."""
 
     vocabulary_multiple: int = 1
     expert_multiples: dict[str, int] = {}
@@ -44,9 +46,9 @@ class ShardingRules(msgspec.Struct, frozen=True, kw_only=True):
 class TensorGroup(msgspec.Struct, frozen=True, gc=False):
     """Tensors of every layer of `layers` that are divided alike.
 
-    Unquantized (`form` None): `pieces` of `piece_bytes` that go to ranks whole. Quantized: one weight of shape (out, inputs).
-    `experts`: how many of them a layer routes to, 0 for a tensor of no expert. `place`: the pipeline stages that hold it.
-    """
+    Unquantized (`form` None): `pieces` of `piece_bytes` that go to ranks whole. Quantized: one
+    weight of shape (out, inputs). `experts`: how many of them a layer routes to, 0 for a tensor
+    of no expert. `place`: the pipeline stages that hold it."""
 
     part: Part
     place: Place
@@ -68,10 +70,11 @@ Where = tuple[Part, Place, tuple[int, ...], Split, int, int]
 class ShardedWeights(msgspec.Struct, frozen=True, kw_only=True):
     """A model's parameters by how they are divided, in one scheme, under one engine's Layout.
 
-    `shares`: for sums, unquantized tensors that are divided alike as one. `tensors`: what the engine allocates, each of the shares
-    that are fused into it. `scale`: the repository over the table. `tower_heads`: of the vision and audio towers, which every rank
-    holds whole where tensor parallelism does not divide them. `remembered`: what was derived from it before, see `once`.
-    """
+    `shares`: for sums, unquantized tensors that are divided alike as one. `tensors`: what the
+    engine allocates, each of the shares that are fused into it. `scale`: the repository over the
+    table. `tower_heads`: of the vision and audio towers, which every rank holds whole where
+    tensor parallelism does not divide them. `remembered`: what was derived from it before, see
+    `once`."""
 
     shares: tuple[TensorGroup, ...]
     tensors: tuple[tuple[TensorGroup, ...], ...]
@@ -83,12 +86,13 @@ class ShardedWeights(msgspec.Struct, frozen=True, kw_only=True):
     remembered: Memo = msgspec.field(default_factory=Memo)
 
     def once(self, key: Hashable, derive: Callable[[], Derived]) -> Derived:
-        """What `derive` gives, derived once for every `key`."""
+        """Return what `derive` gives, derived once for every `key`."""
         return self.remembered.of(key, derive)
 
 
 def divided(size: int, ways: int) -> int:
-    """The fullest rank's share of `size` pieces over `ways` ranks: at least one whole piece, so that fewer pieces are replicated."""
+    """Return the fullest rank's share of `size` pieces over `ways` ranks: at least one whole
+    piece, so that fewer pieces are replicated."""
     return -(-size // ways)
 
 
@@ -98,7 +102,8 @@ def round_up(size: int, multiple: int) -> int:
 
 
 def tensor_dtype(tensor: Tensor, spec: ModelSpec, scheme: Scheme, layout: ShardingRules) -> str:
-    """The canonical format of an unquantized tensor: its own, the scheme's, or the model's as the engine loads it."""
+    """Return the canonical format of an unquantized tensor: its own, the scheme's, or the
+    model's as the engine loads it."""
     if tensor.dtype is not None:
         return tensor.dtype
     if scheme.dtype is not None:
@@ -106,8 +111,14 @@ def tensor_dtype(tensor: Tensor, spec: ModelSpec, scheme: Scheme, layout: Shardi
     return layout.wide_dtype if spec.dtype == "F32" else spec.dtype
 
 
-def shard_weights(spec: ModelSpec, scheme: Scheme, layout: ShardingRules = ShardingRules(), stored: Stored | None = None) -> ShardedWeights:
-    """How `spec` in `scheme` is divided by an engine with this `layout`. MTP heads are left out: engines load them only to speculate.
+def shard_weights(
+    spec: ModelSpec,
+    scheme: Scheme,
+    layout: ShardingRules = ShardingRules(),
+    stored: Stored | None = None,
+) -> ShardedWeights:
+    """Return how `spec` in `scheme` is divided by an engine with this `layout`. MTP heads are left
+    out: engines load them only to speculate.
 
     With `basis` `assumed` and a repository summary the table is scaled to what is stored.
     """
@@ -128,7 +139,14 @@ def shard_weights(spec: ModelSpec, scheme: Scheme, layout: ShardingRules = Shard
                 layout,
             )
             if form is None:
-                where = (share.part, share.place, share.layers, share.split, share.experts, share.multiple)
+                where = (
+                    share.part,
+                    share.place,
+                    share.layers,
+                    share.split,
+                    share.experts,
+                    share.multiple,
+                )
                 plain[where, share.pieces] = plain.get((where, share.pieces), 0) + share.piece_bytes
             else:
                 shares.append(share)
@@ -150,9 +168,13 @@ def shard_weights(spec: ModelSpec, scheme: Scheme, layout: ShardingRules = Shard
     )
 
 
-def formats(spec: ModelSpec, block: Block, rules: RuleIndex) -> Iterable[tuple[Tensor, Format | None, tuple[int, ...]]]:
-    """Every tensor of a block with its format and the layers that hold it so."""
-    classes = [rules.layer_class(layer) if ".{}." in block.prefix else layer for layer in block.layers]
+def formats(
+    spec: ModelSpec, block: Block, rules: RuleIndex
+) -> Iterable[tuple[Tensor, Format | None, tuple[int, ...]]]:
+    """Yield every tensor of a block with its format and the layers that hold it so."""
+    classes = [
+        rules.layer_class(layer) if ".{}." in block.prefix else layer for layer in block.layers
+    ]
     for tensor in block.tensors:
         if len(tensor.shape) < 2 or not rules.by_name:
             yield tensor, _nominal(spec, rules.format_of("", tensor, block.part)), block.layers
@@ -174,20 +196,34 @@ def _nominal(spec: ModelSpec, form: Format | None) -> Format | None:
 
 
 def _share(
-    tensor: Tensor, form: Format | None, where: tuple[Part, Place, tuple[int, ...], int], dtype: str, layout: ShardingRules
+    tensor: Tensor,
+    form: Format | None,
+    where: tuple[Part, Place, tuple[int, ...], int],
+    dtype: str,
+    layout: ShardingRules,
 ) -> TensorGroup:
     part, place, layers, multiple = where
     experts, pieces = tensor.count if _routed(tensor) else 0, _pieces(tensor, layout)
     if form is not None:
-        return TensorGroup(part, place, layers, tensor.split, experts, multiple, pieces, 0, *matrix(tensor), form)
+        return TensorGroup(
+            part, place, layers, tensor.split, experts, multiple, pieces, 0, *matrix(tensor), form
+        )
     bits = tensor.elements // (experts or 1) * BITS[dtype]
     if tensor.split is Split.VOCABULARY:
         bits = bits // tensor.shape[0] * pieces
-    return TensorGroup(part, place, layers, tensor.split, experts, multiple, pieces, bits // (8 * pieces))
+    return TensorGroup(
+        part, place, layers, tensor.split, experts, multiple, pieces, bits // (8 * pieces)
+    )
 
 
 def _tower_heads(spec: ModelSpec) -> int:
-    units = [tensor.units for block in spec.blocks if block.part in TOWERS for tensor in block.tensors if tensor.split is Split.COLUMN]
+    units = [
+        tensor.units
+        for block in spec.blocks
+        if block.part in TOWERS
+        for tensor in block.tensors
+        if tensor.split is Split.COLUMN
+    ]
     return gcd(*(count for count in units if count))
 
 
@@ -200,7 +236,7 @@ def _fused(name: str, fused: tuple[str, ...]) -> str:
 
 
 def matrix(tensor: Tensor) -> tuple[int, int]:
-    """A tensor's shape as (out, in), trailing dimensions multiplied."""
+    """Return a tensor's shape as (out, in), trailing dimensions multiplied."""
     inputs = 1
     for size in tensor.shape[1:]:
         inputs *= size
@@ -224,7 +260,8 @@ def _place(spec: ModelSpec, block: Block, layout: ShardingRules) -> Place:
 
 
 def _multiple(block: Block, tensor: Tensor, scheme: Scheme, layout: ShardingRules) -> int:
-    """What a rank's share of an expert's weight or bias is padded to: twice as much where gate and up are one tensor."""
+    """Return what a rank's share of an expert's weight or bias is padded to: twice as much where
+    gate and up are one tensor."""
     if not _routed(tensor) or scheme.form is None:
         return 1
     size = matrix(tensor)[1] if tensor.split is Split.ROW else tensor.shape[0]
@@ -243,7 +280,7 @@ def _pieces(tensor: Tensor, layout: ShardingRules) -> int:
 
 
 def stored_bytes(spec: ModelSpec, scheme: Scheme) -> int:
-    """Bytes on disk of the whole repository as the table has it, MTP heads included."""
+    """Return bytes on disk of the whole repository as the table has it, MTP heads included."""
     total, rules = 0, RuleIndex(scheme.rules)
     for block in spec.blocks:
         for tensor, form, layers in formats(spec, block, rules):
@@ -256,5 +293,7 @@ def stored_bytes(spec: ModelSpec, scheme: Scheme) -> int:
 
 
 def summary_bytes(stored: Stored) -> int:
-    """Bytes the repository says it stores: the file's size, or its elements by dtype."""
-    return stored.file_bytes or sum(size_of(count, name) for name, count in stored.elements.items() if name in BITS)
+    """Return bytes the repository says it stores: the file's size, or its elements by dtype."""
+    return stored.file_bytes or sum(
+        size_of(count, name) for name, count in stored.elements.items() if name in BITS
+    )

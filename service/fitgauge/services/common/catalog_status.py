@@ -1,4 +1,5 @@
-"""get_catalog: which catalog is in force, and whether the one that a company mounts could be used."""
+"""get_catalog: which catalog is in force, and whether the one that a company mounts could be
+used."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -24,18 +25,31 @@ class OwnCatalog(Struct, kw_only=True):
     """A company's own catalog, as it is in force."""
 
     files: list[str]
-    sha256: Annotated[str, Meta(description="Of the files: alike in every replica that has read the same.")]
+    sha256: Annotated[
+        str, Meta(description="Of the files: alike in every replica that has read the same.")
+    ]
     loaded_at: Annotated[str, Meta(description="RFC 3339.")]
-    refused: Annotated[CatalogRefusal | None, Meta(description="Null where what is mounted is what is in force.")]
+    refused: Annotated[
+        CatalogRefusal | None, Meta(description="Null where what is mounted is what is in force.")
+    ]
 
 
 class CatalogState(Struct, kw_only=True):
     """What may be asked about and chosen from."""
 
-    standing: Annotated[Standing, Meta(description="refused: what is mounted now has a bad row, and the catalog of before is in force.")]
+    standing: Annotated[
+        Standing,
+        Meta(
+            description=(
+                "refused: what is mounted now has a bad row, and the catalog of before is in force."
+            )
+        ),
+    ]
     accelerators: int
     names: Annotated[int, Meta(description="Names that the company gave.")]
-    quotas: Annotated[dict[str, int], Meta(description="How many of an accelerator may be used, by id.")]
+    quotas: Annotated[
+        dict[str, int], Meta(description="How many of an accelerator may be used, by id.")
+    ]
     instances: int
     own: OwnCatalog | None
 
@@ -47,7 +61,7 @@ class Readiness(Health, kw_only=True):
 
 
 def catalog_state(catalog: Catalog, mounted: OverlayReload | None) -> CatalogState:
-    """The state of the catalog in force, which is that of `mounted` where there is one."""
+    """Return the state of the catalog in force, which is that of `mounted` where there is one."""
     return CatalogState(
         standing=standing(mounted),
         accelerators=len(catalog.all()),
@@ -59,7 +73,7 @@ def catalog_state(catalog: Catalog, mounted: OverlayReload | None) -> CatalogSta
 
 
 def standing(mounted: OverlayReload | None) -> Standing:
-    """Whose catalog is in force, and whether a newer one was refused."""
+    """Return whose catalog is in force, and whether a newer one was refused."""
     if mounted is None:
         return "bundled"
     return "refused" if mounted.refused else "own"
@@ -71,7 +85,13 @@ def _own(mounted: OverlayReload) -> OwnCatalog:
         files=list(loaded.files),
         sha256=loaded.digest,
         loaded_at=_written(loaded.at),
-        refused=CatalogRefusal(at=_written(refused.at), detail=refused.error.detail, hint=refused.error.hint) if refused else None,
+        refused=(
+            CatalogRefusal(
+                at=_written(refused.at), detail=refused.error.detail, hint=refused.error.hint
+            )
+            if refused
+            else None
+        ),
     )
 
 

@@ -5,14 +5,19 @@ from collections.abc import Callable
 from fitgauge.engine.serving.workload import EngineName
 
 USUAL: tuple[EngineName, ...] = ("vllm", "mlx", "llama.cpp")
-"""Engines in the order in which they are taken where none is named: the first that runs these weights on the card."""
+"""Engines in the order in which they are taken where none is named: the first that runs these
+weights on the card."""
 
 
 def first_that_runs(runs: Callable[[EngineName], bool]) -> EngineName:
-    """The first usual engine that runs what is asked; vLLM, which says what is missing, where none does."""
+    """Return the first usual engine that runs what is asked; vLLM, which says what is missing,
+    where none does."""
     return next((engine for engine in USUAL if runs(engine)), USUAL[0])
 
 
 def unnamed(refused: str, engine: EngineName) -> str:
-    """Why another engine than the first usual one was taken where none was named; refused: what that one does not do, and a remedy."""
-    return f"No engine was asked for: {engine} was taken, because {refused.partition('. Send ')[0]}."
+    """Return why another engine than the first usual one was taken where none was named;
+    refused: what that one does not do, and a remedy."""
+    return (
+        f"No engine was asked for: {engine} was taken, because {refused.partition('. Send ')[0]}."
+    )

@@ -22,7 +22,9 @@ def model_detail(model: Model) -> ModelDetail:
     if stored and stored.file_bytes:
         weights = stored.file_bytes
     else:
-        weights = sum(size_of(count, name) for name, count in elements.items()) or stored_bytes(spec, scheme)
+        weights = sum(size_of(count, name) for name, count in elements.items()) or stored_bytes(
+            spec, scheme
+        )
     language = [block for block in spec.blocks if block.part is Part.LANGUAGE]
     mixers = [(len(block.layers), mixer) for block in language for mixer in block.mixers]
     return ModelDetail(
@@ -43,14 +45,21 @@ def model_detail(model: Model) -> ModelDetail:
         hidden_size=spec.hidden_size,
         vocabulary_size=spec.vocabulary_size,
         max_context_length=spec.max_context_length,
-        kv_cache_bytes_per_token=float(sum(layers * token_bytes(mixer, _HALF, 1) for layers, mixer in mixers)),
-        state_cache_bytes=sum(layers * state_bytes(mixer, _HALF, 1) for layers, mixer in mixers if isinstance(mixer, Recurrent)),
+        kv_cache_bytes_per_token=float(
+            sum(layers * token_bytes(mixer, _HALF, 1) for layers, mixer in mixers)
+        ),
+        state_cache_bytes=sum(
+            layers * state_bytes(mixer, _HALF, 1)
+            for layers, mixer in mixers
+            if isinstance(mixer, Recurrent)
+        ),
         warnings=[*model.warnings, *spec.notes],
     )
 
 
 def gpu_detail(row: Accelerator, offers: Offers, *, full: bool) -> GpuDetail:
-    """One accelerator in the words of the contract; `full` adds what a list has no room for, the machines of clouds among it."""
+    """Return one accelerator in the words of the contract; `full` adds what a list has no room
+    for, the machines of clouds among it."""
     capability = row.compute_capability
     detail = GpuDetail(
         id=row.id,
@@ -86,7 +95,7 @@ def gpu_detail(row: Accelerator, offers: Offers, *, full: bool) -> GpuDetail:
 
 
 def _sources(row: Accelerator) -> list[str]:
-    """Every source once, behind the facts that come from it."""
+    """Return every source once, behind the facts that come from it."""
     facts: dict[str, list[str]] = {}
     for source in row.sources:
         facts.setdefault(source.text, []).append(source.of)
@@ -98,11 +107,13 @@ def _card_hour(price: PriceRange | None) -> CardHour | None:
     if price is None:
         return None
     low, high = round(price.usd_per_hour_low, 4), round(price.usd_per_hour_high, 4)
-    return CardHour(usd_per_hour_low=low, usd_per_hour_high=high, as_of=price.as_of, clouds=list(price.clouds))
+    return CardHour(
+        usd_per_hour_low=low, usd_per_hour_high=high, as_of=price.as_of, clouds=list(price.clouds)
+    )
 
 
 def offer_answer(offer: Offer) -> OfferAnswer:
-    """One machine of a cloud in the words of the contract."""
+    """Return one machine of a cloud in the words of the contract."""
     return OfferAnswer(
         cloud=offer.cloud,
         instance=offer.instance,

@@ -6,22 +6,24 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.quantity import GIB, gib
 
 _DESKTOP = int(2.6 * GIB)
-"""The most that a desktop was seen to hold of a card: tests/accuracy/serving.jsonl, v229 (a GeForce that drove a screen)."""
+"""The most that a desktop was seen to hold of a card: tests/accuracy/serving.jsonl, v229 (a
+GeForce that drove a screen)."""
 
 _WITH_SCREENS = re.compile(r"(?:GTX|RX|Arc) |RTX \d{4}(?! Ada)|.* Laptop")
 """Names of cards that usually drive a screen too: GeForce, Radeon and Arc, and all of laptops."""
 
 
 def drives_screens(card: Accelerator) -> bool:
-    """Whether it is of a kind that people put in desktops."""
+    """Return whether it is of a kind that people put in desktops."""
     return _WITH_SCREENS.match(card.name) is not None
 
 
 def desktop_note(spare: int) -> str | None:
-    """A warning where `spare` bytes of such a card are less than what a desktop may hold; None where there is nothing to warn of."""
+    """Return a warning where `spare` bytes of such a card are less than what a desktop may hold;
+    None where there is nothing to warn of."""
     if not 0 <= spare < _DESKTOP:
         return None
     return (
-        f"What a desktop or another process holds of the card is not counted: beyond {gib(spare)} it would not fit so. "
-        "Send other_memory_gib."
+        f"What a desktop or another process holds of the card is not counted: beyond {gib(spare)}"
+        " it would not fit so. Send other_memory_gib."
     )

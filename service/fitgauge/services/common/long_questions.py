@@ -1,4 +1,5 @@
-"""Work that takes longer than the event loop may be held: in threads, one at a time, bounded and cancellable."""
+"""Work that takes longer than the event loop may be held: in threads, one at a time, bounded and
+cancellable."""
 
 import asyncio
 from bisect import bisect
@@ -22,7 +23,8 @@ MOST_QUESTIONS = 16
 QUESTION_SECONDS = 20.0
 RETRY_SECONDS = 5.0
 _THREADS = 32
-"""For MOST_QUESTIONS, for what continues an answer that has begun, and for what is just cancelled."""
+"""For MOST_QUESTIONS, for what continues an answer that has begun, and for what is just
+cancelled."""
 
 _LEVELS = (0.1, 0.5, 2.0)
 """Seconds of computing after which work gives way to work that has computed for less. Large work
@@ -47,9 +49,9 @@ class Abandoned(Exception):
 class _Turn:
     """The right to compute, held by one piece of work at a time.
 
-    Of those that wait, what has computed for less time goes first, by _LEVELS; within a level what
-    came first. Long work is so finished one by one, and short work waits only for the levels below it.
-    """
+    Of those that wait, what has computed for less time goes first, by _LEVELS; within a level
+    what came first. Long work is so finished one by one, and short work waits only for the
+    levels below it."""
 
     def __init__(self) -> None:
         self.lock = Lock()
@@ -72,7 +74,8 @@ class _Turn:
                 self._wake_first()
 
     def give_back(self, work: "_Work") -> None:
-        """Let the next one take the turn, if `work` holds it: what is stopped while it waits does not."""
+        """Let the next one take the turn, if `work` holds it: what is stopped while it waits
+        does not."""
         with self.lock:
             if self._holder is work:
                 self._holder = None
@@ -81,7 +84,9 @@ class _Turn:
     def is_due(self, work: "_Work") -> bool:
         """Return whether another should compute in the place of `work`, or does already."""
         with self.lock:
-            return self._holder is not work or (bool(self._waiting) and self._first().rank < work.rank)
+            return self._holder is not work or (
+                bool(self._waiting) and self._first().rank < work.rank
+            )
 
     def wake(self, work: "_Work") -> None:
         """Make `work` look whether it is over, where it waits."""
@@ -89,7 +94,8 @@ class _Turn:
             work.woken.notify()
 
     def _wake_first(self) -> None:
-        """Wake the next one alone: each thread that wakes takes the interpreter from the event loop."""
+        """Wake the next one alone: each thread that wakes takes the interpreter from the event
+        loop."""
         if self._waiting and not self._is_held():
             self._first().woken.notify()
 
@@ -101,7 +107,8 @@ class _Turn:
 
 
 class _Work:
-    """One piece of work: its place in the order, its clock, and whether anybody wants its result."""
+    """One piece of work: its place in the order, its clock, and whether anybody wants its
+    result."""
 
     def __init__(self, turn: _Turn, number: int, seconds: float, *, large: bool) -> None:
         self.rank = len(_LEVELS) if large else 0, number
@@ -151,7 +158,8 @@ class _Work:
 
 
 class LongQuestions:
-    """Runs long work in threads, of which one computes at a time: arithmetic gains nothing from more."""
+    """Runs long work in threads, of which one computes at a time: arithmetic gains nothing from
+    more."""
 
     def __init__(self, seconds: float = QUESTION_SECONDS) -> None:
         """seconds: the longest that one piece of work may take, waiting included."""
@@ -179,7 +187,8 @@ class LongQuestions:
             return await self.resume(work, large=large)
 
     async def resume(self, work: Callable[[Checkpoint], Answer], *, large: bool = False) -> Answer:
-        """As `run`, for what continues an answer that has begun: it is never refused at the door."""
+        """As `run`, for what continues an answer that has begun: it is never refused at the
+        door."""
         self._count += 1
         piece = _Work(self._turn, self._count, self._seconds, large=large)
         self._under_way.add(piece)

@@ -15,7 +15,7 @@ class LruCache(Generic[Value]):
         self._values: OrderedDict[object, Value] = OrderedDict()
 
     def get(self, key: object) -> Value | None:
-        """The value, which now counts as used last; None where it is not there."""
+        """Return the value, which now counts as used last; None where it is not there."""
         value = self._values.get(key)
         if value is not None:
             with suppress(KeyError):  # another thread may have let go of it
@@ -23,7 +23,7 @@ class LruCache(Generic[Value]):
         return value
 
     def put(self, key: object, value: Value) -> None:
-        """Keeps a value, and lets go of the one used longest ago where there are too many."""
+        """Keep a value, and lets go of the one used longest ago where there are too many."""
         self._values[key] = value
         with suppress(KeyError):
             self._values.move_to_end(key)
@@ -31,7 +31,8 @@ class LruCache(Generic[Value]):
             self._values.popitem(last=False)
 
     def discard(self, key: object, mark: object) -> None:
-        """Drop the value where it is a tuple that begins with `mark`: another may stand in its place."""
+        """Drop the value where it is a tuple that begins with `mark`: another may stand in its
+        place."""
         value = self._values.get(key)
         if isinstance(value, tuple) and value[0] is mark:
             self._values.pop(key, None)

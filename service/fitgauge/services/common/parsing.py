@@ -11,15 +11,22 @@ from fitgauge.engine.serving.workload import GGUF_ENGINES, EngineName
 from fitgauge.errors import InvalidRequestError
 
 _ENGINES: dict[str, EngineName] = {
-    "vllm": "vllm", "sglang": "sglang", "sgl": "sglang", "srt": "sglang", "tensorrtllm": "tensorrt-llm", "trtllm": "tensorrt-llm",
-    "tensorrt": "tensorrt-llm", "trt": "tensorrt-llm", "nim": "tensorrt-llm", "llamacpp": "llama.cpp", "llama": "llama.cpp",
+    "vllm": "vllm", "sglang": "sglang", "sgl": "sglang", "srt": "sglang",
+    "tensorrtllm": "tensorrt-llm", "trtllm": "tensorrt-llm",
+    "tensorrt": "tensorrt-llm", "trt": "tensorrt-llm", "nim": "tensorrt-llm",
+    "llamacpp": "llama.cpp", "llama": "llama.cpp",
     "lmstudio": "llama.cpp", "koboldcpp": "llama.cpp",
-    "llamaserver": "llama.cpp", "llamacpppython": "llama.cpp", "ggml": "llama.cpp", "gguf": "llama.cpp", "ollama": "ollama", "tgi": "tgi",
+    "llamaserver": "llama.cpp", "llamacpppython": "llama.cpp", "ggml": "llama.cpp",
+    "gguf": "llama.cpp", "ollama": "ollama", "tgi": "tgi",
     "textgenerationinference": "tgi", "mlx": "mlx", "mlxlm": "mlx",
-    "transformers": "transformers", "hf": "transformers", "huggingface": "transformers", "hftransformers": "transformers",
+    "transformers": "transformers", "hf": "transformers", "huggingface": "transformers",
+    "hftransformers": "transformers",
     "huggingfacetransformers": "transformers", "accelerate": "transformers",
 }  # fmt: skip
-_VERSION = re.compile(r"\s*[vb]?(\d{1,6})(?:\.(\d{1,4}))?(?:\.(\d{1,6}))?(?:[.+-]?(?:rc|dev|post|a|b)[\w.+-]{0,40})?\s*", re.IGNORECASE)
+_VERSION = re.compile(
+    r"\s*[vb]?(\d{1,6})(?:\.(\d{1,4}))?(?:\.(\d{1,6}))?(?:[.+-]?(?:rc|dev|post|a|b)[\w.+-]{0,40})?\s*",
+    re.IGNORECASE,
+)
 _GGML_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0", "IQ4_NL")
 _GGML_ALIASES = {
     "fp16": "F16",
@@ -40,19 +47,27 @@ _CACHE_DTYPES = {"fp8": "F8_E4M3", "fp8_e4m3": "F8_E4M3", "fp8_e5m2": "F8_E5M2",
 
 
 def engine(text: str | None) -> EngineName:
-    """The engine that is meant; vllm where nothing is said. Raises InvalidRequestError for one that is not sized here."""
+    """Return the engine that is meant; vllm where nothing is said. Raises InvalidRequestError
+    for one that is not sized here."""
     if text is None:
         return "vllm"
     word = re.sub(r"[^a-z0-9]", "", text.lower())
     if word in _ENGINES:
         return _ENGINES[word]
     known = f"Send {', '.join(sorted(set(_ENGINES.values())))}."
-    near = tuple(name for name, _, _ in process.extract(word, list(_ENGINES), limit=2, score_cutoff=60))
-    raise InvalidRequestError(f"{text.strip()!r} is no engine that is known here.", hint=known, matches=near, field="engine")
+    near = tuple(
+        name for name, _, _ in process.extract(word, list(_ENGINES), limit=2, score_cutoff=60)
+    )
+    raise InvalidRequestError(
+        f"{text.strip()!r} is no engine that is known here.",
+        hint=known,
+        matches=near,
+        field="engine",
+    )
 
 
 def split_list(sent: str | Sequence[str] | None) -> list[str]:
-    """Names sent as a list, or as one text with commas between them; each once."""
+    """Name sent as a list, or as one text with commas between them; each once."""
     if sent is None:
         return []
     parts = sent.split(",") if isinstance(sent, str) else sent
@@ -60,7 +75,8 @@ def split_list(sent: str | Sequence[str] | None) -> list[str]:
 
 
 def quantization(text: str | None) -> str | None:
-    """The number format of the weights that is asked for, as it was written; None where it is the published one."""
+    """Return the number format of the weights that is asked for, as it was written; None where
+    it is the published one."""
     return None if text is None or re.sub(r"[^a-z]", "", text.lower()) in _PUBLISHED else text
 
 
@@ -69,24 +85,31 @@ def quantizations(sent: str | Sequence[str] | None) -> list[str | None]:
     named = split_list(sent) or [AS_PUBLISHED]
     if len(named) > _MOST_FORMATS:
         detail = f"{len(named)} quantizations are too many."
-        raise InvalidRequestError(detail, hint=f"Send up to {_MOST_FORMATS}.", field="quantizations")
+        raise InvalidRequestError(
+            detail, hint=f"Send up to {_MOST_FORMATS}.", field="quantizations"
+        )
     return [quantization(name) for name in named]
 
 
 @lru_cache(maxsize=256)
 def version(text: str) -> tuple[int, ...]:
-    """'v0.31.0', '0.31' or '0.29.1rc1.dev187' as numbers. Raises InvalidRequestError for what is no version."""
+    """'v0.31.0', '0.31' or '0.29.1rc1.dev187' as numbers. Raises InvalidRequestError for what is
+    no version."""
     match = _VERSION.fullmatch(text)
     if match is None:
-        raise InvalidRequestError(f"{text.strip()!r} is no version.", hint="Send a version such as 0.33.0.", field="engine_version")
+        raise InvalidRequestError(
+            f"{text.strip()!r} is no version.",
+            hint="Send a version such as 0.33.0.",
+            field="engine_version",
+        )
     return tuple(int(part) for part in match.groups() if part is not None)
 
 
 def cache_dtype(text: str | None, engine: EngineName = "vllm") -> str:
-    """The canonical format of the cache, or `auto`: what the engine takes by itself.
+    """Return the canonical format of the cache, or `auto`: what the engine takes by itself.
 
-    llama.cpp and Ollama have ggml types (q8_0) where others have fp8. Raises InvalidRequestError for one the engine does not know.
-    """
+    llama.cpp and Ollama have ggml types (q8_0) where others have fp8. Raises InvalidRequestError
+    for one the engine does not know."""
     word = (text or "auto").strip().lower()
     if word in ("auto", "default", "model"):
         return "auto"
@@ -99,12 +122,17 @@ def cache_dtype(text: str | None, engine: EngineName = "vllm") -> str:
     except InvalidRequestError:
         found = ""
     if found not in ("F16", "BF16", "F32", "F8_E4M3", "F8_E5M2", "I8"):
-        raise InvalidRequestError(f"{text!r} is no format of a KV cache.", hint="Send auto, fp8, bf16 or fp16.", field="kv_cache_dtype")
+        raise InvalidRequestError(
+            f"{text!r} is no format of a KV cache.",
+            hint="Send auto, fp8, bf16 or fp16.",
+            field="kv_cache_dtype",
+        )
     return found
 
 
 def _ggml_type(word: str, text: str) -> str:
-    """A ggml type that llama.cpp takes for --cache-type-k. Source: llama.cpp common/arg.cpp, kv_cache_types."""
+    """Return a ggml type that llama.cpp takes for --cache-type-k. Source: llama.cpp
+    common/arg.cpp, kv_cache_types."""
     found = _GGML_ALIASES.get(word, word.upper())
     if found not in _GGML_TYPES:
         raise InvalidRequestError(

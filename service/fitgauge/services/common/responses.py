@@ -20,24 +20,28 @@ MOST_SUGGESTIONS = 5
 
 
 def model_answer(model: Model) -> ModelAnswer:
-    """The model that was meant."""
-    return ModelAnswer(id=model.id, parameters=parameters(model), source=model.source, revision=model.revision)
+    """Return the model that was meant."""
+    return ModelAnswer(
+        id=model.id, parameters=parameters(model), source=model.source, revision=model.revision
+    )
 
 
 def parameters(model: Model) -> int:
-    """As stored, where the repository counts whole numbers (no packed formats, which hide several in one); else as computed."""
+    """As stored, where the repository counts whole numbers (no packed formats, which hide
+    several in one); else as computed."""
     elements = model.stored.elements if model.stored else {}
     packed = elements.keys() & {"U8", "I32", "I8", "U32", "F4", "U4", "I4"}
     return sum(elements.values()) if elements and not packed else model.spec.parameters
 
 
 def gpu_answer(accelerator: Accelerator, count: int) -> GpuAnswer:
-    """The accelerator that was meant."""
+    """Return the accelerator that was meant."""
     return GpuAnswer(id=accelerator.id, name=accelerator.name, count=count)
 
 
 def per_gpu(estimate: Estimate, taken_bytes: int = 0) -> PerGpu:
-    """The fullest GPU. taken_bytes: held by others on a card that the estimate takes whole."""
+    """Return the fullest GPU. taken_bytes: held by others on a card that the estimate takes
+    whole."""
     fullest = estimate.fullest
     return PerGpu(
         usable_bytes=max(0, estimate.accelerator.usable.expected - taken_bytes),
@@ -49,7 +53,7 @@ def per_gpu(estimate: Estimate, taken_bytes: int = 0) -> PerGpu:
 
 
 def term_answers(terms: tuple[Term, ...], full: bool) -> list[TermAnswer]:
-    """Terms of the contract, with formula and source where asked."""
+    """Return the terms of the contract, with formula and source where asked."""
     return [
         TermAnswer(
             name=term.name,
@@ -65,12 +69,13 @@ def term_answers(terms: tuple[Term, ...], full: bool) -> list[TermAnswer]:
 
 
 def rank_answers(estimate: Estimate) -> list[RankAnswer]:
-    """Every pipeline stage of an engine."""
+    """Return every pipeline stage of an engine."""
     return [_rank_answer(stage, stage.required, estimate.budget) for stage in estimate.stages]
 
 
 def training_rank_answers(stages: Iterable[TrainingStage], usable: Bytes) -> list[RankAnswer]:
-    """Every pipeline stage of a training run, on cards of which `usable` bytes can be taken."""
+    """Return every pipeline stage of a training run, on cards of which `usable` bytes can be
+    taken."""
     return [_rank_answer(stage, stage.need, usable) for stage in stages]
 
 
@@ -86,38 +91,62 @@ def _rank_answer(stage: StageEstimate | TrainingStage, need: Bytes, room: Bytes)
 
 
 def summary(
-    model: Model, cards: str, workload: Workload, estimate: Estimate, found: Verdict, probability: float, limits: ServingLimits
+    model: Model,
+    cards: str,
+    workload: Workload,
+    estimate: Estimate,
+    found: Verdict,
+    probability: float,
+    limits: ServingLimits,
 ) -> str:
-    """One or two sentences a person can act on."""
+    """Return one or two sentences a person can act on."""
     fullest, each = estimate.fullest, " per GPU" if workload.gpus > 1 else ""
     need, have = gib(fullest.required.expected), gib(estimate.budget.expected)
-    asked = f"{_count(workload.concurrency, 'request')} of {_count(workload.context_length, 'token')}"
+    asked = (
+        f"{_count(workload.concurrency, 'request')} of {_count(workload.context_length, 'token')}"
+    )
     asked += " needs" if workload.concurrency == 1 else " need"
     if found == "fits":
         longest = f"The longest context that fits is {_count(limits.max_context_length, 'token')}."
         return f"{model.id} fits on {cards}: {asked} {need}{each} of {have}. {longest}"
     deciding = " and ".join(_words(term) for term in deciding_terms(fullest))
     if found == "tight":
-        return f"{model.id} on {cards} is tight ({probability:.0%} likely): {asked} {need}{each} of {have}; {deciding} decide."
-    return f"{model.id} does not fit on {cards}: {asked} {need}{each}, the engine may use {have}. {_obstacle(estimate)}"
+        return (
+            f"{model.id} on {cards} is tight ({probability:.0%} likely): {asked} {need}{each} of"
+            f" {have}; {deciding} decide."
+        )
+    return (
+        f"{model.id} does not fit on {cards}: {asked} {need}{each}, the engine may use {have}."
+        f" {_obstacle(estimate)}"
+    )
 
 
 def _obstacle(estimate: Estimate) -> str:
-    """What is in the way: one term that is too large by itself, else how much is missing and what takes most."""
+    """Return what is in the way: one term that is too large by itself, else how much is missing
+    and what takes most."""
     first, second = estimate.fullest.terms[:2]
     if estimate.fullest.required.expected <= estimate.budget.expected:
         if estimate.given_pool_bytes is None:
-            return "What the engine and others hold beside that share of the card leaves too little free to start."
+            return (
+                "What the engine and others hold beside that share of the card leaves too little"
+                " free to start."
+            )
         return f"The KV cache that was given, {gib(estimate.pool_bytes)}, does not hold them."
     if first.bytes > estimate.budget.expected:
         words = _words(first)
-        return f"{words[0].upper()}{words[1:]} alone {'take' if first.name.endswith('s') else 'takes'} {gib(first.bytes)}."
+        return (
+            f"{words[0].upper()}{words[1:]} alone {'take' if first.name.endswith('s') else 'takes'}"
+            f" {gib(first.bytes)}."
+        )
     missing = gib(estimate.fullest.required.expected - estimate.budget.expected)
-    return f"{missing} is missing; {_words(first)} ({gib(first.bytes)}) and {_words(second)} ({gib(second.bytes)}) take most."
+    return (
+        f"{missing} is missing; {_words(first)} ({gib(first.bytes)}) and {_words(second)}"
+        f" ({gib(second.bytes)}) take most."
+    )
 
 
 def deciding_terms(stage: StageEstimate) -> list[Term]:
-    """The two terms with the widest intervals: where the doubt comes from."""
+    """Return the two terms with the widest intervals: where the doubt comes from."""
     return sorted(stage.terms, key=lambda term: term.low - term.high)[:2]
 
 
@@ -127,7 +156,9 @@ def cards_in_words(accelerator: Accelerator, count: int) -> str:
 
 
 def _words(term: Term) -> str:
-    return {"kv_cache": "the KV cache", "cuda_graphs": "CUDA graphs"}.get(term.name, term.name.replace("_", " "))
+    return {"kv_cache": "the KV cache", "cuda_graphs": "CUDA graphs"}.get(
+        term.name, term.name.replace("_", " ")
+    )
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,4 +1,5 @@
-"""A model's weights laid out in a number format: the slow half of an estimate, kept for the questions that follow."""
+"""A model's weights laid out in a number format: the slow half of an estimate, kept for the
+questions that follow."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -21,7 +22,8 @@ _CLASSES = 128
 
 @dataclass(frozen=True, slots=True)
 class CachedWeights:
-    """Weights laid out for one engine. total_bytes: of all parameters, undivided; runs: on which classes of cards it was seen to run."""
+    """Weights laid out for one engine. total_bytes: of all parameters, undivided; runs: on which
+    classes of cards it was seen to run."""
 
     laid: ShardedWeights
     scheme: Scheme
@@ -33,23 +35,30 @@ _AS_TRAINED = Scheme(name="unquantized")
 
 
 def scheme_of(model: Model, quantization: str | None) -> Scheme:
-    """As if stored in `quantization`, else as published. Raises InvalidRequestError for an unknown format."""
-    return requested_scheme(quantization, model.spec) if quantization else published(model.spec) or _AS_TRAINED
+    """As if stored in `quantization`, else as published. Raises InvalidRequestError for an
+    unknown format."""
+    return (
+        requested_scheme(quantization, model.spec)
+        if quantization
+        else published(model.spec) or _AS_TRAINED
+    )
 
 
 class WeightCache:
     """Lays weights out once for every (model, quantization, engine) asked about lately.
 
-    Weights live no longer than their model, so that what bounds the models in memory bounds them too.
-    """
+    Weights live no longer than their model, so that what bounds the models in memory bounds them
+    too."""
 
     def __init__(self, size: int = 512, most_remembered: int = MOST_REMEMBERED) -> None:
-        """size: how many of them are kept; most_remembered: how much of what was derived from each."""
+        """size: how many of them are kept; most_remembered: how much of what was derived from
+        each."""
         self._most_remembered = most_remembered
         self._recent: LruCache[tuple[ref[Model], CachedWeights]] = LruCache(size)
 
     def prepare(self, model: Model, quantization: str | None, engine: EngineName) -> CachedWeights:
-        """The weights of `model` on `engine`. Raises InvalidRequestError for an unknown format."""
+        """Return the weights of `model` on `engine`. Raises InvalidRequestError for an unknown
+        format."""
         prepared = self.peek(model, quantization, engine)
         if prepared is not None:
             return prepared
@@ -62,7 +71,9 @@ class WeightCache:
         self._recent.put(key, (ref(model, lambda gone: self._recent.discard(key, gone)), prepared))
         return prepared
 
-    def peek(self, model: Model, quantization: str | None, engine: EngineName) -> CachedWeights | None:
+    def peek(
+        self, model: Model, quantization: str | None, engine: EngineName
+    ) -> CachedWeights | None:
         """Return what `prepare` would without laying anything out; None where it would."""
         kept = self._recent.get(_key(model, quantization, engine))
         return kept[1] if kept is not None and kept[0]() is model else None

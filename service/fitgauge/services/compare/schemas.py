@@ -15,23 +15,43 @@ Requests = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
 class CompareRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Which of these models fit on which of these GPUs? Every model with every GPU and every setting is one cell, up to 10,000."""
+    """Which of these models fit on which of these GPUs? Every model with every GPU and every
+    setting is one cell, up to 10,000."""
 
     models: Annotated[
         Names,
-        Meta(description="Hugging Face IDs, well-known names or sizes: a list, or text with commas.", examples=["Qwen/Qwen3-32B, 7b"]),
+        Meta(
+            description="Hugging Face IDs, well-known names or sizes: a list, or text with commas.",
+            examples=["Qwen/Qwen3-32B, 7b"],
+        ),
     ]
-    gpus: Annotated[Names, Meta(description="With their counts: a list, or text with commas.", examples=["2x L40S, RTX 4090, 80GB"])]
+    gpus: Annotated[
+        Names,
+        Meta(
+            description="With their counts: a list, or text with commas.",
+            examples=["2x L40S, RTX 4090, 80GB"],
+        ),
+    ]
     engines: Annotated[
         Names | None,
         Meta(description="Default as in check_fit.", examples=["vllm, llama.cpp"]),
     ] = None
     quantizations: Annotated[
-        Names | None, Meta(description="Formats of the weights. Default: as published.", examples=["as published, fp8, awq"])
+        Names | None,
+        Meta(
+            description="Formats of the weights. Default: as published.",
+            examples=["as published, fp8, awq"],
+        ),
     ] = None
     context_lengths: Annotated[
         Tokens | Annotated[list[Tokens], Meta(min_length=1, max_length=50)] | None,
-        Meta(description="Tokens a request may hold, one or several. Default 8192, or the model's maximum if less.", examples=[65536]),
+        Meta(
+            description=(
+                "Tokens a request may hold, one or several. Default 8192, or the model's maximum if"
+                " less."
+            ),
+            examples=[65536],
+        ),
     ] = None
     concurrencies: Annotated[
         Requests | Annotated[list[Requests], Meta(min_length=1, max_length=50)] | None,
@@ -41,7 +61,8 @@ class CompareRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class CompareRow(Struct, kw_only=True):
-    """One cell. The sizes are null where the question is impossible; `note` says why, or what else must be known."""
+    """One cell. The sizes are null where the question is impossible; `note` says why, or what
+    else must be known."""
 
     number: Annotated[int, Meta(description="From 1 to `of`: how far the table has come.")]
     of: int
@@ -61,7 +82,8 @@ class CompareRow(Struct, kw_only=True):
 
 
 class CompareAnswer(Struct, kw_only=True):
-    """The whole table, up to 1,000 cells, in the order of models, gpus, engines, quantizations, context lengths, concurrencies."""
+    """The whole table, up to 1,000 cells, in the order of models, gpus, engines, quantizations,
+    context lengths, concurrencies."""
 
     items: list[CompareRow]
     total: int

@@ -1,4 +1,5 @@
-"""compare_fit: models x GPUs x settings, one verdict a cell, in the order in which they were asked for."""
+"""compare_fit: models x GPUs x settings, one verdict a cell, in the order in which they were
+asked for."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -41,14 +42,18 @@ class Comparison:
 
 
 class Comparer:
-    """Fills tables. Arithmetic alone; the rows are made as they are asked for, so that a caller can rest between them."""
+    """Fills tables. Arithmetic alone; the rows are made as they are asked for, so that a caller
+    can rest between them."""
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
         self._preparer = WeightCache()
 
-    def compare(self, request: CompareRequest, models: Sequence[Model], gpus: Sequence[GpuMatch]) -> Comparison:
-        """The table. Raises InvalidRequestError where it has more than 10,000 cells or names an engine or a format that is unknown."""
+    def compare(
+        self, request: CompareRequest, models: Sequence[Model], gpus: Sequence[GpuMatch]
+    ) -> Comparison:
+        """Return the table. Raises InvalidRequestError where it has more than 10,000 cells or
+        names an engine or a format that is unknown."""
         settings = _settings(request)
         total = cells(len(models), len(gpus), len(settings))
         for model, (_, quantization, _, _) in product(models[:1], settings):
@@ -56,7 +61,12 @@ class Comparer:
         return Comparison(total, self._rows(request, models, gpus, settings, total))
 
     def _rows(
-        self, request: CompareRequest, models: Sequence[Model], gpus: Sequence[GpuMatch], settings: Sequence[Setting], total: int
+        self,
+        request: CompareRequest,
+        models: Sequence[Model],
+        gpus: Sequence[GpuMatch],
+        settings: Sequence[Setting],
+        total: int,
     ) -> Iterator[CompareRow]:
         number = 0
         for model in models:
@@ -67,19 +77,26 @@ class Comparer:
 
 
 def cells(models: int, gpus: int, settings: int) -> int:
-    """The size of a table. Raises InvalidRequestError for one that is too large."""
+    """Return the size of a table. Raises InvalidRequestError for one that is too large."""
     total = models * gpus * settings
     if not total:
-        raise InvalidRequestError("The table has no cells.", hint="Name at least one model and one GPU.", field="models")
+        raise InvalidRequestError(
+            "The table has no cells.", hint="Name at least one model and one GPU.", field="models"
+        )
     if total > MOST_CELLS:
         said = f"{models} models x {gpus} GPUs x {settings} settings are {total:,} cells."
-        raise InvalidRequestError(said, hint=f"Ask for up to {MOST_CELLS:,} at a time.", field="models")
+        raise InvalidRequestError(
+            said, hint=f"Ask for up to {MOST_CELLS:,} at a time.", field="models"
+        )
     return total
 
 
 def _settings(request: CompareRequest) -> list[Setting]:
-    """Engines x formats x contexts x concurrencies. Raises InvalidRequestError for an engine or a cache format unknown."""
-    engines: list[EngineName | None] = [words.engine(name) for name in words.split_list(request.engines)] or [None]
+    """Return engines x formats x contexts x concurrencies. Raises InvalidRequestError for an
+    engine or a cache format unknown."""
+    engines: list[EngineName | None] = [
+        words.engine(name) for name in words.split_list(request.engines)
+    ] or [None]
     for engine in engines:
         words.cache_dtype(request.kv_cache_dtype, engine or USUAL[0])
     formats = words.quantizations(request.quantizations)
@@ -92,9 +109,15 @@ def _several(sent: int | list[int] | None) -> list[int]:
 
 
 def _row(
-    number: int, total: int, cache_dtype: str | None, model: Model, found: GpuMatch, setting: Setting, fitting: BatchEstimator
+    number: int,
+    total: int,
+    cache_dtype: str | None,
+    model: Model,
+    found: GpuMatch,
+    setting: Setting,
+    fitting: BatchEstimator,
 ) -> CompareRow:
-    """One cell; what is impossible is unsupported, with the reason."""
+    """Return one cell; what is impossible is unsupported, with the reason."""
     asked, quantization, context, concurrency = setting
     spec, accelerator = model.spec, found.accelerator
     question = FitRequest(
@@ -125,9 +148,14 @@ def _row(
 
 
 def _judge(
-    row: CompareRow, question: FitRequest, accelerator: Accelerator, spec: ModelSpec, fitting: BatchEstimator, engine: EngineName
+    row: CompareRow,
+    question: FitRequest,
+    accelerator: Accelerator,
+    spec: ModelSpec,
+    fitting: BatchEstimator,
+    engine: EngineName,
 ) -> None:
-    """Fills in how the cell turned out."""
+    """Fill in how the cell turned out."""
     try:
         row.note = fitting.refused(question, engine, accelerator)
         fitted = fitting.fitted(question, engine, accelerator, row.gpu_count)
@@ -139,10 +167,15 @@ def _judge(
     if row.note is None:
         row.verdict, row.fit_probability = fitted.verdict, round(fitted.probability, 4)
         if spec.max_context_length and row.context_length > spec.max_context_length:
-            row.note = f"context_length {row.context_length} is beyond the model's maximum of {spec.max_context_length}."
+            row.note = (
+                f"context_length {row.context_length} is beyond the model's maximum of"
+                f" {spec.max_context_length}."
+            )
 
 
-def _runs(fitting: BatchEstimator, question: FitRequest, engine: EngineName, accelerator: Accelerator) -> bool:
+def _runs(
+    fitting: BatchEstimator, question: FitRequest, engine: EngineName, accelerator: Accelerator
+) -> bool:
     try:
         return fitting.refused(question, engine, accelerator) is None
     except InvalidRequestError:

@@ -13,7 +13,8 @@ from fitgauge.services.fit.estimate import FitEstimate
 _NOTABLE = 0.1 * GIB
 _VISIBLE = 0.03 * GIB
 _EXPLAINED = 0.25
-"""A pool whose difference the other terms' differences make up to this share needs no further cause."""
+"""A pool whose difference the other terms' differences make up to this share needs no further
+cause."""
 
 _SHARE = 0.015
 """Difference in gpu_memory_utilization that an estimate can tell."""
@@ -26,13 +27,19 @@ _ANOTHER_FORMAT = 0.35
 
 
 def in_doubt(rows: list[ComparisonRow]) -> bool:
-    """Whether the weights are so far off that another model, or another number format of it, was loaded."""
+    """Return whether the weights are so far off that another model, or another number format of
+    it, was loaded."""
     weights = next((row for row in rows if row.name == "weights"), None)
-    return bool(weights and weights.estimated and abs(weights.difference or 0) > _ANOTHER_FORMAT * weights.estimated)
+    return bool(
+        weights
+        and weights.estimated
+        and abs(weights.difference or 0) > _ANOTHER_FORMAT * weights.estimated
+    )
 
 
 class Seen(NamedTuple):
-    """What a log shows and what was estimated of the same question. rows: of the ledger, by name."""
+    """What a log shows and what was estimated of the same question. rows: of the ledger, by
+    name."""
 
     log: StartLog
     rows: dict[str, ComparisonRow]
@@ -40,8 +47,11 @@ class Seen(NamedTuple):
     checked: FitEstimate
 
 
-def causes(log: StartLog, rows: list[ComparisonRow], largest: ComparisonRow | None, checked: FitEstimate) -> list[str]:
-    """One sentence for every cause the log shows, those of the `largest` difference first."""
+def causes(
+    log: StartLog, rows: list[ComparisonRow], largest: ComparisonRow | None, checked: FitEstimate
+) -> list[str]:
+    """Return one sentence for every cause the log shows, those of the `largest` difference
+    first."""
     seen = Seen(log, {row.name: row for row in rows}, Measured(log.readings), checked)
     told = []
     for row in sorted(rows, key=lambda row: (row is not largest, -abs(row.difference or 0))):
@@ -56,35 +66,57 @@ def _weights(row: ComparisonRow, seen: Seen) -> Iterator[str]:
     if row.within or abs(difference) < _VISIBLE:
         return
     if in_doubt([row]):
-        named = seen.log.flags.get("quantization") or seen.log.flags.get("file_type") or seen.log.flags.get("dtype")
+        named = (
+            seen.log.flags.get("quantization")
+            or seen.log.flags.get("file_type")
+            or seen.log.flags.get("dtype")
+        )
         shown = f" (the log says {named})" if named else ""
         share = f"{row.measured / estimated:.2f} times the estimate"
         yield f"weights are {share}: another number format{shown}, another model, or other degrees."
     elif difference > 0 and "draft_model" in seen.log.remarks:
-        yield f"weights {gib(difference)} more: a draft model is loaded beside it (speculative decoding)."
+        yield (
+            f"weights {gib(difference)} more: a draft model is loaded beside it (speculative"
+            " decoding)."
+        )
     elif difference > 0 and "lora" in seen.log.remarks:
         yield f"weights {gib(difference)} more: slots for LoRA adapters are held."
     elif difference > 0 and "projector" in seen.log.remarks:
         yield f"weights {gib(difference)} more: a vision projector is loaded beside it."
-    elif difference < 0 and ("cpu_offload" in seen.log.remarks or seen.log.flags.get("cpu_offload_gib")):
+    elif difference < 0 and (
+        "cpu_offload" in seen.log.remarks or seen.log.flags.get("cpu_offload_gib")
+    ):
         yield f"weights {gib(-difference)} less: cpu_offload_gb keeps a part in host memory."
     elif difference < 0 and "partial_offload" in seen.log.remarks:
         layers, all_layers = seen.log.flags.get("n_gpu_layers"), seen.log.flags.get("layers")
         of = f"{layers} of {all_layers} layers are" if layers and all_layers else "a part is"
         yield f"weights {gib(-difference)} less: {of} on the GPU (n_gpu_layers)."
-    elif seen.checked.workload.gpus == 1 and "tensor_parallel" not in seen.log.flags and difference < 0:
+    elif (
+        seen.checked.workload.gpus == 1
+        and "tensor_parallel" not in seen.log.flags
+        and difference < 0
+    ):
         yield "weights less: the log names no degrees; send gpu_count where it ran on several GPUs."
     else:
         said = f"weights {gib(abs(difference))} {'more' if difference > 0 else 'less'}"
-        yield f"{said}, and no flag in the log says why: kernels may keep them in another layout after loading."
+        yield (
+            f"{said}, and no flag in the log says why: kernels may keep them in another layout"
+            " after loading."
+        )
 
 
 def _activations(row: ComparisonRow, seen: Seen) -> Iterator[str]:
     if row.within:
         return
     workload = seen.checked.workload
-    names = ("n_parallel", "n_ubatch") if seen.log.engine in GGUF_ENGINES else ("max_num_seqs", "max_batched_tokens")
-    for name, taken in zip(names, (workload.max_num_seqs, workload.max_batched_tokens), strict=True):
+    names = (
+        ("n_parallel", "n_ubatch")
+        if seen.log.engine in GGUF_ENGINES
+        else ("max_num_seqs", "max_batched_tokens")
+    )
+    for name, taken in zip(
+        names, (workload.max_num_seqs, workload.max_batched_tokens), strict=True
+    ):
         if name in seen.log.flags:
             yield f"activations: {name} {seen.log.flags[name]} was given."
         else:
@@ -96,7 +128,10 @@ def _activations(row: ComparisonRow, seen: Seen) -> Iterator[str]:
 def _graphs(row: ComparisonRow, seen: Seen) -> Iterator[str]:
     expected = seen.measured.pick("cuda_graphs_estimated")
     if expected and abs(expected.value - row.measured) > _NOTABLE:
-        yield f"cuda_graphs: the engine itself took {gib(expected.value)} off the pool and then needed {gib(row.measured)}."
+        yield (
+            f"cuda_graphs: the engine itself took {gib(expected.value)} off the pool and then"
+            f" needed {gib(row.measured)}."
+        )
 
 
 def _pool(row: ComparisonRow, seen: Seen) -> Iterator[str]:
@@ -109,28 +144,45 @@ def _pool(row: ComparisonRow, seen: Seen) -> Iterator[str]:
     if "blocks_overridden" in seen.log.remarks:
         yield "kv_cache: the number of blocks was given (num_gpu_blocks_override)."
     if seen.log.flags.get("kv_cache_memory_bytes"):
-        yield "kv_cache: the pool was given (kv_cache_memory_bytes); gpu_memory_utilization then means nothing."
+        yield (
+            "kv_cache: the pool was given (kv_cache_memory_bytes); gpu_memory_utilization then"
+            " means nothing."
+        )
     said = f"kv_cache {gib(abs(difference))} {word}"
-    others = [seen.rows[name] for name in _FIXED if name in seen.rows and seen.rows[name].difference]
+    others = [
+        seen.rows[name] for name in _FIXED if name in seen.rows and seen.rows[name].difference
+    ]
     explained = -sum(other.difference or 0 for other in others)
-    share, taken = seen.log.flags.get("gpu_memory_utilization"), seen.checked.workload.gpu_memory_utilization
+    share, taken = (
+        seen.log.flags.get("gpu_memory_utilization"),
+        seen.checked.workload.gpu_memory_utilization,
+    )
     if others and abs(difference - explained) < max(_NOTABLE, _EXPLAINED * abs(difference)):
-        parts = ", ".join(f"{other.name} {(other.difference or 0) / GIB:+.2f} GiB" for other in others)
+        parts = ", ".join(
+            f"{other.name} {(other.difference or 0) / GIB:+.2f} GiB" for other in others
+        )
         yield f"{said}: {parts} leave as much {'more' if difference > 0 else 'less'}."
     elif share is not None:
         yield f"{said} at gpu_memory_utilization {share}: {_hidden(seen.rows)}."
     elif seen.log.engine == "vllm" and "weights" in seen.rows:
         implied = (row.measured + _fixed(seen)) / seen.checked.estimate.accelerator.usable.expected
         if 0.05 < implied <= 1 and abs(implied - taken) > _SHARE:
-            yield f"{said}: the terms add up to {implied:.2f} of the card, so gpu_memory_utilization was likely given ({taken} was taken)."
+            yield (
+                f"{said}: the terms add up to {implied:.2f} of the card, so gpu_memory_utilization"
+                f" was likely given ({taken} was taken)."
+            )
         else:
             yield f"{said}: {_hidden(seen.rows)}."
 
 
 def _hidden(rows: dict[str, ComparisonRow]) -> str:
-    """What of the rest is not measured."""
+    """Return what of the rest is not measured."""
     hidden = [name for name in _FIXED if name not in rows]
-    return f"the log does not show {' and '.join(hidden)}, so the estimate stands for them" if hidden else "no term of the log makes it up"
+    return (
+        f"the log does not show {' and '.join(hidden)}, so the estimate stands for them"
+        if hidden
+        else "no term of the log makes it up"
+    )
 
 
 def _usable(row: ComparisonRow, seen: Seen) -> Iterator[str]:
@@ -143,7 +195,10 @@ def _usable(row: ComparisonRow, seen: Seen) -> Iterator[str]:
 def _start(measured: Measured) -> Iterator[str]:
     total, free = measured.value("total"), measured.value("free_at_start")
     if total and free and total - free > 0.5 * GIB:
-        yield f"{gib(total - free)} were taken before the engine started: another process, or the display."
+        yield (
+            f"{gib(total - free)} were taken before the engine started: another process, or the"
+            " display."
+        )
     held, in_use, left = measured.value("total"), measured.value("in_use"), measured.value("free")
     if held and in_use and left is not None and held - in_use - left > 0.5 * GIB:
         yield f"{gib(held - in_use - left)} belong to other processes on that GPU."
@@ -158,13 +213,20 @@ def _start(measured: Measured) -> Iterator[str]:
 
 def _required(row: ComparisonRow, seen: Seen) -> Iterator[str]:
     if row.within:
-        yield "memory ran out before all of it was allocated: what was held says only that this much is needed at least."
+        yield (
+            "memory ran out before all of it was allocated: what was held says only that this much"
+            " is needed at least."
+        )
     else:
-        yield "more was held than this question needs: a longer context, a bigger batch, another model or a second copy beside it."
+        yield (
+            "more was held than this question needs: a longer context, a bigger batch, another"
+            " model or a second copy beside it."
+        )
 
 
 def _fixed(seen: Seen) -> int:
-    """What is held beside the pool: the estimate, put right by every difference that was measured."""
+    """Return what is held beside the pool: the estimate, put right by every difference that was
+    measured."""
     estimated = max(stage.fixed_bytes for stage in seen.checked.estimate.stages)
     return estimated + sum(seen.rows[name].difference or 0 for name in _FIXED if name in seen.rows)
 

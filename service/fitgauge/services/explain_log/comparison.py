@@ -23,7 +23,8 @@ _TERMS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("cuda_graphs", ("cuda_graphs",), ("cuda_graphs",)),
     ("state_cache", ("state",), ("state_cache",)),
 )
-"""A row's name, the readings it comes from, best first, and the terms of the estimate it stands for."""
+"""A row's name, the readings it comes from, best first, and the terms of the estimate it stands
+for."""
 
 _NOT_PYTORCH = (*_RUNTIME, "cuda_graphs")
 
@@ -35,11 +36,13 @@ class Measured:
         self._readings = tuple(readings)
 
     def of_rank(self, name: str) -> dict[str, Measurement]:
-        """The last reading of that name from every rank: a later one corrects an earlier one."""
+        """Return the last reading of that name from every rank: a later one corrects an earlier
+        one."""
         return {reading.rank: reading for reading in self._readings if reading.name == name}
 
     def pick(self, *names: str, by: Callable[..., Measurement] = max) -> Measurement | None:
-        """The first of `names` that was printed: of the fullest rank, or with by=min of the emptiest."""
+        """Return the first of `names` that was printed: of the fullest rank, or with by=min of
+        the emptiest."""
         for name in names:
             found = self.of_rank(name)
             if found:
@@ -47,13 +50,14 @@ class Measured:
         return None
 
     def value(self, *names: str) -> float | None:
-        """Its value."""
+        """Return its value."""
         reading = self.pick(*names)
         return reading.value if reading else None
 
 
 def pool_of(estimate: Estimate) -> Bytes:
-    """What the estimate leaves for the cache [bytes]: the budget less all else, with the doubt of both."""
+    """Return what the estimate leaves for the cache [bytes]: the budget less all else, with the
+    doubt of both."""
     if estimate.given_pool_bytes is not None:
         given = estimate.given_pool_bytes
         return Bytes(low=given, expected=given, high=given)
@@ -69,12 +73,17 @@ def tokens_of(estimate: Estimate, pool: Bytes) -> Bytes | None:
     layouts = [stage.layout for stage in estimate.stages if stage.layout.keeps]
     if not layouts:
         return None
-    low, expected, high = (min(layout.tokens(size) for layout in layouts) for size in (pool.low, pool.expected, pool.high))
+    low, expected, high = (
+        min(layout.tokens(size) for layout in layouts)
+        for size in (pool.low, pool.expected, pool.high)
+    )
     return Bytes(low=low, expected=expected, high=high)
 
 
-def rows(engine: str, measured: Measured, estimate: Estimate | None, context_length: int) -> list[ComparisonRow]:
-    """Every row the log has a number for, in the order memory is taken."""
+def rows(
+    engine: str, measured: Measured, estimate: Estimate | None, context_length: int
+) -> list[ComparisonRow]:
+    """Return every row the log has a number for, in the order memory is taken."""
     told = []
     for name, readings, terms in _TERMS:
         reading = measured.pick(*readings)
@@ -85,23 +94,38 @@ def rows(engine: str, measured: Measured, estimate: Estimate | None, context_len
     return told
 
 
-def _cache_rows(engine: str, measured: Measured, estimate: Estimate | None, context_length: int) -> list[ComparisonRow]:
+def _cache_rows(
+    engine: str, measured: Measured, estimate: Estimate | None, context_length: int
+) -> list[ComparisonRow]:
     told = []
     pooled = engine in PREALLOCATED_KV_CACHE
     pool = measured.pick("kv_pool", by=min if pooled else max)
     state = measured.pick("state")
     if pool and state and engine == "sglang":  # its budget is split between the two
-        pool = structs.replace(pool, value=pool.value + state.value, resolution=pool.resolution + state.resolution)
+        pool = structs.replace(
+            pool, value=pool.value + state.value, resolution=pool.resolution + state.resolution
+        )
     room = pool_of(estimate) if estimate and pooled else None
     if pool:
         told.append(_row("kv_cache", pool, room if pooled else _of_terms(estimate, ("kv_cache",))))
     needed = measured.pick("kv_needed")
     if needed:
-        need = max(stage.layout.pool_bytes(1, context_length) for stage in estimate.stages) if estimate else None
+        need = (
+            max(stage.layout.pool_bytes(1, context_length) for stage in estimate.stages)
+            if estimate
+            else None
+        )
         told.append(_row("kv_cache_needed", needed, _exactly(need)))
     tokens = measured.pick("kv_tokens", by=min)
     if tokens and pooled:
-        told.append(_row("kv_tokens", tokens, tokens_of(estimate, room) if estimate and room else None, unit="tokens"))
+        told.append(
+            _row(
+                "kv_tokens",
+                tokens,
+                tokens_of(estimate, room) if estimate and room else None,
+                unit="tokens",
+            )
+        )
         if pool and estimate:
             low, high = int(pool.value - pool.resolution), int(pool.value + pool.resolution)
             given = tokens_of(estimate, Bytes(low=low, expected=int(pool.value), high=high))
@@ -127,17 +151,28 @@ def _whole_rows(measured: Measured, estimate: Estimate | None) -> list[Compariso
     return told
 
 
-def _row(name: str, reading: Measurement, estimated: Bytes | None, *, unit: str = "bytes") -> ComparisonRow:
-    row = ComparisonRow(name=name, unit="tokens" if unit == "tokens" else "bytes", measured=round(reading.value), lines=[reading.line])
+def _row(
+    name: str, reading: Measurement, estimated: Bytes | None, *, unit: str = "bytes"
+) -> ComparisonRow:
+    row = ComparisonRow(
+        name=name,
+        unit="tokens" if unit == "tokens" else "bytes",
+        measured=round(reading.value),
+        lines=[reading.line],
+    )
     if estimated is not None:
         row.estimated, row.low, row.high = estimated.expected, estimated.low, estimated.high
         row.difference = row.measured - estimated.expected
-        row.within = estimated.low - reading.resolution <= reading.value <= estimated.high + reading.resolution
+        row.within = (
+            estimated.low - reading.resolution
+            <= reading.value
+            <= estimated.high + reading.resolution
+        )
     return row
 
 
 def _of_terms(estimate: Estimate | None, names: tuple[str, ...]) -> Bytes | None:
-    """The stage where these terms are largest; None where the estimate has none of them."""
+    """Return the stage where these terms are largest; None where the estimate has none of them."""
     return _most(estimate, lambda term: term.name in names) if estimate else None
 
 

@@ -13,23 +13,42 @@ Measurement = int | float
 
 
 class ExplainLogRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What does this start-up log say, and how far was the estimate from it? Only `log` is needed where the log names the rest."""
+    """What does this start-up log say, and how far was the estimate from it? Only `log` is
+    needed where the log names the rest."""
 
     log: Annotated[
         str,
         Meta(
             min_length=1,
             max_length=LONGEST_LOG,
-            description="As printed by vLLM, SGLang, TensorRT-LLM, TGI, llama.cpp or Ollama; or PyTorch's out-of-memory message.",
-            examples=["INFO 12-02 15:48:37 [gpu_model_runner.py:3338] Model loading took 14.9889 GiB memory and 3.03 seconds"],
+            description=(
+                "As printed by vLLM, SGLang, TensorRT-LLM, TGI, llama.cpp or Ollama; or PyTorch's"
+                " out-of-memory message."
+            ),
+            examples=[
+                "INFO 12-02 15:48:37 [gpu_model_runner.py:3338] Model loading took 14.9889 GiB"
+                " memory and 3.03 seconds"
+            ],
         ),
     ]
-    model: Annotated[Text | None, Meta(description="Where the log names only a path.", examples=["Qwen/Qwen3-32B"])] = None
-    gpu: Annotated[Text | None, Meta(description="Where the log does not name it, as vLLM's does not.", examples=["H100"])] = None
-    gpu_count: Annotated[Annotated[int, Meta(ge=1, le=4096)] | None, Meta(description="Default: what the log's degrees make.")] = None
-    engine: Annotated[Text | None, Meta(description="Where the log is a bare out-of-memory message.")] = None
+    model: Annotated[
+        Text | None,
+        Meta(description="Where the log names only a path.", examples=["Qwen/Qwen3-32B"]),
+    ] = None
+    gpu: Annotated[
+        Text | None,
+        Meta(description="Where the log does not name it, as vLLM's does not.", examples=["H100"]),
+    ] = None
+    gpu_count: Annotated[
+        Annotated[int, Meta(ge=1, le=4096)] | None,
+        Meta(description="Default: what the log's degrees make."),
+    ] = None
+    engine: Annotated[
+        Text | None, Meta(description="Where the log is a bare out-of-memory message.")
+    ] = None
     detail: Annotated[
-        Literal["summary", "full"] | None, Meta(description="full: every number read too, with its line. Default summary.")
+        Literal["summary", "full"] | None,
+        Meta(description="full: every number read too, with its line. Default summary."),
     ] = None
 
 
@@ -39,13 +58,25 @@ class ComparisonRow(Struct, kw_only=True):
     name: str
     unit: Literal["bytes", "tokens"]
     measured: int
-    measured_is: Annotated[Literal["value", "at_least"], Meta(description="at_least: what was held when memory ran out.")] = "value"
-    estimated: Annotated[int | None, Meta(description="null where this term is not estimated.")] = None
+    measured_is: Annotated[
+        Literal["value", "at_least"],
+        Meta(description="at_least: what was held when memory ran out."),
+    ] = "value"
+    estimated: Annotated[int | None, Meta(description="null where this term is not estimated.")] = (
+        None
+    )
     low: int | None = None
     high: int | None = None
     difference: Annotated[int | None, Meta(description="measured less estimated.")] = None
-    within: Annotated[bool | None, Meta(description="Whether the measurement lies in the interval, to the last digit printed.")] = None
-    lines: Annotated[list[int], Meta(description="Lines of the log it was read from, counted from 1.")] = []
+    within: Annotated[
+        bool | None,
+        Meta(
+            description="Whether the measurement lies in the interval, to the last digit printed."
+        ),
+    ] = None
+    lines: Annotated[
+        list[int], Meta(description="Lines of the log it was read from, counted from 1.")
+    ] = []
 
 
 class LogReading(Struct, kw_only=True):
@@ -58,7 +89,8 @@ class LogReading(Struct, kw_only=True):
 
 
 class LogCase(Struct, kw_only=True, omit_defaults=True):
-    """One line of a truth file: numbers and flags alone, nothing that names a machine, a path or a person."""
+    """One line of a truth file: numbers and flags alone, nothing that names a machine, a path or
+    a person."""
 
     id: str
     question: dict[str, str | int | float | bool]
@@ -77,13 +109,20 @@ class LogAnswer(Struct, kw_only=True):
     summary: str
     engine: str
     engine_version: str | None
-    outcome: Annotated[Literal["served", "kv_too_small", "oom"] | None, Meta(description="null where the log ends before it is known.")]
+    outcome: Annotated[
+        Literal["served", "kv_too_small", "oom"] | None,
+        Meta(description="null where the log ends before it is known."),
+    ]
     model: ModelAnswer | None
     gpu: GpuAnswer | None
-    understood_as: Annotated[dict[str, str | int | float | bool], Meta(description="The question that was estimated.")]
+    understood_as: Annotated[
+        dict[str, str | int | float | bool], Meta(description="The question that was estimated.")
+    ]
     rows: list[ComparisonRow]
     largest_difference: Annotated[str | None, Meta(description="The row that differs most.")]
-    causes: Annotated[list[str], Meta(description="What likely made the difference, the flag first.")]
+    causes: Annotated[
+        list[str], Meta(description="What likely made the difference, the flag first.")
+    ]
     warnings: list[str]
     case: Annotated[LogCase, Meta(description="The run as a line for a truth file, anonymised.")]
     readings: list[LogReading] | UnsetType = UNSET

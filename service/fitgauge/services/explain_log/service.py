@@ -19,7 +19,12 @@ from fitgauge.services.common import responses as answers
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.explain_log.causes import causes, in_doubt
 from fitgauge.services.explain_log.comparison import Measured, rows
-from fitgauge.services.explain_log.schemas import ComparisonRow, ExplainLogRequest, LogAnswer, LogReading
+from fitgauge.services.explain_log.schemas import (
+    ComparisonRow,
+    ExplainLogRequest,
+    LogAnswer,
+    LogReading,
+)
 from fitgauge.services.explain_log.truth_row import case
 from fitgauge.services.fit.echo import understood_as
 from fitgauge.services.fit.estimate import FitEstimate
@@ -31,7 +36,8 @@ _REMAINDERS = ("kv_cache", "weights_and_runtime", "usable")
 
 
 class ParsedLog(msgspec.Struct, frozen=True):
-    """A log that was understood. asked: the question it answers, None where its engine is not sized; notes: what was left out of it."""
+    """A log that was understood. asked: the question it answers, None where its engine is not
+    sized; notes: what was left out of it."""
 
     log: StartLog
     engine: str
@@ -40,13 +46,16 @@ class ParsedLog(msgspec.Struct, frozen=True):
 
 
 def read(request: ExplainLogRequest, engines: Engines) -> ParsedLog:
-    """The log and the question in it. Raises InvalidRequestError where nothing is recognised, or where the model or the GPU is missing."""
+    """Return the log and the question in it. Raises InvalidRequestError where nothing is
+    recognised, or where the model or the GPU is missing."""
     log = detect(request.log)
     if log is None:
         raise InvalidRequestError(
             "Nothing in this text is a measurement that is known here.",
-            hint="Send the start-up log of vLLM, SGLang, TensorRT-LLM, TGI, llama.cpp or Ollama as it was printed, or PyTorch's "
-            "out-of-memory message.",
+            hint=(
+                "Send the start-up log of vLLM, SGLang, TensorRT-LLM, TGI, llama.cpp or Ollama as"
+                " it was printed, or PyTorch's out-of-memory message."
+            ),
             field="log",
         )
     engine = log.engine or request.engine or "transformers"
@@ -71,8 +80,11 @@ class LogExplainer:
     def __init__(self, serving: FitService) -> None:
         self._serving = serving
 
-    def answer(self, reading: ParsedLog, model: Model | None, found: GpuMatch | None, *, full: bool) -> LogAnswer:
-        """The LogAnswer; with measurements alone where no question was read. Raises InvalidRequestError where the question is impossible."""
+    def answer(
+        self, reading: ParsedLog, model: Model | None, found: GpuMatch | None, *, full: bool
+    ) -> LogAnswer:
+        """Return the LogAnswer; with measurements alone where no question was read. Raises
+        InvalidRequestError where the question is impossible."""
         log, notes = reading.log, list(reading.notes)
         checked, asked = None, reading.asked
         if asked is not None and model is not None and found is not None:
@@ -80,7 +92,9 @@ class LogExplainer:
             checked, asked = self._check(asked, model, found, notes, log)
             notes += [found.note] if found.note else []
         context = checked.workload.context_length if checked else 0
-        told = rows(reading.engine, Measured(log.readings), checked.estimate if checked else None, context)
+        told = rows(
+            reading.engine, Measured(log.readings), checked.estimate if checked else None, context
+        )
         largest = _largest(told)
         why = causes(log, told, largest, checked) if checked else []
         accelerator = found.accelerator if found else None
@@ -97,11 +111,20 @@ class LogExplainer:
             causes=why,
             warnings=notes,
             case=case(log, _named(asked, found), reading.engine, doubtful=in_doubt(told)),
-            readings=[LogReading(name=r.name, value=r.value, rank=r.rank, line=r.line) for r in log.readings] if full else UNSET,
+            readings=(
+                [
+                    LogReading(name=r.name, value=r.value, rank=r.rank, line=r.line)
+                    for r in log.readings
+                ]
+                if full
+                else UNSET
+            ),
         )
 
-    def _check(self, asked: FitRequest, model: Model, found: GpuMatch, notes: list[str], log: StartLog) -> tuple[FitEstimate, FitRequest]:
-        """The estimate. A flag of the log that is not sized here is left out, and said."""
+    def _check(
+        self, asked: FitRequest, model: Model, found: GpuMatch, notes: list[str], log: StartLog
+    ) -> tuple[FitEstimate, FitRequest]:
+        """Return the estimate. A flag of the log that is not sized here is left out, and said."""
         while True:
             try:
                 return self._serving.check(asked, model, found), asked
@@ -113,44 +136,64 @@ class LogExplainer:
 
 
 def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], list[str]]:
-    """The question's fields: the caller's word before the log's. Raises InvalidRequestError where the model or the GPU is missing."""
+    """Return the question's fields: the caller's word before the log's. Raises
+    InvalidRequestError where the model or the GPU is missing."""
     notes: list[str] = []
-    fields: dict[str, Any] = {name: value for name, value in log.flags.items() if name in FitRequest.__struct_fields__}
+    fields: dict[str, Any] = {
+        name: value for name, value in log.flags.items() if name in FitRequest.__struct_fields__
+    }
     fields["model"] = request.model or log.model
     if fields["model"] is None:
         called = f", only {log.called!r}" if log.called else ""
         raise InvalidRequestError(
-            f"The log names no model of the Hub{called}.", hint='Send it beside the log: "model": "org/name".', field="model"
+            f"The log names no model of the Hub{called}.",
+            hint='Send it beside the log: "model": "org/name".',
+            field="model",
         )
     fields["gpu"] = request.gpu or log.gpu
     total = Measured(log.readings).value("total")
     if fields["gpu"] is None and total:
         fields["gpu"] = f"{total / GIB:.2f}GiB"
-        notes.append(f"The log names no GPU: one that shows {gib(total)} was taken. Send gpu for a better estimate.")
+        notes.append(
+            f"The log names no GPU: one that shows {gib(total)} was taken. Send gpu for a better"
+            " estimate."
+        )
     if fields["gpu"] is None:
-        raise InvalidRequestError("The log names no GPU.", hint='Send it beside the log: "gpu": "H100".', field="gpu")
-    fields["gpu_count"] = request.gpu_count or (log.gpu_count if "tensor_parallel" not in fields else None)
+        raise InvalidRequestError(
+            "The log names no GPU.", hint='Send it beside the log: "gpu": "H100".', field="gpu"
+        )
+    fields["gpu_count"] = request.gpu_count or (
+        log.gpu_count if "tensor_parallel" not in fields else None
+    )
     if log.engine in GGUF_ENGINES:
         fields |= _split_fields(log)
     if log.flags.get("expert_parallel_on"):
-        fields["expert_parallel"] = int(fields.get("tensor_parallel", 1)) * int(fields.get("data_parallel", 1))
+        fields["expert_parallel"] = int(fields.get("tensor_parallel", 1)) * int(
+            fields.get("data_parallel", 1)
+        )
     if log.flags.get("kv_cache_memory_bytes"):
         fields["kv_cache_memory_gib"] = float(log.flags["kv_cache_memory_bytes"]) / GIB
     return fields, notes
 
 
 def _split_fields(log: StartLog) -> dict[str, Any]:
-    """llama.cpp's words in those of the contract: n_parallel, n_ubatch, and what of the weights every card leaves to the host."""
-    named = {"max_num_seqs": log.flags.get("n_parallel"), "max_batched_tokens": log.flags.get("n_ubatch")}
+    """llama.cpp's words in those of the contract: n_parallel, n_ubatch, and what of the weights
+    every card leaves to the host."""
+    named = {
+        "max_num_seqs": log.flags.get("n_parallel"),
+        "max_batched_tokens": log.flags.get("n_ubatch"),
+    }
     fields: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-    on_host = sum(reading.value for reading in Measured(log.readings).of_rank("host_weights").values())
+    on_host = sum(
+        reading.value for reading in Measured(log.readings).of_rank("host_weights").values()
+    )
     if "partial_offload" in log.remarks and on_host:
         fields["cpu_offload_gib"] = on_host / GIB / (log.gpu_count or 1)
     return fields
 
 
 def _valid(fields: dict[str, Any], notes: list[str]) -> FitRequest:
-    """The request; a flag outside the contract's bounds is left out, and said."""
+    """Return the request; a flag outside the contract's bounds is left out, and said."""
     while True:
         try:
             return msgspec.convert(fields, FitRequest)
@@ -158,12 +201,16 @@ def _valid(fields: dict[str, Any], notes: list[str]) -> FitRequest:
             message = str(error)
             wrong = next((name for name in fields if f"$.{name}`" in message), None)
             if wrong in (None, "model", "gpu"):
-                raise InvalidRequestError(message, hint="Send model and gpu beside the log.", field=wrong) from None
-            notes.append(f"{wrong} {fields.pop(wrong)!r} is out of bounds and was left out of the estimate.")
+                raise InvalidRequestError(
+                    message, hint="Send model and gpu beside the log.", field=wrong
+                ) from None
+            notes.append(
+                f"{wrong} {fields.pop(wrong)!r} is out of bounds and was left out of the estimate."
+            )
 
 
 def _version(engines: Engines, engine: str, printed: str) -> tuple[str | None, str | None]:
-    """The version to estimate with, and what to say where it is not the one printed."""
+    """Return the version to estimate with, and what to say where it is not the one printed."""
     try:
         engines.profile(engine, words.version(printed))
     except InvalidRequestError:
@@ -175,21 +222,30 @@ def _version(engines: Engines, engine: str, printed: str) -> tuple[str | None, s
 
 
 def _quantization(asked: FitRequest, model: Model) -> str | None:
-    """The log's flag where it changed what is stored: engines print the scheme of quantized repositories too."""
+    """Return the log's flag where it changed what is stored: engines print the scheme of
+    quantized repositories too."""
     scheme = published(model.spec)
     return None if scheme is not None and scheme.form else asked.quantization
 
 
 def _named(asked: FitRequest | None, found: GpuMatch | None) -> FitRequest | None:
-    """The question with the card under its own name: what a caller wrote may name a machine."""
+    """Return the question with the card under its own name: what a caller wrote may name a
+    machine."""
     if asked is None or found is None or found.accelerator.vendor == "custom":
         return asked
     return structs.replace(asked, gpu=found.accelerator.name)
 
 
 def _largest(told: list[ComparisonRow]) -> ComparisonRow | None:
-    """The row that differs most: one of those outside their interval where there are any, a remainder only where nothing else differs."""
-    differing = [row for row in told if row.unit == "bytes" and abs(row.difference or 0) >= _VISIBLE and row.measured_is == "value"]
+    """Return the row that differs most: one of those outside their interval where there are any,
+    a remainder only where nothing else differs."""
+    differing = [
+        row
+        for row in told
+        if row.unit == "bytes"
+        and abs(row.difference or 0) >= _VISIBLE
+        and row.measured_is == "value"
+    ]
     for chosen in (
         [row for row in differing if not row.within and row.name not in _REMAINDERS],
         [row for row in differing if not row.within],
@@ -211,14 +267,26 @@ def _summary(
 ) -> str:
     log = reading.log
     engine = " ".join(filter(None, (reading.engine, log.version)))
-    did = {"served": "served", "kv_too_small": "refused, for want of cache,", "oom": "ran out of memory with", None: "loaded"}[log.outcome]
+    did = {
+        "served": "served",
+        "kv_too_small": "refused, for want of cache,",
+        "oom": "ran out of memory with",
+        None: "loaded",
+    }[log.outcome]
     if checked is None or model is None:
         return f"{engine} {did} {log.model or 'a model'}: {len(told)} terms were read."
     cards = answers.cards_in_words(checked.estimate.accelerator, checked.count)
     judged = [row.within for row in told if row.within is not None]
     said = f"{engine} {did} {model.id} on {cards}"
-    said += f": {judged.count(True)} of {len(judged)} measured terms lie in the estimate's interval." if judged else "."
+    said += (
+        f": {judged.count(True)} of {len(judged)} measured terms lie in the estimate's interval."
+        if judged
+        else "."
+    )
     if largest and largest.difference:
         more = "more" if largest.difference > 0 else "less"
-        said += f" {largest.name} differs most: {gib(largest.measured)} measured, {gib(abs(largest.difference))} {more} than estimated."
+        said += (
+            f" {largest.name} differs most: {gib(largest.measured)} measured,"
+            f" {gib(abs(largest.difference))} {more} than estimated."
+        )
     return f"{said} Likely: {why[0]}" if why else said

@@ -14,20 +14,26 @@ from fitgauge.services.explain_log.comparison import Measured
 from fitgauge.services.explain_log.schemas import LogCase, Measurement
 
 _SIZES = {
-    "weights_gib": ("weights", "weights_rounded"), "activation_gib": ("activations", "activations_and_graphs"),
+    "weights_gib": ("weights", "weights_rounded"),
+    "activation_gib": ("activations", "activations_and_graphs"),
     "non_torch_gib": ("runtime",),
-    "consumed_gib": ("consumed",), "graphs_gib": ("cuda_graphs",), "graphs_est_gib": ("cuda_graphs_estimated",), "state_gib": ("state",),
-    "kv_needed_gib": ("kv_needed",), "free_at_start_gib": ("free_at_start",), "avail_after_load_gib": ("free_after_weights",),
-    "avail_after_pool_gib": ("free_after_pool",), "process_gib": ("process",), "cpu_weights_gib": ("host_weights",),
+    "consumed_gib": ("consumed",), "graphs_gib": ("cuda_graphs",),
+    "graphs_est_gib": ("cuda_graphs_estimated",), "state_gib": ("state",),
+    "kv_needed_gib": ("kv_needed",), "free_at_start_gib": ("free_at_start",),
+    "avail_after_load_gib": ("free_after_weights",),
+    "avail_after_pool_gib": ("free_after_pool",), "process_gib": ("process",),
+    "cpu_weights_gib": ("host_weights",),
     "torch_allocated_gib": ("allocated",),
 }  # fmt: skip
 _RELEASE = re.compile(r"\d+(?:\.\d+){1,2}")
 _NUMBERS = ("kv_tokens", "kv_blocks", "max_concurrency")
 
 
-def case(log: StartLog, request: FitRequest | None, engine: str, *, doubtful: bool = False) -> LogCase:
-    """The line for this run. A model that is no public-looking Hub ID is left out, as is all text of the log. A run whose model is
-    `doubtful` is kept and scored for nothing."""
+def case(
+    log: StartLog, request: FitRequest | None, engine: str, *, doubtful: bool = False
+) -> LogCase:
+    """Return the line for this run. A model that is no public-looking Hub ID is left out, as is
+    all text of the log. A run whose model is `doubtful` is kept and scored for nothing."""
     measured = _measured(log, engine)
     if request is not None:
         asked = msgspec.structs.asdict(request)
@@ -40,7 +46,11 @@ def case(log: StartLog, request: FitRequest | None, engine: str, *, doubtful: bo
             "engine": engine,
             "engine_version": log.version,
         }
-    question = {name: asked[name] for name in FitRequest.__struct_fields__ if asked.get(name) is not None and name != "detail"}
+    question = {
+        name: asked[name]
+        for name in FitRequest.__struct_fields__
+        if asked.get(name) is not None and name != "detail"
+    }
     exact = hub_id(question.get("model")) is not None
     if not exact:
         question.pop("model", None)
@@ -48,13 +58,20 @@ def case(log: StartLog, request: FitRequest | None, engine: str, *, doubtful: bo
     settings = {
         name: value.removeprefix("torch.") if isinstance(value, str) else value
         for name, value in log.flags.items()
-        if name not in question and (request is None or name not in FitRequest.__struct_fields__ or getattr(request, name) is None)
+        if name not in question
+        and (
+            request is None
+            or name not in FitRequest.__struct_fields__
+            or getattr(request, name) is None
+        )
     }
     if Measured(log.readings).value("activations_and_graphs") is not None:
         settings["graphs_in_activation"] = True
     settings |= dict.fromkeys(log.remarks, True)
     total = Measured(log.readings).value("total")
-    content = msgspec.json.encode([question, measured, log.outcome, settings], order="deterministic")
+    content = msgspec.json.encode(
+        [question, measured, log.outcome, settings], order="deterministic"
+    )
     digest = sha256(content).hexdigest()[:12]
     return LogCase(
         id=f"local-{digest}",
@@ -70,7 +87,8 @@ def case(log: StartLog, request: FitRequest | None, engine: str, *, doubtful: bo
 
 
 def _release(question: dict[str, str | int | float | bool]) -> str | None:
-    """Leaves the release in the question's engine_version; gives back the version as printed where it is no release."""
+    """Leave the release in the question's engine_version; gives back the version as printed
+    where it is no release."""
     printed = str(question.pop("engine_version", ""))
     release = _RELEASE.match(printed)
     if release:
@@ -84,7 +102,11 @@ def _measured(log: StartLog, engine: str) -> dict[str, Measurement]:
     for name, sources in _SIZES.items():
         value = readings.value(*sources)
         if value is not None:
-            told["compute_gib" if name == "activation_gib" and engine not in PREALLOCATED_KV_CACHE else name] = round(value / GIB, 4)
+            told[
+                "compute_gib"
+                if name == "activation_gib" and engine not in PREALLOCATED_KV_CACHE
+                else name
+            ] = round(value / GIB, 4)
     pool = readings.pick("kv_pool", by=min if engine in PREALLOCATED_KV_CACHE else max)
     if pool:
         told["kv_gib"] = round(pool.value / GIB, 4)
@@ -96,15 +118,26 @@ def _measured(log: StartLog, engine: str) -> dict[str, Measurement]:
 
 
 def _scores(
-    measured: dict[str, Measurement], log: StartLog, question: dict[str, str | int | float | bool], *, exact: bool, total: float | None
+    measured: dict[str, Measurement],
+    log: StartLog,
+    question: dict[str, str | int | float | bool],
+    *,
+    exact: bool,
+    total: float | None,
 ) -> list[str]:
-    """What this line can be held against: nothing but the outcome where the model is not known for certain. total: of the card [bytes]."""
+    """Return what this line can be held against: nothing but the outcome where the model is not
+    known for certain. total: of the card [bytes]."""
     scored = {
         "weights": exact and "weights_gib" in measured and "draft_model" not in log.remarks,
         "planner": exact and measured.keys() >= {"kv_gib", "kv_tokens"},
         "kv_tokens": exact and "kv_tokens" in measured and log.outcome == "served",
         "activations": exact and Measured(log.readings).value("activations") is not None,
-        "need": exact and total is not None and "kv_gib" in measured and "gpu_memory_utilization" in question,
+        "need": (
+            exact
+            and total is not None
+            and "kv_gib" in measured
+            and "gpu_memory_utilization" in question
+        ),
         "outcome": log.outcome is not None,
     }
     return [name for name, true in scored.items() if true]

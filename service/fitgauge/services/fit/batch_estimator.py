@@ -1,4 +1,5 @@
-"""One model over many cards: what it demands is worked out once for cards that an engine treats alike, and set against each of them."""
+"""One model over many cards: what it demands is worked out once for cards that an engine treats
+alike, and set against each of them."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping
@@ -33,16 +34,16 @@ _WORKLOADS, _BESIDE = 4096, 512
 
 
 def card_class(accelerator: Accelerator) -> Hashable:
-    """What decides whether an engine runs a format on a card."""
+    """Return what decides whether an engine runs a format on a card."""
     return maker(accelerator), accelerator.compute_capability, accelerator.gfx
 
 
 class Demand(NamedTuple):
-    """What a workload requires of the fullest of its cards, and the layers on that card; the same on all cards of one kind.
+    """What a workload requires of the fullest of its cards, and the layers on that card; the same
+    on all cards of one kind.
 
-    `parts`: where cards of a kind differ by their memory, what is `loaded` and what comes `beside` it on every stage. `required` is then
-    the least that any of them needs.
-    """
+    `parts`: where cards of a kind differ by their memory, what is `loaded` and what comes
+    `beside` it on every stage. `required` is then the least that any of them needs."""
 
     workload: Workload
     required: Bytes
@@ -51,7 +52,8 @@ class Demand(NamedTuple):
 
 
 class BatchEstimate(NamedTuple):
-    """How one question turned out: what the fullest GPU needs, what the engine may use of it, and how likely that suffices."""
+    """How one question turned out: what the fullest GPU needs, what the engine may use of it,
+    and how likely that suffices."""
 
     workload: Workload
     required: Bytes
@@ -65,9 +67,16 @@ class BatchEstimate(NamedTuple):
 
 
 class BatchEstimator:
-    """Demands of one model, kept for as long as one question takes. The same numbers as `Serving`, without words."""
+    """Demands of one model, kept for as long as one question takes. The same numbers as
+    `Serving`, without words."""
 
-    def __init__(self, model: Model, engines: Engines, preparer: WeightCache, checkpoint: Checkpoint = no_checkpoint) -> None:
+    def __init__(
+        self,
+        model: Model,
+        engines: Engines,
+        preparer: WeightCache,
+        checkpoint: Checkpoint = no_checkpoint,
+    ) -> None:
         """checkpoint: called before every estimate; what it raises ends the question."""
         self._checkpoint = checkpoint
         self._model = model
@@ -82,33 +91,47 @@ class BatchEstimator:
         self._known: defaultdict[EngineName, Memo] = defaultdict(Memo)
 
     def profile(self, engine: EngineName) -> EngineProfile:
-        """The newest profile of an engine."""
+        """Return the newest profile of an engine."""
         return self._engines.profile(engine, None)
 
     def prepared(self, quantization: str | None, engine: EngineName) -> CachedWeights:
-        """The model's weights. Raises InvalidRequestError for an unknown format."""
+        """Return the model's weights. Raises InvalidRequestError for an unknown format."""
         return self._preparer.prepare(self._model, quantization, engine)
 
     def _scheme(self, quantization: str | None) -> Scheme:
-        """The format of the weights. Raises InvalidRequestError for an unknown one."""
+        """Return the format of the weights. Raises InvalidRequestError for an unknown one."""
         if quantization not in self._schemes:
             self._schemes[quantization] = scheme_of(self._model, quantization)
         return self._schemes[quantization]
 
-    def refused(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> str | None:
-        """Why the engine does not run it on one such card, None where it does. Raises InvalidRequestError for an unknown format."""
-        key = (request.quantization, request.kv_cache_dtype, request.engine_version, engine, accelerator.id)
+    def refused(
+        self, request: FitRequest, engine: EngineName, accelerator: Accelerator
+    ) -> str | None:
+        """Return why the engine does not run it on one such card, None where it does. Raises
+        InvalidRequestError for an unknown format."""
+        key = (
+            request.quantization,
+            request.kv_cache_dtype,
+            request.engine_version,
+            engine,
+            accelerator.id,
+        )
         if key not in self._refused:
             self._checkpoint()
             same_on_all = key[1:4]
             if same_on_all not in self._asked:
                 self._asked[same_on_all] = self.workload(request, engine, accelerator, 1)
             scheme = self._scheme(request.quantization)
-            self._refused[key] = refusal(self._asked[same_on_all], scheme, accelerator, self._model.spec)
+            self._refused[key] = refusal(
+                self._asked[same_on_all], scheme, accelerator, self._model.spec
+            )
         return self._refused[key]
 
-    def running(self, request: FitRequest, engine: EngineName, classes: Mapping[Hashable, Accelerator]) -> set[Hashable]:
-        """Those classes of cards on which the engine runs it, asked of a card of each. Raises InvalidRequestError for an unknown format."""
+    def running(
+        self, request: FitRequest, engine: EngineName, classes: Mapping[Hashable, Accelerator]
+    ) -> set[Hashable]:
+        """Return those classes of cards on which the engine runs it, asked of a card of each.
+        Raises InvalidRequestError for an unknown format."""
         runs, found = self.prepared(request.quantization, engine).runs, set()
         for name, accelerator in classes.items():
             key = (request.kv_cache_dtype, request.engine_version, name)
@@ -120,42 +143,61 @@ class BatchEstimator:
                 found.add(name)
         return found
 
-    def possible(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> BatchEstimate | None:
-        """The question on `count` cards; None where it is impossible."""
+    def possible(
+        self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int
+    ) -> BatchEstimate | None:
+        """Return the question on `count` cards; None where it is impossible."""
         try:
             return self.fitted(request, engine, accelerator, count)
         except InvalidRequestError:
             return None
 
-    def fitted(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> BatchEstimate:
-        """The question on `count` cards. Raises InvalidRequestError where the engine cannot be laid out over them."""
+    def fitted(
+        self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int
+    ) -> BatchEstimate:
+        """Return the question on `count` cards. Raises InvalidRequestError where the engine
+        cannot be laid out over them."""
         return self.against(self.demand(request, engine, accelerator, count), accelerator)
 
     def against(self, demand: Demand, accelerator: Accelerator) -> BatchEstimate:
-        """A demand set against a card of its kind."""
+        """Return a demand set against a card of its kind."""
         workload, required, layers, parts = demand
         room = ENGINES[workload.engine]
         if parts is not None and room.halves is not None and room.halves.sized is not None:
             workload = room.settled(workload, self._model.spec, accelerator)
-            required, layers = fullest_required(parts[0], room.halves.sized(*parts, workload, accelerator))
+            required, layers = fullest_required(
+                parts[0], room.halves.sized(*parts, workload, accelerator)
+            )
         budget = room.budget(accelerator, workload)
         if workload.engine == "vllm":
-            chance = stage_startup_probability(required, layers, self._model.spec, self.profile("vllm"), workload, accelerator)
+            chance = stage_startup_probability(
+                required, layers, self._model.spec, self.profile("vllm"), workload, accelerator
+            )
             return BatchEstimate(workload, required, budget, chance)
         return BatchEstimate(workload, required, budget, fit_probability(required, budget))
 
     def kind(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> Hashable:
-        """Cards of one kind have the same demand."""
+        """Return the cards of one kind have the same demand."""
         room, profile = ENGINES[engine], self.profile(engine)
         version = words.version(request.engine_version or profile.newest)
-        return room.kind(accelerator), room.batch(accelerator, context_length_of(request, self._model.spec), version, self._model.spec)
+        return room.kind(accelerator), room.batch(
+            accelerator, context_length_of(request, self._model.spec), version, self._model.spec
+        )
 
-    def demand(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Demand:
-        """What the question demands of a card. Raises InvalidRequestError where the engine cannot be laid out over so many."""
-        return self.demand_of(request.quantization, self.workload(request, engine, accelerator, count), accelerator)
+    def demand(
+        self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int
+    ) -> Demand:
+        """Return what the question demands of a card. Raises InvalidRequestError where the
+        engine cannot be laid out over so many."""
+        return self.demand_of(
+            request.quantization, self.workload(request, engine, accelerator, count), accelerator
+        )
 
-    def demand_of(self, quantization: str | None, workload: Workload, accelerator: Accelerator) -> Demand:
-        """What a workload demands of a card, with the weights in a format. Raises InvalidRequestError as `demand`."""
+    def demand_of(
+        self, quantization: str | None, workload: Workload, accelerator: Accelerator
+    ) -> Demand:
+        """Return what a workload demands of a card, with the weights in a format. Raises
+        InvalidRequestError as `demand`."""
         kind = ENGINES[workload.engine].kind(accelerator)
         key = (quantization, workload, kind)
         kept = self._demands.get(key)
@@ -169,36 +211,66 @@ class BatchEstimator:
         share = demand.workload.gpu_memory_utilization if demand.workload.engine == "vllm" else 1.0
         return int(demand.required.expected / share) - 1
 
-    def _demand(self, quantization: str | None, workload: Workload, accelerator: Accelerator, kind: Hashable) -> Demand:
-        """The engine's estimate of the fullest card; what comes beside the weights is estimated once for all their formats."""
+    def _demand(
+        self, quantization: str | None, workload: Workload, accelerator: Accelerator, kind: Hashable
+    ) -> Demand:
+        """Return the engine's estimate of the fullest card; what comes beside the weights is
+        estimated once for all their formats."""
         self._checkpoint()
-        spec, profile, room = self._model.spec, self.profile(workload.engine), ENGINES[workload.engine]
+        spec, profile, room = (
+            self._model.spec,
+            self.profile(workload.engine),
+            ENGINES[workload.engine],
+        )
         laid = self.prepared(quantization, workload.engine).laid
         if room.halves is None or (workload.cpu_offload_bytes and not room.halves.offloads):
             fullest = room.estimate(spec, laid, workload, accelerator, profile).fullest
             return Demand(workload, fullest.required, fullest.layers)
-        loaded, beside = room.halves.loaded(spec, laid, workload, accelerator), self._comes_beside(room.halves, workload, accelerator, kind)
-        return Demand(workload, *fullest_required(loaded, beside), None if room.halves.sized is None else (loaded, beside))
+        loaded, beside = (
+            room.halves.loaded(spec, laid, workload, accelerator),
+            self._comes_beside(room.halves, workload, accelerator, kind),
+        )
+        return Demand(
+            workload,
+            *fullest_required(loaded, beside),
+            None if room.halves.sized is None else (loaded, beside),
+        )
 
-    def _comes_beside(self, halves: Halves, workload: Workload, accelerator: Accelerator, kind: Hashable) -> tuple[StageMemory, ...]:
-        """What comes beside the weights, worked out for one request and refilled for more where the engine allows."""
+    def _comes_beside(
+        self, halves: Halves, workload: Workload, accelerator: Accelerator, kind: Hashable
+    ) -> tuple[StageMemory, ...]:
+        """Return what comes beside the weights, worked out for one request and refilled for more
+        where the engine allows."""
         known = self._beside.get((workload, kind))
         if known is None:
             if halves.refilled and workload.concurrency > 1:
-                one = self._comes_beside(halves, structs.replace(workload, concurrency=1), accelerator, kind)
+                one = self._comes_beside(
+                    halves, structs.replace(workload, concurrency=1), accelerator, kind
+                )
                 known = halves.refilled(one, workload)
             else:
                 settled = ENGINES[workload.engine].settled(workload, self._model.spec, accelerator)
-                known = halves.beside(self._model.spec, settled, accelerator, self.profile(workload.engine), self._known[workload.engine])
+                known = halves.beside(
+                    self._model.spec,
+                    settled,
+                    accelerator,
+                    self.profile(workload.engine),
+                    self._known[workload.engine],
+                )
             self._beside.put((workload, kind), known)
         return known
 
-    def workload(self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int) -> Workload:
-        """The Workload a request means, not settled yet: the same for every format of the weights and on all cards of a kind."""
+    def workload(
+        self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int
+    ) -> Workload:
+        """Return the Workload a request means, not settled yet: the same for every format of the
+        weights and on all cards of a kind."""
         asked = structs.astuple(structs.replace(request, model="", gpu="", quantization=None))
         key = (asked, engine, count, self.kind(request, engine, accelerator))
         kept = self._workloads.get(key)
         if kept is None:
-            kept = base_workload(request, self._model.spec, accelerator, count, self.profile(engine))
+            kept = base_workload(
+                request, self._model.spec, accelerator, count, self.profile(engine)
+            )
             self._workloads.put(key, kept)
         return kept

@@ -1,4 +1,5 @@
-"""The changes worth trying where a model does not fit, smallest first. Each is estimated anew before anybody hears of it."""
+"""The changes worth trying where a model does not fit, smallest first. Each is estimated anew
+before anybody hears of it."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,7 +7,12 @@ from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.fit import ServingLimits
-from fitgauge.engine.serving.workload import GGUF_ENGINES, SUPPORTS_CPU_OFFLOAD, EngineName, Workload
+from fitgauge.engine.serving.workload import (
+    GGUF_ENGINES,
+    SUPPORTS_CPU_OFFLOAD,
+    EngineName,
+    Workload,
+)
 from fitgauge.services.common.schemas import FitRequest, Suggestion
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 
@@ -32,11 +38,10 @@ def candidates(
     weights_bytes: int = 0,
     siblings: Sequence[QuantizedRepo] = (),
 ) -> Iterator[Candidate]:
-    """(what it is in words, the fields to send) in the order in which they cost least.
+    """Yield (what it is in words, the fields to send) in the order in which they cost least.
 
-    short_bytes: what the fullest GPU lacks; weights_bytes: of its weights; siblings: published repositories of the same weights in
-    other formats, the larger first.
-    """
+    short_bytes: what the fullest GPU lacks; weights_bytes: of its weights; siblings: published
+    repositories of the same weights in other formats, the larger first."""
     settings = list(_settings(spec, workload))
     yield from settings
     if len(settings) > 1:
@@ -50,36 +55,48 @@ def candidates(
     yield from _more_cards(count, counts)
 
 
-def combined_with(base: Candidate, workload: Workload, limits: ServingLimits, count: int, counts: tuple[int, ...]) -> Iterator[Candidate]:
-    """`base`, which does not suffice alone, with one change more: asking for less of what it holds (`limits`), or more cards."""
+def combined_with(
+    base: Candidate, workload: Workload, limits: ServingLimits, count: int, counts: tuple[int, ...]
+) -> Iterator[Candidate]:
+    """`base`, which does not suffice alone, with one change more: asking for less of what it
+    holds (`limits`), or more cards."""
     for change in (*_fewer(workload, limits), *_more_cards(count, counts)):
         if not change[1].keys() & base[1].keys():
             yield combine(base, change)
 
 
 def alternatives(request: FitRequest, spec: ModelSpec) -> Iterator[tuple[str, dict[str, str]]]:
-    """(what it is in words, the fields to send): other formats of the weights, then other engines."""
+    """Yield (what it is in words, the fields to send): other formats of the weights, then other
+    engines."""
     if request.quantization is not None or spec.quantization is not None:
-        for words, scheme in (("take an AWQ checkpoint", "awq"), ("take a GPTQ checkpoint", "gptq"), ("take 16-bit weights", "fp16")):
+        for words, scheme in (
+            ("take an AWQ checkpoint", "awq"),
+            ("take a GPTQ checkpoint", "gptq"),
+            ("take 16-bit weights", "fp16"),
+        ):
             yield words, {"quantization": scheme}
     if request.engine_version is not None:
         return
     for engine in ("vllm", "sglang", "transformers", "mlx"):
         yield f"serve it with {engine}", {"engine": engine}
     for scheme in ("q8_0", "q4_k_m"):
-        yield f"serve a {scheme.upper()} file with llama.cpp", {"engine": "llama.cpp", "quantization": scheme}
+        yield (
+            f"serve a {scheme.upper()} file with llama.cpp",
+            {"engine": "llama.cpp", "quantization": scheme},
+        )
 
 
 def smaller_elsewhere(engines: Sequence[EngineName]) -> Iterator[tuple[str, dict[str, str]]]:
-    """(what it is in words, the fields to send): an engine that runs on the card, with weights in fewer bits."""
+    """Yield (what it is in words, the fields to send): an engine that runs on the card, with
+    weights in fewer bits."""
     for engine in engines:
         for scheme in ("q8_0", "q4_k_m") if engine in GGUF_ENGINES else ("fp8", "awq", "gptq"):
             yield f"serve it with {engine} in {scheme}", {"engine": engine, "quantization": scheme}
 
 
 def redundant(fields: Fields, found: Suggestion) -> bool:
-    """Whether a change asks for more than one that was found to fit: the same and others, more of the same, or a format that is
-    only supposed where a published one fits."""
+    """Return whether a change asks for more than one that was found to fit: the same and others,
+    more of the same, or a format that is only supposed where a published one fits."""
     if found.verdict != "fits":
         return False
     sent = {name: value for name, value in fields.items() if value is not None}
@@ -92,10 +109,15 @@ def redundant(fields: Fields, found: Suggestion) -> bool:
 
 
 def dominated(suggestion: Suggestion, others: list[Suggestion]) -> bool:
-    """Whether one that is tight changes only the amount of something that another changes so that it fits."""
+    """Return whether one that is tight changes only the amount of something that another changes
+    so that it fits."""
     names = suggestion.request.keys()
     alone = len(names) == 1 and names <= _AMOUNTS
-    return suggestion.verdict != "fits" and alone and any(other.verdict == "fits" and other.request.keys() == names for other in others)
+    return (
+        suggestion.verdict != "fits"
+        and alone
+        and any(other.verdict == "fits" and other.request.keys() == names for other in others)
+    )
 
 
 _AMOUNTS = {"gpu_count", "cpu_offload_gib", "concurrency", "context_length", "model"}
@@ -104,53 +126,82 @@ _GGUF_WEIGHTS = (("take a Q8_0 file", "q8_0"), ("take a Q4_K_M file", "q4_k_m"))
 _WEIGHTS: dict[EngineName, tuple[tuple[str, str], ...]] = {
     "llama.cpp": _GGUF_WEIGHTS,
     "ollama": _GGUF_WEIGHTS,
-    "transformers": (("load in 8 bit (bitsandbytes)", "int8"), ("load in 4 bit (bitsandbytes)", "nf4")),
+    "transformers": (
+        ("load in 8 bit (bitsandbytes)", "int8"),
+        ("load in 4 bit (bitsandbytes)", "nf4"),
+    ),
     "mlx": (("take an 8-bit checkpoint", "int8"), ("take a 4-bit checkpoint", "int4")),
 }
 
 
 def _published(siblings: Sequence[QuantizedRepo]) -> Iterator[Candidate]:
     for sibling in siblings:
-        yield f"take {sibling.text}, which holds these weights in {sibling.form}", {"model": sibling.text}
+        yield (
+            f"take {sibling.text}, which holds these weights in {sibling.form}",
+            {"model": sibling.text},
+        )
 
 
 def _supposed(spec: ModelSpec, workload: Workload, request: FitRequest) -> Iterator[Candidate]:
-    """Formats that nobody was seen to publish these weights in."""
+    """Yield the formats that nobody was seen to publish these weights in."""
     if spec.quantization is None and request.quantization is None:
         for words, scheme in _WEIGHTS.get(workload.engine, _USUAL_WEIGHTS):
             yield words, {"quantization": scheme}
 
 
-def _slower(spec: ModelSpec, workload: Workload, short_bytes: int, weights_bytes: int) -> Iterator[Candidate]:
-    """What costs speed: no CUDA graphs, weights in host memory."""
+def _slower(
+    spec: ModelSpec, workload: Workload, short_bytes: int, weights_bytes: int
+) -> Iterator[Candidate]:
+    """Yield what costs speed: no CUDA graphs, weights in host memory."""
     if workload.engine == "vllm" and not workload.enforce_eager:
         yield "capture no CUDA graphs (enforce_eager), which is slower", {"enforce_eager": True}
     yield from in_host_memory(spec, workload, short_bytes, weights_bytes)
 
 
-def in_host_memory(spec: ModelSpec, workload: Workload, short_bytes: int, weights_bytes: int) -> Iterator[Candidate]:
-    """As many weights as the fullest GPU lacks room for, and somewhat more; no more than it holds."""
-    if workload.engine not in GGUF_ENGINES | SUPPORTS_CPU_OFFLOAD or short_bytes <= 0 or workload.cpu_offload_bytes:
+def in_host_memory(
+    spec: ModelSpec, workload: Workload, short_bytes: int, weights_bytes: int
+) -> Iterator[Candidate]:
+    """As many weights as the fullest GPU lacks room for, and somewhat more; no more than it
+    holds."""
+    if (
+        workload.engine not in GGUF_ENGINES | SUPPORTS_CPU_OFFLOAD
+        or short_bytes <= 0
+        or workload.cpu_offload_bytes
+    ):
         return
     slower = "slower" if workload.engine in GGUF_ENGINES else "far slower"
     what = "experts" if workload.engine in GGUF_ENGINES and spec.has_experts else "weights"
-    for size in (round(short_bytes * margin / GIB + 0.5, 1) for margin in (1.1, 1.5) if short_bytes * margin < weights_bytes):
-        yield f"keep {size} GiB of {what} per GPU in host memory, which is {slower}", {"cpu_offload_gib": size}
+    for size in (
+        round(short_bytes * margin / GIB + 0.5, 1)
+        for margin in (1.1, 1.5)
+        if short_bytes * margin < weights_bytes
+    ):
+        yield (
+            f"keep {size} GiB of {what} per GPU in host memory, which is {slower}",
+            {"cpu_offload_gib": size},
+        )
 
 
 def _settings(spec: ModelSpec, workload: Workload) -> Iterator[Candidate]:
-    """What costs a little speed and no quality."""
+    """Yield what costs a little speed and no quality."""
     if workload.engine in GGUF_ENGINES and workload.cache_dtype in ("auto", "F16", "BF16", "F32"):
         yield "keep the KV cache in q8_0", {"kv_cache_dtype": "q8_0"}
     if workload.engine in ("sglang", "tensorrt-llm", "tgi"):
         yield from _share(workload)
-    if workload.engine in ("sglang", "tensorrt-llm") and workload.cache_dtype not in _EIGHT_BIT_CACHES:
+    if (
+        workload.engine in ("sglang", "tensorrt-llm")
+        and workload.cache_dtype not in _EIGHT_BIT_CACHES
+    ):
         yield "keep the KV cache in fp8", {"kv_cache_dtype": "fp8"}
     if workload.engine != "vllm":
         return
     fewer = max(_FEWEST_SEQUENCES, workload.requests_per_replica)
     if fewer < workload.max_num_seqs:
-        why = f": each of {workload.max_num_seqs} takes a state block" if spec.keeps_states else f" instead of {workload.max_num_seqs}"
+        why = (
+            f": each of {workload.max_num_seqs} takes a state block"
+            if spec.keeps_states
+            else f" instead of {workload.max_num_seqs}"
+        )
         yield f"start with max_num_seqs {fewer}{why}", {"max_num_seqs": fewer}
     yield from _share(workload)
     if workload.cache_dtype not in _EIGHT_BIT_CACHES:
@@ -169,16 +220,24 @@ def _fewer(workload: Workload, limits: ServingLimits) -> Iterator[Candidate]:
         requests = int((limits.max_concurrency or 0) * share)
         if 0 < requests < workload.concurrency:
             words = "1 request" if requests == 1 else f"{requests:,} requests"
-            yield f"hold {words} at once instead of {workload.concurrency:,}", {"concurrency": requests}
+            yield (
+                f"hold {words} at once instead of {workload.concurrency:,}",
+                {"concurrency": requests},
+            )
     for share in (1.0, 0.9, 0.75):
         shorter = int(limits.max_context_length * share) // 256 * 256
         if _SHORTEST <= shorter < workload.context_length:
-            yield f"hold {shorter:,} tokens a request instead of {workload.context_length:,}", {"context_length": shorter}
+            yield (
+                f"hold {shorter:,} tokens a request instead of {workload.context_length:,}",
+                {"context_length": shorter},
+            )
 
 
 def _more_cards(count: int, counts: tuple[int, ...]) -> Iterator[Candidate]:
     """Up to a node of them, or to four times the cards."""
-    free: Fields = dict.fromkeys(("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel"))
+    free: Fields = dict.fromkeys(
+        ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
+    )
     for more in counts:
         if count < more <= max(USUAL_NODE, 4 * count):
             yield f"take {more} GPUs", {**free, "gpu_count": more}

@@ -9,7 +9,7 @@ from fitgauge.services.fit.warnings import WITHOUT_EFFECT
 
 
 def understood_as(checked: FitEstimate) -> dict[str, str | int | float | bool]:
-    """The question with every default filled in, as fields to send."""
+    """Return the question with every default filled in, as fields to send."""
     workload, model, request = checked.workload, checked.asked.model, checked.asked.request
     filled: dict[str, str | int | float | bool] = {
         "model": named(model, request.model),
@@ -49,7 +49,7 @@ def understood_as(checked: FitEstimate) -> dict[str, str | int | float | bool]:
 
 
 def named(model: Model, text: str) -> str:
-    """The model's id, with the revision and the file that `text` asks for."""
+    """Return the model's id, with the revision and the file that `text` asks for."""
     try:
         asked = parse_reference(text)
     except InvalidRequestError:

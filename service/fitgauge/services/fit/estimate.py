@@ -1,4 +1,5 @@
-"""A serving question, estimated: what it names is found, its degrees are settled, and its need is set against the card."""
+"""A serving question, estimated: what it names is found, its degrees are settled, and its need
+is set against the card."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,7 +27,8 @@ from fitgauge.services.fit.workload import gpu_count, serving_workload, tensor_w
 
 @dataclass(frozen=True, slots=True)
 class FitQuery:
-    """A question with what it names: the model, the card, how many of them, and what is known of the engine."""
+    """A question with what it names: the model, the card, how many of them, and what is known of
+    the engine."""
 
     request: FitRequest
     model: Model
@@ -74,7 +76,15 @@ class FitEstimate:
     def outside(self) -> Bytes:
         """What vLLM and others hold of the fullest card beside the engine's share of it."""
         asked, fullest = self.asked, self.estimate.fullest
-        return total(terms_outside_budget(asked.spec, asked.profile, self.workload, self.estimate.accelerator, layers=fullest.layers))
+        return total(
+            terms_outside_budget(
+                asked.spec,
+                asked.profile,
+                self.workload,
+                self.estimate.accelerator,
+                layers=fullest.layers,
+            )
+        )
 
     @property
     def refused(self) -> str | None:
@@ -83,36 +93,58 @@ class FitEstimate:
 
 
 class Estimator:
-    """Estimates questions about models that are at hand, and changes of them. Pure arithmetic: no I/O, no await."""
+    """Estimates questions about models that are at hand, and changes of them. Pure arithmetic:
+    no I/O, no await."""
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
         self._preparer = WeightCache()
 
     def ask(self, request: FitRequest, model: Model, card: GpuMatch) -> FitQuery:
-        """The question. Raises InvalidRequestError for an engine or a version that is not sized here."""
+        """Return the question. Raises InvalidRequestError for an engine or a version that is not
+        sized here."""
         request = structs.replace(request, quantization=words.quantization(request.quantization))
-        return FitQuery(request, model, card, gpu_count(request, card.count), self._profile(request))
+        return FitQuery(
+            request, model, card, gpu_count(request, card.count), self._profile(request)
+        )
 
-    def change(self, asked: FitQuery, fields: Mapping[str, object], *, model: Model | None = None, count: int | None = None) -> FitQuery:
-        """The question with other `fields`, and another model or number of cards where they are given. Raises as `ask`."""
+    def change(
+        self,
+        asked: FitQuery,
+        fields: Mapping[str, object],
+        *,
+        model: Model | None = None,
+        count: int | None = None,
+    ) -> FitQuery:
+        """Return the question with other `fields`, and another model or number of cards where
+        they are given. Raises as `ask`."""
         request = structs.replace(asked.request, **fields)
-        return replace(asked, request=request, model=model or asked.model, count=count or asked.count, profile=self._profile(request))
+        return replace(
+            asked,
+            request=request,
+            model=model or asked.model,
+            count=count or asked.count,
+            profile=self._profile(request),
+        )
 
     def _profile(self, request: FitRequest) -> EngineProfile:
         version = words.version(request.engine_version) if request.engine_version else None
         return self._engines.profile(words.engine(request.engine), version)
 
     def prepared(self, asked: FitQuery) -> CachedWeights:
-        """The weights of the question. Raises InvalidRequestError for an unknown format."""
+        """Return the weights of the question. Raises InvalidRequestError for an unknown format."""
         return self._preparer.prepare(asked.model, asked.request.quantization, asked.profile.engine)
 
     def is_prepared(self, asked: FitQuery) -> bool:
         """Return whether the weights of the question are laid out already."""
-        return self._preparer.peek(asked.model, asked.request.quantization, asked.profile.engine) is not None
+        return (
+            self._preparer.peek(asked.model, asked.request.quantization, asked.profile.engine)
+            is not None
+        )
 
     def check(self, asked: FitQuery) -> FitEstimate:
-        """The estimate at the degrees asked for; those left out are the widest that the engine accepts.
+        """Return the estimate at the degrees asked for; those left out are the widest that the
+        engine accepts.
 
         Raises InvalidRequestError where the question is impossible, with what to send instead.
         """
@@ -123,13 +155,15 @@ class Estimator:
                 raise
             for width in reversed(tensor_widths(asked.spec, min(asked.count, USUAL_NODE))):
                 try:
-                    return self._estimated(asked, structs.replace(asked.request, tensor_parallel=width))
+                    return self._estimated(
+                        asked, structs.replace(asked.request, tensor_parallel=width)
+                    )
                 except InvalidRequestError:
                     continue
             raise
 
     def possible(self, asked: FitQuery) -> FitEstimate | None:
-        """The question, estimated; None where the engine refuses it."""
+        """Return the question, estimated; None where the engine refuses it."""
         try:
             return self.check(asked)
         except InvalidRequestError:
@@ -141,7 +175,9 @@ class Estimator:
         if request.other_memory_gib and not workload.taken_bytes:
             accelerator = shared(accelerator, int(request.other_memory_gib * GIB))
         prepared = self.prepared(asked)
-        estimate = ENGINES[workload.engine].estimate(spec, prepared.laid, workload, accelerator, profile)
+        estimate = ENGINES[workload.engine].estimate(
+            spec, prepared.laid, workload, accelerator, profile
+        )
         given = estimate.given_pool_bytes
         if given is not None and needed_pool_bytes(workload, estimate) > given:
             probability = 0.0
@@ -153,5 +189,8 @@ class Estimator:
 
 
 def needed_pool_bytes(workload: Workload, estimate: Estimate) -> int:
-    """The least pool that holds the requests asked for on every stage [bytes]."""
-    return max(stage.layout.pool_bytes(workload.requests_per_replica, workload.context_length) for stage in estimate.stages)
+    """Return the least pool that holds the requests asked for on every stage [bytes]."""
+    return max(
+        stage.layout.pool_bytes(workload.requests_per_replica, workload.context_length)
+        for stage in estimate.stages
+    )

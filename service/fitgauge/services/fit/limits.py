@@ -9,18 +9,26 @@ from fitgauge.engine.serving.workload import ACTIVATIONS_GROW_WITH_CONTEXT
 from fitgauge.services.common.responses import COUNTS
 from fitgauge.services.fit.estimate import Estimator, FitEstimate
 
-_ANY_DEGREES = dict.fromkeys(("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel"))
+_ANY_DEGREES = dict.fromkeys(
+    ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
+)
 
 
 def limits_of(checked: FitEstimate, estimator: Estimator) -> ServingLimits:
-    """The limits on these cards. Those of an engine whose activations grow with what is held are found by estimating anew."""
+    """Return the limits on these cards. Those of an engine whose activations grow with what is
+    held are found by estimating anew."""
     limits = held_limits(checked)
-    return _reached(limits, checked, estimator) if checked.workload.engine in ACTIVATIONS_GROW_WITH_CONTEXT else limits
+    return (
+        _reached(limits, checked, estimator)
+        if checked.workload.engine in ACTIVATIONS_GROW_WITH_CONTEXT
+        else limits
+    )
 
 
 def held_limits(checked: FitEstimate) -> ServingLimits:
-    """What the cards would hold beside the weights. Nothing, where the engine does not start for what is held outside its share. A pool
-    given outright that has no room beside the weights holds no request; its tokens are told as long as a card could hold it alone."""
+    """Return what the cards would hold beside the weights. Nothing, where the engine does not
+    start for what is held outside its share. A pool given outright that has no room beside the
+    weights holds no request; its tokens are told as long as a card could hold it alone."""
     workload, estimate = checked.workload, checked.estimate
     limits = serving_limits(
         estimate,
@@ -33,7 +41,11 @@ def held_limits(checked: FitEstimate) -> ServingLimits:
     starts_not = given is None and within and checked.verdict == "does_not_fit"
     if limits.max_concurrency is None or not (starts_not or (given is not None and not within)):
         return limits
-    tokens = limits.kv_cache_tokens if given is not None and given <= estimate.accelerator.usable.high else 0
+    tokens = (
+        limits.kv_cache_tokens
+        if given is not None and given <= estimate.accelerator.usable.high
+        else 0
+    )
     return ServingLimits(kv_cache_tokens=tokens, max_context_length=0, max_concurrency=0)
 
 
@@ -44,16 +56,21 @@ def _reached(limits: ServingLimits, checked: FitEstimate, estimator: Estimator) 
         tried = estimator.possible(estimator.change(checked.asked, {name: value}))
         return tried is not None and tried.required <= tried.estimate.budget.expected
 
-    longest = largest_where(limits.max_context_length, lambda length: fits("context_length", length))
+    longest = largest_where(
+        limits.max_context_length, lambda length: fits("context_length", length)
+    )
     if limits.max_concurrency is None:
         return structs.replace(limits, max_context_length=longest)
     requests = largest_where(limits.max_concurrency, lambda number: fits("concurrency", number))
     tokens = limits.kv_cache_tokens * requests // max(1, limits.max_concurrency)
-    return structs.replace(limits, max_context_length=longest, max_concurrency=requests, kv_cache_tokens=tokens)
+    return structs.replace(
+        limits, max_context_length=longest, max_concurrency=requests, kv_cache_tokens=tokens
+    )
 
 
 def fewest_cards(checked: FitEstimate, estimator: Estimator) -> int | None:
-    """The least of 1, 2, 4, ... 64 cards, or those asked for, that hold it, however they are split."""
+    """Return the least of 1, 2, 4, ... 64 cards, or those asked for, that hold it, however they
+    are split."""
     for count in sorted({*deployable(checked.asked.accelerator, *COUNTS), checked.count}):
         if count == checked.count and checked.verdict == "fits":
             return count

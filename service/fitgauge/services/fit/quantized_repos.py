@@ -1,4 +1,5 @@
-"""Published quantized siblings of a model: the Hub's, else those of the bundled snapshot, each resolved before anybody hears of it."""
+"""Published quantized siblings of a model: the Hub's, else those of the bundled snapshot, each
+resolved before anybody hears of it."""
 
 import asyncio
 import time
@@ -33,7 +34,13 @@ class QuantizedRepo(NamedTuple):
     def form(self) -> str:
         """Its format: the file's label, or what its config says."""
         scheme = published(self.model.spec)
-        return self.text.rpartition(":")[2] if ":" in self.text else scheme.name.removeprefix("modelopt_") if scheme else "another format"
+        return (
+            self.text.rpartition(":")[2]
+            if ":" in self.text
+            else scheme.name.removeprefix("modelopt_")
+            if scheme
+            else "another format"
+        )
 
 
 Published = tuple[QuantizedRepo, ...]
@@ -41,22 +48,28 @@ Key = tuple[str, FileKind]
 
 
 class QuantizedRepos:
-    """Looks siblings up, at most one list and a few repositories for every model and kind of file, and keeps them.
+    """Looks siblings up, at most one list and a few repositories for every model and kind of file,
+    and keeps them.
 
-    Nobody waits for longer than `wait_seconds` after a search began; it goes on, and the next question finds what it found.
-    """
+    Nobody waits for longer than `wait_seconds` after a search began; it goes on, and the next
+    question finds what it found."""
 
-    def __init__(self, models: ModelResolver, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, models: ModelResolver, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._hub = models.hub
         self._models = models
         self._monotonic = monotonic
-        self._known: LruCacheBytes[tuple[Published, float, int]] = LruCacheBytes(_KEPT_BYTES, _KEPT_BYTES // 2)
+        self._known: LruCacheBytes[tuple[Published, float, int]] = LruCacheBytes(
+            _KEPT_BYTES, _KEPT_BYTES // 2
+        )
         self._serials = count()
         self._started: LruCache[float] = LruCache(_KEPT)
         self._flights: SingleFlight[Key, Published] = SingleFlight(_UNDER_WAY)
 
     def peek(self, model: Model, engine: EngineName) -> Published | None:
-        """What is known, at once; None where nobody looked yet. What is no longer fresh is looked up in the background."""
+        """Return what is known, at once; None where nobody looked yet. What is no longer fresh
+        is looked up in the background."""
         key = model.id, kind_for(engine)
         known = self._known.get(key)
         if known is None:
@@ -72,7 +85,8 @@ class QuantizedRepos:
         return None if known is None else known[2]
 
     async def find(self, model: Model, engine: EngineName) -> Published:
-        """The siblings, the larger first: those of the Hub, else of the snapshot. Never raises, never waits long."""
+        """Return the siblings, the larger first: those of the Hub, else of the snapshot. Never
+        raises, never waits long."""
         found = self.peek(model, engine)
         if found is not None:
             return found
@@ -85,7 +99,7 @@ class QuantizedRepos:
             return self._bundled(model, key)
 
     async def close(self) -> None:
-        """Ends what is under way."""
+        """End what is under way."""
         await self._flights.close()
 
     def _search(self, model: Model, key: Key) -> "asyncio.Task[Published]":
@@ -97,21 +111,30 @@ class QuantizedRepos:
         """From the Hub, and kept; what the snapshot knows where the Hub gives nothing."""
         lasting = True
         try:
-            references = choose(await self._hub.quantized(model.id), model.id, _base_bytes(model), key[1])
+            references = choose(
+                await self._hub.quantized(model.id), model.id, _base_bytes(model), key[1]
+            )
         except FitgaugeError:
             references, lasting = (), False
         resolved = await asyncio.gather(*map(self._hub.resolve, references), return_exceptions=True)
         there = zip(references, resolved, strict=True)
-        found = tuple(QuantizedRepo(str(reference), one) for reference, one in there if isinstance(one, Model) and _alike(model, one))
+        found = tuple(
+            QuantizedRepo(str(reference), one)
+            for reference, one in there
+            if isinstance(one, Model) and _alike(model, one)
+        )
         lasting &= not any(isinstance(one, HubError) for one in resolved)
         settings = self._hub.settings
         found, serial = self._unchanged(key, found or self._bundled(model, key))
-        until = self._monotonic() + (settings.fresh_seconds if lasting else settings.refusal_seconds)
+        until = self._monotonic() + (
+            settings.fresh_seconds if lasting else settings.refusal_seconds
+        )
         self._known.put(key, (found, until, serial), deep_size(found))
         return found
 
     def _unchanged(self, key: Key, found: Published) -> tuple[Published, int]:
-        """The same tuple and number as before where it holds the same: answers that rest on it then hold too."""
+        """Return the same tuple and number as before where it holds the same: answers that rest
+        on it then hold too."""
         known = self._known.get(key)
         if known is not None and list(map(id, _models(known[0]))) == list(map(id, _models(found))):
             return known[0], known[2]
@@ -121,17 +144,29 @@ class QuantizedRepos:
         """Siblings that the snapshot holds; it knows no GGUF files and none of MLX."""
         if key[1] != "safetensors":
             return ()
-        named = (model_id for model_id in self._models.snapshot.ids() if names_same(model.id, model_id))
+        named = (
+            model_id for model_id in self._models.snapshot.ids() if names_same(model.id, model_id)
+        )
         rows = [
-            QuantizedRepo(model_id, one) for model_id in named if (one := self._models.bundled(model_id)) is not None and _alike(model, one)
+            QuantizedRepo(model_id, one)
+            for model_id in named
+            if (one := self._models.bundled(model_id)) is not None and _alike(model, one)
         ]
-        rows.sort(key=lambda row: (row.text.partition("/")[0] != model.id.partition("/")[0], row.text.lower()))
-        of_bits = {bits: next((row for row in rows if _bits(row.model) == bits), None) for bits in (8, 4)}
+        rows.sort(
+            key=lambda row: (
+                row.text.partition("/")[0] != model.id.partition("/")[0],
+                row.text.lower(),
+            )
+        )
+        of_bits = {
+            bits: next((row for row in rows if _bits(row.model) == bits), None) for bits in (8, 4)
+        }
         return tuple(row for row in of_bits.values() if row is not None)
 
 
 def wants_quantized_repos(model: Model, quantization: str | None) -> bool:
-    """Whether a question is about a repository that holds its weights as they were trained."""
+    """Return whether a question is about a repository that holds its weights as they were
+    trained."""
     return model.source in ("hub", "snapshot") and quantization is None and not model.is_quantized
 
 
@@ -140,13 +175,17 @@ def _models(found: Published) -> list[Model]:
 
 
 def kind_for(engine: EngineName) -> FileKind:
-    """The files that an engine loads."""
+    """Return the files that an engine loads."""
     return "gguf" if engine in GGUF_ENGINES else "mlx" if engine == "mlx" else "safetensors"
 
 
 def _alike(base: Model, other: Model) -> bool:
-    """Whether `other` has the layers of `base` and is quantized: what calls itself a sibling may be pruned, or a draft."""
-    return other.is_quantized and (other.spec.layers, other.spec.hidden_size) == (base.spec.layers, base.spec.hidden_size)
+    """Return whether `other` has the layers of `base` and is quantized: what calls itself a
+    sibling may be pruned, or a draft."""
+    return other.is_quantized and (other.spec.layers, other.spec.hidden_size) == (
+        base.spec.layers,
+        base.spec.hidden_size,
+    )
 
 
 def _bits(model: Model) -> int:

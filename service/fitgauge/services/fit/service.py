@@ -23,7 +23,8 @@ from fitgauge.services.fit.workload import serving_workload
 
 
 class FitService:
-    """Answers serving questions about models that are at hand. Pure arithmetic: no I/O, no await."""
+    """Answers serving questions about models that are at hand. Pure arithmetic: no I/O, no
+    await."""
 
     def __init__(self, engines: Engines) -> None:
         self._estimator = Estimator(engines)
@@ -37,11 +38,18 @@ class FitService:
         self._estimator.prepared(self._estimator.ask(request, model, found))
 
     def check(self, request: FitRequest, model: Model, found: GpuMatch) -> FitEstimate:
-        """The estimate behind `answer`. Raises InvalidRequestError where the question is impossible."""
+        """Return the estimate behind `answer`. Raises InvalidRequestError where the question is
+        impossible."""
         return self._estimator.check(self._estimator.ask(request, model, found))
 
-    def answer(self, request: FitRequest, model: Model, found: GpuMatch, siblings: Sequence[QuantizedRepo] = ()) -> FitAnswer:
-        """The FitAnswer. siblings: published repositories of the same weights, to suggest.
+    def answer(
+        self,
+        request: FitRequest,
+        model: Model,
+        found: GpuMatch,
+        siblings: Sequence[QuantizedRepo] = (),
+    ) -> FitAnswer:
+        """Return the FitAnswer. siblings: published repositories of the same weights, to suggest.
 
         Raises InvalidRequestError where the question is impossible, with what to send instead.
         """
@@ -49,12 +57,21 @@ class FitService:
         checked = self._estimator.check(asked)
         refused = checked.refused
         if refused and (usual := self._usual(asked)):
-            instead_of = self.answer(structs.replace(asked.request, engine=usual), model, found, siblings)
-            return structs.replace(instead_of, warnings=[unnamed(refused, usual), *instead_of.warnings])
+            instead_of = self.answer(
+                structs.replace(asked.request, engine=usual), model, found, siblings
+            )
+            return structs.replace(
+                instead_of, warnings=[unnamed(refused, usual), *instead_of.warnings]
+            )
         limits = limits_of(checked, self._estimator)
-        cards, full = answers.cards_in_words(asked.accelerator, asked.count), asked.request.detail == "full"
+        cards, full = (
+            answers.cards_in_words(asked.accelerator, asked.count),
+            asked.request.detail == "full",
+        )
         workload, estimate = checked.workload, checked.estimate
-        said = answers.summary(model, cards, workload, estimate, checked.verdict, checked.probability, limits)
+        said = answers.summary(
+            model, cards, workload, estimate, checked.verdict, checked.probability, limits
+        )
         return FitAnswer(
             verdict="unsupported" if refused else checked.verdict,
             summary=f"{model.id} is unsupported on {cards}: {refused}" if refused else said,
@@ -64,17 +81,33 @@ class FitService:
             per_gpu=answers.per_gpu(estimate, workload.taken_bytes),
             terms=answers.term_answers(estimate.fullest.terms, full),
             limits=_limits(limits, None if refused else fewest_cards(checked, self._estimator)),
-            suggestions=suggest(asked, self._estimator) if refused else suggestions(checked, limits, self._estimator, siblings),
-            warnings=[*model.warnings, *asked.spec.notes, *checked.prepared.scheme.warnings, *notes(checked)],
+            suggestions=(
+                suggest(asked, self._estimator)
+                if refused
+                else suggestions(checked, limits, self._estimator, siblings)
+            ),
+            warnings=[
+                *model.warnings,
+                *asked.spec.notes,
+                *checked.prepared.scheme.warnings,
+                *notes(checked),
+            ],
             understood_as=understood_as(checked),
             launch=Launch(command=_command(checked, limits)),
-            ranks=answers.rank_answers(estimate) if full and workload.pipeline_parallel > 1 else UNSET,
+            ranks=(
+                answers.rank_answers(estimate) if full and workload.pipeline_parallel > 1 else UNSET
+            ),
         )
 
     def _usual(self, asked: FitQuery) -> EngineName | None:
-        """The engine to take where none was named and the first usual one does not run these weights on the card; None for no other."""
+        """Return the engine to take where none was named and the first usual one does not run
+        these weights on the card; None for no other."""
         request = asked.request
-        if request.engine is not None or request.engine_version is not None or asked.spec.task == "encoder_decoder":
+        if (
+            request.engine is not None
+            or request.engine_version is not None
+            or asked.spec.task == "encoder_decoder"
+        ):
             return None
         for engine in USUAL[1:]:
             tried = self._estimator.possible(self._estimator.change(asked, {"engine": engine}))
@@ -93,14 +126,20 @@ def _limits(limits: ServingLimits, fewest: int | None) -> Limits:
 
 
 def _command(checked: FitEstimate, limits: ServingLimits) -> str:
-    """How to start it, without settings that only repeat what the engine takes by itself."""
+    """Return how to start it, without settings that only repeat what the engine takes by itself."""
     asked, workload = checked.asked, checked.workload
     request = asked.request
     for name in ("gpu_memory_utilization", "max_num_seqs", "max_batched_tokens"):
         if getattr(request, name) is not None:
-            without = structs.replace(request, **{name: None}, tensor_parallel=workload.tensor_parallel)
-            default = serving_workload(without, asked.spec, asked.accelerator, asked.count, asked.profile)
+            without = structs.replace(
+                request, **{name: None}, tensor_parallel=workload.tensor_parallel
+            )
+            default = serving_workload(
+                without, asked.spec, asked.accelerator, asked.count, asked.profile
+            )
             if getattr(default, name) == getattr(workload, name):
                 request = structs.replace(request, **{name: None})
     tokens = limits.kv_cache_tokens if checked.estimate.given_pool_bytes is not None else None
-    return launch_command(asked.model, request, workload, pool_tokens=tokens, laid=checked.prepared.laid)
+    return launch_command(
+        asked.model, request, workload, pool_tokens=tokens, laid=checked.prepared.laid
+    )

@@ -1,4 +1,5 @@
-"""Warnings of a serving answer: what was assumed, what the engine will do besides, and what of the question changed nothing."""
+"""Warnings of a serving answer: what was assumed, what the engine will do besides, and what of
+the question changed nothing."""
 
 from collections.abc import Iterator
 
@@ -22,22 +23,25 @@ WITHOUT_EFFECT: dict[EngineName, tuple[str, ...]] = {
     "llama.cpp": ("gpu_memory_utilization", "enforce_eager", "kv_cache_memory_gib", *_VLLM_ONLY),
     "ollama": ("gpu_memory_utilization", "enforce_eager", "kv_cache_memory_gib", *_VLLM_ONLY),
     "transformers": (
-        "gpu_memory_utilization", "max_batched_tokens", "max_num_seqs", "enforce_eager", "cpu_offload_gib", "kv_cache_memory_gib",
+        "gpu_memory_utilization", "max_batched_tokens", "max_num_seqs", "enforce_eager",
+        "cpu_offload_gib", "kv_cache_memory_gib",
         *_VLLM_ONLY,
     ),
-    "mlx": ("gpu_memory_utilization", "max_num_seqs", "enforce_eager", "cpu_offload_gib", "kv_cache_memory_gib", *_VLLM_ONLY),
+    "mlx": ("gpu_memory_utilization", "max_num_seqs", "enforce_eager", "cpu_offload_gib",
+        "kv_cache_memory_gib", *_VLLM_ONLY),
 }  # fmt: skip
-"""Fields that an engine's estimate does not depend on: mostly, that it has no such setting; LoRA slots and drafts are sized for vLLM."""
+"""Fields that an engine's estimate does not depend on: mostly, that it has no such setting; LoRA
+slots and drafts are sized for vLLM."""
 
 _LLM_INT8 = (
-    "int8 is LLM.int8() of bitsandbytes: outlier columns stay in 16 bit, and it is slower than fp16: 15 to 23 % for BLOOM-176B, more for "
-    "smaller models."
+    "int8 is LLM.int8() of bitsandbytes: outlier columns stay in 16 bit, and it is slower than"
+    " fp16: 15 to 23 % for BLOOM-176B, more for smaller models."
 )
 """Source: Hugging Face's blog, hf-bitsandbytes-integration, and arXiv 2208.07339."""
 
 
 def notes(checked: FitEstimate) -> Iterator[str]:
-    """What a reader must know beside what model, spec and scheme say of themselves."""
+    """Yield what a reader must know beside what model, spec and scheme say of themselves."""
     yield from _of_the_question(checked)
     yield from _of_the_engine(checked)
     yield from _of_the_weights(checked)
@@ -47,46 +51,78 @@ def notes(checked: FitEstimate) -> Iterator[str]:
 
 
 def _of_the_question(checked: FitEstimate) -> Iterator[str]:
-    """What was taken where the question says too much or too little."""
-    request, card, workload, count = checked.asked.request, checked.asked.card, checked.workload, checked.count
+    """Yield what was taken where the question says too much or too little."""
+    request, card, workload, count = (
+        checked.asked.request,
+        checked.asked.card,
+        checked.workload,
+        checked.count,
+    )
     maximum = checked.asked.spec.max_context_length
     if card.note:
         yield card.note
     if request.gpu_count is not None and card.count not in (1, request.gpu_count):
-        yield f"gpu names {card.count} cards and gpu_count {request.gpu_count}: {request.gpu_count} were taken."
+        yield (
+            f"gpu names {card.count} cards and gpu_count {request.gpu_count}: {request.gpu_count}"
+            " were taken."
+        )
     if card.quota is not None and count > card.quota:
-        yield f"The catalog's quota of {card.accelerator.name} is {card.quota}: {count} are more than may be used."
+        yield (
+            f"The catalog's quota of {card.accelerator.name} is {card.quota}: {count} are more than"
+            " may be used."
+        )
     if request.context_length is None:
-        yield f"No context_length was asked for: {workload.context_length} tokens were taken; the model's maximum is {maximum}."
+        yield (
+            f"No context_length was asked for: {workload.context_length} tokens were taken; the"
+            f" model's maximum is {maximum}."
+        )
     elif maximum and workload.context_length > maximum:
-        yield f"context_length {workload.context_length} is beyond the model's maximum of {maximum}."
+        yield (
+            f"context_length {workload.context_length} is beyond the model's maximum of {maximum}."
+        )
     if workload.gpus < count:
-        yield f"{count - workload.gpus} of {count} GPUs are idle: the degrees make {workload.gpus} ranks."
+        yield (
+            f"{count - workload.gpus} of {count} GPUs are idle: the degrees make {workload.gpus}"
+            " ranks."
+        )
 
 
 def _of_the_engine(checked: FitEstimate) -> Iterator[str]:
-    """What the engine does with the question on this card, and what of it changes nothing."""
+    """Yield what the engine does with the question on this card, and what of it changes nothing."""
     request, workload, card = checked.asked.request, checked.workload, checked.asked.accelerator
     engine, newest = workload.engine, checked.asked.profile.newest
     if engine == "vllm" and workload.requests_per_replica > workload.max_num_seqs:
-        yield f"vLLM runs at most max_num_seqs = {workload.max_num_seqs} requests at once; more wait."
+        yield (
+            f"vLLM runs at most max_num_seqs = {workload.max_num_seqs} requests at once; more wait."
+        )
     if request.engine_version and workload.version > version(newest):
-        yield f"engine_version {request.engine_version} is newer than what is known of {engine}: {newest} was taken."
+        yield (
+            f"engine_version {request.engine_version} is newer than what is known of {engine}:"
+            f" {newest} was taken."
+        )
     if engine == "vllm" and request.lora_rank and not request.lora_slots:
         yield "lora_rank changed nothing: no lora_slots were asked for."
     unused = [name for name in WITHOUT_EFFECT.get(engine, ()) if getattr(request, name)]
     if unused:
-        yield f"{', '.join(unused)} changed nothing: the estimate for {engine} does not depend on {'it' if len(unused) == 1 else 'them'}."
+        yield (
+            f"{', '.join(unused)} changed nothing: the estimate for {engine} does not depend on"
+            f" {'it' if len(unused) == 1 else 'them'}."
+        )
     yield from unsupported_flags(request, workload)
     if request.quantization is not None and canonical_name(request.quantization) == "int8":
         yield _LLM_INT8
     lacking = implemented.note(workload, checked.asked.spec)
-    said = (flash_attention_note(engine, card), wheels_note(workload, card), platforms.note(engine, card), lacking)
+    said = (
+        flash_attention_note(engine, card),
+        wheels_note(workload, card),
+        platforms.note(engine, card),
+        lacking,
+    )
     yield from filter(None, said)
 
 
 def _of_the_weights(checked: FitEstimate) -> Iterator[str]:
-    """Where the repository does not hold what the engine is to load."""
+    """Yield where the repository does not hold what the engine is to load."""
     model, request, engine = checked.asked.model, checked.asked.request, checked.workload.engine
     if model.source == "size":
         return
@@ -94,11 +130,15 @@ def _of_the_weights(checked: FitEstimate) -> Iterator[str]:
         put = "pull one of" if engine == "ollama" else "put a repository in the command that holds"
         yield f"{engine} loads GGUF files: {put} {model.id}."
     elif not loads_asked_format(request, engine):
-        yield f"{model.id} is not stored in {request.quantization}: put a checkpoint that is in the command."
+        yield (
+            f"{model.id} is not stored in {request.quantization}: put a checkpoint that is in the"
+            " command."
+        )
 
 
 def _outgrown(checked: FitEstimate) -> Iterator[str]:
-    """Where what lies outside vLLM's budget makes the verdict, not what requests need of it."""
+    """Yield where what lies outside vLLM's budget makes the verdict, not what requests need of
+    it."""
     workload, estimate = checked.workload, checked.estimate
     if workload.engine != "vllm" or workload.cache_pool_bytes is not None:
         return
@@ -106,19 +146,20 @@ def _outgrown(checked: FitEstimate) -> Iterator[str]:
         return
     left = estimate.accelerator.usable.expected - estimate.budget.expected
     yield (
-        f"gpu_memory_utilization {workload.gpu_memory_utilization:g} leaves {gib(left)} of the card, and "
-        f"{'vLLM and others hold' if workload.taken_bytes else 'vLLM holds'} some {gib(checked.outside.expected)} "
-        "outside its share (CUDA's context, CUDA graphs): a lower share makes room."
+        f"gpu_memory_utilization {workload.gpu_memory_utilization:g} leaves {gib(left)} of the"
+        f" card, and {'vLLM and others hold' if workload.taken_bytes else 'vLLM holds'} some"
+        f" {gib(checked.outside.expected)} outside its share (CUDA's context, CUDA graphs): a lower"
+        " share makes room."
     )
 
 
 _WHOLE_CARD = 0.9
-"""Of the memory of a card that is alone, what device_map="auto" fills with weights. Source: transformers 5.23, integrations/accelerate.py,
-get_balanced_memory."""
+"""Of the memory of a card that is alone, what device_map="auto" fills with weights. Source:
+transformers 5.23, integrations/accelerate.py, get_balanced_memory."""
 
 
 def _spilled(checked: FitEstimate) -> Iterator[str]:
-    """Where transformers puts weights on the host though the card would hold them."""
+    """Yield where transformers puts weights on the host though the card would hold them."""
     workload, estimate = checked.workload, checked.estimate
     if workload.engine != "transformers" or workload.gpus > 1 or checked.verdict == "does_not_fit":
         return
@@ -126,15 +167,20 @@ def _spilled(checked: FitEstimate) -> Iterator[str]:
     most = int(_WHOLE_CARD * estimate.accelerator.usable.expected)
     if weights > most:
         yield (
-            f'device_map="auto" fills {_WHOLE_CARD:.0%} of a single card: {gib(weights - most)} of the weights would go to host memory. '
-            "Set max_memory."
+            f'device_map="auto" fills {_WHOLE_CARD:.0%} of a single card: {gib(weights - most)} of'
+            " the weights would go to host memory. Set max_memory."
         )
 
 
 def _beside_others(checked: FitEstimate) -> Iterator[str]:
-    """On a card that may drive a screen: how much others may hold of it before the answer is another."""
+    """On a card that may drive a screen: how much others may hold of it before the answer is
+    another."""
     workload, budget, card = checked.workload, checked.estimate.budget, checked.estimate.accelerator
-    if checked.asked.request.other_memory_gib is not None or checked.verdict == "does_not_fit" or not drives_screens(card):
+    if (
+        checked.asked.request.other_memory_gib is not None
+        or checked.verdict == "does_not_fit"
+        or not drives_screens(card)
+    ):
         return
     spare = budget.expected - checked.required
     if workload.engine == "vllm" and workload.cache_pool_bytes is None:

@@ -1,11 +1,17 @@
-"""From a request of the contract to a Workload: every default filled in, every impossible degree refused with those that work."""
+"""From a request of the contract to a Workload: every default filled in, every impossible degree
+refused with those that work."""
 
 from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.engine.serving.workload import LAYER_SPLIT, PREALLOCATED_KV_CACHE, EngineName, Workload
+from fitgauge.engine.serving.workload import (
+    LAYER_SPLIT,
+    PREALLOCATED_KV_CACHE,
+    EngineName,
+    Workload,
+)
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.schemas import FitRequest
@@ -16,25 +22,49 @@ DEFAULT_LORA_RANK = 16
 
 
 def context_length_of(request: FitRequest, spec: ModelSpec) -> int:
-    """Tokens of one request: as asked, else the usual default within the model's own limit."""
-    return request.context_length or min(DEFAULT_CONTEXT, spec.max_context_length or DEFAULT_CONTEXT)
+    """Return the tokens of one request: as asked, else the usual default within the model's own
+    limit."""
+    return request.context_length or min(
+        DEFAULT_CONTEXT, spec.max_context_length or DEFAULT_CONTEXT
+    )
 
 
-def serving_workload(request: FitRequest, spec: ModelSpec, accelerator: Accelerator, count: int, profile: EngineProfile) -> Workload:
-    """The Workload a request means on `count` cards. Raises InvalidRequestError where its degrees are impossible."""
-    return ENGINES[profile.engine].settled(base_workload(request, spec, accelerator, count, profile), spec, accelerator)
+def serving_workload(
+    request: FitRequest,
+    spec: ModelSpec,
+    accelerator: Accelerator,
+    count: int,
+    profile: EngineProfile,
+) -> Workload:
+    """Return the Workload a request means on `count` cards. Raises InvalidRequestError where its
+    degrees are impossible."""
+    return ENGINES[profile.engine].settled(
+        base_workload(request, spec, accelerator, count, profile), spec, accelerator
+    )
 
 
-def base_workload(request: FitRequest, spec: ModelSpec, accelerator: Accelerator, count: int, profile: EngineProfile) -> Workload:
-    """The same but for what the engine works out from the model and each card by itself (`Engine.settled`)."""
+def base_workload(
+    request: FitRequest,
+    spec: ModelSpec,
+    accelerator: Accelerator,
+    count: int,
+    profile: EngineProfile,
+) -> Workload:
+    """Return the same but for what the engine works out from the model and each card by itself
+    (`Engine.settled`)."""
     name = profile.engine
     context = context_length_of(request, spec)
     tensor, pipeline, data = degrees(request, spec, count, name)
     expert = request.expert_parallel or 1
     if expert not in ((1, tensor * data) if name == "vllm" else (1, tensor, tensor * data)):
-        hint = f"{name} spreads experts over all tensor x data parallel ranks: send 1 (off) or {tensor * data}."
+        hint = (
+            f"{name} spreads experts over all tensor x data parallel ranks: send 1 (off) or"
+            f" {tensor * data}."
+        )
         raise InvalidRequestError(
-            f"expert_parallel {expert} is not possible with {tensor} x {data} ranks.", hint=hint, field="expert_parallel"
+            f"expert_parallel {expert} is not possible with {tensor} x {data} ranks.",
+            hint=hint,
+            field="expert_parallel",
         )
     version = words.version(request.engine_version or profile.newest)
     sequences, tokens = ENGINES[name].batch(accelerator, context, version, spec)
@@ -54,7 +84,11 @@ def base_workload(request: FitRequest, spec: ModelSpec, accelerator: Accelerator
         max_num_seqs=sequences,
         enforce_eager=bool(request.enforce_eager),
         cpu_offload_bytes=int((request.cpu_offload_gib or 0) * GIB),
-        cache_pool_bytes=int(request.kv_cache_memory_gib * GIB) if request.kv_cache_memory_gib and name in PREALLOCATED_KV_CACHE else None,
+        cache_pool_bytes=(
+            int(request.kv_cache_memory_gib * GIB)
+            if request.kv_cache_memory_gib and name in PREALLOCATED_KV_CACHE
+            else None
+        ),
         taken_bytes=int((request.other_memory_gib or 0) * GIB) if name == "vllm" else 0,
         lora_slots=request.lora_slots or 0,
         lora_rank=request.lora_rank or DEFAULT_LORA_RANK,
@@ -62,15 +96,20 @@ def base_workload(request: FitRequest, spec: ModelSpec, accelerator: Accelerator
     )
 
 
-def degrees(request: FitRequest, spec: ModelSpec, count: int, engine: EngineName) -> tuple[int, int, int]:
-    """(tensor, pipeline, data) parallel on `count` cards: as asked; what is left out is the widest tensor parallelism within a node
-    that divides the heads, then pipeline stages. Engines that spread layers have stages alone, whatever the degrees are called."""
+def degrees(
+    request: FitRequest, spec: ModelSpec, count: int, engine: EngineName
+) -> tuple[int, int, int]:
+    """Return (tensor, pipeline, data) parallel on `count` cards: as asked; what is left out is
+    the widest tensor parallelism within a node that divides the heads, then pipeline stages.
+    Engines that spread layers have stages alone, whatever the degrees are called."""
     data = request.data_parallel or 1
     tensor, pipeline = request.tensor_parallel, request.pipeline_parallel
     if engine == "tgi":
         if (pipeline or 1) > 1:
             hint = "Send tensor_parallel (num_shard) alone, or another engine."
-            raise InvalidRequestError("tgi has no pipeline parallelism.", hint=hint, field="pipeline_parallel")
+            raise InvalidRequestError(
+                "tgi has no pipeline parallelism.", hint=hint, field="pipeline_parallel"
+            )
         if tensor is None:
             tensor = max(tensor_widths(spec, min(max(1, count // data), USUAL_NODE)))
         pipeline = 1
@@ -78,12 +117,19 @@ def degrees(request: FitRequest, spec: ModelSpec, count: int, engine: EngineName
         tensor, pipeline = 1, tensor * (pipeline or 1) if tensor else pipeline
     if tensor is None:
         free = max(1, count // ((pipeline or 1) * data))
-        tensor = max(width for width in tensor_widths(spec, min(free, USUAL_NODE)) if free % width == 0)
+        tensor = max(
+            width for width in tensor_widths(spec, min(free, USUAL_NODE)) if free % width == 0
+        )
     elif tensor not in tensor_widths(spec, tensor):
         possible = ", ".join(str(width) for width in tensor_widths(spec, 64))
-        hint = f"Send a tensor_parallel that divides the {spec.query_heads} attention heads: {possible}."
+        hint = (
+            f"Send a tensor_parallel that divides the {spec.query_heads} attention heads:"
+            f" {possible}."
+        )
         raise InvalidRequestError(
-            f"tensor_parallel {tensor} does not divide {spec.query_heads} attention heads.", hint=hint, field="tensor_parallel"
+            f"tensor_parallel {tensor} does not divide {spec.query_heads} attention heads.",
+            hint=hint,
+            field="tensor_parallel",
         )
     if pipeline is None:
         pipeline = max(1, count // (tensor * data))
@@ -91,26 +137,38 @@ def degrees(request: FitRequest, spec: ModelSpec, count: int, engine: EngineName
     if pipeline > max(1, spec.layers):
         hint = f"Send a pipeline_parallel of at most {max(1, spec.layers)}."
         raise InvalidRequestError(
-            f"{pipeline} pipeline stages are more than the {spec.layers} layers.", hint=hint, field="pipeline_parallel"
+            f"{pipeline} pipeline stages are more than the {spec.layers} layers.",
+            hint=hint,
+            field="pipeline_parallel",
         )
     ranks = tensor * pipeline * data
     if ranks > count:
-        hint = f"Send gpu_count {ranks}, or smaller degrees: tensor x pipeline x data parallel is the number of GPUs."
+        hint = (
+            f"Send gpu_count {ranks}, or smaller degrees: tensor x pipeline x data parallel is the"
+            " number of GPUs."
+        )
         raise InvalidRequestError(
-            f"{tensor} x {pipeline} x {data} parallel ranks need {ranks} GPUs; there are {count}.", hint=hint, field="gpu_count"
+            f"{tensor} x {pipeline} x {data} parallel ranks need {ranks} GPUs; there are {count}.",
+            hint=hint,
+            field="gpu_count",
         )
     return tensor, pipeline, data
 
 
 def tensor_widths(spec: ModelSpec, most: int) -> list[int]:
-    """The tensor-parallel degrees up to `most` that divide the attention heads."""
+    """Return the tensor-parallel degrees up to `most` that divide the attention heads."""
     return [width for width in range(1, most + 1) if spec.query_heads % width == 0]
 
 
 def gpu_count(request: FitRequest, named: int | None) -> int:
-    """How many cards: as asked, else the count in the name ("2x4090"), else as many as the degrees say."""
+    """Return how many cards: as asked, else the count in the name ("2x4090"), else as many as
+    the degrees say."""
     if request.gpu_count is not None:
         return request.gpu_count
     if named is not None and named > 1:
         return named
-    return (request.tensor_parallel or 1) * (request.pipeline_parallel or 1) * (request.data_parallel or 1)
+    return (
+        (request.tensor_parallel or 1)
+        * (request.pipeline_parallel or 1)
+        * (request.data_parallel or 1)
+    )

@@ -13,8 +13,14 @@ Task = Literal["generate", "encode", "encoder_decoder"]
 class ModelsForGpuRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     """Which of the well-known models run on this card? Only `gpu` is needed."""
 
-    gpu: Annotated[Text, Meta(description="As people write it: RTX 3090, 2x A100 80G, 24GB.", examples=["RTX 3090"])]
-    gpu_count: Annotated[Annotated[int, Meta(ge=1, le=4096)] | None, Meta(description="How many. Default 1, or the count in gpu.")] = None
+    gpu: Annotated[
+        Text,
+        Meta(description="As people write it: RTX 3090, 2x A100 80G, 24GB.", examples=["RTX 3090"]),
+    ]
+    gpu_count: Annotated[
+        Annotated[int, Meta(ge=1, le=4096)] | None,
+        Meta(description="How many. Default 1, or the count in gpu."),
+    ] = None
     engine: Annotated[
         Text | None,
         Meta(description="Default as in check_fit.", examples=["vllm"]),
@@ -22,24 +28,42 @@ class ModelsForGpuRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     quantizations: Annotated[
         Names | None,
         Meta(
-            description="Formats to try on 16-bit models: a list, or text with commas. Default: as published.",
+            description=(
+                "Formats to try on 16-bit models: a list, or text with commas. Default: as"
+                " published."
+            ),
             examples=["as published, awq"],
         ),
     ] = None
     context_length: Annotated[
         Tokens | None,
-        Meta(description="Tokens a request may hold; models that cannot are left out. Default 8192, or the model's maximum if less."),
+        Meta(
+            description=(
+                "Tokens a request may hold; models that cannot are left out. Default 8192, or the"
+                " model's maximum if less."
+            )
+        ),
     ] = None
-    concurrency: Annotated[Annotated[int, Meta(ge=1, le=1_000_000)] | None, Meta(description="Such requests held at once. Default 1.")] = (
-        None
-    )
+    concurrency: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None,
+        Meta(description="Such requests held at once. Default 1."),
+    ] = None
     kv_cache_dtype: Annotated[Text | None, Meta(description="auto (default), fp8 or bf16.")] = None
     task: Annotated[Task | None, Meta(description="Only models that do this. Default: all.")] = None
-    search: Annotated[Text | None, Meta(description="Only models with these words in name, type or architecture.", examples=["qwen3"])] = (
-        None
-    )
-    limit: Annotated[Annotated[int, Meta(ge=1, le=1000)] | None, Meta(description="Rows of a page. Default 50.")] = None
-    offset: Annotated[Annotated[int, Meta(ge=0, le=1_000_000)] | None, Meta(description="Rows to skip. Default 0.")] = None
+    search: Annotated[
+        Text | None,
+        Meta(
+            description="Only models with these words in name, type or architecture.",
+            examples=["qwen3"],
+        ),
+    ] = None
+    limit: Annotated[
+        Annotated[int, Meta(ge=1, le=1000)] | None, Meta(description="Rows of a page. Default 50.")
+    ] = None
+    offset: Annotated[
+        Annotated[int, Meta(ge=0, le=1_000_000)] | None,
+        Meta(description="Rows to skip. Default 0."),
+    ] = None
 
 
 class FittingModel(Struct, kw_only=True):

@@ -13,7 +13,11 @@ from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import WeightCache
 from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator
-from fitgauge.services.models_for_gpu.schemas import FittingModel, ModelsForGpuAnswer, ModelsForGpuRequest
+from fitgauge.services.models_for_gpu.schemas import (
+    FittingModel,
+    ModelsForGpuAnswer,
+    ModelsForGpuRequest,
+)
 
 _PAGE = 50
 _KEPT = 4096
@@ -24,7 +28,8 @@ _MOST_REMEMBERED = 2
 
 
 class ModelsForGpu:
-    """Holds every bundled model, once somebody asks, against one card. Tenths of a second, so not for an event loop."""
+    """Holds every bundled model, once somebody asks, against one card. Tenths of a second, so
+    not for an event loop."""
 
     def __init__(self, engines: Engines, snapshot: Snapshot) -> None:
         self._engines = engines
@@ -32,14 +37,24 @@ class ModelsForGpu:
         self._preparer = WeightCache(_KEPT, _MOST_REMEMBERED)
         self._models: dict[str, Model | None] = {}
 
-    def answer(self, request: ModelsForGpuRequest, found: GpuMatch, checkpoint: Checkpoint = no_checkpoint) -> ModelsForGpuAnswer:
-        """A page of those that fit, the largest first. Raises InvalidRequestError for a format, an engine or a cache format unknown."""
+    def answer(
+        self, request: ModelsForGpuRequest, found: GpuMatch, checkpoint: Checkpoint = no_checkpoint
+    ) -> ModelsForGpuAnswer:
+        """Return a page of those that fit, the largest first. Raises InvalidRequestError for a
+        format, an engine or a cache format unknown."""
         count = request.gpu_count or found.count
         formats = words.quantizations(request.quantizations)
         rows = [
             row
             for model in self._meant(request, checkpoint)
-            for row in self._rows(request, BatchEstimator(model, self._engines, self._preparer, checkpoint), model, found, count, formats)
+            for row in self._rows(
+                request,
+                BatchEstimator(model, self._engines, self._preparer, checkpoint),
+                model,
+                found,
+                count,
+                formats,
+            )
         ]
         rows.sort(key=lambda row: (-row.parameters, row.model.lower()))
         start = request.offset or 0
@@ -51,7 +66,7 @@ class ModelsForGpu:
         )
 
     def _bundled(self, checkpoint: Checkpoint) -> Iterator[Model]:
-        """Every bundled model, read when it is first asked for."""
+        """Yield every bundled model, read when it is first asked for."""
         for model_id in self._snapshot.ids():
             checkpoint()
             if model_id not in self._models:
@@ -61,17 +76,28 @@ class ModelsForGpu:
                 yield model
 
     def _meant(self, request: ModelsForGpuRequest, checkpoint: Checkpoint) -> Iterator[Model]:
-        """The models that are asked about: by task, by words of their name, and able to hold the context."""
+        """Yield the models that are asked about: by task, by words of their name, and able to
+        hold the context."""
         wanted = (request.search or "").lower().split()
         for model in self._bundled(checkpoint):
             spec = model.spec
             named = f"{model.id} {spec.model_type} {spec.architecture}".lower()
-            able = not request.context_length or not spec.max_context_length or request.context_length <= spec.max_context_length
+            able = (
+                not request.context_length
+                or not spec.max_context_length
+                or request.context_length <= spec.max_context_length
+            )
             if able and request.task in (None, spec.task) and all(word in named for word in wanted):
                 yield model
 
     def _rows(
-        self, request: ModelsForGpuRequest, fitting: BatchEstimator, model: Model, found: GpuMatch, count: int, formats: list[str | None]
+        self,
+        request: ModelsForGpuRequest,
+        fitting: BatchEstimator,
+        model: Model,
+        found: GpuMatch,
+        count: int,
+        formats: list[str | None],
     ) -> Iterator[FittingModel]:
         engines = (words.engine(request.engine),) if request.engine else USUAL
         for quantization in formats:
@@ -87,7 +113,14 @@ class ModelsForGpu:
                 concurrency=request.concurrency,
                 kv_cache_dtype=request.kv_cache_dtype,
             )
-            engine = next((name for name in engines if fitting.refused(question, name, found.accelerator) is None), None)
+            engine = next(
+                (
+                    name
+                    for name in engines
+                    if fitting.refused(question, name, found.accelerator) is None
+                ),
+                None,
+            )
             if engine is not None:
                 fitted = fitting.possible(question, engine, found.accelerator, count)
                 if fitted is not None and fitted.verdict != "does_not_fit":

@@ -1,4 +1,5 @@
-"""Which cards and which formats a recommendation may choose from: the constraints of a question, and which of them empties the set."""
+"""Which cards and which formats a recommendation may choose from: the constraints of a question,
+and which of them empties the set."""
 
 import re
 from collections.abc import Sequence
@@ -24,58 +25,98 @@ _TOLD = 8
 _SERVER_FORMATS = ("fp8", "w8a8", "awq", "gptq", "nvfp4", "mxfp4")
 _GGUF_FORMATS = ("q8_0", "q6_k", "q5_k_m", "q4_k_m")
 _FORMATS: dict[EngineName, tuple[str, ...]] = {
-    "vllm": _SERVER_FORMATS, "sglang": _SERVER_FORMATS, "tensorrt-llm": ("fp8", "w8a8", "awq", "gptq", "nvfp4", "mxfp4"),
-    "tgi": ("fp8", "awq", "gptq"), "transformers": ("fp8", "int8", "nf4", "awq", "gptq"), "llama.cpp": _GGUF_FORMATS,
+    "vllm": _SERVER_FORMATS, "sglang": _SERVER_FORMATS,
+    "tensorrt-llm": ("fp8", "w8a8", "awq", "gptq", "nvfp4", "mxfp4"),
+    "tgi": ("fp8", "awq", "gptq"), "transformers": ("fp8", "int8", "nf4", "awq", "gptq"),
+    "llama.cpp": _GGUF_FORMATS,
     "ollama": _GGUF_FORMATS, "mlx": ("int8", "int4"),
 }  # fmt: skip
 """The formats people serve a 16-bit model in, by engine; beside as published."""
 
 
 def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[GpuLimit]:
-    """The cards that the constraints leave. Raises InvalidRequestError where they leave none, UnknownAcceleratorError for a name that means none."""
+    """Return the cards that the constraints leave. Raises InvalidRequestError where they leave
+    none, UnknownAcceleratorError for a name that means none."""
     most = request.max_gpu_count or MOST_CARDS
     named = [catalog.find(text) for text in words.split_list(request.gpus)]
     for field in ("gpus", "vendors", "clouds"):
         if getattr(request, field) and not words.split_list(getattr(request, field)):
-            raise InvalidRequestError(f"{field} names nothing.", hint=f"Leave {field} out, or name one.", field=field)
+            raise InvalidRequestError(
+                f"{field} names nothing.", hint=f"Leave {field} out, or name one.", field=field
+            )
     if request.owned and not named:
-        raise InvalidRequestError("owned is said of no GPUs.", hint="Name them in gpus, with their counts: 2x L40S.", field="owned")
+        raise InvalidRequestError(
+            "owned is said of no GPUs.",
+            hint="Name them in gpus, with their counts: 2x L40S.",
+            field="owned",
+        )
     if request.owned and request.clouds:
         said = "owned and clouds exclude each other: GPUs that are yours are not rented."
         raise InvalidRequestError(said, hint="Leave one of them out.", field="clouds")
     if named:
         allowed = [
-            GpuLimit(found.accelerator, min(most, found.count) if found.count > 1 else most_cards(found.accelerator, most))
+            GpuLimit(
+                found.accelerator,
+                min(most, found.count) if found.count > 1 else most_cards(found.accelerator, most),
+            )
             for found in named
         ]
     else:
-        allowed = [GpuLimit(accelerator, most_cards(accelerator, most)) for accelerator in catalog.all()]
+        allowed = [
+            GpuLimit(accelerator, most_cards(accelerator, most)) for accelerator in catalog.all()
+        ]
     wanted = _vendors(words.split_list(request.vendors), catalog.all())
     left = [card for card in allowed if not wanted or card.accelerator.vendor.lower() in wanted]
     if not left:
         makers = sorted({card.accelerator.vendor for card in allowed})
         said = f"gpus and vendors exclude each other: the GPUs named are of {', '.join(makers)}."
-        raise InvalidRequestError(said, hint="Leave vendors out, or name GPUs of these vendors.", field="vendors")
+        raise InvalidRequestError(
+            said, hint="Leave vendors out, or name GPUs of these vendors.", field="vendors"
+        )
     rented = [card for card in left if costs.rentable(card.accelerator)]
     if not rented:
         named_clouds = words.split_list(request.clouds)
         rent = "rents" if len(named_clouds) == 1 else "rent"
-        said = f"clouds empties the set: {', '.join(named_clouds)} {rent} out none of the GPUs that the other constraints leave."
-        raise InvalidRequestError(said, hint="Leave clouds out, or name other GPUs or clouds.", field="clouds")
-    within = [held for card in rented if (held := GpuLimit(card.accelerator, min(card.most, _quota(card, catalog)))).most]
+        said = (
+            f"clouds empties the set: {', '.join(named_clouds)} {rent} out none of the GPUs that"
+            " the other constraints leave."
+        )
+        raise InvalidRequestError(
+            said, hint="Leave clouds out, or name other GPUs or clouds.", field="clouds"
+        )
+    within = [
+        held
+        for card in rented
+        if (held := GpuLimit(card.accelerator, min(card.most, _quota(card, catalog)))).most
+    ]
     if not within:
         said = "The quotas of the catalog allow none of the GPUs that the other constraints leave."
-        raise InvalidRequestError(said, hint="Name other GPUs, or have the quota raised.", field="gpus")
+        raise InvalidRequestError(
+            said, hint="Name other GPUs, or have the quota raised.", field="gpus"
+        )
     return list({card.accelerator.id: card for card in within}.values())
 
 
 def quotas_told(request: RecommendRequest, catalog: Catalog) -> list[str]:
-    """What the catalog's quotas keep from being used of the cards that are asked about."""
-    asked = [catalog.find(text).accelerator for text in words.split_list(request.gpus)] or catalog.all()
+    """Return what the catalog's quotas keep from being used of the cards that are asked about."""
+    asked = [
+        catalog.find(text).accelerator for text in words.split_list(request.gpus)
+    ] or catalog.all()
     most = request.max_gpu_count or MOST_CARDS
-    held = {card.id: f"{quota} x {card.name}" for card in asked if (quota := catalog.quota(card)) is not None and quota < most}
+    held = {
+        card.id: f"{quota} x {card.name}"
+        for card in asked
+        if (quota := catalog.quota(card)) is not None and quota < most
+    }
     first = list(held.values())[:_TOLD]
-    return [f"Quotas of the catalog hold: at most {', '.join(first)}{', ...' if len(held) > _TOLD else ''}."] if first else []
+    return (
+        [
+            "Quotas of the catalog hold: at most"
+            f" {', '.join(first)}{', ...' if len(held) > _TOLD else ''}."
+        ]
+        if first
+        else []
+    )
 
 
 def _quota(card: GpuLimit, catalog: Catalog) -> int:
@@ -84,10 +125,15 @@ def _quota(card: GpuLimit, catalog: Catalog) -> int:
 
 
 def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> list[Plan]:
-    """The engines and formats that the constraints leave. Raises InvalidRequestError where they leave none, or for a name unknown."""
+    """Return the engines and formats that the constraints leave. Raises InvalidRequestError
+    where they leave none, or for a name unknown."""
     engines = (words.engine(request.engine),) if request.engine else USUAL
     published = model.is_quantized
-    if request.quantization is not None and request.no_quantization and _lossy(request, model, fitting, engines[0]):
+    if (
+        request.quantization is not None
+        and request.no_quantization
+        and _lossy(request, model, fitting, engines[0])
+    ):
         said = f"quantization {request.quantization} and no_quantization exclude each other."
         raise InvalidRequestError(said, hint="Leave one of them out.", field="no_quantization")
     found = [
@@ -99,38 +145,58 @@ def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> l
     left = [plan for plan in found if plan.bits >= least]
     if not left:
         best = max(plan.bits for plan in found)
-        said = f"min_weight_bits {least:g} empties the set: {model.id} has {best:g} bits a weight at most here."
-        raise InvalidRequestError(said, hint=f"Send min_weight_bits {best:g} or less.", field="min_weight_bits")
-    good = [plan for plan in left if recovers(plan.quantization, plan.engine) >= (request.min_quality or 0.0)]
+        said = (
+            f"min_weight_bits {least:g} empties the set: {model.id} has {best:g} bits a weight at"
+            " most here."
+        )
+        raise InvalidRequestError(
+            said, hint=f"Send min_weight_bits {best:g} or less.", field="min_weight_bits"
+        )
+    good = [
+        plan
+        for plan in left
+        if recovers(plan.quantization, plan.engine) >= (request.min_quality or 0.0)
+    ]
     if not good:
         best = max(recovers(plan.quantization, plan.engine) for plan in left)
         known = f"{best:g} % was recovered at least" if best else "nobody measured it"
-        said = f"min_quality {request.min_quality:g} empties the set: of {request.quantization} {known}."
-        raise InvalidRequestError(said, hint="Send a lower min_quality, or leave quantization out.", field="min_quality")
+        said = (
+            f"min_quality {request.min_quality:g} empties the set: of {request.quantization}"
+            f" {known}."
+        )
+        raise InvalidRequestError(
+            said, hint="Send a lower min_quality, or leave quantization out.", field="min_quality"
+        )
     return good
 
 
 def recovers(quantization: str | None, engine: EngineName) -> float:
-    """Least percent of the published model's quality that was measured in this format, 0 where nobody measured; 100 as published."""
+    """Least percent of the published model's quality that was measured in this format, 0 where
+    nobody measured; 100 as published."""
     if quantization is None or canonical_name(quantization) in UNQUANTIZED:
         return 100.0
     known = recovery(quantization, engine)
     return known.low if known else 0.0
 
 
-def _formats(request: RecommendRequest, engine: EngineName, published: bool) -> tuple[str | None, ...]:
-    """The formats to try on an engine; None is as published."""
+def _formats(
+    request: RecommendRequest, engine: EngineName, published: bool
+) -> tuple[str | None, ...]:
+    """Return the formats to try on an engine; None is as published."""
     if request.quantization:
         return (request.quantization,)
     return (None,) if published or request.no_quantization else (None, *_FORMATS[engine])
 
 
-def _lossy(request: RecommendRequest, model: Model, fitting: BatchEstimator, engine: EngineName) -> bool:
+def _lossy(
+    request: RecommendRequest, model: Model, fitting: BatchEstimator, engine: EngineName
+) -> bool:
     return fitting.prepared(request.quantization, engine).scheme.form is not None
 
 
 def _taking(engines: Sequence[EngineName], cache_dtype: str | None) -> list[EngineName]:
-    """The engines that know this format of the cache. Raises InvalidRequestError where none does."""
+    """Return the engines that know this format of the cache. Raises InvalidRequestError where
+    none does."""
     taking, why = [], None
     for engine in engines:
         try:
@@ -145,7 +211,8 @@ def _taking(engines: Sequence[EngineName], cache_dtype: str | None) -> list[Engi
 
 
 def _vendors(asked: Sequence[str], catalog: Sequence[Accelerator]) -> set[str]:
-    """Vendors in small letters. Raises InvalidRequestError for one that the catalog does not have."""
+    """Vendors in small letters. Raises InvalidRequestError for one that the catalog does not
+    have."""
     known = sorted({accelerator.vendor for accelerator in catalog})
     meant = {re.sub(r"[^a-z]", "", name.lower()): name for name in known}
     found = set()
@@ -154,7 +221,10 @@ def _vendors(asked: Sequence[str], catalog: Sequence[Accelerator]) -> set[str]:
         if word not in meant:
             hint = f"Send one of {', '.join(known)}."
             raise InvalidRequestError(
-                f"{text[:40]!r} makes no accelerator of the catalog.", hint=hint, matches=tuple(known[:5]), field="vendors"
+                f"{text[:40]!r} makes no accelerator of the catalog.",
+                hint=hint,
+                matches=tuple(known[:5]),
+                field="vendors",
             )
         found.add(meant[word].lower())
     return found

@@ -13,23 +13,41 @@ from fitgauge.services.recommend.kubernetes import nodes
 from fitgauge.services.recommend.schemas import RecommendRequest
 
 _CONSTRAINTS = (
-    *("max_usd_per_hour", "max_watts", "max_seconds_to_first_token", "min_tokens_per_second", "max_nodes", "max_gpu_count"),
-    *("min_quality", "no_quantization", "min_weight_bits", "quantization", "engine", "clouds", "gpus", "vendors"),
+    *(
+        "max_usd_per_hour",
+        "max_watts",
+        "max_seconds_to_first_token",
+        "min_tokens_per_second",
+        "max_nodes",
+        "max_gpu_count",
+    ),
+    *(
+        "min_quality",
+        "no_quantization",
+        "min_weight_bits",
+        "quantization",
+        "engine",
+        "clouds",
+        "gpus",
+        "vendors",
+    ),
 )
 """Constraints in the order in which they are given up to see which of them leaves nothing."""
 
 _Option = TypeVar("_Option")
 Front = Callable[[RecommendRequest], list[_Option]]
-"""What is left of a question; raises InvalidRequestError where its constraints contradict each other."""
+"""What is left of a question; raises InvalidRequestError where its constraints contradict each
+other."""
 
 
 def watts(accelerator: Accelerator, count: int) -> int | None:
-    """What `count` cards are built to draw, None where nobody states it."""
+    """Return what `count` cards are built to draw, None where nobody states it."""
     return None if accelerator.tdp_watts is None else count * accelerator.tdp_watts
 
 
 def limits(request: RecommendRequest, costs: Costs) -> Callable[[Accelerator, int], bool] | None:
-    """Whether so many cards keep within nodes, power and budget; None where none of them is limited. What is unknown does not."""
+    """Return whether so many cards keep within nodes, power and budget; None where none of them
+    is limited. What is unknown does not."""
     most_nodes, most_watts, budget = request.max_nodes, request.max_watts, request.max_usd_per_hour
     if most_nodes is None and most_watts is None and budget is None:
         return None
@@ -48,13 +66,19 @@ def _at_most(amount: float | None, most: float) -> bool:
     return amount is not None and amount <= most
 
 
-def relaxed_constraints(request: RecommendRequest, front: Front[_Option]) -> tuple[list[str], list[_Option]] | None:
-    """The constraints without which something is left, and that: one alone if any does, else the fewest of the first ones together.
+def relaxed_constraints(
+    request: RecommendRequest, front: Front[_Option]
+) -> tuple[list[str], list[_Option]] | None:
+    """Return the constraints without which something is left, and that: one alone if any does, else
+    the fewest of the first ones together.
 
     None where something else is in the way.
     """
     given = [name for name in _CONSTRAINTS if getattr(request, name) not in (None, False)]
-    for names in [*([name] for name in given), *(given[:count] for count in range(2, len(given) + 1))]:
+    for names in [
+        *([name] for name in given),
+        *(given[:count] for count in range(2, len(given) + 1)),
+    ]:
         if found := _without(request, names, front):
             for name in names:
                 fewer = [other for other in names if other != name]
@@ -65,7 +89,8 @@ def relaxed_constraints(request: RecommendRequest, front: Front[_Option]) -> tup
 
 
 def _without(request: RecommendRequest, names: list[str], front: Front[_Option]) -> list[_Option]:
-    """What is left without some constraints; nothing where the others contradict each other. Without GPUs none is owned."""
+    """Return what is left without some constraints; nothing where the others contradict each
+    other. Without GPUs none is owned."""
     given_up = [*names, "owned"] if "gpus" in names else names
     try:
         return front(structs.replace(request, **dict.fromkeys(given_up)))
@@ -73,20 +98,36 @@ def _without(request: RecommendRequest, names: list[str], front: Front[_Option])
         return []
 
 
-def overconstrained(request: RecommendRequest, names: list[str], held: str, instead: str, why: str) -> InvalidRequestError:
-    """The refusal: which constraints leave nothing for `held`, what would do `instead`, and `why` that one is named, if not empty."""
+def overconstrained(
+    request: RecommendRequest, names: list[str], held: str, instead: str, why: str
+) -> InvalidRequestError:
+    """Return the refusal: which constraints leave nothing for `held`, what would do `instead`,
+    and `why` that one is named, if not empty."""
     told = " and ".join(f"{name} {_told(getattr(request, name))}" for name in names)
-    said = f"{' and '.join(names)} {'empties' if len(names) == 1 else 'together empty'} the set: with {told} nothing is left for {held}."
+    said = (
+        f"{' and '.join(names)} {'empties' if len(names) == 1 else 'together empty'} the set: with"
+        f" {told} nothing is left for {held}."
+    )
     hint = f"Without {'it' if len(names) == 1 else 'them'} {instead} would do"
     return InvalidRequestError(said, hint=f"{hint}: {why}." if why else f"{hint}.", field=names[0])
 
 
 def cheapest(usd_per_hour: float) -> str:
-    """Why a deployment is named to whom a budget leaves nothing."""
-    return f"the cheapest, at {usd_per_hour:.2f} USD an hour" if usd_per_hour < inf else "its price is not known"
+    """Return why a deployment is named to whom a budget leaves nothing."""
+    return (
+        f"the cheapest, at {usd_per_hour:.2f} USD an hour"
+        if usd_per_hour < inf
+        else "its price is not known"
+    )
 
 
 def _told(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.9g}"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else str(value)
+    return (
+        ", ".join(map(str, value))
+        if isinstance(value, list)
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
+    )

@@ -1,4 +1,5 @@
-"""What a deployment costs: the rent of its cards, and of a million tokens at the speed it is estimated to have."""
+"""What a deployment costs: the rent of its cards, and of a million tokens at the speed it is
+estimated to have."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -34,32 +35,61 @@ class RentalAnswer(Struct, kw_only=True):
     instance: str
     machines: int
     gpus: Annotated[int, Meta(description="GPUs that are paid: those asked for, or more.")]
-    usd_per_hour_low: Annotated[float | None, Meta(description="Of all machines on demand in the cheapest region.")]
+    usd_per_hour_low: Annotated[
+        float | None, Meta(description="Of all machines on demand in the cheapest region.")
+    ]
     usd_per_hour_high: Annotated[float | None, Meta(description="The same in the dearest region.")]
     as_of: Annotated[str | None, Meta(description="Date of the price, YYYY-MM-DD.")]
     source: str
 
 
 class CostAnswer(Struct, kw_only=True):
-    """What it costs to rent, or nothing for cards that are owned. Prices are dated facts, not quotes."""
+    """What it costs to rent, or nothing for cards that are owned. Prices are dated facts, not
+    quotes."""
 
     usd_per_hour_low: Annotated[
-        float, Meta(description="The cheapest rental of the cheapest cloud and region: what options are compared by.")
+        float,
+        Meta(
+            description=(
+                "The cheapest rental of the cheapest cloud and region: what options are"
+                " compared by."
+            )
+        ),
     ]
-    usd_per_hour_high: Annotated[float, Meta(description="The dearest region of the dearest cloud that has a price.")]
-    as_of: Annotated[str | None, Meta(description="The oldest date of these prices; null for cards that are owned.")]
+    usd_per_hour_high: Annotated[
+        float, Meta(description="The dearest region of the dearest cloud that has a price.")
+    ]
+    as_of: Annotated[
+        str | None,
+        Meta(description="The oldest date of these prices; null for cards that are owned."),
+    ]
     usd_per_million_output_tokens: Annotated[
         Usd | None,
-        Meta(description="Price over decoding speed. expected: the lowest price; low to high: over prices and speeds."),
+        Meta(
+            description=(
+                "Price over decoding speed. expected: the lowest price; low to high: over prices"
+                " and speeds."
+            )
+        ),
     ]
-    usd_per_million_input_tokens: Annotated[Usd | None, Meta(description="The same over the speed of reading prompts.")]
+    usd_per_million_input_tokens: Annotated[
+        Usd | None, Meta(description="The same over the speed of reading prompts.")
+    ]
     rentals: Annotated[list[RentalAnswer], Meta(description="The cheapest clouds, cheapest first.")]
 
 
 class Costs:
-    """Prices over some clouds. Cards that are owned cost nothing an hour: electricity and rent of the room are not known here."""
+    """Prices over some clouds. Cards that are owned cost nothing an hour: electricity and rent
+    of the room are not known here."""
 
-    def __init__(self, offers: Offers, clouds: frozenset[str] | None, *, owned: bool, gpus_per_node: int | None = None) -> None:
+    def __init__(
+        self,
+        offers: Offers,
+        clouds: frozenset[str] | None,
+        *,
+        owned: bool,
+        gpus_per_node: int | None = None,
+    ) -> None:
         """clouds: None for all; gpus_per_node: None for what is usual for the card."""
         self._offers = offers
         self._clouds = clouds
@@ -68,25 +98,33 @@ class Costs:
         self._kept: dict[tuple[str, int], float | None] = {}
 
     def usd_per_hour(self, accelerator: Accelerator, count: int) -> float | None:
-        """The lowest price of `count` cards, None where none is known."""
+        """Return the lowest price of `count` cards, None where none is known."""
         if self._owned:
             return 0.0
         key = (accelerator.id, count)
         if key not in self._kept:
             if len(self._kept) >= _MOST_KEPT:  # cards of any size can be asked about
                 self._kept.clear()
-            price = self._offers.price(accelerator.id, count, self._clouds, node_size(accelerator, self._gpus_per_node))
+            price = self._offers.price(
+                accelerator.id, count, self._clouds, node_size(accelerator, self._gpus_per_node)
+            )
             self._kept[key] = price.usd_per_hour_low if price else None
         return self._kept[key]
 
     def rentable(self, accelerator: Accelerator) -> bool:
-        """Whether one of the clouds rents it out, at whatever price; without a choice of clouds every card is."""
+        """Return whether one of the clouds rents it out, at whatever price; without a choice of
+        clouds every card is."""
         return self._clouds is None or bool(self._offers.of(accelerator.id, self._clouds))
 
     def answer(
-        self, accelerator: Accelerator, count: int, decode: Sequence[float] | None, prefill: Sequence[float] | None
+        self,
+        accelerator: Accelerator,
+        count: int,
+        decode: Sequence[float] | None,
+        prefill: Sequence[float] | None,
     ) -> CostAnswer | None:
-        """What `count` cards cost, None where no price is known. decode, prefill: tokens a second (low, expected, high)."""
+        """Return what `count` cards cost, None where no price is known. decode, prefill: tokens
+        a second (low, expected, high)."""
         if self._owned:
             return CostAnswer(
                 usd_per_hour_low=0.0,
@@ -105,17 +143,22 @@ class Costs:
             usd_per_hour_low=round(price.usd_per_hour_low, 4),
             usd_per_hour_high=round(price.usd_per_hour_high, 4),
             as_of=price.as_of,
-            usd_per_million_output_tokens=per_million(price.usd_per_hour_low, price.usd_per_hour_high, decode),
-            usd_per_million_input_tokens=per_million(price.usd_per_hour_low, price.usd_per_hour_high, prefill),
+            usd_per_million_output_tokens=per_million(
+                price.usd_per_hour_low, price.usd_per_hour_high, decode
+            ),
+            usd_per_million_input_tokens=per_million(
+                price.usd_per_hour_low, price.usd_per_hour_high, prefill
+            ),
             rentals=[_rental(rental) for rental in rentals[:_SHOWN]],
         )
 
 
 def per_million(low: float, high: float, speed: Sequence[float] | None) -> Usd | None:
-    """Dollars of 10^6 tokens = dollars an hour x 10^6 / (3600 x tokens a second); None without a speed.
+    """Dollars of 10^6 tokens = dollars an hour x 10^6 / (3600 x tokens a second); None without a
+    speed.
 
-    expected: the lowest price at the expected speed; low: the lowest at the highest speed; high: the highest at the lowest.
-    """
+    expected: the lowest price at the expected speed; low: the lowest at the highest speed; high:
+    the highest at the lowest."""
     if not speed or not all(speed):
         return None
     slow, expected, fast = speed
@@ -127,17 +170,26 @@ def _million(usd_per_hour: float, tokens_per_second: float) -> float:
 
 
 def clouds(asked: Collection[str], offers: Offers) -> frozenset[str] | None:
-    """The clouds that are meant, None where none is named. Raises InvalidRequestError for one that is unknown."""
+    """Return the clouds that are meant, None where none is named. Raises InvalidRequestError for
+    one that is unknown."""
     if not asked:
         return None
     known, meant = offers.clouds(), set()
     for text in asked:
         word = re.sub(r"[^a-z0-9]", "", text.lower())
-        name = next((cloud for cloud in known if re.sub(r"[^a-z0-9]", "", cloud) == word), CLOUD_NAMES.get(word))
+        name = next(
+            (cloud for cloud in known if re.sub(r"[^a-z0-9]", "", cloud) == word),
+            CLOUD_NAMES.get(word),
+        )
         if name not in known:
             said = f"{text.strip()[:40]!r} is no cloud whose offers are known here."
             near = tuple(get_close_matches(word, known, n=3)) or known[:5]
-            raise InvalidRequestError(said, hint=f"Send {', '.join(known) or 'no clouds: none are known'}.", matches=near, field="clouds")
+            raise InvalidRequestError(
+                said,
+                hint=f"Send {', '.join(known) or 'no clouds: none are known'}.",
+                matches=near,
+                field="clouds",
+            )
         meant.add(name)
     return frozenset(meant)
 

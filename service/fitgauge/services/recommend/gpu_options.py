@@ -1,4 +1,5 @@
-"""The cards of a question as its plans see them: which may run on which, how fast each is, and what so many of them cost."""
+"""The cards of a question as its plans see them: which may run on which, how fast each is, and
+what so many of them cost."""
 
 from collections.abc import Callable, Hashable, Sequence
 from itertools import accumulate
@@ -32,7 +33,8 @@ class GpuLimit(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """One engine with the weights in one format; `bits` of most weights. quantization: None is as published."""
+    """One engine with the weights in one format; `bits` of most weights. quantization: None is
+    as published."""
 
     engine: EngineName
     quantization: str | None
@@ -40,8 +42,9 @@ class Plan(NamedTuple):
 
 
 class GpuOption(NamedTuple):
-    """A card that a plan may run on. `usable` bytes; `place` among all cards; `bandwidth`: 10^9 bytes a second; `peak`: 10^12 operations a
-    second of the plan's arithmetic; None where it is not known."""
+    """A card that a plan may run on. `usable` bytes; `place` among all cards; `bandwidth`: 10^9
+    bytes a second; `peak`: 10^12 operations a second of the plan's arithmetic; None where it is
+    not known."""
 
     usable: int
     place: int
@@ -51,12 +54,15 @@ class GpuOption(NamedTuple):
 
 
 class PriceTable(dict[int, list[tuple[float, float]]]):
-    """By the place of a card: of 1, 2, ... of it (what they cost, the least that so many or more of them cost), asked once for each card.
+    """By the place of a card: of 1, 2, ... of it (what they cost, the least that so many or more of
+    them cost), asked once for each card.
 
     Infinitely much where that is unknown.
     """
 
-    def __init__(self, cards: Sequence[GpuLimit], cost: Callable[[Accelerator, int], float | None]) -> None:
+    def __init__(
+        self, cards: Sequence[GpuLimit], cost: Callable[[Accelerator, int], float | None]
+    ) -> None:
         super().__init__()
         self._cards, self._cost = cards, cost
 
@@ -70,20 +76,27 @@ class PriceTable(dict[int, list[tuple[float, float]]]):
 
 
 class GpuPool:
-    """Some cards by their memory, and what no model changes of them: worked out once for as long as they are asked about.
+    """Some cards by their memory, and what no model changes of them: worked out once for as long as
+    they are asked about.
 
     cost: what so many cards cost an hour [USD], None where that is unknown.
     """
 
-    def __init__(self, cards: Sequence[GpuLimit], cost: Callable[[Accelerator, int], float | None]) -> None:
-        self.cards = sorted(cards, key=lambda card: (card.accelerator.usable.expected, card.accelerator.id))
+    def __init__(
+        self, cards: Sequence[GpuLimit], cost: Callable[[Accelerator, int], float | None]
+    ) -> None:
+        self.cards = sorted(
+            cards, key=lambda card: (card.accelerator.usable.expected, card.accelerator.id)
+        )
         self.classes = [card_class(card.accelerator) for card in self.cards]
-        self.first_of = {name: card.accelerator for name, card in zip(self.classes, self.cards, strict=True)}
+        self.first_of = {
+            name: card.accelerator for name, card in zip(self.classes, self.cards, strict=True)
+        }
         self.prices = PriceTable(self.cards, cost)
         self._rows: dict[Arithmetic, list[GpuOption]] = {}
 
     def row(self, arithmetic: Arithmetic) -> list[GpuOption]:
-        """A seat on every card for plans of this arithmetic."""
+        """Return a seat on every card for plans of this arithmetic."""
         if arithmetic not in self._rows:
             self._rows[arithmetic] = [
                 GpuOption(
@@ -98,13 +111,20 @@ class GpuPool:
         return self._rows[arithmetic]
 
 
-def gpu_option(request: FitRequest, fitting: BatchEstimator, hall: GpuPool, plans: Sequence[Plan]) -> dict[Plan, list[GpuOption]]:
-    """The cards of every plan, by memory: those on which it is the first of `plans` that runs its format."""
+def gpu_option(
+    request: FitRequest, fitting: BatchEstimator, hall: GpuPool, plans: Sequence[Plan]
+) -> dict[Plan, list[GpuOption]]:
+    """Return the cards of every plan, by memory: those on which it is the first of `plans` that
+    runs its format."""
     taken: set[tuple[str | None, Hashable]] = set()
     found: dict[Plan, list[GpuOption]] = {}
     for plan in plans:
         asked = structs.replace(request, quantization=plan.quantization)
-        free = {name: first for name, first in hall.first_of.items() if (plan.quantization, name) not in taken}
+        free = {
+            name: first
+            for name, first in hall.first_of.items()
+            if (plan.quantization, name) not in taken
+        }
         own = fitting.running(asked, plan.engine, free)
         taken |= {(plan.quantization, name) for name in own}
         row = hall.row(activated(fitting.prepared(plan.quantization, plan.engine).scheme))
@@ -112,36 +132,65 @@ def gpu_option(request: FitRequest, fitting: BatchEstimator, hall: GpuPool, plan
     return found
 
 
-def kinds(request: FitRequest, fitting: BatchEstimator, hall: GpuPool, plans: Sequence[Plan]) -> dict[EngineName, list[Hashable]]:
-    """The kind of every card of the hall, by engine."""
+def kinds(
+    request: FitRequest, fitting: BatchEstimator, hall: GpuPool, plans: Sequence[Plan]
+) -> dict[EngineName, list[Hashable]]:
+    """Return the kind of every card of the hall, by engine."""
     engines = dict.fromkeys(plan.engine for plan in plans)
-    return {engine: [fitting.kind(request, engine, card.accelerator) for card in hall.cards] for engine in engines}
+    return {
+        engine: [fitting.kind(request, engine, card.accelerator) for card in hall.cards]
+        for engine in engines
+    }
 
 
 class Rate:
     """Tokens a second of one plan by a card's bandwidth, peak and link.
 
-    `read`: bytes of a step on one rank, 0 where nothing is generated; `flops`: of one token, over `ranks`.
-    """
+    `read`: bytes of a step on one rank, 0 where nothing is generated; `flops`: of one token,
+    over `ranks`."""
 
-    def __init__(self, spec: ModelSpec, read: int, concurrency: int, flops: float, ranks: int) -> None:
-        self._spec, self._read, self._concurrency, self._flops, self._ranks = spec, read, concurrency, flops, ranks
+    def __init__(
+        self, spec: ModelSpec, read: int, concurrency: int, flops: float, ranks: int
+    ) -> None:
+        self._spec, self._read, self._concurrency, self._flops, self._ranks = (
+            spec,
+            read,
+            concurrency,
+            flops,
+            ranks,
+        )
         self._waits: dict[int, float] = {}
         self._layers = spec.layers * LAYER_SECONDS
 
     def expected(self, seat: GpuOption) -> float | None:
-        """The expected speed."""
-        return expected_speed(self._read, self._concurrency, seat.bandwidth, self._multiplying(seat), self._waiting(seat))
+        """Return the expected speed."""
+        return expected_speed(
+            self._read,
+            self._concurrency,
+            seat.bandwidth,
+            self._multiplying(seat),
+            self._waiting(seat),
+        )
 
     def ceiling(self, seat: GpuOption) -> float:
-        """No less than the expected speed: what bandwidth and layers allow, and a hundredth for rounding; 0 where it is unknown."""
+        """Return no less than the expected speed: what bandwidth and layers allow, and a
+        hundredth for rounding; 0 where it is unknown."""
         if not self._read or seat.bandwidth is None:
             return 0.0
-        return self._concurrency / (self._read / (seat.bandwidth * 1e9 * EFFICIENCY) + self._layers) + 0.01
+        return (
+            self._concurrency / (self._read / (seat.bandwidth * 1e9 * EFFICIENCY) + self._layers)
+            + 0.01
+        )
 
     def speed(self, seat: GpuOption) -> DecodeSpeed | None:
-        """The speed as an interval."""
-        return decode_speed(self._read, self._concurrency, seat.bandwidth, self._multiplying(seat), self._waiting(seat))
+        """Return the speed as an interval."""
+        return decode_speed(
+            self._read,
+            self._concurrency,
+            seat.bandwidth,
+            self._multiplying(seat),
+            self._waiting(seat),
+        )
 
     def _multiplying(self, seat: GpuOption) -> float:
         return self._flops / (self._ranks * seat.peak * 1e12) if seat.peak else 0.0
@@ -150,5 +199,7 @@ class Rate:
         if self._ranks == 1:
             return self._layers
         if seat.place not in self._waits:
-            self._waits[seat.place] = waiting_seconds(self._spec, self._concurrency, self._ranks, seat.card.accelerator)
+            self._waits[seat.place] = waiting_seconds(
+                self._spec, self._concurrency, self._ranks, seat.card.accelerator
+            )
         return self._waits[seat.place]

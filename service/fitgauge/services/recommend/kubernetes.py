@@ -1,4 +1,5 @@
-"""What a pod must ask for to be given the accelerators of a deployment: resources, node selector, shared memory."""
+"""What a pod must ask for to be given the accelerators of a deployment: resources, node
+selector, shared memory."""
 
 import re
 from typing import Annotated, Literal
@@ -18,24 +19,29 @@ _RESOURCES = (
     ("AWS", "", "aws.amazon.com/neuron"),
     ("Huawei", "ascend-910", "huawei.com/Ascend910"),
 )
-"""Vendor, beginning of the id, resource. Sources: the device plugins NVIDIA/k8s-device-plugin, ROCm/k8s-device-plugin, HabanaAI
-(docs.habana.ai, Intel Gaudi Device Plugin for Kubernetes), intel/intel-device-plugins-for-kubernetes (xe driver), GKE (TPUs in GKE),
-AWS Neuron (k8s-neuron-device-plugin: one for every device), Ascend/ascend-device-plugin."""
+"""Vendor, beginning of the id, resource. Sources: the device plugins NVIDIA/k8s-device-plugin,
+ROCm/k8s-device-plugin, HabanaAI (docs.habana.ai, Intel Gaudi Device Plugin for Kubernetes),
+intel/intel-device-plugins-for-kubernetes (xe driver), GKE (TPUs in GKE), AWS Neuron
+(k8s-neuron-device-plugin: one for every device), Ascend/ascend-device-plugin."""
 
 _FLAT_SLICES = {1: "1x1", 4: "2x2", 8: "2x4"}
 _TPU_TOPOLOGIES: dict[str, dict[int, str]] = {
-    "tpu-v5e-16gb": _FLAT_SLICES, "tpu-v6e-trillium-32gb": _FLAT_SLICES, "tpu-v4-32gb": {4: "2x2x1"}, "tpu-v5p-95gb": {4: "2x2x1"},
+    "tpu-v5e-16gb": _FLAT_SLICES, "tpu-v6e-trillium-32gb": _FLAT_SLICES,
+    "tpu-v4-32gb": {4: "2x2x1"}, "tpu-v5p-95gb": {4: "2x2x1"},
     "tpu7x-ironwood-192gb": {4: "2x2x1"},
 }  # fmt: skip
-"""Topologies of the slices that one host holds, by chips. Sources: public files 54702942848 (1x1), 33221075227 (2x2), 71606592411 (2x4),
-60022527150 (v4), 68450608580 (v5p), 17643082555 (tpu7x)."""
+"""Topologies of the slices that one host holds, by chips. Sources: public files 54702942848
+(1x1), 33221075227 (2x2), 71606592411 (2x4), 60022527150 (v4), 68450608580 (v5p), 17643082555
+(tpu7x)."""
 
 _SHARED_MEMORY = {"AMD": "8Gi"}
 _SHARED_MEMORY_ELSEWHERE = "2Gi"
-"""Size of /dev/shm, in which the processes of tensor parallelism meet: vllm-project/vllm docs/deployment/k8s.md, its examples."""
+"""Size of /dev/shm, in which the processes of tensor parallelism meet: vllm-project/vllm
+docs/deployment/k8s.md, its examples."""
 
 _HOST_GB = 6
-"""10^9 bytes of host memory for one GPU's process: what the same examples request. Assumed for other engines."""
+"""10^9 bytes of host memory for one GPU's process: what the same examples request. Assumed for
+other engines."""
 
 _MIG = re.compile(r"MIG (\S+)")
 
@@ -49,18 +55,29 @@ class SharedMemory(Struct, kw_only=True):
 
 
 class Kubernetes(Struct, kw_only=True):
-    """What every pod asks for. Several pods are one deployment over several nodes: a LeaderWorkerSet, whose size is `pods`."""
+    """What every pod asks for. Several pods are one deployment over several nodes: a
+    LeaderWorkerSet, whose size is `pods`."""
 
-    kind: Annotated[Literal["Deployment", "LeaderWorkerSet"], Meta(description="What serves; a training run is a Job of such pods.")]
+    kind: Annotated[
+        Literal["Deployment", "LeaderWorkerSet"],
+        Meta(description="What serves; a training run is a Job of such pods."),
+    ]
     pods: int
     limits: Annotated[dict[str, int], Meta(description="resources.limits of a pod.")]
-    requests: Annotated[dict[str, str], Meta(description="resources.requests of a pod beside them: assumed, not measured.")]
-    node_selector: Annotated[dict[str, str], Meta(description="Empty where no label of such nodes was seen.")]
-    shared_memory: Annotated[SharedMemory | None, Meta(description="Null where no processes share a layer.")]
+    requests: Annotated[
+        dict[str, str],
+        Meta(description="resources.requests of a pod beside them: assumed, not measured."),
+    ]
+    node_selector: Annotated[
+        dict[str, str], Meta(description="Empty where no label of such nodes was seen.")
+    ]
+    shared_memory: Annotated[
+        SharedMemory | None, Meta(description="Null where no processes share a layer.")
+    ]
 
 
 def node_size(accelerator: Accelerator, asked: int | None) -> int:
-    """GPUs in one node: as asked, else what is usual for the card."""
+    """Return the GPUs in one node: as asked, else what is usual for the card."""
     return asked or accelerator.node_size or USUAL_NODE
 
 
@@ -69,47 +86,73 @@ def nodes(accelerator: Accelerator, count: int, asked: int | None) -> int:
     return -(-count // node_size(accelerator, asked))
 
 
-def kubernetes(accelerator: Accelerator, count: int, workload: Workload, asked: int | None) -> Kubernetes | None:
-    """What to ask a cluster for to serve; see `pods_for`."""
-    return pods_for(accelerator, count, asked, together=workload.tensor_parallel > 1, offloaded=workload.cpu_offload_bytes)
+def kubernetes(
+    accelerator: Accelerator, count: int, workload: Workload, asked: int | None
+) -> Kubernetes | None:
+    """Return what to ask a cluster for to serve; see `pods_for`."""
+    return pods_for(
+        accelerator,
+        count,
+        asked,
+        together=workload.tensor_parallel > 1,
+        offloaded=workload.cpu_offload_bytes,
+    )
 
 
-def pods_for(accelerator: Accelerator, count: int, asked: int | None, *, together: bool, offloaded: int = 0) -> Kubernetes | None:
-    """What to ask a cluster for, None for what no device plugin offers (Apple, a card that is only a size).
+def pods_for(
+    accelerator: Accelerator, count: int, asked: int | None, *, together: bool, offloaded: int = 0
+) -> Kubernetes | None:
+    """Return what to ask a cluster for, None for what no device plugin offers (Apple, a card that
+    is only a size).
 
-    `asked`: GPUs of a node; `together`: processes share a layer or its gradients, and meet in shared memory; `offloaded`: bytes of one
-    GPU kept on the host. Several nodes: kubernetes-sigs/lws, the API that vLLM's documentation names for deployments over nodes.
-    """
+    `asked`: GPUs of a node; `together`: processes share a layer or its gradients, and meet in
+    shared memory; `offloaded`: bytes of one GPU kept on the host. Several nodes:
+    kubernetes-sigs/lws, the API that vLLM's documentation names for deployments over nodes."""
     resource = _resource(accelerator)
     if resource is None:
         return None
     pods = nodes(accelerator, count, asked)
     each = -(-count // pods)
     shared = _SHARED_MEMORY.get(accelerator.vendor, _SHARED_MEMORY_ELSEWHERE) if together else None
-    host = _HOST_GB * each + -(-offloaded * each // 10**9) + (int(shared.removesuffix("Gi")) + 1 if shared else 0)
+    host = (
+        _HOST_GB * each
+        + -(-offloaded * each // 10**9)
+        + (int(shared.removesuffix("Gi")) + 1 if shared else 0)
+    )
     return Kubernetes(
         kind="Deployment" if pods == 1 else "LeaderWorkerSet",
         pods=pods,
         limits={resource: each},
         requests={"memory": f"{host}G"},
         node_selector=_node_selector(accelerator, each if pods == 1 else None),
-        shared_memory=SharedMemory(mount_path="/dev/shm", medium="Memory", size_limit=shared) if shared else None,
+        shared_memory=(
+            SharedMemory(mount_path="/dev/shm", medium="Memory", size_limit=shared)
+            if shared
+            else None
+        ),
     )
 
 
 def _node_selector(accelerator: Accelerator, slice_of: int | None) -> dict[str, str]:
-    """The label of nodes with such a card; GKE asks for the topology of a TPU slice besides. slice_of: chips of one host, None for more."""
+    """Return the label of nodes with such a card; GKE asks for the topology of a TPU slice
+    besides. slice_of: chips of one host, None for more."""
     label = node_labels.load().get(accelerator.id)
     topology = _TPU_TOPOLOGIES.get(accelerator.id, {}).get(slice_of or 0)
-    return ({label[0]: label[1]} if label else {}) | ({"cloud.google.com/gke-tpu-topology": topology} if topology else {})
+    return ({label[0]: label[1]} if label else {}) | (
+        {"cloud.google.com/gke-tpu-topology": topology} if topology else {}
+    )
 
 
 def _resource(accelerator: Accelerator) -> str | None:
-    """The name under which a cluster offers it; a MIG slice under the `mixed` strategy.
+    """Return the name under which a cluster offers it; a MIG slice under the `mixed` strategy.
 
     Source: NVIDIA/k8s-device-plugin docs/gpu-feature-discovery/README.md, MIG 'mixed' strategy.
     """
     if profile := _MIG.match(accelerator.name):
         return f"nvidia.com/mig-{profile[1]}"
-    known = (name for vendor, start, name in _RESOURCES if accelerator.vendor == vendor and accelerator.id.startswith(start))
+    known = (
+        name
+        for vendor, start, name in _RESOURCES
+        if accelerator.vendor == vendor and accelerator.id.startswith(start)
+    )
     return next(known, None)

@@ -1,4 +1,5 @@
-"""What beats what: the criteria of a deployment, and the marks of those known to fit, asked whether one of them beats another."""
+"""What beats what: the criteria of a deployment, and the marks of those known to fit, asked
+whether one of them beats another."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -7,23 +8,43 @@ from math import inf
 Criteria = tuple[int, int, float, float, float]
 
 
-def criteria(count: int, total_bytes: int, tokens_per_second: float | None, bits: float, cost: float | None = None) -> Criteria:
-    """(cards, usable memory of all, -tokens a second, -bits of a weight, cost an hour): the smaller the better; what is unknown is
-    worse than any."""
-    return count, total_bytes, 1.0 if tokens_per_second is None else -tokens_per_second, -bits, inf if cost is None else cost
+def criteria(
+    count: int,
+    total_bytes: int,
+    tokens_per_second: float | None,
+    bits: float,
+    cost: float | None = None,
+) -> Criteria:
+    """Return (cards, usable memory of all, -tokens a second, -bits of a weight, cost an hour):
+    the smaller the better; what is unknown is worse than any."""
+    return (
+        count,
+        total_bytes,
+        1.0 if tokens_per_second is None else -tokens_per_second,
+        -bits,
+        inf if cost is None else cost,
+    )
 
 
 def dominates(one: Criteria, other: Criteria) -> bool:
-    """Whether `one` is nowhere worse than `other` and somewhere better."""
-    return one[0] <= other[0] and one[1] <= other[1] and one[2] <= other[2] and one[3] <= other[3] and one[4] <= other[4] and one != other
+    """Return whether `one` is nowhere worse than `other` and somewhere better."""
+    return (
+        one[0] <= other[0]
+        and one[1] <= other[1]
+        and one[2] <= other[2]
+        and one[3] <= other[3]
+        and one[4] <= other[4]
+        and one != other
+    )
 
 
 class ParetoFront:
-    """Marks of deployments that fit, all with no more cards and no fewer bits than those that are asked about.
+    """Marks of deployments that fit, all with no more cards and no fewer bits than those that are
+    asked about.
 
-    `_sizes`, `_speeds`: the steps of the best speed that so much memory is known to give, both in their order. `_marks`: all of them, and
-    `_priced`: those of known cost, each with the one that dominated last first, as it mostly dominates the next one too.
-    """
+    `_sizes`, `_speeds`: the steps of the best speed that so much memory is known to give, both
+    in their order. `_marks`: all of them, and `_priced`: those of known cost, each with the one
+    that dominated last first, as it mostly dominates the next one too."""
 
     def __init__(self) -> None:
         self._sizes: list[int] = []
@@ -32,7 +53,7 @@ class ParetoFront:
         self._priced: list[Criteria] = []
 
     def add(self, mark: Criteria) -> None:
-        """Takes a deployment in."""
+        """Take a deployment in."""
         self._marks.insert(0, mark)
         if mark[4] < inf:
             self._priced.insert(0, mark)
@@ -45,12 +66,13 @@ class ParetoFront:
         sizes[place:end], speeds[place:end] = [mark[1]], [mark[2]]
 
     def fastest(self, total_bytes: int) -> float:
-        """The best speed that is known of no more memory, whatever it costs; less than 0 where none is."""
+        """Return the best speed that is known of no more memory, whatever it costs; less than 0
+        where none is."""
         place = bisect_right(self._sizes, total_bytes)
         return -self._speeds[place - 1] if place else -1.0
 
     def dominates(self, mark: Criteria) -> bool:
-        """Whether one of them dominates `mark`."""
+        """Return whether one of them dominates `mark`."""
         place = bisect_right(self._sizes, mark[1])
         if not place or self._speeds[place - 1] > mark[2]:
             return False
@@ -67,17 +89,18 @@ class ParetoFront:
 
 
 class ParetoFronts:
-    """Deployments known to fit, asked about in the order of their cards: a Front for each number of bits that is asked about."""
+    """Deployments known to fit, asked about in the order of their cards: a Front for each number
+    of bits that is asked about."""
 
     def __init__(self, bits: Iterable[float]) -> None:
         self._fronts = {each: ParetoFront() for each in bits}
 
     def add(self, mark: Criteria) -> None:
-        """Takes a deployment in: it stands before all with as many bits or fewer."""
+        """Take a deployment in: it stands before all with as many bits or fewer."""
         for bits, front in self._fronts.items():
             if bits <= -mark[3]:
                 front.add(mark)
 
     def front(self, bits: float) -> ParetoFront:
-        """Those of so many bits or more."""
+        """Return those of so many bits or more."""
         return self._fronts[bits]

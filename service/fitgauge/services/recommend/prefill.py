@@ -27,7 +27,9 @@ _MEASURED: frozenset[EngineName] = _SERVERS | {"llama.cpp", "ollama"}
 class Prompts:
     """Prompts of `tokens` tokens to one model."""
 
-    def __init__(self, model: Model, request: FitRequest, fitting: BatchEstimator, tokens: int) -> None:
+    def __init__(
+        self, model: Model, request: FitRequest, fitting: BatchEstimator, tokens: int
+    ) -> None:
         self.tokens = tokens
         self._spec = model.spec
         self._request = request
@@ -37,7 +39,8 @@ class Prompts:
         self._degrees: dict[tuple[EngineName, int], tuple[int, int]] = {}
 
     def seconds(self, accelerator: Accelerator, count: int, plan: Plan) -> Seconds | None:
-        """Until the first token of a prompt that meets an idle server; None where nobody states how fast the card multiplies."""
+        """Until the first token of a prompt that meets an idle server; None where nobody states
+        how fast the card multiplies."""
         prepared = self._fitting.prepared(plan.quantization, plan.engine)
         fastest = peak(prepared.scheme, accelerator)
         if fastest is None:
@@ -51,20 +54,25 @@ class Prompts:
             peak=fastest,
             link_gbps=accelerator.interconnect_gbps,
             efficiency=self._efficiency,
-            read_seconds=prepared.total_bytes / tensor / (bandwidth * 1e9 * EFFICIENCY) if bandwidth else 0.0,
+            read_seconds=(
+                prepared.total_bytes / tensor / (bandwidth * 1e9 * EFFICIENCY) if bandwidth else 0.0
+            ),
         )
 
     def speed(self, accelerator: Accelerator, count: int, plan: Plan) -> DecodeSpeed | None:
-        """Tokens of prompts a second where there are always more of them: every pipeline stage reads one."""
+        """Return the tokens of prompts a second where there are always more of them: every
+        pipeline stage reads one."""
         seconds = self.seconds(accelerator, count, plan)
         if seconds is None or not seconds.low:
             return None
         tokens = self._layout(plan.engine, count)[1] * self.tokens
-        low, expected, high = (round(tokens / each, 1) for each in (seconds.high, seconds.expected, seconds.low))
+        low, expected, high = (
+            round(tokens / each, 1) for each in (seconds.high, seconds.expected, seconds.low)
+        )
         return DecodeSpeed(low=low, expected=expected, high=high)
 
     def _layout(self, engine: EngineName, count: int) -> tuple[int, int]:
-        """(tensor, pipeline) parallel on `count` cards."""
+        """Return (tensor, pipeline) parallel on `count` cards."""
         key = (engine, count)
         if key not in self._degrees:
             self._degrees[key] = degrees(self._request, self._spec, count, engine)[:2]
@@ -72,5 +80,6 @@ class Prompts:
 
 
 def basis(engine: EngineName, *, decoding: bool) -> Basis:
-    """Where the efficiency of an engine comes from: runs of its kind, or those of other kinds."""
+    """Return where the efficiency of an engine comes from: runs of its kind, or those of other
+    kinds."""
     return "calibrated" if engine in (_MEASURED if decoding else _SERVERS) else "assumed"

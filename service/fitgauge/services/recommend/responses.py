@@ -1,4 +1,5 @@
-"""Options in the words of the contract: each with its speeds, its cost, its quality and how to start it."""
+"""Options in the words of the contract: each with its speeds, its cost, its quality and how to
+start it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
@@ -50,7 +51,13 @@ class ResponseBuilder:
     """One question's options in words. question: its workload as check_fit takes it."""
 
     def __init__(
-        self, request: RecommendRequest, question: FitRequest, model: Model, objective: Objective, costs: Costs, prompts: Prompts
+        self,
+        request: RecommendRequest,
+        question: FitRequest,
+        model: Model,
+        objective: Objective,
+        costs: Costs,
+        prompts: Prompts,
     ) -> None:
         self._request = request
         self._question = question
@@ -60,21 +67,33 @@ class ResponseBuilder:
         self._prompts = prompts
 
     def recommendation(self, option: Option) -> Recommendation:
-        """One option with everything that is known of it."""
+        """Return one option with everything that is known of it."""
         request, fitted, plan, speed = self._request, option.fitted, option.plan, option.speed
-        sent: Fields = {"model": request.model, "gpu": option.accelerator.name, "gpu_count": option.gpus, "engine": plan.engine}
-        sent |= {"context_length": fitted.workload.context_length, "concurrency": fitted.workload.concurrency}
+        sent: Fields = {
+            "model": request.model,
+            "gpu": option.accelerator.name,
+            "gpu_count": option.gpus,
+            "engine": plan.engine,
+        }
+        sent |= {
+            "context_length": fitted.workload.context_length,
+            "concurrency": fitted.workload.concurrency,
+        }
         optional = {
             "quantization": plan.quantization,
             "kv_cache_dtype": request.kv_cache_dtype,
             "max_num_seqs": self._question.max_num_seqs,
         }
         sent |= {name: value for name, value in optional.items() if value is not None}
-        question = structs.replace(self._question, model=request.model, quantization=plan.quantization)
+        question = structs.replace(
+            self._question, model=request.model, quantization=plan.quantization
+        )
         decode = None
         if speed:
             each = round(speed.expected / fitted.workload.concurrency, 2)
-            decode = DecodeAnswer(tokens_per_second=speed, per_request=each, basis=basis(plan.engine, decoding=True))
+            decode = DecodeAnswer(
+                tokens_per_second=speed, per_request=each, basis=basis(plan.engine, decoding=True)
+            )
         return Recommendation(
             gpu=answers.gpu_answer(option.accelerator, option.gpus),
             engine=plan.engine,
@@ -91,10 +110,16 @@ class ResponseBuilder:
             cost=self._cost(option),
             watts=watts(option.accelerator, option.gpus),
             quality=quality(plan),
-            kubernetes=kubernetes(option.accelerator, option.gpus, fitted.workload, request.gpus_per_node),
+            kubernetes=kubernetes(
+                option.accelerator, option.gpus, fitted.workload, request.gpus_per_node
+            ),
             request=sent,
             launch=Launch(command=launch_command(self._model, question, fitted.workload)),
-            checkpoint=None if loads_asked_format(question, plan.engine) else f"a checkpoint of {self._model.id} in {plan.quantization}",
+            checkpoint=(
+                None
+                if loads_asked_format(question, plan.engine)
+                else f"a checkpoint of {self._model.id} in {plan.quantization}"
+            ),
         )
 
     def _prefill(self, option: Option) -> PrefillAnswer | None:
@@ -111,27 +136,41 @@ class ResponseBuilder:
 
     def _cost(self, option: Option) -> CostAnswer | None:
         prefill = self._prompts.speed(option.accelerator, option.gpus, option.plan)
-        return self._costs.answer(option.accelerator, option.gpus, _interval(option.speed), _interval(prefill))
+        return self._costs.answer(
+            option.accelerator, option.gpus, _interval(option.speed), _interval(prefill)
+        )
 
     def summary(self, front: Sequence[Option]) -> str:
-        """The best option in a sentence, with its price where it is known."""
+        """Return the best option in a sentence, with its price where it is known."""
         best = front[0]
         cards = answers.cards_in_words(best.accelerator, best.gpus)
         needs, has = gib(best.fitted.required.expected), gib(best.fitted.budget.expected)
         each = " per GPU" if best.gpus > 1 else ""
         how = f"{cards} with {best.plan.engine}, {stored(best)}"
-        said = f"{_BEST[self._objective]} for {self._model.id}: {how}, needing {needs}{each} of {has}{self._speed(best)}"
+        said = (
+            f"{_BEST[self._objective]} for {self._model.id}: {how}, needing {needs}{each} of"
+            f" {has}{self._speed(best)}"
+        )
         cost = self._cost(best)
         if cost and cost.rentals:
             first = cost.rentals[0]
             machines = f"{first.machines} x " if first.machines > 1 else ""
-            said += f", from {cost.usd_per_hour_low:.2f} USD an hour ({first.cloud} {machines}{first.instance}, {first.as_of})"
+            said += (
+                f", from {cost.usd_per_hour_low:.2f} USD an hour ({first.cloud}"
+                f" {machines}{first.instance}, {first.as_of})"
+            )
         if len(front) == 1:
             return f"{said}."
-        return ". ".join([said, *self._besides(front), f"{len(front)} options: none beats another in everything at once."])
+        return ". ".join(
+            [
+                said,
+                *self._besides(front),
+                f"{len(front)} options: none beats another in everything at once.",
+            ]
+        )
 
     def _speed(self, option: Option) -> str:
-        """How fast it decodes, in all and for each request."""
+        """Return how fast it decodes, in all and for each request."""
         if option.speed is None:
             return ""
         requests = option.fitted.workload.concurrency
@@ -139,43 +178,65 @@ class ResponseBuilder:
         return f", about {_rounded(option.speed.expected)} tokens a second{each}"
 
     def _besides(self, front: Sequence[Option]) -> Iterator[str]:
-        """The best of other orders, where it is another option and known to be one."""
+        """Yield the best of other orders, where it is another option and known to be one."""
         told = {id(front[0])}
         for name in _TOLD_BESIDES:
             other = min(front, key=order(name))
-            unknown = {"cheapest": other.criteria[4] in (0, inf), "fastest": other.speed is None}.get(name, False)
+            unknown = {
+                "cheapest": other.criteria[4] in (0, inf),
+                "fastest": other.speed is None,
+            }.get(name, False)
             if id(other) in told or unknown or name == self._objective:
                 continue
             told.add(id(other))
             cards = answers.cards_in_words(other.accelerator, other.gpus)
             price = f", {other.criteria[4]:.2f} USD an hour" if 0 < other.criteria[4] < inf else ""
-            yield f"{_BEST[name]}: {cards} with {other.plan.engine}, {stored(other)}{self._speed(other)}{price}"
+            yield (
+                f"{_BEST[name]}: {cards} with {other.plan.engine},"
+                f" {stored(other)}{self._speed(other)}{price}"
+            )
 
     def warnings(self, front: Sequence[Option], shown: Sequence[Recommendation]) -> list[str]:
-        """What a reader must know about the figures of the options that are shown."""
+        """Return what a reader must know about the figures of the options that are shown."""
         request, said = self._request, [*self._model.warnings, *self._model.spec.notes]
         if request.context_length is None:
-            said.append(f"No context_length was asked for: {front[0].fitted.workload.context_length} tokens were taken.")
+            said.append(
+                f"No context_length was asked for: {front[0].fitted.workload.context_length} tokens"
+                " were taken."
+            )
         if any(option.speed for option in front):
             multiplying = _range(compute_efficiency(self._model.spec))
             said.append(
-                f"Speeds are a roofline: decoding at {EFFICIENCY:.0%} of memory bandwidth, {LAYER_SECONDS * 1e6:.0f} us a layer and the "
-                f"all-reduces of tensor parallel cards on top, of which published runs got {SPREAD[0]:.0%} to {SPREAD[2]:.0%}; prompts at "
-                f"{multiplying} of peak arithmetic."
+                f"Speeds are a roofline: decoding at {EFFICIENCY:.0%} of memory bandwidth,"
+                f" {LAYER_SECONDS * 1e6:.0f} us a layer and the all-reduces of tensor parallel"
+                f" cards on top, of which published runs got {SPREAD[0]:.0%} to {SPREAD[2]:.0%};"
+                f" prompts at {multiplying} of peak arithmetic."
             )
         if any(option.plan.quantization for option in front):
-            said.append("Formats other than as published need a checkpoint that holds them, or an engine that quantizes while loading.")
+            said.append(
+                "Formats other than as published need a checkpoint that holds them, or an engine"
+                " that quantizes while loading."
+            )
         if request.owned:
-            said.append("GPUs that are owned cost nothing here: electricity and their purchase are not counted.")
+            said.append(
+                "GPUs that are owned cost nothing here: electricity and their purchase are not"
+                " counted."
+            )
         elif dates := [item.cost.as_of for item in shown if item.cost and item.cost.as_of]:
-            said.append(f"Prices are on demand, from {min(dates)} on, without storage and traffic; ask the cloud before you buy.")
+            said.append(
+                f"Prices are on demand, from {min(dates)} on, without storage and traffic; ask the"
+                " cloud before you buy."
+            )
         unpriced = sum(option.criteria[4] == inf for option in front)
         if unpriced:
-            said.append(f"No price is known of {unpriced} of {len(front)} options: they count as dearer than any.")
+            said.append(
+                f"No price is known of {unpriced} of {len(front)} options: they count as dearer"
+                " than any."
+            )
         return said
 
     def understood(self, option: Option) -> Fields:
-        """The question with its defaults filled in, to be sent back."""
+        """Return the question with its defaults filled in, to be sent back."""
         request = self._request
         filled: Fields = {
             "model": self._model.id,
@@ -186,31 +247,59 @@ class ResponseBuilder:
             "max_gpu_count": request.max_gpu_count or 16,
         }
         names = (
-            *("engine", "quantization", "kv_cache_dtype", "no_quantization", "min_weight_bits", "min_tokens_per_second", "owned"),
-            *("max_usd_per_hour", "max_watts", "gpus_per_node", "max_nodes", "min_quality", "max_seconds_to_first_token"),
+            *(
+                "engine",
+                "quantization",
+                "kv_cache_dtype",
+                "no_quantization",
+                "min_weight_bits",
+                "min_tokens_per_second",
+                "owned",
+            ),
+            *(
+                "max_usd_per_hour",
+                "max_watts",
+                "gpus_per_node",
+                "max_nodes",
+                "min_quality",
+                "max_seconds_to_first_token",
+            ),
         )
         told = {name: getattr(request, name) for name in names}
-        told |= {name: ", ".join(words.split_list(getattr(request, name))) or None for name in ("vendors", "gpus", "clouds")}
+        told |= {
+            name: ", ".join(words.split_list(getattr(request, name))) or None
+            for name in ("vendors", "gpus", "clouds")
+        }
         return filled | {name: value for name, value in told.items() if value is not None}
 
 
 def quality(plan: Plan) -> QualityAnswer | None:
-    """What the format of a plan was seen to recover; the weights as published are the reference."""
+    """Return what the format of a plan was seen to recover; the weights as published are the
+    reference."""
     if plan.quantization is None or canonical_name(plan.quantization) in UNQUANTIZED:
         return QualityAnswer(low=100.0, expected=100.0, high=100.0, measurements=0)
     known = recovery(plan.quantization, plan.engine)
-    return known and QualityAnswer(low=known.low, expected=known.expected, high=known.high, measurements=len(known.measurements))
+    return known and QualityAnswer(
+        low=known.low,
+        expected=known.expected,
+        high=known.high,
+        measurements=len(known.measurements),
+    )
 
 
 def measurements(plans: Iterable[Plan]) -> dict[str, list[MeasuredOn]]:
-    """What the quality of their formats was measured on, by format."""
+    """Return what the quality of their formats was measured on, by format."""
     found = {}
     for plan in plans:
         known = recovery(plan.quantization, plan.engine) if plan.quantization else None
         if plan.quantization and known:
             found[plan.quantization] = [
                 MeasuredOn(
-                    model=row.model, measured=row.measured, measure=row.measure, recovered_percent=row.recovered_percent, source=row.source
+                    model=row.model,
+                    measured=row.measured,
+                    measure=row.measure,
+                    recovered_percent=row.recovered_percent,
+                    source=row.source,
                 )
                 for row in known.measurements
             ]

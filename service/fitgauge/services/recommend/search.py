@@ -1,4 +1,5 @@
-"""Every way to serve a model on the cards at hand, and of those that fit the ones that nothing beats."""
+"""Every way to serve a model on the cards at hand, and of those that fit the ones that nothing
+beats."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
@@ -21,7 +22,14 @@ from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import CachedWeights
 from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator, Demand
 from fitgauge.services.fit.workload import context_length_of, degrees
-from fitgauge.services.recommend.gpu_options import GpuOption, GpuPool, Plan, Rate, gpu_option, kinds
+from fitgauge.services.recommend.gpu_options import (
+    GpuOption,
+    GpuPool,
+    Plan,
+    Rate,
+    gpu_option,
+    kinds,
+)
 from fitgauge.services.recommend.pareto import Criteria, ParetoFronts, criteria
 
 MOST_CARDS = 16
@@ -33,9 +41,8 @@ _UNASKED: tuple[float, Demand | None] = (0.0, None)
 class SearchFilter(NamedTuple):
     """What an option must be besides fitting.
 
-    `slowest`: tokens a second below which none is wanted. `passes`: whether the deployment is allowed, asked before it is estimated; None
-    allows all.
-    """
+    `slowest`: tokens a second below which none is wanted. `passes`: whether the deployment is
+    allowed, asked before it is estimated; None allows all."""
 
     slowest: float = 0.0
     passes: Callable[[Accelerator, int, Plan], bool] | None = None
@@ -53,7 +60,8 @@ class Option(NamedTuple):
 
 
 def pareto(options: Sequence[Option]) -> list[Option]:
-    """The options that no other dominates, in the order of their criteria: whatever dominates an option stands before it."""
+    """Return the options that no other dominates, in the order of their criteria: whatever
+    dominates an option stands before it."""
     front, known = [], ParetoFronts(option.plan.bits for option in options)
     for option in sorted(options, key=lambda option: (option.criteria, identity(option))):
         if not known.front(option.plan.bits).dominates(option.criteria):
@@ -63,20 +71,26 @@ def pareto(options: Sequence[Option]) -> list[Option]:
 
 
 def identity(option: Option) -> tuple[str, str, str]:
-    """What tells options of the same criteria apart: card, engine, format."""
+    """Return what tells options of the same criteria apart: card, engine, format."""
     return option.accelerator.id, option.plan.engine, option.plan.quantization or ""
 
 
 def weight_bits(spec: ModelSpec, prepared: CachedWeights) -> float:
-    """Bits of one weight in the format that most weights have, without its scales: a coarse measure of quality."""
+    """Bits of one weight in the format that most weights have, without its scales: a coarse
+    measure of quality."""
     scheme = prepared.scheme
     if scheme.form is not None:
         return round(scheme.form.bits, 2)
-    return float(BITS[scheme.dtype or (prepared.laid.layout.wide_dtype if spec.dtype == "F32" else spec.dtype)])
+    return float(
+        BITS[
+            scheme.dtype or (prepared.laid.layout.wide_dtype if spec.dtype == "F32" else spec.dtype)
+        ]
+    )
 
 
 class Search:
-    """The options of one question about `model`. `plans`: in the order in which their engines are preferred for a card."""
+    """The options of one question about `model`. `plans`: in the order in which their engines
+    are preferred for a card."""
 
     def __init__(
         self,
@@ -105,10 +119,11 @@ class Search:
         self._floors: dict[tuple[Plan, int], int] = {}
 
     def front(self) -> list[Option]:
-        """The Pareto set of all that fits: looked at so that what is dominated or too small for the weights is not estimated.
+        """Return the Pareto set of all that fits: looked at so that what is dominated or too small
+        for the weights is not estimated.
 
-        Whatever dominates an option has no more cards and no fewer bits, so it was looked at before or is of as many of both.
-        """
+        Whatever dominates an option has no more cards and no fewer bits, so it was looked at
+        before or is of as many of both."""
         found: list[Option] = []
         known = ParetoFronts(plan.bits for plan in self._plans)
         for count in range(1, self._most + 1):
@@ -117,11 +132,12 @@ class Search:
         return pareto(found)
 
     def _on(self, count: int, plan: Plan, known: ParetoFronts) -> list[Option]:
-        """Options of one plan on `count` cards that nothing `known` dominates; each of them is known from then on.
+        """Return the options of one plan on `count` cards that nothing `known` dominates; each of
+        them is known from then on.
 
-        Over as many tensor ranks a card is as fast on more cards, which hold more memory in all. So a card that was dominated, whatever
-        more of it cost, is not looked at again. What a kind of card demands is asked once one of its cards might be an option.
-        """
+        Over as many tensor ranks a card is as fast on more cards, which hold more memory in all.
+        So a card that was dominated, whatever more of it cost, is not looked at again. What a
+        kind of card demands is asked once one of its cards might be an option."""
         tensor = self._tensor_ranks(plan.engine, count)
         if tensor is None:
             return []
@@ -129,7 +145,11 @@ class Search:
         seats = self._left.get((plan, tensor), self._seats[plan])
         if not seats or seats[-1].usable < needed:
             return []
-        rate, front, of_kind = self._rate(plan, tensor), known.front(plan.bits), self._kinds[plan.engine]
+        rate, front, of_kind = (
+            self._rate(plan, tensor),
+            known.front(plan.bits),
+            self._kinds[plan.engine],
+        )
         first = bisect_left(seats, (needed,))
         left, found = seats[:first], []
         demands: dict[Hashable, tuple[float, Demand | None]] = {}
@@ -166,7 +186,8 @@ class Search:
         return found
 
     def _tensor_ranks(self, engine: EngineName, count: int) -> int | None:
-        """How many ranks divide a layer on `count` cards; None where they cannot be used, or some would idle, as fewer then do the same."""
+        """Return how many ranks divide a layer on `count` cards; None where they cannot be used,
+        or some would idle, as fewer then do the same."""
         if (engine, count) not in self._degrees:
             request = structs.replace(self._request, gpu_count=count, engine=engine)
             try:
@@ -176,34 +197,41 @@ class Search:
                 self._degrees[engine, count] = None
         return self._degrees[engine, count]
 
-    def _demand(self, plan: Plan, count: int, kind: Hashable, accelerator: Accelerator) -> Demand | None:
-        """What a plan demands of `count` cards of a kind; None where it is impossible."""
+    def _demand(
+        self, plan: Plan, count: int, kind: Hashable, accelerator: Accelerator
+    ) -> Demand | None:
+        """Return what a plan demands of `count` cards of a kind; None where it is impossible."""
         key = (plan.engine, count, kind)
         try:
             if key not in self._workloads:
                 request = structs.replace(self._request, gpu_count=count, engine=plan.engine)
-                self._workloads[key] = self._fitting.workload(request, plan.engine, accelerator, count)
+                self._workloads[key] = self._fitting.workload(
+                    request, plan.engine, accelerator, count
+                )
             return self._fitting.demand_of(plan.quantization, self._workloads[key], accelerator)
         except InvalidRequestError:
             return None
 
     def _is_wanted(self, accelerator: Accelerator, count: int, plan: Plan, mark: Criteria) -> bool:
-        """Whether the deployment, if it fits, is one of those asked for."""
+        """Return whether the deployment, if it fits, is one of those asked for."""
         wanted = self._wanted
         if wanted.slowest and -mark[2] < wanted.slowest:
             return False
         return wanted.passes is None or wanted.passes(accelerator, count, plan)
 
     def _rate(self, plan: Plan, tensor_parallel: int) -> Rate:
-        """The speeds of a plan whose weights are divided so, worked out once for all counts of cards."""
+        """Return the speeds of a plan whose weights are divided so, worked out once for all
+        counts of cards."""
         key = (plan, tensor_parallel)
         if key not in self._rates:
             read = 0 if self._spec.task == "encode" else self._step_bytes(plan, tensor_parallel)
-            self._rates[key] = Rate(self._spec, read, self._request.concurrency or 1, self._flops, tensor_parallel)
+            self._rates[key] = Rate(
+                self._spec, read, self._request.concurrency or 1, self._flops, tensor_parallel
+            )
         return self._rates[key]
 
     def _step_bytes(self, plan: Plan, tensor_parallel: int) -> int:
-        """What one rank reads for a token of every request."""
+        """Return what one rank reads for a token of every request."""
         request = self._request
         return step_bytes(
             self._spec,
@@ -215,41 +243,61 @@ class Search:
         )
 
     def _least_usable(self, plan: Plan, count: int, tensor_parallel: int) -> int:
-        """Usable memory below which a card need not be tried: of the stages of a pipeline the fullest holds no less than the average."""
+        """Usable memory below which a card need not be tried: of the stages of a pipeline the
+        fullest holds no less than the average."""
         key, stages = (plan, tensor_parallel), -(-count // tensor_parallel)
         if key not in self._floors:
             if tensor_parallel not in self._caches:
-                self._caches[tensor_parallel] = cache_floor(self._spec, self._request, tensor_parallel)
+                self._caches[tensor_parallel] = cache_floor(
+                    self._spec, self._request, tensor_parallel
+                )
             prepared = self._fitting.prepared(plan.quantization, plan.engine)
-            self._floors[key] = weights_floor(prepared, plan.engine, tensor_parallel) + self._caches[tensor_parallel]
-        share = self._fitting.profile(plan.engine).gpu_memory_utilization if plan.engine == "vllm" else 1.0
+            self._floors[key] = (
+                weights_floor(prepared, plan.engine, tensor_parallel)
+                + self._caches[tensor_parallel]
+            )
+        share = (
+            self._fitting.profile(plan.engine).gpu_memory_utilization
+            if plan.engine == "vllm"
+            else 1.0
+        )
         return int(self._floors[key] / stages / share)
 
 
 def cache_floor(spec: ModelSpec, request: FitRequest, tensor_parallel: int = 1) -> int:
-    """Bytes of cache that no engine does without on a tensor-parallel rank of all layers: attention's and what is cached of latents, in the
-    narrowest format it may take.
+    """Return the bytes of cache that no engine does without on a tensor-parallel rank of all
+    layers: attention's and what is cached of latents, in the narrowest format it may take.
 
     Engines round up to blocks and hold more than a window, never less.
     """
     asked = (request.kv_cache_dtype or "auto").strip().lower()
-    narrow = "F4" if asked not in ("auto", "fp8", "bf16", "fp16") else "F16" if asked != "fp8" and spec.quantization is None else "F8_E4M3"
+    narrow = (
+        "F4"
+        if asked not in ("auto", "fp8", "bf16", "fp16")
+        else "F16"
+        if asked != "fp8" and spec.quantization is None
+        else "F8_E4M3"
+    )
     one = sum(
-        len(block.layers) * request_bytes(mixer, context_length_of(request, spec), narrow, tensor_parallel, narrow)
+        len(block.layers)
+        * request_bytes(mixer, context_length_of(request, spec), narrow, tensor_parallel, narrow)
         for block in spec.blocks
         if block.part in CACHED_PARTS
         for mixer in block.mixers
-        if isinstance(mixer, Attention) or (isinstance(mixer, LatentAttention) and (mixer.indexer is None or narrow != "F16"))
+        if isinstance(mixer, Attention)
+        or (isinstance(mixer, LatentAttention) and (mixer.indexer is None or narrow != "F16"))
     )
     return one * (request.concurrency or 1)
 
 
 def weights_floor(prepared: CachedWeights, engine: EngineName, tensor_parallel: int) -> int:
-    """Bytes of weights that an engine keeps on a tensor-parallel rank of all layers, never less than this: those of the language model,
-    and under vLLM, which offloads nothing, of its embedding and head too."""
+    """Return the bytes of weights that an engine keeps on a tensor-parallel rank of all layers,
+    never less than this: those of the language model, and under vLLM, which offloads nothing, of
+    its embedding and head too."""
     laid = prepared.laid
     parts = laid.remembered.of(
-        ("weights of parts", tensor_parallel), lambda: weights.rank_weights(laid, tensor_parallel=tensor_parallel).by_part
+        ("weights of parts", tensor_parallel),
+        lambda: weights.rank_weights(laid, tensor_parallel=tensor_parallel).by_part,
     )
     kept = (Part.LANGUAGE, Part.EMBEDDING, Part.HEAD) if engine == "vllm" else (Part.LANGUAGE,)
     return int(sum(parts.get(part, 0) for part in kept) * min(1.0, laid.scale))

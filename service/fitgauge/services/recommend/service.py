@@ -21,7 +21,13 @@ from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.fit.workload import context_length_of
 from fitgauge.services.recommend import candidates as choices
 from fitgauge.services.recommend import objectives as orders
-from fitgauge.services.recommend.constraints import cheapest, limits, overconstrained, relaxed_constraints, watts
+from fitgauge.services.recommend.constraints import (
+    cheapest,
+    limits,
+    overconstrained,
+    relaxed_constraints,
+    watts,
+)
 from fitgauge.services.recommend.costs import Costs, clouds
 from fitgauge.services.recommend.gpu_options import GpuLimit, GpuPool, Plan
 from fitgauge.services.recommend.prefill import Prompts
@@ -33,16 +39,34 @@ from fitgauge.services.recommend.training import TrainingRecommender
 _PAGE = 20
 _SHORTEST = 1024
 _FEWEST_AT_ONCE = 256
-"""Requests that vLLM runs at once on its smallest cards, where nothing is said. Source: engine/serving/vllm/defaults.py."""
-_OF_TRAINING = ("method", "framework", "sequence_length", "global_batch_size", "precision", "optimizer", "lora_rank")
+"""Requests that vLLM runs at once on its smallest cards, where nothing is said. Source:
+engine/serving/vllm/defaults.py."""
+_OF_TRAINING = (
+    "method",
+    "framework",
+    "sequence_length",
+    "global_batch_size",
+    "precision",
+    "optimizer",
+    "lora_rank",
+)
 _OF_SERVING = (
-    *("context_length", "concurrency", "engine", "quantization", "kv_cache_dtype", "no_quantization", "min_weight_bits"),
+    *(
+        "context_length",
+        "concurrency",
+        "engine",
+        "quantization",
+        "kv_cache_dtype",
+        "no_quantization",
+        "min_weight_bits",
+    ),
     *("min_tokens_per_second", "min_quality", "prompt_tokens", "max_seconds_to_first_token"),
 )
 
 
 class Recommender:
-    """Searches the cards of a catalog for one model. Arithmetic alone; tens of milliseconds, so not for an event loop."""
+    """Searches the cards of a catalog for one model. Arithmetic alone; tens of milliseconds, so
+    not for an event loop."""
 
     def __init__(self, engines: Engines, catalog: Catalog) -> None:
         self._engines = engines
@@ -52,13 +76,18 @@ class Recommender:
         self._halls: LruCache[tuple[list[GpuLimit], GpuPool]] = LruCache(4)
         self._training = TrainingRecommender(load_training(), catalog)
 
-    def answer(self, request: RecommendRequest, model: Model, checkpoint: Checkpoint = no_checkpoint) -> RecommendAnswer:
-        """The Pareto set, ordered. Raises InvalidRequestError where nothing is left, naming the constraint that empties the set."""
+    def answer(
+        self, request: RecommendRequest, model: Model, checkpoint: Checkpoint = no_checkpoint
+    ) -> RecommendAnswer:
+        """Return the Pareto set, ordered. Raises InvalidRequestError where nothing is left,
+        naming the constraint that empties the set."""
         objective = orders.objective(request.objective)
         _refuse_other_fields(request)
         if request.task == "training":
             trained = self._training.answer(request, model, objective, checkpoint)
-            return structs.replace(trained, warnings=[*trained.warnings, *choices.quotas_told(request, self._catalog)])
+            return structs.replace(
+                trained, warnings=[*trained.warnings, *choices.quotas_told(request, self._catalog)]
+            )
         fitting = BatchEstimator(model, self._engines, self._preparer, checkpoint)
         front = self.front(request, model, fitting)
         if not front:
@@ -67,7 +96,12 @@ class Recommender:
         start = request.offset or 0
         question = _question(request, model)
         telling = ResponseBuilder(
-            request, question, model, objective, self._costs(request), self._prompts(request, question, model, fitting)
+            request,
+            question,
+            model,
+            objective,
+            self._costs(request),
+            self._prompts(request, question, model, fitting),
         )
         shown = front[start : start + (request.limit or _PAGE)]
         items = [telling.recommendation(option) for option in shown]
@@ -78,16 +112,27 @@ class Recommender:
             items=items,
             total=len(front),
             measurements=measurements(option.plan for option in shown),
-            warnings=[*telling.warnings(front, items), *choices.quotas_told(request, self._catalog)],
+            warnings=[
+                *telling.warnings(front, items),
+                *choices.quotas_told(request, self._catalog),
+            ],
             understood_as=telling.understood(front[0]),
         )
 
-    def front(self, request: RecommendRequest, model: Model, fitting: BatchEstimator) -> list[Option]:
-        """The options that nothing beats. Raises InvalidRequestError where constraints contradict each other."""
+    def front(
+        self, request: RecommendRequest, model: Model, fitting: BatchEstimator
+    ) -> list[Option]:
+        """Return the options that nothing beats. Raises InvalidRequestError where constraints
+        contradict each other."""
         costs, question = self._costs(request), _question(request, model)
-        cards, plans = choices.cards(request, self._catalog, costs), choices.plans(request, model, fitting)
+        cards, plans = (
+            choices.cards(request, self._catalog, costs),
+            choices.plans(request, model, fitting),
+        )
         prompts = self._prompts(request, question, model, fitting)
-        wanted = SearchFilter(slowest=request.min_tokens_per_second or 0.0, passes=_allowed(request, costs, prompts))
+        wanted = SearchFilter(
+            slowest=request.min_tokens_per_second or 0.0, passes=_allowed(request, costs, prompts)
+        )
         return Search(model, question, fitting, self._hall(cards, costs), plans, wanted).front()
 
     def _hall(self, cards: list[GpuLimit], costs: Costs) -> GpuPool:
@@ -99,51 +144,108 @@ class Recommender:
         return known[1]
 
     def _costs(self, request: RecommendRequest) -> Costs:
-        named, owned = clouds(words.split_list(request.clouds), self._catalog.offers), bool(request.owned)
+        named, owned = (
+            clouds(words.split_list(request.clouds), self._catalog.offers),
+            bool(request.owned),
+        )
         known = self._known_costs.get((named, owned, request.gpus_per_node))
         if known is None:
-            known = Costs(self._catalog.offers, named, owned=owned, gpus_per_node=request.gpus_per_node)
+            known = Costs(
+                self._catalog.offers, named, owned=owned, gpus_per_node=request.gpus_per_node
+            )
             self._known_costs.put((named, owned, request.gpus_per_node), known)
         return known
 
-    def _prompts(self, request: RecommendRequest, question: FitRequest, model: Model, fitting: BatchEstimator) -> Prompts:
-        return Prompts(model, question, fitting, request.prompt_tokens or context_length_of(question, model.spec))
+    def _prompts(
+        self, request: RecommendRequest, question: FitRequest, model: Model, fitting: BatchEstimator
+    ) -> Prompts:
+        return Prompts(
+            model,
+            question,
+            fitting,
+            request.prompt_tokens or context_length_of(question, model.spec),
+        )
 
     def _less(self, request: RecommendRequest, model: Model, fitting: BatchEstimator) -> str:
-        """The most of the workload that is left of it with these constraints, in fields to send; empty where nothing is."""
-        for context, requests in _smaller(request, context_length_of(_question(request, model), model.spec)):
-            if self.front(structs.replace(request, context_length=context, concurrency=requests), model, fitting):
+        """Return the most of the workload that is left of it with these constraints, in fields
+        to send; empty where nothing is."""
+        for context, requests in _smaller(
+            request, context_length_of(_question(request, model), model.spec)
+        ):
+            if self.front(
+                structs.replace(request, context_length=context, concurrency=requests),
+                model,
+                fitting,
+            ):
                 return f"concurrency {requests} at context_length {context}"
         return ""
 
-    def _nothing(self, request: RecommendRequest, model: Model, fitting: BatchEstimator) -> InvalidRequestError:
-        """What leaves nothing: quotas, some of the constraints, else what the workload asks too much of."""
-        if self._catalog.quotas and (found := Recommender(self._engines, self._catalog.unlimited()).front(request, model, fitting)):
-            cards, quota = answers.cards_in_words(found[0].accelerator, found[0].gpus), self._catalog.quota(found[0].accelerator)
-            said = f"The quotas of the catalog empty the set: {cards} would do, and {quota} may be used."
-            return InvalidRequestError(said, hint="Ask for less, name other GPUs, or have the quota raised.", field="gpus")
+    def _nothing(
+        self, request: RecommendRequest, model: Model, fitting: BatchEstimator
+    ) -> InvalidRequestError:
+        """Return what leaves nothing: quotas, some of the constraints, else what the workload
+        asks too much of."""
+        if self._catalog.quotas and (
+            found := Recommender(self._engines, self._catalog.unlimited()).front(
+                request, model, fitting
+            )
+        ):
+            cards, quota = (
+                answers.cards_in_words(found[0].accelerator, found[0].gpus),
+                self._catalog.quota(found[0].accelerator),
+            )
+            said = (
+                f"The quotas of the catalog empty the set: {cards} would do, and {quota} may be"
+                " used."
+            )
+            return InvalidRequestError(
+                said, hint="Ask for less, name other GPUs, or have the quota raised.", field="gpus"
+            )
         if parted := relaxed_constraints(request, lambda less: self.front(less, model, fitting)):
             names, found = parted
             prompts = self._prompts(request, _question(request, model), model, fitting)
             best, why = _nearest(names, found, prompts)
-            instead = f"{answers.cards_in_words(best.accelerator, best.gpus)}, {stored(best)} on {best.plan.engine},"
+            instead = (
+                f"{answers.cards_in_words(best.accelerator, best.gpus)}, {stored(best)} on"
+                f" {best.plan.engine},"
+            )
             refused = overconstrained(request, names, model.id, instead, why)
-            if request.gpus and {"gpus", "max_gpu_count"} & set(names) and (less := self._less(request, model, fitting)):
-                refused.hint = f"{refused.hint} With {request.gpus if isinstance(request.gpus, str) else 'these GPUs'} {less} is left."
+            if (
+                request.gpus
+                and {"gpus", "max_gpu_count"} & set(names)
+                and (less := self._less(request, model, fitting))
+            ):
+                refused.hint = (
+                    f"{refused.hint} With"
+                    f" {request.gpus if isinstance(request.gpus, str) else 'these GPUs'} {less} is"
+                    " left."
+                )
             return refused
-        least = structs.replace(request, context_length=min(_SHORTEST, request.context_length or _SHORTEST), concurrency=1)
+        least = structs.replace(
+            request,
+            context_length=min(_SHORTEST, request.context_length or _SHORTEST),
+            concurrency=1,
+        )
         if least != request and (found := self.front(least, model, fitting)):
             cards = answers.cards_in_words(found[0].accelerator, found[0].gpus)
-            hint = f"Send a shorter context_length or a lower concurrency: one request of {least.context_length} tokens fits on {cards}."
+            hint = (
+                "Send a shorter context_length or a lower concurrency: one request of"
+                f" {least.context_length} tokens fits on {cards}."
+            )
             return InvalidRequestError(
-                f"The workload empties the set: nothing holds {model.id} with it.", hint=hint, field="context_length"
+                f"The workload empties the set: nothing holds {model.id} with it.",
+                hint=hint,
+                field="context_length",
             )
         hint = "Send a smaller model, a narrower quantization, or leave a constraint out."
-        return InvalidRequestError(f"Nothing that is allowed here holds {model.id}.", hint=hint, field="model")
+        return InvalidRequestError(
+            f"Nothing that is allowed here holds {model.id}.", hint=hint, field="model"
+        )
 
 
 def _smaller(request: RecommendRequest, context: int) -> Iterator[tuple[int, int]]:
-    """(Context length, concurrency) of less and less: fewer requests down to one, then shorter ones."""
+    """Yield (Context length, concurrency) of less and less: fewer requests down to one, then
+    shorter ones."""
     requests = request.concurrency or 1
     while requests > 1:
         requests //= 2
@@ -153,8 +255,11 @@ def _smaller(request: RecommendRequest, context: int) -> Iterator[tuple[int, int
         yield context, 1
 
 
-def _allowed(request: RecommendRequest, costs: Costs, prompts: Prompts) -> Callable[[Accelerator, int, Plan], bool] | None:
-    """Whether a deployment keeps within its limits and waiting time; None where nothing is limited."""
+def _allowed(
+    request: RecommendRequest, costs: Costs, prompts: Prompts
+) -> Callable[[Accelerator, int, Plan], bool] | None:
+    """Return whether a deployment keeps within its limits and waiting time; None where nothing
+    is limited."""
     within, longest = limits(request, costs), request.max_seconds_to_first_token
     if within is None and longest is None:
         return None
@@ -171,7 +276,8 @@ def _allowed(request: RecommendRequest, costs: Costs, prompts: Prompts) -> Calla
 
 
 def _nearest(names: Sequence[str], found: Sequence[Option], prompts: Prompts) -> tuple[Option, str]:
-    """Of what is left without the constraints `names` the option that comes nearest to keeping them, and how near in words."""
+    """Of what is left without the constraints `names` the option that comes nearest to keeping
+    them, and how near in words."""
 
     def waiting(option: Option) -> float:
         seconds = prompts.seconds(option.accelerator, option.gpus, option.plan)
@@ -196,19 +302,29 @@ def _nearest(names: Sequence[str], found: Sequence[Option], prompts: Prompts) ->
 
 
 def _refuse_other_fields(request: RecommendRequest) -> None:
-    """Raises InvalidRequestError for a field of the other task, and for more cards than one deployment serves on."""
-    task, others = ("serving", _OF_TRAINING) if request.task != "training" else ("training", _OF_SERVING)
+    """Raise InvalidRequestError for a field of the other task, and for more cards than one
+    deployment serves on."""
+    task, others = (
+        ("serving", _OF_TRAINING) if request.task != "training" else ("training", _OF_SERVING)
+    )
     for name in others:
         if getattr(request, name) is not None:
             other = "training" if task == "serving" else "serving"
-            raise InvalidRequestError(f"{name} is a field of {other}.", hint=f"Send task {other}, or leave {name} out.", field=name)
+            raise InvalidRequestError(
+                f"{name} is a field of {other}.",
+                hint=f"Send task {other}, or leave {name} out.",
+                field=name,
+            )
     if task == "serving" and (request.max_gpu_count or 0) > MOST_CARDS:
-        said = f"max_gpu_count {request.max_gpu_count} is beyond the {MOST_CARDS} GPUs of one deployment that are tried."
+        said = (
+            f"max_gpu_count {request.max_gpu_count} is beyond the {MOST_CARDS} GPUs of one"
+            " deployment that are tried."
+        )
         raise InvalidRequestError(said, hint=f"Send {MOST_CARDS} or less.", field="max_gpu_count")
 
 
 def _question(request: RecommendRequest, model: Model) -> FitRequest:
-    """The workload as a question to check_fit, but for the card, the engine and the format.
+    """Return the workload as a question to check_fit, but for the card, the engine and the format.
 
     Where more requests are held than an engine runs at once by itself, it is told to run them all.
     """

@@ -1,4 +1,5 @@
-"""recommend_gpus for training: on which cards, and how few of each, does one step of this model fit?"""
+"""recommend_gpus for training: on which cards, and how few of each, does one step of this model
+fit?"""
 
 from collections.abc import Sequence
 from math import inf
@@ -22,7 +23,13 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.recommend import candidates as choices
-from fitgauge.services.recommend.constraints import cheapest, limits, overconstrained, relaxed_constraints, watts
+from fitgauge.services.recommend.constraints import (
+    cheapest,
+    limits,
+    overconstrained,
+    relaxed_constraints,
+    watts,
+)
 from fitgauge.services.recommend.costs import Costs, clouds
 from fitgauge.services.recommend.gpu_options import GpuLimit
 from fitgauge.services.recommend.kubernetes import pods_for
@@ -44,13 +51,15 @@ from fitgauge.services.training_plan.service import DEFAULT_GLOBAL_BATCH, DEFAUL
 
 _PAGE = 20
 _VENDORS = ("NVIDIA", "AMD")
-"""Makers whose cards are searched where none is named: the frameworks' memory was learned on CUDA and holds for ROCm's PyTorch."""
+"""Makers whose cards are searched where none is named: the frameworks' memory was learned on
+CUDA and holds for ROCm's PyTorch."""
 _FRAMEWORKS: tuple[Framework, ...] = ("fsdp", "deepspeed", "megatron")
 _CHECKPOINTING: tuple[Checkpointing, ...] = ("none", "selective", "full")
 
 
 class Layout(NamedTuple):
-    """One way to train on a number of cards: what the fullest holds, and its speed in that of one card that waits for nobody."""
+    """One way to train on a number of cards: what the fullest holds, and its speed in that of
+    one card that waits for nobody."""
 
     workload: TrainingWorkload
     required: Bytes
@@ -70,17 +79,22 @@ class Trained(NamedTuple):
 class TrainingRecommender:
     """Searches the cards of a catalog for one model's training.
 
-    What a layout holds does not depend on the card, so every layout of every count is estimated once and set against all cards.
-    """
+    What a layout holds does not depend on the card, so every layout of every count is estimated
+    once and set against all cards."""
 
     def __init__(self, profile: TrainingProfile, catalog: Catalog) -> None:
         self._profile = profile
         self._catalog = catalog
 
     def answer(
-        self, request: RecommendRequest, model: Model, objective: Objective, checkpoint: Checkpoint = no_checkpoint
+        self,
+        request: RecommendRequest,
+        model: Model,
+        objective: Objective,
+        checkpoint: Checkpoint = no_checkpoint,
     ) -> RecommendAnswer:
-        """The Pareto set of cards, ordered. Raises InvalidRequestError where nothing is left, naming the constraint that empties the set."""
+        """Return the Pareto set of cards, ordered. Raises InvalidRequestError where nothing is
+        left, naming the constraint that empties the set."""
         front = self.front(request, model, checkpoint)
         if not front:
             raise self._nothing(request, model, checkpoint)
@@ -92,14 +106,22 @@ class TrainingRecommender:
             objective=objective,
             items=[],
             measurements={},
-            training=[self._told(trained, request, model) for trained in front[start : start + (request.limit or _PAGE)]],
+            training=[
+                self._told(trained, request, model)
+                for trained in front[start : start + (request.limit or _PAGE)]
+            ],
             total=len(front),
-            warnings=_warnings(request, model, _cards(request, self._catalog, _costs(request, self._catalog))),
+            warnings=_warnings(
+                request, model, _cards(request, self._catalog, _costs(request, self._catalog))
+            ),
             understood_as=_understood(request, model, front[0].layout.workload, objective),
         )
 
-    def front(self, request: RecommendRequest, model: Model, checkpoint: Checkpoint = no_checkpoint) -> list[Trained]:
-        """For every card the least count that fits, without those that another beats in count, memory, speed and price at once."""
+    def front(
+        self, request: RecommendRequest, model: Model, checkpoint: Checkpoint = no_checkpoint
+    ) -> list[Trained]:
+        """For every card the least count that fits, without those that another beats in count,
+        memory, speed and price at once."""
         costs = _costs(request, self._catalog)
         cards = _cards(request, self._catalog, costs)
         by_count = self._layouts(request, model, cards, checkpoint)
@@ -107,41 +129,78 @@ class TrainingRecommender:
         fitting = []
         for card in cards:
             for count, held in by_count.items():
-                if count > card.most or (within is not None and not within(card.accelerator, count)):
+                if count > card.most or (
+                    within is not None and not within(card.accelerator, count)
+                ):
                     continue
                 layout = next((one for one in held if _fits(one, card.accelerator)), None)
                 if layout is not None:
                     fitting.append(_trained(card.accelerator, count, layout, model, costs))
                     break
-        return [one for one in fitting if not any(dominates(other.criteria, one.criteria) for other in fitting)]
+        return [
+            one
+            for one in fitting
+            if not any(dominates(other.criteria, one.criteria) for other in fitting)
+        ]
 
     def _layouts(
-        self, request: RecommendRequest, model: Model, cards: Sequence[GpuLimit], checkpoint: Checkpoint
+        self,
+        request: RecommendRequest,
+        model: Model,
+        cards: Sequence[GpuLimit],
+        checkpoint: Checkpoint,
     ) -> dict[int, list[Layout]]:
-        """Every layout of every count that is tried, the fastest first. Raises InvalidRequestError for settings that nothing can run."""
+        """Return every layout of every count that is tried, the fastest first. Raises
+        InvalidRequestError for settings that nothing can run."""
         base = _base(request, model)
         most = max(card.most for card in cards)
-        counts = sorted({2**power for power in range(most.bit_length())} | {card.most for card in cards})
+        counts = sorted(
+            {2**power for power in range(most.bit_length())} | {card.most for card in cards}
+        )
         named = (training_words.framework(request.framework),) if request.framework else _FRAMEWORKS
-        frameworks = tuple(name for name in named if not (base.adapted and name == "megatron")) or named
-        searched = Choices(frameworks=frameworks, counts=tuple(counts), global_batch_size=request.global_batch_size or DEFAULT_GLOBAL_BATCH)
+        frameworks = (
+            tuple(name for name in named if not (base.adapted and name == "megatron")) or named
+        )
+        searched = Choices(
+            frameworks=frameworks,
+            counts=tuple(counts),
+            global_batch_size=request.global_batch_size or DEFAULT_GLOBAL_BATCH,
+        )
         held: dict[int, list[Layout]] = {}
         for count in counts:
             found = [
-                self._layout(model, structs.replace(layout, activation_checkpointing=kind), checkpoint)
+                self._layout(
+                    model, structs.replace(layout, activation_checkpointing=kind), checkpoint
+                )
                 for layout in layouts(model.spec, base, searched, count)
                 for kind in _CHECKPOINTING
             ]
-            held[count] = sorted(found, key=lambda one: (-one.throughput, one.required.expected, one.workload.tensor_parallel))
+            held[count] = sorted(
+                found,
+                key=lambda one: (
+                    -one.throughput,
+                    one.required.expected,
+                    one.workload.tensor_parallel,
+                ),
+            )
         return held
 
     def _layout(self, model: Model, workload: TrainingWorkload, checkpoint: Checkpoint) -> Layout:
         checkpoint()
-        every = (training_stage(model.spec, workload, self._profile, stage) for stage in stages(model.spec, workload, ends=True))
-        return Layout(workload, max((stage.need for stage in every), key=lambda need: need.expected), throughput(model.spec, workload))
+        every = (
+            training_stage(model.spec, workload, self._profile, stage)
+            for stage in stages(model.spec, workload, ends=True)
+        )
+        return Layout(
+            workload,
+            max((stage.need for stage in every), key=lambda need: need.expected),
+            throughput(model.spec, workload),
+        )
 
-    def _told(self, trained: Trained, request: RecommendRequest, model: Model) -> TrainingRecommendation:
-        """One option in the words of the contract."""
+    def _told(
+        self, trained: Trained, request: RecommendRequest, model: Model
+    ) -> TrainingRecommendation:
+        """Return one option in the words of the contract."""
         accelerator, workload = trained.accelerator, trained.layout.workload
         every = training_stages(model.spec, workload, self._profile, accelerator.usable.expected)
         settings = understood(workload, accelerator, trained.gpus, model)
@@ -158,45 +217,78 @@ class TrainingRecommender:
             tokens_per_second_at_peak=trained.tokens_per_second,
             cost=_costs(request, self._catalog).answer(accelerator, trained.gpus, None, None),
             watts=watts(accelerator, trained.gpus),
-            kubernetes=pods_for(accelerator, trained.gpus, request.gpus_per_node, together=trained.gpus > 1),
+            kubernetes=pods_for(
+                accelerator, trained.gpus, request.gpus_per_node, together=trained.gpus > 1
+            ),
             request={**settings, "model": request.model},
             launch=plan_launch(model, workload),
         )
 
-    def _nothing(self, request: RecommendRequest, model: Model, checkpoint: Checkpoint) -> InvalidRequestError:
-        """What leaves nothing: some of the constraints, else the training itself."""
+    def _nothing(
+        self, request: RecommendRequest, model: Model, checkpoint: Checkpoint
+    ) -> InvalidRequestError:
+        """Return what leaves nothing: some of the constraints, else the training itself."""
         if parted := relaxed_constraints(request, lambda less: self.front(less, model, checkpoint)):
             names, found = parted
-            best = min(found, key=lambda one: _order(one, "cheapest" if "max_usd_per_hour" in names else "fewest_cards"))
-            instead = f"{answers.cards_in_words(best.accelerator, best.gpus)}, under {best.layout.workload.framework},"
-            return overconstrained(
-                request, names, f"a training step of {model.id}", instead, cheapest(best.criteria[4]) if "max_usd_per_hour" in names else ""
+            best = min(
+                found,
+                key=lambda one: _order(
+                    one, "cheapest" if "max_usd_per_hour" in names else "fewest_cards"
+                ),
             )
-        said = f"No layout of {model.id} fits on up to {request.max_gpu_count or DEFAULT_MOST} of any card that is allowed here."
+            instead = (
+                f"{answers.cards_in_words(best.accelerator, best.gpus)}, under"
+                f" {best.layout.workload.framework},"
+            )
+            return overconstrained(
+                request,
+                names,
+                f"a training step of {model.id}",
+                instead,
+                cheapest(best.criteria[4]) if "max_usd_per_hour" in names else "",
+            )
+        said = (
+            f"No layout of {model.id} fits on up to {request.max_gpu_count or DEFAULT_MOST} of any"
+            " card that is allowed here."
+        )
         return InvalidRequestError(
-            said, hint="Send method lora or qlora, a shorter sequence_length, or a larger max_gpu_count.", field="method"
+            said,
+            hint="Send method lora or qlora, a shorter sequence_length, or a larger max_gpu_count.",
+            field="method",
         )
 
 
-def _trained(accelerator: Accelerator, count: int, layout: Layout, model: Model, costs: Costs) -> Trained:
-    """An option with its criteria: count, memory, -tokens a second at the peak, nothing for bits, price."""
+def _trained(
+    accelerator: Accelerator, count: int, layout: Layout, model: Model, costs: Costs
+) -> Trained:
+    """Return an option with its criteria: count, memory, -tokens a second at the peak, nothing
+    for bits, price."""
     workload = layout.workload
     fastest = peak_tflops(accelerator, "bf16") or peak_tflops(accelerator, "fp16")
     flops = token_flops(model.spec, workload.sequence_length, frozen_base=workload.adapted).model
     speed = round(layout.throughput * fastest * 1e12 / flops, 1) if fastest else None
     cost = costs.usd_per_hour(accelerator, count)
-    mark = (count, count * accelerator.usable.expected, -speed if speed else 1.0, 0.0, inf if cost is None else cost)
+    mark = (
+        count,
+        count * accelerator.usable.expected,
+        -speed if speed else 1.0,
+        0.0,
+        inf if cost is None else cost,
+    )
     return Trained(accelerator, count, layout, speed, mark)
 
 
 def _fits(layout: Layout, accelerator: Accelerator) -> bool:
-    if layout.required.low > accelerator.usable.high or refusal(layout.workload, accelerator) is not None:
+    if (
+        layout.required.low > accelerator.usable.high
+        or refusal(layout.workload, accelerator) is not None
+    ):
         return False
     return verdict(fit_probability(layout.required, accelerator.usable)) == "fits"
 
 
 def _order(trained: Trained, objective: Objective) -> tuple[float, ...]:
-    """What comes first."""
+    """Return what comes first."""
     count, memory, slowness, _, cost = trained.criteria
     first = {
         "fewest_cards": (count,),
@@ -219,7 +311,8 @@ def _costs(request: RecommendRequest, catalog: Catalog) -> Costs:
 
 
 def _cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[GpuLimit]:
-    """The cards that are asked about; where none is named those whose software the estimates were learned on."""
+    """Return the cards that are asked about; where none is named those whose software the
+    estimates were learned on."""
     asked = structs.replace(request, max_gpu_count=request.max_gpu_count or DEFAULT_MOST)
     if not words.split_list(request.gpus) and not words.split_list(request.vendors):
         asked = structs.replace(asked, vendors=list(_VENDORS))
@@ -227,7 +320,8 @@ def _cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Gp
 
 
 def _base(request: RecommendRequest, model: Model) -> TrainingWorkload:
-    """What every layout has in common, as check_training_fit would understand it on one card."""
+    """Return what every layout has in common, as check_training_fit would understand it on one
+    card."""
     asked = TrainingRequest(
         model=request.model,
         gpu="any",
@@ -241,28 +335,47 @@ def _base(request: RecommendRequest, model: Model) -> TrainingWorkload:
 
 
 def _summary(model: Model, front: Sequence[Trained]) -> str:
-    """The best option in a sentence."""
+    """Return the best option in a sentence."""
     best, workload = front[0], front[0].layout.workload
     cards = answers.cards_in_words(best.accelerator, best.gpus)
     price = f", from {best.criteria[4]:.2f} USD an hour" if best.criteria[4] < inf else ""
     needs, has = gib(best.layout.required.expected), gib(best.accelerator.usable.expected)
-    kind = {"full": "Full training", "lora": "LoRA training", "qlora": "QLoRA training"}.get(workload.method, workload.method)
-    said = f"{kind} of {model.id} fits on {cards} under {workload.framework}: at least {needs} of {has} on the fullest{price}."
-    return f"{said} Of {len(front)} options, each the fewest of its card that suffice, none beats another." if len(front) > 1 else said
+    kind = {"full": "Full training", "lora": "LoRA training", "qlora": "QLoRA training"}.get(
+        workload.method, workload.method
+    )
+    said = (
+        f"{kind} of {model.id} fits on {cards} under {workload.framework}: at least {needs} of"
+        f" {has} on the fullest{price}."
+    )
+    return (
+        f"{said} Of {len(front)} options, each the fewest of its card that suffice, none beats"
+        " another."
+        if len(front) > 1
+        else said
+    )
 
 
 def _warnings(request: RecommendRequest, model: Model, cards: Sequence[GpuLimit]) -> list[str]:
-    """What a reader must know about the search and its figures."""
+    """Return what a reader must know about the search and its figures."""
     most = max(card.most for card in cards)
-    said = [*model.warnings, *model.spec.notes, f"{len(cards)} cards were searched, each in powers of two up to {most} or what there is."]
+    said = [
+        *model.warnings,
+        *model.spec.notes,
+        f"{len(cards)} cards were searched, each in powers of two up to {most} or what there is.",
+    ]
     if not words.split_list(request.gpus) and not words.split_list(request.vendors):
         said.append("Cards of NVIDIA and AMD were searched: name vendors or gpus for others.")
-    said.append("Tokens a second are those at the cards' full peak: real runs reach a part of it, which POST /v1/utilization explains.")
+    said.append(
+        "Tokens a second are those at the cards' full peak: real runs reach a part of it, which"
+        " POST /v1/utilization explains."
+    )
     return said
 
 
-def _understood(request: RecommendRequest, model: Model, workload: TrainingWorkload, objective: Objective) -> Fields:
-    """The question with its defaults filled in, to be sent back."""
+def _understood(
+    request: RecommendRequest, model: Model, workload: TrainingWorkload, objective: Objective
+) -> Fields:
+    """Return the question with its defaults filled in, to be sent back."""
     filled: Fields = {
         "task": "training",
         "model": model.id,
@@ -274,7 +387,18 @@ def _understood(request: RecommendRequest, model: Model, workload: TrainingWorkl
         "objective": objective,
         "max_gpu_count": request.max_gpu_count or DEFAULT_MOST,
     }
-    names = ("framework", "lora_rank", "owned", "max_usd_per_hour", "max_watts", "gpus_per_node", "max_nodes")
+    names = (
+        "framework",
+        "lora_rank",
+        "owned",
+        "max_usd_per_hour",
+        "max_watts",
+        "gpus_per_node",
+        "max_nodes",
+    )
     told = {name: getattr(request, name) for name in names}
-    told |= {name: ", ".join(words.split_list(getattr(request, name))) or None for name in ("vendors", "gpus", "clouds")}
+    told |= {
+        name: ", ".join(words.split_list(getattr(request, name))) or None
+        for name in ("vendors", "gpus", "clouds")
+    }
     return filled | {name: value for name, value in told.items() if value is not None}

@@ -14,9 +14,13 @@ _TOWERS = "visual|vision|audio|image"
 
 
 def target_modules(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
-    """PEFT's target_modules. Of a model with a tower that has no adapters one regular expression, since PEFT would find linears of these
-    names, and with all-linear every one, in the tower too (peft/tuners/tuners_utils.py, check_target_module_exists)."""
-    seeing = any(block.part in (Part.VISION, Part.AUDIO) for block in spec.blocks) and spec.task == "generate"
+    """PEFT's target_modules. Of a model with a tower that has no adapters one regular
+    expression, since PEFT would find linears of these names, and with all-linear every one, in
+    the tower too (peft/tuners/tuners_utils.py, check_target_module_exists)."""
+    seeing = (
+        any(block.part in (Part.VISION, Part.AUDIO) for block in spec.blocks)
+        and spec.task == "generate"
+    )
     if seeing and not (workload.images and workload.train_vision_tower):
         return [f"(?!.*({_TOWERS})).*\\.({'|'.join(map(re.escape, _names(spec, workload)))})"]
     if workload.lora_targets == "all_linear":
@@ -27,13 +31,23 @@ def target_modules(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
 
 
 def _names(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
-    """Linears that get an adapter, each by the last part of its name, or by all of it where another one ends alike."""
+    """Return the linears that get an adapter, each by the last part of its name, or by all of it
+    where another one ends alike."""
     parts = (Part.LANGUAGE, Part.ENCODER)
     every = {
-        tensor.name.removesuffix(".weight") for block in spec.blocks if block.part in parts for tensor in linears(block, merged(block))
+        tensor.name.removesuffix(".weight")
+        for block in spec.blocks
+        if block.part in parts
+        for tensor in linears(block, merged(block))
     }
     others = {_last(name) for name in every if not targeted(name, workload.lora_targets)}
-    return sorted({name if _last(name) in others else _last(name) for name in every if targeted(name, workload.lora_targets)})
+    return sorted(
+        {
+            name if _last(name) in others else _last(name)
+            for name in every
+            if targeted(name, workload.lora_targets)
+        }
+    )
 
 
 def _last(name: str) -> str:

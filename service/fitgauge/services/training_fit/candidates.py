@@ -1,4 +1,5 @@
-"""The changes worth trying where training does not fit, cheapest first. Each is estimated anew before anybody hears of it."""
+"""The changes worth trying where training does not fit, cheapest first. Each is estimated anew
+before anybody hears of it."""
 
 from collections.abc import Iterator
 
@@ -13,8 +14,11 @@ _SAVING: Fields = {"activation_checkpointing": "full", "loss": "fused", "micro_b
 """What saves memory beside other changes."""
 
 
-def candidates(workload: TrainingWorkload, setup: Setup, count: int, *, mixture: bool) -> Iterator[tuple[str, Fields]]:
-    """(what it is in words, the fields to send) in the order in which they cost least. `mixture`: the model has routed experts."""
+def candidates(
+    workload: TrainingWorkload, setup: Setup, count: int, *, mixture: bool
+) -> Iterator[tuple[str, Fields]]:
+    """Yield (what it is in words, the fields to send) in the order in which they cost least.
+    `mixture`: the model has routed experts."""
     settings = [*_of_algorithm(workload, setup), *_settings(workload)]
     yield from settings
     if len(settings) > 1:
@@ -33,7 +37,7 @@ def candidates(workload: TrainingWorkload, setup: Setup, count: int, *, mixture:
 
 
 def _settings(workload: TrainingWorkload) -> Iterator[tuple[str, Fields]]:
-    """What costs a little speed and no quality."""
+    """Yield what costs a little speed and no quality."""
     if workload.attention == "eager":
         yield "use SDPA or FlashAttention instead of eager attention", {"attention": "sdpa"}
     if workload.loss in ("full", "in_place"):
@@ -42,21 +46,36 @@ def _settings(workload: TrainingWorkload) -> Iterator[tuple[str, Fields]]:
         yield "take micro-batches of 1 and accumulate gradients", {"micro_batch_size": 1}
     if workload.activation_checkpointing != "full":
         yield "checkpoint activations", {"activation_checkpointing": "full"}
-    if workload.optimizer == "adamw" and workload.optimizer_implementation == "foreach" and workload.framework == "transformers":
+    if (
+        workload.optimizer == "adamw"
+        and workload.optimizer_implementation == "foreach"
+        and workload.framework == "transformers"
+    ):
         yield "use the fused optimizer", {"optimizer_implementation": "fused"}
 
 
 def _of_algorithm(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fields]]:
-    """What the models beside the policy can do without."""
+    """Yield what the models beside the policy can do without."""
     rollout = setup.rollout
     if rollout is not None and rollout.engine in ("vllm", "sglang"):
         if rollout.sleep == "off":
-            yield "let the rollout engine sleep while the policy is trained", {"rollout_sleep": "level_2"}
-        less = next((share for share in (0.5, 0.3, 0.2) if share < rollout.memory_utilization), None)
+            yield (
+                "let the rollout engine sleep while the policy is trained",
+                {"rollout_sleep": "level_2"},
+            )
+        less = next(
+            (share for share in (0.5, 0.3, 0.2) if share < rollout.memory_utilization), None
+        )
         if less is not None:
-            yield f"give the rollout engine {less:.0%} of the card", {"rollout_memory_utilization": less}
+            yield (
+                f"give the rollout engine {less:.0%} of the card",
+                {"rollout_memory_utilization": less},
+            )
     if setup.trainer == "verl" and setup.rests != "all":
-        yield "let parameters and states rest in host memory while completions are sampled", {"offload": "cpu"}
+        yield (
+            "let parameters and states rest in host memory while completions are sampled",
+            {"offload": "cpu"},
+        )
     if setup.reference == "resident":
         yield "keep the reference in host memory", {"reference": "offloaded"}
         if setup.algorithm in ("dpo", "kto"):
@@ -64,21 +83,32 @@ def _of_algorithm(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[st
 
 
 def _room_for_rollout(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fields]]:
-    """What lets an engine start whose share of the card does not hold its model."""
+    """Yield what lets an engine start whose share of the card does not hold its model."""
     rollout = setup.rollout
     if rollout is None or rollout.engine not in ("vllm", "sglang"):
         return
     for ranks in (2, 4, 8):
         if ranks > rollout.tensor_parallel and workload.gpus % ranks == 0:
-            yield f"share a copy of the rollout engine among {ranks} GPUs", {"rollout_tensor_parallel": ranks}
+            yield (
+                f"share a copy of the rollout engine among {ranks} GPUs",
+                {"rollout_tensor_parallel": ranks},
+            )
     more = next((share for share in (0.5, 0.7, 0.85) if share > rollout.memory_utilization), None)
     if more is not None:
-        yield f"give the rollout engine {more:.0%} of the card", {"rollout_memory_utilization": more}
+        yield (
+            f"give the rollout engine {more:.0%} of the card",
+            {"rollout_memory_utilization": more},
+        )
 
 
 def _divided(workload: TrainingWorkload) -> Iterator[tuple[str, Fields]]:
     """More of it over the same cards, for more that they exchange."""
-    if workload.gpus == 1 or workload.pipeline_parallel > 1 or workload.framework == "megatron" or workload.zero_stage == 3:
+    if (
+        workload.gpus == 1
+        or workload.pipeline_parallel > 1
+        or workload.framework == "megatron"
+        or workload.zero_stage == 3
+    ):
         return
     divided: Fields = {"zero_stage": 3}
     if workload.framework == "transformers":
@@ -89,41 +119,75 @@ def _divided(workload: TrainingWorkload) -> Iterator[tuple[str, Fields]]:
 
 
 def _methods(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fields]]:
-    """What changes the result a little: smaller states, then adapters."""
+    """Yield what changes the result a little: smaller states, then adapters."""
     if not workload.activation_offload and workload.framework in ("transformers", "fsdp"):
-        yield "checkpoint activations and let them wait in host memory", {**_SAVING, "activation_offload": True}
+        yield (
+            "checkpoint activations and let them wait in host memory",
+            {**_SAVING, "activation_offload": True},
+        )
     if workload.optimizer == "adamw" and workload.framework == "transformers":
-        yield "keep optimizer states in 8 bit, checkpoint activations", {**_SAVING, "optimizer": "adamw_8bit"}
+        yield (
+            "keep optimizer states in 8 bit, checkpoint activations",
+            {**_SAVING, "optimizer": "adamw_8bit"},
+        )
         if workload.method == "full" and workload.precision == "mixed_bf16":
             change = "train in bf16 alone with optimizer states in 8 bit, checkpoint activations"
             yield change, {**_SAVING, "precision": "bf16", "optimizer": "adamw_8bit"}
-    shared: Fields = {"reference": "adapter"} if setup.reference in ("resident", "offloaded") else {}
-    half, base = ("mixed_fp16", "an fp32") if workload.precision == "mixed_fp16" else ("bf16", "a bf16")
+    shared: Fields = (
+        {"reference": "adapter"} if setup.reference in ("resident", "offloaded") else {}
+    )
+    half, base = (
+        ("mixed_fp16", "an fp32") if workload.precision == "mixed_fp16" else ("bf16", "a bf16")
+    )
     if workload.method == "full":
-        yield f"train adapters (LoRA) on {base} base, checkpoint activations", {**_SAVING, "method": "lora", "precision": half, **shared}
+        yield (
+            f"train adapters (LoRA) on {base} base, checkpoint activations",
+            {**_SAVING, "method": "lora", "precision": half, **shared},
+        )
     if workload.method in ("full", "lora", "dora"):
-        yield "train adapters on a 4-bit base (QLoRA), checkpoint activations", {**_SAVING, "method": "qlora", "precision": half, **shared}
+        yield (
+            "train adapters on a 4-bit base (QLoRA), checkpoint activations",
+            {**_SAVING, "method": "qlora", "precision": half, **shared},
+        )
     yield from _offloaded(workload, setup)
 
 
 def _quantized_experts(workload: TrainingWorkload) -> Iterator[tuple[str, Fields]]:
-    """Experts in 4 bit too, which bitsandbytes leaves alone under transformers 5: Unsloth quantizes them on one card."""
+    """Experts in 4 bit too, which bitsandbytes leaves alone under transformers 5: Unsloth
+    quantizes them on one card."""
     if workload.gpus > 1:
         return
-    change = "train adapters on a 4-bit base with its experts in 4 bit too (Unsloth), checkpoint activations"
-    yield change, {**_SAVING, "framework": "unsloth", "method": "qlora", "precision": "mixed_bf16", "quantize_experts": True}
+    change = (
+        "train adapters on a 4-bit base with its experts in 4 bit too (Unsloth), checkpoint"
+        " activations"
+    )
+    yield (
+        change,
+        {
+            **_SAVING,
+            "framework": "unsloth",
+            "method": "qlora",
+            "precision": "mixed_bf16",
+            "quantize_experts": True,
+        },
+    )
 
 
 def _shorter(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fields]]:
-    """Sequences cut to half, a quarter ... of their length, with all that saves memory beside it."""
+    """Sequences cut to half, a quarter ... of their length, with all that saves memory beside
+    it."""
     length = workload.sequence_length
     while not setup.sampled and length > _SHORTEST:
         length = max(_SHORTEST, length // 2)
-        yield f"cut sequences to {length:,} tokens, checkpoint activations", {**_SAVING, "sequence_length": length}
+        yield (
+            f"cut sequences to {length:,} tokens, checkpoint activations",
+            {**_SAVING, "sequence_length": length},
+        )
 
 
 def _offloaded(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fields]]:
-    """Parameters and states in host memory: of adapters under FSDP (PEFT's guide on FSDP: QLoRA on two cards of 24 GB), else by ZeRO-3."""
+    """Yield parameters and states in host memory: of adapters under FSDP (PEFT's guide on FSDP:
+    QLoRA on two cards of 24 GB), else by ZeRO-3."""
     if workload.offload != "none" or setup.algorithm != "sft" or workload.framework == "megatron":
         return
     if workload.adapted and workload.gpus > 1:
@@ -133,19 +197,22 @@ def _offloaded(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, 
         )
     if not workload.adapted and workload.optimizer == "adamw" and workload.framework != "fsdp":
         yield (
-            "keep parameters and optimizer in host memory (DeepSpeed ZeRO-3), checkpoint activations",
+            (
+                "keep parameters and optimizer in host memory (DeepSpeed ZeRO-3), checkpoint"
+                " activations"
+            ),
             {**_SAVING, "framework": "deepspeed", "zero_stage": 3, "offload": "cpu"},
         )
 
 
 def more_cards(fields: Fields, count: int) -> bool:
-    """Whether a change asks for more cards than there are."""
+    """Return whether a change asks for more cards than there are."""
     asked = fields.get("gpu_count")
     return isinstance(asked, int) and asked > count
 
 
 def _more_cards(workload: TrainingWorkload, count: int) -> Iterator[tuple[str, Fields]]:
-    """Shards over up to 64 cards."""
+    """Shard over up to 64 cards."""
     for more in (2, 4, 8, 16, 32, 64):
         if more > count and workload.tensor_parallel * workload.pipeline_parallel == 1:
             yield (

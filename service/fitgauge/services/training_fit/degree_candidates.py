@@ -1,4 +1,5 @@
-"""Degrees of parallelism that hold a model under Megatron where those asked for do not: the planner's layouts, as changes to send."""
+"""Degrees of parallelism that hold a model under Megatron where those asked for do not: the
+planner's layouts, as changes to send."""
 
 from collections.abc import Iterator
 
@@ -20,24 +21,40 @@ _MOST = 1024
 
 
 def degrees_that_fit(
-    spec: ModelSpec, workload: TrainingWorkload, profile: TrainingProfile, accelerator: Accelerator, count: int
+    spec: ModelSpec,
+    workload: TrainingWorkload,
+    profile: TrainingProfile,
+    accelerator: Accelerator,
+    count: int,
 ) -> Iterator[tuple[str, Fields]]:
-    """(what it is in words, the fields to send) of the fastest layout on as many cards, else on the fewest beyond: twice, four
-    times ... as many, or whole nodes."""
+    """Yield (what it is in words, the fields to send) of the fastest layout on as many cards,
+    else on the fewest beyond: twice, four times ... as many, or whole nodes."""
 
     def need(tried: TrainingWorkload) -> Bytes:
-        every = (training_stage(spec, tried, profile, stage) for stage in stages(spec, tried, ends=True))
+        every = (
+            training_stage(spec, tried, profile, stage) for stage in stages(spec, tried, ends=True)
+        )
         return max((stage.need for stage in every), key=lambda need: need.expected)
 
     base = replace(workload, framework="megatron")
     doubled = {count << power for power in range(_MOST.bit_length())}
     for cards in sorted(cards for cards in doubled | whole_nodes(spec) if count <= cards <= _MOST):
-        # A step keeps at least one sequence for every card, so that any degree of data parallelism divides it.
-        batch = max(cards, workload.micro_batch_size * workload.micro_batches * workload.data_parallel)
-        choices = Choices(
-            frameworks=("megatron",), counts=(cards,), global_batch_size=batch, micro_batch_sizes=(workload.micro_batch_size,)
+        # A step keeps at least one sequence for every card, so that any degree of data parallelism
+        # divides it.
+        batch = max(
+            cards, workload.micro_batch_size * workload.micro_batches * workload.data_parallel
         )
-        plans = [plan for plan in search(spec, base, choices, need, accelerator.usable.expected) if plan.workload != workload]
+        choices = Choices(
+            frameworks=("megatron",),
+            counts=(cards,),
+            global_batch_size=batch,
+            micro_batch_sizes=(workload.micro_batch_size,),
+        )
+        plans = [
+            plan
+            for plan in search(spec, base, choices, need, accelerator.usable.expected)
+            if plan.workload != workload
+        ]
         sure = [plan for plan in plans if plan.required.high <= accelerator.usable.low] or plans
         if sure:
             yield _change(max(sure, key=lambda plan: plan.throughput), count)
@@ -45,20 +62,30 @@ def degrees_that_fit(
 
 
 def whole_nodes(spec: ModelSpec) -> set[int]:
-    """Cards of as many nodes, or twice as many, as there are stages, for every number of stages worth trying."""
+    """Return the cards of as many nodes, or twice as many, as there are stages, for every number
+    of stages worth trying."""
     layers = max(1, spec.layers)
-    return {MOST_TENSOR * stages * replicas for stages in stage_counts(layers, layers) for replicas in (1, 2)}
+    return {
+        MOST_TENSOR * stages * replicas
+        for stages in stage_counts(layers, layers)
+        for replicas in (1, 2)
+    }
 
 
 def _change(plan: Plan, count: int) -> tuple[str, Fields]:
     workload = plan.workload
     named = {
-        "tensor": workload.tensor_parallel, "pipeline": workload.pipeline_parallel, "context": workload.context_parallel,
+        "tensor": workload.tensor_parallel, "pipeline": workload.pipeline_parallel,
+        "context": workload.context_parallel,
         "expert": workload.expert_parallel, "data": workload.data_parallel,
     }  # fmt: skip
     degrees = " x ".join(f"{name} {degree}" for name, degree in named.items() if degree > 1)
     more = f" on {workload.gpus} GPUs" if workload.gpus != count else ""
-    kept = "" if workload.activation_checkpointing == "none" else f", {workload.activation_checkpointing} checkpointing"
+    kept = (
+        ""
+        if workload.activation_checkpointing == "none"
+        else f", {workload.activation_checkpointing} checkpointing"
+    )
     return f"split it by {degrees} parallelism{more}{kept}", {
         "gpu_count": workload.gpus,
         **{f"{name}_parallel": degree for name, degree in named.items()},

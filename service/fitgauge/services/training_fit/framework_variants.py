@@ -1,4 +1,5 @@
-"""What a question leaves open and frameworks decide by version: the same estimate under their other choice, so that intervals hold both."""
+"""What a question leaves open and frameworks decide by version: the same estimate under their
+other choice, so that intervals hold both."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,26 +11,39 @@ from fitgauge.services.training_fit.schemas import TrainingRequest
 
 
 def open_settings(request: TrainingRequest, workload: TrainingWorkload) -> tuple[str, ...]:
-    """Fields a question leaves to a framework's version: sent again with a value, the question would be a narrower one."""
+    """Return the fields a question leaves to a framework's version: sent again with a value, the
+    question would be a narrower one."""
     steps = workload.framework in ("transformers", "fsdp") and workload.optimizer == "adamw"
-    shards = workload.framework == "fsdp" and workload.adapted and workload.context_parallel * workload.tensor_parallel == 1
-    found = (("optimizer_implementation", steps), ("fsdp_version", shards), ("gradient_dtype", reduces(workload)))
+    shards = (
+        workload.framework == "fsdp"
+        and workload.adapted
+        and workload.context_parallel * workload.tensor_parallel == 1
+    )
+    found = (
+        ("optimizer_implementation", steps),
+        ("fsdp_version", shards),
+        ("gradient_dtype", reduces(workload)),
+    )
     return tuple(name for name, matters in found if matters and getattr(request, name) is None)
 
 
 def reduces(workload: TrainingWorkload) -> bool:
-    """Whether FSDP has two formats to reduce gradients in."""
+    """Return whether FSDP has two formats to reduce gradients in."""
     return workload.framework == "fsdp" and workload.precision == "mixed_bf16"
 
 
-def other_choices(request: TrainingRequest, workload: TrainingWorkload) -> Iterator[TrainingWorkload]:
-    """The workload with one setting each as another version of its framework has it, where nothing was said about it.
+def other_choices(
+    request: TrainingRequest, workload: TrainingWorkload
+) -> Iterator[TrainingWorkload]:
+    """Yield the workload with one setting each as another version of its framework has it, where
+    nothing was said about it.
 
-    AdamW steps with foreach or, in Trainer with torch 2.8 and newer, fused (transformers training_args.py, default_optim). Accelerate
-    shards adapters with FSDP1, or FSDP2 where its launcher was told. QLoRA in bf16 runs as loaded, or with fp32 norms, embedding and head
-    (peft utils/other.py, prepare_model_for_kbit_training), which scripts call or do not. FSDP's gradients are reduced in fp32, or by
-    accelerate in the format it computes in (utils/dataclasses.py, FullyShardedDataParallelPlugin.set_mixed_precision).
-    """
+    AdamW steps with foreach or, in Trainer with torch 2.8 and newer, fused (transformers
+    training_args.py, default_optim). Accelerate shards adapters with FSDP1, or FSDP2 where its
+    launcher was told. QLoRA in bf16 runs as loaded, or with fp32 norms, embedding and head (peft
+    utils/other.py, prepare_model_for_kbit_training), which scripts call or do not. FSDP's
+    gradients are reduced in fp32, or by accelerate in the format it computes in
+    (utils/dataclasses.py, FullyShardedDataParallelPlugin.set_mixed_precision)."""
     opened = open_settings(request, workload)
     if "optimizer_implementation" in opened:
         yield replace(workload, optimizer_implementation="fused")
@@ -37,11 +51,19 @@ def other_choices(request: TrainingRequest, workload: TrainingWorkload) -> Itera
         yield replace(workload, fsdp_version=2 if workload.fsdp_version == 1 else 1)
     if "gradient_dtype" in opened:
         yield replace(workload, gradient_dtype="bf16")
-    if workload.method == "qlora" and workload.framework == "transformers" and workload.precision == "bf16":
+    if (
+        workload.method == "qlora"
+        and workload.framework == "transformers"
+        and workload.precision == "bf16"
+    ):
         yield replace(workload, precision="mixed_bf16")
 
 
 def widened(own: Bytes, others: Sequence[Bytes]) -> Bytes:
-    """The size with an interval that holds those of the others too."""
+    """Return the size with an interval that holds those of the others too."""
     every = (own, *others)
-    return Bytes(low=min(one.low for one in every), expected=own.expected, high=max(one.high for one in every))
+    return Bytes(
+        low=min(one.low for one in every),
+        expected=own.expected,
+        high=max(one.high for one in every),
+    )

@@ -36,5 +36,5 @@ class TrainingEstimate:
 
 
 def fullest(stages: Sequence[TrainingStage]) -> TrainingStage:
-    """The stage that needs most."""
+    """Return the stage that needs most."""
     return max(stages, key=lambda stage: stage.need.expected)

@@ -1,4 +1,5 @@
-"""A training question whose algorithm has more than one model: its stages, and the engine that samples on the same cards."""
+"""A training question whose algorithm has more than one model: its stages, and the engine that
+samples on the same cards."""
 
 from dataclasses import dataclass
 
@@ -19,7 +20,8 @@ from fitgauge.services.common.weight_cache import WeightCache
 from fitgauge.services.fit.workload import serving_workload
 
 _BATCHED_TOKENS = {"trl": 4096, "verl": 8192, "openrlhf": None}
-"""trl/generation/vllm_generation.py; verl/trainer/config/rollout/rollout.yaml; OpenRLHF leaves it to vLLM."""
+"""trl/generation/vllm_generation.py; verl/trainer/config/rollout/rollout.yaml; OpenRLHF leaves
+it to vLLM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,8 @@ ALONE = RlModels()
 
 
 class Algorithms:
-    """Estimates preference and RL training of models that are at hand. Pure arithmetic: no I/O, no await."""
+    """Estimates preference and RL training of models that are at hand. Pure arithmetic: no I/O,
+    no await."""
 
     def __init__(self, profile: TrainingProfile, engines: Engines) -> None:
         self._profile = profile
@@ -43,16 +46,26 @@ class Algorithms:
         self._preparer = WeightCache(64)
 
     def stages(
-        self, model: Model, cast: RlModels, workload: TrainingWorkload, setup: Setup, accelerator: Accelerator
+        self,
+        model: Model,
+        cast: RlModels,
+        workload: TrainingWorkload,
+        setup: Setup,
+        accelerator: Accelerator,
     ) -> tuple[tuple[TrainingStage, ...], float]:
-        """Every stage, and the chance that the rollout engine starts in its share of the card (1 where there is none).
+        """Return every stage, and the chance that the rollout engine starts in its share of the
+        card (1 where there is none).
 
-        Raises InvalidRequestError where the engine refuses the model, or models of their own meet pipeline parallelism.
-        """
+        Raises InvalidRequestError where the engine refuses the model, or models of their own
+        meet pipeline parallelism."""
         if workload.pipeline_parallel > 1 and (cast.reward or cast.critic):
-            detail = "A reward model or critic of its own is not sized with pipeline parallelism here."
+            detail = (
+                "A reward model or critic of its own is not sized with pipeline parallelism here."
+            )
             raise InvalidRequestError(
-                detail, hint="Send pipeline_parallel 1, or leave reward_model and critic_model out.", field="pipeline_parallel"
+                detail,
+                hint="Send pipeline_parallel 1, or leave reward_model and critic_model out.",
+                field="pipeline_parallel",
             )
         estimate = self._rollout(model, workload, setup, accelerator)
         found = algorithm_stages(
@@ -65,10 +78,15 @@ class Algorithms:
             reward=_spec(cast.reward),
             critic=_spec(cast.critic),
         )
-        return found, 1.0 if estimate is None else fit_probability(estimate.fullest.required, estimate.budget)
+        return found, (
+            1.0 if estimate is None else fit_probability(estimate.fullest.required, estimate.budget)
+        )
 
-    def _rollout(self, model: Model, workload: TrainingWorkload, setup: Setup, accelerator: Accelerator) -> Estimate | None:
-        """The serving estimate of the engine on the training cards: one sequence of prompt and completion must find room."""
+    def _rollout(
+        self, model: Model, workload: TrainingWorkload, setup: Setup, accelerator: Accelerator
+    ) -> Estimate | None:
+        """Return the serving estimate of the engine on the training cards: one sequence of
+        prompt and completion must find room."""
         given = setup.rollout
         if given is None or given.engine not in ("vllm", "sglang"):
             return None
@@ -77,10 +95,14 @@ class Algorithms:
         asked = _serving(model, workload, setup, given, quantization)
         serving = serving_workload(asked, model.spec, accelerator, given.tensor_parallel, profile)
         prepared = self._preparer.prepare(model, quantization, serving.engine)
-        return ENGINES[serving.engine].estimate(model.spec, prepared.laid, serving, accelerator, profile)
+        return ENGINES[serving.engine].estimate(
+            model.spec, prepared.laid, serving, accelerator, profile
+        )
 
 
-def _serving(model: Model, workload: TrainingWorkload, setup: Setup, given: Rollout, quantization: str) -> FitRequest:
+def _serving(
+    model: Model, workload: TrainingWorkload, setup: Setup, given: Rollout, quantization: str
+) -> FitRequest:
     return FitRequest(
         model=model.id,
         gpu="",
@@ -97,7 +119,8 @@ def _serving(model: Model, workload: TrainingWorkload, setup: Setup, given: Roll
 
 
 def _sequences(workload: TrainingWorkload, given: Rollout) -> int:
-    """Requests at once under TRL: micro-batch x tensor parallel x steps of one generation (trl/trainer/grpo_trainer.py, max_num_seqs)."""
+    """Return requests at once under TRL: micro-batch x tensor parallel x steps of one generation
+    (trl/trainer/grpo_trainer.py, max_num_seqs)."""
     return max(1, workload.micro_batch_size * given.tensor_parallel * workload.micro_batches)
 
 

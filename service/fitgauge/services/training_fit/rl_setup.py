@@ -1,4 +1,5 @@
-"""From a training request to the Setup of its algorithm: defaults of the library that runs it, and what cannot be together refused."""
+"""From a training request to the Setup of its algorithm: defaults of the library that runs it,
+and what cannot be together refused."""
 
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.training.algorithms.setup import (
@@ -21,38 +22,57 @@ from fitgauge.services.training_fit.schemas import TrainingRequest
 
 DEFAULT_PROMPT = 512
 DEFAULT_COMPLETION = 512
-"""trl/trainer/grpo_config.py, max_completion_length; verl/trainer/config/rollout/rollout.yaml, prompt_length and response_length."""
+"""trl/trainer/grpo_config.py, max_completion_length; verl/trainer/config/rollout/rollout.yaml,
+prompt_length and response_length."""
 _GROUPS: dict[Algorithm, int] = {"grpo": 8, "rloo": 2}
 """trl/trainer/grpo_config.py and rloo_config.py, num_generations."""
 _UTILIZATION: dict[Trainer, float] = {"trl": 0.3, "verl": 0.5, "openrlhf": 0.5}
-"""trl/trainer/grpo_config.py, vllm_gpu_memory_utilization; verl rollout.yaml; openrlhf examples/scripts/train_ppo_ray_hybrid_engine.sh."""
+"""trl/trainer/grpo_config.py, vllm_gpu_memory_utilization; verl rollout.yaml; openrlhf
+examples/scripts/train_ppo_ray_hybrid_engine.sh."""
 _SLEEP: dict[Trainer, Sleep] = {"trl": "off", "verl": "level_2", "openrlhf": "level_1"}
-"""trl vllm_enable_sleep_mode False; verl free_cache_engine True (vllm_async_server.py, sleep level 2); openrlhf as in that script
-(vllm_engine.py, level 1)."""
+"""trl vllm_enable_sleep_mode False; verl free_cache_engine True (vllm_async_server.py, sleep
+level 2); openrlhf as in that script (vllm_engine.py, level 1)."""
 _ENGINE: dict[Trainer, RolloutEngine] = {"trl": "transformers", "verl": "vllm", "openrlhf": "vllm"}
 """trl use_vllm False; verl's rollout.name has no default; openrlhf has vLLM alone."""
-_ROLLOUT_FIELDS = ("rollout_engine", "rollout_memory_utilization", "rollout_tensor_parallel", "rollout_sleep")
-_SAMPLED_FIELDS = (*_ROLLOUT_FIELDS, "group_size", "prompt_length", "completion_length", "critic_model")
+_ROLLOUT_FIELDS = (
+    "rollout_engine",
+    "rollout_memory_utilization",
+    "rollout_tensor_parallel",
+    "rollout_sleep",
+)
+_SAMPLED_FIELDS = (
+    *_ROLLOUT_FIELDS,
+    "group_size",
+    "prompt_length",
+    "completion_length",
+    "critic_model",
+)
 
 
 def asked_framework(request: TrainingRequest) -> Framework:
-    """The framework that is meant: as asked, else that of the trainer (verl: FSDP, OpenRLHF: DeepSpeed); DeepSpeed where transformers is
-    to divide states or to offload them, which it hands to DeepSpeed (transformers integrations/deepspeed.py), FSDP where it is to divide
-    sequences. Raises InvalidRequestError for an unknown one."""
+    """Return the framework that is meant: as asked, else that of the trainer (verl: FSDP,
+    OpenRLHF: DeepSpeed); DeepSpeed where transformers is to divide states or to offload them,
+    which it hands to DeepSpeed (transformers integrations/deepspeed.py), FSDP where it is to
+    divide sequences. Raises InvalidRequestError for an unknown one."""
     if hands_over(request):
         return "deepspeed"
     return "fsdp" if cuts_sequences(request) else _named_framework(request)
 
 
 def hands_over(request: TrainingRequest) -> bool:
-    """Whether a question asks transformers' Trainer for what it leaves to DeepSpeed."""
+    """Return whether a question asks transformers' Trainer for what it leaves to DeepSpeed."""
     divides = bool(request.zero_stage) or request.offload not in (None, "none")
     return divides and _named_framework(request) == "transformers"
 
 
 def cuts_sequences(request: TrainingRequest) -> bool:
-    """Whether a question asks transformers' Trainer for context parallelism, which it has under FSDP2 (accelerate ParallelismConfig)."""
-    return (request.context_parallel or 1) > 1 and not hands_over(request) and _named_framework(request) == "transformers"
+    """Return whether a question asks transformers' Trainer for context parallelism, which it has
+    under FSDP2 (accelerate ParallelismConfig)."""
+    return (
+        (request.context_parallel or 1) > 1
+        and not hands_over(request)
+        and _named_framework(request) == "transformers"
+    )
 
 
 def _named_framework(request: TrainingRequest) -> Framework:
@@ -60,21 +80,37 @@ def _named_framework(request: TrainingRequest) -> Framework:
 
 
 def asked_length(request: TrainingRequest) -> int | None:
-    """Tokens of a sequence that the algorithm's lengths make, where any is given or it samples and no length was asked for."""
+    """Return the tokens of a sequence that the algorithm's lengths make, where any is given or
+    it samples and no length was asked for."""
     if request.prompt_length is None and request.completion_length is None:
         sampled = words.algorithm(request.algorithm) in SAMPLED
-        return DEFAULT_PROMPT + DEFAULT_COMPLETION if sampled and request.sequence_length is None else request.sequence_length
+        return (
+            DEFAULT_PROMPT + DEFAULT_COMPLETION
+            if sampled and request.sequence_length is None
+            else request.sequence_length
+        )
     prompt, completion = _lengths(request, 0)
     return prompt + completion
 
 
 def setup(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec) -> Setup:
-    """The Setup a request means. Raises InvalidRequestError for what the algorithm has no place for."""
-    algorithm, trainer = words.algorithm(request.algorithm), words.trainer(request.trainer, request.framework)
+    """Return the Setup a request means. Raises InvalidRequestError for what the algorithm has no
+    place for."""
+    algorithm, trainer = (
+        words.algorithm(request.algorithm),
+        words.trainer(request.trainer, request.framework),
+    )
     sampled = algorithm in SAMPLED
     if algorithm not in ("sft", "reward") and spec.task != "generate":
-        detail = f"{algorithm} trains models that generate text, which {spec.model_type} does not by itself."
-        raise InvalidRequestError(detail, hint="Send algorithm sft or reward, or a causal language model.", field="algorithm")
+        detail = (
+            f"{algorithm} trains models that generate text, which {spec.model_type} does not by"
+            " itself."
+        )
+        raise InvalidRequestError(
+            detail,
+            hint="Send algorithm sft or reward, or a causal language model.",
+            field="algorithm",
+        )
     _refuse(request, algorithm)
     prompt, completion = _lengths(request, workload.sequence_length) if sampled else (0, 0)
     offload = workload.offload if trainer == "verl" else "none"
@@ -97,15 +133,20 @@ def setup(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec)
 
 
 def understood(request: TrainingRequest, setup: Setup) -> dict[str, str | int | float | bool]:
-    """The Setup as fields to send."""
+    """Return the Setup as fields to send."""
     tool = tool_of(request)
     if setup.algorithm == "sft":
         return {} if tool is None else {"trainer": tool.name}
     filled: dict[str, str | int | float | bool] = {
-        "algorithm": setup.algorithm, "trainer": tool.name if tool else setup.trainer, "reference": setup.reference,
+        "algorithm": setup.algorithm, "trainer": tool.name if tool else setup.trainer,
+        "reference": setup.reference,
     }  # fmt: skip
     if setup.sampled:
-        filled |= {"group_size": setup.group_size, "prompt_length": setup.prompt_length, "completion_length": setup.completion_length}
+        filled |= {
+            "group_size": setup.group_size,
+            "prompt_length": setup.prompt_length,
+            "completion_length": setup.completion_length,
+        }
         filled["rollout_engine"] = "none" if setup.rollout is None else setup.rollout.engine
         filled["reward_model"] = (request.reward_model or "policy") if setup.rewarded else "none"
     if setup.criticized:
@@ -117,42 +158,64 @@ def understood(request: TrainingRequest, setup: Setup) -> dict[str, str | int | 
     return filled
 
 
-def warnings(request: TrainingRequest, setup: Setup, workload: TrainingWorkload, probability: float) -> list[str]:
-    """What a reader of an answer about this algorithm should know."""
+def warnings(
+    request: TrainingRequest, setup: Setup, workload: TrainingWorkload, probability: float
+) -> list[str]:
+    """Return what a reader of an answer about this algorithm should know."""
     said = []
-    if setup.trainer == "verl" and setup.reference == "offloaded" and request.reference not in (None, "offloaded", "cpu"):
+    if (
+        setup.trainer == "verl"
+        and setup.reference == "offloaded"
+        and request.reference not in (None, "offloaded", "cpu")
+    ):
         said.append("verl's FSDP workers keep the reference in host memory.")
     made = workload.micro_batch_size * workload.micro_batches * workload.data_parallel
     if setup.sampled and setup.trainer == "trl" and made % setup.group_size:
         said.append(
-            f"{made} completions of a step are no multiple of group_size {setup.group_size}: one sampling serves several steps "
-            "(steps_per_generation)."
+            f"{made} completions of a step are no multiple of group_size {setup.group_size}: one"
+            " sampling serves several steps (steps_per_generation)."
         )
-    if setup.rollout is not None and setup.rollout.engine in ("vllm", "sglang") and setup.trainer == "trl" and setup.rollout.sleep == "off":
-        said.append("The rollout engine keeps its weights and cache while the policy is trained: rollout_sleep level_2 lets them go.")
+    if (
+        setup.rollout is not None
+        and setup.rollout.engine in ("vllm", "sglang")
+        and setup.trainer == "trl"
+        and setup.rollout.sleep == "off"
+    ):
+        said.append(
+            "The rollout engine keeps its weights and cache while the policy is trained:"
+            " rollout_sleep level_2 lets them go."
+        )
     return said
 
 
 def named_model(text: str | None) -> str | None:
-    """The name of a reward model or critic that is not the policy's architecture; None where it is, or where there is none."""
-    return None if text is None or text.strip().lower() in ("policy", "none", "function", "") else text
+    """Return the name of a reward model or critic that is not the policy's architecture; None
+    where it is, or where there is none."""
+    return (
+        None if text is None or text.strip().lower() in ("policy", "none", "function", "") else text
+    )
 
 
 def _refuse(request: TrainingRequest, algorithm: Algorithm) -> None:
     if algorithm in SAMPLED:
         if algorithm != "ppo" and request.critic_model is not None:
             raise InvalidRequestError(
-                f"{algorithm} has no critic.", hint="Send algorithm ppo, or leave critic_model out.", field="critic_model"
+                f"{algorithm} has no critic.",
+                hint="Send algorithm ppo, or leave critic_model out.",
+                field="critic_model",
             )
         return
     for field in (*_SAMPLED_FIELDS, "reward_model"):
         if getattr(request, field) is not None:
             detail = f"{algorithm} samples nothing in training: {field} has no place in it."
-            raise InvalidRequestError(detail, hint=f"Send algorithm grpo, rloo or ppo, or leave {field} out.", field=field)
+            raise InvalidRequestError(
+                detail, hint=f"Send algorithm grpo, rloo or ppo, or leave {field} out.", field=field
+            )
 
 
 def _lengths(request: TrainingRequest, sequence: int) -> tuple[int, int]:
-    """(prompt, completion) in tokens: as asked; what is left of the sequence for the other; half each of one that is shorter."""
+    """Return (prompt, completion) in tokens: as asked; what is left of the sequence for the
+    other; half each of one that is shorter."""
     prompt, completion = request.prompt_length, request.completion_length
     if prompt is not None and completion is not None:
         return prompt, completion
@@ -165,27 +228,45 @@ def _lengths(request: TrainingRequest, sequence: int) -> tuple[int, int]:
     return max(1, sequence - completion), completion
 
 
-def _reference(request: TrainingRequest, workload: TrainingWorkload, algorithm: Algorithm, trainer: Trainer) -> Reference:
-    """Where the reference is: as asked, else as the library has it by default.
+def _reference(
+    request: TrainingRequest, workload: TrainingWorkload, algorithm: Algorithm, trainer: Trainer
+) -> Reference:
+    """Return where the reference is: as asked, else as the library has it by default.
 
-    TRL takes the policy's base where an adapter is trained, else loads a second model (trl/trainer/dpo_trainer.py, grpo_trainer.py). GRPO
-    has one where beta is above 0, which it is not by default; RLOO's is 0.05. verl has none unless a KL term is turned on
-    (trainer/config/ppo_trainer.yaml, use_kl_in_reward), and keeps it in host memory (workers/fsdp_workers.py); OpenRLHF's
-    algo.kl.init_coef of 0.01 wants one.
-    """
+    TRL takes the policy's base where an adapter is trained, else loads a second model
+    (trl/trainer/dpo_trainer.py, grpo_trainer.py). GRPO has one where beta is above 0, which it
+    is not by default; RLOO's is 0.05. verl has none unless a KL term is turned on
+    (trainer/config/ppo_trainer.yaml, use_kl_in_reward), and keeps it in host memory
+    (workers/fsdp_workers.py); OpenRLHF's algo.kl.init_coef of 0.01 wants one."""
     asked = words.reference(request.reference)
     possible = algorithm in REFERRING or algorithm in SAMPLED
     if not possible:
         if asked not in (None, "none"):
             detail = f"{algorithm} has no reference model."
-            raise InvalidRequestError(detail, hint="Leave reference out, or send algorithm dpo, kto, ppo, grpo or rloo.", field="reference")
+            raise InvalidRequestError(
+                detail,
+                hint="Leave reference out, or send algorithm dpo, kto, ppo, grpo or rloo.",
+                field="reference",
+            )
         return "none"
     if asked == "adapter" and not workload.adapted:
         detail = "Full training changes the weights that the adapter's reference would be."
-        raise InvalidRequestError(detail, hint="Send reference resident, offloaded or none, or method lora.", field="reference")
+        raise InvalidRequestError(
+            detail,
+            hint="Send reference resident, offloaded or none, or method lora.",
+            field="reference",
+        )
     if asked is not None:
-        return "offloaded" if trainer == "verl" and asked == "resident" and workload.framework == "fsdp" else asked
-    wanted = algorithm in ("dpo", "kto") or trainer == "openrlhf" or (trainer == "trl" and algorithm in ("ppo", "rloo"))
+        return (
+            "offloaded"
+            if trainer == "verl" and asked == "resident" and workload.framework == "fsdp"
+            else asked
+        )
+    wanted = (
+        algorithm in ("dpo", "kto")
+        or trainer == "openrlhf"
+        or (trainer == "trl" and algorithm in ("ppo", "rloo"))
+    )
     if not wanted:
         return "none"
     if workload.adapted:
@@ -194,14 +275,17 @@ def _reference(request: TrainingRequest, workload: TrainingWorkload, algorithm: 
 
 
 def _rewarded(request: TrainingRequest, algorithm: Algorithm, trainer: Trainer) -> bool:
-    """Whether a reward model is on the cards: PPO has one under TRL and OpenRLHF; GRPO and RLOO take functions unless one is named."""
+    """Return whether a reward model is on the cards: PPO has one under TRL and OpenRLHF; GRPO
+    and RLOO take functions unless one is named."""
     if request.reward_model is not None:
         return request.reward_model.strip().lower() not in ("none", "function")
     return algorithm == "ppo" and trainer != "verl"
 
 
-def _rollout(request: TrainingRequest, workload: TrainingWorkload, trainer: Trainer, spec: ModelSpec) -> Rollout | None:
-    """The engine on the cards; None where completions are sampled elsewhere."""
+def _rollout(
+    request: TrainingRequest, workload: TrainingWorkload, trainer: Trainer, spec: ModelSpec
+) -> Rollout | None:
+    """Return the engine on the cards; None where completions are sampled elsewhere."""
     engine = words.rollout_engine(request.rollout_engine) or _ENGINE[trainer]
     if engine == "none":
         return None
@@ -210,9 +294,18 @@ def _rollout(request: TrainingRequest, workload: TrainingWorkload, trainer: Trai
     usual = 2 if trainer in ("verl", "openrlhf") else 1
     ranks = request.rollout_tensor_parallel or _dividing(usual, workload.gpus, spec)
     if workload.gpus % ranks or spec.query_heads % ranks:
-        possible = [width for width in range(1, min(64, workload.gpus) + 1) if workload.gpus % width == 0 and spec.query_heads % width == 0]
-        detail = f"rollout_tensor_parallel {ranks} does not divide {workload.gpus} GPUs and {spec.query_heads} attention heads."
-        raise InvalidRequestError(detail, hint=f"Send {', '.join(map(str, possible))}.", field="rollout_tensor_parallel")
+        possible = [
+            width
+            for width in range(1, min(64, workload.gpus) + 1)
+            if workload.gpus % width == 0 and spec.query_heads % width == 0
+        ]
+        detail = (
+            f"rollout_tensor_parallel {ranks} does not divide {workload.gpus} GPUs and"
+            f" {spec.query_heads} attention heads."
+        )
+        raise InvalidRequestError(
+            detail, hint=f"Send {', '.join(map(str, possible))}.", field="rollout_tensor_parallel"
+        )
     return Rollout(
         engine=engine,
         memory_utilization=request.rollout_memory_utilization or _UTILIZATION[trainer],
@@ -222,5 +315,5 @@ def _rollout(request: TrainingRequest, workload: TrainingWorkload, trainer: Trai
 
 
 def _dividing(usual: int, gpus: int, spec: ModelSpec) -> int:
-    """The usual degree where cards and heads can be divided by it, else 1."""
+    """Return the usual degree where cards and heads can be divided by it, else 1."""
     return usual if gpus % usual == 0 and spec.query_heads % usual == 0 else 1

@@ -1,4 +1,5 @@
-"""The recipe of a model as a reader sees it: every saved tensor with its shape and format, part by part."""
+"""The recipe of a model as a reader sees it: every saved tensor with its shape and format, part
+by part."""
 
 from typing import Literal
 
@@ -16,7 +17,18 @@ from fitgauge.services.training_fit.schemas import SavedSegment, SavedTensor
 Form = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int64", "bool"]
 _SCORES = frozenset(
     f"attention.{name}"
-    for name in ("scores", "scaled", "tanh", "masked", "float", "softmax", "weights", "weights_dropout", "weights_dropout.mask", "mask")
+    for name in (
+        "scores",
+        "scaled",
+        "tanh",
+        "masked",
+        "float",
+        "softmax",
+        "weights",
+        "weights_dropout",
+        "weights_dropout.mask",
+        "mask",
+    )
 )
 _HALVES: dict[str, Form] = {"BF16": "bf16", "F16": "fp16"}
 
@@ -26,10 +38,17 @@ def saved_segments(spec: ModelSpec, workload: TrainingWorkload) -> list[SavedSeg
     run = fsdp.computed(workload) if workload.framework == "fsdp" else workload
     cut, scene = segments(spec, run), layer_context(spec, run)
     weights = {unit.prefix + p.name: p.shape for unit in units(spec, run) for p in unit.parameters}
-    return [_segment(part, scene, weights, workload) for part in (cut.embedding, *cut.layers, cut.head)]
+    return [
+        _segment(part, scene, weights, workload) for part in (cut.embedding, *cut.layers, cut.head)
+    ]
 
 
-def _segment(part: Segment, scene: LayerContext, weights: dict[str, tuple[int, ...]], workload: TrainingWorkload) -> SavedSegment:
+def _segment(
+    part: Segment,
+    scene: LayerContext,
+    weights: dict[str, tuple[int, ...]],
+    workload: TrainingWorkload,
+) -> SavedSegment:
     tensors = [
         SavedTensor(
             name=saved.name,
@@ -40,17 +59,24 @@ def _segment(part: Segment, scene: LayerContext, weights: dict[str, tuple[int, .
         )
         for saved in (*part.saved, *_held(part, workload))
     ]
-    return SavedSegment(name=part.name, layers=list(part.layers), bytes=sum(tensor.bytes for tensor in tensors), tensors=tensors)
+    return SavedSegment(
+        name=part.name,
+        layers=list(part.layers),
+        bytes=sum(tensor.bytes for tensor in tensors),
+        tensors=tensors,
+    )
 
 
 def _held(part: Segment, workload: TrainingWorkload) -> tuple[Saved, ...]:
-    """The logits that the caller holds until the backward pass has ended, in the format of products."""
+    """Return the logits that the caller holds until the backward pass has ended, in the format
+    of products."""
     width = BITS[precision_policy(workload).compute] // 8
     return (Saved("logits", "the caller", part.logits // width, width),) if part.logits else ()
 
 
 def shape_of(saved: Saved, scene: LayerContext, weights: dict[str, tuple[int, ...]]) -> list[int]:
-    """[batch, sequence, features]; of scores [batch, heads, sequence, keys]; of a cast weight its own; else the number of elements."""
+    """[batch, sequence, features]; of scores [batch, heads, sequence, keys]; of a cast weight
+    its own; else the number of elements."""
     own = weights.get(saved.name.removesuffix(".cast"))
     if own is not None:
         return list(own)
@@ -65,9 +91,17 @@ def shape_of(saved: Saved, scene: LayerContext, weights: dict[str, tuple[int, ..
 
 def _form(saved: Saved, workload: TrainingWorkload) -> Form:
     if saved.width == 1:
-        return "bool" if saved.name.endswith(".mask") else "fp8" if workload.precision == "fp8" else "int8"
+        return (
+            "bool"
+            if saved.name.endswith(".mask")
+            else "fp8"
+            if workload.precision == "fp8"
+            else "int8"
+        )
     form = precision_policy(workload)
-    half: Form = next((_HALVES[name] for name in (form.compute, form.weights) if name in _HALVES), "bf16")
+    half: Form = next(
+        (_HALVES[name] for name in (form.compute, form.weights) if name in _HALVES), "bf16"
+    )
     if saved.width == 8:
         return "int64"
     return half if saved.width == 2 else "fp32"

@@ -8,13 +8,22 @@ from fitgauge.engine.quantization.requested import BITSANDBYTES, canonical_name
 from fitgauge.engine.training.parallel.validate import EIGHT_BIT
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 
-_WITHOUT: Mapping[str, tuple[Framework, ...]] = {"Apple": ("megatron", "fsdp", "deepspeed"), "Google": ("megatron",)}
-"""Megatron calls torch.cuda, which ROCm answers too and Intel's Gaudi has a fork for; torch.distributed has no backend for Apple's GPUs."""
+_WITHOUT: Mapping[str, tuple[Framework, ...]] = {
+    "Apple": ("megatron", "fsdp", "deepspeed"),
+    "Google": ("megatron",),
+}
+"""Megatron calls torch.cuda, which ROCm answers too and Intel's Gaudi has a fork for;
+torch.distributed has no backend for Apple's GPUs."""
 _BITSANDBYTES_MAKERS = ("AMD", "Intel", "Apple", "custom")
 _LEAST, _INT8 = (6, 0), (7, 5)
-"""Whose cards bitsandbytes runs on beside NVIDIA's, and of these the compute capabilities for 4-bit bases and 8-bit optimizers, and for
-LLM.int8(). Source: bitsandbytes 0.50 docs, Installation Guide."""
-_TITLES: Mapping[Framework, str] = {"megatron": "Megatron", "fsdp": "FSDP", "deepspeed": "DeepSpeed"}
+"""Whose cards bitsandbytes runs on beside NVIDIA's, and of these the compute capabilities for
+4-bit bases and 8-bit optimizers, and for LLM.int8(). Source: bitsandbytes 0.50 docs,
+Installation Guide."""
+_TITLES: Mapping[Framework, str] = {
+    "megatron": "Megatron",
+    "fsdp": "FSDP",
+    "deepspeed": "DeepSpeed",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,37 +44,55 @@ class Refusal:
 
 
 def refusal(workload: TrainingWorkload, accelerator: Accelerator) -> Refusal | None:
-    """Why this card cannot run it, and what to use instead; None where it can, or where nobody knows."""
+    """Return why this card cannot run it, and what to use instead; None where it can, or where
+    nobody knows."""
     formats = accelerator.formats
     if not runs_on(workload.framework, accelerator):
-        return Refusal(f"{_TITLES[workload.framework]} does not run on {accelerator.name}.", "framework", "transformers")
+        return Refusal(
+            f"{_TITLES[workload.framework]} does not run on {accelerator.name}.",
+            "framework",
+            "transformers",
+        )
     if workload.attention == "flash" and accelerator.flash_attention_2 is False:
         return Refusal(f"FlashAttention-2 does not run on {accelerator.name}.", "attention", "sdpa")
-    if formats is not None and workload.precision in ("mixed_bf16", "bf16") and "bf16" not in formats:
+    if (
+        formats is not None
+        and workload.precision in ("mixed_bf16", "bf16")
+        and "bf16" not in formats
+    ):
         return Refusal(f"{accelerator.name} has no bf16 arithmetic.", "precision", "mixed_fp16")
     if formats is not None and workload.precision == "fp8" and "fp8" not in formats:
         return Refusal(f"{accelerator.name} has no fp8 arithmetic.", "precision", "mixed_bf16")
     base = _bitsandbytes_base(workload)
-    if base is not None and not _runs_bitsandbytes(accelerator, _INT8 if base == "int8" else _LEAST):
-        return Refusal(f"bitsandbytes has no {base} for {accelerator.name}.", "quantization", "bf16")
+    if base is not None and not _runs_bitsandbytes(
+        accelerator, _INT8 if base == "int8" else _LEAST
+    ):
+        return Refusal(
+            f"bitsandbytes has no {base} for {accelerator.name}.", "quantization", "bf16"
+        )
     if workload.optimizer in EIGHT_BIT and not _runs_bitsandbytes(accelerator, _LEAST):
-        return Refusal(f"bitsandbytes has no 8-bit optimizers for {accelerator.name}.", "optimizer", "adamw")
+        return Refusal(
+            f"bitsandbytes has no 8-bit optimizers for {accelerator.name}.", "optimizer", "adamw"
+        )
     return None
 
 
 def _bitsandbytes_base(workload: TrainingWorkload) -> str | None:
-    """The format in which bitsandbytes holds the frozen base, None where it holds none."""
-    name = None if workload.base_quantization is None else canonical_name(workload.base_quantization)
+    """Return the format in which bitsandbytes holds the frozen base, None where it holds none."""
+    name = (
+        None if workload.base_quantization is None else canonical_name(workload.base_quantization)
+    )
     return name if name in BITSANDBYTES else None
 
 
 def _runs_bitsandbytes(accelerator: Accelerator, least: tuple[int, int]) -> bool:
-    """Whether its kernels run on a card: of NVIDIA's, on those with that compute capability."""
+    """Return whether its kernels run on a card: of NVIDIA's, on those with that compute
+    capability."""
     if accelerator.vendor == "NVIDIA":
         return accelerator.compute_capability is None or accelerator.compute_capability >= least
     return accelerator.vendor in _BITSANDBYTES_MAKERS
 
 
 def runs_on(framework: Framework, accelerator: Accelerator) -> bool:
-    """Whether a framework drives this maker's cards."""
+    """Return whether a framework drives this maker's cards."""
     return framework not in _WITHOUT.get(accelerator.vendor, ())

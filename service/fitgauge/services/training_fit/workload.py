@@ -1,4 +1,5 @@
-"""From a training request to a TrainingWorkload: every default filled in, every impossible setting refused with those that work."""
+"""From a training request to a TrainingWorkload: every default filled in, every impossible
+setting refused with those that work."""
 
 from msgspec import structs
 
@@ -21,22 +22,33 @@ DEFAULT_SEQUENCE = 2048
 _BASES = ("nf4", "nf4_double", "fp4", "int8", "gptq", "awq")
 """PEFT's developer guide on quantization."""
 _ZERO: dict[Framework, int] = {"fsdp": 3, "deepspeed": 2, "megatron": 1, "transformers": 0}
-"""The usual stage where nothing is said. Megatron's distributed optimizer is what NeMo and ms-swift turn on. Parameters are offloaded by
-ZeRO-3 alone."""
+"""The usual stage where nothing is said. Megatron's distributed optimizer is what NeMo and
+ms-swift turn on. Parameters are offloaded by ZeRO-3 alone."""
 
 
 def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> TrainingWorkload:
-    """The TrainingWorkload a request means on `count` cards. Raises InvalidRequestError where it is impossible."""
+    """Return the TrainingWorkload a request means on `count` cards. Raises InvalidRequestError
+    where it is impossible."""
     method, framework = words.method(request.method), asked_framework(request)
-    tensor, pipeline, context = request.tensor_parallel or 1, request.pipeline_parallel or 1, request.context_parallel or 1
+    tensor, pipeline, context = (
+        request.tensor_parallel or 1,
+        request.pipeline_parallel or 1,
+        request.context_parallel or 1,
+    )
     data = request.data_parallel or max(1, count // (tensor * pipeline * context))
     usual = 0 if data * context == 1 and framework == "megatron" else _ZERO[framework]
     if framework == "deepspeed":
-        usual = 1 if pipeline > 1 else 3 if request.offload in ("parameters", "cpu", "nvme") else usual
-    if framework == "fsdp" and pipeline > 1:  # torchtitan keeps parameters gathered then (distributed/fsdp.py)
+        usual = (
+            1 if pipeline > 1 else 3 if request.offload in ("parameters", "cpu", "nvme") else usual
+        )
+    if (
+        framework == "fsdp" and pipeline > 1
+    ):  # torchtitan keeps parameters gathered then (distributed/fsdp.py)
         usual = 2
     zero = request.zero_stage if request.zero_stage is not None else usual
-    length = asked_length(request) or min(DEFAULT_SEQUENCE, spec.max_context_length or DEFAULT_SEQUENCE)
+    length = asked_length(request) or min(
+        DEFAULT_SEQUENCE, spec.max_context_length or DEFAULT_SEQUENCE
+    )
     seen = images(request, spec, length, adapted=method != "full")
     workload = TrainingWorkload(
         method=method,
@@ -67,7 +79,8 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         data_parallel=data,
         data_parallel_replicate=request.data_parallel_replicate or 1,
         zero_hpz_partition_size=request.zero_hpz_partition_size or 1,
-        fsdp_version=request.fsdp_version or (2 if method == "full" or context > 1 or tensor > 1 else 1),
+        fsdp_version=request.fsdp_version
+        or (2 if method == "full" or context > 1 or tensor > 1 else 1),
         shard_embeddings=bool(request.shard_embeddings),
         compiled=bool(request.compile),
         expandable_segments=request.expandable_segments,
@@ -86,48 +99,87 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         half_base=method != "full" and request.base_precision == "half",
         kernels=request.kernels or "none",
     )
-    if method == "full" and request.quantization is not None and canonical_name(request.quantization) not in UNQUANTIZED:
-        detail = f"Full training changes every weight, which {request.quantization.strip()} weights do not allow."
-        raise InvalidRequestError(detail, hint="Send method qlora, or leave quantization out.", field="quantization")
+    if (
+        method == "full"
+        and request.quantization is not None
+        and canonical_name(request.quantization) not in UNQUANTIZED
+    ):
+        detail = (
+            f"Full training changes every weight, which {request.quantization.strip()} weights do"
+            " not allow."
+        )
+        raise InvalidRequestError(
+            detail, hint="Send method qlora, or leave quantization out.", field="quantization"
+        )
     _refuse(workload, spec, count)
     return workload
 
 
 def _refuse(workload: TrainingWorkload, spec: ModelSpec, count: int) -> None:
-    """Raises InvalidRequestError for degrees that nothing could run, with the values that work."""
+    """Raise InvalidRequestError for degrees that nothing could run, with the values that work."""
     check(spec, workload)
     _refuse_base(workload, spec)
-    if workload.fp8_parameters and (workload.precision != "fp8" or workload.framework != "megatron"):
+    if workload.fp8_parameters and (
+        workload.precision != "fp8" or workload.framework != "megatron"
+    ):
         detail = "fp8 parameters belong to fp8 training under Megatron (--fp8-param-gather)."
         hint = "Send precision fp8 and framework megatron, or leave fp8_parameters out."
         raise InvalidRequestError(detail, hint=hint, field="fp8_parameters")
     if workload.gpus > count:
-        degrees = f"{workload.tensor_parallel} x {workload.pipeline_parallel} x {workload.context_parallel} x {workload.data_parallel}"
-        hint = f"Send gpu_count {workload.gpus}, or smaller degrees: tensor x pipeline x context x data parallel is the number of GPUs."
-        raise InvalidRequestError(f"{degrees} parallel ranks need {workload.gpus} GPUs; there are {count}.", hint=hint, field="gpu_count")
+        degrees = (
+            f"{workload.tensor_parallel} x {workload.pipeline_parallel} x"
+            f" {workload.context_parallel} x {workload.data_parallel}"
+        )
+        hint = (
+            f"Send gpu_count {workload.gpus}, or smaller degrees: tensor x pipeline x context x"
+            " data parallel is the number of GPUs."
+        )
+        raise InvalidRequestError(
+            f"{degrees} parallel ranks need {workload.gpus} GPUs; there are {count}.",
+            hint=hint,
+            field="gpu_count",
+        )
 
 
 def _refuse_base(workload: TrainingWorkload, spec: ModelSpec) -> None:
-    """Raises InvalidRequestError for a base that no library trains adapters beside, and for adapters that would sit nowhere."""
+    """Raise InvalidRequestError for a base that no library trains adapters beside, and for
+    adapters that would sit nowhere."""
     if not workload.adapted:
         return
-    if workload.quantization is not None and canonical_name(workload.quantization).upper() in GGUF_FILE_BITS:
+    if (
+        workload.quantization is not None
+        and canonical_name(workload.quantization).upper() in GGUF_FILE_BITS
+    ):
         detail = f"Adapters are not trained beside GGUF weights ({workload.quantization.strip()})."
-        raise InvalidRequestError(detail, hint=f"Send quantization {', '.join(_BASES)}.", field="quantization")
-    if not any(parameter.adapter for unit in units(spec, workload) for parameter in unit.parameters):
+        raise InvalidRequestError(
+            detail, hint=f"Send quantization {', '.join(_BASES)}.", field="quantization"
+        )
+    if not any(
+        parameter.adapter for unit in units(spec, workload) for parameter in unit.parameters
+    ):
         blocks = (linear.name for block in spec.blocks for linear in linears(block, merged(block)))
         names = sorted({name.removesuffix(".weight").split(".")[-1] for name in blocks})
         detail = "No linear layer of the model has a name of lora_targets."
-        raise InvalidRequestError(detail, hint=f"Send all_linear, attention, or some of {', '.join(names[:12])}.", field="lora_targets")
+        raise InvalidRequestError(
+            detail,
+            hint=f"Send all_linear, attention, or some of {', '.join(names[:12])}.",
+            field="lora_targets",
+        )
 
 
 def training_gpus(request: TrainingRequest, named: int | None) -> int:
-    """How many cards: as asked, else the count in the name ("2x4090"), else what the degrees say."""
+    """Return how many cards: as asked, else the count in the name ("2x4090"), else what the
+    degrees say."""
     if request.gpu_count is not None:
         return request.gpu_count
     if named is not None and named > 1:
         return named
-    degrees = (request.tensor_parallel, request.pipeline_parallel, request.context_parallel, request.data_parallel)
+    degrees = (
+        request.tensor_parallel,
+        request.pipeline_parallel,
+        request.context_parallel,
+        request.data_parallel,
+    )
     product = 1
     for degree in degrees:
         product *= degree or 1
@@ -135,7 +187,7 @@ def training_gpus(request: TrainingRequest, named: int | None) -> int:
 
 
 def in_its_formats(request: TrainingRequest, accelerator: Accelerator) -> TrainingRequest:
-    """The request in fp16 where no precision was asked for and the card has no bf16."""
+    """Return the request in fp16 where no precision was asked for and the card has no bf16."""
     formats = accelerator.formats
     if request.precision is not None or formats is None or "bf16" in formats:
         return request

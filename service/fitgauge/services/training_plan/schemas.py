@@ -5,86 +5,175 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from fitgauge.engine.quantity import Bytes
-from fitgauge.services.common.schemas import Degree, GpuAnswer, ModelAnswer, RankAnswer, Text, Tokens
+from fitgauge.services.common.schemas import (
+    Degree,
+    GpuAnswer,
+    ModelAnswer,
+    RankAnswer,
+    Text,
+    Tokens,
+)
 from fitgauge.services.training_fit.schemas import Switch, Targets
 
 Objective = Literal["fewest_gpus", "cheapest", "fastest"]
 
 
 class TrainingPlanRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Which layouts train this model on these GPUs? Only `model` and `gpu` are needed; what is left out is searched."""
+    """Which layouts train this model on these GPUs? Only `model` and `gpu` are needed; what is
+    left out is searched."""
 
     model: Annotated[
-        Text, Meta(description="Hugging Face Hub ID, a well-known name, or a size such as 13b.", examples=["meta-llama/Llama-3.1-8B"])
+        Text,
+        Meta(
+            description="Hugging Face Hub ID, a well-known name, or a size such as 13b.",
+            examples=["meta-llama/Llama-3.1-8B"],
+        ),
     ]
-    gpu: Annotated[Text, Meta(description="The accelerator as people write it, or a memory size: 80GB.", examples=["H100"])]
+    gpu: Annotated[
+        Text,
+        Meta(
+            description="The accelerator as people write it, or a memory size: 80GB.",
+            examples=["H100"],
+        ),
+    ]
     gpu_count: Annotated[
-        Annotated[int, Meta(ge=1, le=1024)] | None, Meta(description="Exactly so many. Default: every power of two up to max_gpu_count.")
+        Annotated[int, Meta(ge=1, le=1024)] | None,
+        Meta(description="Exactly so many. Default: every power of two up to max_gpu_count."),
     ] = None
     max_gpu_count: Annotated[
-        Annotated[int, Meta(ge=1, le=1024)] | None, Meta(description="The most to try. Default 64.", examples=[64])
+        Annotated[int, Meta(ge=1, le=1024)] | None,
+        Meta(description="The most to try. Default 64.", examples=[64]),
     ] = None
     objective: Annotated[
-        Objective | None, Meta(description="What comes first: fewest_gpus (default), cheapest (least GPU time a token) or fastest.")
+        Objective | None,
+        Meta(
+            description=(
+                "What comes first: fewest_gpus (default), cheapest (least GPU time a token) or"
+                " fastest."
+            )
+        ),
     ] = None
     global_batch_size: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
-        Meta(description="Sequences of one optimizer step, kept by every plan. Default 128.", examples=[1024]),
+        Meta(
+            description="Sequences of one optimizer step, kept by every plan. Default 128.",
+            examples=[1024],
+        ),
     ] = None
     method: Annotated[
-        Switch | None, Meta(description="full (default), lora, dora or qlora; any: full, lora and qlora, each with its plans.")
+        Switch | None,
+        Meta(
+            description=(
+                "full (default), lora, dora or qlora; any: full, lora and qlora, each with its"
+                " plans."
+            )
+        ),
     ] = None
-    lora_rank: Annotated[Annotated[int, Meta(ge=1, le=8192)] | None, Meta(description="Rank of the adapters. Default 16.")] = None
+    lora_rank: Annotated[
+        Annotated[int, Meta(ge=1, le=8192)] | None,
+        Meta(description="Rank of the adapters. Default 16."),
+    ] = None
     lora_targets: Annotated[
-        Switch | Targets | None, Meta(description="attention, all_linear (default), or a list of module names such as q_proj.")
+        Switch | Targets | None,
+        Meta(
+            description="attention, all_linear (default), or a list of module names such as q_proj."
+        ),
     ] = None
-    quantization: Annotated[Text | None, Meta(description="Of a frozen base: nf4 (qlora's default), nf4_double, fp4, int8, gptq.")] = None
-    precision: Annotated[Switch | None, Meta(description="mixed_bf16 (default; bf16 for lora), mixed_fp16, bf16, fp32 or fp8.")] = None
+    quantization: Annotated[
+        Text | None,
+        Meta(description="Of a frozen base: nf4 (qlora's default), nf4_double, fp4, int8, gptq."),
+    ] = None
+    precision: Annotated[
+        Switch | None,
+        Meta(description="mixed_bf16 (default; bf16 for lora), mixed_fp16, bf16, fp32 or fp8."),
+    ] = None
     framework: Annotated[
         Switch | None,
         Meta(
-            description="megatron, fsdp, deepspeed or transformers; or a tool, whose formats, optimizer, loss and kernels hold. Default: "
-            "the first three; adapters all but megatron."
+            description=(
+                "megatron, fsdp, deepspeed or transformers; or a tool, whose formats, optimizer,"
+                " loss and kernels hold. Default: the first three; adapters all but megatron."
+            )
         ),
     ] = None
-    optimizer: Annotated[Switch | None, Meta(description="adamw (default), adamw_8bit, adafactor, lion, muon, sgd and others.")] = None
+    optimizer: Annotated[
+        Switch | None,
+        Meta(description="adamw (default), adamw_8bit, adafactor, lion, muon, sgd and others."),
+    ] = None
     loss: Annotated[
         Literal["full", "chunked", "recomputed", "fused"] | None,
-        Meta(description="full (default), chunked, recomputed in pieces (TRL), or fused with the head."),
+        Meta(
+            description=(
+                "full (default), chunked, recomputed in pieces (TRL), or fused with the head."
+            )
+        ),
     ] = None
-    sequence_length: Annotated[Tokens | None, Meta(description="Tokens of one sequence. Default 2048.", examples=[4096])] = None
+    sequence_length: Annotated[
+        Tokens | None, Meta(description="Tokens of one sequence. Default 2048.", examples=[4096])
+    ] = None
     micro_batch_size: Annotated[
         Annotated[int, Meta(ge=1, le=65_536)] | None,
-        Meta(description="Sequences of one forward pass. Default: the largest that fits, 1 in a pipeline."),
+        Meta(
+            description=(
+                "Sequences of one forward pass. Default: the largest that fits, 1 in a pipeline."
+            )
+        ),
     ] = None
-    activation_checkpointing: Annotated[Literal["none", "selective", "full"] | None, Meta(description="Default: the least that fits.")] = (
-        None
-    )
-    attention: Annotated[Literal["eager", "sdpa", "flash"] | None, Meta(description="eager keeps its scores; sdpa (default) does not.")] = (
-        None
-    )
+    activation_checkpointing: Annotated[
+        Literal["none", "selective", "full"] | None,
+        Meta(description="Default: the least that fits."),
+    ] = None
+    attention: Annotated[
+        Literal["eager", "sdpa", "flash"] | None,
+        Meta(description="eager keeps its scores; sdpa (default) does not."),
+    ] = None
     activation_rule: Annotated[
         Literal["recipe", "34sbh", "40shl", "widths"] | None,
-        Meta(description="recipe (default): what autograd keeps; or a rule of thumb, as in check_training_fit."),
+        Meta(
+            description=(
+                "recipe (default): what autograd keeps; or a rule of thumb, as in"
+                " check_training_fit."
+            )
+        ),
     ] = None
     quantize_experts: Annotated[
-        bool | None, Meta(description="Experts of a bitsandbytes base are quantized too (Unsloth; axolotl). Default false.")
+        bool | None,
+        Meta(
+            description=(
+                "Experts of a bitsandbytes base are quantized too (Unsloth; axolotl). Default"
+                " false."
+            )
+        ),
     ] = None
-    zero_stage: Annotated[Annotated[int, Meta(ge=0, le=3)] | None, Meta(description="What ZeRO divides. Default: searched.")] = None
+    zero_stage: Annotated[
+        Annotated[int, Meta(ge=0, le=3)] | None,
+        Meta(description="What ZeRO divides. Default: searched."),
+    ] = None
     offload: Annotated[
-        Literal["none", "optimizer", "parameters", "cpu", "nvme"] | None, Meta(description="What lives in host memory. Default none.")
+        Literal["none", "optimizer", "parameters", "cpu", "nvme"] | None,
+        Meta(description="What lives in host memory. Default none."),
     ] = None
-    tensor_parallel: Annotated[Degree | None, Meta(description="Default: searched, up to 8.")] = None
+    tensor_parallel: Annotated[Degree | None, Meta(description="Default: searched, up to 8.")] = (
+        None
+    )
     pipeline_parallel: Annotated[Degree | None, Meta(description="Default: searched.")] = None
     pipeline_schedule: Annotated[
-        Literal["1f1b", "gpipe", "interleaved", "zero_bubble"] | None, Meta(description="Order of micro-batches. Default 1f1b.")
+        Literal["1f1b", "gpipe", "interleaved", "zero_bubble"] | None,
+        Meta(description="Order of micro-batches. Default 1f1b."),
     ] = None
-    context_parallel: Annotated[Degree | None, Meta(description="Default: searched for sequences beyond 16384 tokens.")] = None
-    expert_parallel: Annotated[Degree | None, Meta(description="Default: searched for mixtures.")] = None
+    context_parallel: Annotated[
+        Degree | None, Meta(description="Default: searched for sequences beyond 16384 tokens.")
+    ] = None
+    expert_parallel: Annotated[
+        Degree | None, Meta(description="Default: searched for mixtures.")
+    ] = None
     price_per_gpu_hour: Annotated[
-        Annotated[float, Meta(ge=0, le=1e6)] | None, Meta(description="What one GPU costs an hour, in any currency.", examples=[2.5])
+        Annotated[float, Meta(ge=0, le=1e6)] | None,
+        Meta(description="What one GPU costs an hour, in any currency.", examples=[2.5]),
     ] = None
-    limit: Annotated[Annotated[int, Meta(ge=1, le=100)] | None, Meta(description="Plans to list. Default 8.")] = None
+    limit: Annotated[
+        Annotated[int, Meta(ge=1, le=100)] | None, Meta(description="Plans to list. Default 8.")
+    ] = None
 
 
 class PlanLaunch(Struct, kw_only=True):
@@ -98,23 +187,52 @@ class PlanAnswer(Struct, kw_only=True):
     """One layout that holds the model."""
 
     gpu_count: int
-    layout: Annotated[str, Meta(description="In words: framework, degrees, ZeRO stage, checkpointing.")]
-    verdict: Annotated[Literal["fits", "tight"], Meta(description="tight: the interval reaches beyond the card.")]
+    layout: Annotated[
+        str, Meta(description="In words: framework, degrees, ZeRO stage, checkpointing.")
+    ]
+    verdict: Annotated[
+        Literal["fits", "tight"], Meta(description="tight: the interval reaches beyond the card.")
+    ]
     required_bytes: Annotated[Bytes, Meta(description="Of the fullest GPU.")]
     usable_bytes: Annotated[int, Meta(description="What a process can really take of one GPU.")]
-    headroom_bytes: Annotated[int, Meta(description="usable_bytes less what it needs at the least (fragmentation given back).")]
+    headroom_bytes: Annotated[
+        int,
+        Meta(
+            description="usable_bytes less what it needs at the least (fragmentation given back)."
+        ),
+    ]
     host_bytes: Annotated[int, Meta(description="Host memory of all ranks for what is offloaded.")]
-    checkpoint_bytes: Annotated[int, Meta(description="Disk for one checkpoint to resume from: weights, masters, optimizer states.")]
+    checkpoint_bytes: Annotated[
+        int,
+        Meta(
+            description=(
+                "Disk for one checkpoint to resume from: weights, masters, optimizer states."
+            )
+        ),
+    ]
     relative_throughput: Annotated[
         float,
-        Meta(description="Speed in that of one GPU that computes nothing twice and waits for nobody; data parallel traffic left out."),
+        Meta(
+            description=(
+                "Speed in that of one GPU that computes nothing twice and waits for nobody; data"
+                " parallel traffic left out."
+            )
+        ),
     ]
     efficiency: Annotated[float, Meta(description="relative_throughput over gpu_count.")]
     cost_per_gpu_hour_of_work: Annotated[
         float | None,
-        Meta(description="price_per_gpu_hour over efficiency: what an hour's worth of ideal work costs; null without a price."),
+        Meta(
+            description=(
+                "price_per_gpu_hour over efficiency: what an hour's worth of ideal work costs; null"
+                " without a price."
+            )
+        ),
     ]
-    settings: Annotated[dict[str, str | int | float | bool], Meta(description="Fields to send to check_training_fit for it.")]
+    settings: Annotated[
+        dict[str, str | int | float | bool],
+        Meta(description="Fields to send to check_training_fit for it."),
+    ]
     stages: Annotated[list[RankAnswer], Meta(description="Every pipeline stage with its terms.")]
     launch: PlanLaunch
 
@@ -127,8 +245,14 @@ class TrainingPlanAnswer(Struct, kw_only=True):
     gpu: GpuAnswer
     objective: Objective
     global_batch_size: int
-    min_gpu_count: Annotated[int | None, Meta(description="The fewest that hold it; null where nothing up to max_gpu_count does.")]
+    min_gpu_count: Annotated[
+        int | None,
+        Meta(description="The fewest that hold it; null where nothing up to max_gpu_count does."),
+    ]
     plans: list[PlanAnswer]
     total: Annotated[int, Meta(description="Plans found; `limit` of them are listed.")]
     warnings: list[str]
-    understood_as: Annotated[dict[str, str | int | float | bool], Meta(description="What was kept, with every default filled in.")]
+    understood_as: Annotated[
+        dict[str, str | int | float | bool],
+        Meta(description="What was kept, with every default filled in."),
+    ]

@@ -12,61 +12,106 @@ TokenBudget = Annotated[float, Meta(ge=1, le=1e18)]
 
 
 class UtilizationRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """How much of its GPUs does a training run use? `gpu` and either `achieved_tflops` or a throughput are needed."""
+    """How much of its GPUs does a training run use? `gpu` and either `achieved_tflops` or a
+    throughput are needed."""
 
-    gpu: Annotated[Text, Meta(description="As people write it: A100 80GB, 8xH100.", examples=["A100 80GB"])]
+    gpu: Annotated[
+        Text, Meta(description="As people write it: A100 80GB, 8xH100.", examples=["A100 80GB"])
+    ]
     gpu_count: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
         Meta(description="GPUs of the whole run. Default 1, or the count in gpu.", examples=[4]),
     ] = None
-    precision: Annotated[Text | None, Meta(description="Of the arithmetic: bf16 (default), fp16, fp8, fp4 or int8.", examples=["bf16"])] = (
-        None
-    )
-    achieved_tflops: Annotated[Rate | None, Meta(description="10^12 operations a second that one GPU reached.", examples=[100])] = None
+    precision: Annotated[
+        Text | None,
+        Meta(
+            description="Of the arithmetic: bf16 (default), fp16, fp8, fp4 or int8.",
+            examples=["bf16"],
+        ),
+    ] = None
+    achieved_tflops: Annotated[
+        Rate | None,
+        Meta(description="10^12 operations a second that one GPU reached.", examples=[100]),
+    ] = None
     model: Annotated[
         Text | None,
-        Meta(description="Hugging Face ID, well-known name or size; turns tokens into operations.", examples=["meta-llama/Llama-3.1-8B"]),
+        Meta(
+            description="Hugging Face ID, well-known name or size; turns tokens into operations.",
+            examples=["meta-llama/Llama-3.1-8B"],
+        ),
     ] = None
-    tokens_per_second: Annotated[Rate | None, Meta(description="Of the whole run, all GPUs together.", examples=[6144])] = None
+    tokens_per_second: Annotated[
+        Rate | None, Meta(description="Of the whole run, all GPUs together.", examples=[6144])
+    ] = None
     samples_per_second: Annotated[
-        Rate | None, Meta(description="The same in sequences of sequence_length tokens, instead.", examples=[3])
+        Rate | None,
+        Meta(description="The same in sequences of sequence_length tokens, instead.", examples=[3]),
     ] = None
     published_tokens_per_second: Annotated[
-        Rate | None, Meta(description="Published throughput of one GPU, to compare with.", examples=[3300])
+        Rate | None,
+        Meta(description="Published throughput of one GPU, to compare with.", examples=[3300]),
     ] = None
-    sequence_length: Annotated[Tokens | None, Meta(description="Tokens of a sequence. Default 2048.", examples=[2048])] = None
+    sequence_length: Annotated[
+        Tokens | None, Meta(description="Tokens of a sequence. Default 2048.", examples=[2048])
+    ] = None
     method: Annotated[
         Literal["full", "lora", "dora", "qlora"] | None,
         Meta(description="full (default); lora and qlora compute no gradients of the base."),
     ] = None
     activation_checkpointing: Annotated[
-        Literal["none", "selective", "full"] | None, Meta(description="What is computed twice, for HFU. Default none.")
+        Literal["none", "selective", "full"] | None,
+        Meta(description="What is computed twice, for HFU. Default none."),
     ] = None
-    peak_tflops: Annotated[Rate | None, Meta(description="Dense peak of one GPU, instead of the catalog's.", examples=[312])] = None
+    peak_tflops: Annotated[
+        Rate | None,
+        Meta(description="Dense peak of one GPU, instead of the catalog's.", examples=[312]),
+    ] = None
     mfu: Annotated[
-        Share | None, Meta(description="To expect for token_budget where none was measured: 0.3 to 0.5 are usual.", examples=[0.4])
+        Share | None,
+        Meta(
+            description="To expect for token_budget where none was measured: 0.3 to 0.5 are usual.",
+            examples=[0.4],
+        ),
     ] = None
     token_budget: Annotated[
-        TokenBudget | None, Meta(description="Tokens to train on: adds time, and cost with a price.", examples=[1e12])
+        TokenBudget | None,
+        Meta(description="Tokens to train on: adds time, and cost with a price.", examples=[1e12]),
     ] = None
     price_per_gpu_hour: Annotated[
-        Annotated[float, Meta(ge=0, le=1e6)] | None, Meta(description="What one GPU costs an hour, in any currency.", examples=[2.5])
+        Annotated[float, Meta(ge=0, le=1e6)] | None,
+        Meta(description="What one GPU costs an hour, in any currency.", examples=[2.5]),
     ] = None
     zero_stage: Annotated[
-        Annotated[int, Meta(ge=0, le=3)] | None, Meta(description="Over all GPUs: adds what is communicated. FSDP is 3.")
+        Annotated[int, Meta(ge=0, le=3)] | None,
+        Meta(description="Over all GPUs: adds what is communicated. FSDP is 3."),
     ] = None
-    micro_batch_size: Annotated[Degree | None, Meta(description="Sequences of one GPU's micro-batch, for zero_stage. Default 1.")] = None
+    micro_batch_size: Annotated[
+        Degree | None,
+        Meta(description="Sequences of one GPU's micro-batch, for zero_stage. Default 1."),
+    ] = None
     interconnect_gbps: Annotated[
-        Rate | None, Meta(description="10^9 bytes a second between GPUs, one direction, instead of the catalog's.", examples=[32])
+        Rate | None,
+        Meta(
+            description=(
+                "10^9 bytes a second between GPUs, one direction, instead of the catalog's."
+            ),
+            examples=[32],
+        ),
     ] = None
 
 
 class FlopsAnswer(Struct, kw_only=True):
     """Floating-point operations of one training token."""
 
-    model_flops_per_token: Annotated[float, Meta(description="Of the model alone: what MFU counts.")]
-    hardware_flops_per_token: Annotated[float, Meta(description="With what checkpointing computes twice: what HFU counts.")]
-    multiplied_parameters: Annotated[int, Meta(description="Parameters a token is multiplied with; of experts those it visits.")]
+    model_flops_per_token: Annotated[
+        float, Meta(description="Of the model alone: what MFU counts.")
+    ]
+    hardware_flops_per_token: Annotated[
+        float, Meta(description="With what checkpointing computes twice: what HFU counts.")
+    ]
+    multiplied_parameters: Annotated[
+        int, Meta(description="Parameters a token is multiplied with; of experts those it visits.")
+    ]
     formula: str
     source: str
 
@@ -77,7 +122,9 @@ class BudgetAnswer(Struct, kw_only=True):
     tokens: float
     seconds: float
     gpu_hours: float
-    cost: Annotated[float | None, Meta(description="gpu_hours x price_per_gpu_hour; null without a price.")]
+    cost: Annotated[
+        float | None, Meta(description="gpu_hours x price_per_gpu_hour; null without a price.")
+    ]
 
 
 class CommunicationAnswer(Struct, kw_only=True):
@@ -86,7 +133,9 @@ class CommunicationAnswer(Struct, kw_only=True):
     bytes_per_gpu: int
     communication_seconds: Annotated[float, Meta(description="At the link's full speed.")]
     compute_seconds: Annotated[float, Meta(description="At the GPU's full speed.")]
-    ratio: Annotated[float, Meta(description="Communication over computation; above 1 the link decides.")]
+    ratio: Annotated[
+        float, Meta(description="Communication over computation; above 1 the link decides.")
+    ]
     formula: str
     source: str
 
@@ -99,14 +148,19 @@ class CollectiveAnswer(Struct, kw_only=True):
 
 
 class TraceAnswer(Struct, kw_only=True):
-    """What an uploaded profiler trace says. Shares are of the time from the first kernel to the last."""
+    """What an uploaded profiler trace says. Shares are of the time from the first kernel to the
+    last."""
 
     gpus: Annotated[int, Meta(description="GPUs whose kernels the trace holds.")]
     kernels: Annotated[int, Meta(description="Kernels and copies read.")]
     seconds: Annotated[float, Meta(description="From the first kernel to the last, of one GPU.")]
-    tensor_core_share: Annotated[float, Meta(description="Kernels on tensor cores, of the time of all kernels, 0 to 1.")]
+    tensor_core_share: Annotated[
+        float, Meta(description="Kernels on tensor cores, of the time of all kernels, 0 to 1.")
+    ]
     communication_share: Annotated[float, Meta(description="A collective runs, 0 to 1.")]
-    exposed_communication_share: Annotated[float, Meta(description="A collective runs and nothing else does, 0 to 1.")]
+    exposed_communication_share: Annotated[
+        float, Meta(description="A collective runs and nothing else does, 0 to 1.")
+    ]
     idle_share: Annotated[float, Meta(description="Nothing runs, 0 to 1.")]
     collectives: list[CollectiveAnswer]
     longest_kernels: list[CollectiveAnswer]
@@ -119,16 +173,28 @@ class UtilizationAnswer(Struct, kw_only=True):
     gpu: Annotated[GpuAnswer | None, Meta(description="null for a trace that names no known GPU.")]
     model: ModelAnswer | None
     precision: Annotated[str | None, Meta(description="null for a trace.")]
-    peak_tflops: Annotated[float | None, Meta(description="Dense, of one GPU; null where it is not known and was not needed.")]
-    achieved_tflops: Annotated[float | None, Meta(description="Of one GPU, model operations alone.")]
+    peak_tflops: Annotated[
+        float | None,
+        Meta(description="Dense, of one GPU; null where it is not known and was not needed."),
+    ]
+    achieved_tflops: Annotated[
+        float | None, Meta(description="Of one GPU, model operations alone.")
+    ]
     mfu: Annotated[float | None, Meta(description="Model FLOPs utilization, 0 to 1.")]
-    hfu: Annotated[float | None, Meta(description="Hardware FLOPs utilization, 0 to 1: recomputation counts.")]
+    hfu: Annotated[
+        float | None, Meta(description="Hardware FLOPs utilization, 0 to 1: recomputation counts.")
+    ]
     tokens_per_second_per_gpu: float | None
-    fraction_of_published: Annotated[float | None, Meta(description="Throughput over the published one, both of one GPU.")]
+    fraction_of_published: Annotated[
+        float | None, Meta(description="Throughput over the published one, both of one GPU.")
+    ]
     flops: FlopsAnswer | None
     budget: BudgetAnswer | None
     communication: CommunicationAnswer | None
     trace: Annotated[TraceAnswer | None, Meta(description="Of an uploaded trace; else null.")]
     advice: Annotated[list[str], Meta(description="What to change, the likeliest first.")]
     warnings: list[str]
-    understood_as: Annotated[dict[str, str | int | float | bool], Meta(description="The question with every default filled in.")]
+    understood_as: Annotated[
+        dict[str, str | int | float | bool],
+        Meta(description="The question with every default filled in."),
+    ]

@@ -1,4 +1,5 @@
-"""explain_utilization: how much of its GPUs does a training run use, and what would a token budget take?"""
+"""explain_utilization: how much of its GPUs does a training run use, and what would a token
+budget take?"""
 
 import re
 from dataclasses import dataclass
@@ -21,14 +22,17 @@ from fitgauge.services.utilization.schemas import (
 DEFAULT_SEQUENCE = 2048
 
 _ARITHMETIC: dict[str, Arithmetic] = {
-    "bf16": "bf16", "bfloat16": "bf16", "mixedbf16": "bf16", "fp16": "fp16", "float16": "fp16", "half": "fp16", "mixedfp16": "fp16",
+    "bf16": "bf16", "bfloat16": "bf16", "mixedbf16": "bf16", "fp16": "fp16", "float16": "fp16",
+    "half": "fp16", "mixedfp16": "fp16",
     "fp8": "fp8", "float8": "fp8", "fp4": "fp4", "nvfp4": "fp4", "mxfp4": "fp4", "int8": "int8",
 }  # fmt: skip
 
 _ALIKE = 0.05
 """Share by which two figures of one run may differ."""
 
-_USUAL_MFU = "PaLM 540B reached 0.46 (arXiv 2204.02311), Llama 3 405B 0.38 to 0.43 (arXiv 2407.21783)"
+_USUAL_MFU = (
+    "PaLM 540B reached 0.46 (arXiv 2204.02311), Llama 3 405B 0.38 to 0.43 (arXiv 2407.21783)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +50,11 @@ class _Facts:
     hfu: float | None
 
 
-def explain_utilization(request: UtilizationRequest, model: Model | None, found: GpuMatch) -> UtilizationAnswer:
-    """The UtilizationAnswer. Raises InvalidRequestError where a fact is missing that nobody can look up, with what to send."""
+def explain_utilization(
+    request: UtilizationRequest, model: Model | None, found: GpuMatch
+) -> UtilizationAnswer:
+    """Return the UtilizationAnswer. Raises InvalidRequestError where a fact is missing that
+    nobody can look up, with what to send."""
     accelerator, facts = found.accelerator, _facts(request, model, found)
     exchange = _exchange(request, model, accelerator, facts)
     budget = _budget(request, facts)
@@ -70,34 +77,61 @@ def explain_utilization(request: UtilizationRequest, model: Model | None, found:
         communication=_communication_answer(request, exchange, facts.gpus) if exchange else None,
         trace=None,
         advice=_advice(request, accelerator, facts, exchange, published),
-        warnings=[*(model.warnings if model else ()), *(model.spec.notes if model else ()), *_warnings(found, facts)],
+        warnings=[
+            *(model.warnings if model else ()),
+            *(model.spec.notes if model else ()),
+            *_warnings(found, facts),
+        ],
         understood_as=_understood(request, model, accelerator, facts),
     )
 
 
 def _facts(request: UtilizationRequest, model: Model | None, found: GpuMatch) -> _Facts:
-    """Every rate that the question gives or that follows from it."""
-    precision, gpus = _arithmetic(request.precision, found.accelerator), request.gpu_count or found.count
+    """Return every rate that the question gives or that follows from it."""
+    precision, gpus = (
+        _arithmetic(request.precision, found.accelerator),
+        request.gpu_count or found.count,
+    )
     sequence_length = request.sequence_length or DEFAULT_SEQUENCE
     tokens = request.tokens_per_second
     if request.samples_per_second is not None:
         if tokens is not None:
             raise InvalidRequestError(
-                "Two throughputs were sent.", hint="Send tokens_per_second or samples_per_second.", field="samples_per_second"
+                "Two throughputs were sent.",
+                hint="Send tokens_per_second or samples_per_second.",
+                field="samples_per_second",
             )
         tokens = request.samples_per_second * sequence_length
-    if tokens is None and request.achieved_tflops is None and not (request.token_budget and request.mfu):
-        hint = "Send achieved_tflops (of one GPU), or model and tokens_per_second (of all GPUs), or token_budget with model and mfu."
-        raise InvalidRequestError("Nothing was measured: there is no utilization to explain.", hint=hint, field="achieved_tflops")
+    if (
+        tokens is None
+        and request.achieved_tflops is None
+        and not (request.token_budget and request.mfu)
+    ):
+        hint = (
+            "Send achieved_tflops (of one GPU), or model and tokens_per_second (of all GPUs), or"
+            " token_budget with model and mfu."
+        )
+        raise InvalidRequestError(
+            "Nothing was measured: there is no utilization to explain.",
+            hint=hint,
+            field="achieved_tflops",
+        )
     tokens_each = tokens / gpus if tokens is not None else None
     flops = None
     if model is not None:
-        frozen, checkpointing = (request.method or "full") != "full", request.activation_checkpointing or "none"
-        flops = engine.token_flops(model.spec, sequence_length, checkpointing=checkpointing, frozen_base=frozen)
+        frozen, checkpointing = (
+            (request.method or "full") != "full",
+            request.activation_checkpointing or "none",
+        )
+        flops = engine.token_flops(
+            model.spec, sequence_length, checkpointing=checkpointing, frozen_base=frozen
+        )
     achieved = request.achieved_tflops
     if achieved is None and tokens_each is not None and flops is not None:
         achieved = engine.achieved_tflops(tokens_each, flops.model)
-    needed = achieved is not None or request.token_budget is not None or request.zero_stage is not None
+    needed = (
+        achieved is not None or request.token_budget is not None or request.zero_stage is not None
+    )
     peak = request.peak_tflops or engine.peak_tflops(found.accelerator, precision)
     if peak is None and needed:
         raise _no_peak(found.accelerator, precision)
@@ -107,7 +141,8 @@ def _facts(request: UtilizationRequest, model: Model | None, found: GpuMatch) ->
 
 
 def _arithmetic(text: str | None, accelerator: Accelerator) -> Arithmetic:
-    """The arithmetic that is meant: bf16, or fp16 on hardware without it, where nothing is said.
+    """Return the arithmetic that is meant: bf16, or fp16 on hardware without it, where nothing is
+    said.
 
     Raises InvalidRequestError for one whose peak no catalog row states.
     """
@@ -115,24 +150,41 @@ def _arithmetic(text: str | None, accelerator: Accelerator) -> Arithmetic:
         return "bf16" if "bf16" in (accelerator.formats or ("bf16",)) else "fp16"
     known = _ARITHMETIC.get(re.sub(r"[^a-z0-9]", "", text.lower()))
     if known is None:
-        hint = "Send bf16, fp16, fp8, fp4 or int8; for another arithmetic send bf16 and its peak as peak_tflops."
-        raise InvalidRequestError(f"{text.strip()!r} is no arithmetic whose peak is known here.", hint=hint, field="precision")
+        hint = (
+            "Send bf16, fp16, fp8, fp4 or int8; for another arithmetic send bf16 and its peak as"
+            " peak_tflops."
+        )
+        raise InvalidRequestError(
+            f"{text.strip()!r} is no arithmetic whose peak is known here.",
+            hint=hint,
+            field="precision",
+        )
     return known
 
 
 def _no_peak(accelerator: Accelerator, precision: Arithmetic) -> InvalidRequestError:
     formats = accelerator.formats
     if formats is not None and precision not in formats:
-        why = f"The {accelerator.name} does not multiply {precision}; it multiplies {', '.join(formats) or 'none of these formats'}."
-        return InvalidRequestError(why, hint="Send another precision, or the peak you mean as peak_tflops.", field="precision")
+        why = (
+            f"The {accelerator.name} does not multiply {precision}; it multiplies"
+            f" {', '.join(formats) or 'none of these formats'}."
+        )
+        return InvalidRequestError(
+            why,
+            hint="Send another precision, or the peak you mean as peak_tflops.",
+            field="precision",
+        )
     detail = f"The {precision} peak of the {accelerator.name} is not in the catalog."
     return InvalidRequestError(
-        detail, hint="Send peak_tflops: the dense figure of the vendor's data sheet, without sparsity.", field="peak_tflops"
+        detail,
+        hint="Send peak_tflops: the dense figure of the vendor's data sheet, without sparsity.",
+        field="peak_tflops",
     )
 
 
 def _budget(request: UtilizationRequest, facts: _Facts) -> BudgetAnswer | None:
-    """Time and cost of the token budget, from the measured throughput where there is one, else from an MFU."""
+    """Return time and cost of the token budget, from the measured throughput where there is one,
+    else from an MFU."""
     if request.token_budget is None:
         return None
     if facts.tokens_per_second is not None:
@@ -140,30 +192,50 @@ def _budget(request: UtilizationRequest, facts: _Facts) -> BudgetAnswer | None:
     else:
         if facts.flops is None or facts.peak is None:
             detail = "The time of a token budget needs a throughput, or a model and an MFU."
-            raise InvalidRequestError(detail, hint="Send model (and mfu), or tokens_per_second.", field="model")
+            raise InvalidRequestError(
+                detail, hint="Send model (and mfu), or tokens_per_second.", field="model"
+            )
         mfu = request.mfu or facts.mfu
         if mfu is None:
-            raise InvalidRequestError("No MFU was measured.", hint=f"Send mfu: {_USUAL_MFU}.", field="mfu")
-        seconds = engine.budget_seconds(request.token_budget, facts.flops.model, gpus=facts.gpus, peak=facts.peak, mfu=mfu)
+            raise InvalidRequestError(
+                "No MFU was measured.", hint=f"Send mfu: {_USUAL_MFU}.", field="mfu"
+            )
+        seconds = engine.budget_seconds(
+            request.token_budget, facts.flops.model, gpus=facts.gpus, peak=facts.peak, mfu=mfu
+        )
     hours = seconds * facts.gpus / 3600
     price = request.price_per_gpu_hour
-    return BudgetAnswer(tokens=request.token_budget, seconds=seconds, gpu_hours=hours, cost=None if price is None else hours * price)
+    return BudgetAnswer(
+        tokens=request.token_budget,
+        seconds=seconds,
+        gpu_hours=hours,
+        cost=None if price is None else hours * price,
+    )
 
 
-def _exchange(request: UtilizationRequest, model: Model | None, accelerator: Accelerator, facts: _Facts) -> Exchange | None:
-    """What ZeRO moves, where a stage was asked about."""
+def _exchange(
+    request: UtilizationRequest, model: Model | None, accelerator: Accelerator, facts: _Facts
+) -> Exchange | None:
+    """Return what ZeRO moves, where a stage was asked about."""
     if request.zero_stage is None:
         return None
     if model is None or facts.flops is None or facts.peak is None:
-        raise InvalidRequestError("What ZeRO moves depends on the model.", hint="Send model.", field="model")
+        raise InvalidRequestError(
+            "What ZeRO moves depends on the model.", hint="Send model.", field="model"
+        )
     if facts.gpus < 2:
         raise InvalidRequestError(
-            "ZeRO on one GPU moves nothing.", hint="Send the gpu_count of the run, or leave zero_stage out.", field="gpu_count"
+            "ZeRO on one GPU moves nothing.",
+            hint="Send the gpu_count of the run, or leave zero_stage out.",
+            field="gpu_count",
         )
     link = request.interconnect_gbps or accelerator.interconnect_gbps
     if link is None:
         detail = f"The interconnect of the {accelerator.name} is not in the catalog."
-        hint = "Send interconnect_gbps: 10^9 bytes a second in one direction (32 for PCIe 4.0 x16, 64 for PCIe 5.0 x16)."
+        hint = (
+            "Send interconnect_gbps: 10^9 bytes a second in one direction (32 for PCIe 4.0 x16, 64"
+            " for PCIe 5.0 x16)."
+        )
         raise InvalidRequestError(detail, hint=hint, field="interconnect_gbps")
     return engine.zero_exchange(
         model.spec.parameters,
@@ -181,7 +253,9 @@ def _flops_answer(request: UtilizationRequest, model: Model, facts: _Facts) -> F
     flops, parameters = facts.flops, engine.multiplied_parameters(model.spec)
     times = 6 if (request.method or "full") == "full" else 4
     attention = flops.model - times * parameters
-    formula = f"{times} x {parameters} + {attention:.6g} of attention over {facts.sequence_length} tokens"
+    formula = (
+        f"{times} x {parameters} + {attention:.6g} of attention over {facts.sequence_length} tokens"
+    )
     if flops.hardware > flops.model:
         formula += f"; {flops.hardware - flops.model:.6g} more computed twice"
     return FlopsAnswer(
@@ -193,7 +267,9 @@ def _flops_answer(request: UtilizationRequest, model: Model, facts: _Facts) -> F
     )
 
 
-def _communication_answer(request: UtilizationRequest, exchange: Exchange, gpus: int) -> CommunicationAnswer:
+def _communication_answer(
+    request: UtilizationRequest, exchange: Exchange, gpus: int
+) -> CommunicationAnswer:
     times = 3 if request.zero_stage == 3 else 2
     return CommunicationAnswer(
         bytes_per_gpu=exchange.bytes,
@@ -206,9 +282,13 @@ def _communication_answer(request: UtilizationRequest, exchange: Exchange, gpus:
 
 
 def _advice(
-    request: UtilizationRequest, accelerator: Accelerator, facts: _Facts, exchange: Exchange | None, published: float | None
+    request: UtilizationRequest,
+    accelerator: Accelerator,
+    facts: _Facts,
+    exchange: Exchange | None,
+    published: float | None,
 ) -> list[str]:
-    """What to change, the likeliest first. Says nothing where nothing points anywhere."""
+    """Return what to change, the likeliest first. Says nothing where nothing points anywhere."""
     said = []
     if exchange is not None and exchange.ratio > 1:
         link = "PCIe" if accelerator.nvlink is False else "the link between GPUs"
@@ -216,47 +296,69 @@ def _advice(
         if request.zero_stage == 3:
             instead = "use ZeRO-2 (a third less is moved) or shard within a node alone (HSDP)"
         said.append(
-            f"Communication over {link} takes {exchange.ratio:.1f} times as long as computation: raise micro_batch_size about "
-            f"{exchange.ratio:.1f} times, {instead}, or use GPUs joined by NVLink."
+            f"Communication over {link} takes {exchange.ratio:.1f} times as long as computation:"
+            f" raise micro_batch_size about {exchange.ratio:.1f} times, {instead}, or use GPUs"
+            " joined by NVLink."
         )
     if facts.mfu is not None and facts.mfu < 0.3:
         said.append(
-            f"MFU {facts.mfu:.1%} is low ({_USUAL_MFU}): check that flash attention and {facts.precision} matrix units are used, raise the "
-            "micro-batch, fuse the optimizer and look at the data loader; a profiler's trace tells which."
+            f"MFU {facts.mfu:.1%} is low ({_USUAL_MFU}): check that flash attention and"
+            f" {facts.precision} matrix units are used, raise the micro-batch, fuse the optimizer"
+            " and look at the data loader; a profiler's trace tells which."
         )
     if facts.flops is not None and facts.flops.hardware > facts.flops.model:
         share = 1 - facts.flops.model / facts.flops.hardware
-        said.append(f"Checkpointing spends {share:.0%} of the operations on computing twice: use less of it where memory allows.")
+        said.append(
+            f"Checkpointing spends {share:.0%} of the operations on computing twice: use less of it"
+            " where memory allows."
+        )
     if published is not None and published < 0.8:
         said.append(
-            f"The run is at {published:.1%} of the published throughput: compare batch size, kernels and interconnect with that setting."
+            f"The run is at {published:.1%} of the published throughput: compare batch size,"
+            " kernels and interconnect with that setting."
         )
     return said
 
 
 def _warnings(found: GpuMatch, facts: _Facts) -> list[str]:
     said = [found.note] if found.note else []
-    if facts.achieved is not None and facts.tokens_per_second is not None and facts.flops is not None:
+    if (
+        facts.achieved is not None
+        and facts.tokens_per_second is not None
+        and facts.flops is not None
+    ):
         implied = engine.achieved_tflops(facts.tokens_per_second, facts.flops.model)
         if abs(implied - facts.achieved) > _ALIKE * facts.achieved:
-            said.append(f"The throughput makes {implied:.4g} TFLOPS, achieved_tflops says {facts.achieved:.4g}: the latter was taken.")
+            said.append(
+                f"The throughput makes {implied:.4g} TFLOPS, achieved_tflops says"
+                f" {facts.achieved:.4g}: the latter was taken."
+            )
     if facts.mfu is not None and facts.mfu > 1:
         said.append(
-            "More than the peak was reached: check the units, whether the peak is the dense one, and whether the rate is of one GPU."
+            "More than the peak was reached: check the units, whether the peak is the dense one,"
+            " and whether the rate is of one GPU."
         )
     return said
 
 
-def _summary(accelerator: Accelerator, facts: _Facts, published: float | None, budget: BudgetAnswer | None) -> str:
+def _summary(
+    accelerator: Accelerator, facts: _Facts, published: float | None, budget: BudgetAnswer | None
+) -> str:
     said = []
     if facts.mfu is not None:
         said.append(
-            f"MFU {facts.mfu:.2%}: {facts.achieved:.4g} of {facts.peak:.4g} dense {facts.precision} TFLOPS of one {accelerator.name}."
+            f"MFU {facts.mfu:.2%}: {facts.achieved:.4g} of {facts.peak:.4g} dense {facts.precision}"
+            f" TFLOPS of one {accelerator.name}."
         )
     if published is not None:
-        said.append(f"{facts.tokens_per_second:,.0f} tokens a second and GPU are {published:.1%} of what was published.")
+        said.append(
+            f"{facts.tokens_per_second:,.0f} tokens a second and GPU are {published:.1%} of what"
+            " was published."
+        )
     elif facts.mfu is None and facts.tokens_per_second is not None:
-        said.append(f"{facts.tokens_per_second:,.0f} tokens a second and GPU; send model for the MFU.")
+        said.append(
+            f"{facts.tokens_per_second:,.0f} tokens a second and GPU; send model for the MFU."
+        )
     if budget is not None:
         cost = "" if budget.cost is None else f", cost {budget.cost:,.0f}"
         days, hours = f"{budget.seconds / 86400:,.1f} days", f"{budget.gpu_hours:,.0f} GPU hours"
@@ -265,7 +367,8 @@ def _summary(accelerator: Accelerator, facts: _Facts, published: float | None, b
 
 
 _ASKED = (
-    "achieved_tflops", "tokens_per_second", "samples_per_second", "published_tokens_per_second", "peak_tflops", "mfu", "token_budget",
+    "achieved_tflops", "tokens_per_second", "samples_per_second", "published_tokens_per_second",
+    "peak_tflops", "mfu", "token_budget",
     "price_per_gpu_hour", "zero_stage", "micro_batch_size", "interconnect_gbps",
 )  # fmt: skip
 """What has no default."""

@@ -1,4 +1,5 @@
-"""explain_utilization of an uploaded profiler trace: where the time of the GPUs goes, and what to change."""
+"""explain_utilization of an uploaded profiler trace: where the time of the GPUs goes, and what
+to change."""
 
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.errors import FitgaugeError
@@ -13,15 +14,17 @@ FEW_TENSOR_CORES = 0.4
 
 
 def explain_trace(reading: TraceReading, catalog: Catalog) -> UtilizationAnswer:
-    """The UtilizationAnswer of a trace. It holds no FLOPs: nothing in a trace counts them."""
+    """Return the UtilizationAnswer of a trace. It holds no FLOPs: nothing in a trace counts
+    them."""
     gpu, idle = _gpu(reading, catalog), 1 - reading.busy
     understood: dict[str, str | int | float | bool] = {"gpu_count": reading.gpus}
     if reading.device:
         understood["gpu"] = reading.device
     return UtilizationAnswer(
         summary=(
-            f"Of {reading.seconds:.3g} s, {reading.communication:.0%} is communication ({reading.exposed:.0%} with nothing beside it) and "
-            f"{idle:.0%} idle; tensor cores run {reading.tensor_core:.0%} of the kernels' time."
+            f"Of {reading.seconds:.3g} s, {reading.communication:.0%} is communication"
+            f" ({reading.exposed:.0%} with nothing beside it) and {idle:.0%} idle; tensor cores run"
+            f" {reading.tensor_core:.0%} of the kernels' time."
         ),
         gpu=gpu,
         model=None,
@@ -43,17 +46,26 @@ def explain_trace(reading: TraceReading, catalog: Catalog) -> UtilizationAnswer:
             communication_share=reading.communication,
             exposed_communication_share=reading.exposed,
             idle_share=idle,
-            collectives=[CollectiveAnswer(name=name, seconds=time / 1e6) for name, time in sorted(reading.collectives.items())],
-            longest_kernels=[CollectiveAnswer(name=name, seconds=time / 1e6) for name, time in reading.kernels],
+            collectives=[
+                CollectiveAnswer(name=name, seconds=time / 1e6)
+                for name, time in sorted(reading.collectives.items())
+            ],
+            longest_kernels=[
+                CollectiveAnswer(name=name, seconds=time / 1e6) for name, time in reading.kernels
+            ],
         ),
         advice=_advice(reading, idle),
-        warnings=[] if gpu or not reading.device else [f"The GPU {reading.device!r} of the trace is not in the catalog."],
+        warnings=(
+            []
+            if gpu or not reading.device
+            else [f"The GPU {reading.device!r} of the trace is not in the catalog."]
+        ),
         understood_as=understood,
     )
 
 
 def _gpu(reading: TraceReading, catalog: Catalog) -> GpuAnswer | None:
-    """The accelerator that the trace names, where the catalog knows it."""
+    """Return the accelerator that the trace names, where the catalog knows it."""
     if not reading.device:
         return None
     try:
@@ -63,21 +75,38 @@ def _gpu(reading: TraceReading, catalog: Catalog) -> GpuAnswer | None:
 
 
 def _advice(reading: TraceReading, idle: float) -> list[str]:
-    """What to change, the largest loss first."""
+    """Return what to change, the largest loss first."""
     said: list[tuple[float, str]] = []
     if reading.exposed > MUCH_EXPOSED:
         gathers = sum(reading.collectives.get(kind, 0.0) for kind in ("AllGather", "ReduceScatter"))
         sharded = gathers > 0.5 * sum(reading.collectives.values())
         change = "accumulate gradients over more micro-batches, or lower tensor parallelism"
         if sharded:
-            change = "a larger micro-batch, ZeRO-2 in the place of ZeRO-3, or sharding within a node alone (HSDP); PCIe makes it worse"
-        said.append((reading.exposed, f"Communication stands alone for {reading.exposed:.0%} of the time: {change}."))
+            change = (
+                "a larger micro-batch, ZeRO-2 in the place of ZeRO-3, or sharding within a node"
+                " alone (HSDP); PCIe makes it worse"
+            )
+        said.append(
+            (
+                reading.exposed,
+                f"Communication stands alone for {reading.exposed:.0%} of the time: {change}.",
+            )
+        )
     if idle > MUCH_IDLE:
-        change = "look at the data loader and at synchronisation (.item(), prints), raise the micro-batch, use torch.compile or CUDA graphs"
+        change = (
+            "look at the data loader and at synchronisation (.item(), prints), raise the"
+            " micro-batch, use torch.compile or CUDA graphs"
+        )
         said.append((idle, f"The GPU is idle for {idle:.0%} of the time: {change}."))
     if reading.tensor_core < FEW_TENSOR_CORES:
         change = (
-            "train in bf16 or fp16, use flash attention, fuse norms, loss and optimizer (torch.compile, Liger), pad sizes to multiples of 8"
+            "train in bf16 or fp16, use flash attention, fuse norms, loss and optimizer"
+            " (torch.compile, Liger), pad sizes to multiples of 8"
         )
-        said.append((FEW_TENSOR_CORES - reading.tensor_core, f"Tensor cores run {reading.tensor_core:.0%} of the kernels' time: {change}."))
+        said.append(
+            (
+                FEW_TENSOR_CORES - reading.tensor_core,
+                f"Tensor cores run {reading.tensor_core:.0%} of the kernels' time: {change}.",
+            )
+        )
     return [text for _, text in sorted(said, key=lambda one: -one[0])]

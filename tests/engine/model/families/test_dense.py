@@ -1,4 +1,5 @@
-"""Dense decoders, the classics and those with code of their own, against transformers, vLLM and published counts."""
+"""Dense decoders, the classics and those with code of their own, against transformers, vLLM and
+published counts."""
 
 import json
 from pathlib import Path
@@ -34,7 +35,7 @@ LLAMA = {
 
 
 def windows(spec: ModelSpec) -> list[int | None]:
-    """The window of every layer, in order."""
+    """Return the window of every layer, in order."""
     found = {}
     for block in spec.blocks:
         if block.part is Part.LANGUAGE and block.mixers:
@@ -48,44 +49,62 @@ def tensor_names(spec: ModelSpec) -> list[str]:
 
 @pytest.mark.parametrize("model", BUILT, ids=lambda model: model["config"]["model_type"])
 def test_count_equals_transformers(model):
-    """The parameters are those that transformers makes from the same config, whatever its flags and sizes."""
+    """Return the parameters are those that transformers makes from the same config, whatever its
+    flags and sizes."""
     spec = read_config(model["config"])
     assert (spec.parameters, spec.basis) == (model["parameters"], "exact")
 
 
 @pytest.mark.parametrize("model", PUBLISHED, ids=lambda model: model["model"])
 def test_count_of_published_models(model):
-    """The parameters of real repositories are exact."""
+    """Return the parameters of real repositories are exact."""
     assert read_config(model["config"]).parameters == model["parameters"]
 
 
 @pytest.mark.parametrize("model", REMOTE, ids=lambda model: model["model"])
 def test_count_of_models_with_their_own_code(model):
-    """The parameters are those that the publishers or the loaded models print."""
+    """Return the parameters are those that the publishers or the loaded models print."""
     spec = read_config(model["config"])
     assert (spec.parameters, spec.basis) == (model["parameters"], "exact")
 
 
-@pytest.mark.parametrize("model", [row for row in PUBLISHED if "vllm_buffer_bytes" in row], ids=lambda model: model["model"])
+@pytest.mark.parametrize(
+    "model",
+    [row for row in PUBLISHED if "vllm_buffer_bytes" in row],
+    ids=lambda model: model["model"],
+)
 def test_rotary_tables_are_those_of_vllm(model):
-    """Besides its rotary tables vLLM registers four F32 scales an attention layer, and Gemma a 16-bit normalizer."""
+    """Besides its rotary tables vLLM registers four F32 scales an attention layer, and Gemma a
+    16-bit normalizer."""
     spec = read_config(model["config"])
-    tables = sum(size_of(table.positions * table.dim, table.dtype or spec.dtype) for table in spec.rotary_tables)
+    tables = sum(
+        size_of(table.positions * table.dim, table.dtype or spec.dtype)
+        for table in spec.rotary_tables
+    )
     normalizer = 2 if spec.model_type.startswith("gemma") else 0
     assert tables + 16 * spec.layers + normalizer == model["vllm_buffer_bytes"]
 
 
 @pytest.mark.parametrize("model_type", sorted({model["config"]["model_type"] for model in BUILT}))
 def test_a_section_takes_the_defaults_of_its_class(model_type):
-    """A text section that names its type alone is complete; a whole config.json that does so is broken."""
-    assert READERS[model_type](Config({"model_type": model_type}, "config.json: text_config")).parameters > 10**6
+    """Return a text section that names its type alone is complete; a whole config.json that does
+    so is broken."""
+    assert (
+        READERS[model_type](
+            Config({"model_type": model_type}, "config.json: text_config")
+        ).parameters
+        > 10**6
+    )
     with pytest.raises(MalformedModelError):
         read_config({"model_type": model_type})
 
 
 def test_llava_text_section_is_llama_7b():
     """LLaVA 1.5's text section says its vocabulary and context alone; the rest is Llama 7B."""
-    section = Config({"model_type": "llama", "vocab_size": 32064, "max_position_embeddings": 4096}, "config.json: text_config")
+    section = Config(
+        {"model_type": "llama", "vocab_size": 32064, "max_position_embeddings": 4096},
+        "config.json: text_config",
+    )
     assert READERS["llama"](section).parameters == 6_738_415_616 + 2 * 64 * 4096
 
 
@@ -96,54 +115,110 @@ def test_llava_text_section_is_llama_7b():
         ({"model_type": "mistral"}, [4096] * 4),
         ({"model_type": "mistral", "sliding_window": None}, [None] * 4),
         ({"model_type": "qwen2", "sliding_window": 128}, [None] * 4),
-        ({"model_type": "qwen2", "sliding_window": 128, "use_sliding_window": True, "max_window_layers": 3}, [None, None, None, 128]),
+        (
+            {
+                "model_type": "qwen2",
+                "sliding_window": 128,
+                "use_sliding_window": True,
+                "max_window_layers": 3,
+            },
+            [None, None, None, 128],
+        ),
         ({"model_type": "gemma2"}, [4096, None] * 2),
-        ({"model_type": "gemma3_text", "sliding_window": 512, "sliding_window_pattern": 3}, [512, 512, None, 512]),
+        (
+            {"model_type": "gemma3_text", "sliding_window": 512, "sliding_window_pattern": 3},
+            [512, 512, None, 512],
+        ),
         ({"model_type": "cohere2"}, [4096, 4096, 4096, None]),
         ({"model_type": "cwm"}, [None, 8192, 8192, 8192]),
-        ({"model_type": "smollm3", "use_sliding_window": True, "sliding_window": 9}, [None, None, None, 9]),
+        (
+            {"model_type": "smollm3", "use_sliding_window": True, "sliding_window": 9},
+            [None, None, None, 9],
+        ),
         ({"model_type": "phi3", "sliding_window": 2047}, [2047] * 4),
         ({"model_type": "gpt_neo", "attention_types": [[["global", "local"], 2]]}, [None, 256] * 2),
-        ({"model_type": "exaone4", "layer_types": ["full_attention"] * 3 + ["sliding_attention"]}, [None, None, None, 4096]),
+        (
+            {
+                "model_type": "exaone4",
+                "layer_types": ["full_attention"] * 3 + ["sliding_attention"],
+            },
+            [None, None, None, 4096],
+        ),
     ],
 )
 def test_windows(change, expected):
-    """Each layer slides or sees everything as the family's configuration class says."""
+    """Return each layer slides or sees everything as the family's configuration class says."""
     assert windows(read_config(LLAMA | change)) == expected
 
 
 def test_a_fused_projection_with_fewer_kv_heads_is_two_slices_of_one_name():
     """Phi-3's qkv_proj: its query rows are divided by heads, its key and value rows by KV heads."""
     spec = read_config(LLAMA | {"model_type": "phi3"})
-    slices = [t for block in spec.blocks for t in block.tensors if t.name == "self_attn.qkv_proj.weight"]
-    assert [(t.shape, t.split, t.units) for t in slices] == [((64, 64), Split.COLUMN, 8), ((32, 64), Split.KV, 2)]
+    slices = [
+        t for block in spec.blocks for t in block.tensors if t.name == "self_attn.qkv_proj.weight"
+    ]
+    assert [(t.shape, t.split, t.units) for t in slices] == [
+        ((64, 64), Split.COLUMN, 8),
+        ((32, 64), Split.KV, 2),
+    ]
 
 
 def test_a_fused_projection_with_as_many_kv_heads_is_one_tensor():
     """GPT-2's c_attn divides like any column-parallel linear."""
-    names = tensor_names(read_config({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 100}))
+    names = tensor_names(
+        read_config(
+            {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 100}
+        )
+    )
     assert names.count("transformer.h.{}.attn.c_attn.weight") == 1
 
 
 def test_learned_positions_are_an_embedding_on_every_rank():
     """OPT's position table has two rows more than positions, and is not divided."""
-    spec = read_config(next(model["config"] for model in BUILT if model["config"]["model_type"] == "opt"))
+    spec = read_config(
+        next(model["config"] for model in BUILT if model["config"]["model_type"] == "opt")
+    )
     table = next(t for block in spec.blocks for t in block.tensors if "embed_positions" in t.name)
     assert (table.kind, table.split, table.shape[0]) == (Kind.EMBEDDING, Split.NONE, 2050)
 
 
 def test_nemotron_nas_drops_what_was_searched_away():
-    """A block whose attention is a no-op keeps no cache and no norm; its MLP has a width of its own."""
+    """Return a block whose attention is a no-op keeps no cache and no norm; its MLP has a width
+    of its own."""
     blocks = [
-        {"attention": {"n_heads_in_group": 4, "no_op": False}, "ffn": {"ffn_mult": 6.0, "no_op": False}},
-        {"attention": {"n_heads_in_group": None, "no_op": True}, "ffn": {"ffn_mult": 12.0, "no_op": False}},
-        {"attention": {"n_heads_in_group": 4, "no_op": False}, "ffn": {"ffn_mult": None, "no_op": True}},
-        {"attention": {"n_heads_in_group": None, "no_op": True}, "ffn": {"ffn_mult": None, "no_op": True}},
+        {
+            "attention": {"n_heads_in_group": 4, "no_op": False},
+            "ffn": {"ffn_mult": 6.0, "no_op": False},
+        },
+        {
+            "attention": {"n_heads_in_group": None, "no_op": True},
+            "ffn": {"ffn_mult": 12.0, "no_op": False},
+        },
+        {
+            "attention": {"n_heads_in_group": 4, "no_op": False},
+            "ffn": {"ffn_mult": None, "no_op": True},
+        },
+        {
+            "attention": {"n_heads_in_group": None, "no_op": True},
+            "ffn": {"ffn_mult": None, "no_op": True},
+        },
     ]
-    config = LLAMA | {"model_type": "nemotron-nas", "intermediate_size": None, "num_key_value_heads": None, "block_configs": blocks}
-    first, second, third, fourth = [block for block in read_config(config).blocks if "{}" in block.prefix]
+    config = LLAMA | {
+        "model_type": "nemotron-nas",
+        "intermediate_size": None,
+        "num_key_value_heads": None,
+        "block_configs": blocks,
+    }
+    first, second, third, fourth = [
+        block for block in read_config(config).blocks if "{}" in block.prefix
+    ]
     attention, mlp = 64 + 2 * 64 * 64 + 2 * 16 * 64, 64 + 3 * 64 * 256
-    assert [block.elements for block in (first, second, third, fourth)] == [attention + mlp, 64 + 3 * 64 * 512, attention, 0]
+    assert [block.elements for block in (first, second, third, fourth)] == [
+        attention + mlp,
+        64 + 3 * 64 * 512,
+        attention,
+        0,
+    ]
     assert [len(block.mixers) for block in (first, second, third, fourth)] == [1, 0, 1, 0]
 
 
@@ -159,10 +234,16 @@ def test_mimo_prediction_heads_are_no_parameters():
 
 
 @pytest.mark.parametrize(
-    ("architecture", "task"), [("LlamaForCausalLM", "generate"), ("LlamaModel", "encode"), ("LlamaForSequenceClassification", "encode")]
+    ("architecture", "task"),
+    [
+        ("LlamaForCausalLM", "generate"),
+        ("LlamaModel", "encode"),
+        ("LlamaForSequenceClassification", "encode"),
+    ],
 )
 def test_a_checkpoint_without_a_language_model_has_no_head(architecture, task):
-    """An embedding model or a classifier made of a decoder stores no vocabulary-wide head."""
+    """Return an embedding model or a classifier made of a decoder stores no vocabulary-wide
+    head."""
     spec = read_config(LLAMA | {"architectures": [architecture]})
     assert spec.task == task
     assert any(block.part is Part.HEAD for block in spec.blocks) is (task == "generate")
@@ -182,19 +263,31 @@ def test_a_checkpoint_without_a_language_model_has_no_head(architecture, task):
 def test_rotary_rows_by_scaling(scaling, rows):
     """vLLM's tables span what each kind of scaling makes of the positions."""
     spec = read_config(LLAMA | {"rope_scaling": scaling})
-    assert [(table.positions, table.dim) for table in spec.rotary_tables] == [(count, 8) for count in rows]
+    assert [(table.positions, table.dim) for table in spec.rotary_tables] == [
+        (count, 8) for count in rows
+    ]
 
 
-@pytest.mark.parametrize("missing", ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"])
+@pytest.mark.parametrize(
+    "missing",
+    ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"],
+)
 def test_a_missing_size_is_named(missing):
-    """A config.json without a size that decides is refused by that size's name."""
+    """Return a config.json without a size that decides is refused by that size's name."""
     with pytest.raises(MalformedModelError, match=missing):
         read_config({key: value for key, value in LLAMA.items() if key != missing})
 
 
 def test_minicpm3_caches_expanded_keys():
-    """MiniCPM3 projects through a latent, yet vLLM caches keys and values of every head, as wide as the keys."""
-    sizes = {"kv_lora_rank": 16, "q_lora_rank": 24, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 8}
+    """MiniCPM3 projects through a latent, yet vLLM caches keys and values of every head, as wide
+    as the keys."""
+    sizes = {
+        "kv_lora_rank": 16,
+        "q_lora_rank": 24,
+        "qk_rope_head_dim": 4,
+        "qk_nope_head_dim": 8,
+        "v_head_dim": 8,
+    }
     spec = read_config(LLAMA | sizes | {"model_type": "minicpm3"})
     mixers = {mixer for block in spec.blocks for mixer in block.mixers}
     assert mixers == {Attention(query_heads=8, kv_heads=8, head_dim=12, value_dim=12)}
@@ -209,7 +302,14 @@ def test_a_pattern_in_letters():
 
 def test_the_first_falcons():
     """RefinedWeb is Falcon 40B's shape under its first name, with n_head_kv KV heads."""
-    old = {"model_type": "RefinedWeb", "hidden_size": 64, "n_layer": 2, "n_head": 8, "n_head_kv": 2, "vocab_size": 100}
+    old = {
+        "model_type": "RefinedWeb",
+        "hidden_size": 64,
+        "n_layer": 2,
+        "n_head": 8,
+        "n_head_kv": 2,
+        "vocab_size": 100,
+    }
     new = {
         "model_type": "falcon",
         "hidden_size": 64,
@@ -218,4 +318,7 @@ def test_the_first_falcons():
         "num_kv_heads": 2,
         "vocab_size": 100,
     }
-    assert read_config(old).parameters == read_config(new | {"new_decoder_architecture": True}).parameters
+    assert (
+        read_config(old).parameters
+        == read_config(new | {"new_decoder_architecture": True}).parameters
+    )

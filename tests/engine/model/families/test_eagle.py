@@ -1,4 +1,5 @@
-"""EAGLE-3 heads: counted from their config by hand, in both formats, and never taken for the model they draft for."""
+"""EAGLE-3 heads: counted from their config by hand, in both formats, and never taken for the
+model they draft for."""
 
 from typing import Any
 
@@ -28,7 +29,9 @@ def elements(spec: ModelSpec) -> dict[str, int]:
 def test_a_head_reads_embedding_and_hidden_state_side_by_side_and_three_hidden_states() -> None:
     counted = elements(read_config(HEAD))
     assert counted["self_attn.q_proj.weight"] == 4096 * 2 * 4096
-    assert counted["self_attn.k_proj.weight"] == counted["self_attn.v_proj.weight"] == 1024 * 2 * 4096
+    assert (
+        counted["self_attn.k_proj.weight"] == counted["self_attn.v_proj.weight"] == 1024 * 2 * 4096
+    )
     assert counted["fc.weight"] == 4096 * 3 * 4096
     assert counted["lm_head.weight"] == 32000 * 4096
     assert counted["d2t"] == 32000
@@ -36,12 +39,21 @@ def test_a_head_reads_embedding_and_hidden_state_side_by_side_and_three_hidden_s
 
 def test_only_the_first_layer_reads_both() -> None:
     spec = read_config(HEAD | {"num_hidden_layers": 2})
-    widths = [t.shape[1] for b in spec.blocks if b.mixers for t in b.tensors if t.name == "self_attn.q_proj.weight"]
+    widths = [
+        t.shape[1]
+        for b in spec.blocks
+        if b.mixers
+        for t in b.tensors
+        if t.name == "self_attn.q_proj.weight"
+    ]
     assert widths == [8192, 4096]
 
 
 def test_the_hidden_states_it_reads_are_as_many_and_as_wide_as_its_config_says() -> None:
-    said = {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 2]}, "target_hidden_size": 8192}
+    said = {
+        "eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 2]},
+        "target_hidden_size": 8192,
+    }
     assert elements(read_config(HEAD | said))["fc.weight"] == 4096 * 2 * 8192
 
 
@@ -52,8 +64,16 @@ def test_a_head_of_the_whole_vocabulary_maps_nothing() -> None:
 
 
 def test_the_format_of_the_speculators_library_is_the_same_head() -> None:
-    layers = {key: value for key, value in HEAD.items() if key not in ("architectures", "draft_vocab_size")}
-    wrapped = {"speculators_model_type": "eagle3", "draft_vocab_size": 32000, "transformer_layer_config": layers}
+    layers = {
+        key: value
+        for key, value in HEAD.items()
+        if key not in ("architectures", "draft_vocab_size")
+    }
+    wrapped = {
+        "speculators_model_type": "eagle3",
+        "draft_vocab_size": 32000,
+        "transformer_layer_config": layers,
+    }
     assert elements(read_config(wrapped)) == elements(read_config(HEAD))
 
 

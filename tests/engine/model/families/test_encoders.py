@@ -17,10 +17,15 @@ MODELS = [
 
 
 @pytest.mark.parametrize(
-    "model", MODELS, ids=lambda model: "-".join([model["config"]["model_type"], *model["config"].get("architectures", [])])
+    "model",
+    MODELS,
+    ids=lambda model: "-".join(
+        [model["config"]["model_type"], *model["config"].get("architectures", [])]
+    ),
 )
 def test_count_equals_transformers(model):
-    """The parameters are those of the class that `architectures` names, with the configuration class's defaults."""
+    """Return the parameters are those of the class that `architectures` names, with the
+    configuration class's defaults."""
     spec = read_config(model["config"])
     assert (spec.parameters, spec.basis) == (model["parameters"], "exact")
 
@@ -36,22 +41,38 @@ def test_no_encoder_keeps_a_cache(model):
 
 
 def test_whisper_attends_to_1500_frames():
-    """Whisper's encoder halves 3,000 frames of a 30 s window; every decoder layer keeps keys and values of them."""
-    decoder = [block for block in read_config({"model_type": "whisper"}).blocks if block.part is Part.LANGUAGE and block.mixers]
-    assert [mixer.source_tokens for block in decoder for mixer in block.mixers if isinstance(mixer, CrossAttention)] == [1500]
+    """Whisper's encoder halves 3,000 frames of a 30 s window; every decoder layer keeps keys and
+    values of them."""
+    decoder = [
+        block
+        for block in read_config({"model_type": "whisper"}).blocks
+        if block.part is Part.LANGUAGE and block.mixers
+    ]
+    assert [
+        mixer.source_tokens
+        for block in decoder
+        for mixer in block.mixers
+        if isinstance(mixer, CrossAttention)
+    ] == [1500]
     assert read_config({"model_type": "whisper"}).max_context_length == 448
 
 
 def test_t5_attends_to_its_longest_input():
-    """The cross-attention of T5 is sized by n_positions, and a note says so."""
+    """Return the cross-attention of T5 is sized by n_positions, and a note says so."""
     spec = read_config({"model_type": "t5", "n_positions": 1024})
-    sources = {mixer.source_tokens for block in spec.blocks for mixer in block.mixers if isinstance(mixer, CrossAttention)}
+    sources = {
+        mixer.source_tokens
+        for block in spec.blocks
+        for mixer in block.mixers
+        if isinstance(mixer, CrossAttention)
+    }
     assert sources == {1024}
     assert "1024 tokens" in spec.notes[0]
 
 
 def test_an_untied_t5_stores_its_head():
-    """Flan-T5 says tie_word_embeddings false: google/flan-t5-base then holds 247,577,856 numbers, a head beside its embeddings."""
+    """Flan-T5 says tie_word_embeddings false: google/flan-t5-base then holds 247,577,856
+    numbers, a head beside its embeddings."""
     base = {
         "model_type": "t5",
         "architectures": ["T5ForConditionalGeneration"],
@@ -74,15 +95,23 @@ def test_albert_stores_shared_layers_once():
 
 
 def test_modernbert_slides_in_two_layers_of_three():
-    """Every third layer of ModernBERT reads the whole text, the others 128 tokens."""
+    """Return every third layer of ModernBERT reads the whole text, the others 128 tokens."""
     spec = read_config({"model_type": "modernbert"})
-    windows = {number: mixer.window for block in spec.blocks for mixer in block.mixers for number in block.layers}
+    windows = {
+        number: mixer.window
+        for block in spec.blocks
+        for mixer in block.mixers
+        for number in block.layers
+    }
     assert [windows[number] for number in range(4)] == [None, 128, 128, None]
 
 
-@pytest.mark.parametrize("model_type, context", [("bert", 512), ("roberta", 510), ("mpnet", 510), ("modernbert", 8192)])
+@pytest.mark.parametrize(
+    "model_type, context", [("bert", 512), ("roberta", 510), ("mpnet", 510), ("modernbert", 8192)]
+)
 def test_context_leaves_out_rows_no_token_uses(model_type, context):
-    """RoBERTa's positions begin behind its padding index, so two rows of its table are never used."""
+    """RoBERTa's positions begin behind its padding index, so two rows of its table are never
+    used."""
     assert read_config({"model_type": model_type}).max_context_length == context
 
 

@@ -1,8 +1,8 @@
 """llama.cpp's room against llama.cpp itself, against posted logs, and against reason.
 
-data/llamacpp_buffers.jsonl: what llama.cpp (the copy in llama-cpp-python 0.3.36) reports it would allocate on each card, asked through
-common_get_device_memory_data with GGUF files that hold shapes and no weights (Q8_0; gpt-oss with MXFP4 experts), outputs = n_parallel.
-"""
+data/llamacpp_buffers.jsonl: what llama.cpp (the copy in llama-cpp-python 0.3.36) reports it
+would allocate on each card, asked through common_get_device_memory_data with GGUF files that
+hold shapes and no weights (Q8_0; gpt-oss with MXFP4 experts), outputs = n_parallel."""
 
 import json
 from functools import cache
@@ -19,11 +19,26 @@ from fitgauge.engine.model.spec import Stored
 from fitgauge.engine.quantity import GIB, MIB
 from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.serving.llamacpp.compute_buffer import compute_term
-from fitgauge.engine.serving.llamacpp.kv_cache import LlamaKvCache, Windows, interleaves, padded, width_bytes
-from fitgauge.engine.serving.llamacpp.offload import Offload, card_bytes, layer_split, offloaded, shard_weights
+from fitgauge.engine.serving.llamacpp.kv_cache import (
+    LlamaKvCache,
+    Windows,
+    interleaves,
+    padded,
+    width_bytes,
+)
+from fitgauge.engine.serving.llamacpp.offload import (
+    Offload,
+    card_bytes,
+    layer_split,
+    offloaded,
+    shard_weights,
+)
 from fitgauge.engine.weights.sharding import ShardedWeights
 
-ANSWERS = [json.loads(line) for line in (Path(__file__).parent / "data/llamacpp_buffers.jsonl").read_text().splitlines()]
+ANSWERS = [
+    json.loads(line)
+    for line in (Path(__file__).parent / "data/llamacpp_buffers.jsonl").read_text().splitlines()
+]
 
 
 @cache
@@ -34,7 +49,9 @@ def laid_of(model: str) -> ShardedWeights:
 
 def cells_of(answer: dict[str, Any], layers: range) -> LlamaKvCache:
     windows = Windows(answer["n_parallel"], 0, answer["n_ubatch"])
-    return LlamaKvCache(spec_of(answer["model"]), layers, answer["cache_type"].upper(), windows, answer["context"])
+    return LlamaKvCache(
+        spec_of(answer["model"]), layers, answer["cache_type"].upper(), windows, answer["context"]
+    )
 
 
 def cards_of(answer: dict[str, Any]) -> tuple[tuple[range, ...], Offload]:
@@ -44,7 +61,8 @@ def cards_of(answer: dict[str, Any]) -> tuple[tuple[range, ...], Offload]:
 
 
 def test_keys_values_and_states_are_llamacpps_to_the_byte_on_every_card() -> None:
-    """Dense, mixture, MLA, sliding window, gated delta; f16, q8_0, q4_0; one card, two cards, partly on the host."""
+    """Dense, mixture, MLA, sliding window, gated delta; f16, q8_0, q4_0; one card, two cards,
+    partly on the host."""
     for answer in ANSWERS:
         for layers, card in zip(cards_of(answer)[0], answer["cards"], strict=True):
             size = cells_of(answer, layers).pool_bytes(1, answer["context"])
@@ -52,13 +70,16 @@ def test_keys_values_and_states_are_llamacpps_to_the_byte_on_every_card() -> Non
 
 
 def test_weights_on_every_card_are_llamacpps() -> None:
-    """Embeddings stay on the host, tied ones are loaded twice, layers are split as llama.cpp splits them."""
+    """Embeddings stay on the host, tied ones are loaded twice, layers are split as llama.cpp
+    splits them."""
     checked = 0
     for answer in ANSWERS:
         ranges, offload = cards_of(answer)
         for number, (layers, card) in enumerate(zip(ranges, answer["cards"], strict=True)):
             last = number == len(ranges) - 1
-            size = card_bytes(laid_of(answer["model"]), layers, first=number == 0, last=last, offload=offload)
+            size = card_bytes(
+                laid_of(answer["model"]), layers, first=number == 0, last=last, offload=offload
+            )
             assert size / MIB == pytest.approx(card["model_mib"], rel=1e-5), answer
             checked += 1
     assert checked > 100
@@ -69,7 +90,9 @@ def test_compute_buffers_of_flash_attention_lie_in_their_interval_and_mostly_on_
     for answer in ANSWERS:
         if not answer["flash_attention"]:
             continue
-        for number, (layers, card) in enumerate(zip(cards_of(answer)[0], answer["cards"], strict=True)):
+        for number, (layers, card) in enumerate(
+            zip(cards_of(answer)[0], answer["cards"], strict=True)
+        ):
             term = compute_term(
                 spec_of(answer["model"]),
                 cells_of(answer, layers),
@@ -89,18 +112,29 @@ def test_compute_buffers_of_flash_attention_lie_in_their_interval_and_mostly_on_
 
 
 POSTED = [
-    ("Qwen/Qwen3.5-9B", 8192, "F16", Windows(4, 0, 2048), 256 * MIB, 201 * MIB),  # ggml-org/llama.cpp b9849: KV 256.00, RS 201.00
-    ("nvidia/Qwen3.6-27B-NVFP4", 131072, "Q8_0", Windows(4, 0, 512), 4352 * MIB, 598.5 * MIB),  # KV 4352.00, RS 598.50
-    ("openai/gpt-oss-120b", 65535, "F16", Windows(4, 0, 512), (2304 + 36) * MIB, 0),  # non-SWA 65536 cells, SWA 1024 cells
-    ("google/gemma-4-E2B-it", 8192, "F16", Windows(4, 0, 2048), 96 * MIB, 0),  # 48.00 + 48.00, layers that share have none
-    ("Qwen/Qwen3-Coder-30B-A3B-Instruct", 262144, "F16", Windows(4, 0, 512), 24576 * MIB, 0),  # ROCm0 KV 24576.00
-    ("google/gemma-4-26B-A4B", 32768, "F16", Windows(1, 4096, 512, False), 5 * 134217728 + 25 * 37748736, 0),  # Ollama, 4608 cells
-    ("google/gemma-4-26B-A4B", 131072, "F16", Windows(1, 4096, 512, False), 5 * 536870912 + 25 * 37748736, 0),  # ollama 0.20.2
+    # ggml-org/llama.cpp b9849: KV 256.00, RS 201.00
+    ("Qwen/Qwen3.5-9B", 8192, "F16", Windows(4, 0, 2048), 256 * MIB, 201 * MIB),
+    # KV 4352.00, RS 598.50
+    ("nvidia/Qwen3.6-27B-NVFP4", 131072, "Q8_0", Windows(4, 0, 512), 4352 * MIB, 598.5 * MIB),
+    # non-SWA 65536 cells, SWA 1024 cells
+    ("openai/gpt-oss-120b", 65535, "F16", Windows(4, 0, 512), (2304 + 36) * MIB, 0),
+    # 48.00 + 48.00, layers that share have none
+    ("google/gemma-4-E2B-it", 8192, "F16", Windows(4, 0, 2048), 96 * MIB, 0),
+    # ROCm0 KV 24576.00
+    ("Qwen/Qwen3-Coder-30B-A3B-Instruct", 262144, "F16", Windows(4, 0, 512), 24576 * MIB, 0),
+    # Ollama, 4608 cells
+    ("google/gemma-4-26B-A4B", 32768, "F16", Windows(1, 4096, 512, False),
+        5 * 134217728 + 25 * 37748736, 0),
+    # ollama 0.20.2
+    ("google/gemma-4-26B-A4B", 131072, "F16", Windows(1, 4096, 512, False),
+        5 * 536870912 + 25 * 37748736, 0),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("model", "context", "dtype", "windows", "kv", "states"), POSTED)
-def test_caches_that_people_posted(model: str, context: int, dtype: str, windows: Windows, kv: int, states: float) -> None:
+def test_caches_that_people_posted(
+    model: str, context: int, dtype: str, windows: Windows, kv: int, states: float
+) -> None:
     spec = spec_of(model)
     cells = LlamaKvCache(spec, range(spec.layers), dtype, windows, context)
     assert cells.kv_bytes(1, context) == kv
@@ -108,24 +142,32 @@ def test_caches_that_people_posted(model: str, context: int, dtype: str, windows
 
 
 def test_posted_split_of_a_70b_over_two_cards() -> None:
-    """Apertus-70B on two RX 7900 XTX: 41 of 80 layers and 3280 MiB of KV on the first. Llama 3 70B has the same cache."""
+    """Apertus-70B on two RX 7900 XTX: 41 of 80 layers and 3280 MiB of KV on the first. Llama 3
+    70B has the same cache."""
     layers = layer_split(80, 2)[0]
     assert len(layers) == 41
-    cells = LlamaKvCache(spec_of("meta-llama/Llama-3.1-70B-Instruct"), layers, "F16", Windows(4, 0, 512), 20480)
+    cells = LlamaKvCache(
+        spec_of("meta-llama/Llama-3.1-70B-Instruct"), layers, "F16", Windows(4, 0, 512), 20480
+    )
     assert cells.kv_bytes(1, 20480) == 3280 * MIB
 
 
 def test_posted_weights_of_a_q8_0_file() -> None:
     """Qwen3-Coder-30B-A3B Q8_0 (b7342): 30658.12 MiB on the card."""
     laid = laid_of("Qwen/Qwen3-Coder-30B-A3B-Instruct")
-    assert card_bytes(laid, range(48), first=True, last=True, offload=Offload(0, 0)) / MIB == pytest.approx(30658.12, abs=0.1)
+    assert card_bytes(
+        laid, range(48), first=True, last=True, offload=Offload(0, 0)
+    ) / MIB == pytest.approx(30658.12, abs=0.1)
 
 
 def test_a_gguf_file_at_hand_sets_the_size() -> None:
     spec = spec_of("Qwen/Qwen3-32B")
     scheme = requested_scheme("q4_k_m", spec)
     laid = shard_weights(spec, scheme, Stored(file_bytes=20 * GIB))
-    whole = sum(card_bytes(laid, layers, first=False, last=last, offload=Offload(0, 0)) for layers, last in ((range(64), True),))
+    whole = sum(
+        card_bytes(laid, layers, first=False, last=last, offload=Offload(0, 0))
+        for layers, last in ((range(64), True),)
+    )
     assert laid.basis == "exact"
     assert 0.9 * 20 * GIB < whole < 20 * GIB
 
@@ -142,23 +184,30 @@ def test_only_alternating_windows_count() -> None:
 
 
 def test_experts_leave_before_layers_do() -> None:
-    """Of a mixture the experts of the first layers stay on the host, of a dense model its first layers."""
+    """Of a mixture the experts of the first layers stay on the host, of a dense model its first
+    layers."""
     mixture, dense = laid_of("Qwen/Qwen3-30B-A3B"), laid_of("Qwen/Qwen3-32B")
     assert offloaded(mixture, 48, 5 * GIB).layers == 0 < offloaded(mixture, 48, 5 * GIB).experts
     assert offloaded(dense, 64, 5 * GIB).experts == 0 < offloaded(dense, 64, 5 * GIB).layers
     offload = offloaded(dense, 64, 5 * GIB)
     kept = card_bytes(dense, range(offload.layers, 64), first=True, last=True, offload=offload)
-    assert card_bytes(dense, range(64), first=True, last=True, offload=Offload(0, 0)) - kept >= 5 * GIB
+    assert (
+        card_bytes(dense, range(64), first=True, last=True, offload=Offload(0, 0)) - kept >= 5 * GIB
+    )
 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    model=st.sampled_from(["Qwen/Qwen3-0.6B", "google/gemma-3-12b-it", "Qwen/Qwen3.5-9B", "deepseek-ai/DeepSeek-V3"]),
+    model=st.sampled_from(
+        ["Qwen/Qwen3-0.6B", "google/gemma-3-12b-it", "Qwen/Qwen3.5-9B", "deepseek-ai/DeepSeek-V3"]
+    ),
     pool=st.integers(0, 200 * GIB),
     more=st.integers(0, 50 * GIB),
     context=st.integers(1, 200_000),
 )
-def test_more_memory_never_holds_less_and_what_is_held_fits(model: str, pool: int, more: int, context: int) -> None:
+def test_more_memory_never_holds_less_and_what_is_held_fits(
+    model: str, pool: int, more: int, context: int
+) -> None:
     spec = spec_of(model)
     cells = LlamaKvCache(spec, range(spec.layers), "F16", Windows(4, 0, 512), context)
     assert cells.tokens(pool) <= cells.tokens(pool + more)
@@ -180,12 +229,28 @@ def test_every_layer_is_on_one_card(layers: int, cards: int, start: int) -> None
 @pytest.mark.parametrize(
     ("model", "version", "posted"),
     [
-        ("Qwen/Qwen3-Coder-30B-A3B-Instruct", (7342,), 300.75),  # b7342: 512 x (vocabulary + hidden) x 4 B
+        (
+            "Qwen/Qwen3-Coder-30B-A3B-Instruct",
+            (7342,),
+            300.75,
+        ),  # b7342: 512 x (vocabulary + hidden) x 4 B
         ("Qwen/Qwen2.5-7B-Instruct", (7342,), 304.0),  # 4096 tokens, Vulkan
     ],
 )
-def test_older_builds_hold_logits_of_the_whole_micro_batch(model: str, version: tuple[int, ...], posted: float) -> None:
+def test_older_builds_hold_logits_of_the_whole_micro_batch(
+    model: str, version: tuple[int, ...], posted: float
+) -> None:
     spec, profile = spec_of(model), load_engines().profile("llama.cpp", version)
     cells = LlamaKvCache(spec, range(spec.layers), "F16", Windows(4, 0, 512), 4096)
-    term = compute_term(spec, cells, ubatch=512, tokens=4096, concurrency=1, cards=1, first=True, streamed=0, logits=profile.logits_copies)
+    term = compute_term(
+        spec,
+        cells,
+        ubatch=512,
+        tokens=4096,
+        concurrency=1,
+        cards=1,
+        first=True,
+        streamed=0,
+        logits=profile.logits_copies,
+    )
     assert term.bytes / MIB == pytest.approx(posted, abs=0.01)

@@ -23,8 +23,13 @@ from fitgauge.engine.serving.vllm.defaults import default_batch, removed
         ("V100 32GB", (0, 11), (256, 2048)),
     ],
 )
-def test_batches_follow_the_card_and_the_release(gpu: str, version: tuple[int, ...], batch: tuple[int, int]) -> None:
-    assert default_batch(bundled().find(gpu).accelerator, 16384, version, spec_of("Qwen/Qwen3-8B")) == batch
+def test_batches_follow_the_card_and_the_release(
+    gpu: str, version: tuple[int, ...], batch: tuple[int, int]
+) -> None:
+    assert (
+        default_batch(bundled().find(gpu).accelerator, 16384, version, spec_of("Qwen/Qwen3-8B"))
+        == batch
+    )
 
 
 @pytest.mark.parametrize(
@@ -39,7 +44,10 @@ def test_batches_follow_the_card_and_the_release(gpu: str, version: tuple[int, .
 def test_the_first_engine_cuts_prompts_beyond_32768_tokens_but_those_of_images_and_latent_attention(
     name: str, context: int, tokens: int
 ) -> None:
-    assert default_batch(bundled().find("L4").accelerator, context, (0, 6), spec_of(name)) == (256, tokens)
+    assert default_batch(bundled().find("L4").accelerator, context, (0, 6), spec_of(name)) == (
+        256,
+        tokens,
+    )
 
 
 def test_a_removed_model_names_its_last_release() -> None:

@@ -13,14 +13,19 @@ from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.rank_bytes import Stage
 
 
-def loaded(name: str, version: tuple[int, ...], ranks: int = 1, gpu: str = "H100 SXM") -> dict[str, Term]:
+def loaded(
+    name: str, version: tuple[int, ...], ranks: int = 1, gpu: str = "H100 SXM"
+) -> dict[str, Term]:
     spec = spec_of(name)
     laid = shard_weights(spec, published(spec) or Scheme(name="unquantized"))
     work = Workload(
-        engine="vllm", version=version, context_length=8192, concurrency=1, cache_dtype="auto", tensor_parallel=ranks,
+        engine="vllm", version=version, context_length=8192, concurrency=1, cache_dtype="auto",
+        tensor_parallel=ranks,
         max_batched_tokens=8192, max_num_seqs=1024,
     )  # fmt: skip
-    terms = loaded_terms(spec, laid, work, bundled().find(gpu).accelerator, Stage(range(spec.layers)))
+    terms = loaded_terms(
+        spec, laid, work, bundled().find(gpu).accelerator, Stage(range(spec.layers))
+    )
     return {term.name: term for term in terms}
 
 
@@ -39,13 +44,18 @@ def loaded(name: str, version: tuple[int, ...], ranks: int = 1, gpu: str = "H100
         ("openai/gpt-oss-120b", (0, 14), 1, 64.38),
     ],
 )
-def test_loading_holds_what_was_printed(name: str, version: tuple[int, ...], ranks: int, printed: float) -> None:
+def test_loading_holds_what_was_printed(
+    name: str, version: tuple[int, ...], ranks: int, printed: float
+) -> None:
     size = sum(term.bytes for term in loaded(name, version, ranks).values())
     assert size / GIB == pytest.approx(printed, abs=0.011, rel=5e-4)
 
 
 def test_a_pixtral_tower_stands_whole_on_every_rank_before_0_20() -> None:
-    before, after = (loaded("mistralai/Mistral-Small-3.1-24B-Instruct-2503", version, 4)["weights"].bytes for version in ((0, 19), (0, 20)))
+    before, after = (
+        loaded("mistralai/Mistral-Small-3.1-24B-Instruct-2503", version, 4)["weights"].bytes
+        for version in ((0, 19), (0, 20))
+    )
     assert before - after == pytest.approx(0.613 * GIB, rel=0.01)
 
 

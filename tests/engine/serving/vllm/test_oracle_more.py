@@ -1,4 +1,5 @@
-"""vLLM's layout and plan on other cards, in other releases and for other kinds of model, held to vLLM's own answers."""
+"""vLLM's layout and plan on other cards, in other releases and for other kinds of model, held to
+vLLM's own answers."""
 
 import json
 from pathlib import Path
@@ -18,15 +19,33 @@ from fitgauge.engine.weights.sharding import ShardedWeights
 from fitgauge.errors import InvalidRequestError
 from kv_layouts import kv_layout
 
-ROWS: list[dict[str, Any]] = [json.loads(line) for line in (Path(__file__).parent / "data" / "oracle_more.jsonl").read_text().splitlines()]
+ROWS: list[dict[str, Any]] = [
+    json.loads(line)
+    for line in (Path(__file__).parent / "data" / "oracle_more.jsonl").read_text().splitlines()
+]
 
 BYTES_EXCEPT = {
-    ("google-bert/bert-base-cased", "0.33.0"): "its masked head's output embedding is untied in vLLM's BertForMaskedLM",
+    (
+        "google-bert/bert-base-cased",
+        "0.33.0",
+    ): "its masked head's output embedding is untied in vLLM's BertForMaskedLM",
     ("FacebookAI/xlm-roberta-base", "0.33.0"): "a masked head, served by transformers' own class",
-    ("microsoft/Phi-3.5-MoE-instruct", "0.33.0"): "served by transformers' own class, which has frequencies and no rotary table",
-    ("allenai/Olmo-3-7B-Instruct", "0.19.0"): "a rotary table of its own for sliding layers (0.014 %)",
-    ("allenai/Olmo-3-7B-Instruct", "0.11.0"): "a rotary table of its own for sliding layers (0.014 %)",
-    ("openai/gpt-oss-20b", "0.11.0"): "without the optional Triton kernels this release takes Marlin's padding on Hopper",
+    (
+        "microsoft/Phi-3.5-MoE-instruct",
+        "0.33.0",
+    ): "served by transformers' own class, which has frequencies and no rotary table",
+    (
+        "allenai/Olmo-3-7B-Instruct",
+        "0.19.0",
+    ): "a rotary table of its own for sliding layers (0.014 %)",
+    (
+        "allenai/Olmo-3-7B-Instruct",
+        "0.11.0",
+    ): "a rotary table of its own for sliding layers (0.014 %)",
+    (
+        "openai/gpt-oss-20b",
+        "0.11.0",
+    ): "without the optional Triton kernels this release takes Marlin's padding on Hopper",
     ("deepseek-ai/DeepSeek-V3.2", "0.11.0"): "read as DeepSeek V3 by this release's transformers",
 }
 """Models whose bytes are not ours, in a release, and why."""
@@ -39,18 +58,39 @@ TOKENS_EXCEPT = {
 }
 """Models whose tokens are not ours, in a release, and why."""
 
-STAGES_EXCEPT = {"openai/gpt-oss-20b": "over two stages its experts are padded on Hopper as Marlin pads them; the cause is not known here"}
+STAGES_EXCEPT = {
+    "openai/gpt-oss-20b": (
+        "over two stages its experts are padded on Hopper as Marlin pads them; the cause is not"
+        " known here"
+    )
+}
 
 NOT_REFUSED = {
-    ("Qwen/Qwen3-235B-A22B-FP8", "fp8", 8): "no fp8 expert kernel of 8.0 takes the blocks that 8 ranks cut",
-    ("XiaomiMiMo/MiMo-V2-Flash", "fp8", 1): "FlashAttention of 10.0 has no fp8 cache for values narrower than keys",
+    (
+        "Qwen/Qwen3-235B-A22B-FP8",
+        "fp8",
+        8,
+    ): "no fp8 expert kernel of 8.0 takes the blocks that 8 ranks cut",
+    (
+        "XiaomiMiMo/MiMo-V2-Flash",
+        "fp8",
+        1,
+    ): "FlashAttention of 10.0 has no fp8 cache for values narrower than keys",
 }
 """Refusals of vLLM that are not derived here yet."""
 
 
 def _name(row: dict[str, Any]) -> str:
-    parts = [row["model"], row["vllm"], ".".join(map(str, row["capability"])), f"tp{row['tensor_parallel']}", row.get("kv_cache_dtype", "")]
-    return " ".join([*parts, *(key for key in ("pipeline_parallel", "speculative", "max_loras") if key in row)])
+    parts = [
+        row["model"],
+        row["vllm"],
+        ".".join(map(str, row["capability"])),
+        f"tp{row['tensor_parallel']}",
+        row.get("kv_cache_dtype", ""),
+    ]
+    return " ".join(
+        [*parts, *(key for key in ("pipeline_parallel", "speculative", "max_loras") if key in row)]
+    )
 
 
 def _version(row: dict[str, Any]) -> tuple[int, ...]:
@@ -78,7 +118,13 @@ def _plan(row: dict[str, Any], stage: range | None = None) -> KvCacheConfig:
 
 
 BUILT = [row for row in ROWS if "bytes" in row and (row["model"], row["vllm"]) not in BYTES_EXCEPT]
-PLANNED = [row for row in ROWS if "tokens" in row and "speculative" not in row and (row["model"], row["vllm"]) not in TOKENS_EXCEPT]
+PLANNED = [
+    row
+    for row in ROWS
+    if "tokens" in row
+    and "speculative" not in row
+    and (row["model"], row["vllm"]) not in TOKENS_EXCEPT
+]
 STAGED = [row for row in ROWS if "stages" in row and row["model"] not in STAGES_EXCEPT]
 REFUSED = [row for row in ROWS if "refused" in row]
 
@@ -98,7 +144,9 @@ def test_every_pipeline_stage_holds_what_vllm_gives_it(row):
     stages = pipeline_stages(spec.layers, row["pipeline_parallel"])
     for number, (layers, answer) in enumerate(zip(stages, row["stages"], strict=True)):
         first, last = number == 0, number == len(stages) - 1
-        ours = rank_weights(laid, tensor_parallel=degree, layers=layers, first=first, last=last).bytes
+        ours = rank_weights(
+            laid, tensor_parallel=degree, layers=layers, first=first, last=last
+        ).bytes
         ours += layout.buffer_bytes(spec, layers=layers, version=_version(row))
         assert ours == pytest.approx(sum(answer), rel=1e-4), number
 
@@ -115,12 +163,18 @@ def test_blocks_and_tokens_of_a_pool_are_those_of_vllm(row):
     stages = pipeline_stages(spec_of(row["model"]).layers, row["pipeline_parallel"])
     blocks = min(_plan(row, layers).blocks(pool) for layers in stages)
     assert blocks == row["blocks"]
-    assert int(blocks / whole.blocks_per_request * row["context_length"]) == pytest.approx(row["tokens"], rel=1e-3)
+    assert int(blocks / whole.blocks_per_request * row["context_length"]) == pytest.approx(
+        row["tokens"], rel=1e-3
+    )
 
 
 @pytest.mark.parametrize("row", REFUSED, ids=_name)
 def test_what_vllm_refuses_is_refused(row):
-    spec, degree, capability = spec_of(row["model"]), row["tensor_parallel"], tuple(row["capability"])
+    spec, degree, capability = (
+        spec_of(row["model"]),
+        row["tensor_parallel"],
+        tuple(row["capability"]),
+    )
     if (row["model"], "fp8", degree) in NOT_REFUSED:
         pytest.xfail(NOT_REFUSED[row["model"], "fp8", degree])
     reason = cards.refusal(spec, row.get("kv_cache_dtype", "auto"), capability)
@@ -131,7 +185,12 @@ def test_what_vllm_refuses_is_refused(row):
 
 @pytest.mark.parametrize("row", [row for row in ROWS if "refused" not in row], ids=_name)
 def test_what_vllm_runs_is_not_refused(row):
-    assert cards.refusal(spec_of(row["model"]), row.get("kv_cache_dtype", "auto"), tuple(row["capability"])) is None
+    assert (
+        cards.refusal(
+            spec_of(row["model"]), row.get("kv_cache_dtype", "auto"), tuple(row["capability"])
+        )
+        is None
+    )
 
 
 def test_the_answers_cover_five_cards_and_four_releases():

@@ -1,4 +1,5 @@
-"""The profiling pass against what logs print as its peak, and what of it each release and each kind of model has."""
+"""The profiling pass against what logs print as its peak, and what of it each release and each
+kind of model has."""
 
 import pytest
 
@@ -8,7 +9,13 @@ from fitgauge.catalog.engines import load_engines
 from fitgauge.engine.model.spec import Mlp, Part
 from fitgauge.engine.quantity import GIB, MIB
 from fitgauge.engine.serving.activations import expert_width
-from fitgauge.engine.serving.vllm.encoder import Batch, images, largest_batch, largest_item, layer_moment
+from fitgauge.engine.serving.vllm.encoder import (
+    Batch,
+    images,
+    largest_batch,
+    largest_item,
+    layer_moment,
+)
 from fitgauge.engine.serving.vllm.profile_run import (
     indexed_peak,
     kept_workspace,
@@ -24,13 +31,20 @@ H100 = bundled().find("H100 SXM").accelerator
 
 
 def workload(version: tuple[int, ...], **changes: int) -> Workload:
-    given = {"tensor_parallel": 1, "max_batched_tokens": 8192, "max_num_seqs": 1024, "context_length": 8192} | changes
+    given = {
+        "tensor_parallel": 1,
+        "max_batched_tokens": 8192,
+        "max_num_seqs": 1024,
+        "context_length": 8192,
+    } | changes
     return Workload(engine="vllm", version=version, concurrency=1, cache_dtype="auto", **given)
 
 
 def peak(name: str, version: tuple[int, ...], **changes: int) -> dict[str, float]:
     profile = load_engines().profile("vllm", version)
-    terms = profiling_terms(spec_of(name), profile, workload(version, **changes), H100, first=True, last=True)
+    terms = profiling_terms(
+        spec_of(name), profile, workload(version, **changes), H100, first=True, last=True
+    )
     return {term.name: term.bytes / GIB for term in terms}
 
 
@@ -49,8 +63,12 @@ def peak(name: str, version: tuple[int, ...], **changes: int) -> dict[str, float
         ("mistralai/Mistral-Small-3.1-24B-Instruct-2503", (0, 19), 1, 2.03),
     ],
 )
-def test_the_peak_is_what_an_h100_printed(name: str, version: tuple[int, ...], ranks: int, printed: float) -> None:
-    assert sum(peak(name, version, tensor_parallel=ranks).values()) == pytest.approx(printed, rel=0.025)
+def test_the_peak_is_what_an_h100_printed(
+    name: str, version: tuple[int, ...], ranks: int, printed: float
+) -> None:
+    assert sum(peak(name, version, tensor_parallel=ranks).values()) == pytest.approx(
+        printed, rel=0.025
+    )
 
 
 def test_the_sampler_rules_where_the_vocabulary_is_large_and_the_layers_where_it_is_small() -> None:
@@ -82,7 +100,9 @@ def test_releases_that_spread_outputs_keep_every_image_in_a_tensor_of_the_whole_
 
 def test_few_requests_of_a_short_context_hold_few_images() -> None:
     work = workload((0, 19), max_num_seqs=2, context_length=1024)
-    assert largest_batch(spec_of("google/gemma-3-27b-it"), work, first_engine=False) == Batch(8, 2048, 2048)
+    assert largest_batch(spec_of("google/gemma-3-27b-it"), work, first_engine=False) == Batch(
+        8, 2048, 2048
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,36 +115,64 @@ def test_few_requests_of_a_short_context_hold_few_images() -> None:
         ((0, 8), 128000, 1),
     ],
 )
-def test_the_largest_video_of_qwen_2_5_vl_grows_with_the_context(version: tuple[int, ...], context: int, pairs: int) -> None:
-    """A pair of frames is as large as the largest image, 16384 tokens, and 14 frames are the most: logs print 114688 tokens and, of
-    Qwen2.5-Omni at 32768, 32768."""
-    assert largest_item(spec_of("Qwen/Qwen2.5-VL-7B-Instruct"), workload(version, context_length=context)) == 16384 * pairs
+def test_the_largest_video_of_qwen_2_5_vl_grows_with_the_context(
+    version: tuple[int, ...], context: int, pairs: int
+) -> None:
+    """A pair of frames is as large as the largest image, 16384 tokens, and 14 frames are the
+    most: logs print 114688 tokens and, of Qwen2.5-Omni at 32768, 32768."""
+    assert (
+        largest_item(
+            spec_of("Qwen/Qwen2.5-VL-7B-Instruct"), workload(version, context_length=context)
+        )
+        == 16384 * pairs
+    )
 
 
 def test_the_largest_video_peaks_as_a_log_shows() -> None:
     """0.23.0, 128,000 tokens, 0.22 of a card of 79.25 GiB: a video of 114,688 tokens, 15.67 GiB loaded, 0.53 of graphs, -14.28 GiB left for
     the cache. So the pass and the libraries beside it took 15.51 GiB; libraries take some 0.25."""
     passed = 0.22 * 79.25 + 14.28 - 15.67 - 0.53
-    found = peak("Qwen/Qwen2.5-VL-7B-Instruct", (0, 23), context_length=128_000, max_batched_tokens=2048, max_num_seqs=256)
+    found = peak(
+        "Qwen/Qwen2.5-VL-7B-Instruct",
+        (0, 23),
+        context_length=128_000,
+        max_batched_tokens=2048,
+        max_num_seqs=256,
+    )
     assert set(found) == {"encoder"}
     assert found["encoder"] == pytest.approx(passed - 0.25, rel=0.03)
 
 
 def test_qwen_3_vl_bounds_a_whole_video_by_less_than_an_image() -> None:
-    assert largest_item(spec_of("Qwen/Qwen3-VL-8B-Instruct"), workload((0, 33), context_length=262144)) == 16384
+    assert (
+        largest_item(spec_of("Qwen/Qwen3-VL-8B-Instruct"), workload((0, 33), context_length=262144))
+        == 16384
+    )
 
 
 def test_the_first_engine_gives_every_request_an_image_and_a_video() -> None:
-    """128,000 tokens hold one request, of an image and a video of the six pairs that fit beside it."""
+    """128,000 tokens hold one request, of an image and a video of the six pairs that fit beside
+    it."""
     work = workload((0, 7), context_length=128_000, max_batched_tokens=128_000, max_num_seqs=256)
-    assert largest_batch(spec_of("Qwen/Qwen2.5-VL-3B-Instruct"), work, first_engine=True) == Batch(2, 6 * 16384, 7 * 16384)
+    assert largest_batch(spec_of("Qwen/Qwen2.5-VL-3B-Instruct"), work, first_engine=True) == Batch(
+        2, 6 * 16384, 7 * 16384
+    )
 
 
 def test_qwens_towers_rotated_in_float32_and_gathered_before_they_did_neither() -> None:
-    """Widths of a patch, 1280: 18 on one rank and 8.75 on four, where the MLP takes 4 widths + 3 x 3420 numbers, and a quarter of these."""
+    """Widths of a patch, 1280: 18 on one rank and 8.75 on four, where the MLP takes 4 widths + 3
+    x 3420 numbers, and a quarter of these."""
     spec = spec_of("Qwen/Qwen2.5-VL-7B-Instruct")
-    tower = next(block for block in spec.blocks if block.part is Part.VISION and block.mlp and len(block.layers) > 1)
-    works = [workload(version, tensor_parallel=ranks) for version in ((0, 11), (0, 19)) for ranks in (1, 4)]
+    tower = next(
+        block
+        for block in spec.blocks
+        if block.part is Part.VISION and block.mlp and len(block.layers) > 1
+    )
+    works = [
+        workload(version, tensor_parallel=ranks)
+        for version in ((0, 11), (0, 19))
+        for ranks in (1, 4)
+    ]
     assert layer_moment(tower, 1280, spec, workload((0, 8))) == 4 * 1280 + 3 * 3420 > 12 * 1280
     assert [layer_moment(tower, 1280, spec, work) for work in works] == [
         18 * 1280,
@@ -152,46 +200,72 @@ def test_expert_workspaces_hold_gate_and_up_and_the_output_of_every_visited_expe
 
 def test_workspaces_outlive_the_layers_of_the_widest_mixture_alone() -> None:
     work = workload((0, 19), tensor_parallel=2)
-    assert kept_workspace(spec_of("mistralai/Mixtral-8x7B-Instruct-v0.1"), work) == 8192 * 2 * 2 * (7168 + 14336)
+    assert kept_workspace(spec_of("mistralai/Mixtral-8x7B-Instruct-v0.1"), work) == 8192 * 2 * 2 * (
+        7168 + 14336
+    )
     assert kept_workspace(spec_of("Qwen/Qwen3-8B"), work) == 0
 
 
 def test_sparse_indexers_take_their_logits_in_the_pass_and_queries_are_padded_to_64_heads() -> None:
-    """DeepSeek V4 Flash on two ranks: 32 heads of 512 numbers and their output, as 64, beside four hidden states and 512 MiB."""
+    """DeepSeek V4 Flash on two ranks: 32 heads of 512 numbers and their output, as 64, beside
+    four hidden states and 512 MiB."""
     spec, work = spec_of("deepseek-ai/DeepSeek-V4-Flash"), workload((0, 33), tensor_parallel=2)
     profile = load_engines().profile("vllm", (0, 33))
     copies = int(8192 * 2 * profile.hidden_copies.expected * spec.hidden_size)
-    assert indexed_peak(spec, profile, work, 0) == pytest.approx(copies + 8192 * 2 * 2 * 64 * 512 + 512 * MIB, abs=1)
+    assert indexed_peak(spec, profile, work, 0) == pytest.approx(
+        copies + 8192 * 2 * 2 * 64 * 512 + 512 * MIB, abs=1
+    )
     assert indexed_peak(spec_of("Qwen/Qwen3-8B"), profile, work, 0) == 0
 
 
 def test_an_indexer_gathers_the_keys_of_40_contexts_where_experts_need_less() -> None:
     spec = spec_of("deepseek-ai/DeepSeek-V4-Flash")
-    short, long = (kept_workspace(spec, workload((0, 33), context_length=length)) for length in (8192, 1_048_576))
+    short, long = (
+        kept_workspace(spec, workload((0, 33), context_length=length))
+        for length in (8192, 1_048_576)
+    )
     assert short < long == 40 * 1_048_576 // 4 * 132
 
 
 @pytest.mark.parametrize(
     "name, dense, every",
-    [("Qwen/Qwen3-8B", True, True), ("Qwen/Qwen3-30B-A3B", False, True), ("Qwen/Qwen3.5-27B", False, True)],
+    [
+        ("Qwen/Qwen3-8B", True, True),
+        ("Qwen/Qwen3-30B-A3B", False, True),
+        ("Qwen/Qwen3.5-27B", False, True),
+    ],
 )
 def test_the_second_runner_takes_dense_models_first(name: str, dense: bool, every: bool) -> None:
     spec = spec_of(name)
-    assert (runs_second(spec, "none"), runs_second(spec, "dense"), runs_second(spec, "all")) == (False, dense, every)
+    assert (runs_second(spec, "none"), runs_second(spec, "dense"), runs_second(spec, "all")) == (
+        False,
+        dense,
+        every,
+    )
 
 
-@pytest.mark.parametrize("version, seen", [((0, 24), True), ((0, 25), False), ((0, 26), False), ((0, 27), True)])
+@pytest.mark.parametrize(
+    "version, seen", [((0, 24), True), ((0, 25), False), ((0, 26), False), ((0, 27), True)]
+)
 def test_the_second_runner_saw_no_images_before_0_27(version: tuple[int, int], seen: bool) -> None:
-    assert ("encoder" in peak("Qwen/Qwen2.5-VL-7B-Instruct", version, max_batched_tokens=2048, max_num_seqs=8)) == seen
+    assert (
+        "encoder"
+        in peak("Qwen/Qwen2.5-VL-7B-Instruct", version, max_batched_tokens=2048, max_num_seqs=8)
+    ) == seen
 
 
 def test_mixtures_run_with_the_second_runner_from_0_29_on() -> None:
     profiles = [load_engines().profile("vllm", version) for version in ((0, 28), (0, 29))]
-    assert [runs_second(spec_of("Qwen/Qwen3-30B-A3B"), profile.second_runner) for profile in profiles] == [False, True]
+    assert [
+        runs_second(spec_of("Qwen/Qwen3-30B-A3B"), profile.second_runner) for profile in profiles
+    ] == [False, True]
 
 
 def test_a_smaller_model_that_drafts_keeps_the_first_runner() -> None:
-    target, draft = spec_of("meta-llama/Llama-3.1-8B-Instruct"), spec_of("meta-llama/Llama-3.2-1B-Instruct")
+    target, draft = (
+        spec_of("meta-llama/Llama-3.1-8B-Instruct"),
+        spec_of("meta-llama/Llama-3.2-1B-Instruct"),
+    )
     assert not runs_second(with_draft(target, draft, "meta-llama/Llama-3.2-1B-Instruct"), "all")
 
 

@@ -61,14 +61,19 @@ def _plan(row: dict[str, Any], speculative_tokens: int, stage: range | None = No
 
 
 def _name(row: dict[str, Any]) -> str:
-    return f"{row['model']} tp{row['tensor_parallel']} {row.get('max_loras', '')}x{row.get('max_lora_rank', '')}"
+    return (
+        f"{row['model']} tp{row['tensor_parallel']}"
+        f" {row.get('max_loras', '')}x{row.get('max_lora_rank', '')}"
+    )
 
 
 @pytest.mark.parametrize("row", DRAFTED, ids=_name)
 def test_a_draft_adds_the_bytes_that_vllm_loads_for_it(row):
     spec = spec_of(row["model"])
     scheme = shard_weights(spec, published(spec) or Scheme(name="as published")).scheme
-    assert draft_term(spec, scheme, _work(row), tuple(row["capability"])).bytes == pytest.approx(sum(row["draft"]), rel=1e-4)
+    assert draft_term(spec, scheme, _work(row), tuple(row["capability"])).bytes == pytest.approx(
+        sum(row["draft"]), rel=1e-4
+    )
 
 
 @pytest.mark.parametrize("row", DRAFTED, ids=_name)
@@ -78,14 +83,19 @@ def test_a_draft_takes_the_blocks_that_vllm_gives_it(row):
     assert with_draft.blocks(pool) == row["blocks"]
     assert with_draft.tokens(pool) == pytest.approx(row["tokens"], rel=1e-3)
     assert with_draft.tokens(pool) < without.tokens(pool)
-    assert [group.layers for group in with_draft.groups] == [layers for layers, _, _ in row["groups"]]
+    assert [group.layers for group in with_draft.groups] == [
+        layers for layers, _, _ in row["groups"]
+    ]
 
 
 def test_the_last_stage_alone_keeps_the_layers_of_a_draft():
     row = next(row for row in DRAFTED if row["model"] == "deepseek-ai/DeepSeek-V3")
     layers = spec_of(row["model"]).layers
     stages = (range(30), range(30, layers + 1))
-    assert [sum(group.layers for group in _plan(row, 1, stage).groups) for stage in stages] == [30, layers - 30 + 1]
+    assert [sum(group.layers for group in _plan(row, 1, stage).groups) for stage in stages] == [
+        30,
+        layers - 30 + 1,
+    ]
 
 
 @pytest.mark.parametrize("row", ADAPTED, ids=_name)
@@ -111,7 +121,8 @@ def test_a_rank_that_vllm_does_not_know_is_refused_with_those_it_knows():
 
 
 def test_a_gated_delta_layer_adapts_its_convolution_and_three_parts_of_its_projection():
-    """10,240 channels of kernel 4, and two more A's of 5,120 inputs than in_proj_qkv has weights."""
+    """10,240 channels of kernel 4, and two more A's of 5,120 inputs than in_proj_qkv has
+    weights."""
     blocks = [block for block in spec_of("Qwen/Qwen3.5-27B").blocks if recurrent_features(block, 1)]
     assert sum(len(block.layers) for block in blocks) == 48
     assert {recurrent_features(block, 1) for block in blocks} == {10_240 + 4 + 2 * 5_120}
@@ -123,7 +134,9 @@ def test_a_mixture_has_adapters_of_every_expert():
     spec = spec_of("Qwen/Qwen3-30B-A3B")
     hidden, width, layers, experts = 2048, 768, 48, 128
     stage, attention = Stage(range(layers)), 3 * hidden + 4096 + 2 * 512 + 4096 + hidden
-    expected = layers * (experts * 3 * (hidden + width) + attention + hidden + experts) + 2 * (spec.vocabulary_size + hidden)
+    expected = layers * (experts * 3 * (hidden + width) + attention + hidden + experts) + 2 * (
+        spec.vocabulary_size + hidden
+    )
     assert lora_features(spec, stage) == expected
     divided = lora_features(spec, stage, tensor_parallel=4, expert_parallel=4)
     assert divided < lora_features(spec, stage, tensor_parallel=4) < expected

@@ -1,4 +1,5 @@
-"""Drafts beside a model in vLLM: what of them is loaded, what is shared, what they keep, and what is refused."""
+"""Drafts beside a model in vLLM: what of them is loaded, what is shared, what they keep, and
+what is refused."""
 
 from typing import Any
 
@@ -30,8 +31,20 @@ EAGLE_3 = read_config(HEAD)
 
 
 def workload(**changes: Any) -> Workload:
-    given = {"tensor_parallel": 1, "max_batched_tokens": 8192, "max_num_seqs": 256, "speculative_tokens": 3} | changes
-    return Workload(engine="vllm", version=(0, 33), context_length=8192, concurrency=1, cache_dtype="auto", **given)
+    given = {
+        "tensor_parallel": 1,
+        "max_batched_tokens": 8192,
+        "max_num_seqs": 256,
+        "speculative_tokens": 3,
+    } | changes
+    return Workload(
+        engine="vllm",
+        version=(0, 33),
+        context_length=8192,
+        concurrency=1,
+        cache_dtype="auto",
+        **given,
+    )
 
 
 def loaded(spec: ModelSpec, **changes: Any) -> int:
@@ -40,17 +53,21 @@ def loaded(spec: ModelSpec, **changes: Any) -> int:
 
 def pool_bytes(spec: ModelSpec, speculative_tokens: int) -> int:
     layout = kv_layout(
-        spec, tensor_parallel=1, cache_dtype="auto", max_model_len=8192, max_batched_tokens=8192, max_num_seqs=256,
+        spec, tensor_parallel=1, cache_dtype="auto", max_model_len=8192, max_batched_tokens=8192,
+        max_num_seqs=256,
         compute_capability=(9, 0), speculative_tokens=speculative_tokens,
     )  # fmt: skip
     return layout.block_bytes
 
 
 def test_an_eagle_3_head_is_loaded_without_its_embedding_and_with_its_own_output_head() -> None:
-    """fc 3 x 4096^2, attention 4096 x 2 x (4096 + 2 x 1024) + 4096^2, MLP 3 x 4096 x 14336, head 32000 x 4096, four norms of 4096 and the
-    map of 32000 tokens, beside a rotary table of 2048 rows and the four scales of a layer."""
+    """fc 3 x 4096^2, attention 4096 x 2 x (4096 + 2 x 1024) + 4096^2, MLP 3 x 4096 x 14336, head
+    32000 x 4096, four norms of 4096 and the map of 32000 tokens, beside a rotary table of 2048
+    rows and the four scales of a layer."""
     numbers = 3 * 4096**2 + 8192 * 6144 + 4096**2 + 3 * 4096 * 14336 + 32000 * 4096 + 4 * 4096
-    assert loaded(with_draft(TARGET, EAGLE_3, NAME)) == 2 * numbers + 8 * 32000 + 2 * 2048 * 128 + 16
+    assert (
+        loaded(with_draft(TARGET, EAGLE_3, NAME)) == 2 * numbers + 8 * 32000 + 2 * 2048 * 128 + 16
+    )
 
 
 def test_a_head_of_another_width_keeps_an_embedding_of_its_own() -> None:
@@ -60,7 +77,9 @@ def test_a_head_of_another_width_keeps_an_embedding_of_its_own() -> None:
 
 
 def test_ranks_divide_a_head_but_for_what_joins_the_hidden_states() -> None:
-    whole, fourth = (loaded(with_draft(TARGET, EAGLE_3, NAME), tensor_parallel=ranks) for ranks in (1, 4))
+    whole, fourth = (
+        loaded(with_draft(TARGET, EAGLE_3, NAME), tensor_parallel=ranks) for ranks in (1, 4)
+    )
     joined = 2 * 3 * 4096**2
     assert whole / 4 < fourth < whole / 4 + joined
 
@@ -78,7 +97,8 @@ def test_the_model_hands_it_three_hidden_states_of_every_token() -> None:
 
 
 def test_a_head_of_the_first_kind_is_told_by_its_name() -> None:
-    """One layer without its first norm, a projection of twice the width, no final norm, no output head, embedding shared."""
+    """One layer without its first norm, a projection of twice the width, no final norm, no
+    output head, embedding shared."""
     config = HEAD | {"architectures": ["LlamaForCausalLM"], "max_position_embeddings": 131_072}
     drafted = with_draft(TARGET, read_config(config), "yuhuili/EAGLE-LLaMA3.1-Instruct-8B")
     layer = 4096 * 6144 + 4096**2 + 3 * 4096 * 14336 + 4096
@@ -115,9 +135,15 @@ def test_what_cannot_draft_for_it_is_refused(draft: ModelSpec, name: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "changes, field", [({"speculative_tokens": 0}, "speculative_tokens"), ({"tensor_parallel": 64}, "tensor_parallel")]
+    "changes, field",
+    [
+        ({"speculative_tokens": 0}, "speculative_tokens"),
+        ({"tensor_parallel": 64}, "tensor_parallel"),
+    ],
 )
-def test_a_draft_needs_a_number_of_tokens_and_heads_that_the_ranks_divide(changes: dict[str, int], field: str) -> None:
+def test_a_draft_needs_a_number_of_tokens_and_heads_that_the_ranks_divide(
+    changes: dict[str, int], field: str
+) -> None:
     with pytest.raises(InvalidRequestError) as refused:
         check_draft(with_draft(TARGET, EAGLE_3, NAME), workload(**changes))
     assert refused.value.field == field

@@ -17,30 +17,44 @@ from fitgauge.engine.weights.rank_bytes import allocator_bytes, rank_weights, ra
 from fitgauge.errors import InvalidRequestError
 
 DATA = Path(__file__).parent / "data"
-CONFIGS = {row["model"]: row["config"] for row in map(json.loads, (DATA / "kv_configs.jsonl").read_text().splitlines())}
+CONFIGS = {
+    row["model"]: row["config"]
+    for row in map(json.loads, (DATA / "kv_configs.jsonl").read_text().splitlines())
+}
 ORACLE = [json.loads(line) for line in (DATA / "oracle_weights.jsonl").read_text().splitlines()]
 QWEN25_7B = {
-    "model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
-    "num_key_value_heads": 4, "vocab_size": 152064, "max_position_embeddings": 32768, "torch_dtype": "bfloat16",
+    "model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4, "vocab_size": 152064, "max_position_embeddings": 32768,
+    "torch_dtype": "bfloat16",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("row", ORACLE, ids=[row["model"] for row in ORACLE])
 def test_weights_and_buffers_are_those_of_vllm(row):
-    """Every layout vLLM builds agrees to 0.01 %, and every one it refuses is refused."""
-    quantization = {"quantization_config": row["quantization_config"]} if "quantization_config" in row else {}
+    """Return every layout vLLM builds agrees to 0.01 %, and every one it refuses is refused."""
+    quantization = (
+        {"quantization_config": row["quantization_config"]} if "quantization_config" in row else {}
+    )
     spec = read_config({**CONFIGS[row["model"]], **quantization})
     scheme = published(spec) or Scheme(name="as published")
     laid = layout.shard_weights(spec, scheme)
     for answer in row["answers"]:
-        degrees = {"tensor_parallel": answer["tensor_parallel"], "expert_parallel": answer.get("expert_parallel", 1)}
+        degrees = {
+            "tensor_parallel": answer["tensor_parallel"],
+            "expert_parallel": answer.get("expert_parallel", 1),
+        }
         if "refused" in answer:
             with pytest.raises(InvalidRequestError):
                 layout.check_parallel(spec, laid, **degrees)
             continue
         layout.check_parallel(spec, laid, **degrees)
-        ours = rank_weights(laid, **degrees).bytes + layout.buffer_bytes(spec, expert_parallel=degrees["expert_parallel"])
-        assert ours == pytest.approx(answer["parameter_bytes"] + answer["buffer_bytes"], rel=1e-4), degrees
+        ours = rank_weights(laid, **degrees).bytes + layout.buffer_bytes(
+            spec, expert_parallel=degrees["expert_parallel"]
+        )
+        assert ours == pytest.approx(
+            answer["parameter_bytes"] + answer["buffer_bytes"], rel=1e-4
+        ), degrees
 
 
 def test_a_refusal_names_the_degrees_that_work():
@@ -55,39 +69,55 @@ def test_a_refusal_names_the_degrees_that_work():
 def test_a_quantization_block_that_ranks_would_cut_is_refused():
     spec = read_config({**QWEN25_7B, "num_attention_heads": 32, "head_dim": 112})
     with pytest.raises(InvalidRequestError, match="blocks of 128"):
-        layout.check_parallel(spec, layout.shard_weights(spec, requested_scheme("fp8_block", spec)), tensor_parallel=8)
+        layout.check_parallel(
+            spec, layout.shard_weights(spec, requested_scheme("fp8_block", spec)), tensor_parallel=8
+        )
 
 
 @pytest.mark.parametrize(("degree", "logged_gib"), [(1, 14.25), (2, 7.12), (4, 3.55)])
 def test_model_loading_took_includes_what_the_allocator_rounds_up(degree, logged_gib):
-    """vLLM 0.19 logs for Qwen2.5-7B-Instruct; without the allocator's rounding they are 0.4 % higher than the tensors."""
+    """vLLM 0.19 logs for Qwen2.5-7B-Instruct; without the allocator's rounding they are 0.4 %
+    higher than the tensors."""
     spec = read_config(QWEN25_7B)
     laid = layout.shard_weights(spec, Scheme(name="as published"))
     tensors = rank_weights(laid, tensor_parallel=degree).bytes + layout.buffer_bytes(spec)
-    assert (tensors + allocator_bytes(laid, ranks(laid, degree, 1, 1))) / 2**30 == pytest.approx(logged_gib, abs=0.0051)
+    assert (tensors + allocator_bytes(laid, ranks(laid, degree, 1, 1))) / 2**30 == pytest.approx(
+        logged_gib, abs=0.0051
+    )
 
 
 def test_two_stages_log_the_fuller_one():
-    """vLLM 0.19 logs 4.26 GiB for Llama-3.1-8B over four pipeline stages: the last holds the head."""
+    """vLLM 0.19 logs 4.26 GiB for Llama-3.1-8B over four pipeline stages: the last holds the
+    head."""
     config = {
-        "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
-        "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072, "torch_dtype": "bfloat16",
+        "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+        "num_hidden_layers": 32, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072,
+        "torch_dtype": "bfloat16",
     }  # fmt: skip
     spec = read_config(config)
-    rank = rank_weights(layout.shard_weights(spec, Scheme(name="x")), layers=range(24, 32), first=False, last=True)
-    assert (rank.bytes + layout.buffer_bytes(spec, layers=range(24, 32))) / 2**30 == pytest.approx(4.26, abs=0.005)
+    rank = rank_weights(
+        layout.shard_weights(spec, Scheme(name="x")), layers=range(24, 32), first=False, last=True
+    )
+    assert (rank.bytes + layout.buffer_bytes(spec, layers=range(24, 32))) / 2**30 == pytest.approx(
+        4.26, abs=0.005
+    )
 
 
 def test_fp4_experts_are_padded_to_whole_tiles():
     down = Tensor("experts.*.down_proj.weight", (2880, 2880), Kind.EXPERT, Split.ROW, 0, 4)
     spec = read_config({**QWEN25_7B, "quantization_config": {"quant_method": "mxfp4"}})
     spec = type(spec)(
-        model_type="x", architecture="", hidden_size=2880, vocabulary_size=64, max_context_length=64, tied_embeddings=False,
+        model_type="x", architecture="", hidden_size=2880, vocabulary_size=64,
+        max_context_length=64, tied_embeddings=False,
         blocks=(single(Part.LANGUAGE, "", (down,)),), quantization=spec.quantization,
     )  # fmt: skip
     scheme = published(spec)
     assert scheme is not None
-    assert rank_weights(layout.shard_weights(spec, scheme), tensor_parallel=8).bytes == 4 * 2880 * 384 * 17 // 32
+    assert (
+        rank_weights(layout.shard_weights(spec, scheme), tensor_parallel=8).bytes
+        == 4 * 2880 * 384 * 17 // 32
+    )
 
 
 def test_a_bare_count_is_refused_for_its_heads_alone():

@@ -1,4 +1,5 @@
-"""Commands of training say no more and no less than what was estimated: names of modules, scripts, and what has no flag."""
+"""Commands of training say no more and no less than what was estimated: names of modules,
+scripts, and what has no flag."""
 
 import asyncio
 import json
@@ -14,12 +15,14 @@ LLAMA = {"model": "meta-llama/Llama-3.1-8B", "gpu": "8xH100"}
 
 @pytest.fixture(scope="module")
 def answer(questions):
-    return lambda **fields: asyncio.run(questions.check_training_fit(TrainingRequest(**LLAMA | fields)))[1]
+    return lambda **fields: asyncio.run(
+        questions.check_training_fit(TrainingRequest(**LLAMA | fields))
+    )[1]
 
 
 @pytest.fixture(scope="module")
 def words(answer):
-    """The words of the command, with one word for all of a flag's."""
+    """Provide the words of the command, with one word for all of a flag's."""
 
     def after(flag, **fields):
         line = shlex.split(answer(**fields).launch.command)
@@ -32,11 +35,18 @@ def words(answer):
 
 @pytest.mark.parametrize(
     ("targets", "named"),
-    [("all_linear", ["all-linear"]), ("attention", ["linear_qkv", "linear_proj"]), (["q_proj", "down_proj"], ["linear_qkv", "linear_fc2"])],
+    [
+        ("all_linear", ["all-linear"]),
+        ("attention", ["linear_qkv", "linear_proj"]),
+        (["q_proj", "down_proj"], ["linear_qkv", "linear_fc2"]),
+    ],
     ids=str,
 )
 def test_megatron_has_names_of_its_own_for_the_modules_of_adapters(words, targets, named):
-    assert words("--target_modules", framework="megatron", method="lora", lora_targets=targets) == named
+    assert (
+        words("--target_modules", framework="megatron", method="lora", lora_targets=targets)
+        == named
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,8 +58,11 @@ def test_megatron_has_names_of_its_own_for_the_modules_of_adapters(words, target
     ],
 )
 def test_linears_of_attention_have_the_names_that_the_model_gives_them(words, model, named):
-    """Where another linear ends alike, by all of its name: PEFT compares ends."""
-    assert words("--lora_target_modules", model=model, method="lora", lora_targets="attention") == named
+    """Return where another linear ends alike, by all of its name: PEFT compares ends."""
+    assert (
+        words("--lora_target_modules", model=model, method="lora", lora_targets="attention")
+        == named
+    )
 
 
 def test_adapters_stay_out_of_a_tower_that_was_counted_without_them(words):
@@ -57,14 +70,22 @@ def test_adapters_stay_out_of_a_tower_that_was_counted_without_them(words):
     assert re.fullmatch(pattern, "model.language_model.layers.0.self_attn.q_proj")
     assert not re.fullmatch(pattern, "model.visual.blocks.0.mlp.gate_proj")
     assert not re.fullmatch(pattern, "lm_head")
-    asked = {"model": "Qwen/Qwen2.5-VL-7B-Instruct", "method": "lora", "train_vision_tower": True, "images": 1}
+    asked = {
+        "model": "Qwen/Qwen2.5-VL-7B-Instruct",
+        "method": "lora",
+        "train_vision_tower": True,
+        "images": 1,
+    }
     assert words("--lora_target_modules", **asked) == ["all-linear"]
 
 
 def test_a_frozen_tower_has_no_flag_where_the_rest_is_trained(answer):
     asked = {"model": "Qwen/Qwen2.5-VL-7B-Instruct", "train_vision_tower": False}
     assert any("freeze it in code" in line for line in answer(**asked).warnings)
-    assert not any("freeze it in code" in line for line in answer(**{**asked, "train_vision_tower": True}).warnings)
+    assert not any(
+        "freeze it in code" in line
+        for line in answer(**{**asked, "train_vision_tower": True}).warnings
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +97,9 @@ def test_a_frozen_tower_has_no_flag_where_the_rest_is_trained(answer):
         ("google/siglip-base-patch16-224", "contrastive-image-text/run_clip.py"),
     ],
 )
-def test_a_model_that_generates_no_text_by_itself_is_started_by_the_example_of_its_task(answer, model, script):
+def test_a_model_that_generates_no_text_by_itself_is_started_by_the_example_of_its_task(
+    answer, model, script
+):
     assert f"examples/pytorch/{script}" in answer(model=model, gpu="H100").launch.command
 
 
@@ -85,12 +108,31 @@ def test_a_model_that_generates_no_text_by_itself_is_started_by_the_example_of_i
     [
         ({"activation_checkpointing": "selective"}, "selective checkpointing"),
         ({"optimizer_implementation": "for_loop"}, "for_loop"),
-        ({"framework": "megatron", "pipeline_parallel": 2, "micro_batches": 4, "pipeline_schedule": "zero_bubble"}, "zero_bubble"),
-        ({"framework": "megatron", "pipeline_parallel": 2, "micro_batches": 4, "pipeline_schedule": "gpipe"}, "gpipe"),
+        (
+            {
+                "framework": "megatron",
+                "pipeline_parallel": 2,
+                "micro_batches": 4,
+                "pipeline_schedule": "zero_bubble",
+            },
+            "zero_bubble",
+        ),
+        (
+            {
+                "framework": "megatron",
+                "pipeline_parallel": 2,
+                "micro_batches": 4,
+                "pipeline_schedule": "gpipe",
+            },
+            "gpipe",
+        ),
         ({"framework": "megatron", "loss": "fused"}, "fused loss"),
         ({"framework": "megatron", "method": "dora"}, "DoRA"),
         ({"framework": "megatron", "optimizer": "lion"}, "lion"),
-        ({"model": "Qwen/Qwen3-30B-A3B", "method": "qlora", "quantize_experts": True}, "quantize_moe_experts"),
+        (
+            {"model": "Qwen/Qwen3-30B-A3B", "method": "qlora", "quantize_experts": True},
+            "quantize_moe_experts",
+        ),
     ],
     ids=str,
 )
@@ -101,7 +143,9 @@ def test_what_was_estimated_and_has_no_flag_is_said(answer, asked, said):
 
 def test_one_env_sets_all_variables_of_a_command(answer):
     line = answer(framework="megatron", method="lora").launch.command
-    assert line.startswith("env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True NPROC_PER_NODE=8 megatron sft ")
+    assert line.startswith(
+        "env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True NPROC_PER_NODE=8 megatron sft "
+    )
 
 
 def test_deepspeed_is_told_to_take_an_optimizer_that_is_not_its_own(answer):
@@ -109,7 +153,10 @@ def test_deepspeed_is_told_to_take_an_optimizer_that_is_not_its_own(answer):
         return json.loads(shlex.split(answer(framework="deepspeed", **asked).launch.command)[1])
 
     assert config(optimizer="lion")["zero_allow_untested_optimizer"] is True
-    assert config(optimizer="lion", offload="optimizer", zero_stage=2)["zero_force_ds_cpu_optimizer"] is False
+    assert (
+        config(optimizer="lion", offload="optimizer", zero_stage=2)["zero_force_ds_cpu_optimizer"]
+        is False
+    )
     assert "zero_allow_untested_optimizer" not in config()
 
 

@@ -1,4 +1,5 @@
-"""Launches of training: they carry the settings that were estimated, in flags and files that the tools can read."""
+"""Launches of training: they carry the settings that were estimated, in flags and files that the
+tools can read."""
 
 import asyncio
 import json
@@ -16,7 +17,9 @@ MODEL = {"model": "Qwen/Qwen3-8B", "gpu": "H100"}
 
 @pytest.fixture(scope="module")
 def answer(questions):
-    return lambda **fields: asyncio.run(questions.check_training_fit(TrainingRequest(**MODEL | fields)))[1]
+    return lambda **fields: asyncio.run(
+        questions.check_training_fit(TrainingRequest(**MODEL | fields))
+    )[1]
 
 
 @pytest.fixture(scope="module")
@@ -39,28 +42,39 @@ def flags(command):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({}, {"--dtype": "float32", "--bf16": "true", "--optim": "adamw_torch", "--loss_type": "nll"}),
+        ({}, {"--dtype": "float32", "--bf16": "true", "--optim": "adamw_torch",
+            "--loss_type": "nll"}),
         ({"precision": "bf16"}, {"--dtype": "bfloat16", "--bf16": "false"}),
         ({"precision": "mixed_fp16"}, {"--fp16": "true"}),
-        ({"precision": "fp8"}, {"--mixed_precision": "fp8", "--fp8_backend": "te", "--bf16": "false"}),
+        ({"precision": "fp8"},
+            {"--mixed_precision": "fp8", "--fp8_backend": "te", "--bf16": "false"}),
         ({"optimizer": "adamw_bf16"},
-         {"--optim": "adamw_anyprecision", "--optim_args": "momentum_dtype=bfloat16,variance_dtype=bfloat16,use_kahan_summation=False"}),
+         {"--optim": "adamw_anyprecision",
+             "--optim_args": "momentum_dtype=bfloat16,variance_dtype=bfloat16,use_kahan_summation=False"}),
         ({"optimizer_implementation": "fused"}, {"--optim": "adamw_torch_fused"}),
         ({"loss": "chunked"}, {"--loss_type": "chunked_nll"}),
         ({"loss": "fused"}, {"--use_liger_kernel": "true"}),
         ({"activation_checkpointing": "full", "micro_batch_size": 2, "micro_batches": 3},
-         {"--gradient_checkpointing": "true", "--per_device_train_batch_size": "2", "--gradient_accumulation_steps": "3"}),
-        ({"method": "qlora", "quantization": "nf4_double", "lora_targets": ["q_proj", "v_proj"], "lora_rank": 8},
-         {"--load_in_4bit": "true", "--bnb_4bit_quant_type": "nf4", "--use_bnb_nested_quant": "true", "--lora_r": "8",
+         {"--gradient_checkpointing": "true", "--per_device_train_batch_size": "2",
+             "--gradient_accumulation_steps": "3"}),
+        ({"method": "qlora", "quantization": "nf4_double", "lora_targets": ["q_proj", "v_proj"],
+            "lora_rank": 8},
+         {"--load_in_4bit": "true", "--bnb_4bit_quant_type": "nf4",
+             "--use_bnb_nested_quant": "true", "--lora_r": "8",
           "--lora_target_modules": "q_proj v_proj"}),
-        ({"method": "lora", "quantization": "int8"}, {"--load_in_8bit": "true", "--lora_target_modules": "all-linear"}),
+        ({"method": "lora", "quantization": "int8"},
+            {"--load_in_8bit": "true", "--lora_target_modules": "all-linear"}),
         ({"method": "dora"}, {"--use_dora": "true"}),
-        ({"framework": "fsdp", "gpu_count": 8, "zero_stage": 2}, {"--fsdp_version": "2", "--fsdp_reshard_after_forward": "false"}),
+        ({"framework": "fsdp", "gpu_count": 8, "zero_stage": 2},
+            {"--fsdp_version": "2", "--fsdp_reshard_after_forward": "false"}),
         ({"framework": "fsdp", "gpu_count": 16, "data_parallel_replicate": 2},
-         {"--num_machines": "2", "--parallelism_config_dp_replicate_size": "2", "--parallelism_config_dp_shard_size": "8"}),
+         {"--num_machines": "2", "--parallelism_config_dp_replicate_size": "2",
+             "--parallelism_config_dp_shard_size": "8"}),
         ({"algorithm": "dpo", "reference": "none"}, {"--precompute_ref_log_probs": "true"}),
-        ({"algorithm": "grpo", "rollout_engine": "vllm", "rollout_memory_utilization": 0.4, "rollout_sleep": "level_2"},
-         {"--vllm_mode": "colocate", "--vllm_gpu_memory_utilization": "0.4", "--vllm_enable_sleep_mode": "true", "--beta": "0",
+        ({"algorithm": "grpo", "rollout_engine": "vllm", "rollout_memory_utilization": 0.4,
+            "rollout_sleep": "level_2"},
+         {"--vllm_mode": "colocate", "--vllm_gpu_memory_utilization": "0.4",
+             "--vllm_enable_sleep_mode": "true", "--beta": "0",
           "--num_generations": "8", "--max_completion_length": "512"}),
         ({"algorithm": "simpo"}, {"--loss_type": "simpo"}),
     ],
@@ -71,8 +85,13 @@ def test_the_command_carries_what_was_asked(command, asked, said):
     assert {name: found.get(name) for name in said} == said
 
 
-def test_segments_grow_under_torchtitan_axolotl_and_megatron_and_where_a_caller_says_so_which_the_command_then_sets(answer):
-    grow = [answer(framework=name).understood_as["expandable_segments"] for name in ("torchtitan", "axolotl", "megatron", "trl")]
+def test_segments_grow_under_torchtitan_axolotl_and_megatron_and_where_a_caller_says_so_which_the_command_then_sets(
+    answer,
+):
+    grow = [
+        answer(framework=name).understood_as["expandable_segments"]
+        for name in ("torchtitan", "axolotl", "megatron", "trl")
+    ]
     assert grow == [True, True, True, False]
     asked = answer(expandable_segments=True)
     assert asked.launch.command.startswith("env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True ")
@@ -80,13 +99,28 @@ def test_segments_grow_under_torchtitan_axolotl_and_megatron_and_where_a_caller_
 
 
 def test_deepspeed_reads_a_configuration_that_the_command_writes_first(command):
-    line = command(framework="deepspeed", gpu_count=8, zero_stage=3, offload="cpu", micro_batch_size=2, micro_batches=4)
+    line = command(
+        framework="deepspeed",
+        gpu_count=8,
+        zero_stage=3,
+        offload="cpu",
+        micro_batch_size=2,
+        micro_batches=4,
+    )
     written = re.match(r"echo '(.*)' > ds_config.json && accelerate launch", line)
     assert written is not None
     config = json.loads(written.group(1))
     assert config["zero_optimization"]["stage"] == 3
-    assert config["zero_optimization"]["offload_param"]["device"] == config["zero_optimization"]["offload_optimizer"]["device"] == "cpu"
-    assert (config["train_batch_size"], config["train_micro_batch_size_per_gpu"], config["gradient_accumulation_steps"]) == (64, 2, 4)
+    assert (
+        config["zero_optimization"]["offload_param"]["device"]
+        == config["zero_optimization"]["offload_optimizer"]["device"]
+        == "cpu"
+    )
+    assert (
+        config["train_batch_size"],
+        config["train_micro_batch_size_per_gpu"],
+        config["gradient_accumulation_steps"],
+    ) == (64, 2, 4)
     assert config["bf16"] == {"enabled": True}
     assert config["optimizer"]["type"] == "AdamW"
     assert flags(line)["--deepspeed_config_file"] == "ds_config.json"
@@ -100,8 +134,10 @@ def test_offloading_to_nvme_names_a_place(command):
 
 
 def test_a_plan_under_fsdp_has_a_file_that_accelerate_reads_and_checkpoints_once(questions):
-    asked = TrainingPlanRequest(**MODEL, framework="fsdp", gpu_count=8, activation_checkpointing="full", zero_stage=3)
-    (plan, *_) = asyncio.run(questions.plan_training(asked))[1].plans
+    asked = TrainingPlanRequest(
+        **MODEL, framework="fsdp", gpu_count=8, activation_checkpointing="full", zero_stage=3
+    )
+    plan, *_ = asyncio.run(questions.plan_training(asked))[1].plans
     config = yaml.safe_load(plan.launch.files["fsdp.yaml"])
     assert config["distributed_type"] == "FSDP"
     assert config["num_processes"] == 8
@@ -114,7 +150,9 @@ def test_the_command_of_a_plan_sets_the_allocator_that_was_counted(questions):
     asked = TrainingPlanRequest(**MODEL, framework="megatron", gpu_count=8)
     for plan in asyncio.run(questions.plan_training(asked))[1].plans:
         assert plan.settings["expandable_segments"] is True
-        assert plan.launch.command.startswith("env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True ")
+        assert plan.launch.command.startswith(
+            "env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True "
+        )
 
 
 def test_megatron_is_told_the_models_shapes_and_every_degree(command):
@@ -129,26 +167,53 @@ def test_megatron_is_told_the_models_shapes_and_every_degree(command):
     line = command(**asked, precision="fp8", activation_checkpointing="full")
     found = flags(line)
     allocator = "env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
-    assert line.startswith(f"{allocator} torchrun --nproc-per-node 8 --nnodes 2 --node-rank $NODE_RANK")
+    assert line.startswith(
+        f"{allocator} torchrun --nproc-per-node 8 --nnodes 2 --node-rank $NODE_RANK"
+    )
     said = {
-        "--num-layers": "36", "--hidden-size": "4096", "--num-query-groups": "8", "--tensor-model-parallel-size": "4",
-        "--pipeline-model-parallel-size": "2", "--global-batch-size": "8", "--recompute-granularity": "full", "--fp8-format": "hybrid",
+        "--num-layers": "36", "--hidden-size": "4096", "--num-query-groups": "8",
+        "--tensor-model-parallel-size": "4",
+        "--pipeline-model-parallel-size": "2", "--global-batch-size": "8",
+        "--recompute-granularity": "full", "--fp8-format": "hybrid",
     }  # fmt: skip
     assert {name: found.get(name) for name in said} == said
-    assert {"--sequence-parallel", "--use-distributed-optimizer", "--bf16", "--untie-embeddings-and-output-weights"} <= set(found)
+    assert {
+        "--sequence-parallel",
+        "--use-distributed-optimizer",
+        "--bf16",
+        "--untie-embeddings-and-output-weights",
+    } <= set(found)
 
 
 @pytest.mark.parametrize(
     ("model", "there", "absent"),
     [
-        ("meta-llama/Llama-3.1-8B", {"--swiglu", "--normalization", "--disable-bias-linear"}, {"--add-qkv-bias", "--qk-layernorm"}),
-        ("Qwen/Qwen2.5-7B", {"--swiglu", "--disable-bias-linear", "--add-qkv-bias"}, {"--qk-layernorm"}),
-        ("Qwen/Qwen3-30B-A3B", {"--qk-layernorm", "--moe-router-topk", "--moe-ffn-hidden-size"}, {"--add-qkv-bias"}),
-        ("openai-community/gpt2", {"--lr"}, {"--swiglu", "--normalization", "--position-embedding-type", "--disable-bias-linear"}),
+        (
+            "meta-llama/Llama-3.1-8B",
+            {"--swiglu", "--normalization", "--disable-bias-linear"},
+            {"--add-qkv-bias", "--qk-layernorm"},
+        ),
+        (
+            "Qwen/Qwen2.5-7B",
+            {"--swiglu", "--disable-bias-linear", "--add-qkv-bias"},
+            {"--qk-layernorm"},
+        ),
+        (
+            "Qwen/Qwen3-30B-A3B",
+            {"--qk-layernorm", "--moe-router-topk", "--moe-ffn-hidden-size"},
+            {"--add-qkv-bias"},
+        ),
+        (
+            "openai-community/gpt2",
+            {"--lr"},
+            {"--swiglu", "--normalization", "--position-embedding-type", "--disable-bias-linear"},
+        ),
     ],
 )
-def test_megatron_is_told_what_layers_compute_and_what_it_cannot_start_without(command, model, there, absent):
-    """What it was not told would be a GPT-2 of the same width, with other memory."""
+def test_megatron_is_told_what_layers_compute_and_what_it_cannot_start_without(
+    command, model, there, absent
+):
+    """Return what it was not told would be a GPT-2 of the same width, with other memory."""
     found = flags(command(model=model, framework="megatron", gpu_count=2))
     assert there | {"--tokenizer-model", "--data-path", "--train-iters", "--lr"} <= set(found)
     assert not absent & set(found)
@@ -157,7 +222,11 @@ def test_megatron_is_told_what_layers_compute_and_what_it_cannot_start_without(c
 def test_completions_of_a_prompt_are_sampled_at_once_as_trl_wants_them(answer):
     """It refuses a sampling that is no multiple of the group (trl/trainer/grpo_config.py)."""
     for count, batches, steps in ((1, 1, 8), (8, 1, None), (2, 2, 4), (2, 4, None)):
-        found = flags(answer(algorithm="grpo", gpu_count=count, micro_batches=batches, method="lora").launch.command)
+        found = flags(
+            answer(
+                algorithm="grpo", gpu_count=count, micro_batches=batches, method="lora"
+            ).launch.command
+        )
         assert found.get("--steps_per_generation") == (steps and str(steps)), (count, batches)
         sampled = int(found["--per_device_train_batch_size"]) * count * (steps or batches)
         assert sampled % int(found["--num_generations"]) == 0
@@ -177,13 +246,18 @@ def test_completions_of_a_prompt_are_sampled_at_once_as_trl_wants_them(answer):
 def test_weights_are_loaded_in_the_format_that_was_counted(command, asked, dtype):
     found = flags(command(gpu_count=2, activation_checkpointing="full", **asked))
     assert found["--dtype"] == dtype
-    assert ("--bnb_4bit_quant_storage" in found) == (asked.get("method") == "qlora" and asked.get("framework") == "fsdp")
+    assert ("--bnb_4bit_quant_storage" in found) == (
+        asked.get("method") == "qlora" and asked.get("framework") == "fsdp"
+    )
 
 
 def test_tensor_parallelism_under_transformers_stands_in_the_environment(command):
     """accelerate's launcher refuses flags of a mesh without FSDP2."""
     line = command(gpu_count=8, tensor_parallel=4)
-    mesh = "env ACCELERATE_USE_PARALLELISM_CONFIG=true PARALLELISM_CONFIG_TP_SIZE=4 PARALLELISM_CONFIG_DP_SHARD_SIZE=2 accelerate launch "
+    mesh = (
+        "env ACCELERATE_USE_PARALLELISM_CONFIG=true PARALLELISM_CONFIG_TP_SIZE=4"
+        " PARALLELISM_CONFIG_DP_SHARD_SIZE=2 accelerate launch "
+    )
     assert line.startswith(mesh)
     assert "--use_parallelism_config" not in line
 
@@ -200,48 +274,93 @@ def test_replicas_under_fsdp1_are_a_strategy_and_no_mesh(command):
 
 
 def test_the_format_of_gradients_is_carried_where_a_framework_takes_it(command):
-    assert "--grad-reduce-in-bf16" in command(framework="megatron", gpu_count=8, gradient_dtype="bf16")
-    assert '"data_types":{"grad_accum_dtype":"fp32"}' in command(framework="deepspeed", gpu_count=8, gradient_dtype="fp32")
+    assert "--grad-reduce-in-bf16" in command(
+        framework="megatron", gpu_count=8, gradient_dtype="bf16"
+    )
+    assert '"data_types":{"grad_accum_dtype":"fp32"}' in command(
+        framework="deepspeed", gpu_count=8, gradient_dtype="fp32"
+    )
 
 
 def test_sequences_are_divided_by_accelerate_where_deepspeed_runs_them(command):
-    found = command(framework="deepspeed", gpu_count=8, context_parallel=4, sequence_length=4096, attention="flash")
+    found = command(
+        framework="deepspeed",
+        gpu_count=8,
+        context_parallel=4,
+        sequence_length=4096,
+        attention="flash",
+    )
     assert "env ACCELERATE_USE_PARALLELISM_CONFIG=true PARALLELISM_CONFIG_SP_SIZE=4 " in found
-    assert flags(command(framework="fsdp", gpu_count=8, context_parallel=4))["--parallelism_config_cp_size"] == "4"
+    assert (
+        flags(command(framework="fsdp", gpu_count=8, context_parallel=4))[
+            "--parallelism_config_cp_size"
+        ]
+        == "4"
+    )
 
 
 def test_adapters_and_preferences_under_megatron_are_ms_swifts(command):
-    assert " megatron sft --model Qwen/Qwen3-8B" in command(framework="megatron", gpu_count=4, method="lora")
-    line = command(framework="megatron", gpu_count=4, tensor_parallel=4, sequence_parallel=True, algorithm="dpo")
+    assert " megatron sft --model Qwen/Qwen3-8B" in command(
+        framework="megatron", gpu_count=4, method="lora"
+    )
+    line = command(
+        framework="megatron",
+        gpu_count=4,
+        tensor_parallel=4,
+        sequence_parallel=True,
+        algorithm="dpo",
+    )
     assert " megatron rlhf --rlhf_type dpo" in line
     assert flags(line)["--tensor_model_parallel_size"] == "4"
     assert flags(line)["--sequence_parallel"] == "true"
 
 
 def test_ms_swift_is_told_how_many_ranks_share_an_expert_where_megatron_would_know(command):
-    asked = {"model": "Qwen/Qwen3-30B-A3B", "framework": "megatron", "gpu_count": 8, "tensor_parallel": 2, "expert_parallel": 4}
+    asked = {
+        "model": "Qwen/Qwen3-30B-A3B",
+        "framework": "megatron",
+        "gpu_count": 8,
+        "tensor_parallel": 2,
+        "expert_parallel": 4,
+    }
     assert "--expert-tensor-parallel-size" not in flags(command(**asked))
     assert flags(command(**asked, expert_tensor_parallel=1))["--expert-tensor-parallel-size"] == "1"
     assert flags(command(**asked, method="lora"))["--expert_tensor_parallel_size"] == "2"
-    assert "--expert_tensor_parallel_size" not in flags(command(**asked, method="lora", expert_tensor_parallel=1))
+    assert "--expert_tensor_parallel_size" not in flags(
+        command(**asked, method="lora", expert_tensor_parallel=1)
+    )
 
 
 def test_verl_and_openrlhf_get_their_own_commands(command):
-    asked = {"gpu_count": 8, "algorithm": "ppo", "prompt_length": 1024, "completion_length": 2048, "rollout_memory_utilization": 0.6}
+    asked = {
+        "gpu_count": 8,
+        "algorithm": "ppo",
+        "prompt_length": 1024,
+        "completion_length": 2048,
+        "rollout_memory_utilization": 0.6,
+    }
     verl = command(framework="verl", offload="cpu", **asked)
     for setting in (
-        "algorithm.adv_estimator=gae", "data.max_response_length=2048", "actor_rollout_ref.rollout.gpu_memory_utilization=0.6",
+        "algorithm.adv_estimator=gae", "data.max_response_length=2048",
+        "actor_rollout_ref.rollout.gpu_memory_utilization=0.6",
         "actor_rollout_ref.actor.fsdp_config.param_offload=True", "critic.model.path=Qwen/Qwen3-8B",
     ):  # fmt: skip
         assert f" {setting}" in verl
     openrlhf = flags(command(framework="openrlhf", zero_stage=3, **asked))
     assert openrlhf["--vllm.gpu_memory_utilization"] == "0.6"
     assert openrlhf["--ds.zero_stage"] == "3"
-    assert {"--train.colocate_all", "--vllm.enable_sleep", "--ds.enable_sleep", "--critic.num_nodes"} <= set(openrlhf)
+    assert {
+        "--train.colocate_all",
+        "--vllm.enable_sleep",
+        "--ds.enable_sleep",
+        "--critic.num_nodes",
+    } <= set(openrlhf)
 
 
 def test_an_encoder_is_trained_by_transformers_own_example(command):
-    line = command(model="google-bert/bert-base-uncased", gpu="T4", precision="mixed_fp16", sequence_length=128)
+    line = command(
+        model="google-bert/bert-base-uncased", gpu="T4", precision="mixed_fp16", sequence_length=128
+    )
     assert "run_classification.py" in line
     assert flags(line)["--max_seq_length"] == "128"
 
@@ -267,7 +386,15 @@ def test_what_has_no_flag_is_said(answer, asked, word):
 
 
 def test_states_and_parameters_of_megatron_in_few_bits_have_their_flags(command):
-    found = flags(command(framework="megatron", gpu_count=2, precision="fp8", fp8_parameters=True, optimizer="adamw_bf16"))
+    found = flags(
+        command(
+            framework="megatron",
+            gpu_count=2,
+            precision="fp8",
+            fp8_parameters=True,
+            optimizer="adamw_bf16",
+        )
+    )
     assert {"--fp8-param-gather", "--use-precision-aware-optimizer"} <= set(found)
     assert found["--exp-avg-dtype"] == "bf16"
 

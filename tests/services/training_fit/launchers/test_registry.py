@@ -1,4 +1,5 @@
-"""A tool named as framework or trainer: what it does where a question leaves a field open, and what a caller sends stays."""
+"""A tool named as framework or trainer: what it does where a question leaves a field open, and
+what a caller sends stays."""
 
 import asyncio
 import re
@@ -7,12 +8,22 @@ import pytest
 
 from fitgauge.catalog.sizes import nominal_model
 from fitgauge.errors import InvalidRequestError
-from fitgauge.services.training_fit.launchers.registry import BY_WORD, TOOLS, as_tool_has_it, with_tool_defaults
+from fitgauge.services.training_fit.launchers.registry import (
+    BY_WORD,
+    TOOLS,
+    as_tool_has_it,
+    with_tool_defaults,
+)
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 
 SMALL = {"model": "meta-llama/Llama-3.2-1B", "gpu": "A100 80GB"}
-SETTINGS = [{"method": "qlora"}, {"method": "lora", "gpu_count": 2}, {"method": "full"}, {"method": "full", "gpu_count": 2}]
+SETTINGS = [
+    {"method": "qlora"},
+    {"method": "lora", "gpu_count": 2},
+    {"method": "full"},
+    {"method": "full", "gpu_count": 2},
+]
 EIGHT = nominal_model("8b", 8_000_000_000).spec
 FIELDS = set(TrainingRequest.__struct_fields__)
 
@@ -27,7 +38,9 @@ def test_every_row_names_a_field_and_where_its_value_stands(tool):
     assert tool.version
     for default in tool.defaults:
         assert default.field in FIELDS
-        assert re.search(r"\w\.(py|yaml|sh)\b|^(examples|recipes|config_hub)|pull request", default.source)
+        assert re.search(
+            r"\w\.(py|yaml|sh)\b|^(examples|recipes|config_hub)|pull request", default.source
+        )
 
 
 @pytest.mark.parametrize("asked", SETTINGS, ids=str)
@@ -40,26 +53,48 @@ def test_what_was_understood_of_a_tool_sent_back_gives_the_same_answer(train, to
     first = train(**SMALL, framework=tool, **asked)
     again = train(**first.understood_as)
     assert first.understood_as["trainer"] == tool
-    assert (again.verdict, again.per_gpu, again.launch) == (first.verdict, first.per_gpu, first.launch)
+    assert (again.verdict, again.per_gpu, again.launch) == (
+        first.verdict,
+        first.per_gpu,
+        first.launch,
+    )
     assert again.understood_as == first.understood_as
 
 
 @pytest.mark.parametrize("tool", [tool.name for tool in TOOLS])
 def test_a_tool_is_the_same_as_framework_and_as_trainer(train, tool):
-    one, other = train(**SMALL, framework=tool, method="lora"), train(**SMALL, trainer=tool, method="lora")
-    assert (one.per_gpu, one.understood_as, one.warnings) == (other.per_gpu, other.understood_as, other.warnings)
+    one, other = (
+        train(**SMALL, framework=tool, method="lora"),
+        train(**SMALL, trainer=tool, method="lora"),
+    )
+    assert (one.per_gpu, one.understood_as, one.warnings) == (
+        other.per_gpu,
+        other.understood_as,
+        other.warnings,
+    )
 
 
 @pytest.mark.parametrize("algorithm", ["dpo", "grpo"])
 def test_trl_with_an_algorithm_is_the_same_as_framework_and_as_trainer(train, algorithm):
-    one, other = (train(**SMALL, **{field: "trl"}, algorithm=algorithm) for field in ("framework", "trainer"))
+    one, other = (
+        train(**SMALL, **{field: "trl"}, algorithm=algorithm) for field in ("framework", "trainer")
+    )
     assert one.understood_as == other.understood_as
     assert one.understood_as["activation_checkpointing"] == "full"
 
 
 def test_what_is_sent_stays_and_the_rest_is_said(train):
-    answer = train(**SMALL, framework="unsloth", method="qlora", activation_checkpointing="none", optimizer="adamw")
-    assert (answer.understood_as["activation_checkpointing"], answer.understood_as["optimizer"]) == ("none", "adamw")
+    answer = train(
+        **SMALL,
+        framework="unsloth",
+        method="qlora",
+        activation_checkpointing="none",
+        optimizer="adamw",
+    )
+    assert (
+        answer.understood_as["activation_checkpointing"],
+        answer.understood_as["optimizer"],
+    ) == ("none", "adamw")
     said = next(warning for warning in answer.warnings if warning.startswith("As Unsloth has it"))
     assert "kernels unsloth" in said
     assert "optimizer" not in said
@@ -68,18 +103,28 @@ def test_what_is_sent_stays_and_the_rest_is_said(train):
 
 def test_a_framework_sent_beside_a_trainer_stays(train):
     answer = train(**SMALL, framework="deepspeed", trainer="trl", gpu_count=2)
-    assert (answer.understood_as["framework"], answer.understood_as["activation_checkpointing"]) == ("deepspeed", "full")
+    assert (
+        answer.understood_as["framework"],
+        answer.understood_as["activation_checkpointing"],
+    ) == ("deepspeed", "full")
 
 
 def test_torchtune_shards_on_several_cards_alone(train):
     assert train(**SMALL, framework="torchtune").understood_as["framework"] == "transformers"
     several = train(**SMALL, framework="torchtune", gpu_count=2).understood_as
-    assert (several["framework"], several["fsdp_version"], several["shard_embeddings"]) == ("fsdp", 2, True)
+    assert (several["framework"], several["fsdp_version"], several["shard_embeddings"]) == (
+        "fsdp",
+        2,
+        True,
+    )
 
 
 def test_the_configurations_of_large_models_are_those_of_large_models():
     request = TrainingRequest(model="70b", gpu="A100 80GB", framework="torchtune")
-    large, small = (as_tool_has_it(request, "lora", 8, spec) for spec in (nominal_model("70b", 70_000_000_000).spec, EIGHT))
+    large, small = (
+        as_tool_has_it(request, "lora", 8, spec)
+        for spec in (nominal_model("70b", 70_000_000_000).spec, EIGHT)
+    )
     assert (large.activation_checkpointing, small.activation_checkpointing) == ("full", "none")
     assert (large.lora_rank, small.lora_rank) == (16, 8)
 
@@ -91,33 +136,67 @@ def test_no_optimizer_steps_in_the_backward_pass_where_gradients_are_accumulated
 
 def test_a_card_without_bf16_trains_in_fp16_whatever_the_tool_prefers(train):
     answer = train(model="meta-llama/Llama-3.2-1B", gpu="T4", method="qlora", framework="unsloth")
-    assert (answer.verdict, answer.understood_as["precision"], answer.understood_as["base_precision"]) == ("fits", "mixed_fp16", "half")
+    assert (
+        answer.verdict,
+        answer.understood_as["precision"],
+        answer.understood_as["base_precision"],
+    ) == ("fits", "mixed_fp16", "half")
 
 
 def test_unsloths_kernels_are_of_the_families_it_writes_anew(train):
-    """The others it compiles (models/loader.py)."""
+    """Return the others it compiles (models/loader.py)."""
     asked = {"gpu": "A100 80GB", "framework": "unsloth", "method": "lora"}
-    kernels = [train(model=model, **asked).understood_as["kernels"] for model in ("Qwen/Qwen3-0.6B", "google/gemma-3-1b-pt")]
+    kernels = [
+        train(model=model, **asked).understood_as["kernels"]
+        for model in ("Qwen/Qwen3-0.6B", "google/gemma-3-1b-pt")
+    ]
     assert kernels == ["unsloth", "none"]
 
 
 def test_unsloth_is_not_counted_in_shards(train):
-    answer = train(model="meta-llama/Llama-3.1-8B", gpu="RTX 4090", gpu_count=2, framework="unsloth", method="full")
+    answer = train(
+        model="meta-llama/Llama-3.1-8B",
+        gpu="RTX 4090",
+        gpu_count=2,
+        framework="unsloth",
+        method="full",
+    )
     assert (answer.verdict, answer.understood_as["framework"]) == ("does_not_fit", "transformers")
 
 
-def test_a_plan_for_a_tool_keeps_its_formats_optimizer_loss_and_kernels_and_searches_the_rest(questions):
-    asked = {"model": "meta-llama/Llama-3.1-8B", "gpu": "RTX 4090", "gpu_count": 1, "method": "qlora", "framework": "unsloth"}
+def test_a_plan_for_a_tool_keeps_its_formats_optimizer_loss_and_kernels_and_searches_the_rest(
+    questions,
+):
+    asked = {
+        "model": "meta-llama/Llama-3.1-8B",
+        "gpu": "RTX 4090",
+        "gpu_count": 1,
+        "method": "qlora",
+        "framework": "unsloth",
+    }
     first = asyncio.run(questions.plan_training(TrainingPlanRequest(**asked)))[1]
     settings = first.plans[0].settings
-    assert (settings["kernels"], settings["loss"], settings["base_precision"]) == ("unsloth", "fused", "half")
-    assert (first.understood_as["framework"], first.understood_as["optimizer"]) == ("unsloth", "adamw_8bit")
+    assert (settings["kernels"], settings["loss"], settings["base_precision"]) == (
+        "unsloth",
+        "fused",
+        "half",
+    )
+    assert (first.understood_as["framework"], first.understood_as["optimizer"]) == (
+        "unsloth",
+        "adamw_8bit",
+    )
     again = asyncio.run(questions.plan_training(TrainingPlanRequest(**first.understood_as)))[1]
     assert [plan.settings for plan in again.plans] == [plan.settings for plan in first.plans]
 
 
 def test_a_plan_for_a_tool_says_what_the_tool_decided_and_starts_the_tool(questions):
-    asked = {"model": "meta-llama/Llama-3.1-8B", "gpu": "H100", "framework": "unsloth", "method": "lora", "max_gpu_count": 2}
+    asked = {
+        "model": "meta-llama/Llama-3.1-8B",
+        "gpu": "H100",
+        "framework": "unsloth",
+        "method": "lora",
+        "max_gpu_count": 2,
+    }
     answer = asyncio.run(questions.plan_training(TrainingPlanRequest(**asked)))[1]
     (said,) = [warning for warning in answer.warnings if warning.startswith("As Unsloth has it")]
     assert "optimizer adamw_8bit" in said
@@ -126,7 +205,13 @@ def test_a_plan_for_a_tool_says_what_the_tool_decided_and_starts_the_tool(questi
 
 
 def test_a_plan_for_a_tool_that_shards_on_several_cards_does_so_there_alone(questions):
-    asked = {"model": "meta-llama/Llama-3.1-8B", "gpu": "H100", "framework": "torchtune", "method": "lora", "max_gpu_count": 4}
+    asked = {
+        "model": "meta-llama/Llama-3.1-8B",
+        "gpu": "H100",
+        "framework": "torchtune",
+        "method": "lora",
+        "max_gpu_count": 4,
+    }
     plans = asyncio.run(questions.plan_training(TrainingPlanRequest(**asked)))[1].plans
     found = {(plan.gpu_count > 1, plan.settings["framework"]) for plan in plans}
     assert found == {(False, "transformers"), (True, "fsdp")}
@@ -142,7 +227,10 @@ def test_nothing_is_said_of_a_question_that_names_no_tool():
     assert with_tool_defaults(request, as_tool_has_it(request, "full", 1, EIGHT), ()) is None
 
 
-@pytest.mark.parametrize("word", ["llama_factory", "LLaMA-Factory", "Torch Tune", "ms swift", "EasyR1", "pytorch-lightning"])
+@pytest.mark.parametrize(
+    "word",
+    ["llama_factory", "LLaMA-Factory", "Torch Tune", "ms swift", "EasyR1", "pytorch-lightning"],
+)
 def test_tools_are_known_however_they_are_written(word):
     assert TrainingRequest(model="8b", gpu="A100 80GB", framework=word)
     assert BY_WORD["".join(letter for letter in word.lower() if letter.isalnum())]
@@ -163,6 +251,12 @@ def test_an_unknown_trainer_is_refused_with_those_that_are_known(train):
 
 
 def test_a_plan_that_offloads_under_transformers_is_deepspeeds(questions):
-    asked = {"model": "Qwen/Qwen3-8B", "gpu": "A100", "framework": "transformers", "offload": "optimizer", "max_gpu_count": 4}
+    asked = {
+        "model": "Qwen/Qwen3-8B",
+        "gpu": "A100",
+        "framework": "transformers",
+        "offload": "optimizer",
+        "max_gpu_count": 4,
+    }
     plans = asyncio.run(questions.plan_training(TrainingPlanRequest(**asked)))[1].plans
     assert {plan.settings["framework"] for plan in plans} == {"deepspeed"}

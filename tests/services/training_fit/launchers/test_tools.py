@@ -1,4 +1,5 @@
-"""Commands of the tools people train with: they carry the settings that were estimated, in files and flags that the tools can read."""
+"""Commands of the tools people train with: they carry the settings that were estimated, in files
+and flags that the tools can read."""
 
 import asyncio
 import subprocess
@@ -9,13 +10,21 @@ import yaml
 from fitgauge.services.training_fit.launchers.registry import TOOLS
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
-ASKED = {"model": "meta-llama/Llama-3.1-8B", "gpu": "H100", "sequence_length": 3072, "micro_batch_size": 3, "micro_batches": 5}
+ASKED = {
+    "model": "meta-llama/Llama-3.1-8B",
+    "gpu": "H100",
+    "sequence_length": 3072,
+    "micro_batch_size": 3,
+    "micro_batches": 5,
+}
 ADAPTED = {"method": "qlora", "lora_rank": 24}
 
 
 @pytest.fixture(scope="module")
 def answer(questions):
-    return lambda **fields: asyncio.run(questions.check_training_fit(TrainingRequest(**ASKED | fields)))[1]
+    return lambda **fields: asyncio.run(
+        questions.check_training_fit(TrainingRequest(**ASKED | fields))
+    )[1]
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +33,7 @@ def command(answer):
 
 
 def written(command, name):
-    """The text of a file that a command writes."""
+    """Return the text of a file that a command writes."""
     return command.split(f"cat > {name} <<'END'\n")[1].split("END\n")[0]
 
 
@@ -39,11 +48,19 @@ def test_every_command_is_one_a_shell_can_read_and_holds_the_sizes(command, tool
 
 
 def test_axolotls_yaml_holds_the_settings(command):
-    said = yaml.safe_load(written(command(framework="axolotl", **ADAPTED, loss="fused", activation_checkpointing="none"), "axolotl.yaml"))
+    said = yaml.safe_load(
+        written(
+            command(framework="axolotl", **ADAPTED, loss="fused", activation_checkpointing="none"),
+            "axolotl.yaml",
+        )
+    )
     assert said.items() >= {
-        "adapter": "qlora", "load_in_4bit": True, "lora_r": 24, "lora_target_linear": True, "sequence_len": 3072, "micro_batch_size": 3,
-        "gradient_accumulation_steps": 5, "optimizer": "adamw_torch_fused", "bf16": True, "gradient_checkpointing": False,
-        "lora_mlp_kernel": True, "plugins": ["axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin"],
+        "adapter": "qlora", "load_in_4bit": True, "lora_r": 24, "lora_target_linear": True,
+        "sequence_len": 3072, "micro_batch_size": 3,
+        "gradient_accumulation_steps": 5, "optimizer": "adamw_torch_fused", "bf16": True,
+        "gradient_checkpointing": False,
+        "lora_mlp_kernel": True,
+        "plugins": ["axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin"],
     }.items()  # fmt: skip
 
 
@@ -51,11 +68,14 @@ def test_axolotls_yaml_holds_the_settings(command):
     ("asked", "said"),
     [
         ({"framework": "fsdp", "method": "full", "zero_stage": 2},
-         {"fsdp_version": 2, "fsdp_config": {"auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "reshard_after_forward": False,
+         {"fsdp_version": 2, "fsdp_config": {"auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+             "reshard_after_forward": False,
                                              "offload_params": False}}),
         ({"framework": "deepspeed", "method": "full"}, {"deepspeed": "ds_config.json"}),
-        ({"framework": "transformers", "method": "lora", "kernels": "liger"}, {"liger_rms_norm": True, "lora_mlp_kernel": False}),
-        ({"framework": "transformers", "algorithm": "dpo", "method": "lora"}, {"rl": "dpo", "lora_mlp_kernel": False}),
+        ({"framework": "transformers", "method": "lora", "kernels": "liger"},
+            {"liger_rms_norm": True, "lora_mlp_kernel": False}),
+        ({"framework": "transformers", "algorithm": "dpo", "method": "lora"},
+            {"rl": "dpo", "lora_mlp_kernel": False}),
         ({"framework": "transformers", "method": "qlora", "quantization": "fp4"},
          {"bnb_config_kwargs": {"bnb_4bit_use_double_quant": False, "bnb_4bit_quant_type": "fp4"}}),
     ],
@@ -68,11 +88,20 @@ def test_axolotls_yaml_says_how_cards_share_and_what_departs(command, asked, sai
 
 
 def test_llama_factorys_yaml_holds_the_settings(command):
-    line = command(framework="llama-factory", **ADAPTED, optimizer="paged_adamw_8bit", lora_targets="attention", attention="flash")
+    line = command(
+        framework="llama-factory",
+        **ADAPTED,
+        optimizer="paged_adamw_8bit",
+        lora_targets="attention",
+        attention="flash",
+    )
     assert yaml.safe_load(written(line, "llama_factory.yaml")).items() >= {
-        "stage": "sft", "finetuning_type": "lora", "lora_rank": 24, "lora_target": "k_proj,o_proj,q_proj,v_proj", "quantization_bit": 4,
-        "quantization_type": "nf4", "double_quantization": True, "cutoff_len": 3072, "per_device_train_batch_size": 3,
-        "gradient_accumulation_steps": 5, "optim": "paged_adamw_8bit", "bf16": True, "pure_bf16": False,
+        "stage": "sft", "finetuning_type": "lora", "lora_rank": 24,
+        "lora_target": "k_proj,o_proj,q_proj,v_proj", "quantization_bit": 4,
+        "quantization_type": "nf4", "double_quantization": True, "cutoff_len": 3072,
+        "per_device_train_batch_size": 3,
+        "gradient_accumulation_steps": 5, "optim": "paged_adamw_8bit", "bf16": True,
+        "pure_bf16": False,
         "disable_gradient_checkpointing": False, "flash_attn": "fa2", "enable_liger_kernel": False,
     }.items()  # fmt: skip
 
@@ -81,56 +110,87 @@ def test_llama_factory_trains_preferences_in_a_stage_and_shards_under_accelerate
     line = command(trainer="llama-factory", framework="fsdp", gpu_count=2, algorithm="simpo")
     said = yaml.safe_load(written(line, "llama_factory.yaml"))
     assert (said["stage"], said["pref_loss"], said["finetuning_type"]) == ("dpo", "simpo", "full")
-    assert yaml.safe_load(written(line, "fsdp.yaml"))["fsdp_config"]["fsdp_activation_checkpointing"] is True
+    assert (
+        yaml.safe_load(written(line, "fsdp.yaml"))["fsdp_config"]["fsdp_activation_checkpointing"]
+        is True
+    )
     assert said["disable_gradient_checkpointing"] is True  # accelerate checkpoints in its place
 
 
 def test_ms_swifts_flags_hold_the_settings(command):
     line = command(framework="swift", **ADAPTED, gpu_count=2)
-    for words in ("NPROC_PER_NODE=2 swift sft", "--quant_bits 4", "--bnb_4bit_use_double_quant true", "--lora_rank 24", "--max_length 3072",
-                  "--per_device_train_batch_size 3", "--gradient_checkpointing true", "--torch_dtype bfloat16"):  # fmt: skip
+    for words in ("NPROC_PER_NODE=2 swift sft", "--quant_bits 4",
+        "--bnb_4bit_use_double_quant true", "--lora_rank 24", "--max_length 3072",
+                  "--per_device_train_batch_size 3", "--gradient_checkpointing true",
+                  "--torch_dtype bfloat16"):  # fmt: skip
         assert words in line
     assert "swift rlhf --rlhf_type rm" in command(framework="swift", algorithm="reward")
 
 
 def test_torchtunes_overrides_hold_the_settings(command):
     one = command(framework="torchtune", method="full", micro_batches=1)
-    for words in ("full_finetune_single_device", "optimizer=bitsandbytes.optim.PagedAdamW8bit", "optimizer_in_bwd=True", "batch_size=3",
-                  "tokenizer.max_seq_len=3072", "enable_activation_checkpointing=True"):  # fmt: skip
+    for words in ("full_finetune_single_device", "optimizer=bitsandbytes.optim.PagedAdamW8bit",
+        "optimizer_in_bwd=True", "batch_size=3",
+                  "tokenizer.max_seq_len=3072",
+                  "enable_activation_checkpointing=True"):  # fmt: skip
         assert words in one
     several = command(framework="torchtune", method="lora", gpu_count=4)
-    for words in ("--nproc_per_node 4 lora_finetune_distributed", "enable_activation_checkpointing=False", "optimizer.fused=True",
-                  "model.lora_attn_modules=[q_proj,v_proj,output_proj]", "model.apply_lora_to_mlp=True"):  # fmt: skip
+    for words in ("--nproc_per_node 4 lora_finetune_distributed",
+        "enable_activation_checkpointing=False", "optimizer.fused=True",
+                  "model.lora_attn_modules=[q_proj,v_proj,output_proj]",
+                  "model.apply_lora_to_mlp=True"):  # fmt: skip
         assert words in several
 
 
 def test_unsloths_script_is_python_and_holds_the_settings(command):
     script = written(command(framework="unsloth", **ADAPTED, micro_batches=1), "train.py")
     compile(script, "train.py", "exec")
-    for words in ("load_in_4bit=True", "max_seq_length=3072", "r=24", "use_gradient_checkpointing='unsloth'", "optim='adamw_bnb_8bit'"):
+    for words in (
+        "load_in_4bit=True",
+        "max_seq_length=3072",
+        "r=24",
+        "use_gradient_checkpointing='unsloth'",
+        "optim='adamw_bnb_8bit'",
+    ):
         assert words in script
     assert "UNSLOTH_RETURN_LOGITS" not in script
-    compile(written(command(framework="unsloth", algorithm="grpo", method="lora"), "train.py"), "train.py", "exec")
+    compile(
+        written(command(framework="unsloth", algorithm="grpo", method="lora"), "train.py"),
+        "train.py",
+        "exec",
+    )
 
 
 def test_litgpts_flags_name_the_parts_with_adapters(command):
     line = command(framework="litgpt", **ADAPTED)
-    for words in ("--quantize bnb.nf4 ", "--lora_query true", "--lora_key false", "--lora_mlp false", "--train.global_batch_size 15"):
+    for words in (
+        "--quantize bnb.nf4 ",
+        "--lora_query true",
+        "--lora_key false",
+        "--lora_mlp false",
+        "--train.global_batch_size 15",
+    ):
         assert words in line
 
 
 def test_verls_overrides_hold_the_settings_of_training_without_sampling(command):
-    line = command(framework="verl", gpu_count=4, method="lora", lora_rank=24, optimizer="adamw_8bit")
-    for words in ("torchrun --standalone --nproc-per-node=4 -m verl.trainer.sft_trainer", "data.train_batch_size=60",
-                  "data.micro_batch_size_per_gpu=3", "data.max_length=3072", "engine.model_dtype=fp32", "model.lora_rank=24",
+    line = command(
+        framework="verl", gpu_count=4, method="lora", lora_rank=24, optimizer="adamw_8bit"
+    )
+    for words in ("torchrun --standalone --nproc-per-node=4 -m verl.trainer.sft_trainer",
+        "data.train_batch_size=60",
+                  "data.micro_batch_size_per_gpu=3", "data.max_length=3072",
+                  "engine.model_dtype=fp32", "model.lora_rank=24",
                   "optim.optimizer=AdamW8bit"):  # fmt: skip
         assert words in line
 
 
 def test_openrlhfs_flags_hold_the_settings_of_training_without_sampling(command):
     line = command(framework="openrlhf", gpu_count=4, **ADAPTED, offload="optimizer")
-    for words in ("deepspeed --num_gpus 4 --module openrlhf.cli.train_sft", "--train.batch_size 60", "--train.micro_batch_size 3",
-                  "--data.max_len 3072", "--ds.adam_offload", "--ds.lora.rank 24", "--ds.load_in_4bit"):  # fmt: skip
+    for words in ("deepspeed --num_gpus 4 --module openrlhf.cli.train_sft", "--train.batch_size 60",
+        "--train.micro_batch_size 3",
+                  "--data.max_len 3072", "--ds.adam_offload", "--ds.lora.rank 24",
+                  "--ds.load_in_4bit"):  # fmt: skip
         assert words in line
 
 
@@ -146,22 +206,33 @@ def test_openrlhfs_flags_hold_the_settings_of_training_without_sampling(command)
 )
 def test_a_tool_that_cannot_be_told_the_settings_says_whose_command_it_is(answer, asked):
     found = answer(**asked)
-    assert any(f"No command of {asked['framework']} is written here: TRL's" in warning for warning in found.warnings)
+    assert any(
+        f"No command of {asked['framework']} is written here: TRL's" in warning
+        for warning in found.warnings
+    )
     assert "accelerate launch" in found.launch.command
 
 
 def test_a_tool_without_a_command_here_says_whose_it_is(answer):
     assert any("CONFIG" in warning for warning in answer(framework="torchtune").warnings)
-    assert not any("No command" in warning for warning in answer(trainer="verl", algorithm="grpo", gpu_count=2).warnings)
+    assert not any(
+        "No command" in warning
+        for warning in answer(trainer="verl", algorithm="grpo", gpu_count=2).warnings
+    )
 
 
 def test_kernels_of_another_tool_are_not_in_trls_command(answer):
-    assert any("trainer unsloth" in warning for warning in answer(method="lora", kernels="unsloth").warnings)
+    assert any(
+        "trainer unsloth" in warning
+        for warning in answer(method="lora", kernels="unsloth").warnings
+    )
     assert "--use_liger_kernel true" in answer(method="lora", kernels="liger").launch.command
 
 
 def test_the_allocators_setting_goes_before_tools_that_do_not_set_it(command):
-    assert command(framework="ms-swift", expandable_segments=True).startswith("export PYTORCH_CUDA_ALLOC_CONF=")
+    assert command(framework="ms-swift", expandable_segments=True).startswith(
+        "export PYTORCH_CUDA_ALLOC_CONF="
+    )
     assert "ALLOC_CONF" not in command(framework="axolotl")
 
 
@@ -170,8 +241,14 @@ def test_the_allocators_setting_goes_before_tools_that_do_not_set_it(command):
     [
         ({}, ["schedule 1F1B", "num_pp_microbatches 5", "fsdp_reshard_after_forward never"]),
         ({"micro_batches": None}, ["num_pp_microbatches 4"]),
-        ({"pipeline_schedule": "gpipe", "zero_stage": 3}, ["schedule GPipe", "fsdp_reshard_after_forward always"]),
-        ({"pipeline_schedule": "interleaved", "micro_batches": 8}, ["schedule Interleaved1F1B", "num_pp_microbatches 8"]),
+        (
+            {"pipeline_schedule": "gpipe", "zero_stage": 3},
+            ["schedule GPipe", "fsdp_reshard_after_forward always"],
+        ),
+        (
+            {"pipeline_schedule": "interleaved", "micro_batches": 8},
+            ["schedule Interleaved1F1B", "num_pp_microbatches 8"],
+        ),
         (
             {"pipeline_schedule": "interleaved", "pipeline_chunks": 3, "micro_batches": 4},
             ["schedule Interleaved1F1B", "pipeline_parallel_layers_per_stage 3"],

@@ -1,8 +1,7 @@
 """From a config.json to a ModelSpec: one reader for every family, found by `model_type`.
 
-A family module exports READERS: model_type -> function(Config) -> ModelSpec. An architecture nobody taught is read by its
-config's usual names, with basis `assumed` and a note that says so.
-"""
+A family module exports READERS: model_type -> function(Config) -> ModelSpec. An architecture
+nobody taught is read by its config's usual names, with basis `assumed` and a note that says so."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +15,14 @@ from fitgauge.engine.model.families.dense import custom_code as remote
 from fitgauge.engine.model.families.dense import dialects, minicpm3
 from fitgauge.engine.model.families.dense import gpt2_era as classic
 from fitgauge.engine.model.families.dense.dense import Reader
-from fitgauge.engine.model.families.encoder import clip, deberta, encoder_decoder, encoders, rotary_encoders, t5
+from fitgauge.engine.model.families.encoder import (
+    clip,
+    deberta,
+    encoder_decoder,
+    encoders,
+    rotary_encoders,
+    t5,
+)
 from fitgauge.engine.model.families.fallback import read_fallback
 from fitgauge.engine.model.families.mixture import bailing, latent, longcat, mixture
 from fitgauge.engine.model.families.mixture import deepseek_v4 as compressed
@@ -54,13 +60,15 @@ READERS: dict[str, Reader] = {
 }
 
 
-def read_config(values: Mapping[str, Any], quantization: Mapping[str, Any] | None = None) -> ModelSpec:
-    """The ModelSpec that a config.json describes.
+def read_config(
+    values: Mapping[str, Any], quantization: Mapping[str, Any] | None = None
+) -> ModelSpec:
+    """Return the ModelSpec that a config.json describes.
 
-    `quantization`: the content of hf_quant_config.json, for repositories that keep it apart. Raises MalformedModelError where a
-    size is missing or absurd, with the field's name, or where the model or its quantization would cost more to estimate than any
-    real one (`bounds`, `published`).
-    """
+    `quantization`: the content of hf_quant_config.json, for repositories that keep it apart.
+    Raises MalformedModelError where a size is missing or absurd, with the field's name, or where
+    the model or its quantization would cost more to estimate than any real one (`bounds`,
+    `published`)."""
     config = Config(values)
     reader = eagle.reader(config) or READERS.get(config.text("model_type"))
     spec = reader(config) if reader else read_fallback(config, READERS)
@@ -70,12 +78,17 @@ def read_config(values: Mapping[str, Any], quantization: Mapping[str, Any] | Non
     return spec
 
 
-def published_quantization(config: Config, apart: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """quantization_config of the config or its text section, else `apart`, which also counts where the config names no quant_method.
+def published_quantization(
+    config: Config, apart: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
+    """quantization_config of the config or its text section, else `apart`, which also counts where
+    the config names no quant_method.
 
     `expert_dtype`, which DeepSeek V4 keeps beside it, goes with it.
     """
-    inside = config.values.get("quantization_config") or config.section("text_config").values.get("quantization_config")
+    inside = config.values.get("quantization_config") or config.section("text_config").values.get(
+        "quantization_config"
+    )
     if not isinstance(inside, Mapping) or (apart and "quant_method" not in inside):
         inside = apart or inside
     if not isinstance(inside, Mapping):

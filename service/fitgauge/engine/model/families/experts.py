@@ -1,8 +1,8 @@
 """Mixtures of experts: router, routed experts, shared experts, and how families name and size them.
 
-Shapes are per expert, whether the checkpoint keeps one tensor an expert or one for all. Source of names: the checkpoints, as
-vLLM 0.33's loaders read them; of sizes: transformers 5.23, `models/<model_type>/modeling_<model_type>.py`.
-"""
+Shapes are per expert, whether the checkpoint keeps one tensor an expert or one for all. Source
+of names: the checkpoints, as vLLM 0.33's loaders read them; of sizes: transformers 5.23,
+`models/<model_type>/modeling_<model_type>.py`."""
 
 from dataclasses import dataclass
 
@@ -19,10 +19,10 @@ NUMBERED = ("w1", "w3", "w2")
 class Naming:
     """How a family names the parts of its mixture.
 
-    `block` holds them all; `projections`: gate, up, down of a routed expert; `correction`: the router's score correction bias
-    (F32; a buffer unless `correction_learned`); `shared`: the shared experts, `shared_gate`: a linear that weighs them.
-    `router_dtype`: where the engine keeps the router in another format than the model's.
-    """
+    `block` holds them all; `projections`: gate, up, down of a routed expert; `correction`: the
+    router's score correction bias (F32; a buffer unless `correction_learned`); `shared`: the
+    shared experts, `shared_gate`: a linear that weighs them. `router_dtype`: where the engine
+    keeps the router in another format than the model's."""
 
     block: str = "mlp"
     router: str = "gate"
@@ -37,43 +37,77 @@ class Naming:
 
 
 def sizes(config: Config, width: int, *, experts: int, shared: int = 0, per_token: int = 0) -> Mlp:
-    """The mixture's sizes by the names its families use; `width` of one expert, `shared` of all shared ones together [features]."""
+    """Return the mixture's sizes by the names its families use; `width` of one expert, `shared`
+    of all shared ones together [features]."""
     return Mlp(
         intermediate_size=width,
-        experts=config.integer("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", default=experts),
-        experts_per_token=config.integer("num_experts_per_tok", "experts_per_token", "moe_k", "moe_top_k", default=per_token),
+        experts=config.integer(
+            "num_experts",
+            "num_local_experts",
+            "n_routed_experts",
+            "moe_num_experts",
+            default=experts,
+        ),
+        experts_per_token=config.integer(
+            "num_experts_per_tok", "experts_per_token", "moe_k", "moe_top_k", default=per_token
+        ),
         shared_intermediate_size=shared,
     )
 
 
 def mixture(hidden: int, mlp: Mlp, naming: Naming = Naming()) -> tuple[Tensor, ...]:
-    """Router, `mlp.experts` routed experts and the shared expert of `mlp.shared_intermediate_size`, where it is not 0."""
+    """Router, `mlp.experts` routed experts and the shared expert of
+    `mlp.shared_intermediate_size`, where it is not 0."""
     return (
         *routing(hidden, mlp.experts, naming),
-        *parts.experts(hidden, mlp.intermediate_size, mlp.experts, name=f"{naming.block}.{naming.experts}.*", names=naming.projections),
+        *parts.experts(
+            hidden,
+            mlp.intermediate_size,
+            mlp.experts,
+            name=f"{naming.block}.{naming.experts}.*",
+            names=naming.projections,
+        ),
         *shared_expert(hidden, mlp.shared_intermediate_size, naming),
     )
 
 
 def routing(hidden: int, experts: int, naming: Naming) -> tuple[Tensor, ...]:
-    """The router's weight (experts, hidden) and its score correction bias (experts,)."""
-    router = parts.router(hidden, experts, name=f"{naming.block}.{naming.router}", dtype=naming.router_dtype)
+    """Return the router's weight (experts, hidden) and its score correction bias (experts,)."""
+    router = parts.router(
+        hidden, experts, name=f"{naming.block}.{naming.router}", dtype=naming.router_dtype
+    )
     if naming.correction is None:
         return (router,)
     name = f"{naming.block}.{naming.correction}"
-    return (router, Tensor(name, (experts,), Kind.OTHER, dtype="F32", buffer=not naming.correction_learned))
+    return (
+        router,
+        Tensor(name, (experts,), Kind.OTHER, dtype="F32", buffer=not naming.correction_learned),
+    )
 
 
 def shared_expert(hidden: int, width: int, naming: Naming) -> tuple[Tensor, ...]:
-    """The expert every token visits, with the linear that weighs it where the family has one; nothing where `width` is 0."""
+    """Return the expert every token visits, with the linear that weighs it where the family has
+    one; nothing where `width` is 0."""
     if not width:
         return ()
-    gate = () if naming.shared_gate is None else (parts.router(hidden, 1, name=f"{naming.block}.{naming.shared_gate}"),)
-    return (*parts.gated_mlp(hidden, width, name=f"{naming.block}.{naming.shared}", bias=naming.shared_bias), *gate)
+    gate = (
+        ()
+        if naming.shared_gate is None
+        else (parts.router(hidden, 1, name=f"{naming.block}.{naming.shared_gate}"),)
+    )
+    return (
+        *parts.gated_mlp(
+            hidden, width, name=f"{naming.block}.{naming.shared}", bias=naming.shared_bias
+        ),
+        *gate,
+    )
 
 
-def fused_experts(hidden: int, mlp: Mlp, gate_up: str, down: str, *, bias: bool = False) -> tuple[Tensor, ...]:
-    """Routed experts kept in two tensors for all of them: gate and up projections together, and down projections.
+def fused_experts(
+    hidden: int, mlp: Mlp, gate_up: str, down: str, *, bias: bool = False
+) -> tuple[Tensor, ...]:
+    """Routed experts kept in two tensors for all of them: gate and up projections together, and
+    down projections.
 
     `bias` (gpt-oss): one for each output of each expert, under the tensor's name with `_bias`.
     """

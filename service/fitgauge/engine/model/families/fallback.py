@@ -1,9 +1,10 @@
-"""The reader for architectures nobody taught: what a config says by its usual key names, basis `assumed`.
+"""The reader for architectures nobody taught: what a config says by its usual key names, basis
+`assumed`.
 
-A known language model inside an unknown one, or a known class under an unknown `model_type`, is read by its own reader. All
-else is read as a pre-norm decoder: grouped, latent or linear attention by the keys that each needs, a gated or plain MLP by its
-activation, a mixture by its number of experts, sliding windows by `layer_types`, a vision tower as a plain transformer.
-"""
+A known language model inside an unknown one, or a known class under an unknown `model_type`, is
+read by its own reader. All else is read as a pre-norm decoder: grouped, latent or linear
+attention by the keys that each needs, a gated or plain MLP by its activation, a mixture by its
+number of experts, sliding windows by `layer_types`, a vision tower as a plain transformer."""
 
 from collections.abc import Mapping
 
@@ -29,19 +30,58 @@ from fitgauge.engine.model.families.stack import is_recurrent
 from fitgauge.engine.model.spec import Block, Mixer, Mlp, ModelSpec, Part, Tensor
 from fitgauge.errors import MalformedModelError
 
-LANGUAGE_SECTIONS = ("text_config", "llm_config", "language_config", "language_model_config", "thinker_config")
+LANGUAGE_SECTIONS = (
+    "text_config",
+    "llm_config",
+    "language_config",
+    "language_model_config",
+    "thinker_config",
+)
 VISION_SECTIONS = ("vision_config", "visual", "vision_tower_config", "vit_config")
 PLAIN_ACTIVATIONS = frozenset(
-    {"gelu", "gelu_new", "gelu_fast", "gelu_python", "quick_gelu", "relu", "relu2", "relu_squared", "squared_relu", "xielu"}
+    {
+        "gelu",
+        "gelu_new",
+        "gelu_fast",
+        "gelu_python",
+        "quick_gelu",
+        "relu",
+        "relu2",
+        "relu_squared",
+        "squared_relu",
+        "xielu",
+    }
 )
-"""Activations of MLPs without a gate. Source: `hidden_act` of transformers' dense decoders; gated ones say silu or gelu_pytorch_tanh."""
+"""Activations of MLPs without a gate. Source: `hidden_act` of transformers' dense decoders;
+gated ones say silu or gelu_pytorch_tanh."""
 
 MIXTURE_SYNONYMS: Mapping[str, tuple[str, ...]] = {
-    "num_experts": ("n_routed_experts", "num_local_experts", "moe_num_experts", "num_routed_experts", "n_experts"),
-    "num_experts_per_tok": ("moe_topk", "moe_k", "top_k_experts", "experts_per_token", "num_experts_per_token", "moe_top_k"),
-    "moe_intermediate_size": ("expert_intermediate_size", "moe_ffn_hidden_size", "expert_ffn_hidden_size", "ffn_dim_per_expert"),
+    "num_experts": (
+        "n_routed_experts",
+        "num_local_experts",
+        "moe_num_experts",
+        "num_routed_experts",
+        "n_experts",
+    ),
+    "num_experts_per_tok": (
+        "moe_topk",
+        "moe_k",
+        "top_k_experts",
+        "experts_per_token",
+        "num_experts_per_token",
+        "moe_top_k",
+    ),
+    "moe_intermediate_size": (
+        "expert_intermediate_size",
+        "moe_ffn_hidden_size",
+        "expert_ffn_hidden_size",
+        "ffn_dim_per_expert",
+    ),
     "n_shared_experts": ("num_shared_experts", "num_shared_expert", "moe_num_shared_experts"),
-    "shared_expert_intermediate_size": ("moe_shared_expert_intermediate_size", "shared_intermediate_size"),
+    "shared_expert_intermediate_size": (
+        "moe_shared_expert_intermediate_size",
+        "shared_intermediate_size",
+    ),
 }
 LOOKALIKES: Mapping[str, str] = {
     "mamba_num_heads": "nemotron_h",
@@ -51,11 +91,18 @@ LOOKALIKES: Mapping[str, str] = {
 }
 """Keys that only one family uses: whoever has them is read as that family."""
 
-_SUFFIXES = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForSequenceClassification", "Model")
+_SUFFIXES = (
+    "ForCausalLM",
+    "LMHeadModel",
+    "ForConditionalGeneration",
+    "ForSequenceClassification",
+    "Model",
+)
 
 
 def read_fallback(config: Config, readers: Mapping[str, Reader]) -> ModelSpec:
-    """The ModelSpec of an architecture without a reader. Raises MalformedModelError where a size that decides is missing."""
+    """Return the ModelSpec of an architecture without a reader. Raises MalformedModelError where
+    a size that decides is missing."""
     name = config.text("model_type") or "of this config"
     inner = with_tie(language_section(config), config)
     family = known_family(inner, readers)
@@ -64,7 +111,10 @@ def read_fallback(config: Config, readers: Mapping[str, Reader]) -> ModelSpec:
     seeing = vision_blocks(config, spec.hidden_size)
     notes = [f"The architecture {name!r} is not known here: its language model was read {how}."]
     if seeing:
-        notes.append("Its vision tower was assumed to be a plain vision transformer with a two-layer projector.")
+        notes.append(
+            "Its vision tower was assumed to be a plain vision transformer with a two-layer"
+            " projector."
+        )
     return msgspec.structs.replace(
         spec,
         model_type=config.text("model_type"),
@@ -76,7 +126,8 @@ def read_fallback(config: Config, readers: Mapping[str, Reader]) -> ModelSpec:
 
 
 def language_section(config: Config) -> Config:
-    """Where the language model's sizes stand: the whole config, or a section of it, or a section of that."""
+    """Return where the language model's sizes stand: the whole config, or a section of it, or a
+    section of that."""
     if not config.has("hidden_size", *SYNONYMS["hidden_size"]):
         for name in LANGUAGE_SECTIONS:
             if config.section(name).values:
@@ -86,17 +137,18 @@ def language_section(config: Config) -> Config:
 
 
 def with_tie(inner: Config, config: Config) -> Config:
-    """The section with `tie_word_embeddings` from the whole config where only that says it.
+    """Return the section with `tie_word_embeddings` from the whole config where only that says it.
 
-    True where neither does: it was the default of transformers' PretrainedConfig up to 4.57, which does not write defaults out.
-    """
+    True where neither does: it was the default of transformers' PretrainedConfig up to 4.57,
+    which does not write defaults out."""
     if inner.has("tie_word_embeddings"):
         return inner
     return amended(inner, tie_word_embeddings=config.flag("tie_word_embeddings", default=True))
 
 
 def known_family(config: Config, readers: Mapping[str, Reader]) -> str:
-    """The model type to read a config as: its own, that of the class it names, or that of a key it has; empty where none is known."""
+    """Return the model type to read a config as: its own, that of the class it names, or that of
+    a key it has; empty where none is known."""
     name = architecture_name(config)
     for suffix in _SUFFIXES:
         name = name.removesuffix(suffix)
@@ -107,15 +159,21 @@ def known_family(config: Config, readers: Mapping[str, Reader]) -> str:
 
 
 def usual_decoder(config: Config) -> ModelSpec:
-    """A pre-norm decoder by its config's names."""
+    """Return a pre-norm decoder by its config's names."""
     full = renamed(completed(config))
     for name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"):
         if not full.has(name):
             known = ", ".join((name, *SYNONYMS.get(name, ())))
-            raise MalformedModelError(f"{config.where} has no {name}.", hint=f"A decoder's config says it as one of: {known}.", field=name)
+            raise MalformedModelError(
+                f"{config.where} has no {name}.",
+                hint=f"A decoder's config says it as one of: {known}.",
+                field=name,
+            )
     count = full.layers()
     windows, sparse = layer_windows(full, window_rule(full), count), sparse_layers(full, count)
-    kinds = [str(kind) for kind in full.items("layer_types", length=count)[:count]] or ["full_attention"] * count
+    kinds = [str(kind) for kind in full.items("layer_types", length=count)[:count]] or [
+        "full_attention"
+    ] * count
     plan = list(zip(kinds, windows, sparse, strict=True))
     made = {how: layer(full, how[0], how[1], routed=how[2]) for how in set(plan)}
     spec = read_stack(full, Dialect(), [made[how] for how in plan])
@@ -123,7 +181,7 @@ def usual_decoder(config: Config) -> ModelSpec:
 
 
 def renamed(config: Config) -> Config:
-    """The config with the mixture's sizes under one name each."""
+    """Return the config with the mixture's sizes under one name each."""
     found = {
         name: next(config.values[other] for other in others if config.values.get(other) is not None)
         for name, others in MIXTURE_SYNONYMS.items()
@@ -133,31 +191,44 @@ def renamed(config: Config) -> Config:
 
 
 def layer(config: Config, kind: str, window: int | None, *, routed: bool) -> parts.Layer:
-    """Two norms, a mixer, and an MLP or mixture."""
+    """Return two norms, a mixer, and an MLP or mixture."""
     hidden = config.integer("hidden_size", low=1)
     tensors, mixer = mixing(config, hidden, kind, window)
     feed, mlp = feed_forward(config, hidden, routed=routed)
-    norms = (*parts.norm("input_layernorm", hidden), *parts.norm("post_attention_layernorm", hidden))
+    norms = (
+        *parts.norm("input_layernorm", hidden),
+        *parts.norm("post_attention_layernorm", hidden),
+    )
     return parts.Layer((*norms, *tensors, *feed), (mixer,), mlp)
 
 
-def mixing(config: Config, hidden: int, kind: str, window: int | None) -> tuple[tuple[Tensor, ...], Mixer]:
-    """Gated delta for a recurrent layer that says its heads, latent attention where there is a `kv_lora_rank`, else grouped."""
+def mixing(
+    config: Config, hidden: int, kind: str, window: int | None
+) -> tuple[tuple[Tensor, ...], Mixer]:
+    """Gated delta for a recurrent layer that says its heads, latent attention where there is a
+    `kv_lora_rank`, else grouped."""
     if is_recurrent(kind) and config.has("linear_num_value_heads"):
         return gated_delta.delta_tensors(config, "apart", hidden), gated_delta.delta_mixer(config)
     if config.has("kv_lora_rank"):
         mixer = latent.latent_attention(config, indexed=config.has("index_topk"))
         return latent.attention_tensors(config, mixer), mixer
     single = config.flag("multi_query") and not config.has("num_key_value_heads")
-    grouped = grouped_attention(amended(config, num_key_value_heads=1) if single else config, window=window)
-    grouped = msgspec.structs.replace(grouped, value_dim=config.integer("v_head_dim", default=grouped.head_dim))
-    bias = config.flag("attention_bias", "qkv_bias", "use_qkv_bias", "add_qkv_bias", "use_bias", "bias")
+    grouped = grouped_attention(
+        amended(config, num_key_value_heads=1) if single else config, window=window
+    )
+    grouped = msgspec.structs.replace(
+        grouped, value_dim=config.integer("v_head_dim", default=grouped.head_dim)
+    )
+    bias = config.flag(
+        "attention_bias", "qkv_bias", "use_qkv_bias", "add_qkv_bias", "use_bias", "bias"
+    )
     gated = config.flag("attn_output_gate")
     return parts.attention(hidden, grouped, qkv_bias=bias, gated=gated), grouped
 
 
 def feed_forward(config: Config, hidden: int, *, routed: bool) -> tuple[tuple[Tensor, ...], Mlp]:
-    """A mixture where the layer is `routed`, else an MLP that has a gate unless its activation says otherwise."""
+    """Return a mixture where the layer is `routed`, else an MLP that has a gate unless its
+    activation says otherwise."""
     if routed:
         width = config.integer("moe_intermediate_size", "intermediate_size")
         shared = config.integer("shared_expert_intermediate_size", default=width) * config.integer(
@@ -167,28 +238,41 @@ def feed_forward(config: Config, hidden: int, *, routed: bool) -> tuple[tuple[Te
         return experts.mixture(hidden, mlp), mlp
     width = config.integer("intermediate_size", default=0) or implied_width(config, hidden)
     if is_plain(config):
-        return parts.plain_mlp(hidden, width, "mlp.up_proj", "mlp.down_proj"), Mlp(intermediate_size=width, gated=False)
+        return parts.plain_mlp(hidden, width, "mlp.up_proj", "mlp.down_proj"), Mlp(
+            intermediate_size=width, gated=False
+        )
     return parts.gated_mlp(hidden, width), Mlp(intermediate_size=width)
 
 
 def implied_width(config: Config, hidden: int) -> int:
-    """Four hidden sizes where the activation is of GPT-2's time. Raises MalformedModelError for a gated MLP, which has no usual width."""
+    """Four hidden sizes where the activation is of GPT-2's time. Raises MalformedModelError for
+    a gated MLP, which has no usual width."""
     if is_plain(config):
         return 4 * hidden
     known = ", ".join(("intermediate_size", *SYNONYMS["intermediate_size"]))
     raise MalformedModelError(
-        f"{config.where} has no intermediate_size.", hint=f"A decoder's config says it as one of: {known}.", field="intermediate_size"
+        f"{config.where} has no intermediate_size.",
+        hint=f"A decoder's config says it as one of: {known}.",
+        field="intermediate_size",
     )
 
 
 def is_plain(config: Config) -> bool:
-    """Whether an MLP has no gate: by its activation, and by GPT-2's name for the key, under which every GELU is plain."""
-    name = config.text("hidden_act", "hidden_activation", "activation_function", "mlp_hidden_act", "activation", default="silu").lower()
+    """Return whether an MLP has no gate: by its activation, and by GPT-2's name for the key,
+    under which every GELU is plain."""
+    name = config.text(
+        "hidden_act",
+        "hidden_activation",
+        "activation_function",
+        "mlp_hidden_act",
+        "activation",
+        default="silu",
+    ).lower()
     return name in PLAIN_ACTIVATIONS or (config.has("activation_function") and "gelu" in name)
 
 
 def sparse_layers(config: Config, layers: int) -> list[bool]:
-    """Which layers have a mixture, by whichever schedule the config has keys for."""
+    """Return which layers have a mixture, by whichever schedule the config has keys for."""
     if config.integer("num_experts", default=0) < 2 or not config.flag("is_moe", default=True):
         return [False] * layers
     if config.has("decoder_sparse_step", "mlp_only_layers"):
@@ -202,40 +286,73 @@ def sparse_layers(config: Config, layers: int) -> list[bool]:
 
 
 def window_rule(config: Config) -> str:
-    """How windows are laid out: by a pattern, by a switch, or, where only a size is given, nowhere, which errs on the safe side."""
+    """Return how windows are laid out: by a pattern, by a switch, or, where only a size is
+    given, nowhere, which errs on the safe side."""
     if config.has("use_sliding_window"):
         return "if_used"
-    return "pattern" if config.has("layer_types") or config.has("sliding_window_pattern") else "never"
+    return (
+        "pattern" if config.has("layer_types") or config.has("sliding_window_pattern") else "never"
+    )
 
 
 def notes_on(config: Config) -> list[str]:
-    """What was assumed where the config leaves a choice open."""
+    """Return what was assumed where the config leaves a choice open."""
     notes = []
     if config.has("sliding_window") and window_rule(config) == "never":
-        notes.append("sliding_window is given without the layers that use it: every layer was counted with full attention.")
-    if any(is_recurrent(str(kind)) for kind in config.items("layer_types")) and not config.has("linear_num_value_heads"):
-        notes.append("Its recurrent layers were counted as attention, because their sizes go by names that are not known.")
+        notes.append(
+            "sliding_window is given without the layers that use it: every layer was counted with"
+            " full attention."
+        )
+    if any(is_recurrent(str(kind)) for kind in config.items("layer_types")) and not config.has(
+        "linear_num_value_heads"
+    ):
+        notes.append(
+            "Its recurrent layers were counted as attention, because their sizes go by names that"
+            " are not known."
+        )
     if config.has("num_nextn_predict_layers"):
         notes.append("Layers that predict further tokens were left out.")
     return notes
 
 
 def vision_blocks(config: Config, hidden: int) -> tuple[Block, ...]:
-    """A vision section as a plain transformer: patches, layers, and a projector of two linears to `hidden` features; or nothing."""
+    """Return a vision section as a plain transformer: patches, layers, and a projector of two
+    linears to `hidden` features; or nothing."""
     vision = config.section(*VISION_SECTIONS)
     width = vision.maybe_integer("hidden_size", "embed_dim", "width", "vt_hidden_size")
-    layers = vision.maybe_integer("num_hidden_layers", "depth", "layers", "num_layers", "vt_num_hidden_layers", high=1024)
+    layers = vision.maybe_integer(
+        "num_hidden_layers", "depth", "layers", "num_layers", "vt_num_hidden_layers", high=1024
+    )
     if not width or not layers:
         return ()
-    heads = vision.integer("num_attention_heads", "num_heads", "heads", "vt_num_attention_heads", default=max(width // 64, 1), low=1)
+    heads = vision.integer(
+        "num_attention_heads",
+        "num_heads",
+        "heads",
+        "vt_num_attention_heads",
+        default=max(width // 64, 1),
+        low=1,
+    )
     ratio = vision.number("mlp_ratio", default=4.0)
     inner = vision.integer("intermediate_size", "vt_intermediate_size", default=int(width * ratio))
     merged = width * vision.integer("spatial_merge_size", "merge_size", default=1, low=1) ** 2
     patch = vision.integer("patch_size", default=14)
     joined = (
-        *towers.patches("vision.patch_embed", width, vision.integer("num_channels", "in_channels", default=3), patch, patch),
+        *towers.patches(
+            "vision.patch_embed",
+            width,
+            vision.integer("num_channels", "in_channels", default=3),
+            patch,
+            patch,
+        ),
         *parts.plain_mlp(merged, merged, "projector.linear_1", "projector.act")[:2],
         *parts.linear("projector.linear_2", hidden, merged),
     )
-    tower = towers.vit(towers.Vit(prefix="vision.layers.{}."), hidden=width, heads=heads, width=inner, layers=layers)
+    tower = towers.vit(
+        towers.Vit(prefix="vision.layers.{}."),
+        hidden=width,
+        heads=heads,
+        width=inner,
+        layers=layers,
+    )
     return (*tower, parts.single(Part.PROJECTOR, "", joined))

@@ -1,8 +1,8 @@
-"""Bricks that the families share: projections, norms, MLPs, mixtures, and layers grouped into blocks.
+"""Bricks that the families share: projections, norms, MLPs, mixtures, and layers grouped into
+blocks.
 
-Shapes are (out, in). The bricks give tensors their checkpoint names, so that a quantizer's exclusion patterns and an
-adapter's targets find them.
-"""
+Shapes are (out, in). The bricks give tensors their checkpoint names, so that a quantizer's
+exclusion patterns and an adapter's targets find them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,18 +20,26 @@ class Layer:
 
 
 def blocks(part: Part, prefix: str, layers: Sequence[Layer], first: int = 0) -> tuple[Block, ...]:
-    """Layers numbered from `first`, grouped by how they are made, in order of first appearance. `prefix` holds `{}`."""
+    """Return layers numbered from `first`, grouped by how they are made, in order of first
+    appearance. `prefix` holds `{}`."""
     numbers: dict[Layer, list[int]] = {}
     for number, layer in enumerate(layers, first):
         numbers.setdefault(layer, []).append(number)
     return tuple(
-        Block(part=part, prefix=prefix, tensors=layer.tensors, layers=tuple(where), mixers=layer.mixers, mlp=layer.mlp)
+        Block(
+            part=part,
+            prefix=prefix,
+            tensors=layer.tensors,
+            layers=tuple(where),
+            mixers=layer.mixers,
+            mlp=layer.mlp,
+        )
         for layer, where in numbers.items()
     )
 
 
 def single(part: Part, prefix: str, tensors: Iterable[Tensor]) -> Block:
-    """A block that is there once: embeddings, final norm, head."""
+    """Return a block that is there once: embeddings, final norm, head."""
     return Block(part=part, prefix=prefix, tensors=tuple(tensors))
 
 
@@ -46,15 +54,26 @@ def linear(
     kind: Kind = Kind.LINEAR,
     count: int = 1,
 ) -> tuple[Tensor, ...]:
-    """`name`.weight of shape (out, inputs) and, with `bias`, `name`.bias of shape (out,), which ROW leaves whole on every rank."""
+    """`name`.weight of shape (out, inputs) and, with `bias`, `name`.bias of shape (out,), which
+    ROW leaves whole on every rank."""
     weight = Tensor(f"{name}.weight", (out, inputs), kind, split, units, count)
     if not bias:
         return (weight,)
-    return (weight, Tensor(f"{name}.bias", (out,), Kind.BIAS, Split.NONE if split is Split.ROW else split, units, count))
+    return (
+        weight,
+        Tensor(
+            f"{name}.bias",
+            (out,),
+            Kind.BIAS,
+            Split.NONE if split is Split.ROW else split,
+            units,
+            count,
+        ),
+    )
 
 
 def norm(name: str, size: int, *, bias: bool = False) -> tuple[Tensor, ...]:
-    """A norm's scale of shape (size,), and its shift with `bias` (LayerNorm)."""
+    """Return a norm's scale of shape (size,), and its shift with `bias` (LayerNorm)."""
     scale = Tensor(f"{name}.weight", (size,), Kind.NORM)
     return (scale, Tensor(f"{name}.bias", (size,), Kind.NORM)) if bias else (scale,)
 
@@ -69,18 +88,37 @@ def attention(
     out: str = "o_proj",
     gated: bool = False,
 ) -> tuple[Tensor, ...]:
-    """Separate q, k, v and output projections. `gated`: q_proj also makes a gate of the same width (Qwen3-Next, Qwen3.5)."""
+    """Separate q, k, v and output projections. `gated`: q_proj also makes a gate of the same
+    width (Qwen3-Next, Qwen3.5)."""
     heads, kv_heads = mixer.query_heads, mixer.kv_heads
     query = heads * mixer.head_dim * (2 if gated else 1)
     return (
         *linear(f"{name}.q_proj", query, hidden, Split.COLUMN, units=heads, bias=qkv_bias),
-        *linear(f"{name}.k_proj", kv_heads * mixer.head_dim, hidden, Split.KV, units=kv_heads, bias=qkv_bias),
-        *linear(f"{name}.v_proj", kv_heads * mixer.value_dim, hidden, Split.KV, units=kv_heads, bias=qkv_bias),
-        *linear(f"{name}.{out}", hidden, heads * mixer.value_dim, Split.ROW, units=heads, bias=out_bias),
+        *linear(
+            f"{name}.k_proj",
+            kv_heads * mixer.head_dim,
+            hidden,
+            Split.KV,
+            units=kv_heads,
+            bias=qkv_bias,
+        ),
+        *linear(
+            f"{name}.v_proj",
+            kv_heads * mixer.value_dim,
+            hidden,
+            Split.KV,
+            units=kv_heads,
+            bias=qkv_bias,
+        ),
+        *linear(
+            f"{name}.{out}", hidden, heads * mixer.value_dim, Split.ROW, units=heads, bias=out_bias
+        ),
     )
 
 
-def gated_mlp(hidden: int, intermediate: int, *, name: str = "mlp", bias: bool = False) -> tuple[Tensor, ...]:
+def gated_mlp(
+    hidden: int, intermediate: int, *, name: str = "mlp", bias: bool = False
+) -> tuple[Tensor, ...]:
     """gate, up and down projections (SwiGLU, GeGLU)."""
     return (
         *linear(f"{name}.gate_proj", intermediate, hidden, Split.COLUMN, bias=bias),
@@ -89,9 +127,14 @@ def gated_mlp(hidden: int, intermediate: int, *, name: str = "mlp", bias: bool =
     )
 
 
-def plain_mlp(hidden: int, intermediate: int, up: str, down: str, *, bias: bool = True) -> tuple[Tensor, ...]:
-    """Two projections with an activation between them, under the names `up` and `down`."""
-    return (*linear(up, intermediate, hidden, Split.COLUMN, bias=bias), *linear(down, hidden, intermediate, Split.ROW, bias=bias))
+def plain_mlp(
+    hidden: int, intermediate: int, up: str, down: str, *, bias: bool = True
+) -> tuple[Tensor, ...]:
+    """Return two projections with an activation between them, under the names `up` and `down`."""
+    return (
+        *linear(up, intermediate, hidden, Split.COLUMN, bias=bias),
+        *linear(down, hidden, intermediate, Split.ROW, bias=bias),
+    )
 
 
 def experts(
@@ -102,27 +145,36 @@ def experts(
     name: str = "mlp.experts.*",
     names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj"),
 ) -> tuple[Tensor, ...]:
-    """`count` routed experts of gate, up and down projections. `*` in the name stands for the expert's number."""
+    """`count` routed experts of gate, up and down projections. `*` in the name stands for the
+    expert's number."""
     gate, up, down = names
     return (
-        Tensor(f"{name}.{gate}.weight", (intermediate, hidden), Kind.EXPERT, Split.COLUMN, 0, count),
+        Tensor(
+            f"{name}.{gate}.weight", (intermediate, hidden), Kind.EXPERT, Split.COLUMN, 0, count
+        ),
         Tensor(f"{name}.{up}.weight", (intermediate, hidden), Kind.EXPERT, Split.COLUMN, 0, count),
         Tensor(f"{name}.{down}.weight", (hidden, intermediate), Kind.EXPERT, Split.ROW, 0, count),
     )
 
 
 def router(hidden: int, count: int, *, name: str = "mlp.gate", dtype: str | None = None) -> Tensor:
-    """The router's weight (experts, hidden), whole on every rank."""
+    """Return the router's weight (experts, hidden), whole on every rank."""
     return Tensor(f"{name}.weight", (count, hidden), Kind.ROUTER, Split.NONE, 0, 1, dtype)
 
 
 def embedding(vocabulary: int, hidden: int, name: str = "model.embed_tokens") -> Block:
-    """The token embedding (vocabulary, hidden)."""
-    return single(Part.EMBEDDING, "", (Tensor(f"{name}.weight", (vocabulary, hidden), Kind.EMBEDDING, Split.VOCABULARY),))
+    """Return the token embedding (vocabulary, hidden)."""
+    return single(
+        Part.EMBEDDING,
+        "",
+        (Tensor(f"{name}.weight", (vocabulary, hidden), Kind.EMBEDDING, Split.VOCABULARY),),
+    )
 
 
-def head(vocabulary: int, hidden: int, *, tied: bool, name: str = "lm_head", bias: bool = False) -> tuple[Block, ...]:
-    """The output head (vocabulary, hidden); nothing where it is tied to the embedding."""
+def head(
+    vocabulary: int, hidden: int, *, tied: bool, name: str = "lm_head", bias: bool = False
+) -> tuple[Block, ...]:
+    """Return the output head (vocabulary, hidden); nothing where it is tied to the embedding."""
     if tied:
         return ()
     weight = Tensor(f"{name}.weight", (vocabulary, hidden), Kind.HEAD, Split.VOCABULARY)
@@ -131,5 +183,5 @@ def head(vocabulary: int, hidden: int, *, tied: bool, name: str = "lm_head", bia
 
 
 def final_norm(hidden: int, *, name: str = "model.norm", bias: bool = False) -> Block:
-    """The norm after the last layer."""
+    """Return the norm after the last layer."""
     return single(Part.LANGUAGE, "", norm(name, hidden, bias=bias))

@@ -1,7 +1,7 @@
 """Multi-token prediction heads: layers after the last that only speculative decoding loads.
 
-Source: vLLM 0.33, model_executor/models/deepseek_mtp.py, glm4_moe_mtp.py, step3p5_mtp.py and longcat_flash_mtp.py.
-"""
+Source: vLLM 0.33, model_executor/models/deepseek_mtp.py, glm4_moe_mtp.py, step3p5_mtp.py and
+longcat_flash_mtp.py."""
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
@@ -11,14 +11,20 @@ COUNT = ("num_nextn_predict_layers", "num_mtp_layers", "num_mtp_modules")
 """Names a config gives the number of heads under."""
 
 
-def nextn_heads(config: Config, layer: parts.Layer, *, base: str = "model", count: int | None = None) -> tuple[Block, ...]:
-    """DeepSeek's heads, numbered on from the last layer: `layer`, the norms and projection that join it to the model, copies of
-    the embedding and the output head. Nothing where the config counts none; `count` overrides its number.
-    """
+def nextn_heads(
+    config: Config, layer: parts.Layer, *, base: str = "model", count: int | None = None
+) -> tuple[Block, ...]:
+    """DeepSeek's heads, numbered on from the last layer: `layer`, the norms and projection that
+    join it to the model, copies of the embedding and the output head. Nothing where the config
+    counts none; `count` overrides its number."""
     heads = config.integer(*COUNT, default=0, high=64) if count is None else count
     if not heads:
         return ()
-    hidden, vocabulary, first = config.integer("hidden_size"), config.integer("vocab_size"), config.layers()
+    hidden, vocabulary, first = (
+        config.integer("hidden_size"),
+        config.integer("vocab_size"),
+        config.layers(),
+    )
     tensors = (
         Tensor("embed_tokens.weight", (vocabulary, hidden), Kind.EMBEDDING, Split.VOCABULARY),
         *joints(hidden),
@@ -30,10 +36,22 @@ def nextn_heads(config: Config, layer: parts.Layer, *, base: str = "model", coun
 
 
 def joints(hidden: int) -> tuple[Tensor, ...]:
-    """What joins a head to the model: norms of the next token's embedding and of the hidden state, and the projection of both."""
-    return (*parts.norm("enorm", hidden), *parts.norm("hnorm", hidden), *parts.linear("eh_proj", hidden, 2 * hidden))
+    """Return what joins a head to the model: norms of the next token's embedding and of the
+    hidden state, and the projection of both."""
+    return (
+        *parts.norm("enorm", hidden),
+        *parts.norm("hnorm", hidden),
+        *parts.linear("eh_proj", hidden, 2 * hidden),
+    )
 
 
 def block(prefix: str, tensors: tuple[Tensor, ...], layer: parts.Layer, numbers: range) -> Block:
-    """A block of heads that mix and transform as `layer` does."""
-    return Block(part=Part.MTP, prefix=prefix, tensors=tensors, layers=tuple(numbers), mixers=layer.mixers, mlp=layer.mlp)
+    """Return a block of heads that mix and transform as `layer` does."""
+    return Block(
+        part=Part.MTP,
+        prefix=prefix,
+        tensors=tensors,
+        layers=tuple(numbers),
+        mixers=layer.mixers,
+        mlp=layer.mlp,
+    )

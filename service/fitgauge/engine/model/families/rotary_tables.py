@@ -1,8 +1,8 @@
-"""The tables of cosines and sines that an engine registers for a decoder's rotary position embeddings.
+"""The tables of cosines and sines that an engine registers for a decoder's rotary position
+embeddings.
 
-Source: vLLM 0.33, `model_executor/layers/rotary_embedding/__init__.py` (`get_rope`: one module for each distinct set of
-arguments) and the `_compute_cos_sin_cache` of its classes.
-"""
+Source: vLLM 0.33, `model_executor/layers/rotary_embedding/__init__.py` (`get_rope`: one module
+for each distinct set of arguments) and the `_compute_cos_sin_cache` of its classes."""
 
 import msgspec
 
@@ -12,15 +12,19 @@ from fitgauge.engine.model.spec import RotaryTable
 _LAYER_KINDS = ("full_attention", "sliding_attention")
 
 
-def rotary_tables(config: Config, head_dim: int, *, positions: int, local: bool = False) -> tuple[RotaryTable, ...]:
-    """One table for each distinct rotary embedding of a decoder.
+def rotary_tables(
+    config: Config, head_dim: int, *, positions: int, local: bool = False
+) -> tuple[RotaryTable, ...]:
+    """Return one table for each distinct rotary embedding of a decoder.
 
-    `head_dim`: what is rotated, before `partial_rotary_factor` [features]. `positions`: rows before scaling, as a rule
-    max_position_embeddings. `local`: sliding layers rotate with a base of their own, without the scaling (Gemma 3).
-    """
+    `head_dim`: what is rotated, before `partial_rotary_factor` [features]. `positions`: rows
+    before scaling, as a rule max_position_embeddings. `local`: sliding layers rotate with a base
+    of their own, without the scaling (Gemma 3)."""
     common = rope_section(config)
     by_kind = [common.section(kind) for kind in _LAYER_KINDS if common.has(kind)]
-    distinct = list({repr(sorted(kind.values.items())): kind for kind in by_kind}.values()) or [common]
+    distinct = list({repr(sorted(kind.values.items())): kind for kind in by_kind}.values()) or [
+        common
+    ]
     if local and not by_kind:
         distinct.append(Config({}, common.where))
     dim = rotated_dim(config, head_dim)
@@ -28,32 +32,40 @@ def rotary_tables(config: Config, head_dim: int, *, positions: int, local: bool 
 
 
 def table(config: Config, dim: int, *, dtype: str | None = None) -> RotaryTable:
-    """The table of one embedding that rotates `dim` features whatever factor the config holds (MLA's rope part), in `dtype`."""
-    found = _tables(config, rope_section(config), config.integer("max_position_embeddings"), dim)[-1]
+    """Return the table of one embedding that rotates `dim` features whatever factor the config
+    holds (MLA's rope part), in `dtype`."""
+    found = _tables(config, rope_section(config), config.integer("max_position_embeddings"), dim)[
+        -1
+    ]
     return msgspec.structs.replace(found, dtype=dtype)
 
 
 def inverse_frequencies(config: Config, head_dim: int) -> RotaryTable:
-    """What transformers' own code registers instead of tables: half as many frequencies as rotated features, twice, in F32."""
+    """Return what transformers' own code registers instead of tables: half as many frequencies
+    as rotated features, twice, in F32."""
     return RotaryTable(positions=1, dim=rotated_dim(config, head_dim), dtype="F32")
 
 
 def rope_section(config: Config) -> Config:
-    """The rotary settings: `rope_parameters`, which older configs call `rope_scaling`."""
+    """Return the rotary settings: `rope_parameters`, which older configs call `rope_scaling`."""
     return config.section("rope_parameters", "rope_scaling")
 
 
 def rotated_dim(config: Config, head_dim: int) -> int:
-    """The part of a head that is rotated [features]: all of it unless a factor (or GPT-J's `rotary_dim`) says less."""
+    """Return the part of a head that is rotated [features]: all of it unless a factor (or
+    GPT-J's `rotary_dim`) says less."""
     if config.has("rotary_dim"):
         return config.integer("rotary_dim")
     rope = rope_section(config)
     source = rope if rope.has("partial_rotary_factor") else config
-    return int(head_dim * source.number("rotary_pct", "rope_pct", "partial_rotary_factor", default=1.0))
+    return int(
+        head_dim * source.number("rotary_pct", "rope_pct", "partial_rotary_factor", default=1.0)
+    )
 
 
 def _tables(config: Config, rope: Config, rows: int, dim: int) -> tuple[RotaryTable, ...]:
-    """The table of one embedding: YaRN stretches the trained length, linear scaling the whole one, LongRoPE keeps two tables."""
+    """Return the table of one embedding: YaRN stretches the trained length, linear scaling the
+    whole one, LongRoPE keeps two tables."""
     kind = rope.text("rope_type", "type", default="default")
     factor = rope.number("factor", default=1.0)
     source = rope if rope.has("original_max_position_embeddings") else config

@@ -1,7 +1,8 @@
-"""Which layer is what: layers with a mixture of experts among dense ones, sliding windows among full attention.
+"""Which layer is what: layers with a mixture of experts among dense ones, sliding windows among
+full attention.
 
-A schedule is a list with one entry a layer. Source: the `__post_init__` of transformers 5.23's configuration classes.
-"""
+A schedule is a list with one entry a layer. Source: the `__post_init__` of transformers 5.23's
+configuration classes."""
 
 from collections.abc import Callable
 
@@ -14,14 +15,17 @@ Windows = Callable[[Config, int], list[int | None]]
 
 
 def every_layer(config: Config, layers: int) -> list[bool]:
-    """Every layer has a mixture."""
+    """Return every layer has a mixture."""
     return [True] * layers
 
 
 def after_dense(config: Config, layers: int) -> list[bool]:
-    """`mlp_layer_types`; else a list `moe_layer_freq`; else all from `first_k_dense_replace` on, every `moe_layer_freq`-th of them."""
+    """`mlp_layer_types`; else a list `moe_layer_freq`; else all from `first_k_dense_replace` on,
+    every `moe_layer_freq`-th of them."""
     if config.has("mlp_layer_types"):
-        return [str(kind) != "dense" for kind in config.items("mlp_layer_types", length=layers)[:layers]]
+        return [
+            str(kind) != "dense" for kind in config.items("mlp_layer_types", length=layers)[:layers]
+        ]
     if isinstance(config.values.get("moe_layer_freq"), list):
         return [bool(sparse) for sparse in config.items("moe_layer_freq", length=layers)[:layers]]
     first = config.integer("first_k_dense_replace", "num_dense_layers", default=0)
@@ -30,15 +34,20 @@ def after_dense(config: Config, layers: int) -> list[bool]:
 
 
 def stepped(config: Config, layers: int) -> list[bool]:
-    """Qwen: every `decoder_sparse_step`-th layer, but those of `mlp_only_layers`; none where there are no experts."""
+    """Qwen: every `decoder_sparse_step`-th layer, but those of `mlp_only_layers`; none where
+    there are no experts."""
     step = config.integer("decoder_sparse_step", default=1, low=1)
     dense = config.items("mlp_only_layers")
     experts = config.integer("num_experts", "num_local_experts", default=1)
-    return [bool(experts) and number not in dense and (number + 1) % step == 0 for number in range(layers)]
+    return [
+        bool(experts) and number not in dense and (number + 1) % step == 0
+        for number in range(layers)
+    ]
 
 
 def ernie(config: Config, layers: int) -> list[bool]:
-    """ERNIE 4.5: every `moe_layer_interval`-th layer from `moe_layer_start_index` to `moe_layer_end_index` (-1: the last)."""
+    """ERNIE 4.5: every `moe_layer_interval`-th layer from `moe_layer_start_index` to
+    `moe_layer_end_index` (-1: the last)."""
     first = config.integer("moe_layer_start_index", default=1)
     last = config.integer("moe_layer_end_index", default=-1, low=-1)
     step = config.integer("moe_layer_interval", default=1, low=1)
@@ -57,15 +66,22 @@ def one_window(config: Config, layers: int) -> list[int | None]:
 
 
 def window_if_used(config: Config, layers: int) -> list[int | None]:
-    """The same, where `use_sliding_window` says so (Qwen 3)."""
-    return one_window(config, layers) if config.flag("use_sliding_window") else no_window(config, layers)
+    """Return the same, where `use_sliding_window` says so (Qwen 3)."""
+    return (
+        one_window(config, layers)
+        if config.flag("use_sliding_window")
+        else no_window(config, layers)
+    )
 
 
 def alternating_if_used(config: Config, layers: int) -> list[int | None]:
-    """Qwen 2: every second layer below `max_window_layers`, or `layer_types`, where `use_sliding_window` says so."""
+    """Qwen 2: every second layer below `max_window_layers`, or `layer_types`, where
+    `use_sliding_window` says so."""
     last = config.integer("max_window_layers", default=28)
     slides = [(number + 1) % 2 == 1 and number < last for number in range(layers)]
-    return by_types(config, slides) if config.flag("use_sliding_window") else no_window(config, layers)
+    return (
+        by_types(config, slides) if config.flag("use_sliding_window") else no_window(config, layers)
+    )
 
 
 def after_window_layers(config: Config, layers: int) -> list[int | None]:
@@ -75,7 +91,8 @@ def after_window_layers(config: Config, layers: int) -> list[int | None]:
 
 
 def every_nth_full(*names: str, period: int) -> Windows:
-    """`layer_types`, or full attention in every n-th layer; n under any of `names`, else `period`."""
+    """`layer_types`, or full attention in every n-th layer; n under any of `names`, else
+    `period`."""
 
     def windows(config: Config, layers: int) -> list[int | None]:
         step = config.integer(*names, default=period, low=1) if names else period
@@ -85,8 +102,12 @@ def every_nth_full(*names: str, period: int) -> Windows:
 
 
 def by_types(config: Config, slides: list[bool]) -> list[int | None]:
-    """`sliding_window` where `layer_types` says sliding, or where `slides` does for a config without them."""
+    """`sliding_window` where `layer_types` says sliding, or where `slides` does for a config
+    without them."""
     window = config.integer("sliding_window", default=0) or None
     if config.has("layer_types"):
-        slides = ["sliding" in str(kind) for kind in config.items("layer_types", length=len(slides))[: len(slides)]]
+        slides = [
+            "sliding" in str(kind)
+            for kind in config.items("layer_types", length=len(slides))[: len(slides)]
+        ]
     return [window if sliding else None for sliding in slides]

@@ -1,8 +1,7 @@
 """A decoder put together from its layers, as the recurrent, hybrid and multimodal families need it.
 
-`filled` lays the defaults of a transformers configuration class under a config: published config.json files leave out what
-equals them.
-"""
+`filled` lays the defaults of a transformers configuration class under a config: published
+config.json files leave out what equals them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,17 +21,22 @@ from fitgauge.engine.model.spec import (
 )
 from fitgauge.errors import MalformedModelError
 
-LINEAR_ATTENTION = frozenset({"linear_attention", "mamba", "mamba2", "recurrent", "linear", "conv", "short_conv"})
-"""Names of `layer_types` that mean a recurrent layer. Source: transformers 5.23, configuration_utils.remap_legacy_layer_types."""
+LINEAR_ATTENTION = frozenset(
+    {"linear_attention", "mamba", "mamba2", "recurrent", "linear", "conv", "short_conv"}
+)
+"""Names of `layer_types` that mean a recurrent layer. Source: transformers 5.23,
+configuration_utils.remap_legacy_layer_types."""
 
 
 def filled(config: Config, defaults: Mapping[str, Any]) -> Config:
-    """`config` with `defaults` where it does not hold a key. A key that is there and null stays null."""
+    """`config` with `defaults` where it does not hold a key. A key that is there and null stays
+    null."""
     return Config({**defaults, **config.values}, config.where)
 
 
 def overruled(config: Config, **values: object) -> Config:
-    """`config` with `values` in place of its own: what a family's code does whatever its config says."""
+    """`config` with `values` in place of its own: what a family's code does whatever its config
+    says."""
     return Config({**config.values, **values}, config.where)
 
 
@@ -49,12 +53,11 @@ def decoder(
     rotary_tables: tuple[RotaryTable, ...] = (),
     notes: tuple[str, ...] = (),
 ) -> ModelSpec:
-    """The ModelSpec of a language model: embedding, `layers`, final norm and head.
+    """Return the ModelSpec of a language model: embedding, `layers`, final norm and head.
 
-    `base`: what the names of its tensors begin with; `embedding`, `final_norm`: what follows that; `head`: the whole name of the
-    output head. Sizes are read from `config`, which holds the family's defaults. Raises MalformedModelError where one is missing or
-    absurd.
-    """
+    `base`: what the names of its tensors begin with; `embedding`, `final_norm`: what follows
+    that; `head`: the whole name of the output head. Sizes are read from `config`, which holds
+    the family's defaults. Raises MalformedModelError where one is missing or absurd."""
     hidden, vocabulary = config.integer("hidden_size", low=1), config.integer("vocab_size", low=1)
     tied = config.flag("tie_word_embeddings")
     return ModelSpec(
@@ -77,41 +80,64 @@ def decoder(
 
 
 def context_length(config: Config) -> int:
-    """Tokens a request may hold as the config says. 2^20 where it says nothing: a purely recurrent model has no limit of its own."""
-    return config.integer("max_position_embeddings", "max_sequence_length", "model_max_length", "context_length", default=2**20)
+    """Return the tokens a request may hold as the config says. 2^20 where it says nothing: a
+    purely recurrent model has no limit of its own."""
+    return config.integer(
+        "max_position_embeddings",
+        "max_sequence_length",
+        "model_max_length",
+        "context_length",
+        default=2**20,
+    )
 
 
 def heads(config: Config, *, window: int | None = None, head_dim: int | None = None) -> Attention:
-    """Grouped attention by the usual keys. `head_dim` defaults to hidden / heads, `num_key_value_heads` to all heads."""
+    """Grouped attention by the usual keys. `head_dim` defaults to hidden / heads,
+    `num_key_value_heads` to all heads."""
     count = config.integer("num_attention_heads", low=1)
-    width = head_dim or config.integer("head_dim", default=config.integer("hidden_size", low=1) // count, low=1)
+    width = head_dim or config.integer(
+        "head_dim", default=config.integer("hidden_size", low=1) // count, low=1
+    )
     kv_heads = config.integer("num_key_value_heads", default=count, low=1)
-    return Attention(query_heads=count, kv_heads=kv_heads, head_dim=width, value_dim=width, window=window)
+    return Attention(
+        query_heads=count, kv_heads=kv_heads, head_dim=width, value_dim=width, window=window
+    )
 
 
 def rotary(config: Config, head_dim: int, *, fraction: float = 1.0) -> tuple[RotaryTable, ...]:
-    """The tables of a decoder's rotary embedding, which turns `fraction` of a head where the config is silent."""
+    """Return the tables of a decoder's rotary embedding, which turns `fraction` of a head where
+    the config is silent."""
     told = filled(config, {"partial_rotary_factor": fraction})
     return rotary_tables.rotary_tables(told, head_dim, positions=context_length(config))
 
 
 def kinds(config: Config, *names: str, layers: int) -> list[str] | None:
-    """The `layer_types` of all `layers` under any of `names`, None where the config has none of them."""
+    """Return the `layer_types` of all `layers` under any of `names`, None where the config has
+    none of them."""
     if not config.has(*names):
         return None
     return [str(kind) for kind in config.items(*names, length=layers)[:layers]]
 
 
-def interval_kinds(config: Config, *, layers: int, interval: int, names: tuple[str, ...] = ("layer_types",)) -> list[str]:
-    """`layer_types`, or full attention in every `interval`-th layer and linear attention between."""
+def interval_kinds(
+    config: Config, *, layers: int, interval: int, names: tuple[str, ...] = ("layer_types",)
+) -> list[str]:
+    """`layer_types`, or full attention in every `interval`-th layer and linear attention
+    between."""
     found = kinds(config, *names, layers=layers)
     if interval < 1:
-        raise MalformedModelError(f"{config.where}: full_attention_interval is {interval}.", field="full_attention_interval")
-    return found or ["linear_attention" if (number + 1) % interval else "full_attention" for number in range(layers)]
+        raise MalformedModelError(
+            f"{config.where}: full_attention_interval is {interval}.",
+            field="full_attention_interval",
+        )
+    return found or [
+        "linear_attention" if (number + 1) % interval else "full_attention"
+        for number in range(layers)
+    ]
 
 
 def is_recurrent(kind: str) -> bool:
-    """Whether a name of `layer_types` means a recurrent layer."""
+    """Return whether a name of `layer_types` means a recurrent layer."""
     return kind in LINEAR_ATTENTION
 
 
@@ -125,16 +151,22 @@ def convolution(
     bias: bool = False,
     dtype: str | None = None,
 ) -> tuple[Tensor, ...]:
-    """A depthwise convolution over time of shape (channels, 1, kernel), divided by channels."""
+    """Return a depthwise convolution over time of shape (channels, 1, kernel), divided by
+    channels."""
     weight = Tensor(f"{name}.weight", (channels, 1, kernel), Kind.CONV, split, units, 1, dtype)
-    return (weight, Tensor(f"{name}.bias", (channels,), Kind.BIAS, split, units)) if bias else (weight,)
+    return (
+        (weight, Tensor(f"{name}.bias", (channels,), Kind.BIAS, split, units))
+        if bias
+        else (weight,)
+    )
 
 
 def vector(name: str, *shape: int, split: Split = Split.COLUMN, dtype: str | None = None) -> Tensor:
-    """A parameter that is no matrix product: A_log, D, dt_bias and their like."""
+    """Return a parameter that is no matrix product: A_log, D, dt_bias and their like."""
     return Tensor(name, shape, Kind.OTHER, split, 0, 1, dtype)
 
 
 def correction(name: str, experts: int) -> Tensor:
-    """The bias by which a router balances its experts: in the checkpoint, in F32, no parameter."""
+    """Return the bias by which a router balances its experts: in the checkpoint, in F32, no
+    parameter."""
     return Tensor(name, (experts,), Kind.OTHER, dtype="F32", buffer=True)

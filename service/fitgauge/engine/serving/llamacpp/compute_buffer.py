@@ -1,8 +1,8 @@
 """llama.cpp's compute buffer: the worst graph of one micro-batch, as its allocator packs it.
 
-Source: src/llama-context.cpp, graph_reserve (n_ubatch tokens, n_parallel outputs, a full cache), ggml/src/ggml-alloc.c. The counts of
-live tensors below are those that llama.cpp itself reports for 22 architectures and sizes (tests/engine/serving/llamacpp/data/llamacpp_buffers.jsonl).
-"""
+Source: src/llama-context.cpp, graph_reserve (n_ubatch tokens, n_parallel outputs, a full cache),
+ggml/src/ggml-alloc.c. The counts of live tensors below are those that llama.cpp itself reports
+for 22 architectures and sizes (tests/engine/serving/llamacpp/data/llamacpp_buffers.jsonl)."""
 
 from fitgauge.engine.model.spec import (
     Attention,
@@ -36,13 +36,14 @@ def compute_term(
     streamed: int,
     logits: Coefficient | None = None,
 ) -> Term:
-    """The term `activations` [bytes]: ubatch x 4 B x live floats + ubatch x 2 B x cells of every mask, on one card.
+    """Return the term `activations` [bytes]: ubatch x 4 B x live floats + ubatch x 2 B x cells of
+    every mask, on one card.
 
-    tokens: the whole cache. cards: more than one hold inputs and hand over hidden states several times; all but the first also take
-    them over. streamed: bytes of the largest
-    weight that stays in host memory and is copied here for a large batch, twice. logits: rows of logits for every token of the micro-batch
-    where the head is: older builds hold them all, newer ones a row for every sequence.
-    """
+    tokens: the whole cache. cards: more than one hold inputs and hand over hidden states several
+    times; all but the first also take them over. streamed: bytes of the largest weight that
+    stays in host memory and is copied here for a large batch, twice. logits: rows of logits for
+    every token of the micro-batch where the head is: older builds hold them all, newer ones a
+    row for every sequence."""
     floats, mixture = live_floats(spec)
     work = ubatch * _FLOAT * floats
     masks = ubatch * _HALF * mask_cells(cells, tokens, concurrency)
@@ -68,14 +69,16 @@ def compute_term(
 
 
 def mask_cells(cells: LlamaKvCache, tokens: int, concurrency: int) -> int:
-    """Columns of all attention masks: one for the full cache, one for every width of window. Masks are 16 bit with flash attention."""
+    """Columns of all attention masks: one for the full cache, one for every width of window.
+    Masks are 16 bit with flash attention."""
     full, sequences = padded(tokens), max(cells.windows.sequences, concurrency)
     count = full if cells.full else 0
     return count + sum(cells.window_cells(window, full, sequences) for window in cells.windowed)
 
 
 def live_floats(spec: ModelSpec) -> tuple[int, bool]:
-    """(numbers alive for one token at the worst moment of the worst layer, whether that layer is a mixture)."""
+    """Return (numbers alive for one token at the worst moment of the worst layer, whether that
+    layer is a mixture)."""
     found = [
         (layer_floats(block, spec.hidden_size), bool(block.mlp and block.mlp.experts))
         for block in spec.blocks
@@ -85,9 +88,9 @@ def live_floats(spec: ModelSpec) -> tuple[int, bool]:
 
 
 def layer_floats(block: Block, hidden: int) -> int:
-    """Dense: 3 x width + 2 x hidden + q. Mixture, w = experts a token visits x width, h = experts x hidden: the larger of
-    3 w + 2 x hidden + q and 2 h + w + 2 x hidden (outputs of the experts before they are summed). MLA: q, absorbed q and both joined.
-    """
+    """Dense: 3 x width + 2 x hidden + q. Mixture, w = experts a token visits x width, h =
+    experts x hidden: the larger of 3 w + 2 x hidden + q and 2 h + w + 2 x hidden (outputs of the
+    experts before they are summed). MLA: q, absorbed q and both joined."""
     query = max((query_floats(mixer) for mixer in block.mixers), default=0)
     latent = max((latent_floats(mixer) for mixer in block.mixers), default=0)
     mlp = block.mlp
@@ -105,12 +108,17 @@ def layer_floats(block: Block, hidden: int) -> int:
 
 
 def query_floats(mixer: Mixer) -> int:
-    """Numbers of one token's queries; of MLA they are counted by `latent_floats`."""
-    return mixer.query_heads * mixer.head_dim if isinstance(mixer, Attention | CompressedAttention) else 0
+    """Return the numbers of one token's queries; of MLA they are counted by `latent_floats`."""
+    return (
+        mixer.query_heads * mixer.head_dim
+        if isinstance(mixer, Attention | CompressedAttention)
+        else 0
+    )
 
 
 def latent_floats(mixer: Mixer) -> int:
-    """heads x (nope + rope) + heads x latent + heads x (latent + rope) of MLA, absorbed into the latent; 0 for others."""
+    """heads x (nope + rope) + heads x latent + heads x (latent + rope) of MLA, absorbed into the
+    latent; 0 for others."""
     if not isinstance(mixer, LatentAttention):
         return 0
     return mixer.query_heads * (mixer.nope_dim + 2 * mixer.rope_dim + 2 * mixer.latent_dim)

@@ -1,8 +1,9 @@
-"""llama.cpp's cache: cells that all layers of a kind share, smaller for sliding windows, and states by sequence.
+"""llama.cpp's cache: cells that all layers of a kind share, smaller for sliding windows, and states
+by sequence.
 
-Source: src/llama-kv-cache.cpp, llama-kv-cache-iswa.cpp, llama-memory-recurrent.cpp, llama-hparams.cpp; n_parallel and the unified
-cache: tools/server/server.cpp. Ollama's own engine: kvcache/causal.go.
-"""
+Source: src/llama-kv-cache.cpp, llama-kv-cache-iswa.cpp, llama-memory-recurrent.cpp,
+llama-hparams.cpp; n_parallel and the unified cache: tools/server/server.cpp. Ollama's own
+engine: kvcache/causal.go."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -25,8 +26,9 @@ _FLOAT = 4
 
 
 class Windows(NamedTuple):
-    """How an engine sizes the cells of sliding layers. `sequences`: at least so many at once. `memory`: tokens kept of a sequence
-    whatever its window, 0 for the window itself. `ubatch`: tokens of one forward pass. `capped`: never more than the full cache."""
+    """How an engine sizes the cells of sliding layers. `sequences`: at least so many at once.
+    `memory`: tokens kept of a sequence whatever its window, 0 for the window itself. `ubatch`:
+    tokens of one forward pass. `capped`: never more than the full cache."""
 
     sequences: int
     memory: int
@@ -40,19 +42,25 @@ def padded(tokens: int) -> int:
 
 
 def width_bytes(width: int, dtype: str) -> int:
-    """Bytes of one row of `width` numbers of a ggml type: q8_0 34 for 32, q4_0 18 for 32."""
+    """Return the bytes of one row of `width` numbers of a ggml type: q8_0 34 for 32, q4_0 18 for
+    32."""
     numbers, size = GGUF_BLOCKS[dtype]
     return -(-width // numbers) * size
 
 
 def cell_bytes(mixer: Mixer, dtype: str) -> int:
-    """Bytes of one cell in one layer: keys and values; of MLA the latent and the rotated key, without values."""
+    """Return the bytes of one cell in one layer: keys and values; of MLA the latent and the
+    rotated key, without values."""
     match mixer:
         case Attention():
             if not mixer.causal or mixer.shares_cache:
                 return 0
             index = width_bytes(mixer.indexer.dim, "F16") if mixer.indexer else 0
-            return width_bytes(mixer.kv_heads * mixer.head_dim, dtype) + width_bytes(mixer.kv_heads * mixer.value_dim, dtype) + index
+            return (
+                width_bytes(mixer.kv_heads * mixer.head_dim, dtype)
+                + width_bytes(mixer.kv_heads * mixer.value_dim, dtype)
+                + index
+            )
         case LatentAttention():
             index = width_bytes(mixer.indexer.dim, "F16") if mixer.indexer else 0
             return width_bytes(mixer.latent_dim + mixer.rope_dim, dtype) + index
@@ -63,23 +71,27 @@ def cell_bytes(mixer: Mixer, dtype: str) -> int:
 
 
 def sequence_bytes(mixer: Mixer) -> int:
-    """Bytes of one sequence in one layer, whatever its length: recurrent states, all in float32, and keys and values of a source."""
+    """Return the bytes of one sequence in one layer, whatever its length: recurrent states, all
+    in float32, and keys and values of a source."""
     if isinstance(mixer, Recurrent):
         return _FLOAT * sum(state.heads * state.width for state in mixer.states)
     return cross_bytes(mixer, "F16", 1) if isinstance(mixer, CrossAttention) else 0
 
 
 def window_of(mixer: Mixer) -> int:
-    """Tokens of its sliding window or chunk, 0 for none."""
+    """Return the tokens of its sliding window or chunk, 0 for none."""
     return (mixer.window or mixer.chunk or 0) if isinstance(mixer, Attention) else 0
 
 
 def interleaves(spec: ModelSpec) -> bool:
-    """Whether sliding layers alternate with full ones: the only models whose windows llama.cpp makes use of.
+    """Return whether sliding layers alternate with full ones: the only models whose windows
+    llama.cpp makes use of.
 
-    Models whose every layer slides (Mistral 7B v0.1, Phi-3, StarCoder 2) keep every token: their classes set no swa_type.
-    """
-    windows = {window_of(mixer) > 0 for mixer, _ in held(spec, None) if isinstance(mixer, Attention)}
+    Models whose every layer slides (Mistral 7B v0.1, Phi-3, StarCoder 2) keep every token: their
+    classes set no swa_type."""
+    windows = {
+        window_of(mixer) > 0 for mixer, _ in held(spec, None) if isinstance(mixer, Attention)
+    }
     return windows == {True, False}
 
 
@@ -88,7 +100,9 @@ class LlamaKvCache:
 
     __slots__ = ("context_length", "full", "state", "windowed", "windows")
 
-    def __init__(self, spec: ModelSpec, layers: range, dtype: str, windows: Windows, context_length: int) -> None:
+    def __init__(
+        self, spec: ModelSpec, layers: range, dtype: str, windows: Windows, context_length: int
+    ) -> None:
         self.context_length, self.windows = context_length, windows
         self.full = self.state = 0
         self.windowed: dict[int, int] = {}
@@ -107,36 +121,53 @@ class LlamaKvCache:
         return bool(self.full or self.windowed or self.state)
 
     def window_cells(self, window: int, cells: int, sequences: int) -> int:
-        """Cells of a sliding layer: pad256(min(full cells, window x sequences + ubatch)), of a unified cache."""
+        """Cells of a sliding layer: pad256(min(full cells, window x sequences + ubatch)), of a
+        unified cache."""
         wanted = (self.windows.memory or window) * sequences + self.windows.ubatch
         return padded(min(cells, wanted) if self.windows.capped else wanted)
 
     def kv_bytes(self, concurrency: int, context_length: int) -> int:
-        """Keys and values of a cache for `concurrency` x `context_length` tokens."""
-        cells, sequences = padded(concurrency * context_length), max(self.windows.sequences, concurrency)
-        return cells * self.full + sum(self.window_cells(window, cells, sequences) * size for window, size in self.windowed.items())
+        """Return keys and values of a cache for `concurrency` x `context_length` tokens."""
+        cells, sequences = (
+            padded(concurrency * context_length),
+            max(self.windows.sequences, concurrency),
+        )
+        return cells * self.full + sum(
+            self.window_cells(window, cells, sequences) * size
+            for window, size in self.windowed.items()
+        )
 
     def state_bytes(self, concurrency: int) -> int:
         """Recurrent states: one of every sequence that may run, used or not."""
         return max(self.windows.sequences, concurrency) * self.state
 
     def pool_bytes(self, concurrency: int, context_length: int) -> int:
-        """All of it."""
+        """Return all of it."""
         return self.kv_bytes(concurrency, context_length) + self.state_bytes(concurrency)
 
     def tokens(self, pool_bytes: int) -> int:
-        """The largest n_ctx a pool of that size holds; without full attention, the tokens of the requests that it holds."""
+        """Return the largest n_ctx a pool of that size holds; without full attention, the tokens
+        of the requests that it holds."""
         if not self.full:
             return self.requests(pool_bytes, self.context_length) * self.context_length
-        return _largest(lambda count: self.pool_bytes(1, count * PAD) <= pool_bytes, pool_bytes // (self.full * PAD)) * PAD
+        return (
+            _largest(
+                lambda count: self.pool_bytes(1, count * PAD) <= pool_bytes,
+                pool_bytes // (self.full * PAD),
+            )
+            * PAD
+        )
 
     def requests(self, pool_bytes: int, context_length: int) -> int:
-        """Whole requests of `context_length` tokens."""
-        return _largest(lambda count: self.pool_bytes(count, context_length) <= pool_bytes, pool_bytes)
+        """Return whole requests of `context_length` tokens."""
+        return _largest(
+            lambda count: self.pool_bytes(count, context_length) <= pool_bytes, pool_bytes
+        )
 
 
 def _largest(holds: Callable[[int], bool], most: int) -> int:
-    """The largest count up to `most` of which `holds` is true; 0 where it is true of none."""
+    """Return the largest count up to `most` of which `holds` is true; 0 where it is true of
+    none."""
     low, high = 0, most + 1
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,4 +1,5 @@
-"""Serving with llama.cpp (llama-server): layers over the cards, a cache allocated whole, one compute buffer a card."""
+"""Serving with llama.cpp (llama-server): layers over the cards, a cache allocated whole, one
+compute buffer a card."""
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec, count_within
@@ -20,19 +21,29 @@ from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
 
 PARALLEL, UBATCH = 4, 512
-"""n_parallel where it is left to llama-server, with a unified cache; n_ubatch. Source: tools/server/server.cpp; common/common.h."""
+"""n_parallel where it is left to llama-server, with a unified cache; n_ubatch. Source:
+tools/server/server.cpp; common/common.h."""
 
 IMAGE_BYTES = (64 * MIB, 256 * MIB, 1024 * MIB)
-"""Compute buffer of a vision projector (low, expected, high): 248 MiB was logged for Qwen3.6-27B's."""
+"""Compute buffer of a vision projector (low, expected, high): 248 MiB was logged for
+Qwen3.6-27B's."""
 
 
-def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec) -> tuple[int, int]:
-    """(n_parallel, n_ubatch), the same on every card."""
+def default_batch(
+    accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec
+) -> tuple[int, int]:
+    """Return (n_parallel, n_ubatch), the same on every card."""
     return PARALLEL, UBATCH
 
 
-def estimate(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
-    """The Estimate of every card."""
+def estimate(
+    spec: ModelSpec,
+    laid: ShardedWeights,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: EngineProfile,
+) -> Estimate:
+    """Return the Estimate of every card."""
     return split_estimate(spec, laid, workload, accelerator, profile, _windows(workload))
 
 
@@ -41,9 +52,14 @@ def _windows(workload: Workload) -> Windows:
 
 
 def split_estimate(
-    spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator, profile: EngineProfile, windows: Windows
+    spec: ModelSpec,
+    laid: ShardedWeights,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: EngineProfile,
+    windows: Windows,
 ) -> Estimate:
-    """The Estimate with `windows` as the engine sizes them."""
+    """Return the Estimate with `windows` as the engine sizes them."""
     cards = workload.pipeline_parallel
     wanted = workload.cpu_offload_bytes * cards
     offload = offloaded(laid, spec.layers, wanted) if wanted else Offload(0, 0)
@@ -51,43 +67,71 @@ def split_estimate(
     streamed = largest_bytes(laid) if any(offload) else 0
     return Estimate(
         accelerator=accelerator,
-        stages=stage_estimates(_loaded(laid, ranges, offload), _beside(spec, ranges, workload, profile, windows, streamed)),
+        stages=stage_estimates(
+            _loaded(laid, ranges, offload),
+            _beside(spec, ranges, workload, profile, windows, streamed),
+        ),
         budget=accelerator.usable,
     )
 
 
-def loaded_cards(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
-    """What every card holds of the weights, none of which stay on the host."""
+def loaded_cards(
+    spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator
+) -> tuple[tuple[Term, ...], ...]:
+    """Return what every card holds of the weights, none of which stay on the host."""
     ranges = layer_split(spec.layers, workload.pipeline_parallel)
     return laid.once(ranges, lambda: _loaded(laid, ranges, Offload(0, 0)))
 
 
-def _loaded(laid: ShardedWeights, ranges: tuple[range, ...], offload: Offload) -> tuple[tuple[Term, ...], ...]:
+def _loaded(
+    laid: ShardedWeights, ranges: tuple[range, ...], offload: Offload
+) -> tuple[tuple[Term, ...], ...]:
     final = len(ranges) - 1
     return tuple(
-        (weights_term(laid, layers, first=number == 0, last=number == final, offload=offload),) for number, layers in enumerate(ranges)
+        (weights_term(laid, layers, first=number == 0, last=number == final, offload=offload),)
+        for number, layers in enumerate(ranges)
     )
 
 
-def beside_cards(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[StageMemory, ...]:
-    """What every card holds beside its weights, none of which stay on the host."""
+def beside_cards(
+    spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile
+) -> tuple[StageMemory, ...]:
+    """Return what every card holds beside its weights, none of which stay on the host."""
     return split_beside(spec, workload, profile, _windows(workload))
 
 
-def split_beside(spec: ModelSpec, workload: Workload, profile: EngineProfile, windows: Windows) -> tuple[StageMemory, ...]:
-    """The same with `windows` as the engine sizes them."""
-    return _beside(spec, layer_split(spec.layers, workload.pipeline_parallel), workload, profile, windows, 0)
+def split_beside(
+    spec: ModelSpec, workload: Workload, profile: EngineProfile, windows: Windows
+) -> tuple[StageMemory, ...]:
+    """Return the same with `windows` as the engine sizes them."""
+    return _beside(
+        spec, layer_split(spec.layers, workload.pipeline_parallel), workload, profile, windows, 0
+    )
 
 
 def _beside(
-    spec: ModelSpec, ranges: tuple[range, ...], workload: Workload, profile: EngineProfile, windows: Windows, streamed: int
+    spec: ModelSpec,
+    ranges: tuple[range, ...],
+    workload: Workload,
+    profile: EngineProfile,
+    windows: Windows,
+    streamed: int,
 ) -> tuple[StageMemory, ...]:
-    requests, context, final = workload.requests_per_replica, workload.context_length, len(ranges) - 1
+    requests, context, final = (
+        workload.requests_per_replica,
+        workload.context_length,
+        len(ranges) - 1,
+    )
     projector = projector_terms(spec)
     alike: dict[tuple[int, ...], StageMemory] = {}
     found = []
     for number, layers in enumerate(ranges):
-        made = (number == 0, number == final, len(layers), *(count_within(block.layers, layers) for block in spec.blocks))
+        made = (
+            number == 0,
+            number == final,
+            len(layers),
+            *(count_within(block.layers, layers) for block in spec.blocks),
+        )
         if made in alike:
             found.append(alike[made])
             continue
@@ -107,30 +151,40 @@ def _beside(
             ),
             *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
         )
-        alike[made] = StageMemory(layers=len(layers), fixed=fixed, cache=cache_terms(cells, workload), layout=cells)
+        alike[made] = StageMemory(
+            layers=len(layers), fixed=fixed, cache=cache_terms(cells, workload), layout=cells
+        )
         found.append(alike[made])
     return tuple(found)
 
 
 def cache_format(workload: Workload) -> str:
-    """The ggml type of keys and values: f16 unless one is asked for."""
+    """Return the ggml type of keys and values: f16 unless one is asked for."""
     return "F16" if workload.cache_dtype == "auto" else workload.cache_dtype
 
 
-def weights_term(laid: ShardedWeights, layers: range, *, first: bool, last: bool, offload: Offload) -> Term:
-    """The term `weights` of one card."""
+def weights_term(
+    laid: ShardedWeights, layers: range, *, first: bool, last: bool, offload: Offload
+) -> Term:
+    """Return the term `weights` of one card."""
     size = card_bytes(laid, layers, first=first, last=last, offload=offload)
     output = " and the output" if last else ""
-    formula = f"{laid.scheme.name} weights of layers {layers.start} to {layers.stop - 1}{output}, embeddings on the host"
+    formula = (
+        f"{laid.scheme.name} weights of layers {layers.start} to {layers.stop - 1}{output},"
+        " embeddings on the host"
+    )
     if offload.layers:
         formula += f"; the first {offload.layers} layers on the host"
     if offload.experts:
         formula += f"; experts of the first {offload.experts} layers on the host"
-    return exact_term("weights", size, laid.basis, formula, "llama.cpp src/llama-model.cpp, load_tensors")
+    return exact_term(
+        "weights", size, laid.basis, formula, "llama.cpp src/llama-model.cpp, load_tensors"
+    )
 
 
 def projector_terms(spec: ModelSpec) -> tuple[Term, ...]:
-    """`projector`: the mmproj file and its compute buffer, loaded with -hf where the repository has one; its low end is none."""
+    """`projector`: the mmproj file and its compute buffer, loaded with -hf where the repository
+    has one; its low end is none."""
     size = projector_bytes(spec)
     if not size:
         return ()
@@ -142,7 +196,10 @@ def projector_terms(spec: ModelSpec) -> tuple[Term, ...]:
             low=0,
             high=size + high,
             basis="assumed",
-            formula=f"tower and projector {gib(size)} in 16 bit + {expected / MIB:.0f} MiB to encode an image; none without --mmproj",
+            formula=(
+                f"tower and projector {gib(size)} in 16 bit + {expected / MIB:.0f} MiB to encode an"
+                " image; none without --mmproj"
+            ),
             source="llama.cpp tools/mtmd; a start-up log of Qwen3.6-27B: 888 + 248 MiB",
         ),
     )
@@ -151,12 +208,27 @@ def projector_terms(spec: ModelSpec) -> tuple[Term, ...]:
 def cache_terms(cells: LlamaKvCache, workload: Workload) -> tuple[Term, ...]:
     """`kv_cache`, and `state_cache` of recurrent layers."""
     requests, context = workload.requests_per_replica, workload.context_length
-    formula = f"{requests} x {context} tokens in whole 256 cells x {cells.full} B, {cache_format(workload).lower()}"
+    formula = (
+        f"{requests} x {context} tokens in whole 256 cells x {cells.full} B,"
+        f" {cache_format(workload).lower()}"
+    )
     for window, size in cells.windowed.items():
         formula += f" + cells of windows of {window} x {size} B"
-    terms = [exact_term("kv_cache", cells.kv_bytes(requests, context), "computed", formula, "llama.cpp src/llama-kv-cache-iswa.cpp")]
+    terms = [
+        exact_term(
+            "kv_cache",
+            cells.kv_bytes(requests, context),
+            "computed",
+            formula,
+            "llama.cpp src/llama-kv-cache-iswa.cpp",
+        )
+    ]
     if cells.state:
         states = cells.state_bytes(requests)
         said = f"{max(cells.windows.sequences, requests)} sequences x {cells.state} B"
-        terms.append(exact_term("state_cache", states, "computed", said, "llama.cpp src/llama-memory-recurrent.cpp"))
+        terms.append(
+            exact_term(
+                "state_cache", states, "computed", said, "llama.cpp src/llama-memory-recurrent.cpp"
+            )
+        )
     return tuple(terms)

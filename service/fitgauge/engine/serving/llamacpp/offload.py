@@ -1,8 +1,9 @@
-"""Where llama.cpp puts weights: embeddings on the host, layers over the cards, what is asked for in host memory.
+"""Where llama.cpp puts weights: embeddings on the host, layers over the cards, what is asked for in
+host memory.
 
-Source: src/llama-model.cpp, load_tensors (dev_input, get_layer_buft_list, tensor_split by free memory); tied embeddings are loaded
-twice, as output on the card (TENSOR_DUPLICATED). `--n-cpu-moe N` keeps the experts of the first N layers on the host.
-"""
+Source: src/llama-model.cpp, load_tensors (dev_input, get_layer_buft_list, tensor_split by free
+memory); tied embeddings are loaded twice, as output on the card (TENSOR_DUPLICATED).
+`--n-cpu-moe N` keeps the experts of the first N layers on the host."""
 
 from itertools import accumulate
 from typing import NamedTuple
@@ -13,7 +14,13 @@ from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Stored
 from fitgauge.engine.quantization.formats import gguf_block
 from fitgauge.engine.quantization.scheme import Rule, Scheme
 from fitgauge.engine.weights.rank_bytes import Ranks, share_bytes
-from fitgauge.engine.weights.sharding import TOWERS, ShardedWeights, ShardingRules, TensorGroup, stored_bytes
+from fitgauge.engine.weights.sharding import (
+    TOWERS,
+    ShardedWeights,
+    ShardingRules,
+    TensorGroup,
+    stored_bytes,
+)
 from fitgauge.engine.weights.sharding import shard_weights as lay_out
 
 _WHOLE = Ranks(1, 1, 1, 1)
@@ -26,31 +33,44 @@ Source: llama.cpp conversion/gpt_oss.py, which repacks the published blocks."""
 
 
 class Offload(NamedTuple):
-    """What stays on the host: the first `layers` whole, and the experts of the first `experts` layers."""
+    """What stays on the host: the first `layers` whole, and the experts of the first `experts`
+    layers."""
 
     layers: int
     experts: int
 
 
 def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> ShardedWeights:
-    """The language model; with a GGUF file at hand scaled to the file's size, which is exact. Towers come from a file of their own."""
+    """Return the language model; with a GGUF file at hand scaled to the file's size, which is
+    exact. Towers come from a file of their own."""
     if (spec.quantization or {}).get("quant_method") == "mxfp4" and scheme.rules:
         scheme = msgspec.structs.replace(scheme, rules=(EXPERTS_AS_TRAINED, *scheme.rules))
-    onto_cards = msgspec.structs.replace(spec, blocks=tuple(block for block in spec.blocks if not only_looked_up(spec, block)))
+    onto_cards = msgspec.structs.replace(
+        spec, blocks=tuple(block for block in spec.blocks if not only_looked_up(spec, block))
+    )
     laid = lay_out(onto_cards, scheme, ShardingRules(), stored)
     shares = tuple(share for share in laid.shares if share.part not in (*TOWERS, Part.PROJECTOR))
     if stored is not None and stored.file_bytes:
-        return msgspec.structs.replace(laid, shares=shares, scale=stored.file_bytes / max(1, stored_bytes(spec, scheme)), basis="exact")
+        return msgspec.structs.replace(
+            laid,
+            shares=shares,
+            scale=stored.file_bytes / max(1, stored_bytes(spec, scheme)),
+            basis="exact",
+        )
     return msgspec.structs.replace(laid, shares=shares)
 
 
 def only_looked_up(spec: ModelSpec, block: Block) -> bool:
-    """Whether a block is a table that is never multiplied with: embeddings of another width than the model (Gemma's per-layer ones)."""
-    return block.part is Part.EMBEDDING and all(tensor.shape[-1] != spec.hidden_size for tensor in block.tensors)
+    """Return whether a block is a table that is never multiplied with: embeddings of another
+    width than the model (Gemma's per-layer ones)."""
+    return block.part is Part.EMBEDDING and all(
+        tensor.shape[-1] != spec.hidden_size for tensor in block.tensors
+    )
 
 
 class LayerPrefixSums(NamedTuple):
-    """Bytes of weights, whole: `plain` and `experts` of all layers before each number, the `encoder`, and the `output` after them."""
+    """Bytes of weights, whole: `plain` and `experts` of all layers before each number, the
+    `encoder`, and the `output` after them."""
 
     plain: tuple[int, ...]
     experts: tuple[int, ...]
@@ -59,8 +79,12 @@ class LayerPrefixSums(NamedTuple):
 
 
 def heaped(laid: ShardedWeights) -> LayerPrefixSums:
-    """The weights summed up layer by layer, so that those of a run of layers are a difference."""
-    numbers = max((share.layers[-1] + 1 for share in laid.shares if share.place == "layers" and share.layers), default=0)
+    """Return the weights summed up layer by layer, so that those of a run of layers are a
+    difference."""
+    numbers = max(
+        (share.layers[-1] + 1 for share in laid.shares if share.place == "layers" and share.layers),
+        default=0,
+    )
     plain, experts = [0] * numbers, [0] * numbers
     encoder = output = 0
     for share in laid.shares:
@@ -73,11 +97,16 @@ def heaped(laid: ShardedWeights) -> LayerPrefixSums:
             output += len(share.layers) * size
         elif share.part is Part.ENCODER:
             encoder += len(share.layers) * size
-    return LayerPrefixSums(tuple(accumulate(plain, initial=0)), tuple(accumulate(experts, initial=0)), encoder, output)
+    return LayerPrefixSums(
+        tuple(accumulate(plain, initial=0)), tuple(accumulate(experts, initial=0)), encoder, output
+    )
 
 
-def card_bytes(laid: ShardedWeights, layers: range, *, first: bool, last: bool, offload: Offload) -> int:
-    """Bytes of weights on a card that holds `layers`: no token embeddings, the output on the last."""
+def card_bytes(
+    laid: ShardedWeights, layers: range, *, first: bool, last: bool, offload: Offload
+) -> int:
+    """Return the bytes of weights on a card that holds `layers`: no token embeddings, the output
+    on the last."""
     heap = laid.once(LayerPrefixSums, lambda: heaped(laid))
     stop = min(layers.stop, len(heap.plain) - 1)
     total = heap.plain[stop] - heap.plain[min(layers.start, stop)]
@@ -87,14 +116,16 @@ def card_bytes(laid: ShardedWeights, layers: range, *, first: bool, last: bool, 
 
 
 def layer_split(layers: int, cards: int, start: int = 0) -> tuple[range, ...]:
-    """The layers of every card: of layers start..layers, the output counting as one more, card g of n has those in [g/n, (g+1)/n)."""
+    """Return the layers of every card: of layers start..layers, the output counting as one more,
+    card g of n has those in [g/n, (g+1)/n)."""
     active = layers + 1 - start
     edges = [min(layers, start - (-card * active // cards)) for card in range(cards)] + [layers]
     return tuple(range(edges[card], edges[card + 1]) for card in range(cards))
 
 
 def offloaded(laid: ShardedWeights, layers: int, wanted: int) -> Offload:
-    """The fewest layers, of a mixture the experts of the fewest layers, that hold `wanted` bytes."""
+    """Return the fewest layers, of a mixture the experts of the fewest layers, that hold
+    `wanted` bytes."""
     mixture = any(share.experts for share in laid.shares)
     count = saved = 0
     while count < layers and saved < wanted:
@@ -104,9 +135,17 @@ def offloaded(laid: ShardedWeights, layers: int, wanted: int) -> Offload:
 
 
 def largest_bytes(laid: ShardedWeights) -> int:
-    """Bytes of the largest weight of a layer, all experts of one projection together."""
+    """Return the bytes of the largest weight of a layer, all experts of one projection together."""
     return int(
-        max((_whole(share, laid) for share in laid.shares if share.place == "layers" and share.form is not None), default=0) * laid.scale
+        max(
+            (
+                _whole(share, laid)
+                for share in laid.shares
+                if share.place == "layers" and share.form is not None
+            ),
+            default=0,
+        )
+        * laid.scale
     )
 
 
@@ -123,6 +162,6 @@ def _layer_bytes(laid: ShardedWeights, layer: int, *, experts: bool) -> int:
 
 
 def projector_bytes(spec: ModelSpec) -> int:
-    """The vision or audio tower and its projector, from a mmproj file in 16 bit."""
+    """Return the vision or audio tower and its projector, from a mmproj file in 16 bit."""
     parts = (*TOWERS, Part.PROJECTOR)
     return _HALF * sum(block.elements for block in spec.blocks if block.part in parts)

@@ -1,8 +1,8 @@
 """Serving with Ollama: llama.cpp's split and buffers under Ollama's own scheduling.
 
-Source: ollama envconfig (OLLAMA_NUM_PARALLEL 1), kvcache/causal.go (NewSWAMemCache), model/models/{gptoss,gemma4} (4096 tokens of
-memory for sliding layers), llm/server.go (a minimum is left free on every card).
-"""
+Source: ollama envconfig (OLLAMA_NUM_PARALLEL 1), kvcache/causal.go (NewSWAMemCache),
+model/models/{gptoss,gemma4} (4096 tokens of memory for sliding layers), llm/server.go (a minimum
+is left free on every card)."""
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
@@ -16,26 +16,42 @@ from fitgauge.engine.weights.sharding import ShardedWeights
 PARALLEL = 1
 
 REMEMBERED = 4096
-"""Tokens that sliding layers of these models keep of a sequence, so that its prefix can be used again."""
+"""Tokens that sliding layers of these models keep of a sequence, so that its prefix can be used
+again."""
 
 REMEMBERING = frozenset({"gpt_oss", "gemma4", "gemma4_text", "gemma4_unified"})
 
 
-def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec) -> tuple[int, int]:
-    """(parallel requests, tokens of one forward pass), the same on every card."""
+def default_batch(
+    accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec
+) -> tuple[int, int]:
+    """Return (parallel requests, tokens of one forward pass), the same on every card."""
     return PARALLEL, UBATCH
 
 
-def estimate(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
-    """The Estimate of every card."""
+def estimate(
+    spec: ModelSpec,
+    laid: ShardedWeights,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: EngineProfile,
+) -> Estimate:
+    """Return the Estimate of every card."""
     return split_estimate(spec, laid, workload, accelerator, profile, _windows(spec, workload))
 
 
-def beside_cards(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[StageMemory, ...]:
-    """What every card holds beside its weights, none of which stay on the host."""
+def beside_cards(
+    spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile
+) -> tuple[StageMemory, ...]:
+    """Return what every card holds beside its weights, none of which stay on the host."""
     return split_beside(spec, workload, profile, _windows(spec, workload))
 
 
 def _windows(spec: ModelSpec, workload: Workload) -> Windows:
     memory = REMEMBERED if spec.model_type in REMEMBERING else 0
-    return Windows(sequences=workload.max_num_seqs, memory=memory, ubatch=workload.max_batched_tokens, capped=False)
+    return Windows(
+        sequences=workload.max_num_seqs,
+        memory=memory,
+        ubatch=workload.max_batched_tokens,
+        capped=False,
+    )

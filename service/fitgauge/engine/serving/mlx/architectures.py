@@ -1,8 +1,7 @@
 """Model types that MLX's packages run.
 
-Source: mlx-lm 0.32.0 (d78bf58), mlx_lm/models and MODEL_REMAPPING of utils.py; mlx-vlm 0.6.15 (9b13f52), mlx_vlm/models and its
-MODEL_REMAPPING.
-"""
+Source: mlx-lm 0.32.0 (d78bf58), mlx_lm/models and MODEL_REMAPPING of utils.py; mlx-vlm 0.6.15
+(9b13f52), mlx_vlm/models and its MODEL_REMAPPING."""
 
 _MODEL_TYPES = """
 Klear afm7 afmoe apertus baichuan_m1 bailing_moe bailing_moe_linear bitnet cohere cohere2 dbrx deepseek deepseek_v2 deepseek_v3

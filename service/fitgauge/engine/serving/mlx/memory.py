@@ -1,8 +1,9 @@
-"""Serving with MLX (mlx-lm) on Apple silicon: unified memory up to the wired limit, a cache that grows in steps of 256 tokens.
+"""Serving with MLX (mlx-lm) on Apple silicon: unified memory up to the wired limit, a cache that
+grows in steps of 256 tokens.
 
-Source: mlx-lm 0.32.2, models/cache.py (KVCache.step, RotatingKVCache, QuantizedKVCache), generate.py (prefill_step_size 2048;
-wired_limit warns where the model comes near max_recommended_working_set_size). MLX prints 10^9 bytes as GB.
-"""
+Source: mlx-lm 0.32.2, models/cache.py (KVCache.step, RotatingKVCache, QuantizedKVCache),
+generate.py (prefill_step_size 2048; wired_limit warns where the model comes near
+max_recommended_working_set_size). MLX prints 10^9 bytes as GB."""
 
 import re
 
@@ -45,13 +46,16 @@ PREFILL_STEP = 2048
 """Tokens of one prefill pass."""
 
 
-def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec) -> tuple[int, int]:
-    """(requests, tokens of one prefill pass)."""
+def default_batch(
+    accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec
+) -> tuple[int, int]:
+    """Return (requests, tokens of one prefill pass)."""
     return 1, min(PREFILL_STEP, context_length)
 
 
 def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> ShardedWeights:
-    """Integers asked for are MLX's own: groups of 64 with a 16-bit scale and bias, embeddings and head included.
+    """Integers asked for are MLX's own: groups of 64 with a 16-bit scale and bias, embeddings and
+    head included.
 
     Source: mlx-lm 0.32, utils.py, quantize_model (q_group_size 64); mlx nn/layers/quantized.py.
     """
@@ -78,45 +82,78 @@ class StepCache:
         return self.pool_bytes(1, 1) > 0
 
     def pool_bytes(self, concurrency: int, context_length: int) -> int:
-        """Bytes of `concurrency` full requests."""
-        return concurrency * sum(count * self._layer_bytes(mixer, context_length) for mixer, count in self.mixers)
+        """Return the bytes of `concurrency` full requests."""
+        return concurrency * sum(
+            count * self._layer_bytes(mixer, context_length) for mixer, count in self.mixers
+        )
 
     def _layer_bytes(self, mixer: Mixer, context_length: int) -> int:
         if isinstance(mixer, Recurrent):
             return state_bytes(mixer, self.dtype, 1)
         if isinstance(mixer, Attention | LatentAttention | CompressedAttention):
             stepped = -(-cached_tokens(mixer, context_length) // STEP) * STEP
-            more = compressed_bytes(mixer, context_length, self.dtype) if isinstance(mixer, CompressedAttention) else 0
+            more = (
+                compressed_bytes(mixer, context_length, self.dtype)
+                if isinstance(mixer, CompressedAttention)
+                else 0
+            )
             return stepped * token_bytes(mixer, self.dtype, 1) + more
         return cross_bytes(mixer, self.dtype, 1)
 
     def requests(self, pool_bytes: int, context_length: int) -> int:
-        """Whole requests of `context_length` tokens."""
+        """Return whole requests of `context_length` tokens."""
         return pool_bytes // self.pool_bytes(1, context_length)
 
     def tokens(self, pool_bytes: int) -> int:
-        """Tokens of requests of the question's length."""
+        """Return the tokens of requests of the question's length."""
         return self.requests(pool_bytes, self.context_length) * self.context_length
 
 
-def estimate(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
-    """The Estimate of every machine: `mlx.launch` spreads whole layers."""
+def estimate(
+    spec: ModelSpec,
+    laid: ShardedWeights,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: EngineProfile,
+) -> Estimate:
+    """Return the Estimate of every machine: `mlx.launch` spreads whole layers."""
     return Estimate(
         accelerator=accelerator,
-        stages=tuple(_stage(number, stage, spec, laid, workload, profile) for number, stage in enumerate(stages_of(spec, workload))),
+        stages=tuple(
+            _stage(number, stage, spec, laid, workload, profile)
+            for number, stage in enumerate(stages_of(spec, workload))
+        ),
         budget=accelerator.usable,
     )
 
 
-def _stage(number: int, stage: Stage, spec: ModelSpec, laid: ShardedWeights, workload: Workload, profile: EngineProfile) -> StageEstimate:
+def _stage(
+    number: int,
+    stage: Stage,
+    spec: ModelSpec,
+    laid: ShardedWeights,
+    workload: Workload,
+    profile: EngineProfile,
+) -> StageEstimate:
     layers, requests = stage.layers, workload.requests_per_replica
     cache = StepCache(spec, workload, layers)
     fixed = (
         weights_term(laid, workload, stage),
-        *activation_bytes(spec, profile, tokens=workload.max_batched_tokens, sequences=requests, tensor_parallel=1, samples=stage.last),
+        *activation_bytes(
+            spec,
+            profile,
+            tokens=workload.max_batched_tokens,
+            sequences=requests,
+            tensor_parallel=1,
+            samples=stage.last,
+        ),
         *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
     )
-    formula = f"{requests} requests x {workload.context_length} tokens in steps of {STEP}, {cache.dtype}"
+    formula = (
+        f"{requests} requests x {workload.context_length} tokens in steps of {STEP}, {cache.dtype}"
+    )
     size = cache.pool_bytes(requests, workload.context_length)
     kept = exact_term("kv_cache", size, "computed", formula, "mlx_lm/models/cache.py")
-    return stage_estimate(stage=number, layers=len(layers), fixed=fixed, cache=(kept,), layout=cache)
+    return stage_estimate(
+        stage=number, layers=len(layers), fixed=fixed, cache=(kept,), layout=cache
+    )

@@ -1,9 +1,10 @@
-"""`mem_fraction_static`, the share of the memory free before loading that SGLang gives to weights and pools where none is asked for.
+"""`mem_fraction_static`, the share of the memory free before loading that SGLang gives to weights
+and pools where none is asked for.
 
-Three rules in turn, read in sglang 0.4.4.post1, 0.4.6.post5, 0.4.8.post1, 0.5.0rc0, 0.5.3 (srt/server_args.py, and for models that see
-images srt/model_executor/model_runner.py until 0.4.10) and 0.5.23 (srt/arg_groups/memory_hook.py). A rule holds from the first release
-it was read in.
-"""
+Three rules in turn, read in sglang 0.4.4.post1, 0.4.6.post5, 0.4.8.post1, 0.5.0rc0, 0.5.3
+(srt/server_args.py, and for models that see images srt/model_executor/model_runner.py until
+0.4.10) and 0.5.23 (srt/arg_groups/memory_hook.py). A rule holds from the first release it was
+read in."""
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Block, Kind, LatentAttention, ModelSpec, Part
@@ -12,10 +13,12 @@ from fitgauge.engine.serving.token_pool import held
 from fitgauge.engine.serving.workload import Workload
 
 LARGE_CARDS, BY_CARD, BY_WORK = (0, 4, 6), (0, 4, 8), (0, 5, 3)
-"""From these releases on: cards beyond 80 GiB are told apart; the reserve goes by the card; it goes by what is run."""
+"""From these releases on: cards beyond 80 GiB are told apart; the reserve goes by the card; it
+goes by what is run."""
 
 PREFILL_GRAPHS = (0, 5, 10)
-"""From here on graphs of prefills are taken to be reserved for: 0.5.3 has none, logs of April 2026 print them."""
+"""From here on graphs of prefills are taken to be reserved for: 0.5.3 has none, logs of April
+2026 print them."""
 
 VISION_BY_TOWER = (0, 5)
 
@@ -26,31 +29,46 @@ _RESERVES = ((35, 2.8, 0.1), (90, 9.5, 0.5), (160, 12.0, 0.5))
 """Cards of less than so many GiB: what is reserved [GiB], and for every rank."""
 
 
-def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec) -> tuple[int, int]:
-    """(largest batch of the decode graphs, chunked_prefill_size) by the size of the card, for less than four ranks."""
+def default_batch(
+    accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec
+) -> tuple[int, int]:
+    """Return (largest batch of the decode graphs, chunked_prefill_size) by the size of the card,
+    for less than four ranks."""
     memory = total_mib(accelerator)
     if version < BY_CARD:
         return (8, 2048) if memory < 25_000 else (160, 8192)
     if version < BY_WORK:
         return (8, 2048) if memory < 35 * 1024 else (160, 8192 if memory < 160 * 1024 else 16384)
-    for limit, sequences, tokens in ((20, 8, 2048), (35, 48, 4096), (60, 32, 4096), (160, 256, 8192)):
+    for limit, sequences, tokens in (
+        (20, 8, 2048),
+        (35, 48, 4096),
+        (60, 32, 4096),
+        (160, 256, 8192),
+    ):
         if memory < limit * 1024:
             return sequences, tokens
     return 512, 16384
 
 
 def total_mib(accelerator: Accelerator) -> float:
-    """The card's memory as nvidia-smi prints it [MiB]."""
+    """Return the card's memory as nvidia-smi prints it [MiB]."""
     return (accelerator.total_bytes or accelerator.usable.expected) / MIB
 
 
 def mem_fraction_static(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> float:
-    """The automatic share: by the number of ranks until 0.4.7, then 1 - reserve / memory; times a factor for models that see images."""
+    """Return the automatic share: by the number of ranks until 0.4.7, then 1 - reserve / memory;
+    times a factor for models that see images."""
     memory, version = total_mib(accelerator), workload.version
     if version < BY_CARD:
-        share = share_of_ranks(memory, workload.tensor_parallel * workload.pipeline_parallel, version)
+        share = share_of_ranks(
+            memory, workload.tensor_parallel * workload.pipeline_parallel, version
+        )
     else:
-        reserve = reserved_by_card(memory, workload) if version < BY_WORK else reserved_by_work(spec, memory, workload)
+        reserve = (
+            reserved_by_card(memory, workload)
+            if version < BY_WORK
+            else reserved_by_work(spec, memory, workload)
+        )
         share = round((memory - reserve) / memory, 3)
     return max(0.05, share * vision_factor(spec, version))
 
@@ -67,7 +85,7 @@ def share_of_ranks(memory: float, ranks: int, version: tuple[int, ...]) -> float
 
 
 def reserved_by_card(memory: float, workload: Workload) -> float:
-    """What is kept back by the size of the card and the number of ranks [MiB]."""
+    """Return what is kept back by the size of the card and the number of ranks [MiB]."""
     ranks = workload.tensor_parallel * workload.pipeline_parallel
     for limit, once, each in _RESERVES:
         if memory < limit * 1024:
@@ -76,9 +94,13 @@ def reserved_by_card(memory: float, workload: Workload) -> float:
 
 
 def reserved_by_work(spec: ModelSpec, memory: float, workload: Workload) -> float:
-    """512 + 1.5 x max(chunk, 2048) + 128 x ranks + 2 x largest decode batch + 8 for every prefill graph (1536 for MLA), at least 10 GiB
-    on cards of more than 60 GiB [MiB]."""
-    reserve = 512 + 1.5 * max(workload.max_batched_tokens, 2048) + 128 * workload.tensor_parallel * workload.pipeline_parallel
+    """512 + 1.5 x max(chunk, 2048) + 128 x ranks + 2 x largest decode batch + 8 for every
+    prefill graph (1536 for MLA), at least 10 GiB on cards of more than 60 GiB [MiB]."""
+    reserve = (
+        512
+        + 1.5 * max(workload.max_batched_tokens, 2048)
+        + 128 * workload.tensor_parallel * workload.pipeline_parallel
+    )
     if not workload.enforce_eager:
         reserve += 2 * workload.max_num_seqs
         if workload.version >= PREFILL_GRAPHS:
@@ -88,15 +110,29 @@ def reserved_by_work(spec: ModelSpec, memory: float, workload: Workload) -> floa
 
 
 def prefill_graphs(largest: int) -> int:
-    """How many prefill sizes are captured up to `largest` tokens. Source: cuda_graph_hook.py, generate_prefill_cuda_graph_batch_sizes."""
-    sizes = (range(4, 33, 4), range(48, 257, 16), range(288, 513, 32), range(576, 1025, 64), range(1280, 4097, 256))
-    return sum(len(range(steps.start, min(steps.stop, largest + 1), steps.step)) for steps in sizes) + len(range(4608, largest + 1, 512))
+    """Return how many prefill sizes are captured up to `largest` tokens. Source:
+    cuda_graph_hook.py, generate_prefill_cuda_graph_batch_sizes."""
+    sizes = (
+        range(4, 33, 4),
+        range(48, 257, 16),
+        range(288, 513, 32),
+        range(576, 1025, 64),
+        range(1280, 4097, 256),
+    )
+    return sum(
+        len(range(steps.start, min(steps.stop, largest + 1), steps.step)) for steps in sizes
+    ) + len(range(4608, largest + 1, 512))
 
 
 def vision_factor(spec: ModelSpec, version: tuple[int, ...]) -> float:
-    """1 without a vision tower. 0.95 x (1 - 0.1 x (c - 1)) with c = layers x width^2 of the tower over that of ViT-L/14, the last factor
-    in [0.8, 1.05]; before 0.5 a constant, 0.90 and until 0.4.5 0.95. Source: adjust_mem_fraction_for_vlm; model_runner.py, __init__."""
-    tower = max((block for block in spec.blocks if block.part is Part.VISION), key=lambda block: len(block.layers), default=None)
+    """1 without a vision tower. 0.95 x (1 - 0.1 x (c - 1)) with c = layers x width^2 of the
+    tower over that of ViT-L/14, the last factor in [0.8, 1.05]; before 0.5 a constant, 0.90 and
+    until 0.4.5 0.95. Source: adjust_mem_fraction_for_vlm; model_runner.py, __init__."""
+    tower = max(
+        (block for block in spec.blocks if block.part is Part.VISION),
+        key=lambda block: len(block.layers),
+        default=None,
+    )
     if tower is None:
         return 1.0
     if version < VISION_BY_TOWER:
@@ -106,4 +142,6 @@ def vision_factor(spec: ModelSpec, version: tuple[int, ...]) -> float:
 
 
 def _width(tower: Block) -> int:
-    return max((tensor.shape[0] for tensor in tower.tensors if tensor.kind is Kind.NORM), default=1024)
+    return max(
+        (tensor.shape[0] for tensor in tower.tensors if tensor.kind is Kind.NORM), default=1024
+    )

@@ -1,4 +1,5 @@
-"""Serving with SGLang: a static share of what is free before loading, split into pools of tokens, windows and states.
+"""Serving with SGLang: a static share of what is free before loading, split into pools of tokens,
+windows and states.
 
 Source: sglang 0.5.23, srt/mem_cache/kv_cache_configurator.py (`_profile_available_bytes`): pool = free after loading
 - free before loading x (1 - mem_fraction_static), whose automatic value is `sglang_share.py`'s; srt/model_executor/pool_configurator.py
@@ -23,7 +24,12 @@ from fitgauge.engine.serving.runtime import (
     graph_term,
 )
 from fitgauge.engine.serving.sglang.mem_fraction import mem_fraction_static
-from fitgauge.engine.serving.token_pool import cache_dtype, full_token_bytes, held, request_state_bytes
+from fitgauge.engine.serving.token_pool import (
+    cache_dtype,
+    full_token_bytes,
+    held,
+    request_state_bytes,
+)
 from fitgauge.engine.serving.vllm.compute_capability import shares_memory
 from fitgauge.engine.serving.vllm.weights import buffer_bytes
 from fitgauge.engine.serving.workload import Workload
@@ -37,39 +43,49 @@ STATE_SHARE = 0.9
 """`mamba_full_memory_ratio`: bytes of states for every byte of KV cache."""
 
 STATES_PER_REQUEST = 3
-"""State slots a running request may take: its own and two that the radix cache holds of its prefix."""
+"""State slots a running request may take: its own and two that the radix cache holds of its
+prefix."""
 
 MULTIMODAL_BYTES = 100 * MIB
 """SGLANG_VLM_CACHE_SIZE_MB: the cache of image embeddings, taken off the pool."""
 
 WINDOWED = frozenset({
-    "Llama4ForConditionalGeneration", "GptOssForCausalLM", "MiMoV2FlashForCausalLM", "Step3p5ForCausalLM",
-    "Step3p7ForConditionalGeneration", "Gemma4ForCausalLM", "Gemma4ForConditionalGeneration", "Gemma4UnifiedForConditionalGeneration",
-    "DeepseekV4ForCausalLM", "LagunaForCausalLM", "MellumForCausalLM", "MuseGlimmerForCausalLM", "MuseGlimmerForConditionalGeneration",
+    "Llama4ForConditionalGeneration", "GptOssForCausalLM", "MiMoV2FlashForCausalLM",
+    "Step3p5ForCausalLM",
+    "Step3p7ForConditionalGeneration", "Gemma4ForCausalLM", "Gemma4ForConditionalGeneration",
+    "Gemma4UnifiedForConditionalGeneration",
+    "DeepseekV4ForCausalLM", "LagunaForCausalLM", "MellumForCausalLM", "MuseGlimmerForCausalLM",
+    "MuseGlimmerForConditionalGeneration",
 })  # fmt: skip
-"""Architectures whose sliding layers have a pool of their own; Gemma 2 and 3, Mistral and others keep every token of every layer.
+"""Architectures whose sliding layers have a pool of their own; Gemma 2 and 3, Mistral and others
+keep every token of every layer.
 
-Source: srt/configs/model_config.py, is_hybrid_swa_model; srt/arg_groups/model_overrides/gemma2_gemma3.py.
-"""
+Source: srt/configs/model_config.py, is_hybrid_swa_model;
+srt/arg_groups/model_overrides/gemma2_gemma3.py."""
 
 
 def with_engine_defaults(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> Workload:
-    """The workload with `mem_fraction_static` and the cache's format filled in where they were left out.
+    """Return the workload with `mem_fraction_static` and the cache's format filled in where they
+    were left out.
 
-    Sparse MLA (DeepSeek V3.2, GLM-5) has an fp8 cache on Blackwell by itself. Source: srt/arg_groups/overrides.py, 0.5.23.
-    """
-    sparse = any(isinstance(mixer, LatentAttention) and mixer.indexer for mixer, _ in held(spec, None))
+    Sparse MLA (DeepSeek V3.2, GLM-5) has an fp8 cache on Blackwell by itself. Source:
+    srt/arg_groups/overrides.py, 0.5.23."""
+    sparse = any(
+        isinstance(mixer, LatentAttention) and mixer.indexer for mixer, _ in held(spec, None)
+    )
     narrow = workload.cache_dtype == "auto" and sparse and _narrow(accelerator)
     return structs.replace(
         workload,
         cache_dtype="F8_E4M3" if narrow else workload.cache_dtype,
-        gpu_memory_utilization=workload.gpu_memory_utilization or mem_fraction_static(spec, workload, accelerator),
+        gpu_memory_utilization=workload.gpu_memory_utilization
+        or mem_fraction_static(spec, workload, accelerator),
     )
 
 
 def card_kind(accelerator: Accelerator) -> Hashable:
-    """Cards of one kind hold the same before they are `sized`: whether ranks share memory, whether sparse MLA is narrow by itself, and
-    on whose cards what the process holds was not measured."""
+    """Return the cards of one kind hold the same before they are `sized`: whether ranks share
+    memory, whether sparse MLA is narrow by itself, and on whose cards what the process holds was
+    not measured."""
     return shares_memory(accelerator), _narrow(accelerator), elsewhere(accelerator.vendor)
 
 
@@ -78,7 +94,8 @@ def _narrow(accelerator: Accelerator) -> bool:
 
 
 class SglangPools(Struct, frozen=True, kw_only=True):
-    """The pools of one rank. A token of the full pool costs `full` bytes, one of the window pool `windowed`; a state slot `slot`.
+    """The pools of one rank. A token of the full pool costs `full` bytes, one of the window pool
+    `windowed`; a state slot `slot`.
 
     `window`: tokens of the longest window. `context_length`: of the question.
     """
@@ -96,7 +113,8 @@ class SglangPools(Struct, frozen=True, kw_only=True):
 
     @property
     def cell(self) -> float:
-        """Bytes of one token of capacity: full + 0.8 x windowed, or the window pool's alone where there is no full one."""
+        """Bytes of one token of capacity: full + 0.8 x windowed, or the window pool's alone
+        where there is no full one."""
         return self.full + WINDOW_SHARE * self.windowed if self.full else float(self.windowed)
 
     def slots(self, pool_bytes: int) -> int:
@@ -113,7 +131,8 @@ class SglangPools(Struct, frozen=True, kw_only=True):
         return max(0, int(rest // self.cell))
 
     def pool_bytes(self, concurrency: int, context_length: int) -> int:
-        """The least pool whose tokens, window and state slots hold `concurrency` such requests."""
+        """Return the least pool whose tokens, window and state slots hold `concurrency` such
+        requests."""
         tokens = concurrency * context_length
         if self.windowed:
             in_windows = concurrency * min(context_length, self.window)
@@ -122,10 +141,13 @@ class SglangPools(Struct, frozen=True, kw_only=True):
         if not self.slot:
             return needed
         states = (STATES_PER_REQUEST * concurrency + 2) * self.slot
-        return max(int(states * (1 + STATE_SHARE) / STATE_SHARE), int((needed + self.slot) * (1 + STATE_SHARE)))
+        return max(
+            int(states * (1 + STATE_SHARE) / STATE_SHARE),
+            int((needed + self.slot) * (1 + STATE_SHARE)),
+        )
 
     def requests(self, pool_bytes: int, context_length: int) -> int:
-        """Whole requests that all pools hold."""
+        """Return whole requests that all pools hold."""
         tokens, counts = self.tokens(pool_bytes), []
         if self.full:
             counts.append(tokens // context_length)
@@ -138,7 +160,7 @@ class SglangPools(Struct, frozen=True, kw_only=True):
 
 
 def radix_pool(spec: ModelSpec, workload: Workload, layers: range | None) -> SglangPools:
-    """The pools of one rank's `layers` (None: all)."""
+    """Return the pools of one rank's `layers` (None: all)."""
     dtype, tensor_parallel = cache_dtype(spec, workload.cache_dtype), workload.tensor_parallel
     split = spec.architecture in WINDOWED
     full = windowed = window = 0
@@ -151,11 +173,23 @@ def radix_pool(spec: ModelSpec, workload: Workload, layers: range | None) -> Sgl
         else:
             full += size
     slot = request_state_bytes(spec, layers, cache_dtype(spec, "auto"), tensor_parallel)
-    return SglangPools(full=full, windowed=windowed, slot=slot, window=window, context_length=workload.context_length)
+    return SglangPools(
+        full=full,
+        windowed=windowed,
+        slot=slot,
+        window=window,
+        context_length=workload.context_length,
+    )
 
 
-def estimate(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
-    """The Estimate of every pipeline stage."""
+def estimate(
+    spec: ModelSpec,
+    laid: ShardedWeights,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: EngineProfile,
+) -> Estimate:
+    """Return the Estimate of every pipeline stage."""
     loaded = loaded_stages(spec, laid, workload, accelerator)
     beside = beside_stages(spec, workload, accelerator, profile)
     return Estimate(
@@ -166,15 +200,25 @@ def estimate(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelera
     )
 
 
-def loaded_stages(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
-    """What every stage loads: weights, rotary tables, the cache of images."""
+def loaded_stages(
+    spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator
+) -> tuple[tuple[Term, ...], ...]:
+    """Return what every stage loads: weights, rotary tables, the cache of images."""
     return laid.once(loading_degrees(workload), lambda: _loaded(spec, laid, workload))
 
 
-def _loaded(spec: ModelSpec, laid: ShardedWeights, workload: Workload) -> tuple[tuple[Term, ...], ...]:
+def _loaded(
+    spec: ModelSpec, laid: ShardedWeights, workload: Workload
+) -> tuple[tuple[Term, ...], ...]:
     def buffers(stage: Stage) -> Term:
         size = buffer_bytes(spec, expert_parallel=workload.expert_parallel, layers=stage.span)
-        return exact_term("buffers", size, "computed", "rotary tables of every layer", "sglang/srt/layers/rotary_embedding")
+        return exact_term(
+            "buffers",
+            size,
+            "computed",
+            "rotary tables of every layer",
+            "sglang/srt/layers/rotary_embedding",
+        )
 
     return tuple(
         (
@@ -186,62 +230,113 @@ def _loaded(spec: ModelSpec, laid: ShardedWeights, workload: Workload) -> tuple[
     )
 
 
-def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[StageMemory, ...]:
-    """What every stage holds beside that: the process, there before SGLang measures what is free, the pools, and what comes after them."""
-    before = [profile.runtime_bytes.term("runtime", 1, 0, "CUDA context and libraries, there before SGLang measures what is free")]
+def beside_stages(
+    spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile
+) -> tuple[StageMemory, ...]:
+    """Return what every stage holds beside that: the process, there before SGLang measures what
+    is free, the pools, and what comes after them."""
+    before = [
+        profile.runtime_bytes.term(
+            "runtime", 1, 0, "CUDA context and libraries, there before SGLang measures what is free"
+        )
+    ]
     ranks = workload.tensor_parallel * workload.pipeline_parallel
     if ranks > 1:
-        before.append(communication_term(profile, ranks=ranks, symmetric=shares_memory(accelerator)))
+        before.append(
+            communication_term(profile, ranks=ranks, symmetric=shares_memory(accelerator))
+        )
     process = as_measured(before, accelerator)
     found = []
     for stage in stages_of(spec, workload):
         pool = radix_pool(spec, workload, stage.span)
         after: tuple[Term, ...] = ()
         if workload.cache_pool_bytes is None:
-            after = _after_loading(spec, profile, workload, stage.layers, accelerator, last=stage.last)
-        found.append(StageMemory(len(stage.layers), fixed=process, cache=cache_terms(pool, workload), layout=pool, after=after))
+            after = _after_loading(
+                spec, profile, workload, stage.layers, accelerator, last=stage.last
+            )
+        found.append(
+            StageMemory(
+                len(stage.layers),
+                fixed=process,
+                cache=cache_terms(pool, workload),
+                layout=pool,
+                after=after,
+            )
+        )
     return tuple(found)
 
 
 def sized(
-    loaded: Sequence[tuple[Term, ...]], beside: Sequence[StageMemory], workload: Workload, accelerator: Accelerator
+    loaded: Sequence[tuple[Term, ...]],
+    beside: Sequence[StageMemory],
+    workload: Workload,
+    accelerator: Accelerator,
 ) -> tuple[StageMemory, ...]:
-    """What every stage holds beside the loaded weights on this card, by its memory: what is kept back of it, and what lives in that."""
+    """Return what every stage holds beside the loaded weights on this card, by its memory: what
+    is kept back of it, and what lives in that."""
     share, found = static_share(workload), []
     for stage in beside:
         free = max(0, accelerator.usable.expected - sum(term.bytes for term in stage.fixed))
-        before = (structs.replace(term, low=less.low, high=less.high) for term in stage.fixed if (less := damped(term, share)))
-        kept = () if workload.cache_pool_bytes is not None else reserve_term(stage.after, int(free * (1 - share)), workload)
+        before = (
+            structs.replace(term, low=less.low, high=less.high)
+            for term in stage.fixed
+            if (less := damped(term, share))
+        )
+        kept = (
+            ()
+            if workload.cache_pool_bytes is not None
+            else reserve_term(stage.after, int(free * (1 - share)), workload)
+        )
         found.append(stage._replace(fixed=(*before, *kept), after=()))
     return tuple(found)
 
 
 def budget_bytes(accelerator: Accelerator, workload: Workload) -> Bytes:
-    """All that is usable, with as much of its spread as changes weights and pools."""
+    """Return all that is usable, with as much of its spread as changes weights and pools."""
     return damped(accelerator.usable, static_share(workload))
 
 
 def static_share(workload: Workload) -> float:
-    """How much of a byte that is free before loading goes to weights and pools: mem_fraction_static, all where the pool is given."""
+    """Return how much of a byte that is free before loading goes to weights and pools:
+    mem_fraction_static, all where the pool is given."""
     return 1.0 if workload.cache_pool_bytes is not None else workload.gpu_memory_utilization
 
 
 def damped(size: Bytes | Term, share: float) -> Bytes:
-    """`size` with `share` of its spread: as the rest of what is free is kept back, a byte more or less of the card or of what is taken
-    before loading changes weights and pools by that share alone."""
+    """`size` with `share` of its spread: as the rest of what is free is kept back, a byte more
+    or less of the card or of what is taken before loading changes weights and pools by that
+    share alone."""
     expected = size.expected if isinstance(size, Bytes) else size.bytes
-    return Bytes(low=int(expected - share * (expected - size.low)), expected=expected, high=int(expected + share * (size.high - expected)))
+    return Bytes(
+        low=int(expected - share * (expected - size.low)),
+        expected=expected,
+        high=int(expected + share * (size.high - expected)),
+    )
 
 
 def _multimodal() -> tuple[Term]:
     source = "sglang/srt/mem_cache/kv_cache_configurator.py, mm_runtime_reservation_gb"
-    return (exact_term("encoder_cache", MULTIMODAL_BYTES, "computed", "embeddings of images, 100 MiB by default", source),)
+    return (
+        exact_term(
+            "encoder_cache",
+            MULTIMODAL_BYTES,
+            "computed",
+            "embeddings of images, 100 MiB by default",
+            source,
+        ),
+    )
 
 
 def _after_loading(
-    spec: ModelSpec, profile: EngineProfile, workload: Workload, layers: range, accelerator: Accelerator, *, last: bool
+    spec: ModelSpec,
+    profile: EngineProfile,
+    workload: Workload,
+    layers: range,
+    accelerator: Accelerator,
+    *,
+    last: bool,
 ) -> tuple[Term, ...]:
-    """What comes after the pools are taken and lives in what is kept back."""
+    """Return what comes after the pools are taken and lives in what is kept back."""
     terms = activation_bytes(
         spec,
         profile,
@@ -256,10 +351,11 @@ def _after_loading(
 
 
 def reserve_term(after: tuple[Term, ...], kept: int, workload: Workload) -> tuple[Term, ...]:
-    """Terms that come after the pools, and `reserve`, what `kept` bytes hold beyond them.
+    """Return the terms that come after the pools, and `reserve`, what `kept` bytes hold beyond
+    them.
 
-    As long as they stay within what is kept back, their doubt changes nothing of what has to fit: only an excess has a spread.
-    """
+    As long as they stay within what is kept back, their doubt changes nothing of what has to
+    fit: only an excess has a spread."""
     spare = kept - sum(term.bytes for term in after)
     risk = sum(term.high - term.bytes for term in after)
     excess = max(0, risk - max(0, spare)) / risk if risk else 0.0
@@ -272,24 +368,37 @@ def reserve_term(after: tuple[Term, ...], kept: int, workload: Workload) -> tupl
         for term in after
     ]
     formula = (
-        f"{kept / GIB:.2f} GiB = what is free before loading x (1 - mem_fraction_static {workload.gpu_memory_utilization:g}), less these"
+        f"{kept / GIB:.2f} GiB = what is free before loading x (1 - mem_fraction_static"
+        f" {workload.gpu_memory_utilization:g}), less these"
     )
     source = "sglang/srt/mem_cache/kv_cache_configurator.py, _profile_available_bytes"
     return (*terms, exact_term("reserve", max(0, spare), "computed", formula, source))
 
 
 def cache_terms(pool: SglangPools, workload: Workload) -> tuple[Term, ...]:
-    """`kv_cache` and, of a hybrid, `state_cache`: the least pools for the requests asked for, or the pool given outright."""
+    """`kv_cache` and, of a hybrid, `state_cache`: the least pools for the requests asked for, or
+    the pool given outright."""
     source = "sglang/srt/model_executor/pool_configurator.py"
     requests = workload.requests_per_replica
     size = pool.pool_bytes(requests, workload.context_length)
     if workload.cache_pool_bytes is not None:
-        return (exact_term("kv_cache", workload.cache_pool_bytes, "exact", "the pool given in kv_cache_memory_gib", "the question"),)
+        return (
+            exact_term(
+                "kv_cache",
+                workload.cache_pool_bytes,
+                "exact",
+                "the pool given in kv_cache_memory_gib",
+                "the question",
+            ),
+        )
     formula = f"{requests} requests x {workload.context_length} tokens x {pool.cell:.0f} B"
     if not pool.slot:
         return (exact_term("kv_cache", size, "computed", formula, source),)
     states = min(size, (pool.slots(size) + 1) * pool.slot)
-    said = f"{pool.slots(size)} slots + 1 of {pool.slot} B: 0.9 of the KV cache, {STATES_PER_REQUEST} slots a request"
+    said = (
+        f"{pool.slots(size)} slots + 1 of {pool.slot} B: 0.9 of the KV cache, {STATES_PER_REQUEST}"
+        " slots a request"
+    )
     return (
         exact_term("kv_cache", size - states, "computed", formula, source),
         exact_term("state_cache", states, "computed", said, source),

@@ -1,9 +1,9 @@
-"""Serving with TensorRT-LLM: the KV cache is a fraction of what is free once weights are loaded and a largest batch has been run.
+"""Serving with TensorRT-LLM: the KV cache is a fraction of what is free once weights are loaded and
+a largest batch has been run.
 
-Source: tensorrt_llm/_torch/pyexecutor/_util.py, KvCacheCreator._cal_max_memory: available = (total - peak) x
-free_gpu_memory_fraction; whole blocks of tokens_per_block (32). Documentation: reference/memory. Windows are kept whole unless
-max_attention_window is set by hand.
-"""
+Source: tensorrt_llm/_torch/pyexecutor/_util.py, KvCacheCreator._cal_max_memory: available =
+(total - peak) x free_gpu_memory_fraction; whole blocks of tokens_per_block (32). Documentation:
+reference/memory. Windows are kept whole unless max_attention_window is set by hand."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,12 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Term, exact_term
 from fitgauge.engine.serving.estimate import Estimate, StageMemory
 from fitgauge.engine.serving.profile import EngineProfile
-from fitgauge.engine.serving.warmup import loaded_stages, warmed_estimate, warmed_stages, with_reserve
+from fitgauge.engine.serving.warmup import (
+    loaded_stages,
+    warmed_estimate,
+    warmed_stages,
+    with_reserve,
+)
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
 
@@ -21,33 +26,57 @@ MAX_BATCH_SIZE, MAX_NUM_TOKENS = 2048, 8192
 """Defaults of trtllm-serve. Source: tensorrt_llm/llmapi/llm_args.py, BuildConfig."""
 
 
-def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec) -> tuple[int, int]:
-    """(max_batch_size, max_num_tokens), the same on every card."""
+def default_batch(
+    accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec
+) -> tuple[int, int]:
+    """Return (max_batch_size, max_num_tokens), the same on every card."""
     return MAX_BATCH_SIZE, MAX_NUM_TOKENS
 
 
-def estimate(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
-    """The Estimate of every pipeline stage."""
+def estimate(
+    spec: ModelSpec,
+    laid: ShardedWeights,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: EngineProfile,
+) -> Estimate:
+    """Return the Estimate of every pipeline stage."""
     loaded = loaded_stages(spec, laid, workload, accelerator)
-    beside = sized(loaded, beside_stages(spec, workload, accelerator, profile), workload, accelerator)
+    beside = sized(
+        loaded, beside_stages(spec, workload, accelerator, profile), workload, accelerator
+    )
     return warmed_estimate(accelerator, workload, loaded, beside)
 
 
-def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[StageMemory, ...]:
-    """What every stage holds beside its weights, whatever the card."""
+def beside_stages(
+    spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile
+) -> tuple[StageMemory, ...]:
+    """Return what every stage holds beside its weights, whatever the card."""
     return warmed_stages(spec, workload, profile, block=TOKENS_PER_BLOCK)
 
 
 def sized(
-    loaded: Sequence[tuple[Term, ...]], beside: Sequence[StageMemory], workload: Workload, accelerator: Accelerator
+    loaded: Sequence[tuple[Term, ...]],
+    beside: Sequence[StageMemory],
+    workload: Workload,
+    accelerator: Accelerator,
 ) -> tuple[StageMemory, ...]:
-    """The same on this card, by its memory: with what is held back of it."""
+    """Return the same on this card, by its memory: with what is held back of it."""
     return with_reserve(loaded, beside, workload, accelerator, left_free)
 
 
 def left_free(taken: int, usable: int, workload: Workload) -> Term:
-    """The term `reserve`: (1 - free_gpu_memory_fraction) of what is free [bytes]."""
+    """Return the term `reserve`: (1 - free_gpu_memory_fraction) of what is free [bytes]."""
     free = max(0, usable - taken)
-    formula = f"(1 - free_gpu_memory_fraction {workload.gpu_memory_utilization:g}) x what is free, {free} B"
+    formula = (
+        f"(1 - free_gpu_memory_fraction {workload.gpu_memory_utilization:g}) x what is free,"
+        f" {free} B"
+    )
     size = int(free * (1 - workload.gpu_memory_utilization))
-    return exact_term("reserve", size, "computed", formula, "tensorrt_llm/_torch/pyexecutor/_util.py, _cal_max_memory")
+    return exact_term(
+        "reserve",
+        size,
+        "computed",
+        formula,
+        "tensorrt_llm/_torch/pyexecutor/_util.py, _cal_max_memory",
+    )

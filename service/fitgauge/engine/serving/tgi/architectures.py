@@ -38,4 +38,5 @@ qianfan_ocr qwen2_5_omni qwen3_5 qwen3_5_moe qwen3_asr qwen3_next qwen3_omni_moe
 solar_open step3p7 t5gemma2 unlimited_ocr vaultgemma vibevoice_asr video_llama_3 voxtral voxtral_realtime xlstm youtu zaya
 """
 LATER = frozenset(_LATER.split())
-"""Language models that transformers 5.23 knows and 4.51.3 does not, and whose repositories bring no code of their own."""
+"""Language models that transformers 5.23 knows and 4.51.3 does not, and whose repositories bring
+no code of their own."""

@@ -1,8 +1,9 @@
-"""Serving with Text Generation Inference: a warm-up prefill of the largest batch, then blocks for most of what is still free.
+"""Serving with Text Generation Inference: a warm-up prefill of the largest batch, then blocks for
+most of what is still free.
 
-Source: text-generation-inference 3.3, server/text_generation_server/models/flash_causal_lm.py, warmup: blocks =
-(free - (1 - cuda_memory_fraction) x total) x wiggle room // bytes of a block; every layer keeps every token, windows too.
-"""
+Source: text-generation-inference 3.3, server/text_generation_server/models/flash_causal_lm.py,
+warmup: blocks = (free - (1 - cuda_memory_fraction) x total) x wiggle room // bytes of a block;
+every layer keeps every token, windows too."""
 
 from collections.abc import Sequence
 
@@ -12,53 +13,77 @@ from fitgauge.engine.quantity import Term, exact_term
 from fitgauge.engine.serving.activations import math_scores_term
 from fitgauge.engine.serving.estimate import Estimate, StageMemory
 from fitgauge.engine.serving.profile import EngineProfile
-from fitgauge.engine.serving.warmup import loaded_stages, warmed_estimate, warmed_stages, with_reserve
+from fitgauge.engine.serving.warmup import (
+    loaded_stages,
+    warmed_estimate,
+    warmed_stages,
+    with_reserve,
+)
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
 
 PREFILL_TOKENS = 4096
-"""`max_batch_prefill_tokens` of the launcher where it is not asked for and the model's work cannot be counted. From 3.0 on text models
-on cards it knows take what a second of the card's work holds, as far as memory allows, which is not followed here."""
+"""`max_batch_prefill_tokens` of the launcher where it is not asked for and the model's work
+cannot be counted. From 3.0 on text models on cards it knows take what a second of the card's
+work holds, as far as memory allows, which is not followed here."""
 
 VISION_PREFILL_TOKENS: dict[str, tuple[tuple[int, ...], int]] = {
     "gemma3": ((3, 2), 8000),
     "qwen2_vl": ((3, 1, 1), 10_000),
     "qwen2_5_vl": ((3, 1, 1), 10_000),
 }
-"""By model type: the first release with a default of its own, and that default. Source: launcher/src/main.rs, default_optimal."""
+"""By model type: the first release with a default of its own, and that default. Source:
+launcher/src/main.rs, default_optimal."""
 
 SEQUENCES = 128
-"""Rows whose logits are held in one step: the launcher sets no bound, the router fills batches by tokens."""
+"""Rows whose logits are held in one step: the launcher sets no bound, the router fills batches
+by tokens."""
 
 MASKED = {"gemma3": ((3, 2), (3, 3))}
-"""By model type: the releases that answer an image with a mask of every pair of tokens, and so with PyTorch's math kernel, as keys are
-shared. The warm-up's first request holds an image. Source: 3.2.3, models/custom_modeling/flash_gemma3_modeling.py (get_attention_mask,
-enable_gqa); backends/client/src/v3/client.rs, warmup."""
+"""By model type: the releases that answer an image with a mask of every pair of tokens, and so
+with PyTorch's math kernel, as keys are shared. The warm-up's first request holds an image.
+Source: 3.2.3, models/custom_modeling/flash_gemma3_modeling.py (get_attention_mask, enable_gqa);
+backends/client/src/v3/client.rs, warmup."""
 
 
-def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec) -> tuple[int, int]:
-    """(rows of logits, tokens of the warm-up prefill), the same on every card."""
+def default_batch(
+    accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec
+) -> tuple[int, int]:
+    """Return (rows of logits, tokens of the warm-up prefill), the same on every card."""
     since, tokens = VISION_PREFILL_TOKENS.get(spec.model_type, ((), PREFILL_TOKENS))
     return SEQUENCES, tokens if version >= since else PREFILL_TOKENS
 
 
-def estimate(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
-    """The Estimate of every pipeline stage."""
+def estimate(
+    spec: ModelSpec,
+    laid: ShardedWeights,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: EngineProfile,
+) -> Estimate:
+    """Return the Estimate of every pipeline stage."""
     loaded = loaded_stages(spec, laid, workload, accelerator)
-    beside = sized(loaded, beside_stages(spec, workload, accelerator, profile), workload, accelerator)
+    beside = sized(
+        loaded, beside_stages(spec, workload, accelerator, profile), workload, accelerator
+    )
     return warmed_estimate(accelerator, workload, loaded, beside)
 
 
-def beside_stages(spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> tuple[StageMemory, ...]:
-    """What every stage holds beside its weights, whatever the card."""
+def beside_stages(
+    spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile
+) -> tuple[StageMemory, ...]:
+    """Return what every stage holds beside its weights, whatever the card."""
     block, scores = block_tokens(workload.version), scores_terms(spec, workload)
     return warmed_stages(spec, workload, profile, block=block, batch=scores)
 
 
 def sized(
-    loaded: Sequence[tuple[Term, ...]], beside: Sequence[StageMemory], workload: Workload, accelerator: Accelerator
+    loaded: Sequence[tuple[Term, ...]],
+    beside: Sequence[StageMemory],
+    workload: Workload,
+    accelerator: Accelerator,
 ) -> tuple[StageMemory, ...]:
-    """The same on this card, by its memory: with what is held back of it."""
+    """Return the same on this card, by its memory: with what is held back of it."""
     return with_reserve(loaded, beside, workload, accelerator, left_free)
 
 
@@ -70,11 +95,16 @@ def scores_terms(spec: ModelSpec, workload: Workload) -> tuple[Term, ...]:
     length = min(workload.max_batched_tokens, workload.context_length)
     heads = -(-spec.query_heads // workload.tensor_parallel)
     said = "an image makes a mask of every pair, which the math kernel reads"
-    return (math_scores_term(said, requests=1, length=length, heads=heads, source="flash_gemma3_modeling.py (3.2.3)"),)
+    return (
+        math_scores_term(
+            said, requests=1, length=length, heads=heads, source="flash_gemma3_modeling.py (3.2.3)"
+        ),
+    )
 
 
 def wiggle_room(version: tuple[int, ...]) -> float:
-    """TGI_WIGGLE_ROOM by release. Source: server/text_generation_server/models/globals.py of each."""
+    """TGI_WIGGLE_ROOM by release. Source: server/text_generation_server/models/globals.py of
+    each."""
     for since, room in (((3, 3), 0.90), ((3, 1), 0.93), ((3,), 0.95), ((2, 4), 0.90)):
         if version >= since:
             return room
@@ -82,16 +112,25 @@ def wiggle_room(version: tuple[int, ...]) -> float:
 
 
 def block_tokens(version: tuple[int, ...]) -> int:
-    """BLOCK_SIZE: 16 with paged attention, 1 with flashinfer, the default from 2.3 on. Source: models/globals.py."""
+    """BLOCK_SIZE: 16 with paged attention, 1 with flashinfer, the default from 2.3 on. Source:
+    models/globals.py."""
     return 1 if version >= (2, 3) else 16
 
 
 def left_free(taken: int, usable: int, workload: Workload) -> Term:
-    """The term `reserve`: what `cuda_memory_fraction` holds back of the card, and the wiggle room of what is then free [bytes]."""
+    """Return the term `reserve`: what `cuda_memory_fraction` holds back of the card, and the
+    wiggle room of what is then free [bytes]."""
     room, share = wiggle_room(workload.version), workload.gpu_memory_utilization
     held_back = int(usable * (1 - share))
     free = max(0, usable - taken - held_back)
-    formula = f"(1 - cuda_memory_fraction {share:g}) x the card + (1 - {room:g}) x what is then free, {free} B"
+    formula = (
+        f"(1 - cuda_memory_fraction {share:g}) x the card + (1 - {room:g}) x what is then free,"
+        f" {free} B"
+    )
     return exact_term(
-        "reserve", held_back + int(free * (1 - room)), "computed", formula, "text_generation_server/models/flash_causal_lm.py"
+        "reserve",
+        held_back + int(free * (1 - room)),
+        "computed",
+        formula,
+        "text_generation_server/models/flash_causal_lm.py",
     )

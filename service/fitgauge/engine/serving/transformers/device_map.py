@@ -1,7 +1,8 @@
-"""Where `device_map="auto"` puts a model's modules: in order, a card at a time, each filled to its share and a margin.
+"""Where `device_map="auto"` puts a model's modules: in order, a card at a time, each filled to its
+share and a margin.
 
-Source: transformers 5.23, integrations/accelerate.py, get_balanced_memory and infer_auto_device_map; accelerate's own differ in the margin.
-"""
+Source: transformers 5.23, integrations/accelerate.py, get_balanced_memory and
+infer_auto_device_map; accelerate's own differ in the margin."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -17,7 +18,8 @@ _LAYERED = (Part.ENCODER, Part.VISION, Part.AUDIO)
 
 
 class Module(NamedTuple):
-    """What goes to one card whole: a layer, or what comes before and after layers. layer: of the language model."""
+    """What goes to one card whole: a layer, or what comes before and after layers. layer: of the
+    language model."""
 
     part: Part
     bytes: int
@@ -25,7 +27,8 @@ class Module(NamedTuple):
 
 
 class Card(NamedTuple):
-    """One card: its modules' bytes by part, and which layers of the language model are among them."""
+    """One card: its modules' bytes by part, and which layers of the language model are among
+    them."""
 
     by_part: dict[Part, int]
     layers: range
@@ -37,7 +40,8 @@ class Card(NamedTuple):
 
 
 def modules(laid: ShardedWeights, layers: int, tensor_parallel: int) -> list[Module]:
-    """The modules in the order in which classes of transformers register them: embeddings, encoder and towers, language model, head.
+    """Return the modules in the order in which classes of transformers register them: embeddings,
+    encoder and towers, language model, head.
 
     An embedding that the head shares stays where the embedding is.
     """
@@ -51,22 +55,41 @@ def modules(laid: ShardedWeights, layers: int, tensor_parallel: int) -> list[Mod
         for layer in sorted({number for share in shares for number in share.layers}):
             yield Module(part, sum(size(share) for share in shares if layer in share.layers))
 
-    rest = [share for share in laid.shares if share.place != "layers" and share.part not in _LAYERED]
-    front = [Module(share.part, len(share.layers) * size(share)) for share in rest if share.place != "last"]
-    back = [Module(share.part, len(share.layers) * size(share)) for share in rest if share.place == "last"]
+    rest = [
+        share for share in laid.shares if share.place != "layers" and share.part not in _LAYERED
+    ]
+    front = [
+        Module(share.part, len(share.layers) * size(share))
+        for share in rest
+        if share.place != "last"
+    ]
+    back = [
+        Module(share.part, len(share.layers) * size(share))
+        for share in rest
+        if share.place == "last"
+    ]
     language = [
-        Module(Part.LANGUAGE, sum(size(share) for share in laid.shares if share.place == "layers" and number in share.layers), number)
+        Module(
+            Part.LANGUAGE,
+            sum(
+                size(share)
+                for share in laid.shares
+                if share.place == "layers" and number in share.layers
+            ),
+            number,
+        )
         for number in range(layers)
     ]
     return [*front, *(module for part in _LAYERED for module in layered(part)), *language, *back]
 
 
-def device_map(laid: ShardedWeights, layers: int, cards: int, tensor_parallel: int = 1) -> tuple[Card, ...]:
-    """What each of `cards` holds.
+def device_map(
+    laid: ShardedWeights, layers: int, cards: int, tensor_parallel: int = 1
+) -> tuple[Card, ...]:
+    """Return what each of `cards` holds.
 
-    A card takes modules until the next would exceed total / cards + 1.25 x the largest module, the first card less the largest module
-    (room to bring one back to); the last takes the rest.
-    """
+    A card takes modules until the next would exceed total / cards + 1.25 x the largest module,
+    the first card less the largest module (room to bring one back to); the last takes the rest."""
     placed: list[list[Module]] = [[] for _ in range(cards)]
     waiting = modules(laid, layers, tensor_parallel)
     largest = max((module.bytes for module in waiting), default=0)
@@ -97,10 +120,16 @@ def _card(card: tuple[list[Module], range]) -> Card:
 
 
 def weights_term(laid: ShardedWeights, card: Card) -> Term:
-    """The term `weights` of one card."""
+    """Return the term `weights` of one card."""
     formula = f"{laid.scheme.name} weights in the order of modules: " + " + ".join(
         f"{part} {gib(size)}" for part, size in card.by_part.items()
     )
     if card.layers:
         formula += f", layers {card.layers.start} to {card.layers.stop - 1}"
-    return exact_term("weights", card.bytes, laid.basis, formula, "transformers/integrations/accelerate.py, infer_auto_device_map")
+    return exact_term(
+        "weights",
+        card.bytes,
+        laid.basis,
+        formula,
+        "transformers/integrations/accelerate.py, infer_auto_device_map",
+    )

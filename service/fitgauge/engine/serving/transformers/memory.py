@@ -1,8 +1,8 @@
-"""Serving with Hugging Face transformers (`generate`): no paging, no graphs, layers spread over the cards by device_map.
+"""Serving with Hugging Face transformers (`generate`): no paging, no graphs, layers spread over the
+cards by device_map.
 
-Source: transformers 5.23, cache_utils.py (DynamicCache grows with every token; sliding layers keep a window) and
-generation/utils.py (logits of the last position only, in float32).
-"""
+Source: transformers 5.23, cache_utils.py (DynamicCache grows with every token; sliding layers
+keep a window) and generation/utils.py (logits of the last position only, in float32)."""
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Attention, ModelSpec, Part
@@ -27,9 +27,11 @@ from fitgauge.engine.weights.sharding import ShardedWeights
 _MASKS = "transformers/masking_utils.py, sdpa_mask"
 
 _GROUPED_WHATEVER_WIDTH_UNTIL = (5, 13)
-"""Before it SDPA was asked to share keys among queries whatever their width; only the math kernel does so beyond `_WIDEST_SHARED`.
+"""Before it SDPA was asked to share keys among queries whatever their width; only the math kernel
+does so beyond `_WIDEST_SHARED`.
 
-Source: transformers 5.5.0 and 5.12.0 against 5.13.0, integrations/sdpa_attention.py, use_gqa_in_sdpa."""
+Source: transformers 5.5.0 and 5.12.0 against 5.13.0, integrations/sdpa_attention.py,
+use_gqa_in_sdpa."""
 
 _WIDEST_SHARED = 256
 """The widest head of PyTorch's flash kernel, the only fast one that shares keys among queries."""
@@ -53,7 +55,8 @@ class DynamicCache:
         return self.pool_bytes(1, 1) > 0
 
     def pool_bytes(self, concurrency: int, context_length: int) -> int:
-        """Bytes that `concurrency` requests of `context_length` tokens hold when they are full."""
+        """Return the bytes that `concurrency` requests of `context_length` tokens hold when they
+        are full."""
         return cache_bytes(
             self.spec,
             context_length=context_length,
@@ -64,23 +67,30 @@ class DynamicCache:
         )
 
     def requests(self, pool_bytes: int, context_length: int) -> int:
-        """Requests of `context_length` tokens that `pool_bytes` hold."""
+        """Return the requests of `context_length` tokens that `pool_bytes` hold."""
         return pool_bytes // self.pool_bytes(1, context_length)
 
     def tokens(self, pool_bytes: int) -> int:
-        """Tokens of requests of the question's length."""
+        """Return the tokens of requests of the question's length."""
         return self.requests(pool_bytes, self.context_length) * self.context_length
 
 
 def cache_format(spec: ModelSpec, workload: Workload) -> str:
-    """The dtype of activations, which the cache has too, unless one is asked for."""
+    """Return the dtype of activations, which the cache has too, unless one is asked for."""
     if workload.cache_dtype != "auto":
         return workload.cache_dtype
     return spec.dtype if spec.dtype in ("F16", "BF16", "F32") else "BF16"
 
 
-def estimate(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
-    """The Estimate of every card: device_map spreads whole layers, so cards are pipeline stages that wait for each other."""
+def estimate(
+    spec: ModelSpec,
+    laid: ShardedWeights,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: EngineProfile,
+) -> Estimate:
+    """Return the Estimate of every card: device_map spreads whole layers, so cards are pipeline
+    stages that wait for each other."""
     whole = range(spec.layers)
     weights = [(whole_term(laid, workload, Stage(whole)), whole)]
     if workload.pipeline_parallel > 1:
@@ -90,20 +100,22 @@ def estimate(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelera
     return Estimate(
         accelerator=accelerator,
         stages=tuple(
-            _stage(number, term, layers, spec, workload, profile, last=number == last) for number, (term, layers) in enumerate(weights)
+            _stage(number, term, layers, spec, workload, profile, last=number == last)
+            for number, (term, layers) in enumerate(weights)
         ),
         budget=accelerator.usable,
     )
 
 
 def mask_bytes(spec: ModelSpec, *, requests: int, length: int, tensor_parallel: int) -> int:
-    """What SDPA's mask adds to the layers' peak of a prompt of b requests x L tokens, where a window or chunk is shorter than it [bytes].
+    """Return what SDPA's mask adds to the layers' peak of a prompt of b requests x L tokens, where
+    a window or chunk is shorter than it [bytes].
 
-    = b L^2 + max(0, 2 b L^2 - 2 b L x (widest MLP - widest attention)): one byte a pair is kept, and attention makes a 16-bit copy of it
-    while the MLP's products are not there yet. Full attention alone makes no mask. Source: transformers 5.23, masking_utils.py
-    (_ignore_causal_mask_sdpa; a sliding mask measured: kept 1.0 b L^2, 3.0 while built); PyTorch, aten/src/ATen/native/transformers/
-    attention.cpp, convert_boolean_attn_mask.
-    """
+    = b L^2 + max(0, 2 b L^2 - 2 b L x (widest MLP - widest attention)): one byte a pair is kept,
+    and attention makes a 16-bit copy of it while the MLP's products are not there yet. Full
+    attention alone makes no mask. Source: transformers 5.23, masking_utils.py
+    (_ignore_causal_mask_sdpa; a sliding mask measured: kept 1.0 b L^2, 3.0 while built);
+    PyTorch, aten/src/ATen/native/transformers/ attention.cpp, convert_boolean_attn_mask."""
     windows = [
         mixer.window or mixer.chunk
         for block in spec.blocks
@@ -114,14 +126,25 @@ def mask_bytes(spec: ModelSpec, *, requests: int, length: int, tensor_parallel: 
         return 0
     pairs = requests * length * length
     language = [block for block in spec.blocks if block.part is Part.LANGUAGE]
-    mlp = max((mlp_width(block.mlp, spec.hidden_size, tensor_parallel) for block in language if block.mlp), default=0)
-    attention = max((attention_width(mixer, tensor_parallel) for block in language for mixer in block.mixers), default=0)
+    mlp = max(
+        (
+            mlp_width(block.mlp, spec.hidden_size, tensor_parallel)
+            for block in language
+            if block.mlp
+        ),
+        default=0,
+    )
+    attention = max(
+        (attention_width(mixer, tensor_parallel) for block in language for mixer in block.mixers),
+        default=0,
+    )
     return pairs + max(0, 2 * pairs - HALF * requests * length * max(0, mlp - attention))
 
 
 def scores_terms(spec: ModelSpec, workload: Workload, layers: range) -> tuple[Term, ...]:
-    """`attention_scores` where these layers have full attention that only PyTorch's math kernel runs: heads wider than 256 numbers that
-    share keys, in the releases that ask for it, as long as no mask is built (a window builds one, and then keys are repeated)."""
+    """`attention_scores` where these layers have full attention that only PyTorch's math kernel
+    runs: heads wider than 256 numbers that share keys, in the releases that ask for it, as long
+    as no mask is built (a window builds one, and then keys are repeated)."""
     if workload.version >= _GROUPED_WHATEVER_WIDTH_UNTIL or workload.eager_attention:
         return ()
     heads = max(
@@ -140,18 +163,38 @@ def scores_terms(spec: ModelSpec, workload: Workload, layers: range) -> tuple[Te
     said = "heads wider than 256 that share keys run in the math kernel before 5.13"
     source = "transformers/integrations/sdpa_attention.py, use_gqa_in_sdpa"
     held = -(-heads // workload.tensor_parallel)
-    return (math_scores_term(said, requests=workload.requests_per_replica, length=workload.context_length, heads=held, source=source),)
+    return (
+        math_scores_term(
+            said,
+            requests=workload.requests_per_replica,
+            length=workload.context_length,
+            heads=held,
+            source=source,
+        ),
+    )
 
 
 def _stage(
-    number: int, weights: Term, layers: range, spec: ModelSpec, workload: Workload, profile: EngineProfile, *, last: bool
+    number: int,
+    weights: Term,
+    layers: range,
+    spec: ModelSpec,
+    workload: Workload,
+    profile: EngineProfile,
+    *,
+    last: bool,
 ) -> StageEstimate:
     requests = workload.requests_per_replica
     prompt = requests * workload.context_length
     cache = DynamicCache(spec, workload, layers)
     mask = 0
     if not workload.eager_attention:
-        mask = mask_bytes(spec, requests=requests, length=workload.context_length, tensor_parallel=workload.tensor_parallel)
+        mask = mask_bytes(
+            spec,
+            requests=requests,
+            length=workload.context_length,
+            tensor_parallel=workload.tensor_parallel,
+        )
     fixed = (
         weights,
         *activation_bytes(
@@ -163,7 +206,19 @@ def _stage(
             samples=last,
             eager_length=workload.context_length if workload.eager_attention else 0,
         ),
-        *((exact_term("attention_mask", mask, "computed", "a mask of every pair of tokens, for sliding windows", _MASKS),) if mask else ()),
+        *(
+            (
+                exact_term(
+                    "attention_mask",
+                    mask,
+                    "computed",
+                    "a mask of every pair of tokens, for sliding windows",
+                    _MASKS,
+                ),
+            )
+            if mask
+            else ()
+        ),
         *scores_terms(spec, workload, layers),
         *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
     )
@@ -171,5 +226,9 @@ def _stage(
     needed = cache.pool_bytes(requests, workload.context_length)
     source = "transformers/cache_utils.py, DynamicCache"
     return stage_estimate(
-        stage=number, layers=len(layers), fixed=fixed, cache=(exact_term("kv_cache", needed, "computed", formula, source),), layout=cache
+        stage=number,
+        layers=len(layers),
+        fixed=fixed,
+        cache=(exact_term("kv_cache", needed, "computed", formula, source),),
+        layout=cache,
     )

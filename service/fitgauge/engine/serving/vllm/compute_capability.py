@@ -1,9 +1,8 @@
-"""What vLLM 0.33 builds or refuses otherwise on another NVIDIA card: expert widths its kernels ask for, routers in F32, attention
-that no kernel runs.
+"""What vLLM 0.33 builds or refuses otherwise on another NVIDIA card: expert widths its kernels ask
+for, routers in F32, attention that no kernel runs.
 
-Every rule was read in the source named and is held to vLLM's own answers on fake cards of compute capability 8.0, 8.9, 9.0, 10.0
-and 12.0 (tests/engine/vllm/data/oracle_more.jsonl).
-"""
+Every rule was read in the source named and is held to vLLM's own answers on fake cards of
+compute capability 8.0, 8.9, 9.0, 10.0 and 12.0 (tests/engine/vllm/data/oracle_more.jsonl)."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -17,28 +16,34 @@ from fitgauge.engine.serving.vllm.kv_cache.dtypes import cuda_major, resolved_fo
 from fitgauge.engine.weights.sharding import ShardedWeights, TensorGroup, round_up
 
 AMPERE, HOPPER, BLACKWELL = 8, 9, 10
-"""First number of the compute capability: A100 (with RTX 30 and 40); H100, H200; B200, B300. RTX Blackwell (12) is none of them."""
+"""First number of the compute capability: A100 (with RTX 30 and 40); H100, H200; B200, B300. RTX
+Blackwell (12) is none of them."""
 
 FP8_ATTENTION = (8, 9)
-"""The first card whose Triton attention reads an fp8 cache. Source: v1/attention/backends/triton_attn.py, mla/triton_mla.py."""
+"""The first card whose Triton attention reads an fp8 cache. Source:
+v1/attention/backends/triton_attn.py, mla/triton_mla.py."""
 
 FLASHINFER_HEADS = frozenset({64, 128, 256, 512})
 """Source: v1/attention/backends/flashinfer.py, get_supported_head_sizes."""
 
 SINKS = frozenset({"gpt_oss", "mimo_v2_flash", "mimo_v2"})
-"""Model types with attention sinks, which FlashInfer does not run below Hopper. Source: the models' own classes."""
+"""Model types with attention sinks, which FlashInfer does not run below Hopper. Source: the
+models' own classes."""
 
 TRITON_ONLY = frozenset({"gemma4"})
-"""Model types with heads of two sizes, for which vLLM takes Triton attention below Blackwell. Source: models/config.py."""
+"""Model types with heads of two sizes, for which vLLM takes Triton attention below Blackwell.
+Source: models/config.py."""
 
 NOT_SILU = frozenset({"gpt_oss", "gemma4", "minimax_m3", "minimax_m3_vl", "kimi_k3", "grok"})
-"""Model types whose experts' activation FlashInfer's TRT-LLM kernels have not: gelu, clamped swiglu, situ.
+"""Model types whose experts' activation FlashInfer's TRT-LLM kernels have not: gelu, clamped
+swiglu, situ.
 
 Source: fused_moe/experts/trtllm_bf16_moe.py, _supports_activation (silu and relu2)."""
 
 ROUTERS_IN_F32 = frozenset({"nemotron_h"})
-"""Model types whose router has F32 weights where no kernel sums 16-bit ones in F32. Source: fused_moe/router/gate_linear.py
-(force_fp32_compute: kernels for 9.0 and 10.x), models/nemotron_h.py."""
+"""Model types whose router has F32 weights where no kernel sums 16-bit ones in F32. Source:
+fused_moe/router/gate_linear.py (force_fp32_compute: kernels for 9.0 and 10.x),
+models/nemotron_h.py."""
 
 
 class Tiles(NamedTuple):
@@ -48,13 +53,16 @@ class Tiles(NamedTuple):
     hidden: int
 
 
-def expert_tiles(spec: ModelSpec, form: str | None, compute_capability: tuple[int, int] | None) -> Tiles | None:
-    """The tiles of routed experts in `form` (None: 16 bit) on this card, None where nothing is padded beyond vLLM's usual.
+def expert_tiles(
+    spec: ModelSpec, form: str | None, compute_capability: tuple[int, int] | None
+) -> Tiles | None:
+    """Return the tiles of routed experts in `form` (None: 16 bit) on this card, None where nothing
+    is padded beyond vLLM's usual.
 
-    MXFP4 (gpt-oss): Triton on Hopper takes widths of 64 as they are laid out; TRT-LLM on 10.x and Marlin elsewhere pad the width
-    to 128 and the hidden size to 256. 16 bit: TRT-LLM on 10.x pads the width to 128. Sources: fused_moe/oracle/mxfp4.py and
-    unquantized.py, the round_up functions and the order of backends.
-    """
+    MXFP4 (gpt-oss): Triton on Hopper takes widths of 64 as they are laid out; TRT-LLM on 10.x
+    and Marlin elsewhere pad the width to 128 and the hidden size to 256. 16 bit: TRT-LLM on 10.x
+    pads the width to 128. Sources: fused_moe/oracle/mxfp4.py and unquantized.py, the round_up
+    functions and the order of backends."""
     major = cuda_major(compute_capability)
     if form == "mxfp4" and major not in (0, HOPPER):
         return Tiles(128, 256)
@@ -63,16 +71,24 @@ def expert_tiles(spec: ModelSpec, form: str | None, compute_capability: tuple[in
     return None
 
 
-def on_card(laid: ShardedWeights, spec: ModelSpec, compute_capability: tuple[int, int] | None) -> ShardedWeights:
+def on_card(
+    laid: ShardedWeights, spec: ModelSpec, compute_capability: tuple[int, int] | None
+) -> ShardedWeights:
     """`laid` as its tensors are made on this card; itself where the card changes nothing."""
     form = laid.scheme.form.name if laid.scheme.form else None
     experts = [share for share in laid.shares if share.experts]
     stored = form if any(share.form is not None for share in experts) else None
     tiles = expert_tiles(spec, stored, compute_capability) if experts else None
-    wide = spec.model_type in ROUTERS_IN_F32 and cuda_major(compute_capability) not in (0, HOPPER, BLACKWELL)
+    wide = spec.model_type in ROUTERS_IN_F32 and cuda_major(compute_capability) not in (
+        0,
+        HOPPER,
+        BLACKWELL,
+    )
     if tiles is None and not wide:
         return laid
-    widths = frozenset(block.mlp.intermediate_size for block in spec.blocks if block.mlp and block.mlp.experts)
+    widths = frozenset(
+        block.mlp.intermediate_size for block in spec.blocks if block.mlp and block.mlp.experts
+    )
     made: dict[TensorGroup, TensorGroup] = {}
 
     def _made(share: TensorGroup) -> TensorGroup:
@@ -83,11 +99,16 @@ def on_card(laid: ShardedWeights, spec: ModelSpec, compute_capability: tuple[int
     shares = tuple(_made(share) for share in laid.shares)
     if wide:
         shares += tuple(_routers(spec))
-    return msgspec.structs.replace(laid, shares=shares, tensors=tuple(tuple(_made(share) for share in tensor) for tensor in laid.tensors))
+    return msgspec.structs.replace(
+        laid,
+        shares=shares,
+        tensors=tuple(tuple(_made(share) for share in tensor) for tensor in laid.tensors),
+    )
 
 
 def _tiled(share: TensorGroup, tiles: Tiles, widths: frozenset[int]) -> TensorGroup:
-    """One tensor of an expert, its width padded when it is divided, and its hidden side at once."""
+    """Return one tensor of an expert, its width padded when it is divided, and its hidden side
+    at once."""
     if share.split is Split.NONE:
         elements = share.piece_bytes // 2
         return msgspec.structs.replace(share, piece_bytes=2 * round_up(elements, tiles.hidden))
@@ -102,7 +123,7 @@ def _tiled(share: TensorGroup, tiles: Tiles, widths: frozenset[int]) -> TensorGr
 
 
 def _routers(spec: ModelSpec) -> list[TensorGroup]:
-    """The second half of every router that is kept in four bytes instead of two."""
+    """Return the second half of every router that is kept in four bytes instead of two."""
     return [
         TensorGroup(block.part, "layers", block.layers, Split.NONE, 0, 1, 1, 2 * tensor.elements)
         for block in spec.blocks
@@ -112,12 +133,14 @@ def _routers(spec: ModelSpec) -> list[TensorGroup]:
 
 
 class CardKind(NamedTuple):
-    """What vLLM's terms depend on of a card, but for its memory: cards of one kind hold the same bytes.
+    """What vLLM's terms depend on of a card, but for its memory: cards of one kind hold the same
+    bytes.
 
-    `generation`: the first number of the compute capability, where all before Hopper count as one; 0 without CUDA. `symmetric`: see
-    `shares_memory`. `early`: before Ampere, where releases until 0.11 serve with their first engine. `elsewhere`: the vendor where no
-    coefficient was measured on its cards. Of two kinds some models hold the same; of one kind no model holds anything else.
-    """
+    `generation`: the first number of the compute capability, where all before Hopper count as
+    one; 0 without CUDA. `symmetric`: see `shares_memory`. `early`: before Ampere, where releases
+    until 0.11 serve with their first engine. `elsewhere`: the vendor where no coefficient was
+    measured on its cards. Of two kinds some models hold the same; of one kind no model holds
+    anything else."""
 
     cuda: bool
     generation: int
@@ -128,46 +151,72 @@ class CardKind(NamedTuple):
 
     @property
     def alone(self) -> "CardKind":
-        """What the profiling pass and the cache depend on of it: not its links, nor whose card it is."""
+        """What the profiling pass and the cache depend on of it: not its links, nor whose card
+        it is."""
         return self._replace(symmetric=False, unified_memory=False, elsewhere="")
 
 
 def card_kind(accelerator: Accelerator) -> CardKind:
-    """The CardKind of an accelerator."""
-    return _kind(accelerator.vendor, accelerator.compute_capability, accelerator.nvlink, accelerator.unified_memory)
+    """Return the CardKind of an accelerator."""
+    return _kind(
+        accelerator.vendor,
+        accelerator.compute_capability,
+        accelerator.nvlink,
+        accelerator.unified_memory,
+    )
 
 
 @lru_cache(maxsize=256)
-def _kind(vendor: str, capability: tuple[int, int] | None, nvlink: bool | None, unified_memory: bool) -> CardKind:
+def _kind(
+    vendor: str, capability: tuple[int, int] | None, nvlink: bool | None, unified_memory: bool
+) -> CardKind:
     major = cuda_major(capability)
     generation = max(major, HOPPER - 1) if major else 0
     symmetric = _symmetric(vendor, capability, nvlink, unified_memory)
-    return CardKind(vendor == "NVIDIA", generation, symmetric, unified_memory, 0 < major < AMPERE, elsewhere(vendor))
+    return CardKind(
+        vendor == "NVIDIA",
+        generation,
+        symmetric,
+        unified_memory,
+        0 < major < AMPERE,
+        elsewhere(vendor),
+    )
 
 
 def shares_memory(accelerator: Accelerator) -> bool:
-    """Whether ranks may map each other's memory as one (symmetric memory), which NVLink's switches alone offer; a card that is only a
-    size may.
+    """Return whether ranks may map each other's memory as one (symmetric memory), which NVLink's
+    switches alone offer; a card that is only a size may.
 
-    Source: vllm/distributed/device_communicators/all_reduce_utils.py, SYMM_MEM_ALL_REDUCE_MAX_SIZES (capabilities 9.0 and 10.x alone),
-    symm_mem.py (off without multicast), flashinfer_all_reduce.py. NCCL opens its channels, each with buffers, by the links it finds.
-    """
-    return _symmetric(accelerator.vendor, accelerator.compute_capability, accelerator.nvlink, accelerator.unified_memory)
+    Source: vllm/distributed/device_communicators/all_reduce_utils.py,
+    SYMM_MEM_ALL_REDUCE_MAX_SIZES (capabilities 9.0 and 10.x alone), symm_mem.py (off without
+    multicast), flashinfer_all_reduce.py. NCCL opens its channels, each with buffers, by the
+    links it finds."""
+    return _symmetric(
+        accelerator.vendor,
+        accelerator.compute_capability,
+        accelerator.nvlink,
+        accelerator.unified_memory,
+    )
 
 
-def _symmetric(vendor: str, capability: tuple[int, int] | None, nvlink: bool | None, unified_memory: bool) -> bool:
+def _symmetric(
+    vendor: str, capability: tuple[int, int] | None, nvlink: bool | None, unified_memory: bool
+) -> bool:
     if capability is None:
         return vendor == "custom"
     return nvlink is not False and not unified_memory and capability[0] in SERVER_GENERATIONS
 
 
-def refusal(spec: ModelSpec, cache_dtype: str, compute_capability: tuple[int, int] | None) -> str | None:
-    """Why no attention kernel of vLLM runs this model with this cache on this NVIDIA card, None where one does.
+def refusal(
+    spec: ModelSpec, cache_dtype: str, compute_capability: tuple[int, int] | None
+) -> str | None:
+    """Return why no attention kernel of vLLM runs this model with this cache on this NVIDIA card,
+    None where one does.
 
-    Sparse MLA has kernels from Hopper on. Below 8.9 an fp8 cache is read by FlashInfer alone, which has no MLA there, no attention
-    sinks, no images that look ahead and heads of a few sizes. Sources: platforms/cuda.py (_get_backend_priorities) and the
-    backends' supports_* methods.
-    """
+    Sparse MLA has kernels from Hopper on. Below 8.9 an fp8 cache is read by FlashInfer alone,
+    which has no MLA there, no attention sinks, no images that look ahead and heads of a few
+    sizes. Sources: platforms/cuda.py (_get_backend_priorities) and the backends' supports_*
+    methods."""
     if compute_capability is None:
         return None
     mixers = [mixer for block in spec.blocks for mixer in block.mixers]
@@ -175,9 +224,19 @@ def refusal(spec: ModelSpec, cache_dtype: str, compute_capability: tuple[int, in
     card = f"compute capability {compute_capability[0]}.{compute_capability[1]}"
     if compute_capability < (HOPPER, 0) and any(mixer.indexer for mixer in latent):
         return f"vLLM has no kernel of sparse latent attention for {card}; it needs 9.0 or newer."
-    if compute_capability >= FP8_ATTENTION or not resolved_format(spec, cache_dtype, compute_capability).startswith("fp8"):
+    if compute_capability >= FP8_ATTENTION or not resolved_format(
+        spec, cache_dtype, compute_capability
+    ).startswith("fp8"):
         return None
     heads = {mixer.head_dim for mixer in mixers if isinstance(mixer, Attention) and mixer.causal}
-    if latent or spec.image_prefix or spec.model_type in SINKS | TRITON_ONLY or not heads <= FLASHINFER_HEADS:
-        return f"vLLM reads this model's cache with Triton kernels, which have no fp8 on {card}; it needs 8.9. Ask for kv_cache_dtype bf16."
+    if (
+        latent
+        or spec.image_prefix
+        or spec.model_type in SINKS | TRITON_ONLY
+        or not heads <= FLASHINFER_HEADS
+    ):
+        return (
+            f"vLLM reads this model's cache with Triton kernels, which have no fp8 on {card}; it"
+            " needs 8.9. Ask for kv_cache_dtype bf16."
+        )
     return None

@@ -1,7 +1,7 @@
 """What vLLM takes where a flag is left out, and what it refuses to run.
 
-Source: vllm/engine/arg_utils.py, get_batch_defaults (0.33, OpenAI server); model_executor/layers/quantization, get_min_capability.
-"""
+Source: vllm/engine/arg_utils.py, get_batch_defaults (0.33, OpenAI server);
+model_executor/layers/quantization, get_min_capability."""
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Attention, LatentAttention, ModelSpec
@@ -14,17 +14,22 @@ _SECOND_ENGINE_ALONE = (0, 11)
 
 _GB10 = (12, 1)
 _GB10_SMALL = (0, 29)
-"""From here on GB10 is taken for a small card: 0.28.0 does not, 0.33.0 does; the releases between were not read."""
+"""From here on GB10 is taken for a small card: 0.28.0 does not, 0.33.0 does; the releases
+between were not read."""
 
 _LARGE_TIER = (0, 28)
 """Of the versions read, the first with larger batches from 160 GiB (0.25 has none)."""
 
 _A100_SMALL = (0, 9)
-"""The first version that treats an A100 as a small card (vLLM pull request 17885; 0.8.5 does not)."""
+"""The first version that treats an A100 as a small card (vLLM pull request 17885; 0.8.5 does
+not)."""
 
 
-def default_batch(accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec) -> tuple[int, int]:
-    """(max_num_seqs, max_num_batched_tokens) of the OpenAI server on this card, the latter no more than its requests can fill."""
+def default_batch(
+    accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec
+) -> tuple[int, int]:
+    """Return (max_num_seqs, max_num_batched_tokens) of the OpenAI server on this card, the
+    latter no more than its requests can fill."""
     if first_engine(accelerator, version):
         return 256, _first_engine_tokens(context_length, spec)
     sequences, tokens = _tier(accelerator, version)
@@ -33,20 +38,24 @@ def default_batch(accelerator: Accelerator, context_length: int, version: tuple[
 
 
 def first_engine(accelerator: Accelerator, version: tuple[int, ...]) -> bool:
-    """Whether the first engine serves: in every release before 0.8, and until 0.11 on cards before Ampere.
+    """Return whether the first engine serves: in every release before 0.8, and until 0.11 on cards
+    before Ampere.
 
-    Source: vllm/engine/arg_utils.py (0.8.5), _is_v1_supported_oracle; 0.11 has the second engine alone.
-    """
+    Source: vllm/engine/arg_utils.py (0.8.5), _is_v1_supported_oracle; 0.11 has the second engine
+    alone."""
     capability = accelerator.compute_capability
-    return version < SECOND_ENGINE or (version < _SECOND_ENGINE_ALONE and capability is not None and capability < (8, 0))
+    return version < SECOND_ENGINE or (
+        version < _SECOND_ENGINE_ALONE and capability is not None and capability < (8, 0)
+    )
 
 
 def _first_engine_tokens(context_length: int, spec: ModelSpec) -> int:
-    """Whole prompts up to 32768 tokens, chunks of 2048 beyond; models that see images, have latent attention or a window read
-    prompts of any length whole, the first in passes of 5120 tokens at least.
+    """Return whole prompts up to 32768 tokens, chunks of 2048 beyond; models that see images, have
+    latent attention or a window read prompts of any length whole, the first in passes of 5120
+    tokens at least.
 
-    Source: 0.6.6 and 0.8.3, config.py SchedulerConfig; vllm/engine/arg_utils.py, _set_default_args_v0.
-    """
+    Source: 0.6.6 and 0.8.3, config.py SchedulerConfig; vllm/engine/arg_utils.py,
+    _set_default_args_v0."""
     if spec.sees_images:
         return max(context_length, 5120)
     whole = any(
@@ -70,28 +79,45 @@ def _tier(accelerator: Accelerator, version: tuple[int, ...]) -> tuple[int, int]
 
 
 def removed(spec: ModelSpec, version: tuple[int, ...]) -> str | None:
-    """Why vLLM of this version does not know the model any more, None where it does."""
+    """Return why vLLM of this version does not know the model any more, None where it does."""
     last = _REMOVED.get(spec.architecture)
     if last is None or version[:2] <= last[:2]:
         return None
-    return f"{spec.architecture} was supported until vLLM {'.'.join(map(str, last))}; send that engine_version, or engine transformers."
+    return (
+        f"{spec.architecture} was supported until vLLM {'.'.join(map(str, last))}; send that"
+        " engine_version, or engine transformers."
+    )
 
 
 _REMOVED: dict[str, tuple[int, ...]] = {
-    "MotifForCausalLM": (0, 10, 2), "Phi3SmallForCausalLM": (0, 9, 2), "Phi4FlashForCausalLM": (0, 10, 2),
-    "Phi4MultimodalForCausalLM": (0, 12, 0), "JAISLMHeadModel": (0, 22, 0), "ErnieModel": (0, 23, 0),
-    "ErnieForSequenceClassification": (0, 23, 0), "ErnieForTokenClassification": (0, 23, 0), "InternLM2VEForCausalLM": (0, 23, 0),
-    "QWenLMHeadModel": (0, 23, 0), "QwenVLForConditionalGeneration": (0, 23, 0), "InternLMForCausalLM": (0, 23, 0),
-    "DonutForConditionalGeneration": (0, 10, 2), "MllamaForConditionalGeneration": (0, 10, 2), "XverseForCausalLM": (0, 23, 0),
-    "Dots1ForCausalLM": (0, 23, 0), "BambaForCausalLM": (0, 23, 0), "MiniMaxForCausalLM": (0, 23, 0),
-    "MiniMaxText01ForCausalLM": (0, 23, 0), "MiniMaxM1ForCausalLM": (0, 23, 0), "MiniMaxVL01ForConditionalGeneration": (0, 23, 0),
-    "BaiChuanForCausalLM": (0, 23, 0), "BaichuanForCausalLM": (0, 23, 0), "AquilaModel": (0, 24, 0), "AquilaForCausalLM": (0, 24, 0),
-    "Grok1ModelForCausalLM": (0, 24, 0), "Grok1ForCausalLM": (0, 24, 0), "TarsierForConditionalGeneration": (0, 24, 0),
+    "MotifForCausalLM": (0, 10, 2), "Phi3SmallForCausalLM": (0, 9, 2),
+    "Phi4FlashForCausalLM": (0, 10, 2),
+    "Phi4MultimodalForCausalLM": (0, 12, 0), "JAISLMHeadModel": (0, 22, 0),
+    "ErnieModel": (0, 23, 0),
+    "ErnieForSequenceClassification": (0, 23, 0), "ErnieForTokenClassification": (0, 23, 0),
+    "InternLM2VEForCausalLM": (0, 23, 0),
+    "QWenLMHeadModel": (0, 23, 0), "QwenVLForConditionalGeneration": (0, 23, 0),
+    "InternLMForCausalLM": (0, 23, 0),
+    "DonutForConditionalGeneration": (0, 10, 2), "MllamaForConditionalGeneration": (0, 10, 2),
+    "XverseForCausalLM": (0, 23, 0),
+    "Dots1ForCausalLM": (0, 23, 0), "BambaForCausalLM": (0, 23, 0),
+    "MiniMaxForCausalLM": (0, 23, 0),
+    "MiniMaxText01ForCausalLM": (0, 23, 0), "MiniMaxM1ForCausalLM": (0, 23, 0),
+    "MiniMaxVL01ForConditionalGeneration": (0, 23, 0),
+    "BaiChuanForCausalLM": (0, 23, 0), "BaichuanForCausalLM": (0, 23, 0), "AquilaModel": (0, 24, 0),
+    "AquilaForCausalLM": (0, 24, 0),
+    "Grok1ModelForCausalLM": (0, 24, 0), "Grok1ForCausalLM": (0, 24, 0),
+    "TarsierForConditionalGeneration": (0, 24, 0),
     "Tarsier2ForConditionalGeneration": (0, 23, 0), "MantisForConditionalGeneration": (0, 24, 0),
-    "MusicFlamingoForConditionalGeneration": (0, 24, 0), "AyaVisionForConditionalGeneration": (0, 24, 0),
-    "TeleChatForCausalLM": (0, 25, 0), "PersimmonForCausalLM": (0, 25, 0), "FuyuForCausalLM": (0, 25, 0), "Plamo2ForCausalLM": (0, 26, 0),
-    "OuroForCausalLM": (0, 26, 0), "ArcticForCausalLM": (0, 28, 0), "ChameleonForConditionalGeneration": (0, 28, 0),
-    "GritLM": (0, 28, 0), "HCXVisionForCausalLM": (0, 28, 0), "MPTForCausalLM": (0, 28, 0), "MptForCausalLM": (0, 28, 0),
+    "MusicFlamingoForConditionalGeneration": (0, 24, 0),
+    "AyaVisionForConditionalGeneration": (0, 24, 0),
+    "TeleChatForCausalLM": (0, 25, 0), "PersimmonForCausalLM": (0, 25, 0),
+    "FuyuForCausalLM": (0, 25, 0), "Plamo2ForCausalLM": (0, 26, 0),
+    "OuroForCausalLM": (0, 26, 0), "ArcticForCausalLM": (0, 28, 0),
+    "ChameleonForConditionalGeneration": (0, 28, 0),
+    "GritLM": (0, 28, 0), "HCXVisionForCausalLM": (0, 28, 0), "MPTForCausalLM": (0, 28, 0),
+    "MptForCausalLM": (0, 28, 0),
     "RWForCausalLM": (0, 28, 0), "StableLMEpochForCausalLM": (0, 28, 0),
 }  # fmt: skip
-"""The last version of an architecture. Source: vllm/model_executor/models/registry.py (0.33), _PREVIOUSLY_SUPPORTED_MODELS."""
+"""The last version of an architecture. Source: vllm/model_executor/models/registry.py (0.33),
+_PREVIOUSLY_SUPPORTED_MODELS."""

@@ -1,10 +1,12 @@
-"""Images and videos in vLLM's profiling pass: the largest batch the encoder may see, and what it leaves behind for the language model.
+"""Images and videos in vLLM's profiling pass: the largest batch the encoder may see, and what it
+leaves behind for the language model.
 
-Symbols: E encoder tokens of one pass, p patches a token, d numbers of a patch (3 x side x side, frames included), H hidden size, t ranks.
-Source: vllm/v1/worker/gpu_model_runner.py, profile_run (dummy items of the modality with the largest item, outputs kept in the encoder
-cache while the language model is profiled); multimodal/encoder_budget.py (E is max_num_batched_tokens, or one item where that is
-larger). Before the second engine: vllm/worker/model_runner.py, _dummy_run (0.8.3). Releases read: 0.8.3, 0.11.0, 0.19.0, 0.33.0.
-"""
+Symbols: E encoder tokens of one pass, p patches a token, d numbers of a patch (3 x side x side,
+frames included), H hidden size, t ranks. Source: vllm/v1/worker/gpu_model_runner.py, profile_run
+(dummy items of the modality with the largest item, outputs kept in the encoder cache while the
+language model is profiled); multimodal/encoder_budget.py (E is max_num_batched_tokens, or one
+item where that is larger). Before the second engine: vllm/worker/model_runner.py, _dummy_run
+(0.8.3). Releases read: 0.8.3, 0.11.0, 0.19.0, 0.33.0."""
 
 from math import prod
 from typing import NamedTuple
@@ -16,38 +18,46 @@ from fitgauge.engine.serving.workload import Workload
 _FLOAT = 4
 
 _LARGEST_IMAGE = 16_384
-"""Tokens of the largest image of a model of native resolution: max_pixels 12,845,056 / 28^2, or 16,777,216 / 32^2.
+"""Tokens of the largest image of a model of native resolution: max_pixels 12,845,056 / 28^2, or
+16,777,216 / 32^2.
 
-Source: preprocessor_config.json of Qwen2-VL, Qwen2.5-VL and Qwen3-VL; vllm/model_executor/models/qwen2_vl.py, get_max_image_tokens."""
+Source: preprocessor_config.json of Qwen2-VL, Qwen2.5-VL and Qwen3-VL;
+vllm/model_executor/models/qwen2_vl.py, get_max_image_tokens."""
 
 _FRAMED = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "qwen2_5_omni_thinker")
 """Model types whose videos are sized a frame at a time, each as large as the largest image."""
 
 _NATIVE = (*_FRAMED, "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "qwen3_omni_moe")
-"""Model types whose images keep their resolution up to that size. Later ones bound a whole video by less than their largest image."""
+"""Model types whose images keep their resolution up to that size. Later ones bound a whole video
+by less than their largest image."""
 
 _MOST_PAIRS = 7
-"""Pairs of frames in the largest video. Source: models/qwen2_vl.py, _MAX_FRAMES_PER_VIDEO 14, temporal_patch_size 2."""
+"""Pairs of frames in the largest video. Source: models/qwen2_vl.py, _MAX_FRAMES_PER_VIDEO 14,
+temporal_patch_size 2."""
 
 _VIDEO_OF_CONTEXT = (0, 11)
-"""Of the releases read, the first that builds its largest video as long as the context (0.8.3: as long as one pass)."""
+"""Of the releases read, the first that builds its largest video as long as the context (0.8.3:
+as long as one pass)."""
 
 _GEMMA_IMAGE = 256
 """Tokens of every image of Gemma 3. Source: its mm_tokens_per_image."""
 
 _POOLED = {"gemma3": 16, "gemma3n": 1, "gemma4": 9}
-"""Patches pooled into one token where no projection shows it. Source: transformers, models/gemma3 and gemma4 (pooling kernels 4 and 3)."""
+"""Patches pooled into one token where no projection shows it. Source: transformers,
+models/gemma3 and gemma4 (pooling kernels 4 and 3)."""
 
 _WIDE_PIXELS_UNTIL = (0, 9)
-"""Before it pixels came in float32 and were cast on the card. Source: 0.8.3, models/qwen2_5_vl.py, _process_image_input; the
-processor of 0.11.0 casts them before."""
+"""Before it pixels came in float32 and were cast on the card. Source: 0.8.3,
+models/qwen2_5_vl.py, _process_image_input; the processor of 0.11.0 casts them before."""
 
 _SPREAD = ((0, 11), (0, 14))
-"""Releases that keep every item's outputs in a tensor of the whole budget. Source: 0.11.0, v1/worker/gpu_model_runner.py (pull request
-25810); pull request 30475 of December 2025 stores outputs alone, as 0.19.0 does."""
+"""Releases that keep every item's outputs in a tensor of the whole budget. Source: 0.11.0,
+v1/worker/gpu_model_runner.py (pull request 25810); pull request 30475 of December 2025 stores
+outputs alone, as 0.19.0 does."""
 
 _ROTATED_IN_FLOAT_UNTIL = (0, 12)
-"""Of the releases read, 0.11.0 is the last whose Qwen towers rotate queries and keys in float32 and gather them from all ranks."""
+"""Of the releases read, 0.11.0 is the last whose Qwen towers rotate queries and keys in float32
+and gather them from all ranks."""
 
 _ROTATED_APART_UNTIL = (0, 9)
 """Of the releases read, 0.8.3 rotates queries and keys one after the other, 0.11.0 both at once."""
@@ -56,7 +66,8 @@ _SQUARES = (1, 4, 9, 16)
 
 
 class Images(NamedTuple):
-    """Memory of the images of one profiling pass [bytes]: `held` while the language model runs, `peak` of the encoder alone."""
+    """Memory of the images of one profiling pass [bytes]: `held` while the language model runs,
+    `peak` of the encoder alone."""
 
     tokens: int
     held: int
@@ -72,31 +83,39 @@ class Batch(NamedTuple):
 
 
 def images(spec: ModelSpec, workload: Workload, *, first_engine: bool) -> Images | None:
-    """The images of a pass, None for a model that sees none.
+    """Return the images of a pass, None for a model that sees none.
 
-    held = E x H x 2 B (outputs) + E x p x d x 2 B (pixels). peak = pixels + outputs + patches x 2 B x the widest moment of a layer.
-    first_engine: whether the first engine serves, which profiles whole requests, each with its largest image and video.
-    """
+    held = E x H x 2 B (outputs) + E x p x d x 2 B (pixels). peak = pixels + outputs + patches x
+    2 B x the widest moment of a layer. first_engine: whether the first engine serves, which
+    profiles whole requests, each with its largest image and video."""
     numbers, layer = _patch_numbers(spec), _widest_tower(spec)
     if numbers is None or layer is None:
         return None
     width, each = numbers
     patches = 1 if first_engine and _cross_tokens(spec) else _patches(spec, width)
     batch = largest_batch(spec, workload, first_engine=first_engine)
-    pixels = batch.tokens * patches * each * (HALF + _FLOAT if workload.version < _WIDE_PIXELS_UNTIL else HALF)
+    pixels = (
+        batch.tokens
+        * patches
+        * each
+        * (HALF + _FLOAT if workload.version < _WIDE_PIXELS_UNTIL else HALF)
+    )
     outputs = batch.tokens * spec.hidden_size * HALF
     if _SPREAD[0] <= workload.version < _SPREAD[1] and batch.items > 1:
         outputs = batch.items * workload.max_batched_tokens * spec.hidden_size * HALF
     moment = layer_moment(layer, width, spec, workload)
-    return Images(batch.tokens, outputs + pixels, outputs + pixels + batch.widest * patches * HALF * moment)
+    return Images(
+        batch.tokens, outputs + pixels, outputs + pixels + batch.widest * patches * HALF * moment
+    )
 
 
 def largest_batch(spec: ModelSpec, workload: Workload, *, first_engine: bool) -> Batch:
-    """What the encoder is given: as many of the largest items as the budget of tokens and the sequences hold, at least one.
+    """Return what the encoder is given: as many of the largest items as the budget of tokens and
+    the sequences hold, at least one.
 
-    The first engine: requests of max_num_batched_tokens / n tokens, n as many as hold an image and a video, each with both; an image for
-    every one of max_num_seqs where the decoder reads images by cross attention.
-    """
+    The first engine: requests of max_num_batched_tokens / n tokens, n as many as hold an image
+    and a video, each with both; an image for every one of max_num_seqs where the decoder reads
+    images by cross attention."""
     budget, sequences = workload.max_batched_tokens, workload.max_num_seqs
     if first_engine and (source := _cross_tokens(spec)):
         return Batch(sequences, sequences * source, sequences * source)
@@ -104,7 +123,9 @@ def largest_batch(spec: ModelSpec, workload: Workload, *, first_engine: bool) ->
         video = _video(workload.context_length - _LARGEST_IMAGE)
         requests = max(1, min(sequences, budget // (_LARGEST_IMAGE + video)))
         video = _video(budget // requests - _LARGEST_IMAGE)
-        return Batch(2 * requests, requests * max(_LARGEST_IMAGE, video), requests * (_LARGEST_IMAGE + video))
+        return Batch(
+            2 * requests, requests * max(_LARGEST_IMAGE, video), requests * (_LARGEST_IMAGE + video)
+        )
     item = largest_item(spec, workload)
     if item is None:
         return Batch(1, budget, budget)
@@ -113,30 +134,37 @@ def largest_batch(spec: ModelSpec, workload: Workload, *, first_engine: bool) ->
 
 
 def largest_item(spec: ModelSpec, workload: Workload) -> int | None:
-    """Tokens of the largest image or video, None where it is not known and taken to fill the budget."""
+    """Return the tokens of the largest image or video, None where it is not known and taken to
+    fill the budget."""
     if spec.model_type in _FRAMED:
-        return _video(workload.context_length if workload.version >= _VIDEO_OF_CONTEXT else workload.max_batched_tokens)
+        return _video(
+            workload.context_length
+            if workload.version >= _VIDEO_OF_CONTEXT
+            else workload.max_batched_tokens
+        )
     if spec.model_type in _NATIVE:
         return _LARGEST_IMAGE
     return _GEMMA_IMAGE if spec.model_type == "gemma3" else None
 
 
 def _video(room: int) -> int:
-    """Tokens of the longest video that `room` tokens hold, one pair of frames at least: each pair is as large as the largest image.
+    """Return the tokens of the longest video that `room` tokens hold, one pair of frames at least:
+    each pair is as large as the largest image.
 
-    Source: models/qwen2_vl.py, get_num_frames_with_most_features (from 0.11 on no room is left for an image beside it).
-    """
+    Source: models/qwen2_vl.py, get_num_frames_with_most_features (from 0.11 on no room is left
+    for an image beside it)."""
     return _LARGEST_IMAGE * max(1, min(_MOST_PAIRS, room // _LARGEST_IMAGE))
 
 
 def layer_moment(layer: Block, width: int, spec: ModelSpec, workload: Workload) -> int:
-    """Numbers of one patch at the widest moment of a tower's layer: 4 x width beside the MLP's products or attention's.
+    """Return the numbers of one patch at the widest moment of a tower's layer: 4 x width beside the
+    MLP's products or attention's.
 
-    Qwen's towers until 0.11 rotate in float32: 2 + 16/t widths (input, its norm, the joined products, their three copies, queries and
-    keys together, both in float32 and rotated), 2 + 10/t where queries and keys went apart. They also gather the joined products of all
-    ranks: 8 + 3/t widths (what is gathered and its ordered copy beside the rank's own).
-    Source: 0.11.0 and 0.8.3, models/qwen2_5_vl.py, Qwen2_5_VisionAttention, all_gather_interleave.
-    """
+    Qwen's towers until 0.11 rotate in float32: 2 + 16/t widths (input, its norm, the joined
+    products, their three copies, queries and keys together, both in float32 and rotated), 2 +
+    10/t where queries and keys went apart. They also gather the joined products of all ranks: 8
+    + 3/t widths (what is gathered and its ordered copy beside the rank's own). Source: 0.11.0
+    and 0.8.3, models/qwen2_5_vl.py, Qwen2_5_VisionAttention, all_gather_interleave."""
     mlp, ranks = layer.mlp, workload.tensor_parallel
     product = (3 if mlp.gated else 2) * mlp.intermediate_size // ranks if mlp else 0
     moment = 4 * width + max(product, *(attention_width(mixer, ranks) for mixer in layer.mixers), 0)
@@ -148,13 +176,14 @@ def layer_moment(layer: Block, width: int, spec: ModelSpec, workload: Workload) 
 
 
 def _widest_tower(spec: ModelSpec) -> Block | None:
-    """The layers of the vision tower."""
+    """Return the layers of the vision tower."""
     towers = (block for block in spec.blocks if block.part is Part.VISION and block.mlp)
     return max(towers, key=lambda block: len(block.layers), default=None)
 
 
 def _patch_numbers(spec: ModelSpec) -> tuple[int, int] | None:
-    """(width of the tower, numbers of a patch): the first vision tensor of shape (width, 3, ...)."""
+    """Return (width of the tower, numbers of a patch): the first vision tensor of shape (width,
+    3, ...)."""
     for block in spec.blocks:
         if block.part is not Part.VISION:
             continue
@@ -165,7 +194,8 @@ def _patch_numbers(spec: ModelSpec) -> tuple[int, int] | None:
 
 
 def _patches(spec: ModelSpec, width: int) -> int:
-    """Patches merged into one token, a square: inputs of the widest projection over the tower's width, or the pooling of its family."""
+    """Return patches merged into one token, a square: inputs of the widest projection over the
+    tower's width, or the pooling of its family."""
     if spec.model_type in _POOLED:
         return _POOLED[spec.model_type]
     merged = (
@@ -179,5 +209,9 @@ def _patches(spec: ModelSpec, width: int) -> int:
 
 
 def _cross_tokens(spec: ModelSpec) -> int:
-    """Tokens of the largest image where the decoder reads images by cross attention, else 0."""
-    return max((m.source_tokens for b in spec.blocks for m in b.mixers if isinstance(m, CrossAttention)), default=0)
+    """Return the tokens of the largest image where the decoder reads images by cross attention,
+    else 0."""
+    return max(
+        (m.source_tokens for b in spec.blocks for m in b.mixers if isinstance(m, CrossAttention)),
+        default=0,
+    )

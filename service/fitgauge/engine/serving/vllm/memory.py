@@ -1,4 +1,5 @@
-"""Serving with vLLM: what every rank holds before the first request, and the pool its requests need.
+"""Serving with vLLM: what every rank holds before the first request, and the pool its requests
+need.
 
 Source: vllm/v1/worker/gpu_worker.py, determine_available_memory: pool = total x gpu_memory_utilization - weights - non-torch
 - peak of the profiling pass (- CUDA graphs, from 0.21).
@@ -25,7 +26,12 @@ from fitgauge.engine.serving.runtime import (
 )
 from fitgauge.engine.serving.vllm.compute_capability import card_kind, on_card, shares_memory
 from fitgauge.engine.serving.vllm.kv_cache.groups import Members, on_stage
-from fitgauge.engine.serving.vllm.kv_cache.layout import KvCacheConfig, batches_in_flight, model_groups, stage_layout
+from fitgauge.engine.serving.vllm.kv_cache.layout import (
+    KvCacheConfig,
+    batches_in_flight,
+    model_groups,
+    stage_layout,
+)
 from fitgauge.engine.serving.vllm.lora import check_lora, lora_term
 from fitgauge.engine.serving.vllm.model_loading import loaded_terms
 from fitgauge.engine.serving.vllm.profile_run import profiling_terms, runs_second
@@ -38,8 +44,15 @@ from fitgauge.engine.weights.sharding import ShardedWeights
 _PLANNER = "vllm/v1/core/kv_cache_planning.py (0.33), kv_cache_utils.py before"
 
 
-def estimate(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator, profile: EngineProfile) -> Estimate:
-    """The Estimate of every pipeline stage. Raises InvalidRequestError where vLLM refuses the parallelism."""
+def estimate(
+    spec: ModelSpec,
+    laid: ShardedWeights,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: EngineProfile,
+) -> Estimate:
+    """Return the Estimate of every pipeline stage. Raises InvalidRequestError where vLLM refuses
+    the parallelism."""
     loaded = loaded_stages(spec, laid, workload, accelerator)
     return Estimate(
         accelerator=accelerator,
@@ -49,18 +62,32 @@ def estimate(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelera
     )
 
 
-def startup_probability(estimate: Estimate, spec: ModelSpec, profile: EngineProfile, workload: Workload, accelerator: Accelerator) -> float:
-    """The chance that vLLM starts on `accelerator`: its budget holds what the fullest stage requires, the card what lies outside it.
+def startup_probability(
+    estimate: Estimate,
+    spec: ModelSpec,
+    profile: EngineProfile,
+    workload: Workload,
+    accelerator: Accelerator,
+) -> float:
+    """Return the chance that vLLM starts on `accelerator`: its budget holds what the fullest stage
+    requires, the card what lies outside it.
 
-    A pool given outright is no share of the card: then what is required alone decides. Source: v1/worker/utils.py, request_memory.
-    """
-    return stage_startup_probability(estimate.fullest.required, estimate.fullest.layers, spec, profile, workload, accelerator)
+    A pool given outright is no share of the card: then what is required alone decides. Source:
+    v1/worker/utils.py, request_memory."""
+    return stage_startup_probability(
+        estimate.fullest.required, estimate.fullest.layers, spec, profile, workload, accelerator
+    )
 
 
 def stage_startup_probability(
-    required: Bytes, layers: int, spec: ModelSpec, profile: EngineProfile, workload: Workload, accelerator: Accelerator
+    required: Bytes,
+    layers: int,
+    spec: ModelSpec,
+    profile: EngineProfile,
+    workload: Workload,
+    accelerator: Accelerator,
 ) -> float:
-    """The same of the fullest stage: what it requires, and its layers."""
+    """Return the same of the fullest stage: what it requires, and its layers."""
     budget = budget_bytes(accelerator, workload)
     if workload.cache_pool_bytes is not None:
         return fit_probability(required, budget)
@@ -69,23 +96,40 @@ def stage_startup_probability(
 
 
 def terms_outside_budget(
-    spec: ModelSpec, profile: EngineProfile, workload: Workload, accelerator: Accelerator, *, layers: int
+    spec: ModelSpec,
+    profile: EngineProfile,
+    workload: Workload,
+    accelerator: Accelerator,
+    *,
+    layers: int,
 ) -> tuple[Term, ...]:
-    """What is held beyond total x gpu_memory_utilization: CUDA's context, taken before vLLM looks at what is free; the CUDA graphs of
-    releases that do not take them off the pool, from nothing (few sizes to capture) to what the profile says; and what NCCL opens
-    after the pass beyond what the pass saw, as it connects each algorithm at first use (NCCL_RUNTIME_CONNECT, 2.22 and newer); and what
-    others hold, as vLLM refuses to start where less is free than its share of the whole card.
+    """Return what is held beyond total x gpu_memory_utilization: CUDA's context, taken before vLLM
+    looks at what is free; the CUDA graphs of releases that do not take them off the pool, from
+    nothing (few sizes to capture) to what the profile says; and what NCCL opens after the pass
+    beyond what the pass saw, as it connects each algorithm at first use (NCCL_RUNTIME_CONNECT, 2.22
+    and newer); and what others hold, as vLLM refuses to start where less is free than its share of
+    the whole card.
 
-    Source: v1/worker/gpu_worker.py, init_device (the snapshot) and determine_available_memory (what is taken off); v1/worker/utils.py,
-    request_memory ("Free memory on device ... is less than desired GPU memory utilization").
-    """
+    Source: v1/worker/gpu_worker.py, init_device (the snapshot) and determine_available_memory
+    (what is taken off); v1/worker/utils.py, request_memory ("Free memory on device ... is less
+    than desired GPU memory utilization")."""
     terms = []
     if workload.taken_bytes:
-        terms.append(exact_term("others", workload.taken_bytes, "exact", "other_memory_gib", "the question"))
+        terms.append(
+            exact_term("others", workload.taken_bytes, "exact", "other_memory_gib", "the question")
+        )
     if profile.context_share is not None:
         size = accelerator.usable.expected
-        terms.append(profile.context_share.term("context", size, 0, f"{profile.context_share.expected:.4f} of the card's {size} B"))
-    if not graphs_in_budget(spec, profile) and not workload.enforce_eager and captures_graphs(accelerator):
+        terms.append(
+            profile.context_share.term(
+                "context", size, 0, f"{profile.context_share.expected:.4f} of the card's {size} B"
+            )
+        )
+    if (
+        not graphs_in_budget(spec, profile)
+        and not workload.enforce_eager
+        and captures_graphs(accelerator)
+    ):
         terms.append(structs.replace(graph_term(profile, layers), low=0))
     ranks = communicating_ranks(workload)
     if ranks > 1:
@@ -94,8 +138,11 @@ def terms_outside_budget(
     return tuple(terms)
 
 
-def loaded_stages(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
-    """What every stage holds once the model is loaded, before anything is asked of it. Raises InvalidRequestError where vLLM refuses."""
+def loaded_stages(
+    spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator
+) -> tuple[tuple[Term, ...], ...]:
+    """Return what every stage holds once the model is loaded, before anything is asked of it.
+    Raises InvalidRequestError where vLLM refuses."""
     deployed = (
         card_kind(accelerator),
         workload.version,
@@ -111,7 +158,9 @@ def loaded_stages(spec: ModelSpec, laid: ShardedWeights, workload: Workload, acc
     return laid.once(deployed, lambda: _loaded(spec, laid, workload, accelerator))
 
 
-def _loaded(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator) -> tuple[tuple[Term, ...], ...]:
+def _loaded(
+    spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator
+) -> tuple[tuple[Term, ...], ...]:
     check_parallel(
         spec,
         laid,
@@ -124,12 +173,21 @@ def _loaded(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerat
     check_draft(spec, workload)
     here = on_card(laid, spec, accelerator.compute_capability)
     return tuple(
-        (*loaded_terms(spec, here, workload, accelerator, stage), *asked_terms(spec, laid, workload, accelerator, stage))
+        (
+            *loaded_terms(spec, here, workload, accelerator, stage),
+            *asked_terms(spec, laid, workload, accelerator, stage),
+        )
         for stage in stages_of(spec, workload)
     )
 
 
-def asked_terms(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator, stage: Stage) -> tuple[Term, ...]:
+def asked_terms(
+    spec: ModelSpec,
+    laid: ShardedWeights,
+    workload: Workload,
+    accelerator: Accelerator,
+    stage: Stage,
+) -> tuple[Term, ...]:
     """`draft_weights` and `lora_slots` of one pipeline stage, where they are asked for."""
     terms: list[Term] = []
     if workload.speculative_tokens and stage.last:
@@ -140,16 +198,22 @@ def asked_terms(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accel
 
 
 def budget_bytes(accelerator: Accelerator, workload: Workload) -> Bytes:
-    """usable x gpu_memory_utilization [bytes]; all that is free where the pool is given outright, as vLLM then ignores the share."""
+    """usable x gpu_memory_utilization [bytes]; all that is free where the pool is given
+    outright, as vLLM then ignores the share."""
     if workload.cache_pool_bytes is not None:
         return shared(accelerator, workload.taken_bytes).usable
     share, usable = workload.gpu_memory_utilization, accelerator.usable
-    return Bytes(low=int(usable.low * share), expected=int(usable.expected * share), high=int(usable.high * share))
+    return Bytes(
+        low=int(usable.low * share),
+        expected=int(usable.expected * share),
+        high=int(usable.high * share),
+    )
 
 
 class ProfileCache(NamedTuple):
-    """What stages of some tensor degree hold: the model's layers in `groups`; of every stage the profiling pass by its place (whether it is
-    the first, whether the last) and the cache by batches in flight and layers; caches of the same layers are one."""
+    """What stages of some tensor degree hold: the model's layers in `groups`; of every stage the
+    profiling pass by its place (whether it is the first, whether the last) and the cache by
+    batches in flight and layers; caches of the same layers are one."""
 
     groups: tuple[Members, ...]
     passes: dict[tuple[bool, bool], tuple[Term, ...]]
@@ -157,26 +221,48 @@ class ProfileCache(NamedTuple):
 
 
 def beside_stages(
-    spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile, known: Memo
+    spec: ModelSpec,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: EngineProfile,
+    known: Memo,
 ) -> tuple[StageMemory, ...]:
-    """What every stage holds beside what is loaded: the pass that measures what is left, the process, and the pool.
+    """Return what every stage holds beside what is loaded: the pass that measures what is left, the
+    process, and the pool.
 
-    `known`: of this model and profile; passes and groups of layers depend on the number of stages only in whether there are several.
-    """
-    stages, drafted = stages_of(spec, workload), drafted_layers(spec) if workload.speculative_tokens else 0
+    `known`: of this model and profile; passes and groups of layers depend on the number of
+    stages only in whether there are several."""
+    stages, drafted = (
+        stages_of(spec, workload),
+        drafted_layers(spec) if workload.speculative_tokens else 0,
+    )
     ranks, symmetric = communicating_ranks(workload), shares_memory(accelerator)
-    graphs = graphs_in_budget(spec, profile) and not workload.enforce_eager and captures_graphs(accelerator)
+    graphs = (
+        graphs_in_budget(spec, profile)
+        and not workload.enforce_eager
+        and captures_graphs(accelerator)
+    )
     divided = structs.replace(workload, pipeline_parallel=2) if len(stages) > 2 else workload
-    held = known.of((divided, card_kind(accelerator).alone), lambda: ProfileCache(_groups(spec, workload, accelerator), {}, {}))
+    held = known.of(
+        (divided, card_kind(accelerator).alone),
+        lambda: ProfileCache(_groups(spec, workload, accelerator), {}, {}),
+    )
     processes: dict[int, tuple[Term, ...]] = {}
     places, caches = [], []
     for stage in stages:
         place, layers = (stage.first, stage.last), len(stage.layers)
         if place not in held.passes:
-            held.passes[place] = profiling_terms(spec, profile, workload, accelerator, first=stage.first, last=stage.last)
+            held.passes[place] = profiling_terms(
+                spec, profile, workload, accelerator, first=stage.first, last=stage.last
+            )
         if layers not in processes:
             process = runtime_bytes(
-                profile, layers=layers, ranks=ranks, graphs=graphs, unified_memory=accelerator.unified_memory, symmetric=symmetric
+                profile,
+                layers=layers,
+                ranks=ranks,
+                graphs=graphs,
+                unified_memory=accelerator.unified_memory,
+                symmetric=symmetric,
             )
             processes[layers] = as_measured(process, accelerator)
         places.append((layers, (*held.passes[place], *processes[layers])))
@@ -205,7 +291,8 @@ def _groups(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> tu
 
 
 def _cache(held: ProfileCache, workload: Workload, layers: range | None) -> KvCacheConfig:
-    """The cache of the stage that holds `layers`, None for all: the same for stages whose layers are alike."""
+    """Return the cache of the stage that holds `layers`, None for all: the same for stages whose
+    layers are alike."""
     batches = batches_in_flight(workload.pipeline_parallel, workload.version)
     found = held.caches.get((batches, layers))
     if found is None:
@@ -215,37 +302,67 @@ def _cache(held: ProfileCache, workload: Workload, layers: range | None) -> KvCa
         if found is None:
             sequences = 0 if workload.enforce_eager else workload.max_num_seqs
             in_flight = batches * workload.max_batched_tokens
-            found = stage_layout(members, workload.context_length, in_flight, max_num_seqs=sequences, version=workload.version)
+            found = stage_layout(
+                members,
+                workload.context_length,
+                in_flight,
+                max_num_seqs=sequences,
+                version=workload.version,
+            )
             held.caches[alike] = found
         held.caches[batches, layers] = found
     return found
 
 
 def refilled(beside: tuple[StageMemory, ...], workload: Workload) -> tuple[StageMemory, ...]:
-    """What every stage holds for `workload`, from what it holds for one with another concurrency."""
+    """Return what every stage holds for `workload`, from what it holds for one with another
+    concurrency."""
     pools = _pools((stage.layout for stage in beside), workload)
     return tuple(stage._replace(cache=(pools[id(stage.layout)],)) for stage in beside)
 
 
 def _pools(caches: Iterable[CacheLayout], workload: Workload) -> dict[int, Term]:
-    """The `cache_term` of every cache, by its identity: stages alike share theirs."""
-    return {number: cache_term(cache, workload) for number, cache in {id(cache): cache for cache in caches}.items()}
+    """Return the `cache_term` of every cache, by its identity: stages alike share theirs."""
+    return {
+        number: cache_term(cache, workload)
+        for number, cache in {id(cache): cache for cache in caches}.items()
+    }
 
 
 def communicating_ranks(workload: Workload) -> int:
-    """Ranks that reduce together in every layer; pipeline stages only hand tensors on, which needs no buffers worth a term."""
+    """Return the ranks that reduce together in every layer; pipeline stages only hand tensors
+    on, which needs no buffers worth a term."""
     return max(workload.tensor_parallel, workload.expert_parallel)
 
 
 def graphs_in_budget(spec: ModelSpec, profile: EngineProfile) -> bool:
-    """Whether the CUDA graphs are taken off the pool of this model."""
-    return profile.second_graphs_in_budget if runs_second(spec, profile.second_runner) else profile.graphs_in_budget
+    """Return whether the CUDA graphs are taken off the pool of this model."""
+    return (
+        profile.second_graphs_in_budget
+        if runs_second(spec, profile.second_runner)
+        else profile.graphs_in_budget
+    )
 
 
 def cache_term(cache: CacheLayout, workload: Workload) -> Term:
-    """The pool: given outright, else the blocks of the requests asked for."""
+    """Return the pool: given outright, else the blocks of the requests asked for."""
     if workload.cache_pool_bytes is not None:
-        return exact_term("kv_cache", workload.cache_pool_bytes, "exact", "the pool given in kv_cache_memory_gib", "the question")
+        return exact_term(
+            "kv_cache",
+            workload.cache_pool_bytes,
+            "exact",
+            "the pool given in kv_cache_memory_gib",
+            "the question",
+        )
     requests = workload.requests_per_replica
-    formula = f"{requests} requests x {workload.context_length} tokens in whole blocks, {workload.cache_dtype}"
-    return exact_term("kv_cache", cache.pool_bytes(requests, workload.context_length), "computed", formula, _PLANNER)
+    formula = (
+        f"{requests} requests x {workload.context_length} tokens in whole blocks,"
+        f" {workload.cache_dtype}"
+    )
+    return exact_term(
+        "kv_cache",
+        cache.pool_bytes(requests, workload.context_length),
+        "computed",
+        formula,
+        _PLANNER,
+    )

@@ -1,9 +1,10 @@
 """ "Model loading took": everything vLLM holds once a model is loaded, as it logs it.
 
-That line is what torch counts as allocated after loading: parameters, registered buffers, what the allocator rounds up, what a kernel
-repacks and what a module allocates at import. `weights` here holds parameters and registered buffers, as the line does, and the padding of
-releases whose logs show it; the rest are terms of their own. Source: vllm/v1/worker/gpu_model_runner.py, load_model.
-"""
+That line is what torch counts as allocated after loading: parameters, registered buffers, what
+the allocator rounds up, what a kernel repacks and what a module allocates at import. `weights`
+here holds parameters and registered buffers, as the line does, and the padding of releases whose
+logs show it; the rest are terms of their own. Source: vllm/v1/worker/gpu_model_runner.py,
+load_model."""
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import LatentAttention, ModelSpec, Part, count_within
@@ -14,27 +15,44 @@ from fitgauge.engine.weights.rank_bytes import Stage, allocator_term, weights_te
 from fitgauge.engine.weights.sharding import TOWERS, ShardedWeights
 
 _TOWER_DIVIDED = (0, 20)
-"""The first version whose Pixtral tower tensor parallelism divides. Source: models/pixtral.py of 0.19.0 (nn.Linear) and 0.20.0."""
+"""The first version whose Pixtral tower tensor parallelism divides. Source: models/pixtral.py of
+0.19.0 (nn.Linear) and 0.20.0."""
 
 _WHOLE_TOWERS = ("mistral3", "pixtral")
 """Model types whose Mistral checkpoint is read by that class."""
 
 _MLA_WORKSPACE = 128 * MIB
 """Allocated when the attention backends of MLA are imported."""
-_MLA_SOURCE = "vllm/v1/attention/backends/mla/cutlass_mla.py, g_sm100_workspace; logs of DeepSeek-V2-Lite at 1, 2 and 4 ranks"
+_MLA_SOURCE = (
+    "vllm/v1/attention/backends/mla/cutlass_mla.py, g_sm100_workspace; logs of DeepSeek-V2-Lite at"
+    " 1, 2 and 4 ranks"
+)
 
 _ROW_MULTIPLE = 128
 """Bytes to which a row of packed MXFP4 experts is padded on Hopper, see `_PADDING_SOURCE`."""
 
-_PADDING_SOURCE = "logs of gpt-oss-20b (0.11, 13.47 GiB) and -120b (0.14, 64.38 GiB) on an H100, explained to 0.3 %; no source line found"
+_PADDING_SOURCE = (
+    "logs of gpt-oss-20b (0.11, 13.47 GiB) and -120b (0.14, 64.38 GiB) on an H100, explained to 0.3"
+    " %; no source line found"
+)
 _PADDING_SEEN_UNTIL = (0, 17)
-"""From here on no log shows whether rows are still padded: parameters, as they are built, are not."""
+"""From here on no log shows whether rows are still padded: parameters, as they are built, are
+not."""
 
 
-def loaded_terms(spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator, stage: Stage) -> tuple[Term, ...]:
-    """`weights`, `fragmentation`, and where there is any `workspace` and `repacking`, of one pipeline stage."""
+def loaded_terms(
+    spec: ModelSpec,
+    laid: ShardedWeights,
+    workload: Workload,
+    accelerator: Accelerator,
+    stage: Stage,
+) -> tuple[Term, ...]:
+    """`weights`, `fragmentation`, and where there is any `workspace` and `repacking`, of one
+    pipeline stage."""
     parameters = weights_term(laid, workload, stage)
-    beside = buffer_bytes(spec, expert_parallel=workload.expert_parallel, layers=stage.span, version=workload.version)
+    beside = buffer_bytes(
+        spec, expert_parallel=workload.expert_parallel, layers=stage.span, version=workload.version
+    )
     beside += whole_tower_bytes(spec, workload) if stage.first else 0
     padding = repacked_bytes(laid, workload, accelerator, stage.layers)
     seen = workload.version < _PADDING_SEEN_UNTIL
@@ -46,29 +64,54 @@ def loaded_terms(spec: ModelSpec, laid: ShardedWeights, workload: Workload, acce
             low=parameters.low + beside,
             high=parameters.high + beside,
             basis="calibrated" if padding and seen else parameters.basis,
-            formula=f"{parameters.formula} + registered buffers (rotary tables, scales) and padded rows {gib(beside)}",
+            formula=(
+                f"{parameters.formula} + registered buffers (rotary tables, scales) and padded rows"
+                f" {gib(beside)}"
+            ),
             source=f"{parameters.source}; vllm/model_executor/layers/rotary_embedding",
         ),
         allocator_term(laid, workload, stage),
     ]
-    if accelerator.vendor == "NVIDIA" and any(isinstance(mixer, LatentAttention) for block in spec.blocks for mixer in block.mixers):
-        terms.append(exact_term("workspace", _MLA_WORKSPACE, "computed", "128 MiB of MLA's backends", _MLA_SOURCE))
+    if accelerator.vendor == "NVIDIA" and any(
+        isinstance(mixer, LatentAttention) for block in spec.blocks for mixer in block.mixers
+    ):
+        terms.append(
+            exact_term(
+                "workspace", _MLA_WORKSPACE, "computed", "128 MiB of MLA's backends", _MLA_SOURCE
+            )
+        )
     if padding and not seen:
         formula = f"rows of packed MXFP4 padded to {_ROW_MULTIPLE} B, as until 0.16"
-        terms.append(Term(name="repacking", bytes=padding, low=0, high=padding, basis="assumed", formula=formula, source=_PADDING_SOURCE))
+        terms.append(
+            Term(
+                name="repacking",
+                bytes=padding,
+                low=0,
+                high=padding,
+                basis="assumed",
+                formula=formula,
+                source=_PADDING_SOURCE,
+            )
+        )
     return tuple(terms)
 
 
 def whole_tower_bytes(spec: ModelSpec, workload: Workload) -> int:
-    """What a rank holds more where a tower stands whole on every one of t ranks: its bytes x (1 - 1/t)."""
+    """Return what a rank holds more where a tower stands whole on every one of t ranks: its
+    bytes x (1 - 1/t)."""
     if workload.version >= _TOWER_DIVIDED or spec.model_type not in _WHOLE_TOWERS:
         return 0
-    held = sum(2 * block.elements for block in spec.blocks if block.part in (*TOWERS, Part.PROJECTOR))
+    held = sum(
+        2 * block.elements for block in spec.blocks if block.part in (*TOWERS, Part.PROJECTOR)
+    )
     return held * (workload.tensor_parallel - 1) // workload.tensor_parallel
 
 
-def repacked_bytes(laid: ShardedWeights, workload: Workload, accelerator: Accelerator, layers: range) -> int:
-    """What Hopper's layout of MXFP4 experts takes beyond the parameters: rows x (K/2 rounded up to 128 B - K/2) over the experts."""
+def repacked_bytes(
+    laid: ShardedWeights, workload: Workload, accelerator: Accelerator, layers: range
+) -> int:
+    """Return what Hopper's layout of MXFP4 experts takes beyond the parameters: rows x (K/2
+    rounded up to 128 B - K/2) over the experts."""
     if accelerator.compute_capability is None or accelerator.compute_capability[0] != 9:
         return 0
     total = 0

@@ -1,8 +1,9 @@
-"""vLLM's profiling pass: what is alive at the highest moment before the pool of the cache is cut out of what is left.
+"""vLLM's profiling pass: what is alive at the highest moment before the pool of the cache is cut
+out of what is left.
 
-Source: vllm/v1/worker/gpu_model_runner.py, profile_run and _dummy_sampler_run (0.11 to 0.33); vllm/v1/worker/gpu/model_runner.py, the
-second model runner, the default of dense models since 0.25 and of nearly all since 0.31 (config/vllm.py, use_v2_model_runner).
-"""
+Source: vllm/v1/worker/gpu_model_runner.py, profile_run and _dummy_sampler_run (0.11 to 0.33);
+vllm/v1/worker/gpu/model_runner.py, the second model runner, the default of dense models since
+0.25 and of nearly all since 0.31 (config/vllm.py, use_v2_model_runner)."""
 
 from collections.abc import Iterator
 
@@ -18,7 +19,12 @@ from fitgauge.engine.model.spec import (
     Recurrent,
 )
 from fitgauge.engine.quantity import KIB, MIB, Term, exact_term
-from fitgauge.engine.serving.activations import HALF, activation_bytes, attention_width, expert_width
+from fitgauge.engine.serving.activations import (
+    HALF,
+    activation_bytes,
+    attention_width,
+    expert_width,
+)
 from fitgauge.engine.serving.profile import Coefficient, EngineProfile, SecondRunner
 from fitgauge.engine.serving.vllm.defaults import first_engine
 from fitgauge.engine.serving.vllm.encoder import images
@@ -26,63 +32,88 @@ from fitgauge.engine.serving.vllm.speculative import is_head, read_bytes
 from fitgauge.engine.serving.workload import Workload
 
 WORKSPACES_KEPT = (0, 14)
-"""The first version read whose experts' workspaces outlive the layers. Source: vllm/v1/worker/workspace.py (0.14.1; 0.11.0 has none)."""
+"""The first version read whose experts' workspaces outlive the layers. Source:
+vllm/v1/worker/workspace.py (0.14.1; 0.11.0 has none)."""
 
 _MONOLITHIC = (0, 19)
-"""Of the releases read, the first that prefers kernels of router and experts together (0.11.0 has none)."""
+"""Of the releases read, the first that prefers kernels of router and experts together (0.11.0
+has none)."""
 
 _INDEXED = (0, 19)
-"""Of the releases read, the first whose sparse indexers take their workspace and logits in the pass (0.11.0 does not)."""
+"""Of the releases read, the first whose sparse indexers take their workspace and logits in the
+pass (0.11.0 does not)."""
 _INDEXER_LOGITS = 512 * MIB
 """VLLM_SPARSE_INDEXER_MAX_LOGITS_MB."""
 _INDEXER_LENGTH = 40
-"""Contexts whose keys an indexer gathers at once. Source: v1/attention/backends/mla/indexer.py, get_max_prefill_buffer_size."""
+"""Contexts whose keys an indexer gathers at once. Source: v1/attention/backends/mla/indexer.py,
+get_max_prefill_buffer_size."""
 _INDEXER_SOURCE = "vllm/model_executor/layers/sparse_attn_indexer.py"
 
 _SECOND_PASS = 8192
-"""Tokens of the second model runner's pass before 0.31, at the least, whatever max_num_batched_tokens.
+"""Tokens of the second model runner's pass before 0.31, at the least, whatever
+max_num_batched_tokens.
 
-Source: posted logs of 0.26 to 0.28 whose default is 2048 tokens (Qwen2.5-0.5B 0.25 GiB, Qwen2.5-7B-AWQ 1.04 GiB, Qwen3-14B-FP8): the
-peaks are those of the layers at 8192. No line of vLLM's source was found that says so."""
+Source: posted logs of 0.26 to 0.28 whose default is 2048 tokens (Qwen2.5-0.5B 0.25 GiB,
+Qwen2.5-7B-AWQ 1.04 GiB, Qwen3-14B-FP8): the peaks are those of the layers at 8192. No line of
+vLLM's source was found that says so."""
 _SECOND_PASS_UNTIL = (0, 31)
 
 _SECOND_SEES_IMAGES = (0, 27)
-"""The first release whose second model runner profiles the encoder. Source: 0.27.0, v1/worker/gpu/model_runner.py, profile_run (vLLM pull
-request 47985, which came too late for 0.26: ray-project/ray pull request 65045)."""
+"""The first release whose second model runner profiles the encoder. Source: 0.27.0,
+v1/worker/gpu/model_runner.py, profile_run (vLLM pull request 47985, which came too late for
+0.26: ray-project/ray pull request 65045)."""
 
 _EXPANDED = (0, 11)
-"""Of the releases read, the first whose pass stands in for the latents of earlier tokens that a layer of MLA expands."""
+"""Of the releases read, the first whose pass stands in for the latents of earlier tokens that a
+layer of MLA expands."""
 _EXPANDED_MOST = 64 * 1024
-"""Tokens of them at most. Source: MLACommonMetadataBuilder.determine_chunked_prefill_workspace_size (0.11.0, 0.19.0, 0.33.0)."""
-_ATTENDING_SOURCE = "vllm/model_executor/layers/attention/mla_attention.py, forward_impl; v1/worker/workspace.py"
+"""Tokens of them at most. Source:
+MLACommonMetadataBuilder.determine_chunked_prefill_workspace_size (0.11.0, 0.19.0, 0.33.0)."""
+_ATTENDING_SOURCE = (
+    "vllm/model_executor/layers/attention/mla_attention.py, forward_impl; v1/worker/workspace.py"
+)
 
 _WARMED = (0, 33)
-"""The first release whose second model runner's sampler is profiled with every sampling parameter set (0.32.0 has none)."""
+"""The first release whose second model runner's sampler is profiled with every sampling
+parameter set (0.32.0 has none)."""
 _FUSED = ((8, 0), (12, 1))
-"""Compute capabilities for which that release takes FlashInfer's sampler. Source: v1/attention/backends/flashinfer.py (0.33.0)."""
+"""Compute capabilities for which that release takes FlashInfer's sampler. Source:
+v1/attention/backends/flashinfer.py (0.33.0)."""
 _UNFUSED = Coefficient(
     low=1.5,
     expected=1.65,
     high=1.85,
     runs=0,
-    source="v1/sample/ops/topk_topp_triton.py (0.33): 16-bit and float32 logits, a row a multiprocessor",
+    source=(
+        "v1/sample/ops/topk_topp_triton.py (0.33): 16-bit and float32 logits, a row a"
+        " multiprocessor"
+    ),
 )
 
 _TEMPORARIES = "vllm/v1/worker/gpu_model_runner.py, profile_run"
 
 
 def profiling_terms(
-    spec: ModelSpec, profile: EngineProfile, workload: Workload, accelerator: Accelerator, *, first: bool, last: bool
+    spec: ModelSpec,
+    profile: EngineProfile,
+    workload: Workload,
+    accelerator: Accelerator,
+    *,
+    first: bool,
+    last: bool,
 ) -> tuple[Term, ...]:
-    """`activations`, `logits` and `encoder` of one pipeline stage, as the highest moment of the pass holds them.
+    """`activations`, `logits` and `encoder` of one pipeline stage, as the highest moment of the
+    pass holds them.
 
-    The encoder runs before the language model and leaves its outputs; so the moment is the encoder's own, or the language model's (its
-    widest layer or its sampler) with what the encoder left.
-    """
+    The encoder runs before the language model and leaves its outputs; so the moment is the
+    encoder's own, or the language model's (its widest layer or its sampler) with what the
+    encoder left."""
     tensor_parallel, tokens = workload.tensor_parallel, workload.max_batched_tokens
     second = runs_second(spec, profile.second_runner)
     sampler = second_sampler(profile, workload, accelerator) if second else profile.logits_copies
-    seen_tokens = max(tokens, _SECOND_PASS) if second and workload.version < _SECOND_PASS_UNTIL else tokens
+    seen_tokens = (
+        max(tokens, _SECOND_PASS) if second and workload.version < _SECOND_PASS_UNTIL else tokens
+    )
     kept = kept_workspace(spec, workload, accelerator) if workload.version >= WORKSPACES_KEPT else 0
     indexed = indexed_peak(spec, profile, workload, kept) if workload.version >= _INDEXED else 0
     terms = activation_bytes(
@@ -101,23 +132,40 @@ def profiling_terms(
         terms = (exact_term("activations", indexed, "computed", said, _INDEXER_SOURCE),)
     attending = attending_peak(spec, profile, workload, kept)
     if attending > sum(term.bytes for term in terms):
-        said = "queries, keys, values and output of one layer beside copies of the hidden state, and the workspace the layers share"
+        said = (
+            "queries, keys, values and output of one layer beside copies of the hidden state, and"
+            " the workspace the layers share"
+        )
         terms = (exact_term("activations", attending, "computed", said, _ATTENDING_SOURCE),)
-    extra = workspace_bytes(accelerator) + stage_bytes(spec, workload) + (read_bytes(spec, workload) if last else 0)
+    extra = (
+        workspace_bytes(accelerator)
+        + stage_bytes(spec, workload)
+        + (read_bytes(spec, workload) if last else 0)
+    )
     terms = (_with(terms[0], extra), *terms[1:])
     profiled = first and (not second or workload.version >= _SECOND_SEES_IMAGES)
-    seen = profiled and images(spec, workload, first_engine=first_engine(accelerator, workload.version))
+    seen = profiled and images(
+        spec, workload, first_engine=first_engine(accelerator, workload.version)
+    )
     if not seen:
         return terms
     formula = f"images of {seen.tokens} tokens: "
     if seen.peak > seen.held + sum(term.bytes for term in terms):
-        return (exact_term("encoder", seen.peak, "computed", formula + "the encoder's own peak", _TEMPORARIES),)
-    return (*terms, exact_term("encoder", seen.held, "computed", formula + "pixels and outputs", _TEMPORARIES))
+        return (
+            exact_term(
+                "encoder", seen.peak, "computed", formula + "the encoder's own peak", _TEMPORARIES
+            ),
+        )
+    return (
+        *terms,
+        exact_term("encoder", seen.held, "computed", formula + "pixels and outputs", _TEMPORARIES),
+    )
 
 
 def runs_second(spec: ModelSpec, models: SecondRunner) -> bool:
-    """Whether this model runs with the second model runner, where that is the default of `models`; with a smaller model that drafts,
-    the first does. Source: config/vllm.py, use_v2_model_runner, _get_v2_model_runner_unsupported_features (0.27.0, 0.29.0)."""
+    """Return whether this model runs with the second model runner, where that is the default of
+    `models`; with a smaller model that drafts, the first does. Source: config/vllm.py,
+    use_v2_model_runner, _get_v2_model_runner_unsupported_features (0.27.0, 0.29.0)."""
     if spec.draft is not None and not is_head(spec.draft):
         return False
     if models != "dense":
@@ -126,13 +174,17 @@ def runs_second(spec: ModelSpec, models: SecondRunner) -> bool:
         return False
     language = [block for block in spec.blocks if block.part is Part.LANGUAGE]
     return not any(
-        (block.mlp is not None and block.mlp.experts) or any(isinstance(mixer, Recurrent | CrossAttention) for mixer in block.mixers)
+        (block.mlp is not None and block.mlp.experts)
+        or any(isinstance(mixer, Recurrent | CrossAttention) for mixer in block.mixers)
         for block in language
     )
 
 
-def second_sampler(profile: EngineProfile, workload: Workload, accelerator: Accelerator) -> Coefficient | None:
-    """Copies of the logits that the second model runner's sampler holds: without FlashInfer, which is for some NVIDIA cards, fewer."""
+def second_sampler(
+    profile: EngineProfile, workload: Workload, accelerator: Accelerator
+) -> Coefficient | None:
+    """Return the copies of the logits that the second model runner's sampler holds: without
+    FlashInfer, which is for some NVIDIA cards, fewer."""
     least, most = _FUSED
     capability = accelerator.compute_capability
     fused = capability is not None and least <= capability <= most
@@ -140,57 +192,80 @@ def second_sampler(profile: EngineProfile, workload: Workload, accelerator: Acce
 
 
 def in_one_kernel(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> bool:
-    """Whether one kernel runs router and experts and returns what it took: gpt-oss in MXFP4, on Hopper with OpenAI's Triton kernels, on
-    data-centre Blackwell with FlashInfer's. Source: fused_moe/oracle/mxfp4.py (0.19.0, 0.33.0), OAITritonMxfp4ExpertsMonolithic."""
+    """Return whether one kernel runs router and experts and returns what it took: gpt-oss in
+    MXFP4, on Hopper with OpenAI's Triton kernels, on data-centre Blackwell with FlashInfer's.
+    Source: fused_moe/oracle/mxfp4.py (0.19.0, 0.33.0), OAITritonMxfp4ExpertsMonolithic."""
     capability = accelerator.compute_capability
     built = capability is not None and (9, 0) <= capability < (11, 0)
     stored = (spec.quantization or {}).get("quant_method") == "mxfp4"
     return built and stored and spec.model_type == "gpt_oss" and workload.version >= _MONOLITHIC
 
 
-def kept_workspace(spec: ModelSpec, workload: Workload, accelerator: Accelerator | None = None) -> int:
-    """Bytes of the workspace that all layers share and that stays once it has grown: that of the experts, tokens x 2 B x the widest
-    `expert_width` unless they run `in_one_kernel`, or of the sparse indexers where theirs is larger: 40 contexts of keys, each of its
-    numbers a byte, with a scale."""
+def kept_workspace(
+    spec: ModelSpec, workload: Workload, accelerator: Accelerator | None = None
+) -> int:
+    """Return the bytes of the workspace that all layers share and that stays once it has grown:
+    that of the experts, tokens x 2 B x the widest `expert_width` unless they run
+    `in_one_kernel`, or of the sparse indexers where theirs is larger: 40 contexts of keys, each
+    of its numbers a byte, with a scale."""
     widths = (
-        expert_width(block.mlp, spec.hidden_size, workload.tensor_parallel, workload.expert_parallel) for block in spec.blocks if block.mlp
+        expert_width(
+            block.mlp, spec.hidden_size, workload.tensor_parallel, workload.expert_parallel
+        )
+        for block in spec.blocks
+        if block.mlp
     )
     returned = accelerator is not None and in_one_kernel(spec, workload, accelerator)
     experts = 0 if returned else workload.max_batched_tokens * HALF * max(widths, default=0)
     gathered = (
-        _INDEXER_LENGTH * workload.context_length // ratio * (dim + 4) for dim, ratio in indexers(spec) if workload.version >= _INDEXED
+        _INDEXER_LENGTH * workload.context_length // ratio * (dim + 4)
+        for dim, ratio in indexers(spec)
+        if workload.version >= _INDEXED
     )
     return max(experts, *gathered, 0)
 
 
 def indexers(spec: ModelSpec) -> Iterator[tuple[int, int]]:
-    """(numbers of a key, tokens a key stands for) of every kind of sparse indexer."""
+    """Yield (numbers of a key, tokens a key stands for) of every kind of sparse indexer."""
     for block in spec.blocks:
         for mixer in block.mixers:
             if isinstance(mixer, LatentAttention | CompressedAttention) and mixer.indexer:
-                yield mixer.indexer.dim, mixer.ratio if isinstance(mixer, CompressedAttention) else 1
+                yield (
+                    mixer.indexer.dim,
+                    mixer.ratio if isinstance(mixer, CompressedAttention) else 1,
+                )
 
 
 def indexed_peak(spec: ModelSpec, profile: EngineProfile, workload: Workload, kept: int) -> int:
-    """What is alive while a sparse indexer scores keys: queries and output of its layer beside copies of the hidden state, the logits it
-    may make at most, and the workspace that is kept [bytes]; 0 without one. Source: `_INDEXER_SOURCE` (0.19.0, 0.33.0)."""
+    """Return what is alive while a sparse indexer scores keys: queries and output of its layer
+    beside copies of the hidden state, the logits it may make at most, and the workspace that is
+    kept [bytes]; 0 without one. Source: `_INDEXER_SOURCE` (0.19.0, 0.33.0)."""
     if not any(True for _ in indexers(spec)):
         return 0
-    mixers = (mixer for block in spec.blocks if block.part is Part.LANGUAGE for mixer in block.mixers)
+    mixers = (
+        mixer for block in spec.blocks if block.part is Part.LANGUAGE for mixer in block.mixers
+    )
     width = max(attention_width(mixer, workload.tensor_parallel) for mixer in mixers)
     row = HALF * (profile.hidden_copies.expected * spec.hidden_size + width)
     return int(workload.max_batched_tokens * row) + _INDEXER_LOGITS + kept
 
 
 def attending_peak(spec: ModelSpec, profile: EngineProfile, workload: Workload, kept: int) -> int:
-    """What is alive while a layer attends [bytes]: tokens x 2 B x (copies x hidden + `attending_width`), the workspace that the layers
-    before have left (`kept`), and with MLA the expanded latents of earlier tokens (`expanded_bytes`). Source: `_ATTENDING_SOURCE`."""
-    mixers = [mixer for block in spec.blocks if block.part is Part.LANGUAGE for mixer in block.mixers]
+    """Return what is alive while a layer attends [bytes]: tokens x 2 B x (copies x hidden +
+    `attending_width`), the workspace that the layers before have left (`kept`), and with MLA the
+    expanded latents of earlier tokens (`expanded_bytes`). Source: `_ATTENDING_SOURCE`."""
+    mixers = [
+        mixer for block in spec.blocks if block.part is Part.LANGUAGE for mixer in block.mixers
+    ]
     tensor_parallel, copies = workload.tensor_parallel, profile.hidden_copies.expected
     return max(
         (
             kept
-            + int(workload.max_batched_tokens * HALF * (copies * spec.hidden_size + attending_width(mixer, tensor_parallel)))
+            + int(
+                workload.max_batched_tokens
+                * HALF
+                * (copies * spec.hidden_size + attending_width(mixer, tensor_parallel))
+            )
             + expanded_bytes(mixer, workload)
             for mixer in mixers
         ),
@@ -199,30 +274,47 @@ def attending_peak(spec: ModelSpec, profile: EngineProfile, workload: Workload, 
 
 
 def attending_width(mixer: Mixer, tensor_parallel: int) -> int:
-    """Numbers of one token on one rank while a layer attends: queries, keys and values as projected, queries and keys turned by their
-    positions, the output; with MLA the queries, the latent as projected and as normed, the output."""
+    """Return the numbers of one token on one rank while a layer attends: queries, keys and
+    values as projected, queries and keys turned by their positions, the output; with MLA the
+    queries, the latent as projected and as normed, the output."""
     match mixer:
         case Attention():
-            heads, kv_heads = max(1, mixer.query_heads // tensor_parallel), max(1, mixer.kv_heads // tensor_parallel)
-            return heads * (2 * mixer.head_dim + mixer.value_dim) + kv_heads * (2 * mixer.head_dim + mixer.value_dim)
+            heads, kv_heads = (
+                max(1, mixer.query_heads // tensor_parallel),
+                max(1, mixer.kv_heads // tensor_parallel),
+            )
+            return heads * (2 * mixer.head_dim + mixer.value_dim) + kv_heads * (
+                2 * mixer.head_dim + mixer.value_dim
+            )
         case LatentAttention():
             heads = max(1, mixer.query_heads // tensor_parallel)
-            return heads * (mixer.nope_dim + mixer.rope_dim + mixer.value_dim) + 2 * mixer.latent_dim + mixer.rope_dim
+            return (
+                heads * (mixer.nope_dim + mixer.rope_dim + mixer.value_dim)
+                + 2 * mixer.latent_dim
+                + mixer.rope_dim
+            )
         case _:
             return attention_width(mixer, tensor_parallel)
 
 
 def expanded_bytes(mixer: Mixer, workload: Workload) -> int:
-    """Keys and values of eight contexts, or of 4 x 16 tokens a sequence, expanded from their latents: tokens x heads x (nope + value) x
-    2 B, of 65,536 tokens at most [bytes]; 0 where nothing is expanded."""
+    """Return keys and values of eight contexts, or of 4 x 16 tokens a sequence, expanded from
+    their latents: tokens x heads x (nope + value) x 2 B, of 65,536 tokens at most [bytes]; 0
+    where nothing is expanded."""
     if not isinstance(mixer, LatentAttention) or mixer.indexer or workload.version < _EXPANDED:
         return 0
     tokens = min(max(8 * workload.context_length, 64 * workload.max_num_seqs), _EXPANDED_MOST)
-    return tokens * max(1, mixer.query_heads // workload.tensor_parallel) * (mixer.nope_dim + mixer.value_dim) * HALF
+    return (
+        tokens
+        * max(1, mixer.query_heads // workload.tensor_parallel)
+        * (mixer.nope_dim + mixer.value_dim)
+        * HALF
+    )
 
 
 def workspace_bytes(accelerator: Accelerator) -> int:
-    """cuBLAS's workspace, which PyTorch allocates: 32 MiB from compute capability 9.0, 8 MiB + 128 KiB before.
+    """cuBLAS's workspace, which PyTorch allocates: 32 MiB from compute capability 9.0, 8 MiB + 128
+    KiB before.
 
     Source: pytorch aten/src/ATen/cuda/CublasHandlePool.cpp, getChosenWorkspaceSize.
     """
@@ -231,8 +323,13 @@ def workspace_bytes(accelerator: Accelerator) -> int:
 
 
 def stage_bytes(spec: ModelSpec, workload: Workload) -> int:
-    """What a pipeline stage receives or hands on: hidden states and residual, tokens x hidden x 2 B each."""
-    return 2 * HALF * workload.max_batched_tokens * spec.hidden_size if workload.pipeline_parallel > 1 else 0
+    """Return what a pipeline stage receives or hands on: hidden states and residual, tokens x
+    hidden x 2 B each."""
+    return (
+        2 * HALF * workload.max_batched_tokens * spec.hidden_size
+        if workload.pipeline_parallel > 1
+        else 0
+    )
 
 
 def _with(term: Term, size: int) -> Term:

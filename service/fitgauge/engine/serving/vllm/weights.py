@@ -1,8 +1,9 @@
-"""How vLLM 0.33 lays a model out on its ranks: what it pads, replicates, keeps whole, registers beside the weights, and refuses.
+"""How vLLM 0.33 lays a model out on its ranks: what it pads, replicates, keeps whole, registers
+beside the weights, and refuses.
 
-Source: vllm/model_executor/layers (linear.py, vocab_parallel_embedding.py, fused_moe, quantization) and models, 0.33.0. Sizes are
-those at construction; what a kernel repacks after loading is not counted.
-"""
+Source: vllm/model_executor/layers (linear.py, vocab_parallel_embedding.py, fused_moe,
+quantization) and models, 0.33.0. Sizes are those at construction; what a kernel repacks after
+loading is not counted."""
 
 from math import gcd
 
@@ -22,8 +23,19 @@ from fitgauge.engine.model.spec import (
     count_within,
 )
 from fitgauge.engine.quantization.scheme import Rule, Scheme, is_nominal, named
-from fitgauge.engine.serving.vllm.model_classes import OWN_CLASSES, own_class, position_bytes, table_factor
-from fitgauge.engine.weights.sharding import TOWERS, ShardedWeights, ShardingRules, TensorGroup, divided
+from fitgauge.engine.serving.vllm.model_classes import (
+    OWN_CLASSES,
+    own_class,
+    position_bytes,
+    table_factor,
+)
+from fitgauge.engine.weights.sharding import (
+    TOWERS,
+    ShardedWeights,
+    ShardingRules,
+    TensorGroup,
+    divided,
+)
 from fitgauge.engine.weights.sharding import shard_weights as lay_out
 from fitgauge.errors import InvalidRequestError
 
@@ -34,24 +46,37 @@ VLLM = ShardingRules(
     whole_groups=True,
     experts_over_data=True,
     wide_dtype="BF16",
-    embedded_everywhere=frozenset({"gemma2", "gemma3", "gemma3_text", "qwen3_next", "qwen3_5", "qwen3_5_moe"}),
+    embedded_everywhere=frozenset(
+        {"gemma2", "gemma3", "gemma3_text", "qwen3_next", "qwen3_5", "qwen3_5_moe"}
+    ),
     fused=("q_proj|k_proj|v_proj", "gate_proj|up_proj|w1|w3", "q_a_proj|kv_a_proj_with_mqa"),
 )
-"""DEFAULT_VOCAB_PADDING_SIZE; mxfp4_round_up_hidden_size_and_intermediate_size for Hopper's Triton kernels; refine_fp8_moe_block_shape;
-FusedMoEParallelConfig.make; models/{gemma2,gemma3,qwen3_next,qwen3_5}.py, embed_tokens; ModelConfig's dtype
-`auto` casts float32 to bfloat16."""
+"""DEFAULT_VOCAB_PADDING_SIZE; mxfp4_round_up_hidden_size_and_intermediate_size for Hopper's
+Triton kernels; refine_fp8_moe_block_shape; FusedMoEParallelConfig.make;
+models/{gemma2,gemma3,qwen3_next,qwen3_5}.py, embed_tokens; ModelConfig's dtype `auto` casts
+float32 to bfloat16."""
 
 
-KEPT = named(("indexer.wk", "indexer.weights_proj", "routed_expert_down_proj", "routed_expert_up_proj", "re:_res_proj$"))
-"""Linears that vLLM builds in 16 bit whatever the checkpoint's settings say: the sparse indexer's wk and weights_proj, fused into
-one (models/deepseek_v2.py, Indexer), and Kimi K3's projections around its latent experts and residuals (as its class registers them).
-"""
+KEPT = named(
+    (
+        "indexer.wk",
+        "indexer.weights_proj",
+        "routed_expert_down_proj",
+        "routed_expert_up_proj",
+        "re:_res_proj$",
+    )
+)
+"""Linears that vLLM builds in 16 bit whatever the checkpoint's settings say: the sparse
+indexer's wk and weights_proj, fused into one (models/deepseek_v2.py, Indexer), and Kimi K3's
+projections around its latent experts and residuals (as its class registers them)."""
 
 TRANSFORMERS_TOWERS = frozenset({"gemma4", "gemma3n"})
-"""Model types whose vision and audio towers are transformers' own modules, whole on every rank. Source: models/gemma4_mm.py."""
+"""Model types whose vision and audio towers are transformers' own modules, whole on every rank.
+Source: models/gemma4_mm.py."""
 
 UNPLANNED = frozenset({"gpt_bigcode", "hunyuan_v1_dense", "hunyuan_vl", "emu3"})
-"""Model types served through transformers' own classes that have no tensor parallel plan: attention is divided, MLPs are not.
+"""Model types served through transformers' own classes that have no tensor parallel plan: attention
+is divided, MLPs are not.
 
 Source: models/registry.py, models/transformers/base.py; transformers 5.23, base_model_tp_plan."""
 
@@ -61,8 +86,12 @@ MASKED = frozenset({"gpt_bigcode"})
 
 
 def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> ShardedWeights:
-    """The model as vLLM registers it."""
-    kept = msgspec.structs.replace(scheme, rules=(Rule(form=None, names=KEPT), *scheme.rules)) if scheme.rules else scheme
+    """Return the model as vLLM registers it."""
+    kept = (
+        msgspec.structs.replace(scheme, rules=(Rule(form=None, names=KEPT), *scheme.rules))
+        if scheme.rules
+        else scheme
+    )
     return lay_out(registered(spec), kept, VLLM, stored)
 
 
@@ -72,16 +101,20 @@ def registered(spec: ModelSpec) -> ModelSpec:
         return own_class(spec)
     if spec.model_type not in UNPLANNED | TRANSFORMERS_TOWERS:
         return spec
-    return msgspec.structs.replace(spec, blocks=tuple(_whole(block, spec.model_type) for block in spec.blocks))
+    return msgspec.structs.replace(
+        spec, blocks=tuple(_whole(block, spec.model_type) for block in spec.blocks)
+    )
 
 
 def _whole(block: Block, model_type: str) -> Block:
-    """The block with what vLLM does not divide made whole."""
+    """Return the block with what vLLM does not divide made whole."""
     tower = block.part in TOWERS and model_type in TRANSFORMERS_TOWERS
     tensors = tuple(
-        msgspec.structs.replace(tensor, split=Split.NONE, units=0)
-        if tower or (model_type in UNPLANNED and "mlp." in tensor.name)
-        else tensor
+        (
+            msgspec.structs.replace(tensor, split=Split.NONE, units=0)
+            if tower or (model_type in UNPLANNED and "mlp." in tensor.name)
+            else tensor
+        )
         for tensor in block.tensors
     )
     return msgspec.structs.replace(block, tensors=tensors)
@@ -94,15 +127,17 @@ def buffer_bytes(
     layers: range | None = None,
     version: tuple[int, ...] = (0, 33),
 ) -> int:
-    """Bytes of registered buffers on one rank: rotary tables, four fp32 scales a layer of attention, and with expert parallelism
-    each layer's map of experts (int32).
+    """Return the bytes of registered buffers on one rank: rotary tables, four fp32 scales a layer
+    of attention, and with expert parallelism each layer's map of experts (int32).
 
-    Source: rotary_embedding/base.py (cos_sin_cache in the model's dtype), attention/attention.py set_default_quant_scales,
-    fused_moe/routed_experts.py update_expert_map_info.
-    """
+    Source: rotary_embedding/base.py (cos_sin_cache in the model's dtype), attention/attention.py
+    set_default_quant_scales, fused_moe/routed_experts.py update_expert_map_info."""
     width = BITS["BF16" if spec.dtype == "F32" else spec.dtype] // 8
     size = position_bytes(spec) + sum(
-        table_factor(spec, table, version) * table.positions * table.dim * (BITS[table.dtype] // 8 if table.dtype else width)
+        table_factor(spec, table, version)
+        * table.positions
+        * table.dim
+        * (BITS[table.dtype] // 8 if table.dtype else width)
         for table in spec.rotary_tables
     )
     if spec.model_type in MASKED:
@@ -111,15 +146,23 @@ def buffer_bytes(
         if block.part is not Part.LANGUAGE:
             continue
         count = count_within(block.layers, layers)
-        size += 16 * count * sum(isinstance(mixer, Attention | LatentAttention | CompressedAttention) for mixer in block.mixers)
+        size += (
+            16
+            * count
+            * sum(
+                isinstance(mixer, Attention | LatentAttention | CompressedAttention)
+                for mixer in block.mixers
+            )
+        )
         if expert_parallel > 1 and block.mlp is not None:
             size += 4 * count * block.mlp.experts
     return size
 
 
 BLOCKS_REFINED = (0, 20)
-"""The first version taken to repeat the scales of experts whose blocks tensor parallelism cuts: 0.19.0 refuses Qwen3-30B-A3B-FP8 over
-eight ranks, 0.33.0 runs it; the releases between were not read."""
+"""The first version taken to repeat the scales of experts whose blocks tensor parallelism cuts:
+0.19.0 refuses Qwen3-30B-A3B-FP8 over eight ranks, 0.33.0 runs it; the releases between were not
+read."""
 
 
 def check_parallel(
@@ -131,42 +174,69 @@ def check_parallel(
     data_parallel: int = 1,
     version: tuple[int, ...] = (0, 33),
 ) -> None:
-    """Raises InvalidRequestError where vLLM refuses to build the model so, with the tensor parallel degrees that work."""
+    """Raise InvalidRequestError where vLLM refuses to build the model so, with the tensor
+    parallel degrees that work."""
     refines = version >= BLOCKS_REFINED
     degrees = (tensor_parallel, expert_parallel, data_parallel)
-    reason, works = laid.once((*degrees, refines), lambda: _parallel(spec, laid, *degrees, refines=refines))
+    reason, works = laid.once(
+        (*degrees, refines), lambda: _parallel(spec, laid, *degrees, refines=refines)
+    )
     if reason is None:
         return
     raise InvalidRequestError(
         f"vLLM refuses tensor_parallel {tensor_parallel}: {reason}.",
-        hint=f"tensor_parallel can be {', '.join(map(str, works))}." if works else "Ask for another quantization of this model.",
+        hint=(
+            f"tensor_parallel can be {', '.join(map(str, works))}."
+            if works
+            else "Ask for another quantization of this model."
+        ),
         field="tensor_parallel",
     )
 
 
 def _parallel(
-    spec: ModelSpec, laid: ShardedWeights, tensor_parallel: int, expert_parallel: int, data_parallel: int, *, refines: bool
+    spec: ModelSpec,
+    laid: ShardedWeights,
+    tensor_parallel: int,
+    expert_parallel: int,
+    data_parallel: int,
+    *,
+    refines: bool,
 ) -> tuple[str | None, list[int]]:
-    """(why vLLM would refuse, the tensor parallel degrees that work instead)."""
+    """Return (why vLLM would refuse, the tensor parallel degrees that work instead)."""
     reason = refusal(spec, laid, tensor_parallel, expert_parallel, data_parallel, refines=refines)
     if reason is None:
         return None, []
     works = [
         ways
         for ways in range(1, 65)
-        if refusal(spec, laid, ways, expert_parallel if expert_parallel == 1 else ways, data_parallel, refines=refines) is None
+        if refusal(
+            spec,
+            laid,
+            ways,
+            expert_parallel if expert_parallel == 1 else ways,
+            data_parallel,
+            refines=refines,
+        )
+        is None
     ]
     return reason, works
 
 
 def refusal(
-    spec: ModelSpec, laid: ShardedWeights, tensor_parallel: int, expert_parallel: int, data_parallel: int, *, refines: bool = True
+    spec: ModelSpec,
+    laid: ShardedWeights,
+    tensor_parallel: int,
+    expert_parallel: int,
+    data_parallel: int,
+    *,
+    refines: bool = True,
 ) -> str | None:
-    """Why vLLM would refuse at construction, None where it would not.
+    """Return why vLLM would refuse at construction, None where it would not.
 
-    Source: config/model.py verify_with_parallel_config (heads), distributed/utils.py divide, linear.py, quantization/utils/fp8_utils.py
-    validate_fp8_block_shape, fused_moe/oracle/fp8.py refine_fp8_moe_block_shape.
-    """
+    Source: config/model.py verify_with_parallel_config (heads), distributed/utils.py divide,
+    linear.py, quantization/utils/fp8_utils.py validate_fp8_block_shape, fused_moe/oracle/fp8.py
+    refine_fp8_moe_block_shape."""
     heads = spec.query_heads
     if heads > 1 and heads % tensor_parallel:
         return f"its {heads} attention heads cannot be divided by {tensor_parallel}"
@@ -186,23 +256,31 @@ def refusal(
 
 
 def _fused_blocks(laid: ShardedWeights, share: TensorGroup) -> bool:
-    """Whether `share`, quantized in square blocks, is one of several columns in one layer, whose blocks a rank may cut.
+    """Return whether `share`, quantized in square blocks, is one of several columns in one layer,
+    whose blocks a rank may cut.
 
-    Source: vllm 0.33 model_executor/layers/linear.py, ColumnParallelLinear._maybe_allow_fp8_block_shape_mismatch.
-    """
+    Source: vllm 0.33 model_executor/layers/linear.py,
+    ColumnParallelLinear._maybe_allow_fp8_block_shape_mismatch."""
     if share.experts or share.split is Split.ROW or share.form is None or share.form.rows < 2:
         return False
     return any(len(tensor) > 1 and share in tensor for tensor in laid.tensors)
 
 
 def mamba_groups(spec: ModelSpec) -> int:
-    """Groups of B and C of the model's Mamba 2 layers, 1 where it has none. Source: layers/mamba/mamba_mixer2.py, MambaMixer2."""
-    states = (state for block in spec.blocks for mixer in block.mixers if isinstance(mixer, Recurrent) for state in mixer.states)
+    """Return the groups of B and C of the model's Mamba 2 layers, 1 where it has none. Source:
+    layers/mamba/mamba_mixer2.py, MambaMixer2."""
+    states = (
+        state
+        for block in spec.blocks
+        for mixer in block.mixers
+        if isinstance(mixer, Recurrent)
+        for state in mixer.states
+    )
     return max((state.heads for state in states if state.name == "conv_groups"), default=1)
 
 
 def _indivisible(share: TensorGroup, ways: int, *, refines: bool, fused: bool) -> str | None:
-    """Why one kind of tensor cannot be divided over `ways` ranks."""
+    """Return why one kind of tensor cannot be divided over `ways` ranks."""
     pieces, form = share.pieces, share.form
     if share.split is Split.KV:
         if pieces % ways and ways % pieces:

@@ -1,1 +1,2 @@
-"""Preference and RL training: the models of an algorithm, the rollout engine beside them, and the phases of a step."""
+"""Preference and RL training: the models of an algorithm, the rollout engine beside them, and
+the phases of a step."""

@@ -9,19 +9,32 @@ from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 
 def inference_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
-    """The highest moment of a pass under no_grad [bytes beside weights]: the widest segment, whose input is all that is left of the one
-    before it, and of a model cut over ranks the two units that are whole at that moment (the one at work and the next).
+    """Return the highest moment of a pass under no_grad [bytes beside weights]: the widest segment,
+    whose input is all that is left of the one before it, and of a model cut over ranks the two
+    units that are whole at that moment (the one at work and the next).
 
-    `workload` checkpoints everything, so that a layer keeps nothing but its input; of one layer that is the same pass.
-    """
+    `workload` checkpoints everything, so that a layer keeps nothing but its input; of one layer
+    that is the same pass."""
     cut = segments(spec, workload)
     widest = max(segment.forward.peak for segment in (cut.embedding, *cut.layers, cut.head))
-    stream = workload.tokens // workload.context_parallel * spec.hidden_size * BITS[precision_policy(workload).compute] // 8
-    return cut.constants + stream + widest + (gathered_bytes(spec, workload) if is_sharded("weights", workload) else 0)
+    stream = (
+        workload.tokens
+        // workload.context_parallel
+        * spec.hidden_size
+        * BITS[precision_policy(workload).compute]
+        // 8
+    )
+    return (
+        cut.constants
+        + stream
+        + widest
+        + (gathered_bytes(spec, workload) if is_sharded("weights", workload) else 0)
+    )
 
 
 def gathered_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
-    """Two of the largest units in the format of products [bytes]: FSDP gathers the next while one is at work; ZeRO-3 and offloading too."""
+    """Return two of the largest units in the format of products [bytes]: FSDP gathers the next
+    while one is at work; ZeRO-3 and offloading too."""
     width = BITS[precision_policy(workload).compute]
     sizes = [
         sum(tensor_slice(parameter, unit.part, workload).elements for parameter in unit.parameters)
@@ -32,7 +45,8 @@ def gathered_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
 
 
 def whole_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
-    """All weights of a rank in the format of products [bytes]: what DeepSpeed's generation gathers (trl, ds3_gather_for_generation)."""
+    """Return all weights of a rank in the format of products [bytes]: what DeepSpeed's
+    generation gathers (trl, ds3_gather_for_generation)."""
     numbers = sum(
         len(unit.layers) * tensor_slice(parameter, unit.part, workload).elements
         for unit in units(spec, workload)

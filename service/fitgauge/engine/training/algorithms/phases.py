@@ -1,4 +1,5 @@
-"""The phases of a step of preference or RL training: whose states, whose passes and how much of the rollout engine share the card in each.
+"""The phases of a step of preference or RL training: whose states, whose passes and how much of the
+rollout engine share the card in each.
 
 The models share a card one after another, so a card must hold the worst phase, not the sum of all.
 """
@@ -13,7 +14,12 @@ from fitgauge.engine.serving.estimate import Estimate
 from fitgauge.engine.serving.kv_cache import cache_bytes
 from fitgauge.engine.training.algorithms import rollout as engine
 from fitgauge.engine.training.algorithms.passes import gathered_bytes, inference_bytes, whole_bytes
-from fitgauge.engine.training.algorithms.roles import critic_workload, frozen_workload, headless, policy_workload
+from fitgauge.engine.training.algorithms.roles import (
+    critic_workload,
+    frozen_workload,
+    headless,
+    policy_workload,
+)
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.autograd.passes import activations
 from fitgauge.engine.training.autograd.tape import FLOAT
@@ -24,7 +30,13 @@ from fitgauge.engine.training.workload import TrainingWorkload
 
 _SHARED = ("weights", "gradients", "master_weights", "optimizer_states")
 _UPDATED = ("master_weights", "optimizer_states")
-_LEARNING: tuple[PhaseName, ...] = ("log_probs", "forward", "backward", "optimizer_step", "critic_update")
+_LEARNING: tuple[PhaseName, ...] = (
+    "log_probs",
+    "forward",
+    "backward",
+    "optimizer_step",
+    "critic_update",
+)
 
 
 def algorithm_stages(
@@ -38,21 +50,24 @@ def algorithm_stages(
     reward: ModelSpec | None = None,
     critic: ModelSpec | None = None,
 ) -> tuple[TrainingStage, ...]:
-    """Every pipeline stage of the algorithm. `rollout`: the serving estimate of the engine on these cards; `reward`, `critic`: models of
-    their own, None for the policy's architecture. A model of its own needs a policy without pipeline parallelism."""
+    """Return every pipeline stage of the algorithm. `rollout`: the serving estimate of the
+    engine on these cards; `reward`, `critic`: models of their own, None for the policy's
+    architecture. A model of its own needs a policy without pipeline parallelism."""
     policy = policy_workload(workload, setup)
     trained = headless(spec) if setup.algorithm == "reward" else spec
     cast = _Cast(spec, workload, setup, headless(reward or spec), headless(critic or spec))
     beside = _beside(setup, rollout)
     found = []
     for stage in stages(trained, policy):
-        whole = replace(stage, phases=tuple(cast.phases(stage)), host=stage.host + cast.host(stage, rollout))
+        whole = replace(
+            stage, phases=tuple(cast.phases(stage)), host=stage.host + cast.host(stage, rollout)
+        )
         found.append(training_stage(trained, policy, profile, whole, usable_bytes, beside=beside))
     return tuple(found)
 
 
 def _beside(setup: Setup, estimate: Estimate | None) -> dict[PhaseName, tuple[Term, ...]]:
-    """What the rollout engine holds in each phase."""
+    """Return what the rollout engine holds in each phase."""
     if estimate is None or setup.rollout is None:
         return {}
     resting = engine.asleep(estimate, setup, setup.rollout)
@@ -64,79 +79,134 @@ def _beside(setup: Setup, estimate: Estimate | None) -> dict[PhaseName, tuple[Te
 class _Cast:
     """The models beside the policy, and the phases they take part in."""
 
-    def __init__(self, spec: ModelSpec, workload: TrainingWorkload, setup: Setup, reward: ModelSpec, critic: ModelSpec) -> None:
+    def __init__(
+        self,
+        spec: ModelSpec,
+        workload: TrainingWorkload,
+        setup: Setup,
+        reward: ModelSpec,
+        critic: ModelSpec,
+    ) -> None:
         self.spec, self.setup, self.policy = spec, setup, policy_workload(workload, setup)
         self.reference = frozen_workload(workload, setup, reference=True)
         self.judge = frozen_workload(workload, setup, reference=False)
         self.reward, self.critic = reward, critic
-        self.references = stages(spec, self.reference) if setup.reference in ("resident", "offloaded") else ()
+        self.references = (
+            stages(spec, self.reference) if setup.reference in ("resident", "offloaded") else ()
+        )
         self.rewards = stages(reward, self.judge) if setup.rewarded else ()
         self.critics = stages(critic, critic_workload(workload, setup)) if setup.criticized else ()
 
     def phases(self, stage: Stage) -> Iterable[Phase]:
-        """The phases of one stage in their order."""
+        """Yield the phases of one stage in their order."""
         resident = self._resident(stage.number)
         critic = self._critic_states(stage.number)
         joint = self.setup.trainer == "trl"
         if self.setup.sampled:
-            yield Phase(name="rollout", parts=(*self._resting(stage), *resident, *critic, *self._generation()))
+            yield Phase(
+                name="rollout",
+                parts=(*self._resting(stage), *resident, *critic, *self._generation()),
+            )
         if self.setup.sampled or self.references or self.setup.reference == "adapter":
-            yield Phase(name="log_probs", parts=(*self._before_inference(stage), *resident, *critic, *self._scores(1), self._inference()))
+            yield Phase(
+                name="log_probs",
+                parts=(
+                    *self._before_inference(stage),
+                    *resident,
+                    *critic,
+                    *self._scores(1),
+                    self._inference(),
+                ),
+            )
         for phase in stage.phases:
-            together = self._critic(phase.name, stage.number) if joint else () if self.setup.rests != "nothing" else critic
+            together = (
+                self._critic(phase.name, stage.number)
+                if joint
+                else ()
+                if self.setup.rests != "nothing"
+                else critic
+            )
             yield Phase(name=phase.name, parts=(*phase.parts, *resident, *together))
         if self.critics and not joint:
             own = _prefixed("critic", self.critics[stage.number].highest.parts)
             yield Phase(name="critic_update", parts=(*self._resting(stage), *resident, *own))
 
     def host(self, stage: Stage, rollout: Estimate | None) -> int:
-        """Bytes in host memory: offloaded frozen models, resting states, a rollout engine asleep at level 1."""
+        """Return the bytes in host memory: offloaded frozen models, resting states, a rollout
+        engine asleep at level 1."""
         size = 0
         if self.setup.reference == "offloaded" and self.references:
             size += _size(self.references[stage.number], ("weights",))
         if self.rewards and self._reward_offloaded:
             size += _size(self.rewards[stage.number], ("weights",))
         if self.setup.rests != "nothing":
-            size += _size(stage, _UPDATED) + (_size(stage, ("weights",)) if self.setup.rests == "all" else 0)
+            size += _size(stage, _UPDATED) + (
+                _size(stage, ("weights",)) if self.setup.rests == "all" else 0
+            )
         if rollout is not None and self.setup.rollout is not None:
             size += engine.host_bytes(rollout, self.setup.rollout)
         return size
 
     @property
     def _reward_offloaded(self) -> bool:
-        """verl keeps frozen models in host memory (verl/workers/fsdp_workers.py, CPUOffload); elsewhere as the reference is kept."""
+        """verl keeps frozen models in host memory (verl/workers/fsdp_workers.py, CPUOffload);
+        elsewhere as the reference is kept."""
         return self.setup.reference == "offloaded"
 
     def _resident(self, number: int) -> list[Amount]:
         """Frozen weights that stay on the card."""
         found = []
         if self.references and self.setup.reference == "resident":
-            found.append(_whole("reference_weights", _size(self.references[number], ("weights",)), "the reference, laid out as the policy"))
+            found.append(
+                _whole(
+                    "reference_weights",
+                    _size(self.references[number], ("weights",)),
+                    "the reference, laid out as the policy",
+                )
+            )
         if self.rewards and not self._reward_offloaded:
-            found.append(_whole("reward_weights", _size(self.rewards[number], ("weights",)), "the reward model, frozen"))
+            found.append(
+                _whole(
+                    "reward_weights",
+                    _size(self.rewards[number], ("weights",)),
+                    "the reward model, frozen",
+                )
+            )
         return found
 
     def _critic_states(self, number: int) -> list[Amount]:
-        """What a critic keeps on the card while another model is at work."""
+        """Return what a critic keeps on the card while another model is at work."""
         if not self.critics:
             return []
         return list(_prefixed("critic", self._resting(self.critics[number])))
 
     def _critic(self, phase: str, number: int) -> Iterable[Amount]:
-        """A critic that is trained in the same pass (trl/experimental/ppo/ppo_trainer.py, PolicyAndValueWrapper)."""
-        return _prefixed("critic", next((p.parts for s in self.critics[number:] for p in s.phases if p.name == phase), ()))
+        """Return a critic that is trained in the same pass (trl/experimental/ppo/ppo_trainer.py,
+        PolicyAndValueWrapper)."""
+        return _prefixed(
+            "critic",
+            next((p.parts for s in self.critics[number:] for p in s.phases if p.name == phase), ()),
+        )
 
     def _resting(self, stage: Stage) -> list[Amount]:
-        """A model that is trained, while it is not: its states, with gradients where they have a buffer that stays (Megatron's main
-        gradients, ZeRO-3's partitions), without those that rest in host memory."""
+        """Return a model that is trained, while it is not: its states, with gradients where they
+        have a buffer that stays (Megatron's main gradients, ZeRO-3's partitions), without those
+        that rest in host memory."""
         gone = {"nothing": (), "optimizer": _UPDATED, "all": _SHARED}[self.setup.rests]
-        buffered = self.policy.framework == "megatron" or (self.policy.framework == "deepspeed" and self.policy.zero_stage == 3)
+        buffered = self.policy.framework == "megatron" or (
+            self.policy.framework == "deepspeed" and self.policy.zero_stage == 3
+        )
         standing = ("weights", *_UPDATED, *(("gradients",) if buffered else ()))
-        return [part for part in stage.phases[0].parts if part.name in standing and part.name not in gone]
+        return [
+            part
+            for part in stage.phases[0].parts
+            if part.name in standing and part.name not in gone
+        ]
 
     def _before_inference(self, stage: Stage) -> list[Amount]:
-        """The policy while log-probabilities are computed: its weights; DPO's reference runs while the policy's activations are kept
-        (trl/trainer/dpo_trainer.py, _compute_loss), that of sampled completions before any are made."""
+        """Return the policy while log-probabilities are computed: its weights; DPO's reference
+        runs while the policy's activations are kept (trl/trainer/dpo_trainer.py, _compute_loss),
+        that of sampled completions before any are made."""
         forward = next(phase for phase in stage.phases if phase.name == "forward")
         if self.setup.sampled:
             weights = [part for part in forward.parts if part.name == "weights"]
@@ -144,41 +214,64 @@ class _Cast:
         if self.policy.pipeline_parallel > 1:
             return list(forward.parts)
         between = activations(self.spec, self.policy).between
-        kept = _whole("activations", between, "what the policy's forward pass saved for its backward pass")
+        kept = _whole(
+            "activations", between, "what the policy's forward pass saved for its backward pass"
+        )
         return [*(part for part in forward.parts if part.name != "activations"), kept]
 
     def _inference(self) -> Amount:
-        """The highest moment of any model's pass under no_grad."""
+        """Return the highest moment of any model's pass under no_grad."""
         passes = [inference_bytes(self.spec, self.reference)]
         if self.rewards:
             passes.append(inference_bytes(self.reward, self.judge))
         if self.critics:
             passes.append(inference_bytes(self.critic, self.judge))
-        offloaded = self.setup.reference == "offloaded" and self.policy.zero_stage < 3 and self.policy.framework != "fsdp"
+        offloaded = (
+            self.setup.reference == "offloaded"
+            and self.policy.zero_stage < 3
+            and self.policy.framework != "fsdp"
+        )
         size = max(passes) + (gathered_bytes(self.spec, self.reference) if offloaded else 0)
-        return _whole("inference_activations", size, "a pass under no_grad: the widest layer or the logits, and units gathered for it")
+        return _whole(
+            "inference_activations",
+            size,
+            "a pass under no_grad: the widest layer or the logits, and units gathered for it",
+        )
 
     def _generation(self) -> list[Amount]:
-        """What sampling with the training library itself takes: the cache, and under ZeRO-3 the whole model."""
+        """Return what sampling with the training library itself takes: the cache, and under
+        ZeRO-3 the whole model."""
         given = self.setup.rollout
         if given is None or given.engine != "transformers":
             return []
         sequences = self.policy.micro_batch_size * self.policy.micro_batches
         tokens = self.setup.prompt_length + self.setup.completion_length
-        size = cache_bytes(self.spec, tokens, sequences, dtype="BF16", tensor_parallel=self.policy.tensor_parallel)
-        found = [_whole("rollout_kv_cache", size, f"{sequences} sequences of {tokens} tokens in transformers' own cache"), *self._scores(2)]
+        size = cache_bytes(
+            self.spec, tokens, sequences, dtype="BF16", tensor_parallel=self.policy.tensor_parallel
+        )
+        found = [
+            _whole(
+                "rollout_kv_cache",
+                size,
+                f"{sequences} sequences of {tokens} tokens in transformers' own cache",
+            ),
+            *self._scores(2),
+        ]
         if self.policy.framework == "deepspeed" and self.policy.zero_stage == 3:
             said = "the whole model, gathered for generation (ds3_gather_for_generation)"
             found.append(_whole("rollout_weights", whole_bytes(self.spec, self.policy), said))
         return found
 
     def _scores(self, copies: int) -> list[Amount]:
-        """Logits of every sampled token in fp32, which TRL's PPO keeps until it has their log-probabilities: as they came and put together,
-        then put together alone (trl/experimental/ppo/ppo_trainer.py, batch_generation: `logitss`, `padded_logitss`)."""
+        """Logits of every sampled token in fp32, which TRL's PPO keeps until it has their
+        log-probabilities: as they came and put together, then put together alone
+        (trl/experimental/ppo/ppo_trainer.py, batch_generation: `logitss`, `padded_logitss`)."""
         given = self.setup.rollout
         if self.setup.algorithm != "ppo" or given is None or given.engine != "transformers":
             return []
-        tokens = self.policy.micro_batch_size * self.policy.micro_batches * self.setup.completion_length
+        tokens = (
+            self.policy.micro_batch_size * self.policy.micro_batches * self.setup.completion_length
+        )
         said = f"{copies} x {tokens} sampled tokens x {self.spec.vocabulary_size} words in fp32"
         return [_whole("rollout_logits", copies * tokens * self.spec.vocabulary_size * FLOAT, said)]
 

@@ -1,4 +1,5 @@
-"""The models of an algorithm: how each is trained or held, as workloads that the training room already knows."""
+"""The models of an algorithm: how each is trained or held, as workloads that the training room
+already knows."""
 
 from functools import lru_cache
 
@@ -11,38 +12,63 @@ from fitgauge.engine.training.workload import Loss, TrainingWorkload
 
 
 def policy_workload(workload: TrainingWorkload, setup: Setup) -> TrainingWorkload:
-    """The step of the policy, or of a reward model: pairs double the batch, the loss is that of the algorithm.
+    """Return the step of the policy, or of a reward model: pairs double the batch, the loss is that
+    of the algorithm.
 
-    GRPO and RLOO make logits of completions alone (trl/trainer/grpo_trainer.py, logits_to_keep); verl makes all. ms-swift's loss under
-    Megatron is compiled (swift/megatron/arguments/megatron_args.py, cross_entropy_loss_fusion).
-    Under verl parameters and optimizer are on the card whenever they are at work (verl/workers/fsdp_workers.py, load_fsdp_model_to_gpu).
-    """
+    GRPO and RLOO make logits of completions alone (trl/trainer/grpo_trainer.py, logits_to_keep);
+    verl makes all. ms-swift's loss under Megatron is compiled
+    (swift/megatron/arguments/megatron_args.py, cross_entropy_loss_fusion). Under verl parameters
+    and optimizer are on the card whenever they are at work (verl/workers/fsdp_workers.py,
+    load_fsdp_model_to_gpu)."""
     count = 2 if setup.paired else 1
-    kept = setup.completion_length + 1 if setup.trainer == "trl" and setup.algorithm in ("grpo", "rloo") else None
+    kept = (
+        setup.completion_length + 1
+        if setup.trainer == "trl" and setup.algorithm in ("grpo", "rloo")
+        else None
+    )
     return replace(
         workload,
         micro_batch_size=count * workload.micro_batch_size,
         loss=_loss(workload, setup),
         logits_tokens=kept,
-        compiled=workload.compiled or (workload.framework == "megatron" and setup.algorithm != "sft" and setup.trainer != "verl"),
+        compiled=workload.compiled
+        or (
+            workload.framework == "megatron"
+            and setup.algorithm != "sft"
+            and setup.trainer != "verl"
+        ),
         offload="none" if setup.trainer == "verl" else workload.offload,
     )
 
 
 def critic_workload(workload: TrainingWorkload, setup: Setup) -> TrainingWorkload:
-    """The step of the critic: the same settings, a head of one number in the place of the vocabulary's."""
+    """Return the step of the critic: the same settings, a head of one number in the place of the
+    vocabulary's."""
     return replace(policy_workload(workload, setup), loss="none", logits_tokens=None)
 
 
-def frozen_workload(workload: TrainingWorkload, setup: Setup, *, reference: bool) -> TrainingWorkload:
-    """How a frozen model is laid out: the policy's degrees and format, nothing of it trained.
+def frozen_workload(
+    workload: TrainingWorkload, setup: Setup, *, reference: bool
+) -> TrainingWorkload:
+    """Return how a frozen model is laid out: the policy's degrees and format, nothing of it
+    trained.
 
-    TRL shards it where the policy's parameters are sharded, else keeps it whole (trl/models/utils.py, prepare_deepspeed: ZeRO-3, else
-    stage 0; prepare_fsdp); it is loaded as the policy is (a quantized base too). OpenRLHF does the same (get_ds_eval_config).
-    """
-    stage = workload.zero_stage if workload.zero_stage == 3 or workload.framework in ("fsdp", "megatron") else 0
+    TRL shards it where the policy's parameters are sharded, else keeps it whole
+    (trl/models/utils.py, prepare_deepspeed: ZeRO-3, else stage 0; prepare_fsdp); it is loaded as
+    the policy is (a quantized base too). OpenRLHF does the same (get_ds_eval_config)."""
+    stage = (
+        workload.zero_stage
+        if workload.zero_stage == 3 or workload.framework in ("fsdp", "megatron")
+        else 0
+    )
     loss: Loss = "log_probs" if reference else "none"
-    return replace(policy_workload(workload, setup), zero_stage=stage, activation_checkpointing="full", micro_batches=1, loss=loss)
+    return replace(
+        policy_workload(workload, setup),
+        zero_stage=stage,
+        activation_checkpointing="full",
+        micro_batches=1,
+        loss=loss,
+    )
 
 
 def _loss(workload: TrainingWorkload, setup: Setup) -> Loss:
@@ -54,13 +80,16 @@ def _loss(workload: TrainingWorkload, setup: Setup) -> Loss:
 
 
 def headless(spec: ModelSpec) -> ModelSpec:
-    """The model as reward model or critic: without the head of the vocabulary; its own, of one number a token, is not counted.
+    """Return the model as reward model or critic: without the head of the vocabulary; its own, of
+    one number a token, is not counted.
 
-    Source: transformers modeling_layers.py, GenericForSequenceClassification (`score`: hidden x num_labels).
-    """
+    Source: transformers modeling_layers.py, GenericForSequenceClassification (`score`: hidden x
+    num_labels)."""
     return _headless(ByIdentity(spec))
 
 
 @lru_cache(maxsize=16)
 def _headless(same: ByIdentity) -> ModelSpec:
-    return replace(same.spec, blocks=tuple(block for block in same.spec.blocks if block.part is not Part.HEAD))
+    return replace(
+        same.spec, blocks=tuple(block for block in same.spec.blocks if block.part is not Part.HEAD)
+    )

@@ -1,4 +1,5 @@
-"""The rollout engine on the training cards: what it holds while it samples, and what is left of it while the policy is trained."""
+"""The rollout engine on the training cards: what it holds while it samples, and what is left of
+it while the policy is trained."""
 
 from collections.abc import Sequence
 
@@ -12,40 +13,55 @@ _WEIGHTS = ("weights", "buffers")
 _WORKING = ("activations", "logits")
 _PROCESS = ("runtime", "context")
 _STAYS = ("cuda_graphs", "communication", *_PROCESS)
-"""Sleep maps out weights and cache alone: graphs and what the process holds stay. Source: vllm/device_allocator/cumem.py (pools tagged
-weights and kv_cache); verl/trainer/config/rollout/rollout.yaml ("cudagraph in inference engine can not be offloaded")."""
+"""Sleep maps out weights and cache alone: graphs and what the process holds stay. Source:
+vllm/device_allocator/cumem.py (pools tagged weights and kv_cache);
+verl/trainer/config/rollout/rollout.yaml ("cudagraph in inference engine can not be offloaded")."""
 
 
 def awake(estimate: Estimate, setup: Setup) -> tuple[Term, ...]:
-    """All that the engine holds while it samples: weights, working memory, graphs, and the pool, which takes what its share leaves.
+    """Return all that the engine holds while it samples: weights, working memory, graphs, and the
+    pool, which takes what its share leaves.
 
-    Their sum is the engine's share of the card whatever its parts are, so the parts inside it have no spread of their own. An engine in
-    the training process has no context of its own.
-    """
+    Their sum is the engine's share of the card whatever its parts are, so the parts inside it
+    have no spread of their own. An engine in the training process has no context of its own."""
     fixed = [replace(term, low=term.bytes, high=term.bytes) for term in _own(estimate, setup)]
     return tuple(map(_named, (*fixed, _pool(estimate))))
 
 
 def asleep(estimate: Estimate, setup: Setup, rollout: Rollout) -> tuple[Term, ...]:
-    """What it holds while the policy is trained: all but its working memory where it does not sleep, else graphs and process."""
+    """Return what it holds while the policy is trained: all but its working memory where it does
+    not sleep, else graphs and process."""
     if rollout.sleep == "off":
-        return tuple(_named(term) for term in (*_own(estimate, setup), _pool(estimate)) if term.name not in _WORKING)
+        return tuple(
+            _named(term)
+            for term in (*_own(estimate, setup), _pool(estimate))
+            if term.name not in _WORKING
+        )
     return tuple(_named(term) for term in _own(estimate, setup) if term.name in _STAYS)
 
 
 def host_bytes(estimate: Estimate, rollout: Rollout) -> int:
-    """Host memory of a sleeping engine: its weights at level 1, nothing at level 2 (they are synchronized before they are used)."""
-    return sum(term.bytes for term in estimate.fullest.fixed if term.name in _WEIGHTS) if rollout.sleep == "level_1" else 0
+    """Host memory of a sleeping engine: its weights at level 1, nothing at level 2 (they are
+    synchronized before they are used)."""
+    return (
+        sum(term.bytes for term in estimate.fullest.fixed if term.name in _WEIGHTS)
+        if rollout.sleep == "level_1"
+        else 0
+    )
 
 
 def _own(estimate: Estimate, setup: Setup) -> Sequence[Term]:
-    return [term for term in estimate.fullest.fixed if setup.own_process or term.name not in _PROCESS]
+    return [
+        term for term in estimate.fullest.fixed if setup.own_process or term.name not in _PROCESS
+    ]
 
 
 def _pool(estimate: Estimate) -> Term:
     size = estimate.pool_bytes
     said = f"{estimate.budget.expected} B of the card, less what the engine holds beside it"
-    return exact_term("kv_cache", size, "computed", said, "the engine's own serving estimate (check_fit)")
+    return exact_term(
+        "kv_cache", size, "computed", said, "the engine's own serving estimate (check_fit)"
+    )
 
 
 def _named(term: Term) -> Term:

@@ -1,9 +1,8 @@
 """PyTorch's caching allocator, played in sizes: which blocks it splits, joins and keeps.
 
-Source: pytorch c10/cuda/CUDACachingAllocator.cpp (DeviceCachingAllocator: get_free_block, alloc_block, should_split, free_block,
-try_merge_blocks, try_allocate_expandable_block) with its default settings. Requests up to 1 MiB come from pools of their own, which are
-left out.
-"""
+Source: pytorch c10/cuda/CUDACachingAllocator.cpp (DeviceCachingAllocator: get_free_block,
+alloc_block, should_split, free_block, try_merge_blocks, try_allocate_expandable_block) with its
+default settings. Requests up to 1 MiB come from pools of their own, which are left out."""
 
 from bisect import bisect_left, insort
 
@@ -15,7 +14,8 @@ from fitgauge.engine.serving.allocator import (
 )
 
 LARGE_SEGMENT_BYTES = 20 * 2**20
-"""kLargeBuffer: the segment that a request below LARGE_ALLOCATION_BYTES is cut from; expandable segments grow by it."""
+"""kLargeBuffer: the segment that a request below LARGE_ALLOCATION_BYTES is cut from; expandable
+segments grow by it."""
 _ADDRESS_BITS = 64
 """Of a free block's number, below its size."""
 
@@ -25,15 +25,17 @@ class Block:
 
     __slots__ = ("address", "after", "before", "free", "pool", "size")
 
-    def __init__(self, address: int, size: int, pool: "_Pool", before: "Block | None", after: "Block | None") -> None:
+    def __init__(
+        self, address: int, size: int, pool: "_Pool", before: "Block | None", after: "Block | None"
+    ) -> None:
         self.address, self.size, self.pool = address, size, pool
         self.before, self.after = before, after
         self.free = False
 
 
 class _Pool:
-    """The free blocks of one stream by number, of which the order is that of sizes, the lowest address first; `last`: the block at the end
-    of an expandable segment."""
+    """The free blocks of one stream by number, of which the order is that of sizes, the lowest
+    address first; `last`: the block at the end of an expandable segment."""
 
     __slots__ = ("free", "last", "numbers")
 
@@ -43,14 +45,15 @@ class _Pool:
         self.last: Block | None = None
 
     def drop(self, block: Block) -> None:
-        """Takes out this free block."""
+        """Take out this free block."""
         number = block.size << _ADDRESS_BITS | block.address
         del self.free[number], self.numbers[bisect_left(self.numbers, number)]
 
 
 class CachingAllocator:
-    """The allocator of one process on one card. `reserved`: bytes of its segments, none of which it gives back; `allocated`: of blocks in
-    use, `most_allocated` at once. `growing`: segments are expandable."""
+    """The allocator of one process on one card. `reserved`: bytes of its segments, none of which
+    it gives back; `allocated`: of blocks in use, `most_allocated` at once. `growing`: segments
+    are expandable."""
 
     def __init__(self, *, growing: bool = False) -> None:
         self.growing = growing
@@ -59,8 +62,9 @@ class CachingAllocator:
         self._whole = 0 if growing else SMALL_BYTES
 
     def take(self, size: int, stream: int = 0) -> Block:
-        """A block for a tensor of `size` bytes made on `stream`, the smallest free one that holds it: its rest stays free if it is larger
-        than 1 MiB (of an expandable segment, always)."""
+        """Return a block for a tensor of `size` bytes made on `stream`, the smallest free one
+        that holds it: its rest stays free if it is larger than 1 MiB (of an expandable segment,
+        always)."""
         pool = self._pools.get(stream)
         if pool is None:
             pool = self._pools[stream] = _Pool()
@@ -91,7 +95,7 @@ class CachingAllocator:
         return block
 
     def give(self, block: Block) -> None:
-        """Gives a block back to its pool, joined with its free neighbours."""
+        """Give a block back to its pool, joined with its free neighbours."""
         size, pool, before, after = block.size, block.pool, block.before, block.after
         self.allocated -= size
         if before is not None and before.free:
@@ -114,14 +118,20 @@ class CachingAllocator:
         insort(pool.numbers, number)
 
     def _segment(self, pool: _Pool, size: int) -> Block:
-        """A new segment: 20 MiB for less than 10, else as large as asked, in steps of 2 MiB."""
-        whole = LARGE_SEGMENT_BYTES if size < LARGE_ALLOCATION_BYTES else -(-size // LARGE_ROUNDING_BYTES) * LARGE_ROUNDING_BYTES
+        """Return a new segment: 20 MiB for less than 10, else as large as asked, in steps of 2
+        MiB."""
+        whole = (
+            LARGE_SEGMENT_BYTES
+            if size < LARGE_ALLOCATION_BYTES
+            else -(-size // LARGE_ROUNDING_BYTES) * LARGE_ROUNDING_BYTES
+        )
         block = Block(self.reserved, whole, pool, None, None)
         self.reserved += whole
         return block
 
     def _grown(self, pool: _Pool, size: int) -> Block:
-        """The end of the stream's one segment, grown in steps of 20 MiB until it holds `size`."""
+        """Return the end of the stream's one segment, grown in steps of 20 MiB until it holds
+        `size`."""
         block = pool.last
         if block is not None and block.free:
             pool.drop(block)

@@ -1,4 +1,5 @@
-"""What a segment takes of the allocator and gives back, in the order of its operations: the tape's two passes with every tensor apart."""
+"""What a segment takes of the allocator and gives back, in the order of its operations: the
+tape's two passes with every tensor apart."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -16,13 +17,14 @@ SEED = -1
 
 
 class Moves(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The moves of one segment in either pass, of tensors larger than 1 MiB. Of layers, which are many, only of those that are there at the
-    highest moment or outlive the pass: others fit where these were.
+    """The moves of one segment in either pass, of tensors larger than 1 MiB. Of layers, which are
+    many, only of those that are there at the highest moment or outlive the pass: others fit where
+    these were.
 
-    Slots: `start`, its input; `output`; `handed`, the gradient of its input, which the segment before reads;
-    `gradients` of parameters, which stay; `loose`, what goes when the whole forward pass has ended, or, where `held`, when its caller lets
-    it go. None where there is no such tensor.
-    """
+    Slots: `start`, its input; `output`; `handed`, the gradient of its input, which the segment
+    before reads; `gradients` of parameters, which stay; `loose`, what goes when the whole
+    forward pass has ended, or, where `held`, when its caller lets it go. None where there is no
+    such tensor."""
 
     forward: tuple[Move, ...]
     backward: tuple[Move, ...]
@@ -36,25 +38,35 @@ class Moves(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 @lru_cache(maxsize=256)
 def moves_of(play: LayerTrace) -> Moves:
-    """The moves of what is written on a tape: all, or of what has its like those that matter. Megatron's tapes are not played: what they
-    restore before a backward pass (Operation.restored) is not among the moves. Kept for what was asked about lately: states, steps and
-    data parallelism change no tape."""
+    """Return the moves of what is written on a tape: all, or of what has its like those that
+    matter. Megatron's tapes are not played: what they restore before a backward pass
+    (Operation.restored) is not among the moves. Kept for what was asked about lately: states,
+    steps and data parallelism change no tape."""
     tape, start, output = play.tape, play.start, play.output
     saved = {value.storage for operation in tape.operations for value in operation.saved}
     inputs = {value.storage for value in tape.inputs}
     stays = saved if play.kept is None else inputs | play.kept
     script = _Script(tape, inputs)
     script.forward(tape.operations, {*stays, *tape.kept, output.storage})
-    loose = [storage for storage in tape.kept if storage in script.there and (play.again or storage not in saved)]
+    loose = [
+        storage
+        for storage in tape.kept
+        if storage in script.there and (play.again or storage not in saved)
+    ]
     forward, there = script.moves, script.there.difference({output.storage}, loose)
     script = _Script(tape, there)
     if play.again:
-        last = max((number for number, operation in enumerate(tape.operations) if operation.saved), default=-1)
+        last = max(
+            (number for number, operation in enumerate(tape.operations) if operation.saved),
+            default=-1,
+        )
         script.forward(tape.operations[: last + 1], {*inputs, *saved, *tape.kept})
     handed, gradients = script.backward(output)
     for slot in script.there.difference({handed}, gradients):
         script.give(slot)
-    sizes = {storage: tape.sized((storage,)) for storage in (*inputs, *there)} | {SEED: output.bytes}
+    sizes = {storage: tape.sized((storage,)) for storage in (*inputs, *there)} | {
+        SEED: output.bytes
+    }
     return Moves(
         forward=tuple(forward) if play.once else _at_the_highest(forward, sizes),
         backward=tuple(script.moves) if play.once else _at_the_highest(script.moves, sizes),
@@ -68,8 +80,8 @@ def moves_of(play: LayerTrace) -> Moves:
 
 
 def _at_the_highest(moves: Sequence[Move], before: Mapping[int, int]) -> tuple[Move, ...]:
-    """The moves without those of tensors that are made and let go again and not there at the highest moment. `before`: bytes of what is
-    there already, slot by slot."""
+    """Return the moves without those of tensors that are made and let go again and not there at
+    the highest moment. `before`: bytes of what is there already, slot by slot."""
     live = most = highest = 0
     taken: dict[int, int] = {}
     spans: list[tuple[int, int]] = []
@@ -85,7 +97,9 @@ def _at_the_highest(moves: Sequence[Move], before: Mapping[int, int]) -> tuple[M
             live -= before[slot]
         if live > most:
             most, highest = live, number
-    passing = {number for made, gone in spans if not made <= highest < gone for number in (made, gone)}
+    passing = {
+        number for made, gone in spans if not made <= highest < gone for number in (made, gone)
+    }
     return tuple(move for number, move in enumerate(moves) if number not in passing)
 
 
@@ -98,19 +112,19 @@ class _Script:
         self._slots = SEED
 
     def take(self, slot: int, size: int) -> None:
-        """Makes a tensor; a small one is left out."""
+        """Make a tensor; a small one is left out."""
         if size > SMALL_BYTES:
             self.there.add(slot)
             self.moves.append((slot, size))
 
     def give(self, slot: int) -> None:
-        """Lets go of a tensor, if it is there."""
+        """Let go of a tensor, if it is there."""
         if slot in self.there:
             self.there.remove(slot)
             self.moves.append((slot, 0))
 
     def new(self, size: int) -> int:
-        """A slot for what is no storage of the tape: a gradient or scratch."""
+        """Return a slot for what is no storage of the tape: a gradient or scratch."""
         self._slots -= 1
         self.take(self._slots, size)
         return self._slots
@@ -119,7 +133,9 @@ class _Script:
         """Operations in their order: a tensor goes after its last use unless it stays."""
         until = dict.fromkeys((value.storage for value in self.tape.inputs), -1)
         for number, operation in enumerate(operations):
-            until.update((value.storage, number) for value in (*operation.inputs, *operation.outputs))
+            until.update(
+                (value.storage, number) for value in (*operation.inputs, *operation.outputs)
+            )
         ends: dict[int, list[int]] = {}
         for storage, number in until.items():
             if storage not in stays:
@@ -134,7 +150,8 @@ class _Script:
                 self.give(storage)
 
     def backward(self, output: Value) -> tuple[int | None, list[int]]:
-        """The backward pass by the rules of Tape.backward; (slot of the gradient of the input, slots of those of parameters)."""
+        """Return the backward pass by the rules of Tape.backward; (slot of the gradient of the
+        input, slots of those of parameters)."""
         readers: dict[int, int] = {}
         for operation in self.tape.operations:
             for value in operation.saved:
@@ -153,7 +170,9 @@ class _Script:
                 self.give(slot)
 
         for operation in reversed(self.tape.operations):
-            gradients = [pending.pop(value.number) for value in operation.outputs if value.number in pending]
+            gradients = [
+                pending.pop(value.number) for value in operation.outputs if value.number in pending
+            ]
             if not gradients:
                 continue
             scratch, results = self.new(operation.back_scratch), []
@@ -163,7 +182,11 @@ class _Script:
                     continue
                 if not value.counted and not value.leaf:
                     self.give(self.new(value.bytes))
-                elif operation.passes and not value.leaf and (value.elements, value.width) == (whole.elements, whole.width):
+                elif (
+                    operation.passes
+                    and not value.leaf
+                    and (value.elements, value.width) == (whole.elements, whole.width)
+                ):
                     holders[gradients[0]] += 1
                     results.append((value, gradients[0]))
                 else:
@@ -185,5 +208,7 @@ class _Script:
                 pending[value.number] = slot
                 if value.leaf:
                     leaves[value.number] = slot
-        handed = next((pending[value.number] for value in self.tape.inputs if value.number in pending), None)
+        handed = next(
+            (pending[value.number] for value in self.tape.inputs if value.number in pending), None
+        )
         return handed, [slot for slot in leaves.values() if slot in self.there]

@@ -1,8 +1,9 @@
-"""A training process on PyTorch's allocator: what it reserves beside what is allocated, from two steps played move by move.
+"""A training process on PyTorch's allocator: what it reserves beside what is allocated, from two
+steps played move by move.
 
-In the first step nothing is cached, in the second there are the optimizer's states; later ones are as the second. What goes at the end
-of a step is let go of where the next begins: nothing is asked for between them, and none follows the last.
-"""
+In the first step nothing is cached, in the second there are the optimizer's states; later ones
+are as the second. What goes at the end of a step is let go of where the next begins: nothing is
+asked for between them, and none follows the last."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
@@ -14,7 +15,11 @@ from fitgauge.engine.training.allocator.moves import SEED, Move, Moves, moves_of
 from fitgauge.engine.training.autograd.passes import in_order
 from fitgauge.engine.training.autograd.segment import Segment
 from fitgauge.engine.training.autograd.segments import segments
-from fitgauge.engine.training.states.optimizer_states import optimizer_bytes, step_bytes, steps_at_once
+from fitgauge.engine.training.states.optimizer_states import (
+    optimizer_bytes,
+    step_bytes,
+    steps_at_once,
+)
 from fitgauge.engine.training.states.parameters import Parameter, units
 from fitgauge.engine.training.states.sharding import tensor_slice
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
@@ -22,7 +27,8 @@ from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 STEPS = 2
 """See the module."""
 MICRO_BATCHES = 2
-"""Of a step that has more: the first makes its gradients, the others add to them. The first step is played with one."""
+"""Of a step that has more: the first makes its gradients, the others add to them. The first step
+is played with one."""
 Derived = TypeVar("Derived")
 
 
@@ -34,7 +40,8 @@ class Pending(NamedTuple):
 
 
 class Process:
-    """Blocks by the tensors they are for; None stands for a tensor of up to 1 MiB, which is not counted."""
+    """Blocks by the tensors they are for; None stands for a tensor of up to 1 MiB, which is not
+    counted."""
 
     def __init__(self, workload: TrainingWorkload) -> None:
         self.workload = workload
@@ -47,21 +54,24 @@ class Process:
         return self.allocator.reserved - self.allocator.most_allocated
 
     def take(self, size: int, stream: int = 0) -> Block | None:
-        """A block for a tensor."""
+        """Return a block for a tensor."""
         return self.allocator.take(size, stream) if size > SMALL_BYTES else None
 
     def take_all(self, sizes: Iterable[int], stream: int = 0) -> list[Block]:
-        """Blocks for tensors that go together."""
+        """Return blocks for tensors that go together."""
         return [self.allocator.take(size, stream) for size in sizes if size > SMALL_BYTES]
 
     def give(self, *blocks: Block | None) -> None:
-        """Lets go of tensors."""
+        """Let go of tensors."""
         for block in blocks:
             if block is not None:
                 self.allocator.give(block)
 
-    def forward(self, line: Sequence[Moves], start: Block | None = None) -> tuple[list[Pending], Block | None]:
-        """The forward pass of segments in their order; (what they hold, the last one's output). What goes at its end is in `loose`."""
+    def forward(
+        self, line: Sequence[Moves], start: Block | None = None
+    ) -> tuple[list[Pending], Block | None]:
+        """Return the forward pass of segments in their order; (what they hold, the last one's
+        output). What goes at its end is in `loose`."""
         line_held, given = [], start
         for moves in line:
             blocks = {} if moves.start is None or given is None else {moves.start: given}
@@ -73,14 +83,20 @@ class Process:
         return line_held, given
 
     def let_go(self, held: Iterable[Pending] = ()) -> None:
-        """Lets go of what is loose, and of what the caller holds of segments: of these, before the backward pass."""
-        self.loose += [blocks.pop(slot) for moves, blocks in held for slot in moves.loose if slot in blocks]
+        """Let go of what is loose, and of what the caller holds of segments: of these, before
+        the backward pass."""
+        self.loose += [
+            blocks.pop(slot) for moves, blocks in held for slot in moves.loose if slot in blocks
+        ]
         self.give(*self.loose)
         self.loose.clear()
 
-    def backward(self, line: Sequence[Pending], gradient: Block | None = None, *, adds: bool = False) -> tuple[list[Block], Block | None]:
-        """The backward pass of what `forward` gave; (gradients of parameters, that of the first segment's input). `adds`: there are
-        gradients already, to which a segment's are added, or they are stepped with at once."""
+    def backward(
+        self, line: Sequence[Pending], gradient: Block | None = None, *, adds: bool = False
+    ) -> tuple[list[Block], Block | None]:
+        """Return the backward pass of what `forward` gave; (gradients of parameters, that of the
+        first segment's input). `adds`: there are gradients already, to which a segment's are
+        added, or they are stepped with at once."""
         found: list[Block] = []
         for moves, blocks in reversed(line):
             blocks.pop(moves.output, None)  # the segment after it let go of it
@@ -100,11 +116,14 @@ class Process:
         """The optimizer's states, which the first step makes: two of each parameter, as Adam's."""
         if self.workload.offload == "none" and not self.workload.optimizer.startswith("paged"):
             form, optimizer = precision_policy(self.workload), self.workload.optimizer
-            for size in of_each(trained, lambda parameter: optimizer_bytes(parameter, optimizer, form) // 2):
+            for size in of_each(
+                trained, lambda parameter: optimizer_bytes(parameter, optimizer, form) // 2
+            ):
                 self.take_all((size, size))
 
     def stepping(self, trained: Sequence[Parameter]) -> list[int]:
-        """What a step holds while it runs: something of every parameter at once, or of one or two [bytes]."""
+        """Return what a step holds while it runs: something of every parameter at once, or of
+        one or two [bytes]."""
         if self.workload.offload != "none":
             return []
         if steps_at_once(self.workload):
@@ -121,7 +140,8 @@ class Process:
 
 
 def whole_process(spec: ModelSpec, workload: TrainingWorkload) -> Process:
-    """A process that holds its whole part of every parameter: transformers, alone or with a copy on every card."""
+    """Return a process that holds its whole part of every parameter: transformers, alone or with
+    a copy on every card."""
     process, cut = Process(workload), segments(spec, workload)
     parameters = _parameters(spec, workload)
     trained = [parameter for parameter in parameters if parameter.trained]
@@ -147,13 +167,18 @@ def whole_process(spec: ModelSpec, workload: TrainingWorkload) -> Process:
 
 
 def lined(line: Sequence[Segment]) -> list[list[Moves]]:
-    """The moves of every segment, those alike worked out once."""
-    made = {number: [moves_of(play) for play in segment.plays] for number, segment in {id(segment): segment for segment in line}.items()}
+    """Return the moves of every segment, those alike worked out once."""
+    made = {
+        number: [moves_of(play) for play in segment.plays]
+        for number, segment in {id(segment): segment for segment in line}.items()
+    }
     return [made[id(segment)] for segment in line]
 
 
-def of_each(parameters: Sequence[Parameter], derive: Callable[[Parameter], Derived]) -> list[Derived]:
-    """What is derived of every parameter, of those of layers alike once."""
+def of_each(
+    parameters: Sequence[Parameter], derive: Callable[[Parameter], Derived]
+) -> list[Derived]:
+    """Return what is derived of every parameter, of those of layers alike once."""
     found: dict[int, Derived] = {}
     for parameter in parameters:
         if id(parameter) not in found:
@@ -162,10 +187,16 @@ def of_each(parameters: Sequence[Parameter], derive: Callable[[Parameter], Deriv
 
 
 def _parameters(spec: ModelSpec, workload: TrainingWorkload) -> list[Parameter]:
-    """Every parameter as a rank has it, in the order of modules: embeddings, numbered layers, the rest."""
-    found = [(unit, [tensor_slice(parameter, unit.part, workload) for parameter in unit.parameters]) for unit in units(spec, workload)]
+    """Return every parameter as a rank has it, in the order of modules: embeddings, numbered
+    layers, the rest."""
+    found = [
+        (unit, [tensor_slice(parameter, unit.part, workload) for parameter in unit.parameters])
+        for unit in units(spec, workload)
+    ]
     placed = [
-        ((unit.part is not Part.EMBEDDING, not unit.repeated, number), pieces) for unit, pieces in found for number in unit.layers or (0,)
+        ((unit.part is not Part.EMBEDDING, not unit.repeated, number), pieces)
+        for unit, pieces in found
+        for number in unit.layers or (0,)
     ]
     placed.sort(key=lambda one: one[0])
     return [parameter for _, pieces in placed for parameter in pieces]

@@ -1,4 +1,5 @@
-"""What a segment keeps for its backward pass where not all is saved: under selective checkpointing, and compiled."""
+"""What a segment keeps for its backward pass where not all is saved: under selective
+checkpointing, and compiled."""
 
 from fitgauge.engine.training.autograd.tape import Tape, Value
 
@@ -7,27 +8,49 @@ _ATTENTION = ("attention", "attention.scores", "attention.product")
 
 
 def products(tape: Tape, *, every_second: bool = False) -> set[int]:
-    """Storages of what linears and attention give: what selective checkpointing keeps, so that only cheap operations run again.
+    """Return the storages of what linears and attention give: what selective checkpointing keeps,
+    so that only cheap operations run again.
 
-    `every_second`: of the linears', only the first, third, ... (torchtitan distributed/activation_checkpoint.py: "every second mm").
-    Grouped products are not among them (torch/_functorch/partitioners.py, compute_intensive_ops).
-    """
-    single = [operation for operation in tape.operations if operation.product and not operation.grouped]
+    `every_second`: of the linears', only the first, third, ... (torchtitan
+    distributed/activation_checkpoint.py: "every second mm"). Grouped products are not among them
+    (torch/_functorch/partitioners.py, compute_intensive_ops)."""
+    single = [
+        operation for operation in tape.operations if operation.product and not operation.grouped
+    ]
     linears = [operation for operation in single if operation.name not in _ATTENTION]
-    dropped = {operation.outputs[0].storage for operation in linears[1::2]} if every_second else set()
+    dropped = (
+        {operation.outputs[0].storage for operation in linears[1::2]} if every_second else set()
+    )
     return {operation.outputs[0].storage for operation in single} - dropped
 
 
 def compiled(tape: Tape, output: Value) -> set[int]:
-    """Storages that torch.compile keeps for the backward pass beside its inputs, `output` included: what products read, and of what else
-    the backward pass reads the products' results it can be computed from again.
+    """Return the storages that torch.compile keeps for the backward pass beside its inputs,
+    `output` included: what products read, and of what else the backward pass reads the products'
+    results it can be computed from again.
 
-    Only pointwise operations and reductions are run again, fused with their readers. Source: pytorch torch/_functorch/partitioners.py,
-    min_cut_rematerialization_partition (recomputable: no matrix products, no attention).
-    """
-    makers = {value.storage: operation for operation in reversed(tape.operations) for value in operation.outputs}
-    kept = {value.storage for operation in tape.operations if operation.product for value in operation.saved if value.counted}
-    wanted = [value.storage for operation in tape.operations if not operation.product for value in operation.saved if value.counted]
+    Only pointwise operations and reductions are run again, fused with their readers. Source:
+    pytorch torch/_functorch/partitioners.py, min_cut_rematerialization_partition (recomputable:
+    no matrix products, no attention)."""
+    makers = {
+        value.storage: operation
+        for operation in reversed(tape.operations)
+        for value in operation.outputs
+    }
+    kept = {
+        value.storage
+        for operation in tape.operations
+        if operation.product
+        for value in operation.saved
+        if value.counted
+    }
+    wanted = [
+        value.storage
+        for operation in tape.operations
+        if not operation.product
+        for value in operation.saved
+        if value.counted
+    ]
     given = {value.storage for value in tape.inputs}
     seen = kept | given
     while wanted:

@@ -1,4 +1,5 @@
-"""A tape that Megatron-Core plays: gradients of weights are added where they are kept, parts of a layer run again in the backward pass."""
+"""A tape that Megatron-Core plays: gradients of weights are added where they are kept, parts of
+a layer run again in the backward pass."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,8 @@ class _Span(msgspec.Struct, frozen=True):
 
 
 class MegatronTape(Tape):
-    """Operations of one segment of a Megatron model. Its checkpoints run to their end before their backward pass begins."""
+    """Operations of one segment of a Megatron model. Its checkpoints run to their end before
+    their backward pass begins."""
 
     def __init__(self, compute: int = 0) -> None:
         super().__init__(compute)
@@ -30,17 +32,19 @@ class MegatronTape(Tape):
         """Nothing: the layers of Megatron-Core say themselves what they hold."""
 
     def gradient_size(self, value: Value) -> int:
-        """None for a weight: products add to main_grad (--gradient-accumulation-fusion, which is on where nothing is said)."""
+        """None for a weight: products add to main_grad (--gradient-accumulation-fusion, which is
+        on where nothing is said)."""
         return 0 if value.leaf else value.bytes
 
     @contextmanager
     def recomputed(self, asked: bool, *, discards: bool = False) -> Iterator[None]:
-        """What is written inside runs again before its backward pass, where that is `asked`: of it only what comes from outside is saved.
+        """Provide what is written inside runs again before its backward pass, where that is
+        `asked`: of it only what comes from outside is saved.
 
-        `discards`: what later operations save of it goes as well, and comes back before the backward pass of the operation after which
-        `restore` is called. Made anew, an output is there until its own backward pass has ended. Source: megatron/core/tensor_parallel/
-        random.py, checkpoint and CheckpointWithoutOutput.
-        """
+        `discards`: what later operations save of it goes as well, and comes back before the
+        backward pass of the operation after which `restore` is called. Made anew, an output is
+        there until its own backward pass has ended. Source: megatron/core/tensor_parallel/
+        random.py, checkpoint and CheckpointWithoutOutput."""
         first, made = len(self.operations), len(self._sizes)
         yield
         if not asked or len(self.operations) == first:
@@ -48,8 +52,15 @@ class MegatronTape(Tape):
         span = _Span(first, len(self.operations) - 1, made, len(self._sizes))
         output = self.operations[span.last].outputs[0]
         for number, operation in enumerate(self.operations[first:], first):
-            self.operations[number] = operation._replace(saved=tuple(v for v in operation.saved if v.storage != output.storage))
-        given = {v.storage: v for operation in self.operations[first:] for v in operation.inputs if 0 <= v.storage < made}
+            self.operations[number] = operation._replace(
+                saved=tuple(v for v in operation.saved if v.storage != output.storage)
+            )
+        given = {
+            v.storage: v
+            for operation in self.operations[first:]
+            for v in operation.inputs
+            if 0 <= v.storage < made
+        }
         begins = self.operations[first]
         self.operations[first] = begins._replace(saved=(*begins.saved, *given.values()))
         if discards:
@@ -60,34 +71,50 @@ class MegatronTape(Tape):
             self._make_again(span, span.last, output.bytes)
 
     def restore(self) -> None:
-        """The backward pass of the operation that was written last makes again what was last discarded, each output twice over: where its
-        readers look for it, and as what ran again left it."""
+        """The backward pass of the operation that was written last makes again what was last
+        discarded, each output twice over: where its readers look for it, and as what ran again
+        left it."""
         span = self._discarded.pop()
-        later = {v.storage: v.bytes for operation in self.operations[span.last + 1 :] for v in operation.saved if v.storage >= span.made}
+        later = {
+            v.storage: v.bytes
+            for operation in self.operations[span.last + 1 :]
+            for v in operation.saved
+            if v.storage >= span.made
+        }
         copies = sum(self._sizes[storage] for storage in later if storage < span.end)
         self._make_again(span, len(self.operations) - 1, copies)
 
     def _make_again(self, span: _Span, at: int, copies: int) -> None:
-        """Before its backward pass operation `at` makes again what anything saves of a span, and `copies` [bytes] until the span's ends."""
+        """Before its backward pass operation `at` makes again what anything saves of a span, and
+        `copies` [bytes] until the span's ends."""
         again = self._value("again", copies, 1, grad=False)
         self._forgotten.add(again.storage)
         begins = self.operations[span.first]
-        self.operations[span.first] = begins._replace(outputs=(*begins.outputs, again), saved=(*begins.saved, again))
+        self.operations[span.first] = begins._replace(
+            outputs=(*begins.outputs, again), saved=(*begins.saved, again)
+        )
         saved = {v.storage for operation in self.operations[span.first :] for v in operation.saved}
-        restored = sum(self._sizes[storage] for storage in saved if span.made <= storage < span.end) + copies
+        restored = (
+            sum(self._sizes[storage] for storage in saved if span.made <= storage < span.end)
+            + copies
+        )
         part = Tape(self.compute)
         part.operations, part._sizes = self.operations[span.first : span.last + 1], self._sizes
         making = part.forward(part.operations[-1].outputs[0]).peak
         last = self.operations[at]
-        self.operations[at] = last._replace(restored=last.restored + restored, restoring=last.restoring + max(making, restored))
+        self.operations[at] = last._replace(
+            restored=last.restored + restored, restoring=last.restoring + max(making, restored)
+        )
 
     def lasts(self, elements: int, width: int, *, saved: bool = False) -> None:
-        """A module keeps a tensor of these sizes until its next forward pass; `saved`: so does the backward pass."""
+        """A module keeps a tensor of these sizes until its next forward pass; `saved`: so does
+        the backward pass."""
         self._lasting += elements * width
         self._lasting_unsaved += 0 if saved else elements * width
 
     def forward(self, output: Value, *, saving: bool = True, early_stop: bool = False) -> Pass:
-        """The forward pass, after which what modules keep is left as well; a second run puts it in the place of the first's."""
+        """Return the forward pass, after which what modules keep is left as well; a second run
+        puts it in the place of the first's."""
         done = super().forward(output, saving=saving, early_stop=early_stop)
         more = 0 if early_stop else self._lasting_unsaved if saving else self._lasting
         return Pass(peak=max(done.peak, done.end + more), end=done.end + more)

@@ -1,4 +1,5 @@
-"""Both passes of one micro-batch over the segments of a rank: activations, gradients as they come, and the most of them."""
+"""Both passes of one micro-batch over the segments of a rank: activations, gradients as they
+come, and the most of them."""
 
 import msgspec
 
@@ -9,7 +10,8 @@ from fitgauge.engine.training.workload import TrainingWorkload
 
 
 class StageSegments(msgspec.Struct, frozen=True, kw_only=True):
-    """The segments of a rank in their order, with what is there before them and what the embedding shares with the head [bytes]."""
+    """The segments of a rank in their order, with what is there before them and what the
+    embedding shares with the head [bytes]."""
 
     segments: tuple[Segment, ...]
     constants: int = 0
@@ -19,9 +21,9 @@ class StageSegments(msgspec.Struct, frozen=True, kw_only=True):
 class Passes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Both passes of a micro-batch [bytes beyond parameters and states].
 
-    `forward_peak`: the most of the forward pass; `between`: live between the passes. `opening`: the most of the backward pass before its
-    first segment has left a gradient; `backward`: of what follows, where `gradients` are kept; `left`: gradients at its end.
-    """
+    `forward_peak`: the most of the forward pass; `between`: live between the passes. `opening`:
+    the most of the backward pass before its first segment has left a gradient; `backward`: of
+    what follows, where `gradients` are kept; `left`: gradients at its end."""
 
     forward_peak: int
     between: int
@@ -37,21 +39,36 @@ class Passes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def activations(
-    spec: ModelSpec, workload: TrainingWorkload, *, layers: range | None = None, first: bool = True, last: bool = True
+    spec: ModelSpec,
+    workload: TrainingWorkload,
+    *,
+    layers: range | None = None,
+    first: bool = True,
+    last: bool = True,
 ) -> Passes:
-    """The Passes of a stage that keeps all its gradients; see `stage_segments`."""
+    """Return the Passes of a stage that keeps all its gradients; see `stage_segments`."""
     return simulated(stage_segments(segments(spec, workload), layers, first=first, last=last))
 
 
-def stage_segments(cut: ModelSegments, layers: range | None = None, *, first: bool = True, last: bool = True) -> StageSegments:
-    """The Line of a stage. `layers`: the stage's, None for all; `first`, `last`: whether it holds the embedding, the head and the loss."""
-    line = (*((cut.embedding,) if first else ()), *in_order(cut, layers), *((cut.head,) if last else ()))
-    return StageSegments(segments=line, constants=cut.constants, tied=cut.tied_bytes if first and last else 0)
+def stage_segments(
+    cut: ModelSegments, layers: range | None = None, *, first: bool = True, last: bool = True
+) -> StageSegments:
+    """Return the Line of a stage. `layers`: the stage's, None for all; `first`, `last`: whether
+    it holds the embedding, the head and the loss."""
+    line = (
+        *((cut.embedding,) if first else ()),
+        *in_order(cut, layers),
+        *((cut.head,) if last else ()),
+    )
+    return StageSegments(
+        segments=line, constants=cut.constants, tied=cut.tied_bytes if first and last else 0
+    )
 
 
 def simulated(line: StageSegments, *, stays: float = 1) -> Passes:
-    """Both passes of one micro-batch. `stays`: the share of a segment's gradients that this rank keeps when the segment has ended: all of
-    them, its shard, or none where they go into main gradients or are stepped with at once."""
+    """Return both passes of one micro-batch. `stays`: the share of a segment's gradients that
+    this rank keeps when the segment has ended: all of them, its shard, or none where they go
+    into main gradients or are stepped with at once."""
     live, forward = line.constants, 0
     for segment in line.segments:
         forward = max(forward, live + segment.forward.peak)
@@ -65,14 +82,28 @@ def simulated(line: StageSegments, *, stays: float = 1) -> Passes:
             opening = peak
         elif peak > backward:
             backward, at = peak, done
-        kept = min(segment.gradients, segment.released) if stays == 1 else int(stays * segment.released)
+        kept = (
+            min(segment.gradients, segment.released)
+            if stays == 1
+            else int(stays * segment.released)
+        )
         gone = shared if stays == 1 else int(stays * shared) + segment.released - kept
         live += segment.backward.end - gone
         done += kept
-    return Passes(forward_peak=forward, between=between, backward=backward, opening=opening, gradients=at, left=done)
+    return Passes(
+        forward_peak=forward,
+        between=between,
+        backward=backward,
+        opening=opening,
+        gradients=at,
+        left=done,
+    )
 
 
 def in_order(cut: ModelSegments, layers: range | None = None) -> list[Segment]:
-    """The segment of every layer, in the order of their numbers; of those in `layers`, where given."""
-    numbered = sorted((number, kind) for kind, segment in enumerate(cut.layers) for number in segment.layers)
+    """Return the segment of every layer, in the order of their numbers; of those in `layers`,
+    where given."""
+    numbered = sorted(
+        (number, kind) for kind, segment in enumerate(cut.layers) for number in segment.layers
+    )
     return [cut.layers[kind] for number, kind in numbered if layers is None or number in layers]

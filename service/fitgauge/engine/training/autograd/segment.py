@@ -16,12 +16,13 @@ from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
     """One part of the model, played [bytes against the moment before it].
 
-    `layers`: numbers of the layers it stands for, empty for embedding and head. `forward`, `backward`: with what the checkpointing
-    makes of them. `casts`: what autocast keeps until the forward pass has ended and nothing saves. `logits`: what the caller holds
-    through the backward pass. `gradients`: of its trained parameters, whole; `released`: as this rank makes them, in the format
-    of its weights. `saved`: the tensors that autograd keeps (of a checkpointed layer, those its recomputation makes; of a compiled one,
-    those it would keep if it were not). `plays`: what it was played from, one tape after another.
-    """
+    `layers`: numbers of the layers it stands for, empty for embedding and head. `forward`,
+    `backward`: with what the checkpointing makes of them. `casts`: what autocast keeps until the
+    forward pass has ended and nothing saves. `logits`: what the caller holds through the
+    backward pass. `gradients`: of its trained parameters, whole; `released`: as this rank makes
+    them, in the format of its weights. `saved`: the tensors that autograd keeps (of a
+    checkpointed layer, those its recomputation makes; of a compiled one, those it would keep if
+    it were not). `plays`: what it was played from, one tape after another."""
 
     name: str
     layers: tuple[int, ...]
@@ -36,11 +37,12 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LayerTrace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is written on a tape from its input `start` to its `output`, and what is there between its passes.
+    """What is written on a tape from its input `start` to its `output`, and what is there between
+    its passes.
 
-    `kept`: storages that stay beside the inputs, None where all that operations save stays, and no more; `again`: it runs again before its
-    backward pass; `holds`: its caller holds what is kept and not saved; `once`: it has no like.
-    """
+    `kept`: storages that stay beside the inputs, None where all that operations save stays, and
+    no more; `again`: it runs again before its backward pass; `holds`: its caller holds what is
+    kept and not saved; `once`: it has no like."""
 
     tape: Tape
     start: Value
@@ -52,15 +54,18 @@ class LayerTrace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def tape_of(workload: TrainingWorkload, *, accumulates: bool = True) -> Tape:
-    """An empty tape, with autocast where the framework uses it. `accumulates`: gradients of weights are made by products, which Megatron
-    adds where they are kept."""
+    """Return an empty tape, with autocast where the framework uses it. `accumulates`: gradients
+    of weights are made by products, which Megatron adds where they are kept."""
     form = precision_policy(workload)
     compute = BITS[form.compute] // 8 if form.autocast else 0
-    return MegatronTape(compute) if accumulates and workload.framework == "megatron" else Tape(compute)
+    return (
+        MegatronTape(compute) if accumulates and workload.framework == "megatron" else Tape(compute)
+    )
 
 
 def stream_width(workload: TrainingWorkload) -> int:
-    """Bytes of a number of the residual stream: that of the weights, which the embedding hands on."""
+    """Return the bytes of a number of the residual stream: that of the weights, which the
+    embedding hands on."""
     return BITS[precision_policy(workload).weights] // 8
 
 
@@ -76,10 +81,15 @@ def trace_segment(
     checkpointed: str,
     logits: int = 0,
 ) -> Segment:
-    """What is written on a tape, played. `found`: the units whose parameters it holds; `checkpointed`: none, selective or full."""
+    """Return what is written on a tape, played. `found`: the units whose parameters it holds;
+    `checkpointed`: none, selective or full."""
     again = checkpointed != "none"
     kept = _kept(tape, output, checkpointed, workload, layered=bool(layers))
-    forward, backward, casts = _run_again(tape, start, output, kept or set()) if again else _run_once(tape, output, kept, logits)
+    forward, backward, casts = (
+        _run_again(tape, start, output, kept or set())
+        if again
+        else _run_once(tape, output, kept, logits)
+    )
     return Segment(
         name=name,
         layers=layers,
@@ -87,7 +97,12 @@ def trace_segment(
         backward=backward,
         casts=casts,
         logits=logits,
-        gradients=sum(size_of(p.elements, gradient_dtype(p, workload)) for unit in found for p in unit.parameters if p.trained),
+        gradients=sum(
+            size_of(p.elements, gradient_dtype(p, workload))
+            for unit in found
+            for p in unit.parameters
+            if p.trained
+        ),
         released=tape.gradient_bytes(),
         saved=tuple(tape.saved()),
         plays=(
@@ -104,8 +119,11 @@ def trace_segment(
     )
 
 
-def _kept(tape: Tape, output: Value, checkpointed: str, workload: TrainingWorkload, *, layered: bool) -> set[int] | None:
-    """Storages that stay between the passes beside the inputs: of a checkpoint, of compiled layers; None where all that is saved stays."""
+def _kept(
+    tape: Tape, output: Value, checkpointed: str, workload: TrainingWorkload, *, layered: bool
+) -> set[int] | None:
+    """Return the storages that stay between the passes beside the inputs: of a checkpoint, of
+    compiled layers; None where all that is saved stays."""
     if checkpointed == "selective":
         return products(tape, every_second=workload.framework == "fsdp")
     if checkpointed == "full":
@@ -113,27 +131,58 @@ def _kept(tape: Tape, output: Value, checkpointed: str, workload: TrainingWorklo
     return compiled(tape, output) if workload.compiled and layered else None
 
 
-def _run_once(tape: Tape, output: Value, kept: set[int] | None, logits: int) -> tuple[Pass, Pass, int]:
-    """(forward pass, backward pass, casts) of what runs once; `kept` by compiled layers is the less the more they compute again."""
-    forward, backward, casts = tape.forward(output), tape.backward(output), tape.kept_bytes(saving=True) - logits
+def _run_once(
+    tape: Tape, output: Value, kept: set[int] | None, logits: int
+) -> tuple[Pass, Pass, int]:
+    """Return (forward pass, backward pass, casts) of what runs once; `kept` by compiled layers
+    is the less the more they compute again."""
+    forward, backward, casts = (
+        tape.forward(output),
+        tape.backward(output),
+        tape.kept_bytes(saving=True) - logits,
+    )
     spared = 0 if kept is None else max(0, forward.end - casts - tape.sized(kept))
-    return Pass(peak=forward.peak - spared, end=forward.end - spared), Pass(peak=backward.peak, end=backward.end + spared), casts
+    return (
+        Pass(peak=forward.peak - spared, end=forward.end - spared),
+        Pass(peak=backward.peak, end=backward.end + spared),
+        casts,
+    )
 
 
 def _run_again(tape: Tape, start: Value, output: Value, kept: set[int]) -> tuple[Pass, Pass, int]:
-    """The same of a checkpoint, which runs again before its backward pass, but for what it `kept`."""
-    forward, back, again = tape.forward(output, saving=False), tape.backward(output), tape.forward(output, early_stop=True)
+    """Return the same of a checkpoint, which runs again before its backward pass, but for what
+    it `kept`."""
+    forward, back, again = (
+        tape.forward(output, saving=False),
+        tape.backward(output),
+        tape.forward(output, early_stop=True),
+    )
     held = tape.sized(kept)
     there = again.end - held
-    left = tape.kept_bytes(saving=True) + (0 if tape.saves(start) else start.bytes) + (0 if tape.stops_early else output.bytes)
-    lead = back.lead if tape.stops_early else 0  # a recomputation that stops early runs when its first tensor is asked for
-    backward = Pass(peak=max(again.peak - held + lead, there + back.peak), end=there + back.end - left)
-    return Pass(peak=forward.peak + held, end=forward.end + held), backward, tape.kept_bytes(saving=False)
+    left = (
+        tape.kept_bytes(saving=True)
+        + (0 if tape.saves(start) else start.bytes)
+        + (0 if tape.stops_early else output.bytes)
+    )
+    lead = (
+        back.lead if tape.stops_early else 0
+    )  # a recomputation that stops early runs when its first tensor is asked for
+    backward = Pass(
+        peak=max(again.peak - held + lead, there + back.peak), end=there + back.end - left
+    )
+    return (
+        Pass(peak=forward.peak + held, end=forward.end + held),
+        backward,
+        tape.kept_bytes(saving=False),
+    )
 
 
 def joined(name: str, line: Sequence[Segment]) -> Segment:
     """Segments that follow each other as one: what a model does before its first decoder layer."""
-    forward, backward = _after_each_other([part.forward for part in line]), _after_each_other([part.backward for part in reversed(line)])
+    forward, backward = (
+        _after_each_other([part.forward for part in line]),
+        _after_each_other([part.backward for part in reversed(line)]),
+    )
     return Segment(
         name=name,
         layers=(),
@@ -149,12 +198,17 @@ def joined(name: str, line: Sequence[Segment]) -> Segment:
 
 
 def used_again(segment: Segment, uses: int, unit: Unit, workload: TrainingWorkload) -> Segment:
-    """A layer that runs `uses` times with the same weights: its gradients are made in the last run, which is the backward pass's first,
-    and added to in the others; casts of its weights, made in the first run, serve all."""
+    """Return a layer that runs `uses` times with the same weights: its gradients are made in the
+    last run, which is the backward pass's first, and added to in the others; casts of its
+    weights, made in the first run, serve all."""
     trained = [p for p in unit.parameters if p.trained]
     sizes = [size_of(p.elements, gradient_dtype(p, workload)) for p in trained]
     names = {f"{unit.prefix}{p.name}.cast" for p in trained}
-    casts = sum(tensor.bytes for tensor in segment.saved if tensor.name in names) if workload.activation_checkpointing == "none" else 0
+    casts = (
+        sum(tensor.bytes for tensor in segment.saved if tensor.name in names)
+        if workload.activation_checkpointing == "none"
+        else 0
+    )
     total, largest = sum(sizes), max(sizes, default=0)
     forward, backward = segment.forward, segment.backward
     later = msgspec.structs.replace(

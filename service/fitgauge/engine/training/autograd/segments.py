@@ -1,4 +1,5 @@
-"""A model cut into segments: the embedding, every kind of layer, and the head with its loss, each played once on a tape."""
+"""A model cut into segments: the embedding, every kind of layer, and the head with its loss,
+each played once on a tape."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -11,7 +12,11 @@ from fitgauge.engine.model.dtypes import BITS, size_of
 from fitgauge.engine.model.spec import Attention, Kind, ModelSpec, Part, Split
 from fitgauge.engine.training.autograd.layers.choice import end_recipe, layer_recipe
 from fitgauge.engine.training.autograd.layers.context import way_of
-from fitgauge.engine.training.autograd.layers.gemma4 import handed_on, per_layer_bytes, per_layer_segment
+from fitgauge.engine.training.autograd.layers.gemma4 import (
+    handed_on,
+    per_layer_bytes,
+    per_layer_segment,
+)
 from fitgauge.engine.training.autograd.layers.losses import loss_of
 from fitgauge.engine.training.autograd.layers.megatron import whole_logits
 from fitgauge.engine.training.autograd.layers.modules import LayerContext, Modules
@@ -52,7 +57,8 @@ _SEVERAL = 2
 
 
 class _Written(NamedTuple):
-    """A kind of layer written on a tape: the numbers of its layers, what it reads and what it gives."""
+    """A kind of layer written on a tape: the numbers of its layers, what it reads and what it
+    gives."""
 
     unit: Unit
     layers: tuple[int, ...]
@@ -62,7 +68,8 @@ class _Written(NamedTuple):
 
 
 class ModelSegments(msgspec.Struct, frozen=True, kw_only=True):
-    """A model's segments. `constants`: rotary tables and masks. `tied_bytes`: gradient of a weight that embedding and head share."""
+    """A model's segments. `constants`: rotary tables and masks. `tied_bytes`: gradient of a
+    weight that embedding and head share."""
 
     embedding: Segment
     layers: tuple[Segment, ...]
@@ -74,23 +81,32 @@ class ModelSegments(msgspec.Struct, frozen=True, kw_only=True):
 @lru_cache(maxsize=256)
 def _cut(same: ByIdentity, workload: TrainingWorkload) -> ModelSegments:
     cut = _play(same, workload)
-    return msgspec.structs.replace(cut, layers=tuple(_on_host(layer) for layer in cut.layers)) if workload.activation_offload else cut
+    return (
+        msgspec.structs.replace(cut, layers=tuple(_on_host(layer) for layer in cut.layers))
+        if workload.activation_offload
+        else cut
+    )
 
 
 def _on_host(layer: Segment) -> Segment:
-    """The layer where everything it keeps is copied to the host after its forward pass and back before its backward pass.
+    """Return the layer where everything it keeps is copied to the host after its forward pass and
+    back before its backward pass.
 
-    Source: torchtune training/_activation_offloading.py, OffloadActivations; transformers modeling_utils.py, gradient checkpointing with
-    offload (torch.autograd.graph.save_on_cpu).
-    """
+    Source: torchtune training/_activation_offloading.py, OffloadActivations; transformers
+    modeling_utils.py, gradient checkpointing with offload (torch.autograd.graph.save_on_cpu)."""
     away = layer.forward.end - layer.casts
     forward = Pass(peak=layer.forward.peak, end=layer.forward.end - away)
-    return msgspec.structs.replace(layer, forward=forward, backward=Pass(peak=layer.backward.peak + away, end=layer.backward.end + away))
+    return msgspec.structs.replace(
+        layer,
+        forward=forward,
+        backward=Pass(peak=layer.backward.peak + away, end=layer.backward.end + away),
+    )
 
 
 def segments(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
-    """The segments of a model in one micro-batch on one rank, its heads, MLPs and vocabulary divided by tensor parallelism, its
-    tokens by context parallelism. Kept for the model and workloads asked about lately."""
+    """Return the segments of a model in one micro-batch on one rank, its heads, MLPs and
+    vocabulary divided by tensor parallelism, its tokens by context parallelism. Kept for the
+    model and workloads asked about lately."""
     relevant = msgspec.structs.replace(
         workload,
         expert_parallel=_spread(spec, workload),
@@ -113,7 +129,7 @@ def segments(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
 
 
 def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
-    """Where the recipes of this question play."""
+    """Return where the recipes of this question play."""
     form = precision_policy(workload)
     width = BITS[form.weights] // 8
     return LayerContext(
@@ -125,7 +141,15 @@ def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
         hidden=spec.hidden_size,
         crossed=workload.images * workload.image_tokens,
         crossed_grad=not workload.adapted or workload.train_vision_tower,
-        relative=next((t.shape[0] for block in spec.blocks for t in block.tensors if t.name == "rel_embeddings.weight"), 0),
+        relative=next(
+            (
+                t.shape[0]
+                for block in spec.blocks
+                for t in block.tensors
+                if t.name == "rel_embeddings.weight"
+            ),
+            0,
+        ),
         rotary=bool(spec.rotary_tables) or spec.model_type == "nominal",
         table_width=width,
         compute_width=BITS[form.compute] // 8,
@@ -140,50 +164,81 @@ def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
 
 
 def _play(same: ByIdentity, workload: TrainingWorkload) -> ModelSegments:
-    """The model's segments. What checkpointing does not change is written, and what experts do not change is played, once for all of it."""
-    spec, scene, kind = same.spec, layer_context(same.spec, workload), workload.activation_checkpointing
+    """Return the model's segments. What checkpointing does not change is written, and what
+    experts do not change is played, once for all of it."""
+    spec, scene, kind = (
+        same.spec,
+        layer_context(same.spec, workload),
+        workload.activation_checkpointing,
+    )
     asked = workload.adapted and kind != "none"  # for a gradient of the embedding
     shown = "full" if asked else "none"
     start = kind if asked or workload.images or spec.task == "encoder_decoder" else "none"
-    ends = _ends(same, msgspec.structs.replace(workload, activation_checkpointing=start, expert_parallel=1, expert_tensor_parallel=None))
+    ends = _ends(
+        same,
+        msgspec.structs.replace(
+            workload, activation_checkpointing=start, expert_parallel=1, expert_tensor_parallel=None
+        ),
+    )
     shown = kind if recomputed_modules(workload) else shown
     written = _written(same, msgspec.structs.replace(workload, activation_checkpointing=shown))
     return msgspec.structs.replace(
         ends,
         layers=tuple(_segment(layer, spec, workload) for layer in written),
-        constants=constant_bytes(spec, scene) + sum(of(spec, scene, workload) for of in (picked_bytes, image_constants, bias_bytes)),
+        constants=constant_bytes(spec, scene)
+        + sum(of(spec, scene, workload) for of in (picked_bytes, image_constants, bias_bytes)),
     )
 
 
 def _spread(spec: ModelSpec, workload: TrainingWorkload) -> int:
-    """The degree of expert parallelism that stands for all degrees alike: under Megatron, which makes no gradients of weights beside those
-    it keeps, layers hold the same for any number of ranks that each have several experts, but not all."""
+    """Return the degree of expert parallelism that stands for all degrees alike: under Megatron,
+    which makes no gradients of weights beside those it keeps, layers hold the same for any
+    number of ranks that each have several experts, but not all."""
     several = workload.framework == "megatron" and 1 < workload.expert_parallel < experts(spec)
     return _SEVERAL if several and experts(spec) > _SEVERAL else workload.expert_parallel
 
 
 @lru_cache(maxsize=64)
 def _ends(same: ByIdentity, workload: TrainingWorkload) -> ModelSegments:
-    """All but layers and constants."""
+    """Return all but layers and constants."""
     spec, scene, found = same.spec, layer_context(same.spec, workload), units(same.spec, workload)
     decoder = [unit for unit in found if unit.part in _DECODER]
     apart = handed_on(decoder)
-    ends = [unit for unit in decoder if not unit.repeated and unit.part is not Part.EMBEDDING and unit not in apart]
+    ends = [
+        unit
+        for unit in decoder
+        if not unit.repeated and unit.part is not Part.EMBEDDING and unit not in apart
+    ]
     head = head_segment(ends, decoder, spec, scene, workload)
     own = per_layer_bytes(decoder, scene, workload)
-    head = msgspec.structs.replace(head, backward=Pass(peak=head.backward.peak, end=head.backward.end + own))
+    head = msgspec.structs.replace(
+        head, backward=Pass(peak=head.backward.peak, end=head.backward.end + own)
+    )
     table = next((p for unit in decoder for p in unit.parameters if p.kind is Kind.EMBEDDING), None)
-    tied = spec.tied_embeddings and spec.task != "encoder_decoder" and table is not None and table.trained
+    tied = (
+        spec.tied_embeddings
+        and spec.task != "encoder_decoder"
+        and table is not None
+        and table.trained
+    )
     whole = tied and table and workload.framework != "megatron"  # whose head adds to main_grad
-    tied_bytes = size_of(table.elements, gradient_dtype(table, workload)) // scene.heads if whole and table else 0
+    tied_bytes = (
+        size_of(table.elements, gradient_dtype(table, workload)) // scene.heads
+        if whole and table
+        else 0
+    )
     return ModelSegments(
-        embedding=beginning(found, spec, scene, workload, tied_bytes), layers=(), head=head, constants=0, tied_bytes=tied_bytes
+        embedding=beginning(found, spec, scene, workload, tied_bytes),
+        layers=(),
+        head=head,
+        constants=0,
+        tied_bytes=tied_bytes,
     )
 
 
 @lru_cache(maxsize=32)
 def _written(same: ByIdentity, workload: TrainingWorkload) -> tuple[_Written, ...]:
-    """Every kind of layer on a tape."""
+    """Return every kind of layer on a tape."""
     spec, scene = same.spec, layer_context(same.spec, workload)
     return tuple(
         _layer(spec, unit, numbers, scene, workload)
@@ -194,8 +249,15 @@ def _written(same: ByIdentity, workload: TrainingWorkload) -> tuple[_Written, ..
     )
 
 
-def beginning(found: tuple[Unit, ...], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload, tied_bytes: int) -> Segment:
-    """All before the first layer of the language model: its embedding, and the whole encoder beside which it decodes."""
+def beginning(
+    found: tuple[Unit, ...],
+    spec: ModelSpec,
+    scene: LayerContext,
+    workload: TrainingWorkload,
+    tied_bytes: int,
+) -> Segment:
+    """Return all before the first layer of the language model: its embedding, and the whole
+    encoder beside which it decodes."""
     apart = handed_on(found)
     tables = [unit for unit in found if unit.part is Part.EMBEDDING and unit not in apart]
     if spec.task != "encoder_decoder":
@@ -203,7 +265,11 @@ def beginning(found: tuple[Unit, ...], spec: ModelSpec, scene: LayerContext, wor
         own = per_layer_segment(found, scene, workload)
         text = text if own is None else joined("embedding", [text, own])
         seen = tower_segments(found, spec, scene, workload)
-        return joined("embedding", scattered(seen, text, tied_bytes, spec, scene, workload)) if seen else text
+        return (
+            joined("embedding", scattered(seen, text, tied_bytes, spec, scene, workload))
+            if seen
+            else text
+        )
     around = [unit for unit in found if unit.part is Part.LANGUAGE and not unit.repeated]
     own = embedded(tables[-1:], around, spec, scene, workload, counted=tables[-1:])
     if spec.tied_embeddings:
@@ -212,24 +278,37 @@ def beginning(found: tuple[Unit, ...], spec: ModelSpec, scene: LayerContext, wor
 
 
 def constant_bytes(spec: ModelSpec, scene: LayerContext) -> int:
-    """Cosine and sine tables of the sequence, and a mask (batch x 1 x s x s) for every kind of window: eager attention adds one to its
-    scores in the format of the stream, SDPA is given one of booleans where a window is no longer than the sequence."""
-    mixers = [m for block in spec.blocks if block.part is Part.LANGUAGE for m in block.mixers if isinstance(m, Attention)]
+    """Cosine and sine tables of the sequence, and a mask (batch x 1 x s x s) for every kind of
+    window: eager attention adds one to its scores in the format of the stream, SDPA is given one
+    of booleans where a window is no longer than the sequence."""
+    mixers = [
+        m
+        for block in spec.blocks
+        if block.part is Part.LANGUAGE
+        for m in block.mixers
+        if isinstance(m, Attention)
+    ]
     kinds = {mixer.window or mixer.chunk for mixer in mixers}
     eager = scene.traits.eager(scene.attention)
     masks = len(kinds) * scene.table_width if eager else 0
     if scene.attention == "sdpa" and not eager:
         masks = sum(window is not None and window <= scene.keys for window in kinds)
-    tables = 2 * max(1, len(spec.rotary_tables)) * scene.sequence * mixers[0].head_dim if scene.rotary and mixers else 0
+    tables = (
+        2 * max(1, len(spec.rotary_tables)) * scene.sequence * mixers[0].head_dim
+        if scene.rotary and mixers
+        else 0
+    )
     return tables * scene.table_width + masks * scene.batch * scene.sequence * scene.keys
 
 
-def embedding_segment(found: list[Unit], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload) -> Segment:
+def embedding_segment(
+    found: list[Unit], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload
+) -> Segment:
     """Token embedding, learned positions, a norm after them, scaling, dropout.
 
-    With a frozen base its output gets a gradient only where checkpointing asks for one (enable_input_require_grads). DTensor makes the
-    gradient of a table cut by vocabulary whole on every rank (torch/distributed/tensor/_ops/_embedding_ops.py, embedding_dense_backward).
-    """
+    With a frozen base its output gets a gradient only where checkpointing asks for one
+    (enable_input_require_grads). DTensor makes the gradient of a table cut by vocabulary whole
+    on every rank (torch/distributed/tensor/_ops/_embedding_ops.py, embedding_dense_backward)."""
     if workload.dtensor:
         scene = replace(scene, heads=1)
     tape, width = tape_of(workload, accumulates=False), stream_width(workload)
@@ -238,7 +317,12 @@ def embedding_segment(found: list[Unit], spec: ModelSpec, scene: LayerContext, w
     for unit in found:
         layer = Modules(tape, unit, scene)
         tables = [parameter for parameter in unit.parameters if parameter.kind is Kind.EMBEDDING]
-        made += [tape.operation(p.name, (layer.weight(p),), size * p.shape[-1] // spec.hidden_size, width) for p in tables]
+        made += [
+            tape.operation(
+                p.name, (layer.weight(p),), size * p.shape[-1] // spec.hidden_size, width
+            )
+            for p in tables
+        ]
     x = made[0] if made else tape.input("embedding", size, width, grad=not workload.adapted)
     if workload.adapted and workload.activation_checkpointing != "none":
         x = tape.leaf("embedding.leaf", x)
@@ -253,38 +337,66 @@ def embedding_segment(found: list[Unit], spec: ModelSpec, scene: LayerContext, w
     for unit in found:
         layer = Modules(tape, unit, scene)
         x = layer.dropout("embedding.dropout", "embedding", x)
-        for parameter in layer.linears(attention=False):  # from the embeddings' width to the layers' (ALBERT, ELECTRA)
+        for parameter in layer.linears(
+            attention=False
+        ):  # from the embeddings' width to the layers' (ALBERT, ELECTRA)
             x = layer.linear(parameter, x)
     return trace_segment("embedding", (), tape, x, x, found, workload, checkpointed="none")
 
 
 def _alike(layers: tuple[int, ...], workload: TrainingWorkload) -> tuple[tuple[int, ...], ...]:
-    """Layers whose input gets a gradient, and the first where it does not: of a frozen base, whose embedding gets none."""
+    """Return layers whose input gets a gradient, and the first where it does not: of a frozen
+    base, whose embedding gets none."""
     if first_has_gradient(workload):
         return (layers,)
-    return tuple(number for number in layers if number == 0), tuple(number for number in layers if number)
+    return tuple(number for number in layers if number == 0), tuple(
+        number for number in layers if number
+    )
 
 
-def _layer(spec: ModelSpec, unit: Unit, numbers: tuple[int, ...], scene: LayerContext, workload: TrainingWorkload) -> _Written:
-    """The layers `numbers` of one kind by their recipe."""
+def _layer(
+    spec: ModelSpec,
+    unit: Unit,
+    numbers: tuple[int, ...],
+    scene: LayerContext,
+    workload: TrainingWorkload,
+) -> _Written:
+    """Return the layers `numbers` of one kind by their recipe."""
     tape, width = tape_of(workload), stream_width(workload)
     grad = first_has_gradient(workload) or 0 not in numbers
     x = tape.input("hidden", scene.tokens * spec.hidden_size // scene.stream, width, grad=grad)
-    drawn = _nominal(unit, workload) if unit.block.tensors and unit.block.tensors[0].shape[1:] == (1,) else unit
-    return _Written(unit, numbers, tape, x, layer_recipe(tape, drawn, spec, scene, workload).play(x))
+    drawn = (
+        _nominal(unit, workload)
+        if unit.block.tensors and unit.block.tensors[0].shape[1:] == (1,)
+        else unit
+    )
+    return _Written(
+        unit, numbers, tape, x, layer_recipe(tape, drawn, spec, scene, workload).play(x)
+    )
 
 
 def _segment(written: _Written, spec: ModelSpec, workload: TrainingWorkload) -> Segment:
     unit, numbers, tape, x, output = written
     checkpointed = "none" if recomputed_modules(workload) else workload.activation_checkpointing
-    made = trace_segment(unit.prefix, numbers, tape, x, output, [unit], workload, checkpointed=checkpointed)
+    made = trace_segment(
+        unit.prefix, numbers, tape, x, output, [unit], workload, checkpointed=checkpointed
+    )
     return made if spec.layer_uses == 1 else used_again(made, spec.layer_uses, unit, workload)
 
 
-def head_segment(ends: list[Unit], decoder: list[Unit], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload) -> Segment:
-    """Final norm, logits, loss in fp32 (loss_utils.py, ForCausalLMLoss). The caller holds the logits until after the backward pass."""
+def head_segment(
+    ends: list[Unit],
+    decoder: list[Unit],
+    spec: ModelSpec,
+    scene: LayerContext,
+    workload: TrainingWorkload,
+) -> Segment:
+    """Final norm, logits, loss in fp32 (loss_utils.py, ForCausalLMLoss). The caller holds the
+    logits until after the backward pass."""
     tape, width = tape_of(workload), stream_width(workload)
-    x = start = tape.input("hidden", scene.tokens * spec.hidden_size // scene.stream, width, grad=True)
+    x = start = tape.input(
+        "hidden", scene.tokens * spec.hidden_size // scene.stream, width, grad=True
+    )
     if spec.task == "generate":
         for unit in ends:
             layer = end_recipe(tape, unit, scene, workload)
@@ -300,32 +412,57 @@ def head_segment(ends: list[Unit], decoder: list[Unit], spec: ModelSpec, scene: 
     if workload.loss == "none":
         return trace_segment("head", (), tape, start, x, ends, workload, checkpointed="none")
     if not reads_vocabulary(spec):
-        return trace_segment("head", (), tape, start, pooled_loss(tape, x), ends, workload, checkpointed="none", logits=x.bytes)
+        return trace_segment(
+            "head",
+            (),
+            tape,
+            start,
+            pooled_loss(tape, x),
+            ends,
+            workload,
+            checkpointed="none",
+            logits=x.bytes,
+        )
     tokens = scene.tokens
     if workload.logits_tokens is not None and workload.logits_tokens < workload.sequence_length:
         tokens = scene.batch * -(-workload.logits_tokens // workload.context_parallel)
         x = tape.copy("hidden.kept", x, tokens * spec.hidden_size)
     if found is None:
-        weight = tape.parameter("head", vocabulary * spec.hidden_size, width, trained=not workload.adapted)
+        weight = tape.parameter(
+            "head", vocabulary * spec.hidden_size, width, trained=not workload.adapted
+        )
     else:
         weight = Modules(tape, found[0], scene).weight(found[1])
-    logits, loss = loss_of(tape, x, weight, tokens, vocabulary, spec.hidden_size, scene.traits, workload)
-    return trace_segment("head", (), tape, start, loss, ends, workload, checkpointed="none", logits=logits)
+    logits, loss = loss_of(
+        tape, x, weight, tokens, vocabulary, spec.hidden_size, scene.traits, workload
+    )
+    return trace_segment(
+        "head", (), tape, start, loss, ends, workload, checkpointed="none", logits=logits
+    )
 
 
 def _nominal(unit: Unit, workload: TrainingWorkload) -> Unit:
-    """A layer that is only a count of parameters, drawn with the linears and norms of its shape."""
+    """Return a layer that is only a count of parameters, drawn with the linears and norms of its
+    shape."""
     mixer = next(mixer for mixer in unit.block.mixers if isinstance(mixer, Attention))
     width, form = mixer.query_heads * mixer.head_dim, precision_policy(workload)
     drawn = [
         Parameter(
-            name=t.name, shape=t.shape, kind=t.kind, split=t.split, units=t.units, count=1, dtype=form.weights, trained=not workload.adapted
+            name=t.name,
+            shape=t.shape,
+            kind=t.kind,
+            split=t.split,
+            units=t.units,
+            count=1,
+            dtype=form.weights,
+            trained=not workload.adapted,
         )
         for t in nominal_linears(unit.block)
     ]
     norms = [
         Parameter(
-            name=f"{name}.weight", shape=(width,), kind=Kind.NORM, split=Split.NONE, units=0, count=1, dtype=form.weights,
+            name=f"{name}.weight", shape=(width,), kind=Kind.NORM, split=Split.NONE, units=0,
+            count=1, dtype=form.weights,
             trained=not workload.adapted,
         )
         for name in ("input_layernorm", "post_attention_layernorm")

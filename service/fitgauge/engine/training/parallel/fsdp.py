@@ -1,9 +1,10 @@
-"""FSDP2 over one step: what is gathered, reduced and alive at every moment, in the order PyTorch's own hooks run.
+"""FSDP2 over one step: what is gathered, reduced and alive at every moment, in the order PyTorch's
+own hooks run.
 
-Every decoder layer is a unit, and the rest (embedding, final norm, head) is the root's. Source: torch/distributed/fsdp/_fully_shard:
-_fsdp_param_group.py (unshard, wait_for_unshard, pre_backward, post_backward), _fsdp_collectives.py (foreach_all_gather, foreach_reduce),
-_fsdp_state.py (root).
-"""
+Every decoder layer is a unit, and the rest (embedding, final norm, head) is the root's. Source:
+torch/distributed/fsdp/_fully_shard: _fsdp_param_group.py (unshard, wait_for_unshard,
+pre_backward, post_backward), _fsdp_collectives.py (foreach_all_gather, foreach_reduce),
+_fsdp_state.py (root)."""
 
 from collections.abc import Generator, Iterator, Sequence
 
@@ -26,8 +27,9 @@ from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 
 class Group(msgspec.Struct, frozen=True, gc=False):
-    """Parameters that are communicated together [bytes]: `gathered` in the compute format, their `gradients` in the same, what a
-    reduce-scatter reads (`reduced`), and this rank's `shard` of the gradients."""
+    """Parameters that are communicated together [bytes]: `gathered` in the compute format, their
+    `gradients` in the same, what a reduce-scatter reads (`reduced`), and this rank's `shard` of
+    the gradients."""
 
     gathered: int
     gradients: int
@@ -36,8 +38,8 @@ class Group(msgspec.Struct, frozen=True, gc=False):
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A part of the model that runs by itself; its backward pass recomputes what a checkpoint let go, and leaves the `gradients` of its
-    parameters behind [bytes]."""
+    """A part of the model that runs by itself; its backward pass recomputes what a checkpoint
+    let go, and leaves the `gradients` of its parameters behind [bytes]."""
 
     forward: Pass
     backward: Pass
@@ -49,8 +51,9 @@ _NO_SEGMENT = Segment(forward=Pass(peak=0, end=0), backward=Pass(peak=0, end=0))
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is alive beside resident states [bytes]: gathered parameters, gather and reduce buffers, gradients of this rank (`shards`), and
-    activations with everything that autograd holds (`activations`, gradients of gathered parameters among them)."""
+    """What is alive beside resident states [bytes]: gathered parameters, gather and reduce
+    buffers, gradients of this rank (`shards`), and activations with everything that autograd
+    holds (`activations`, gradients of gathered parameters among them)."""
 
     phase: str
     gathered: int
@@ -65,10 +68,12 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One forward and backward pass. `first`: embedding; `layers`, in order; `last`: final norm, head and loss. `reshard`: parameters
-    are freed after the forward pass; `prefetch`: in the backward pass the next unit's are gathered while one is at work. `offload`: a
-    shard of gradients goes to the host as soon as it is reduced. `constants`: rotary tables and masks; `hooked`: a layer's input, where
-    hooks keep it and its gradient to the end of the backward pass [bytes]."""
+    """One forward and backward pass. `first`: embedding; `layers`, in order; `last`: final norm,
+    head and loss. `reshard`: parameters are freed after the forward pass; `prefetch`: in the
+    backward pass the next unit's are gathered while one is at work. `offload`: a shard of
+    gradients goes to the host as soon as it is reduced. `constants`: rotary tables and masks;
+    `hooked`: a layer's input, where hooks keep it and its gradient to the end of the backward
+    pass [bytes]."""
 
     root: Group
     groups: Sequence[Group]
@@ -83,86 +88,176 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def moments(step: Step) -> Iterator[Moment]:
-    """Every moment that can be the highest, forward then backward."""
+    """Yield every moment that can be the highest, forward then backward."""
     live = yield from _forward(step)
     yield from _backward(step, live)
 
 
 def _forward(step: Step) -> Generator[Moment, None, int]:
-    """The forward pass; gives what autograd holds after it.
+    """Yield the forward pass; gives what autograd holds after it.
 
-    A gathered buffer is let go only when the next one was copied out, so that the two overlap; the root's parameters stay to its end.
-    """
+    A gathered buffer is let go only when the next one was copied out, so that the two overlap;
+    the root's parameters stay to its end."""
     live, kept, before = step.constants, step.root.gathered, step.root.gathered
-    yield Moment(phase="forward", gathered=kept, buffers=before, shards=0, activations=live + step.first.forward.peak)
+    yield Moment(
+        phase="forward",
+        gathered=kept,
+        buffers=before,
+        shards=0,
+        activations=live + step.first.forward.peak,
+    )
     live += step.first.forward.end
     for group, segment in zip(step.groups, step.layers, strict=True):
-        yield Moment(phase="forward", gathered=kept, buffers=before + group.gathered, shards=0, activations=live)
+        yield Moment(
+            phase="forward",
+            gathered=kept,
+            buffers=before + group.gathered,
+            shards=0,
+            activations=live,
+        )
         before = group.gathered
         here = kept + group.gathered
-        yield Moment(phase="forward", gathered=here, buffers=before, shards=0, activations=live + segment.forward.peak)
+        yield Moment(
+            phase="forward",
+            gathered=here,
+            buffers=before,
+            shards=0,
+            activations=live + segment.forward.peak,
+        )
         live += segment.forward.end
         kept = kept if step.reshard else here
-    yield Moment(phase="forward", gathered=kept, buffers=before, shards=0, activations=live + step.last.forward.peak)
+    yield Moment(
+        phase="forward",
+        gathered=kept,
+        buffers=before,
+        shards=0,
+        activations=live + step.last.forward.peak,
+    )
     return live + step.last.forward.end
 
 
 def _backward(step: Step, live: int) -> Iterator[Moment]:
-    """The backward pass, from what autograd holds after the forward pass.
+    """Yield the backward pass, from what autograd holds after the forward pass.
 
-    Before each unit its parameters are gathered, the next unit's gather is under way; after it they go, and its gradients are copied into
-    the reduce-scatter's input, which stays until the next unit is done. Offloaded, its shard follows it to the host
-    (_fsdp_collectives.py, foreach_reduce: new_sharded_grad.to(cpu)).
-    """
+    Before each unit its parameters are gathered, the next unit's gather is under way; after it
+    they go, and its gradients are copied into the reduce-scatter's input, which stays until the
+    next unit is done. Offloaded, its shard follows it to the host (_fsdp_collectives.py,
+    foreach_reduce: new_sharded_grad.to(cpu))."""
     root, groups = step.root, step.groups
     after = [0, *(group.gathered if step.prefetch else 0 for group in groups)]
     kept = root.gathered + (0 if step.reshard else sum(group.gathered for group in groups))
     prefetched = after[-1] if step.reshard else 0
     if step.reshard:
-        yield Moment(phase="backward", gathered=kept, buffers=root.gathered, shards=0, activations=live)
-    yield Moment(phase="backward", gathered=kept, buffers=prefetched, shards=0, activations=live + step.last.backward.peak)
+        yield Moment(
+            phase="backward", gathered=kept, buffers=root.gathered, shards=0, activations=live
+        )
+    yield Moment(
+        phase="backward",
+        gathered=kept,
+        buffers=prefetched,
+        shards=0,
+        activations=live + step.last.backward.peak,
+    )
     live += step.last.backward.end - step.hooked
     shards = reducing = 0
     for number in range(len(groups) - 1, -1, -1):
         group, segment = groups[number], step.layers[number]
         if step.reshard:
             kept += group.gathered
-            yield Moment(phase="backward", gathered=kept, buffers=prefetched + reducing, shards=shards, activations=live)
+            yield Moment(
+                phase="backward",
+                gathered=kept,
+                buffers=prefetched + reducing,
+                shards=shards,
+                activations=live,
+            )
             prefetched = after[number]
         peak = live + segment.backward.peak
-        yield Moment(phase="backward", gathered=kept, buffers=prefetched + reducing, shards=shards, activations=peak)
+        yield Moment(
+            phase="backward",
+            gathered=kept,
+            buffers=prefetched + reducing,
+            shards=shards,
+            activations=peak,
+        )
         live += segment.backward.end
         kept -= group.gathered
-        yield Moment(phase="backward", gathered=kept, buffers=prefetched + group.reduced, shards=shards, activations=live)
+        yield Moment(
+            phase="backward",
+            gathered=kept,
+            buffers=prefetched + group.reduced,
+            shards=shards,
+            activations=live,
+        )
         live += 2 * step.hooked - segment.gradients
         reducing, shards = group.reduced, group.shard + (0 if step.offload else shards)
     peak = live + step.first.backward.peak
     yield Moment(phase="backward", gathered=kept, buffers=reducing, shards=shards, activations=peak)
-    yield Moment(phase="backward", gathered=0, buffers=root.reduced, shards=shards, activations=root.gradients)
-    yield Moment(phase="backward", gathered=0, buffers=root.reduced, shards=shards + root.shard, activations=0)
+    yield Moment(
+        phase="backward",
+        gathered=0,
+        buffers=root.reduced,
+        shards=shards,
+        activations=root.gradients,
+    )
+    yield Moment(
+        phase="backward",
+        gathered=0,
+        buffers=root.reduced,
+        shards=shards + root.shard,
+        activations=0,
+    )
 
 
 def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
-    """The step of a model: its segments played in the compute format, its units' shards.
+    """Return the step of a model: its segments played in the compute format, its units' shards.
 
-    The caller lets the logits go with the forward pass; a tied embedding's gradient is made twice and summed.
-    """
+    The caller lets the logits go with the forward pass; a tied embedding's gradient is made
+    twice and summed."""
     cut = segments(spec, computed(workload))
     found = units(spec, workload)
-    layers = sorted((number, kind) for kind, unit in enumerate(found) if is_layer(unit) for number in unit.layers)
-    pieces = [[tensor_slice(parameter, unit.part, workload) for parameter in unit.parameters] for unit in found]
-    groups = [group_of(piece, workload) if is_layer(unit) else None for unit, piece in zip(found, pieces, strict=True)]
-    root = group_of([parameter for unit, piece in zip(found, pieces, strict=True) if not is_layer(unit) for parameter in piece], workload)
-    whole = sum(whole_gradient_elements(unit, workload) for unit in found) * BITS[precision_policy(workload).compute] // 8
+    layers = sorted(
+        (number, kind)
+        for kind, unit in enumerate(found)
+        if is_layer(unit)
+        for number in unit.layers
+    )
+    pieces = [
+        [tensor_slice(parameter, unit.part, workload) for parameter in unit.parameters]
+        for unit in found
+    ]
+    groups = [
+        group_of(piece, workload) if is_layer(unit) else None
+        for unit, piece in zip(found, pieces, strict=True)
+    ]
+    root = group_of(
+        [
+            parameter
+            for unit, piece in zip(found, pieces, strict=True)
+            if not is_layer(unit)
+            for parameter in piece
+        ],
+        workload,
+    )
+    whole = (
+        sum(whole_gradient_elements(unit, workload) for unit in found)
+        * BITS[precision_policy(workload).compute]
+        // 8
+    )
     root = replace(root, gradients=root.gradients + whole)
     first, last = cut.embedding, cut.head
     ended = Pass(peak=last.forward.peak, end=last.forward.end - last.logits)
-    summed = Pass(peak=first.backward.peak + cut.tied_bytes, end=first.backward.end - cut.tied_bytes)
+    summed = Pass(
+        peak=first.backward.peak + cut.tied_bytes, end=first.backward.end - cut.tied_bytes
+    )
     step = Step(
         root=root,
         groups=[group for _, kind in layers if (group := groups[kind]) is not None],
         first=Segment(forward=first.forward, backward=summed, gradients=first.gradients),
-        layers=[Segment(forward=s.forward, backward=s.backward, gradients=s.released) for s in in_order(cut)],
+        layers=[
+            Segment(forward=s.forward, backward=s.backward, gradients=s.released)
+            for s in in_order(cut)
+        ],
         last=Segment(forward=ended, backward=last.backward, gradients=last.gradients),
         reshard=workload.zero_stage == 3,
         prefetch=not _reentrant(workload),
@@ -172,58 +267,85 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
     )
     if not workload.shard_embeddings or spec.tied_embeddings:
         return step
-    ends = [(unit.part is Part.EMBEDDING, piece) for unit, piece in zip(found, pieces, strict=True) if not is_layer(unit)]
-    embedding, head = ([parameter for is_first, piece in ends if is_first is wanted for parameter in piece] for wanted in (True, False))
+    ends = [
+        (unit.part is Part.EMBEDDING, piece)
+        for unit, piece in zip(found, pieces, strict=True)
+        if not is_layer(unit)
+    ]
+    embedding, head = (
+        [parameter for is_first, piece in ends if is_first is wanted for parameter in piece]
+        for wanted in (True, False)
+    )
     return _apart(step, group_of(embedding, workload), group_of(head, workload))
 
 
 def _apart(step: Step, embedding: Group, head: Group) -> Step:
-    """The step where embedding and head are units of their own, so that the root has nothing. Source: torchtitan
-    models/llama3/infra/parallelize.py, apply_fsdp; torchtune, custom_sharded_layers."""
+    """Return the step where embedding and head are units of their own, so that the root has
+    nothing. Source: torchtitan models/llama3/infra/parallelize.py, apply_fsdp; torchtune,
+    custom_sharded_layers."""
     groups, layers = [embedding, *step.groups, head], [step.first, *step.layers, step.last]
-    return replace(step, root=_NO_GROUP, groups=groups, first=_NO_SEGMENT, layers=layers, last=_NO_SEGMENT)
+    return replace(
+        step, root=_NO_GROUP, groups=groups, first=_NO_SEGMENT, layers=layers, last=_NO_SEGMENT
+    )
 
 
 def _reentrant(workload: TrainingWorkload) -> bool:
-    """Whether layers are recomputed by reentrant checkpoints, as recipes for FSDP1 do (FSDP2 does not run with them).
+    """Return whether layers are recomputed by reentrant checkpoints, as recipes for FSDP1 do (FSDP2
+    does not run with them).
 
-    Then no unit knows in its first forward pass, which keeps no graph, that it will be needed again, so nothing is gathered ahead
-    (torch/distributed/fsdp/_runtime_utils.py, _get_handle_to_prefetch: _needs_pre_backward_unshard).
-    """
+    Then no unit knows in its first forward pass, which keeps no graph, that it will be needed
+    again, so nothing is gathered ahead (torch/distributed/fsdp/_runtime_utils.py,
+    _get_handle_to_prefetch: _needs_pre_backward_unshard)."""
     return workload.fsdp_version == 1 and workload.activation_checkpointing == "full"
 
 
 def _hooked_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
-    """A layer's input as FSDP1 keeps it, and its gradient with it: tokens x hidden, in the compute format; 0 where it keeps neither.
+    """Return a layer's input as FSDP1 keeps it, and its gradient with it: tokens x hidden, in the
+    compute format; 0 where it keeps neither.
 
-    A unit without trained parameters is freed by a hook on its inputs, whose handle holds them until the backward pass is done (the same
-    file, _register_post_backward_reshard_only_hook); under reentrant checkpointing these are leaves, and so their gradients stay in them
-    (torch/utils/checkpoint.py, CheckpointFunction).
-    """
+    A unit without trained parameters is freed by a hook on its inputs, whose handle holds them
+    until the backward pass is done (the same file, _register_post_backward_reshard_only_hook);
+    under reentrant checkpointing these are leaves, and so their gradients stay in them
+    (torch/utils/checkpoint.py, CheckpointFunction)."""
     if not workload.adapted or not _reentrant(workload):
         return 0
-    return workload.tokens // workload.context_parallel * spec.hidden_size * BITS[precision_policy(workload).compute] // 8
+    return (
+        workload.tokens
+        // workload.context_parallel
+        * spec.hidden_size
+        * BITS[precision_policy(workload).compute]
+        // 8
+    )
 
 
 def is_layer(unit: Unit) -> bool:
-    """Whether these are the numbered layers of the language model, each a unit of its own; all else is the root's."""
+    """Return whether these are the numbered layers of the language model, each a unit of its
+    own; all else is the root's."""
     return unit.repeated and unit.part is Part.LANGUAGE
 
 
 def computed(workload: TrainingWorkload) -> TrainingWorkload:
-    """The same run as its gathered 16-bit parameters see it: what is kept in fp32 is a shard's."""
+    """Return the same run as its gathered 16-bit parameters see it: what is kept in fp32 is a
+    shard's."""
     return replace(workload, precision="bf16") if workload.mixed else workload
 
 
 def reduced_width(workload: TrainingWorkload) -> int:
-    """Bytes of a number that a reduce-scatter reads: of the shards' format, or of that asked for (MixedPrecisionPolicy)."""
-    return {None: BITS[precision_policy(workload).gradients] // 8, "fp32": 4, "bf16": 2}[workload.gradient_dtype]
+    """Return the bytes of a number that a reduce-scatter reads: of the shards' format, or of
+    that asked for (MixedPrecisionPolicy)."""
+    return {None: BITS[precision_policy(workload).gradients] // 8, "fp32": 4, "bf16": 2}[
+        workload.gradient_dtype
+    ]
 
 
 def group_of(parameters: Sequence[Parameter], workload: TrainingWorkload) -> Group:
-    """A unit's parameters as they are communicated: gathered in the compute format, reduced in the shards' or in that asked for
-    (MixedPrecisionPolicy), after which a shard of gradients is as wide as that of its weights (_fsdp_collectives.py, foreach_reduce)."""
-    width, wide = BITS[precision_policy(workload).compute] // 8, BITS[precision_policy(workload).gradients] // 8
+    """Return a unit's parameters as they are communicated: gathered in the compute format,
+    reduced in the shards' or in that asked for (MixedPrecisionPolicy), after which a shard of
+    gradients is as wide as that of its weights (_fsdp_collectives.py, foreach_reduce)."""
+    width, wide = (
+        BITS[precision_policy(workload).compute] // 8,
+        BITS[precision_policy(workload).gradients] // 8,
+    )
     trained = [parameter for parameter in parameters if parameter.trained]
     return Group(
         gathered=gathered_bytes(parameters, workload, width),

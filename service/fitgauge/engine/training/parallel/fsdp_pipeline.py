@@ -1,10 +1,12 @@
-"""FSDP2 inside a stage of PyTorch's pipelines, as torchtitan runs them: every moment of a step on one rank.
+"""FSDP2 inside a stage of PyTorch's pipelines, as torchtitan runs them: every moment of a step on
+one rank.
 
-A stage switches FSDP's reduction and its freeing after the backward pass off, so that gradients are summed whole, in the format they are
-reduced in, and reduces them when the last micro-batch is done. Source: torch/distributed/pipelining/stage.py (backward_maybe_with_nosync,
-perform_reduce_grad), torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py (post_backward), _fsdp_param.py
-(to_accumulated_grad_if_needed); torchtitan distributed/fsdp.py, apply_fsdp_to_decoder: embedding, layers and head are a unit each.
-"""
+A stage switches FSDP's reduction and its freeing after the backward pass off, so that gradients
+are summed whole, in the format they are reduced in, and reduces them when the last micro-batch
+is done. Source: torch/distributed/pipelining/stage.py (backward_maybe_with_nosync,
+perform_reduce_grad), torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py (post_backward),
+_fsdp_param.py (to_accumulated_grad_if_needed); torchtitan distributed/fsdp.py,
+apply_fsdp_to_decoder: embedding, layers and head are a unit each."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -32,14 +34,16 @@ from fitgauge.engine.training.states.sharding import RankUnit
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 ACTIVE_CHUNKS = 3
-"""Chunks of a rank that are gathered at once. Source: torch/distributed/pipelining/schedules.py, _add_unshard_reshard."""
+"""Chunks of a rank that are gathered at once. Source: torch/distributed/pipelining/schedules.py,
+_add_unshard_reshard."""
 
 
 class Unit(NamedTuple):
-    """A unit of FSDP with what it runs. `summed`: its gradients, whole, as they are added up over micro-batches; `largest` of them as it
-    is made; `lingers`: of the sums, what their reduction still names to its end: the last, which is a table in embedding and head and a
-    norm in a layer [bytes]. Where they are summed in the format they are made in, each is added at once; all of a unit are taken to be
-    there all the same."""
+    """A unit of FSDP with what it runs. `summed`: its gradients, whole, as they are added up
+    over micro-batches; `largest` of them as it is made; `lingers`: of the sums, what their
+    reduction still names to its end: the last, which is a table in embedding and head and a norm
+    in a layer [bytes]. Where they are summed in the format they are made in, each is added at
+    once; all of a unit are taken to be there all the same."""
 
     group: Group
     segment: Segment
@@ -51,12 +55,13 @@ class Unit(NamedTuple):
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """A step of one rank, its units in their order.
 
-    `reshard`: parameters are freed after the forward pass; `active`: the share of them that is gathered at once where they are kept;
-    `offload`: shards of gradients go to the host. `others`: what the micro-batches in flight but one keep; `between`: what one keeps;
-    `received`: buffers of the stages beside it, there all the time; `sent`: a gradient on its way to the stage before; `left`: what the
-    schedule still names at the end; `constants`: rotary tables and masks [bytes]. `turns`: a forward pass runs after a backward pass;
-    `adds`: there is more than one micro-batch.
-    """
+    `reshard`: parameters are freed after the forward pass; `active`: the share of them that is
+    gathered at once where they are kept; `offload`: shards of gradients go to the host.
+    `others`: what the micro-batches in flight but one keep; `between`: what one keeps;
+    `received`: buffers of the stages beside it, there all the time; `sent`: a gradient on its
+    way to the stage before; `left`: what the schedule still names at the end; `constants`:
+    rotary tables and masks [bytes]. `turns`: a forward pass runs after a backward pass; `adds`:
+    there is more than one micro-batch."""
 
     units: Sequence[Unit]
     reshard: bool
@@ -83,8 +88,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def moments(step: Step) -> Iterator[Moment]:
-    """Every moment that can be the highest: the first forward passes, those between backward passes, the first backward pass, which makes
-    the sums, the next, which adds to them, and their reduction."""
+    """Yield every moment that can be the highest: the first forward passes, those between
+    backward passes, the first backward pass, which makes the sums, the next, which adds to them,
+    and their reduction."""
     alone, full = step.constants, step.constants + step.others
     yield from _forward(step, full if step.reshard else alone, gathers=True)
     if not step.reshard:
@@ -94,79 +100,152 @@ def moments(step: Step) -> Iterator[Moment]:
     after = full + sum(unit.segment.forward.end for unit in step.units)
     yield from _backward(step, after)
     if step.adds:
-        yield from _backward(step, after + step.sent - (0 if step.turns else step.between), adds=True)
+        yield from _backward(
+            step, after + step.sent - (0 if step.turns else step.between), adds=True
+        )
     yield from _reduction(step)
 
 
 def _forward(step: Step, live: int, *, gathers: bool = False, summed: int = 0) -> Iterator[Moment]:
-    """A forward pass over what is `live`. `gathers`: nothing is gathered yet; after a backward pass everything is."""
+    """Yield a forward pass over what is `live`. `gathers`: nothing is gathered yet; after a
+    backward pass everything is."""
     kept, before = 0 if gathers else step.gathered, 0
     for group, segment, *_ in step.units:
         if gathers:
             buffers = step.received + before + group.gathered
-            yield Moment(phase="forward", gathered=int(kept * step.active), buffers=buffers, shards=summed, activations=live)
+            yield Moment(
+                phase="forward",
+                gathered=int(kept * step.active),
+                buffers=buffers,
+                shards=summed,
+                activations=live,
+            )
             kept, before = kept + group.gathered, group.gathered
         peak = live + segment.forward.peak
         gathered = int(kept * step.active)
-        yield Moment(phase="forward", gathered=gathered, buffers=step.received + before, shards=summed, activations=peak)
+        yield Moment(
+            phase="forward",
+            gathered=gathered,
+            buffers=step.received + before,
+            shards=summed,
+            activations=peak,
+        )
         live += segment.forward.end
         kept -= group.gathered if step.reshard else 0
 
 
 def _backward(step: Step, live: int, *, adds: bool = False) -> Iterator[Moment]:
-    """A backward pass, which frees no parameters. `adds`: to sums that are there; else a unit's are made of its gradients, one by one."""
+    """Yield a backward pass, which frees no parameters. `adds`: to sums that are there; else a
+    unit's are made of its gradients, one by one."""
     kept, summed = 0 if step.reshard else step.gathered, step.summed if adds else 0
     ahead = [0, *(unit.group.gathered if step.reshard else 0 for unit in step.units)]
     for number in range(len(step.units) - 1, -1, -1):
         group, segment, made, largest, _ = step.units[number]
         kept += group.gathered if step.reshard else 0
         peak, buffers = live + segment.backward.peak, step.received + ahead[number]
-        yield Moment(phase="backward", gathered=int(kept * step.active), buffers=buffers, shards=summed, activations=peak)
+        yield Moment(
+            phase="backward",
+            gathered=int(kept * step.active),
+            buffers=buffers,
+            shards=summed,
+            activations=peak,
+        )
         live += segment.backward.end - segment.gradients
         if not adds:
             summed += made
-            yield Moment(phase="backward", gathered=int(kept * step.active), buffers=buffers, shards=summed, activations=live + largest)
+            yield Moment(
+                phase="backward",
+                gathered=int(kept * step.active),
+                buffers=buffers,
+                shards=summed,
+                activations=live + largest,
+            )
 
 
 def _reduction(step: Step) -> Iterator[Moment]:
-    """The sums reduced, unit by unit from the first: its parameters go, the reduce-scatter reads a copy, which stays until the next one's,
-    and makes the shard (_fsdp_collectives.py, foreach_reduce)."""
-    kept, summed, shards, buffers, live = step.gathered, step.summed, 0, 0, step.constants + step.left
+    """Yield the sums reduced, unit by unit from the first: its parameters go, the reduce-scatter
+    reads a copy, which stays until the next one's, and makes the shard (_fsdp_collectives.py,
+    foreach_reduce)."""
+    kept, summed, shards, buffers, live = (
+        step.gathered,
+        step.summed,
+        0,
+        0,
+        step.constants + step.left,
+    )
     for group, _, made, _, lingers in step.units:
         kept, buffers = kept - group.gathered, step.received + group.reduced
         gathered = int(kept * step.active)
-        yield Moment(phase="backward", gathered=gathered, buffers=buffers, shards=summed + shards, activations=live)
+        yield Moment(
+            phase="backward",
+            gathered=gathered,
+            buffers=buffers,
+            shards=summed + shards,
+            activations=live,
+        )
         summed, shards = summed - made, group.shard + (0 if step.offload else shards)
-        yield Moment(phase="backward", gathered=gathered, buffers=buffers, shards=summed + lingers + shards, activations=live)
+        yield Moment(
+            phase="backward",
+            gathered=gathered,
+            buffers=buffers,
+            shards=summed + lingers + shards,
+            activations=live,
+        )
     yield Moment(phase="backward", gathered=0, buffers=buffers, shards=shards, activations=live)
 
 
 def received_bytes(spec: ModelSpec, workload: TrainingWorkload, stage: int) -> int:
-    """What a rank keeps for its neighbours [bytes]: an input and an output's gradient of every micro-batch and chunk, tokens x hidden each
-    (cut by tokens under sequence parallelism), made once (stage.py, _setup_forward_recv_info, _setup_backward_recv_info)."""
-    stream = workload.tokens // workload.context_parallel * spec.hidden_size * BITS[precision_policy(workload).compute] // 8
+    """Return what a rank keeps for its neighbours [bytes]: an input and an output's gradient of
+    every micro-batch and chunk, tokens x hidden each (cut by tokens under sequence parallelism),
+    made once (stage.py, _setup_forward_recv_info, _setup_backward_recv_info)."""
+    stream = (
+        workload.tokens
+        // workload.context_parallel
+        * spec.hidden_size
+        * BITS[precision_policy(workload).compute]
+        // 8
+    )
     stream //= workload.tensor_parallel if workload.sequence_parallel else 1
     chunks = workload.pipeline_chunks if workload.pipeline_schedule == "interleaved" else 1
     ends = (stage == 0) + (stage == workload.pipeline_parallel - 1)
     return workload.micro_batches * stream * (2 * chunks - ends)
 
 
-def step_of(spec: ModelSpec, workload: TrainingWorkload, slices: Sequence[tuple[RankUnit, int]], layers: range, stage: int) -> Step:
-    """The step of a stage that has these slices and these `layers`. The last stage holds its logits until their backward pass is done
-    (stage.py, backward_one_chunk: stage_output); no segment lets go of an input or of an output's gradient that lies in a buffer. 1F1B
-    names a gradient it sent until it sends the next (schedules.py, Schedule1F1B), and like GPipe the last it made of all. The head is in
-    the last chunk of all, whose forward pass its backward pass follows at once."""
-    cut, wide, sums = segments(spec, computed(workload)), BITS[precision_policy(workload).compute] // 8, reduced_width(workload)
+def step_of(
+    spec: ModelSpec,
+    workload: TrainingWorkload,
+    slices: Sequence[tuple[RankUnit, int]],
+    layers: range,
+    stage: int,
+) -> Step:
+    """Return the step of a stage that has these slices and these `layers`. The last stage holds
+    its logits until their backward pass is done (stage.py, backward_one_chunk: stage_output); no
+    segment lets go of an input or of an output's gradient that lies in a buffer. 1F1B names a
+    gradient it sent until it sends the next (schedules.py, Schedule1F1B), and like GPipe the
+    last it made of all. The head is in the last chunk of all, whose forward pass its backward
+    pass follows at once."""
+    cut, wide, sums = (
+        segments(spec, computed(workload)),
+        BITS[precision_policy(workload).compute] // 8,
+        reduced_width(workload),
+    )
     played = list(in_order(cut, layers))
-    kinds = {number: piece for piece, _ in slices if is_layer(piece.unit) for number in piece.unit.layers}
+    kinds = {
+        number: piece for piece, _ in slices if is_layer(piece.unit) for number in piece.unit.layers
+    }
     pieces = [kinds[number].parameters for number in layers]
-    end = tuple(p for piece, count in slices if not is_layer(piece.unit) for p in piece.parameters * count)
+    end = tuple(
+        p for piece, count in slices if not is_layer(piece.unit) for p in piece.parameters * count
+    )
     if stage == 0:
         pieces, played = [end, *pieces], [cut.embedding, *played]
     if stage == workload.pipeline_parallel - 1:
         pieces, played = [*pieces, end], [*played, cut.head]
     groups = {id(piece): group_of(piece, workload) for piece in pieces}
-    runs = [Segment(forward=each.forward, backward=each.backward, gradients=each.released) for each in played]
+    runs = [
+        Segment(forward=each.forward, backward=each.backward, gradients=each.released)
+        for each in played
+    ]
     opening = played[0].plays[0]
     given = opening.start.bytes if stage > 0 else 0
     handed = played[-1].plays[-1].output.bytes if stage < workload.pipeline_parallel - 1 else 0
@@ -176,10 +255,18 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload, slices: Sequence[tuple[
     units = []
     for piece, run in zip(pieces, runs, strict=True):
         group = groups[id(piece)]
-        largest = max((parameter.elements for parameter in piece if parameter.trained), default=0) * wide
+        largest = (
+            max((parameter.elements for parameter in piece if parameter.trained), default=0) * wide
+        )
         lingers = largest // wide * sums if piece is end else 0
         units.append(Unit(group, run, group.gradients // wide * sums, largest, lingers))
-    in_flight = held(workload.pipeline_schedule, stage, workload.pipeline_parallel, workload.micro_batches, workload.pipeline_chunks).most
+    in_flight = held(
+        workload.pipeline_schedule,
+        stage,
+        workload.pipeline_parallel,
+        workload.micro_batches,
+        workload.pipeline_chunks,
+    ).most
     between = sum(unit.segment.forward.end for unit in units)
     interleaved = workload.pipeline_schedule == "interleaved"
     once = runs[-1].forward.end if interleaved and stage == workload.pipeline_parallel - 1 else 0
@@ -200,10 +287,12 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload, slices: Sequence[tuple[
 
 
 def _keeps_input(play: LayerTrace) -> bool:
-    """Whether what is played holds its input between its passes, and so does not count it as let go."""
+    """Return whether what is played holds its input between its passes, and so does not count it
+    as let go."""
     return play.again or play.kept is not None or play.tape.saves(play.start)
 
 
 def _holding(run: Pass, size: int) -> Pass:
-    """The pass where it never lets go of what it was given; its highest moment is taken to come after it would have."""
+    """Return the pass where it never lets go of what it was given; its highest moment is taken
+    to come after it would have."""
     return Pass(peak=run.peak + size, end=run.end + size)

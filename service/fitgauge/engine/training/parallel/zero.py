@@ -1,4 +1,5 @@
-"""What data parallelism keeps beside states: buckets, gathered parameters and the copies of a step, by framework."""
+"""What data parallelism keeps beside states: buckets, gathered parameters and the copies of a
+step, by framework."""
 
 import msgspec
 
@@ -7,7 +8,8 @@ from fitgauge.engine.training.states.sharding import RankStates
 from fitgauge.engine.training.workload import TrainingWorkload
 
 BUCKET_ELEMENTS = 500_000_000
-"""DeepSpeed's reduce_bucket_size and allgather_bucket_size. Source: deepspeed/runtime/zero/config.py."""
+"""DeepSpeed's reduce_bucket_size and allgather_bucket_size. Source:
+deepspeed/runtime/zero/config.py."""
 LIVE_ELEMENTS = 1_000_000_000
 """DeepSpeed's stage3_max_live_parameters and stage3_max_reuse_distance. Source: the same."""
 PREFETCH_ELEMENTS = 50_000_000
@@ -15,9 +17,10 @@ PREFETCH_ELEMENTS = 50_000_000
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Buffers of data parallelism [bytes]: `buckets` while gradients are made, but not yet at the loss, or `standing` all the time;
-    `gathered` parameters during the passes. `step_copies`: fp32 gradients of a step; `frees_gradients`: they and one flat copy of this
-    rank's part are all that is left of gradients and buckets then."""
+    """Buffers of data parallelism [bytes]: `buckets` while gradients are made, but not yet at
+    the loss, or `standing` all the time; `gathered` parameters during the passes. `step_copies`:
+    fp32 gradients of a step; `frees_gradients`: they and one flat copy of this rank's part are
+    all that is left of gradients and buckets then."""
 
     buckets: Bytes
     standing: Bytes
@@ -29,32 +32,54 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 NOTHING = Bytes(low=0, expected=0, high=0)
 
 
-def exchange(workload: TrainingWorkload, rank: RankStates, *, trained: int, held: int, largest: int, width: int) -> Exchange:
-    """What this framework exchanges over data-parallel ranks.
+def exchange(
+    workload: TrainingWorkload,
+    rank: RankStates,
+    *,
+    trained: int,
+    held: int,
+    largest: int,
+    width: int,
+) -> Exchange:
+    """Return what this framework exchanges over data-parallel ranks.
 
-    `trained`, `held`: numbers of trained and of all parameters of the stage, whole; `largest`: of its largest unit; `width`: bytes of a
-    gathered or reduced number.
-    DDP copies every gradient into buckets that it makes at the start (torch/nn/parallel/distributed.py, gradient_as_bucket_view False).
-    ZeRO-1 and 2 make a bucket when the first gradient is there, of its whole size whatever is in it (stage_1_and_2.py, setup_buckets);
-    ZeRO-1 keeps it from one micro-batch to the next, ZeRO-2 puts what a full one holds in the order of ranks beside it. ZeRO-3 makes one
-    bucket at the start (stage3.py). So do single ranks. Where ZeRO-1 or 2 offloads, the largest parameter's gradient has a buffer all the
-    time (temp_grad_buffer_for_gpu_offload).
-    Asked for fp32 gradients, ZeRO-1 makes none, and keeps the 16-bit gradients beside them (deepspeed/runtime/bf16_optimizer.py).
-    A step of ZeRO steps from an fp32 copy of the gradients' shard (step; stage3.py, _prepare_fp32_grad_for_sub_group). ZeRO-3 keeps what
-    it will use again within 1e9 numbers, forward and back: half of that around the loss, and never less than a unit and the next
-    prefetch. ZeRO++ (hpZ) keeps a second copy of the 16-bit weights cut over the ranks of a node (arXiv 2306.10209, section 3.2), of
-    those that it let go in this step and where the first is (partition_parameters.py, _partition_param_sec: remote_device).
-    Measured on DeepSpeed itself: tests/accuracy/measure_zero.py.
-    """
+    `trained`, `held`: numbers of trained and of all parameters of the stage, whole; `largest`:
+    of its largest unit; `width`: bytes of a gathered or reduced number. DDP copies every
+    gradient into buckets that it makes at the start (torch/nn/parallel/distributed.py,
+    gradient_as_bucket_view False). ZeRO-1 and 2 make a bucket when the first gradient is there,
+    of its whole size whatever is in it (stage_1_and_2.py, setup_buckets); ZeRO-1 keeps it from
+    one micro-batch to the next, ZeRO-2 puts what a full one holds in the order of ranks beside
+    it. ZeRO-3 makes one bucket at the start (stage3.py). So do single ranks. Where ZeRO-1 or 2
+    offloads, the largest parameter's gradient has a buffer all the time
+    (temp_grad_buffer_for_gpu_offload). Asked for fp32 gradients, ZeRO-1 makes none, and keeps
+    the 16-bit gradients beside them (deepspeed/runtime/bf16_optimizer.py). A step of ZeRO steps
+    from an fp32 copy of the gradients' shard (step; stage3.py,
+    _prepare_fp32_grad_for_sub_group). ZeRO-3 keeps what it will use again within 1e9 numbers,
+    forward and back: half of that around the loss, and never less than a unit and the next
+    prefetch. ZeRO++ (hpZ) keeps a second copy of the 16-bit weights cut over the ranks of a node
+    (arXiv 2306.10209, section 3.2), of those that it let go in this step and where the first is
+    (partition_parameters.py, _partition_param_sec: remote_device). Measured on DeepSpeed itself:
+    tests/accuracy/measure_zero.py."""
     zero = workload.framework == "deepspeed" and workload.zero_stage > 0
     if workload.framework == "megatron":
-        return Exchange(buckets=NOTHING, standing=NOTHING, gathered=NOTHING, step_copies=_step_copy(workload, rank))
+        return Exchange(
+            buckets=NOTHING,
+            standing=NOTHING,
+            gathered=NOTHING,
+            step_copies=_step_copy(workload, rank),
+        )
     if not zero and workload.data_parallel * workload.context_parallel == 1:
         return Exchange(buckets=NOTHING, standing=NOTHING, gathered=NOTHING)
     if not zero:
         copies = trained * width
-        return Exchange(buckets=NOTHING, standing=Bytes(low=0, expected=copies, high=copies), gathered=NOTHING)
-    if workload.zero_stage == 1 and workload.gradient_dtype == "fp32" and workload.offload == "none":
+        return Exchange(
+            buckets=NOTHING, standing=Bytes(low=0, expected=copies, high=copies), gathered=NOTHING
+        )
+    if (
+        workload.zero_stage == 1
+        and workload.gradient_dtype == "fp32"
+        and workload.offload == "none"
+    ):
         return Exchange(buckets=NOTHING, standing=_more(NOTHING, trained * width), gathered=NOTHING)
     whole, filled = BUCKET_ELEMENTS * width, min(BUCKET_ELEMENTS, trained) * width
     bucket = Bytes(low=filled // 10, expected=whole, high=whole)
@@ -64,16 +89,32 @@ def exchange(workload: TrainingWorkload, rank: RankStates, *, trained: int, held
     if workload.zero_stage == 1:
         stays = workload.micro_batches > 1
         buckets, standing = (NOTHING, _more(bucket, travels)) if stays else (bucket, travelling)
-        return Exchange(buckets=buckets, standing=standing, gathered=NOTHING, step_copies=copies, frees_gradients=True)
+        return Exchange(
+            buckets=buckets,
+            standing=standing,
+            gathered=NOTHING,
+            step_copies=copies,
+            frees_gradients=True,
+        )
     if workload.zero_stage == 2:
-        ordered = Bytes(low=bucket.low, expected=whole * (1 + (trained > BUCKET_ELEMENTS)), high=whole + filled)
-        return Exchange(buckets=ordered, standing=travelling, gathered=NOTHING, step_copies=copies, frees_gradients=True)
+        ordered = Bytes(
+            low=bucket.low, expected=whole * (1 + (trained > BUCKET_ELEMENTS)), high=whole + filled
+        )
+        return Exchange(
+            buckets=ordered,
+            standing=travelling,
+            gathered=NOTHING,
+            step_copies=copies,
+            frees_gradients=True,
+        )
     least = min(held, largest + PREFETCH_ELEMENTS)
     usual = min(held, max(LIVE_ELEMENTS // 2, least))
     most = min(held, max(LIVE_ELEMENTS, least))
     copied = workload.zero_hpz_partition_size > 1 and not rank.parked
     second = (held - usual) * width // workload.zero_hpz_partition_size if copied else 0
-    gathered = Bytes(low=least * width + second, expected=usual * width + second, high=most * width + second)
+    gathered = Bytes(
+        low=least * width + second, expected=usual * width + second, high=most * width + second
+    )
     return Exchange(buckets=NOTHING, standing=bucket, gathered=gathered, step_copies=copies)
 
 
@@ -82,12 +123,17 @@ def _more(size: Bytes, by: int) -> Bytes:
 
 
 def _step_copy(workload: TrainingWorkload, rank: RankStates) -> int:
-    """An fp32 gradient for every number the rank steps, where DeepSpeed steps on the device, or Megatron from gradients of 16 bit
-    (megatron/core/optimizer/distrib_optimizer.py, shard_model_grad.float()); of ZeRO-3 one sub-group of 1e9."""
+    """Return an fp32 gradient for every number the rank steps, where DeepSpeed steps on the
+    device, or Megatron from gradients of 16 bit (megatron/core/optimizer/distrib_optimizer.py,
+    shard_model_grad.float()); of ZeRO-3 one sub-group of 1e9."""
     if workload.offload != "none":
         return 0
     if workload.framework == "megatron":
         return rank.master_weights if workload.gradient_dtype == "bf16" else 0
     if workload.framework != "deepspeed" or workload.zero_stage == 0:
         return 0
-    return min(rank.master_weights, 4 * LIVE_ELEMENTS) if workload.zero_stage == 3 else rank.master_weights
+    return (
+        min(rank.master_weights, 4 * LIVE_ELEMENTS)
+        if workload.zero_stage == 3
+        else rank.master_weights
+    )

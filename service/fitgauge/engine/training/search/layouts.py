@@ -1,4 +1,5 @@
-"""Searches layouts: which degrees, ZeRO stages and checkpointing hold a model on how many cards, and which are worth showing."""
+"""Searches layouts: which degrees, ZeRO stages and checkpointing hold a model on how many cards,
+and which are worth showing."""
 
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
@@ -24,7 +25,8 @@ A100_FLOPS_PER_BYTE = 312e12 / 300e9
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search may choose from; an empty tuple leaves a field to it. `flops_per_byte`: see `throughput`."""
+    """What a search may choose from; an empty tuple leaves a field to it. `flops_per_byte`: see
+    `throughput`."""
 
     frameworks: tuple[Framework, ...]
     counts: tuple[int, ...]
@@ -40,8 +42,8 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A layout that holds the model. `required`: of its fullest card; `throughput`: its speed in that of one card that
-    computes nothing twice and waits for nobody."""
+    """A layout that holds the model. `required`: of its fullest card; `throughput`: its speed in
+    that of one card that computes nothing twice and waits for nobody."""
 
     workload: TrainingWorkload
     required: Bytes
@@ -56,11 +58,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 Need = Callable[[TrainingWorkload], Bytes]
 
 
-def search(spec: ModelSpec, base: TrainingWorkload, choices: Choices, need: Need, usable_bytes: int) -> list[Plan]:
-    """The Pareto set of every number of cards: no other layout on as many is faster and smaller; of each the fastest few.
+def search(
+    spec: ModelSpec, base: TrainingWorkload, choices: Choices, need: Need, usable_bytes: int
+) -> list[Plan]:
+    """Return the Pareto set of every number of cards: no other layout on as many is faster and
+    smaller; of each the fastest few.
 
-    `need`: what the fullest card of a workload takes. Of a layout the least checkpointing that fits is taken, since it is the fastest.
-    """
+    `need`: what the fullest card of a workload takes. Of a layout the least checkpointing that
+    fits is taken, since it is the fastest."""
     floors, found = Floors(spec, base, choices.frameworks), list[Plan]()
     for count in choices.counts:
         every = ((layout, floors.states(layout)) for layout in layouts(spec, base, choices, count))
@@ -78,14 +83,20 @@ def _fastest(
     need: Need,
     usable_bytes: int,
 ) -> list[Plan]:
-    """The fastest plans of the Pareto set of these layouts, fastest first. `possible`: each with what it needs at the least.
+    """Return the fastest plans of the Pareto set of these layouts, fastest first. `possible`: each
+    with what it needs at the least.
 
-    Layouts are looked at in the order of their speed, so that neither what is slower than the last plan kept is estimated, nor what
-    cannot be smaller than it; nor is what cannot fit.
-    """
+    Layouts are looked at in the order of their speed, so that neither what is slower than the
+    last plan kept is estimated, nor what cannot be smaller than it; nor is what cannot fit."""
     kinds = choices.checkpointing or _CHECKPOINTING
-    flops = {kind: _flops(spec, replace(layout, activation_checkpointing=kind)) for kind in kinds for layout, _ in possible[:1]}
-    paces = (_throughput(spec, layout, flops[kinds[0]], choices.flops_per_byte) for layout, _ in possible)
+    flops = {
+        kind: _flops(spec, replace(layout, activation_checkpointing=kind))
+        for kind in kinds
+        for layout, _ in possible[:1]
+    }
+    paces = (
+        _throughput(spec, layout, flops[kinds[0]], choices.flops_per_byte) for layout, _ in possible
+    )
     waiting = [(-pace, possible[number][1], number, 0) for number, pace in enumerate(paces)]
     heapify(waiting)
     kept: list[tuple[tuple[float, ...], Plan]] = []
@@ -108,21 +119,31 @@ def _fastest(
     return [plan for _, plan in kept]
 
 
-def _fitting(workload: TrainingWorkload, pace: float, floors: Floors, need: Need, usable_bytes: int) -> Plan | None:
-    """The plan of a workload that fits, else None."""
+def _fitting(
+    workload: TrainingWorkload, pace: float, floors: Floors, need: Need, usable_bytes: int
+) -> Plan | None:
+    """Return the plan of a workload that fits, else None."""
     if floors.need(workload) > usable_bytes:
         return None
     required = need(workload)
-    return Plan(workload=workload, required=required, throughput=pace) if required.expected <= usable_bytes else None
+    return (
+        Plan(workload=workload, required=required, throughput=pace)
+        if required.expected <= usable_bytes
+        else None
+    )
 
 
 def _rank(plan: Plan, number: int) -> tuple[float, ...]:
-    """The order of plans: the smaller one, of two alike the faster, then the simpler, then the first of the layouts."""
+    """Return the order of plans: the smaller one, of two alike the faster, then the simpler,
+    then the first of the layouts."""
     return plan.required.expected, -plan.throughput, *_complexity(plan.workload), number
 
 
-def layouts(spec: ModelSpec, base: TrainingWorkload, choices: Choices, count: int) -> Iterator[TrainingWorkload]:
-    """Every layout of `count` cards that the frameworks can run and that keeps the global batch: degrees that divide, ZeRO stages."""
+def layouts(
+    spec: ModelSpec, base: TrainingWorkload, choices: Choices, count: int
+) -> Iterator[TrainingWorkload]:
+    """Yield every layout of `count` cards that the frameworks can run and that keeps the global
+    batch: degrees that divide, ZeRO stages."""
     for framework in choices.frameworks:
         for tensor, pipeline, context in _degrees(spec, base, choices, framework, count):
             data = count // (tensor * pipeline * context)
@@ -149,17 +170,23 @@ def layouts(spec: ModelSpec, base: TrainingWorkload, choices: Choices, count: in
                         yield layout
 
 
-def _degrees(spec: ModelSpec, base: TrainingWorkload, choices: Choices, framework: Framework, count: int) -> Iterator[tuple[int, int, int]]:
-    """(tensor, pipeline, context) parallel degrees whose product divides `count`: under Megatron tensor within a node, stages alike,
-    context for long sequences; the others' trainers start data parallelism alone."""
+def _degrees(
+    spec: ModelSpec, base: TrainingWorkload, choices: Choices, framework: Framework, count: int
+) -> Iterator[tuple[int, int, int]]:
+    """Yield (tensor, pipeline, context) parallel degrees whose product divides `count`: under
+    Megatron tensor within a node, stages alike, context for long sequences; the others' trainers
+    start data parallelism alone."""
     layers = max(1, spec.layers)
     if framework == "megatron":
         tensors = choices.tensor or tuple(tensor_widths(spec, MOST_TENSOR))
         pipelines = choices.pipeline or stage_counts(layers, count)
-        contexts = choices.context or ((1, 2, 4, 8) if base.sequence_length > LONG_SEQUENCE else (1,))
+        contexts = choices.context or (
+            (1, 2, 4, 8) if base.sequence_length > LONG_SEQUENCE else (1,)
+        )
     else:
         tensors, pipelines, contexts = (
-            tuple(n for n in asked or (1,) if n == 1) for asked in (choices.tensor, choices.pipeline, choices.context)
+            tuple(n for n in asked or (1,) if n == 1)
+            for asked in (choices.tensor, choices.pipeline, choices.context)
         )
     for tensor in tensors:
         for pipeline in pipelines:
@@ -169,30 +196,42 @@ def _degrees(spec: ModelSpec, base: TrainingWorkload, choices: Choices, framewor
 
 
 def _experts(spec: ModelSpec, choices: Choices, framework: Framework, ranks: int) -> Sequence[int]:
-    """Experts all on every rank, or spread over as many as can be. Spread at all, fewer ranks are no faster and hold no less: weights of
-    experts divide, optimizer states come to the same size over the ranks that are left, tokens are exchanged all the same."""
+    """Experts all on every rank, or spread over as many as can be. Spread at all, fewer ranks
+    are no faster and hold no less: weights of experts divide, optimizer states come to the same
+    size over the ranks that are left, tokens are exchanged all the same."""
     if choices.expert:
         return choices.expert
     if framework != "megatron" or not experts(spec):
         return (1,)
-    most = max(width for width in (1, 2, 4, 8, 16, 32, 64) if ranks % width == 0 and experts(spec) % width == 0)
+    most = max(
+        width
+        for width in (1, 2, 4, 8, 16, 32, 64)
+        if ranks % width == 0 and experts(spec) % width == 0
+    )
     return (1, most) if most > 1 else (1,)
 
 
 def _zero_stages(choices: Choices, framework: Framework, ranks: int) -> Sequence[int]:
-    """ZeRO stages worth trying: none on one rank, ZeRO-1 under Megatron, all that divide something elsewhere."""
-    possible = {"megatron": (1,), "deepspeed": (1, 2, 3), "fsdp": (2, 3), "transformers": (0,)}[framework]
+    """ZeRO stages worth trying: none on one rank, ZeRO-1 under Megatron, all that divide
+    something elsewhere."""
+    possible = {"megatron": (1,), "deepspeed": (1, 2, 3), "fsdp": (2, 3), "transformers": (0,)}[
+        framework
+    ]
     if ranks == 1 and framework != "fsdp":
         possible = (0,)
     return choices.zero_stages or possible
 
 
 def _widest(plan: Plan, choices: Choices, need: Need, usable_bytes: int) -> Plan:
-    """The plan with the largest micro-batch that fits and keeps the global batch. In a pipeline it stays: fewer micro-batches wait more."""
+    """Return the plan with the largest micro-batch that fits and keeps the global batch. In a
+    pipeline it stays: fewer micro-batches wait more."""
     if choices.micro_batch_sizes or plan.workload.pipeline_parallel > 1:
         return plan
     size = plan.workload.micro_batch_size * 2
-    while size <= _LARGEST_MICRO_BATCH and choices.global_batch_size % (plan.workload.data_parallel * size) == 0:
+    while (
+        size <= _LARGEST_MICRO_BATCH
+        and choices.global_batch_size % (plan.workload.data_parallel * size) == 0
+    ):
         batches = choices.global_batch_size // (plan.workload.data_parallel * size)
         wider = replace(plan.workload, micro_batch_size=size, micro_batches=batches)
         required = need(wider)
@@ -203,8 +242,11 @@ def _widest(plan: Plan, choices: Choices, need: Need, usable_bytes: int) -> Plan
     return plan
 
 
-def throughput(spec: ModelSpec, workload: TrainingWorkload, flops_per_byte: float = A100_FLOPS_PER_BYTE) -> float:
-    """Cards, less what is computed twice, what tensor parallelism exchanges and what waits in a pipeline.
+def throughput(
+    spec: ModelSpec, workload: TrainingWorkload, flops_per_byte: float = A100_FLOPS_PER_BYTE
+) -> float:
+    """Return cards, less what is computed twice, what tensor parallelism exchanges and what waits
+    in a pipeline.
 
     Every token costs a layer 8 (t - 1) / t x hidden numbers of 16 bit on the link, which nothing overlaps (arXiv 2104.04473, section
     3.2); `flops_per_byte`: what a card computes at its peak while its link moves one byte. What data and context parallelism exchange
@@ -214,19 +256,40 @@ def throughput(spec: ModelSpec, workload: TrainingWorkload, flops_per_byte: floa
 
 
 def _flops(spec: ModelSpec, workload: TrainingWorkload) -> TokenFlops:
-    return token_flops(spec, workload.sequence_length, checkpointing=workload.activation_checkpointing, frozen_base=workload.adapted)
+    return token_flops(
+        spec,
+        workload.sequence_length,
+        checkpointing=workload.activation_checkpointing,
+        frozen_base=workload.adapted,
+    )
 
 
-def _throughput(spec: ModelSpec, workload: TrainingWorkload, flops: TokenFlops, flops_per_byte: float) -> float:
+def _throughput(
+    spec: ModelSpec, workload: TrainingWorkload, flops: TokenFlops, flops_per_byte: float
+) -> float:
     ways = workload.tensor_parallel
     moved = 2 * 8 * (ways - 1) / ways * spec.layers * spec.hidden_size
-    waiting = bubble_share(workload.pipeline_schedule, workload.pipeline_parallel, workload.micro_batches, workload.pipeline_chunks)
-    return workload.gpus * flops.model / (flops.hardware + ways * moved * flops_per_byte) / (1 + waiting)
+    waiting = bubble_share(
+        workload.pipeline_schedule,
+        workload.pipeline_parallel,
+        workload.micro_batches,
+        workload.pipeline_chunks,
+    )
+    return (
+        workload.gpus
+        * flops.model
+        / (flops.hardware + ways * moved * flops_per_byte)
+        / (1 + waiting)
+    )
 
 
 def pareto(plans: Sequence[Plan]) -> list[Plan]:
-    """Those that no other plan beats in throughput and memory at once; of two alike the simpler one."""
-    ordered = sorted(plans, key=lambda plan: (-plan.throughput, plan.required.expected, _complexity(plan.workload)))
+    """Return those that no other plan beats in throughput and memory at once; of two alike the
+    simpler one."""
+    ordered = sorted(
+        plans,
+        key=lambda plan: (-plan.throughput, plan.required.expected, _complexity(plan.workload)),
+    )
     kept: list[Plan] = []
     for plan in ordered:
         if not kept or plan.required.expected < kept[-1].required.expected:
@@ -235,4 +298,8 @@ def pareto(plans: Sequence[Plan]) -> list[Plan]:
 
 
 def _complexity(workload: TrainingWorkload) -> tuple[int, int, int]:
-    return workload.tensor_parallel * workload.context_parallel, workload.pipeline_parallel, workload.zero_stage
+    return (
+        workload.tensor_parallel * workload.context_parallel,
+        workload.pipeline_parallel,
+        workload.zero_stage,
+    )

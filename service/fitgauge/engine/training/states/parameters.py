@@ -1,7 +1,8 @@
-"""The parameters of a model under a training method: what is frozen, what is trained, and the adapters beside it.
+"""The parameters of a model under a training method: what is frozen, what is trained, and the
+adapters beside it.
 
-Two tensors of a checkpoint may be slices of one fused projection (see families/dense.py); here they are one again.
-"""
+Two tensors of a checkpoint may be slices of one fused projection (see families/dense.py); here
+they are one again."""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -15,7 +16,12 @@ from fitgauge.engine.model.spec import Attention, Block, Kind, ModelSpec, Part, 
 from fitgauge.engine.quantization.formats import Format, tensor_bytes
 from fitgauge.engine.quantization.requested import BITSANDBYTES, requested_scheme
 from fitgauge.engine.quantization.scheme import Rule, RuleIndex, Scheme
-from fitgauge.engine.training.workload import PrecisionPolicy, Targets, TrainingWorkload, precision_policy
+from fitgauge.engine.training.workload import (
+    PrecisionPolicy,
+    Targets,
+    TrainingWorkload,
+    precision_policy,
+)
 
 _ATTENTION = ("attn", "attention", "self_attn", "self_attention")
 
@@ -23,9 +29,9 @@ _ATTENTION = ("attn", "attention", "self_attn", "self_attention")
 class Parameter(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One parameter of one layer: `count` of `shape`.
 
-    `dtype`: canonical, of an unquantized weight; `form`: of a quantized one. `trained`: it gets a gradient and optimizer states.
-    `adapter`: a low-rank matrix beside a frozen linear. `split`, `units`: see architecture.Split.
-    """
+    `dtype`: canonical, of an unquantized weight; `form`: of a quantized one. `trained`: it gets
+    a gradient and optimizer states. `adapter`: a low-rank matrix beside a frozen linear.
+    `split`, `units`: see architecture.Split."""
 
     name: str
     shape: tuple[int, ...]
@@ -55,7 +61,8 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """Layers made alike (their numbers in `layers`), or one block that is there once: what a wrapper shards and a checkpoint recomputes."""
+    """Layers made alike (their numbers in `layers`), or one block that is there once: what a
+    wrapper shards and a checkpoint recomputes."""
 
     part: Part
     prefix: str
@@ -69,25 +76,28 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
         return "{}" in self.prefix
 
     def bytes(self, *, trained: bool | None = None) -> int:
-        """Bytes of weights of one layer; with `trained`, of those that are, or are not."""
+        """Return the bytes of weights of one layer; with `trained`, of those that are, or are
+        not."""
         return sum(p.bytes for p in self.parameters if trained is None or p.trained == trained)
 
     def elements(self, *, trained: bool | None = None) -> int:
-        """The same in numbers."""
+        """Return the same in numbers."""
         return sum(p.elements for p in self.parameters if trained is None or p.trained == trained)
 
 
 def units(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Unit, ...]:
-    """Every unit of a model, in the order of its blocks, with frozen and trained parameters and adapters marked.
+    """Return every unit of a model, in the order of its blocks, with frozen and trained parameters
+    and adapters marked.
 
-    Multi-token prediction heads are left out: transformers does not load them. Raises InvalidRequestError for a quantization that is
-    unknown. Kept for the models asked about lately: how ranks divide them, how long sequences are and what steps them changes no unit.
-    """
+    Multi-token prediction heads are left out: transformers does not load them. Raises
+    InvalidRequestError for a quantization that is unknown. Kept for the models asked about
+    lately: how ranks divide them, how long sequences are and what steps them changes no unit."""
     return _units(ByIdentity(spec), on_one_rank(workload))
 
 
 def on_one_rank(workload: TrainingWorkload) -> TrainingWorkload:
-    """The workload with one rank, one token and the usual settings of whatever units do not depend on."""
+    """Return the workload with one rank, one token and the usual settings of whatever units do
+    not depend on."""
     return msgspec.structs.replace(
         workload,
         optimizer="adamw",
@@ -120,26 +130,38 @@ def _units(same: ByIdentity, workload: TrainingWorkload) -> tuple[Unit, ...]:
         whole = merged(block)
         base = tuple(_parameter(block, tensor, workload, form, rules) for tensor in whole)
         adapters = _adapters(block, whole, workload, form) if workload.adapted else ()
-        found.append(Unit(part=block.part, prefix=block.prefix, layers=block.layers, block=block, parameters=(*base, *adapters)))
+        found.append(
+            Unit(
+                part=block.part,
+                prefix=block.prefix,
+                layers=block.layers,
+                block=block,
+                parameters=(*base, *adapters),
+            )
+        )
     return tuple(found)
 
 
 def base_scheme(spec: ModelSpec, workload: TrainingWorkload) -> Scheme | None:
-    """How a frozen base is stored: QLoRA's quantization (nf4 unless another is asked for), else None.
+    """Return how a frozen base is stored: QLoRA's quantization (nf4 unless another is asked for),
+    else None.
 
-    bitsandbytes replaces modules of class Linear alone; experts, which transformers 5 keeps in one parameter a layer, stay as they are
-    (bitsandbytes issue 1849), but where a trainer quantizes them itself.
-    """
+    bitsandbytes replaces modules of class Linear alone; experts, which transformers 5 keeps in
+    one parameter a layer, stay as they are (bitsandbytes issue 1849), but where a trainer
+    quantizes them itself."""
     if workload.base_quantization is None:
         return None
     scheme = requested_scheme(workload.base_quantization, spec)
     if scheme.name not in BITSANDBYTES or workload.quantized_experts:
         return scheme
-    return msgspec.structs.replace(scheme, rules=(Rule(form=None, kinds=(Kind.EXPERT,)), *scheme.rules))
+    return msgspec.structs.replace(
+        scheme, rules=(Rule(form=None, kinds=(Kind.EXPERT,)), *scheme.rules)
+    )
 
 
 def merged(block: Block) -> tuple[Tensor, ...]:
-    """The block's tensors with slices of one name put together along their rows; buffers left out."""
+    """Return the block's tensors with slices of one name put together along their rows; buffers
+    left out."""
     whole: dict[str, Tensor] = {}
     for tensor in block.tensors:
         if tensor.buffer:
@@ -153,9 +175,17 @@ def merged(block: Block) -> tuple[Tensor, ...]:
     return tuple(whole.values())
 
 
-def _parameter(block: Block, tensor: Tensor, workload: TrainingWorkload, form: PrecisionPolicy, rules: RuleIndex) -> Parameter:
+def _parameter(
+    block: Block,
+    tensor: Tensor,
+    workload: TrainingWorkload,
+    form: PrecisionPolicy,
+    rules: RuleIndex,
+) -> Parameter:
     stored = rules.format_of(block.prefix + tensor.name, tensor, block.part)
-    if stored is not None and tensor.shape[1:] == (1,) and not stored.flat:  # a bare count of parameters, whose scales cannot be known
+    if (
+        stored is not None and tensor.shape[1:] == (1,) and not stored.flat
+    ):  # a bare count of parameters, whose scales cannot be known
         stored = Format(name=stored.name, bits=stored.bits)
     return Parameter(
         name=tensor.name,
@@ -166,56 +196,90 @@ def _parameter(block: Block, tensor: Tensor, workload: TrainingWorkload, form: P
         count=tensor.count,
         dtype=form.weights,
         form=stored,
-        trained=not workload.adapted and (workload.train_vision_tower or block.part is not Part.VISION),
+        trained=not workload.adapted
+        and (workload.train_vision_tower or block.part is not Part.VISION),
     )
 
 
-def _adapters(block: Block, whole: Sequence[Tensor], workload: TrainingWorkload, form: PrecisionPolicy) -> tuple[Parameter, ...]:
-    """A (rank, in) and B (out, rank) beside every targeted linear; DoRA adds a magnitude for every output.
+def _adapters(
+    block: Block, whole: Sequence[Tensor], workload: TrainingWorkload, form: PrecisionPolicy
+) -> tuple[Parameter, ...]:
+    """Return a (rank, in) and B (out, rank) beside every targeted linear; DoRA adds a magnitude for
+    every output.
 
-    Source: PEFT tuners/lora/layer.py; DoRA arXiv 2402.09353. Under tensor parallelism the half that meets the divided side divides.
-    PEFT leaves experts that share a tensor alone; under Megatron every expert has a pair of its own (ms-swift
-    swift/megatron/utils.py, find_all_linears, and tuners/lora.py, LoraParallelLinear).
-    """
+    Source: PEFT tuners/lora/layer.py; DoRA arXiv 2402.09353. Under tensor parallelism the half
+    that meets the divided side divides. PEFT leaves experts that share a tensor alone; under
+    Megatron every expert has a pair of its own (ms-swift swift/megatron/utils.py,
+    find_all_linears, and tuners/lora.py, LoraParallelLinear)."""
     rank, found = workload.lora_rank, []
-    seeing = block.part in (Part.VISION, Part.PROJECTOR) and bool(workload.images) and workload.train_vision_tower
-    grouped = expert_linears(whole) if workload.framework == "megatron" and block.part is Part.LANGUAGE else []
+    seeing = (
+        block.part in (Part.VISION, Part.PROJECTOR)
+        and bool(workload.images)
+        and workload.train_vision_tower
+    )
+    grouped = (
+        expert_linears(whole)
+        if workload.framework == "megatron" and block.part is Part.LANGUAGE
+        else []
+    )
     for tensor in (*linears(block, whole, seeing=seeing), *grouped):
         if not targeted(tensor.name, workload.lora_targets):
             continue
         name, (out, inputs) = tensor.name.removesuffix(".weight"), tensor.shape
         row = tensor.split is Split.ROW
         column = Split.NONE if row else tensor.split
-        found.append(_adapter(f"{name}.lora_A.weight", (rank, inputs), Split.ROW if row else Split.NONE, tensor, form))
+        found.append(
+            _adapter(
+                f"{name}.lora_A.weight",
+                (rank, inputs),
+                Split.ROW if row else Split.NONE,
+                tensor,
+                form,
+            )
+        )
         found.append(_adapter(f"{name}.lora_B.weight", (out, rank), column, tensor, form))
         if workload.method == "dora":
             found.append(_adapter(f"{name}.lora_magnitude_vector", (out,), column, tensor, form))
     return tuple(found)
 
 
-def _adapter(name: str, shape: tuple[int, ...], split: Split, beside: Tensor, form: PrecisionPolicy) -> Parameter:
+def _adapter(
+    name: str, shape: tuple[int, ...], split: Split, beside: Tensor, form: PrecisionPolicy
+) -> Parameter:
     kind, count = (Kind.EXPERT, beside.count) if beside.kind is Kind.EXPERT else (Kind.LINEAR, 1)
-    return Parameter(name=name, shape=shape, kind=kind, split=split, units=beside.units, count=count, dtype=form.adapters, adapter=True)
+    return Parameter(
+        name=name,
+        shape=shape,
+        kind=kind,
+        split=split,
+        units=beside.units,
+        count=count,
+        dtype=form.adapters,
+        adapter=True,
+    )
 
 
 def expert_linears(whole: Iterable[Tensor]) -> list[Tensor]:
-    """The linears of routed experts as Megatron groups them: gate and up are one (linear_fc1), down the other (linear_fc2).
+    """Return the linears of routed experts as Megatron groups them: gate and up are one
+    (linear_fc1), down the other (linear_fc2).
 
-    Source: megatron/core/transformer/moe/experts.py, TEGroupedMLP. Each has the name of its first tensor.
-    """
+    Source: megatron/core/transformer/moe/experts.py, TEGroupedMLP. Each has the name of its
+    first tensor."""
     found: dict[tuple[str, Split], Tensor] = {}
     for tensor in whole:
         if tensor.kind is not Kind.EXPERT or len(tensor.shape) != 2:
             continue
         key = (tensor.name.removesuffix(".weight").rpartition(".")[0], tensor.split)
         rows = found[key].shape[0] if key in found else 0
-        found[key] = msgspec.structs.replace(found.get(key, tensor), shape=(rows + tensor.shape[0], tensor.shape[1]))
+        found[key] = msgspec.structs.replace(
+            found.get(key, tensor), shape=(rows + tensor.shape[0], tensor.shape[1])
+        )
     return list(found.values())
 
 
 def linears(block: Block, whole: Iterable[Tensor], *, seeing: bool = False) -> list[Tensor]:
-    """The linear modules of a language or encoder layer that an adapter can sit beside: no head, router or fused expert; `seeing`: of a
-    vision tower too.
+    """Return the linear modules of a language or encoder layer that an adapter can sit beside: no
+    head, router or fused expert; `seeing`: of a vision tower too.
 
     Of a model that is only a size, the linears its attention and MLP would have.
     """
@@ -226,16 +290,25 @@ def linears(block: Block, whole: Iterable[Tensor], *, seeing: bool = False) -> l
 
 
 def nominal_linears(block: Block) -> list[Tensor]:
-    """Projections of attention and MLP of a block that only counts its parameters; empty where it has neither."""
+    """Return the projections of attention and MLP of a block that only counts its parameters;
+    empty where it has neither."""
     mixer = next((mixer for mixer in block.mixers if isinstance(mixer, Attention)), None)
     if mixer is None or block.mlp is None:
         return []
     hidden = mixer.query_heads * mixer.head_dim
-    return [t for t in (*parts.attention(hidden, mixer), *parts.gated_mlp(hidden, block.mlp.intermediate_size)) if len(t.shape) == 2]
+    return [
+        t
+        for t in (
+            *parts.attention(hidden, mixer),
+            *parts.gated_mlp(hidden, block.mlp.intermediate_size),
+        )
+        if len(t.shape) == 2
+    ]
 
 
 def targeted(name: str, targets: Targets) -> bool:
-    """Whether an adapter sits beside the linear `name`: every one, those of attention, or those whose module is named."""
+    """Return whether an adapter sits beside the linear `name`: every one, those of attention, or
+    those whose module is named."""
     if targets == "all_linear":
         return True
     modules = name.removesuffix(".weight").split(".")

@@ -1,7 +1,8 @@
-"""Which part of a model one rank has: tensor, expert and pipeline parallelism first, then ZeRO or FSDP over the data-parallel ranks.
+"""Which part of a model one rank has: tensor, expert and pipeline parallelism first, then ZeRO or
+FSDP over the data-parallel ranks.
 
-Dividing gives Parameters again, smaller ones, so that states.py counts a shard as it counts a whole model.
-"""
+Dividing gives Parameters again, smaller ones, so that states.py counts a shard as it counts a
+whole model."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,8 @@ from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 from fitgauge.engine.weights.sharding import TOWERS
 
 VOCABULARY_MULTIPLE = 128
-"""Megatron pads the vocabulary to 128 x tensor parallel. Source: megatron/training/arguments.py, make_vocab_size_divisible_by."""
+"""Megatron pads the vocabulary to 128 x tensor parallel. Source: megatron/training/arguments.py,
+make_vocab_size_divisible_by."""
 
 ModelState = Literal["weights", "gradients", "states"]
 """What ZeRO divides, one after another. Source: ZeRO, arXiv 1910.02054, section 3.1."""
@@ -28,8 +30,9 @@ _LEAST_STAGE: dict[ModelState, int] = {"states": 1, "gradients": 2, "weights": 3
 
 
 class RankStates(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Resident bytes of one rank: on the device, and on the host where they are offloaded. `parked`: of these, weights. `stepped`: numbers
-    that this rank's optimizer steps; `largest`: of the largest trained parameter; `host_temporaries`: the most a step adds there."""
+    """Resident bytes of one rank: on the device, and on the host where they are offloaded.
+    `parked`: of these, weights. `stepped`: numbers that this rank's optimizer steps; `largest`:
+    of the largest trained parameter; `host_temporaries`: the most a step adds there."""
 
     weights: int
     gradients: int
@@ -47,17 +50,24 @@ class RankStates(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def resident(self) -> int:
         """All that stays on the device."""
-        return self.weights + self.gradients + self.master_weights + self.optimizer_states + self.averages + self.fp8
+        return (
+            self.weights
+            + self.gradients
+            + self.master_weights
+            + self.optimizer_states
+            + self.averages
+            + self.fp8
+        )
 
 
 def tensor_slice(parameter: Parameter, part: Part, workload: TrainingWorkload) -> Parameter:
-    """The fullest tensor- and expert-parallel rank's piece of a parameter.
+    """Return the fullest tensor- and expert-parallel rank's piece of a parameter.
 
-    Norms, routers, positions and biases of row-parallel linears are whole on every rank; heads and widths divide; KV heads are repeated
-    where ranks outnumber them; the vocabulary is padded first. Whole experts go to expert-parallel ranks, each divided like a linear.
-    Towers stay whole. Source: Megatron-LM, arXiv 1909.08053, section 3; megatron/core/tensor_parallel/layers.py;
-    megatron/core/transformer/moe/experts.py.
-    """
+    Norms, routers, positions and biases of row-parallel linears are whole on every rank; heads
+    and widths divide; KV heads are repeated where ranks outnumber them; the vocabulary is padded
+    first. Whole experts go to expert-parallel ranks, each divided like a linear. Towers stay
+    whole. Source: Megatron-LM, arXiv 1909.08053, section 3;
+    megatron/core/tensor_parallel/layers.py; megatron/core/transformer/moe/experts.py."""
     ways, count = workload.tensor_parallel, parameter.count
     if parameter.kind is Kind.EXPERT or count > 1:
         ways, count = workload.expert_ways, -(-count // workload.expert_parallel)
@@ -77,25 +87,28 @@ def tensor_slice(parameter: Parameter, part: Part, workload: TrainingWorkload) -
 
 
 def shard_ranks(parameter: Parameter, workload: TrainingWorkload) -> int:
-    """Over how many ranks ZeRO or FSDP divides a parameter: data x context parallel, of one replica; experts over what EP leaves.
+    """Over how many ranks ZeRO or FSDP divides a parameter: data x context parallel, of one
+    replica; experts over what EP leaves.
 
-    Source: megatron/core/parallel_state.py (data parallel groups with context parallel; expert data parallel); torchtitan
-    distributed/parallel_dims.py (fsdp = dp_shard x cp).
-    """
+    Source: megatron/core/parallel_state.py (data parallel groups with context parallel; expert
+    data parallel); torchtitan distributed/parallel_dims.py (fsdp = dp_shard x cp)."""
     ranks = workload.data_parallel // workload.data_parallel_replicate * workload.context_parallel
     if parameter.count > 1 or parameter.kind is Kind.EXPERT:
-        ranks = max(1, ranks * workload.tensor_parallel // (workload.expert_ways * workload.expert_parallel))
+        ranks = max(
+            1, ranks * workload.tensor_parallel // (workload.expert_ways * workload.expert_parallel)
+        )
     return ranks
 
 
 def shard(parameter: Parameter, workload: TrainingWorkload) -> Parameter:
-    """One data-parallel rank's shard.
+    """Return one data-parallel rank's shard.
 
-    FSDP2 cuts every parameter along its first dimension (experts that share a tensor: between experts) into equal chunks and pads the
-    last: torch/distributed/fsdp/_fully_shard/_fsdp_param.py, _init_sharded_param. FSDP1, ZeRO and Megatron's distributed optimizer cut one
-    flat buffer evenly: torch/distributed/fsdp/_flat_param.py, _get_shard; deepspeed/runtime/zero/stage_1_and_2.py;
-    megatron/core/optimizer/distrib_optimizer.py.
-    """
+    FSDP2 cuts every parameter along its first dimension (experts that share a tensor: between
+    experts) into equal chunks and pads the last:
+    torch/distributed/fsdp/_fully_shard/_fsdp_param.py, _init_sharded_param. FSDP1, ZeRO and
+    Megatron's distributed optimizer cut one flat buffer evenly:
+    torch/distributed/fsdp/_flat_param.py, _get_shard; deepspeed/runtime/zero/stage_1_and_2.py;
+    megatron/core/optimizer/distrib_optimizer.py."""
     ranks = shard_ranks(parameter, workload)
     if ranks == 1 or not parameter.shape:
         return parameter
@@ -107,25 +120,44 @@ def shard(parameter: Parameter, workload: TrainingWorkload) -> Parameter:
 
 
 def is_sharded(of: ModelState, workload: TrainingWorkload) -> bool:
-    """Whether ZeRO divides these over data-parallel ranks. FSDP divides all three; `zero_stage` 2 means that it keeps what it gathered."""
+    """Return whether ZeRO divides these over data-parallel ranks. FSDP divides all three;
+    `zero_stage` 2 means that it keeps what it gathered."""
     return workload.framework == "fsdp" or workload.zero_stage >= _LEAST_STAGE[of]
 
 
 def rank_states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> RankStates:
-    """Resident bytes of a rank that has these parameters of its stage (see `tensor_slice`), and the most a step adds.
+    """Resident bytes of a rank that has these parameters of its stage (see `tensor_slice`), and the
+    most a step adds.
 
-    Offload: the optimizer's states and masters, with the gradients they step from, go to the host; `parameters` and `cpu` take the
-    weights too (ZeRO-Offload, arXiv 2101.06840; ZeRO-Infinity, arXiv 2104.07857; torch CPUOffloadPolicy). An offloaded step runs there.
-    Paged states are in managed memory, which PyTorch does not count and the device gives back (bitsandbytes functional.py, get_paged).
-    """
+    Offload: the optimizer's states and masters, with the gradients they step from, go to the
+    host; `parameters` and `cpu` take the weights too (ZeRO-Offload, arXiv 2101.06840;
+    ZeRO-Infinity, arXiv 2104.07857; torch CPUOffloadPolicy). An offloaded step runs there. Paged
+    states are in managed memory, which PyTorch does not count and the device gives back
+    (bitsandbytes functional.py, get_paged)."""
     trained = [parameter for parameter in parameters if parameter.trained]
     pieces = [shard(parameter, workload) for parameter in parameters]
-    stepped = [shard(parameter, workload) for parameter in trained] if is_sharded("states", workload) else trained
-    reduced = [shard(parameter, workload) for parameter in trained] if is_sharded("gradients", workload) else trained
-    weights = sum(parameter.bytes for parameter in (pieces if is_sharded("weights", workload) else parameters))
+    stepped = (
+        [shard(parameter, workload) for parameter in trained]
+        if is_sharded("states", workload)
+        else trained
+    )
+    reduced = (
+        [shard(parameter, workload) for parameter in trained]
+        if is_sharded("gradients", workload)
+        else trained
+    )
+    weights = sum(
+        parameter.bytes for parameter in (pieces if is_sharded("weights", workload) else parameters)
+    )
     counted = states.states(stepped, workload)
     gradients = states.gradient_bytes(reduced, workload)
-    masters, optimizer, temporaries, host, parked = counted.master_weights, counted.optimizer_states, counted.step_temporaries, 0, 0
+    masters, optimizer, temporaries, host, parked = (
+        counted.master_weights,
+        counted.optimizer_states,
+        counted.step_temporaries,
+        0,
+        0,
+    )
     if workload.optimizer.startswith("paged"):
         host, optimizer = optimizer, 0
     if workload.offload != "none":
@@ -133,7 +165,10 @@ def rank_states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> 
         masters = optimizer = temporaries = 0
         if is_sharded("gradients", workload):
             gradients = 0
-    averages = states.average_bytes([p for p in (pieces if is_sharded("weights", workload) else parameters) if p.trained], workload)
+    averages = states.average_bytes(
+        [p for p in (pieces if is_sharded("weights", workload) else parameters) if p.trained],
+        workload,
+    )
     if workload.ema == "host":
         host, averages = host + averages, 0
     if workload.offload in ("parameters", "cpu", "nvme") and is_sharded("weights", workload):
@@ -155,20 +190,23 @@ def rank_states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> 
 
 
 def _host_temporaries(stepped: Sequence[Parameter], workload: TrainingWorkload) -> int:
-    """What a step in host memory adds: PyTorch steps there one parameter after another (torch/optim/optimizer.py,
-    _default_to_fused_or_foreach); DeepSpeed's CPUAdam adds nothing."""
+    """Return what a step in host memory adds: PyTorch steps there one parameter after another
+    (torch/optim/optimizer.py, _default_to_fused_or_foreach); DeepSpeed's CPUAdam adds nothing."""
     if workload.framework != "fsdp" or workload.offload == "none":
         return 0
     return states.step_bytes(stepped, replace(workload, optimizer_implementation="for_loop"))
 
 
-def offloaded_gradient_bytes(stepped: Sequence[Parameter], reduced: Sequence[Parameter], workload: TrainingWorkload) -> int:
+def offloaded_gradient_bytes(
+    stepped: Sequence[Parameter], reduced: Sequence[Parameter], workload: TrainingWorkload
+) -> int:
     """Host memory for gradients of an offloaded step.
 
-    DeepSpeed steps from fp32 gradients that stay beside the masters, and keeps its part once more in 16 bit: ZeRO-3 the gradients as
-    they come (stage3.py, grad_partitions_flat_buffer), ZeRO-1 and 2 the new weights on their way back (stage_1_and_2.py,
-    param_buffer_of_bit16_for_cpu_offload_groups). Measured: tests/accuracy/measure_offload.py. FSDP keeps the shards it reduced.
-    """
+    DeepSpeed steps from fp32 gradients that stay beside the masters, and keeps its part once
+    more in 16 bit: ZeRO-3 the gradients as they come (stage3.py, grad_partitions_flat_buffer),
+    ZeRO-1 and 2 the new weights on their way back (stage_1_and_2.py,
+    param_buffer_of_bit16_for_cpu_offload_groups). Measured: tests/accuracy/measure_offload.py.
+    FSDP keeps the shards it reduced."""
     if workload.framework == "deepspeed":
         form = precision_policy(workload)
         beside = form.gradients if workload.zero_stage == 3 else form.weights
@@ -179,15 +217,21 @@ def offloaded_gradient_bytes(stepped: Sequence[Parameter], reduced: Sequence[Par
 
 
 def _locked(sizes: Sequence[int], workload: TrainingWorkload) -> int:
-    """Bytes of page-locked host memory for these tensors: FSDP2 locks each by itself, FSDP1 a unit's together; DeepSpeed locks flat
-    buffers, which host.py rounds (torch/distributed/fsdp/_fully_shard/_fsdp_param.py, CPUOffloadPolicy.pin_memory; _flat_param.py)."""
+    """Return the bytes of page-locked host memory for these tensors: FSDP2 locks each by itself,
+    FSDP1 a unit's together; DeepSpeed locks flat buffers, which host.py rounds
+    (torch/distributed/fsdp/_fully_shard/_fsdp_param.py, CPUOffloadPolicy.pin_memory;
+    _flat_param.py)."""
     if workload.framework != "fsdp":
         return sum(sizes)
-    return sum(states.locked_bytes(size) for size in (sizes if workload.fsdp_version == 2 else [sum(sizes)]))
+    return sum(
+        states.locked_bytes(size)
+        for size in (sizes if workload.fsdp_version == 2 else [sum(sizes)])
+    )
 
 
 class RankUnit(msgspec.Struct, frozen=True, kw_only=True):
-    """A unit as one tensor-parallel rank has it: its `parameters`, what it takes (`states`), numbers in all and trained."""
+    """A unit as one tensor-parallel rank has it: its `parameters`, what it takes (`states`),
+    numbers in all and trained."""
 
     unit: Unit
     parameters: tuple[Parameter, ...]
@@ -197,12 +241,18 @@ class RankUnit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def to_rank(unit: Unit, workload: TrainingWorkload) -> RankUnit:
-    """The Slice of one layer of a unit."""
-    parameters = tuple(tensor_slice(parameter, unit.part, workload) for parameter in unit.parameters)
+    """Return the Slice of one layer of a unit."""
+    parameters = tuple(
+        tensor_slice(parameter, unit.part, workload) for parameter in unit.parameters
+    )
     held = rank_states(parameters, workload)
     if workload.framework != "fsdp":  # which cuts a gradient before it keeps it
         held = replace(
-            held, gradients=held.gradients + whole_gradient_elements(unit, workload) * BITS[precision_policy(workload).gradients] // 8
+            held,
+            gradients=held.gradients
+            + whole_gradient_elements(unit, workload)
+            * BITS[precision_policy(workload).gradients]
+            // 8,
         )
     return RankUnit(
         unit=unit,
@@ -214,26 +264,37 @@ def to_rank(unit: Unit, workload: TrainingWorkload) -> RankUnit:
 
 
 def whole_gradient_elements(unit: Unit, workload: TrainingWorkload) -> int:
-    """Numbers by which the gradients of a unit outnumber this rank's piece of it under tensor parallelism.
+    """Return numbers by which the gradients of a unit outnumber this rank's piece of it under
+    tensor parallelism.
 
-    DTensor makes the gradient of a table cut by vocabulary whole on every rank (torch/distributed/tensor/_ops/_embedding_ops.py,
-    embedding_dense_backward); Megatron's own embedding does not.
-    """
+    DTensor makes the gradient of a table cut by vocabulary whole on every rank
+    (torch/distributed/tensor/_ops/_embedding_ops.py, embedding_dense_backward); Megatron's own
+    embedding does not."""
     if not workload.dtensor or workload.tensor_parallel == 1 or unit.part is not Part.EMBEDDING:
         return 0
-    tables = [parameter for parameter in unit.parameters if parameter.trained and parameter.split is Split.VOCABULARY]
-    return sum(table.elements - tensor_slice(table, unit.part, workload).elements for table in tables)
+    tables = [
+        parameter
+        for parameter in unit.parameters
+        if parameter.trained and parameter.split is Split.VOCABULARY
+    ]
+    return sum(
+        table.elements - tensor_slice(table, unit.part, workload).elements for table in tables
+    )
 
 
 def stage_states(slices: Sequence[tuple[RankUnit, int]], workload: TrainingWorkload) -> RankStates:
-    """What a whole stage takes: slices with how many layers of each it has."""
+    """Return what a whole stage takes: slices with how many layers of each it has."""
 
     def summed(name: str) -> int:
         return sum(count * int(getattr(piece.states, name)) for piece, count in slices)
 
     return RankStates(
         weights=summed("weights"),
-        gradients=max((piece.states.gradients for piece, _ in slices), default=0) if workload.steps_early else summed("gradients"),
+        gradients=(
+            max((piece.states.gradients for piece, _ in slices), default=0)
+            if workload.steps_early
+            else summed("gradients")
+        ),
         master_weights=summed("master_weights"),
         optimizer_states=summed("optimizer_states"),
         step_temporaries=_temporaries(slices, workload),
@@ -248,7 +309,8 @@ def stage_states(slices: Sequence[tuple[RankUnit, int]], workload: TrainingWorkl
 
 
 def _temporaries(slices: Sequence[tuple[RankUnit, int]], workload: TrainingWorkload) -> int:
-    """Of a step over all layers: the sum where all parameters step at once, else the most of neighbours, which two alike layers show."""
+    """Of a step over all layers: the sum where all parameters step at once, else the most of
+    neighbours, which two alike layers show."""
     if not any(piece.states.step_temporaries for piece, _ in slices):
         return 0
     if states.steps_at_once(workload):
@@ -258,8 +320,8 @@ def _temporaries(slices: Sequence[tuple[RankUnit, int]], workload: TrainingWorkl
 
 
 def gathered_bytes(parameters: Iterable[Parameter], workload: TrainingWorkload, width: int) -> int:
-    """Bytes of a unit whose shards were gathered, in numbers of `width` bytes, quantized ones as they are stored: with the padding of the
-    last shard."""
+    """Return the bytes of a unit whose shards were gathered, in numbers of `width` bytes,
+    quantized ones as they are stored: with the padding of the last shard."""
 
     def whole(parameter: Parameter) -> int:
         piece, ranks = shard(parameter, workload), shard_ranks(parameter, workload)
@@ -268,12 +330,14 @@ def gathered_bytes(parameters: Iterable[Parameter], workload: TrainingWorkload, 
     return sum(whole(parameter) for parameter in parameters)
 
 
-def stage_units(slices: Sequence[RankUnit], layers: range, *, first: bool, last: bool) -> list[tuple[RankUnit, int]]:
-    """The slices of one pipeline stage, each with how many of its layers the stage has.
+def stage_units(
+    slices: Sequence[RankUnit], layers: range, *, first: bool, last: bool
+) -> list[tuple[RankUnit, int]]:
+    """Return the slices of one pipeline stage, each with how many of its layers the stage has.
 
-    Embeddings, encoders and towers go to the first stage, final norm and head to the last; tied embeddings to both
-    (megatron/core/models/gpt/gpt_model.py, share_embeddings_and_output_weights).
-    """
+    Embeddings, encoders and towers go to the first stage, final norm and head to the last; tied
+    embeddings to both (megatron/core/models/gpt/gpt_model.py,
+    share_embeddings_and_output_weights)."""
     found = []
     for piece in slices:
         unit = piece.unit

@@ -9,7 +9,10 @@ from fitgauge.services.training_fit.launchers.axolotl import axolotl_command
 from fitgauge.services.training_fit.launchers.litgpt import litgpt_command
 from fitgauge.services.training_fit.launchers.llama_factory import llama_factory_command
 from fitgauge.services.training_fit.launchers.ms_swift import ms_swift_command
-from fitgauge.services.training_fit.launchers.openrlhf import openrlhf_sft_command, openrlhf_supports
+from fitgauge.services.training_fit.launchers.openrlhf import (
+    openrlhf_sft_command,
+    openrlhf_supports,
+)
 from fitgauge.services.training_fit.launchers.torchtitan import torchtitan_command
 from fitgauge.services.training_fit.launchers.torchtune import torchtune_command
 from fitgauge.services.training_fit.launchers.unsloth import unsloth_command
@@ -29,7 +32,10 @@ _COMMANDS: Mapping[str, Callable[[Model, TrainingWorkload, Setup], str]] = {
     "unsloth": unsloth_command,
     "verl": verl_sft_command,
 }
-_HAS: Mapping[str, Callable[[TrainingWorkload], bool]] = {"openrlhf": openrlhf_supports, "verl": verl_supports}
+_HAS: Mapping[str, Callable[[TrainingWorkload], bool]] = {
+    "openrlhf": openrlhf_supports,
+    "verl": verl_supports,
+}
 """Whether a tool can be told these settings, of the tools that lack many."""
 _ALGORITHMS: Mapping[str, frozenset[str]] = {
     "axolotl": _PREFERENCE - {"reward"},
@@ -45,7 +51,7 @@ _ALGORITHMS: Mapping[str, frozenset[str]] = {
 
 
 def has_command(tool: str | None, model: Model, workload: TrainingWorkload, setup: Setup) -> bool:
-    """Whether there is a command of the tool's own for this training."""
+    """Return whether there is a command of the tool's own for this training."""
     possible = workload.framework != "megatron" and model.spec.task == "generate"
     name = tool or ""
     told = name not in _HAS or _HAS[name](workload)
@@ -53,7 +59,9 @@ def has_command(tool: str | None, model: Model, workload: TrainingWorkload, setu
 
 
 def tool_command(tool: str, model: Model, workload: TrainingWorkload, setup: Setup) -> str:
-    """The whole command of a tool that starts such training, with the files it reads."""
+    """Return the whole command of a tool that starts such training, with the files it reads."""
     command = _COMMANDS[tool](model, workload, setup)
     grows = workload.segments_grow and tool not in _SETS_ALLOCATOR
-    return f"export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n{command}" if grows else command
+    return (
+        f"export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n{command}" if grows else command
+    )

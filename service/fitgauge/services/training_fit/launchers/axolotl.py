@@ -1,4 +1,5 @@
-"""axolotl: one YAML. Source: axolotl 0.18, src/axolotl/utils/schemas/config.py, peft.py, fsdp.py; docs/cli.qmd."""
+"""axolotl: one YAML. Source: axolotl 0.18, src/axolotl/utils/schemas/config.py, peft.py,
+fsdp.py; docs/cli.qmd."""
 
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.training.algorithms.setup import Setup
@@ -14,7 +15,7 @@ _FILE = "axolotl.yaml"
 
 
 def axolotl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
-    """The YAML, and `axolotl train`."""
+    """Return the YAML, and `axolotl train`."""
     settings: dict[str, object] = {"base_model": path_of(model)}
     settings |= {} if setup.algorithm == "sft" else {"rl": setup.algorithm}
     settings |= _adapters(model, workload)
@@ -31,7 +32,9 @@ def axolotl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
         **_precision(workload),
         "gradient_checkpointing": workload.activation_checkpointing != "none",
         "activation_offloading": workload.activation_offload,
-        "attn_implementation": "flash_attention_2" if workload.attention == "flash" else workload.attention,
+        "attn_implementation": (
+            "flash_attention_2" if workload.attention == "flash" else workload.attention
+        ),
         "torch_compile": workload.compiled,
         **_kernels(workload),
         **_sharding(workload),
@@ -39,7 +42,11 @@ def axolotl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
     parts = [written(_FILE, yaml_of(settings))]
     if workload.framework == "deepspeed":
         parts.append(written(DEEPSPEED, deepspeed_config(workload) + "\n"))
-    several = f" --launcher accelerate -- --num_processes={on_node(workload)}" if workload.gpus > 1 else ""
+    several = (
+        f" --launcher accelerate -- --num_processes={on_node(workload)}"
+        if workload.gpus > 1
+        else ""
+    )
     return "\n".join([*parts, f"axolotl train {_FILE}{several}"])
 
 
@@ -56,37 +63,60 @@ def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
         "lora_dropout": 0,
     }
     if stored in ("nf4", "fp4"):
-        found["bnb_config_kwargs"] = {"bnb_4bit_use_double_quant": False, "bnb_4bit_quant_type": stored}
+        found["bnb_config_kwargs"] = {
+            "bnb_4bit_use_double_quant": False,
+            "bnb_4bit_quant_type": stored,
+        }
     every = workload.lora_targets == "all_linear"
-    found |= {"lora_target_linear": True} if every else {"lora_target_modules": target_modules(model.spec, workload)}
+    found |= (
+        {"lora_target_linear": True}
+        if every
+        else {"lora_target_modules": target_modules(model.spec, workload)}
+    )
     found |= {"peft_use_dora": True} if workload.method == "dora" else {}
     return found | ({"quantize_moe_experts": True} if workload.quantized_experts else {})
 
 
 def _precision(workload: TrainingWorkload) -> dict[str, object]:
-    """bf16 loads a checkpoint in bf16, and full training then keeps it so; fp32 weights are neither's."""
+    """bf16 loads a checkpoint in bf16, and full training then keeps it so; fp32 weights are
+    neither's."""
     if workload.precision == "mixed_fp16":
         return {"fp16": True, "bf16": False}
-    return {"bf16": workload.precision in ("mixed_bf16", "bf16", "fp8"), **({"fp8": True} if workload.precision == "fp8" else {})}
+    return {
+        "bf16": workload.precision in ("mixed_bf16", "bf16", "fp8"),
+        **({"fp8": True} if workload.precision == "fp8" else {}),
+    }
 
 
 def _kernels(workload: TrainingWorkload) -> dict[str, object]:
     fused, liger = workload.loss == "fused", workload.kernels == "liger"
-    found: dict[str, object] = {"chunked_cross_entropy": True} if workload.loss in ("chunked", "recomputed") else {}
+    found: dict[str, object] = (
+        {"chunked_cross_entropy": True} if workload.loss in ("chunked", "recomputed") else {}
+    )
     if liger:
         found["plugins"] = ["axolotl.integrations.liger.LigerPlugin"]
-        found |= {"liger_rope": True, "liger_rms_norm": True, "liger_glu_activation": True, "liger_fused_linear_cross_entropy": fused}
+        found |= {
+            "liger_rope": True,
+            "liger_rms_norm": True,
+            "liger_glu_activation": True,
+            "liger_fused_linear_cross_entropy": fused,
+        }
     elif fused:
         found["plugins"] = ["axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin"]
     if workload.adapted:
-        found |= dict.fromkeys(("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel"), workload.kernels == "lora")
+        found |= dict.fromkeys(
+            ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel"), workload.kernels == "lora"
+        )
     return found
 
 
 def _sharding(workload: TrainingWorkload) -> dict[str, object]:
     if workload.framework == "deepspeed":
         return {"deepspeed": DEEPSPEED}
-    degrees = {"tensor_parallel_size": workload.tensor_parallel, "context_parallel_size": workload.context_parallel}
+    degrees = {
+        "tensor_parallel_size": workload.tensor_parallel,
+        "context_parallel_size": workload.context_parallel,
+    }
     found: dict[str, object] = {name: degree for name, degree in degrees.items() if degree > 1}
     if workload.framework == "fsdp":
         found["fsdp_version"] = workload.fsdp_version

@@ -10,12 +10,13 @@ _TAKEN = ("true", "false", "null", "yes", "no", "on", "off")
 
 
 def written(name: str, text: str) -> str:
-    """A shell command that writes a text into a file, as it stands."""
+    """Return a shell command that writes a text into a file, as it stands."""
     return f"cat > {name} <<'END'\n{text}END"
 
 
 def yaml_of(settings: Mapping[str, object], indent: str = "") -> str:
-    """A mapping as YAML, a setting a line; mappings in it are indented, lists stand in brackets."""
+    """Return a mapping as YAML, a setting a line; mappings in it are indented, lists stand in
+    brackets."""
     lines = []
     for name, value in settings.items():
         if isinstance(value, Mapping):

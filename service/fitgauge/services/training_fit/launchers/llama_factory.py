@@ -6,19 +6,30 @@ from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import path_of
 from fitgauge.services.training_fit.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.common import base_format
-from fitgauge.services.training_fit.launchers.config_files import DEEPSPEED, FSDP, accelerate_config, deepspeed_config
+from fitgauge.services.training_fit.launchers.config_files import (
+    DEEPSPEED,
+    FSDP,
+    accelerate_config,
+    deepspeed_config,
+)
 from fitgauge.services.training_fit.launchers.file_formats import written, yaml_of
 from fitgauge.services.training_fit.launchers.trl import optim
 
 _FILE = "llama_factory.yaml"
-_STAGES = {"sft": {"stage": "sft"}, "reward": {"stage": "rm"}, "dpo": {"stage": "dpo"}, "kto": {"stage": "kto"}, "ppo": {"stage": "ppo"},
-           "orpo": {"stage": "dpo", "pref_loss": "orpo"}, "simpo": {"stage": "dpo", "pref_loss": "simpo"}}  # fmt: skip
+_STAGES = {"sft": {"stage": "sft"}, "reward": {"stage": "rm"}, "dpo": {"stage": "dpo"},
+    "kto": {"stage": "kto"}, "ppo": {"stage": "ppo"},
+           "orpo": {"stage": "dpo", "pref_loss": "orpo"},
+           "simpo": {"stage": "dpo", "pref_loss": "simpo"}}  # fmt: skip
 _ATTENTION = {"flash": "fa2", "sdpa": "sdpa", "eager": "disabled"}
 
 
 def llama_factory_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
-    """The YAML, and `llamafactory-cli train`, or its script under accelerate with FSDP."""
-    settings: dict[str, object] = {"model_name_or_path": path_of(model), **_STAGES.get(setup.algorithm, _STAGES["sft"]), "do_train": True}
+    """Return the YAML, and `llamafactory-cli train`, or its script under accelerate with FSDP."""
+    settings: dict[str, object] = {
+        "model_name_or_path": path_of(model),
+        **_STAGES.get(setup.algorithm, _STAGES["sft"]),
+        "do_train": True,
+    }
     settings |= _adapters(model, workload)
     settings |= {
         "dataset": "DATASET",
@@ -31,7 +42,9 @@ def llama_factory_command(model: Model, workload: TrainingWorkload, setup: Setup
         "bf16": workload.precision in ("mixed_bf16", "fp8"),
         "fp16": workload.precision == "mixed_fp16",
         "pure_bf16": workload.precision == "bf16",
-        "disable_gradient_checkpointing": workload.activation_checkpointing == "none" or workload.framework == "fsdp",
+        "disable_gradient_checkpointing": (
+            workload.activation_checkpointing == "none" or workload.framework == "fsdp"
+        ),
         "use_unsloth_gc": workload.activation_offload,
         "flash_attn": _ATTENTION[workload.attention],
         "enable_liger_kernel": workload.loss == "fused" or workload.kernels == "liger",
@@ -61,5 +74,9 @@ def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
     }
     if stored in ("nf4", "nf4_double", "fp4", "int8"):
         found |= {"quantization_method": "bnb", "quantization_bit": 8 if stored == "int8" else 4}
-        found |= {} if stored == "int8" else {"quantization_type": stored[:3], "double_quantization": stored == "nf4_double"}
+        found |= (
+            {}
+            if stored == "int8"
+            else {"quantization_type": stored[:3], "double_quantization": stored == "nf4_double"}
+        )
     return found

@@ -1,4 +1,5 @@
-"""Flags of Megatron-LM's pretrain_gpt.py, and of ms-swift's `megatron` command for adapters and preferences, which that script has not."""
+"""Flags of Megatron-LM's pretrain_gpt.py, and of ms-swift's `megatron` command for adapters and
+preferences, which that script has not."""
 
 from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.model.spec import Attention, Block, LatentAttention, Model, ModelSpec, Part
@@ -13,19 +14,27 @@ _POSITIONS = ("wpe.weight", "embed_positions.weight")
 
 _OPTIMIZERS = ("adamw", "adamw_bf16", "sgd", "sgd_momentum", "muon")
 _MODULES = {
-    "q_proj": "linear_qkv", "k_proj": "linear_qkv", "v_proj": "linear_qkv", "o_proj": "linear_proj", "gate_proj": "linear_fc1",
+    "q_proj": "linear_qkv", "k_proj": "linear_qkv", "v_proj": "linear_qkv", "o_proj": "linear_proj",
+    "gate_proj": "linear_fc1",
     "up_proj": "linear_fc1", "down_proj": "linear_fc2",
 }  # fmt: skip
-"""What Megatron calls transformers' linears. Source: ms-swift docs, Megatron-SWIFT/Command-line-parameters.md, target_modules."""
+"""What Megatron calls transformers' linears. Source: ms-swift docs,
+Megatron-SWIFT/Command-line-parameters.md, target_modules."""
 
 
 def unsupported_by_megatron(workload: TrainingWorkload, setup: Setup) -> list[str]:
-    """What was estimated and neither Megatron-LM nor ms-swift has a flag for, as sentences."""
+    """Return what was estimated and neither Megatron-LM nor ms-swift has a flag for, as
+    sentences."""
     found: list[str] = []
     if workload.optimizer not in _OPTIMIZERS:
-        found.append(f"Megatron has no --optimizer for {workload.optimizer}: the command says adam.")
+        found.append(
+            f"Megatron has no --optimizer for {workload.optimizer}: the command says adam."
+        )
     if workload.pipeline_parallel > 1 and workload.pipeline_schedule in ("gpipe", "zero_bubble"):
-        found.append(f"Megatron-LM runs 1f1b, plain or interleaved, not {workload.pipeline_schedule}: the command says 1f1b.")
+        found.append(
+            f"Megatron-LM runs 1f1b, plain or interleaved, not {workload.pipeline_schedule}: the"
+            " command says 1f1b."
+        )
     if workload.loss not in ("full", "in_place") and setup.algorithm == "sft":
         found.append(f"Megatron-LM has no {workload.loss} loss: its last stage makes whole logits.")
     if workload.method == "dora":
@@ -34,22 +43,53 @@ def unsupported_by_megatron(workload: TrainingWorkload, setup: Setup) -> list[st
 
 
 def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
-    """The words of the command."""
+    """Return the words of the command."""
     if workload.adapted or setup.algorithm != "sft":
         return _swift(model, workload, setup)
     flags: list[object] = ["torchrun", "--nproc-per-node", min(USUAL_NODE, workload.gpus)]
     if workload.gpus > USUAL_NODE:
-        flags += ["--nnodes", -(-workload.gpus // USUAL_NODE), "--node-rank", "$NODE_RANK", "--master-addr", "$MASTER_ADDR"]
-    flags += ["pretrain_gpt.py", *_architecture(model), *_degrees(model.spec, workload, usual=workload.tensor_parallel)]
-    flags += ["--seq-length", workload.sequence_length, "--max-position-embeddings", workload.sequence_length]
-    flags += ["--micro-batch-size", workload.micro_batch_size, "--global-batch-size", _global_batch(workload)]
+        flags += [
+            "--nnodes",
+            -(-workload.gpus // USUAL_NODE),
+            "--node-rank",
+            "$NODE_RANK",
+            "--master-addr",
+            "$MASTER_ADDR",
+        ]
+    flags += [
+        "pretrain_gpt.py",
+        *_architecture(model),
+        *_degrees(model.spec, workload, usual=workload.tensor_parallel),
+    ]
+    flags += [
+        "--seq-length",
+        workload.sequence_length,
+        "--max-position-embeddings",
+        workload.sequence_length,
+    ]
+    flags += [
+        "--micro-batch-size",
+        workload.micro_batch_size,
+        "--global-batch-size",
+        _global_batch(workload),
+    ]
     if workload.zero_stage:
         flags.append("--use-distributed-optimizer")
-    flags += ["--attention-backend", {"flash": "flash", "sdpa": "fused", "eager": "unfused"}[workload.attention]]
-    flags += ["--optimizer", {"sgd": "sgd", "sgd_momentum": "sgd", "muon": "muon"}.get(workload.optimizer, "adam")]
+    flags += [
+        "--attention-backend",
+        {"flash": "flash", "sdpa": "fused", "eager": "unfused"}[workload.attention],
+    ]
+    flags += [
+        "--optimizer",
+        {"sgd": "sgd", "sgd_momentum": "sgd", "muon": "muon"}.get(workload.optimizer, "adam"),
+    ]
     if workload.optimizer == "adamw_bf16" or workload.offload != "none":
         flags.append("--use-precision-aware-optimizer")
-    flags += ["--exp-avg-dtype", "bf16", "--exp-avg-sq-dtype", "bf16"] if workload.optimizer == "adamw_bf16" else []
+    flags += (
+        ["--exp-avg-dtype", "bf16", "--exp-avg-sq-dtype", "bf16"]
+        if workload.optimizer == "adamw_bf16"
+        else []
+    )
     flags += ["--optimizer-cpu-offload"] if workload.offload != "none" else []
     flags += ["--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", path_of(model)]
     flags += ["--data-path", "DATA_PREFIX", "--train-iters", "ITERATIONS", "--lr", "LEARNING_RATE"]
@@ -64,8 +104,17 @@ def _global_batch(workload: TrainingWorkload) -> int:
 
 def _precision(workload: TrainingWorkload) -> list[object]:
     if workload.precision == "fp8":
-        return ["--bf16", "--fp8-format", "hybrid", *(["--fp8-param-gather"] if workload.fp8_parameters else [])]
-    return [] if workload.precision == "fp32" else ["--fp16" if workload.precision == "mixed_fp16" else "--bf16"]
+        return [
+            "--bf16",
+            "--fp8-format",
+            "hybrid",
+            *(["--fp8-param-gather"] if workload.fp8_parameters else []),
+        ]
+    return (
+        []
+        if workload.precision == "fp32"
+        else ["--fp16" if workload.precision == "mixed_fp16" else "--bf16"]
+    )
 
 
 def _degrees(spec: ModelSpec, workload: TrainingWorkload, usual: int) -> list[object]:
@@ -85,7 +134,12 @@ def _degrees(spec: ModelSpec, workload: TrainingWorkload, usual: int) -> list[ob
     if workload.pipeline_parallel > 1 and workload.pipeline_schedule == "interleaved":
         flags += ["--num-virtual-stages-per-pipeline-rank", workload.pipeline_chunks]
     if sizes := uneven(workload, spec):
-        flags += ["--decoder-first-pipeline-num-layers", sizes[0], "--decoder-last-pipeline-num-layers", sizes[-1]]
+        flags += [
+            "--decoder-first-pipeline-num-layers",
+            sizes[0],
+            "--decoder-last-pipeline-num-layers",
+            sizes[-1],
+        ]
     return flags
 
 
@@ -97,15 +151,24 @@ def _recompute(workload: TrainingWorkload, prefix: str) -> list[object]:
         return []
     if workload.activation_checkpointing == "selective":
         modules = recomputed_modules(workload)
-        return [words[0], "selective", *([f"{prefix}modules", *modules] if modules != ("core_attn",) else [])]
+        return [
+            words[0],
+            "selective",
+            *([f"{prefix}modules", *modules] if modules != ("core_attn",) else []),
+        ]
     return [words[0], "full", words[1], "uniform", words[2], 1]
 
 
 def _architecture(model: Model) -> list[object]:
-    """Shapes of the model, as pretrain_gpt.py wants them written out (megatron/training/arguments.py)."""
+    """Shapes of the model, as pretrain_gpt.py wants them written out
+    (megatron/training/arguments.py)."""
     spec = model.spec
-    blocks = [block for block in spec.blocks if block.part is Part.LANGUAGE and "{}" in block.prefix]
-    attention = next((mixer for block in blocks for mixer in block.mixers if isinstance(mixer, Attention)), None)
+    blocks = [
+        block for block in spec.blocks if block.part is Part.LANGUAGE and "{}" in block.prefix
+    ]
+    attention = next(
+        (mixer for block in blocks for mixer in block.mixers if isinstance(mixer, Attention)), None
+    )
     mlps = [block.mlp for block in blocks if block.mlp is not None]
     flags: list[object] = ["--num-layers", spec.layers, "--hidden-size", spec.hidden_size]
     if attention is not None:
@@ -119,9 +182,20 @@ def _architecture(model: Model) -> list[object]:
         flags += ["--ffn-hidden-size", max(mlp.intermediate_size for mlp in mlps)]
     routed = max(mlps, key=lambda mlp: mlp.experts, default=None)
     if routed is not None and routed.experts:
-        flags += ["--num-experts", routed.experts, "--moe-router-topk", routed.experts_per_token, "--moe-grouped-gemm"]
+        flags += [
+            "--num-experts",
+            routed.experts,
+            "--moe-router-topk",
+            routed.experts_per_token,
+            "--moe-grouped-gemm",
+        ]
         flags += ["--moe-router-dtype", "fp32"]
-        flags += ["--moe-ffn-hidden-size", routed.intermediate_size, "--moe-token-dispatcher-type", "alltoall"]
+        flags += [
+            "--moe-ffn-hidden-size",
+            routed.intermediate_size,
+            "--moe-token-dispatcher-type",
+            "alltoall",
+        ]
         if routed.shared_intermediate_size:
             flags += ["--moe-shared-expert-intermediate-size", routed.shared_intermediate_size]
     flags += ["--vocab-size", spec.vocabulary_size] if spec.vocabulary_size else []
@@ -130,33 +204,86 @@ def _architecture(model: Model) -> list[object]:
 
 
 def _latents(blocks: list[Block]) -> list[object]:
-    """Widths of multi-head latent attention, and which layers are dense where some have experts."""
-    mixer = next((mixer for block in blocks for mixer in block.mixers if isinstance(mixer, LatentAttention)), None)
+    """Return the widths of multi-head latent attention, and which layers are dense where some
+    have experts."""
+    mixer = next(
+        (mixer for block in blocks for mixer in block.mixers if isinstance(mixer, LatentAttention)),
+        None,
+    )
     flags: list[object] = []
     if mixer is not None:
-        narrow = next((t.shape[0] for block in blocks for t in block.tensors if t.name.endswith("q_a_proj.weight")), None)
-        flags += ["--multi-latent-attention", "--num-attention-heads", mixer.query_heads, "--kv-lora-rank", mixer.latent_dim]
+        narrow = next(
+            (
+                t.shape[0]
+                for block in blocks
+                for t in block.tensors
+                if t.name.endswith("q_a_proj.weight")
+            ),
+            None,
+        )
+        flags += [
+            "--multi-latent-attention",
+            "--num-attention-heads",
+            mixer.query_heads,
+            "--kv-lora-rank",
+            mixer.latent_dim,
+        ]
         flags += ["--q-lora-rank", narrow] if narrow is not None else []
-        flags += ["--qk-head-dim", mixer.nope_dim, "--qk-pos-emb-head-dim", mixer.rope_dim, "--v-head-dim", mixer.value_dim]
-    dense = {number for block in blocks if block.mlp is not None and not block.mlp.experts for number in block.layers}
-    routed = {number for block in blocks if block.mlp is not None and block.mlp.experts for number in block.layers}
+        flags += [
+            "--qk-head-dim",
+            mixer.nope_dim,
+            "--qk-pos-emb-head-dim",
+            mixer.rope_dim,
+            "--v-head-dim",
+            mixer.value_dim,
+        ]
+    dense = {
+        number
+        for block in blocks
+        if block.mlp is not None and not block.mlp.experts
+        for number in block.layers
+    }
+    routed = {
+        number
+        for block in blocks
+        if block.mlp is not None and block.mlp.experts
+        for number in block.layers
+    }
     if dense and routed and max(dense) < min(routed):
         flags += ["--moe-layer-freq", f"([0]*{len(dense)}+[1]*{len(routed)})"]
     return flags
 
 
 def _style(spec: ModelSpec, blocks: list[Block]) -> list[object]:
-    """What its layers compute: gates, norms, positions, biases. Left out are flags of one family alone (caps, sinks, windows)."""
+    """Return what its layers compute: gates, norms, positions, biases. Left out are flags of one
+    family alone (caps, sinks, windows)."""
     names, traits = {tensor.name for block in blocks for tensor in block.tensors}, traits_of(spec)
-    learned = any("{}" not in block.prefix and tensor.name.endswith(_POSITIONS) for block in spec.blocks for tensor in block.tensors)
-    biases = [name for name in names if name.endswith(".bias") and "norm" not in name and "ln_" not in name]
-    of_queries = any(name.endswith(("q_proj.bias", "qkv.bias", "c_attn.bias", "query_key_value.bias")) for name in biases)
+    learned = any(
+        "{}" not in block.prefix and tensor.name.endswith(_POSITIONS)
+        for block in spec.blocks
+        for tensor in block.tensors
+    )
+    biases = [
+        name
+        for name in names
+        if name.endswith(".bias") and "norm" not in name and "ln_" not in name
+    ]
+    of_queries = any(
+        name.endswith(("q_proj.bias", "qkv.bias", "c_attn.bias", "query_key_value.bias"))
+        for name in biases
+    )
     flags: list[object] = []
-    if any(block.mlp is not None and block.mlp.gated for block in blocks) and (traits.gated_activation or traits.activation) == "silu":
+    if (
+        any(block.mlp is not None and block.mlp.gated for block in blocks)
+        and (traits.gated_activation or traits.activation) == "silu"
+    ):
         flags.append("--swiglu")
     flags += ["--normalization", "RMSNorm"] if "rms" in traits.norm else []
     flags += [] if learned else ["--position-embedding-type", "rope"]
-    if not any(name.endswith(("o_proj.bias", "down_proj.bias", "c_proj.bias", "dense.bias")) for name in biases):
+    if not any(
+        name.endswith(("o_proj.bias", "down_proj.bias", "c_proj.bias", "dense.bias"))
+        for name in biases
+    ):
         flags += ["--disable-bias-linear", *(["--add-qkv-bias"] if of_queries else [])]
     return [*flags, *(["--qk-layernorm"] if any("q_norm" in name for name in names) else [])]
 
@@ -174,27 +301,51 @@ def _swift(model: Model, workload: TrainingWorkload, setup: Setup) -> list[objec
     )
     flags: list[object] = [*start, "--model", path_of(model), "--dataset", "DATASET"]
     routed = any(block.mlp is not None and block.mlp.experts for block in model.spec.blocks)
-    degrees = _degrees(model.spec, workload, usual=1 if routed else workload.expert_ways)  # megatron/arguments/megatron_args.py
-    flags += [str(word).replace("-", "_").replace("__", "--", 1) if str(word).startswith("--") else word for word in degrees]
+    degrees = _degrees(
+        model.spec, workload, usual=1 if routed else workload.expert_ways
+    )  # megatron/arguments/megatron_args.py
+    flags += [
+        str(word).replace("-", "_").replace("__", "--", 1) if str(word).startswith("--") else word
+        for word in degrees
+    ]
     chunks = "--num_virtual_stages_per_pipeline_rank"
     flags = ["--virtual_pipeline_model_parallel_size" if word == chunks else word for word in flags]
     if workload.sequence_parallel:
-        flags[flags.index("--sequence_parallel") : flags.index("--sequence_parallel") + 1] = ["--sequence_parallel", "true"]
-    flags += ["--max_length", workload.sequence_length, "--micro_batch_size", workload.micro_batch_size]
+        flags[flags.index("--sequence_parallel") : flags.index("--sequence_parallel") + 1] = [
+            "--sequence_parallel",
+            "true",
+        ]
+    flags += [
+        "--max_length",
+        workload.sequence_length,
+        "--micro_batch_size",
+        workload.micro_batch_size,
+    ]
     flags += ["--global_batch_size", _global_batch(workload), *_recompute(workload, "--recompute_")]
     if workload.adapted:
-        flags += ["--tuner_type", "lora", "--lora_rank", workload.lora_rank, "--target_modules", *_targets(workload)]
+        flags += [
+            "--tuner_type",
+            "lora",
+            "--lora_rank",
+            workload.lora_rank,
+            "--target_modules",
+            *_targets(workload),
+        ]
     if any(block.part is Part.VISION for block in model.spec.blocks):
         flags += ["--freeze_vit", said(not workload.train_vision_tower)]
     if workload.precision == "fp8":
-        flags += ["--fp8_format", "hybrid", *(["--fp8_param_gather", "true"] if workload.fp8_parameters else [])]
+        flags += [
+            "--fp8_format",
+            "hybrid",
+            *(["--fp8_param_gather", "true"] if workload.fp8_parameters else []),
+        ]
     if workload.offload != "none":
         flags += ["--optimizer_cpu_offload", "true", "--optimizer_offload_fraction", 1]
     return flags
 
 
 def _targets(workload: TrainingWorkload) -> list[str]:
-    """Modules beside which adapters sit, as Megatron names them."""
+    """Return modules beside which adapters sit, as Megatron names them."""
     if workload.lora_targets == "all_linear":
         return ["all-linear"]
     named = USUAL_ATTENTION if isinstance(workload.lora_targets, str) else workload.lora_targets

@@ -1,4 +1,5 @@
-"""ms-swift: flags of `swift sft` and `swift rlhf`. Source: ms-swift 4.6, swift/arguments; examples/train."""
+"""ms-swift: flags of `swift sft` and `swift rlhf`. Source: ms-swift 4.6, swift/arguments;
+examples/train."""
 
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.training.algorithms.setup import Setup
@@ -15,22 +16,51 @@ _TYPES = {"reward": "rm"}
 
 
 def ms_swift_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
-    """`swift sft`, or `swift rlhf` with its type, on as many processes as there are cards of a node."""
-    words: list[object] = ["env", f"NPROC_PER_NODE={on_node(workload)}"] if workload.gpus > 1 else []
+    """`swift sft`, or `swift rlhf` with its type, on as many processes as there are cards of a
+    node."""
+    words: list[object] = (
+        ["env", f"NPROC_PER_NODE={on_node(workload)}"] if workload.gpus > 1 else []
+    )
     words += ["swift", "sft"]
     if setup.algorithm != "sft":
         words[-1:] = ["rlhf", "--rlhf_type", _TYPES.get(setup.algorithm, setup.algorithm)]
     weights = DTYPES.get(precision_policy(workload).weights, "bfloat16")
-    words += ["--model", path_of(model), "--dataset", "DATASET", "--torch_dtype", weights, *_adapters(model, workload)]
-    words += ["--bf16", said(workload.precision in ("mixed_bf16", "bf16")), "--fp16", said(workload.precision == "mixed_fp16")]
+    words += [
+        "--model",
+        path_of(model),
+        "--dataset",
+        "DATASET",
+        "--torch_dtype",
+        weights,
+        *_adapters(model, workload),
+    ]
+    words += [
+        "--bf16",
+        said(workload.precision in ("mixed_bf16", "bf16")),
+        "--fp16",
+        said(workload.precision == "mixed_fp16"),
+    ]
     words += ["--max_length", workload.sequence_length, "--packing", said(setup.algorithm == "sft")]
-    words += ["--per_device_train_batch_size", workload.micro_batch_size, "--gradient_accumulation_steps", workload.micro_batches]
+    words += [
+        "--per_device_train_batch_size",
+        workload.micro_batch_size,
+        "--gradient_accumulation_steps",
+        workload.micro_batches,
+    ]
     words += ["--optim", optim(workload) or workload.optimizer]
     words += ["--gradient_checkpointing", said(workload.activation_checkpointing != "none")]
     words += ["--attn_impl", _ATTENTION[workload.attention]]
-    words += ["--use_liger_kernel", "true"] if workload.loss == "fused" or workload.kernels == "liger" else []
+    words += (
+        ["--use_liger_kernel", "true"]
+        if workload.loss == "fused" or workload.kernels == "liger"
+        else []
+    )
     words += ["--torch_compile", "true"] if workload.compiled else []
-    words += ["--sequence_parallel_size", workload.context_parallel] if workload.context_parallel > 1 else []
+    words += (
+        ["--sequence_parallel_size", workload.context_parallel]
+        if workload.context_parallel > 1
+        else []
+    )
     if workload.framework == "fsdp":
         words += ["--fsdp", "fsdp2"]
     if workload.framework == "deepspeed":
@@ -49,6 +79,13 @@ def _adapters(model: Model, workload: TrainingWorkload) -> list[object]:
     if stored in ("nf4", "nf4_double", "fp4", "int8"):
         words += ["--quant_method", "bnb", "--quant_bits", 8 if stored == "int8" else 4]
         words += (
-            [] if stored == "int8" else ["--bnb_4bit_quant_type", stored[:3], "--bnb_4bit_use_double_quant", said(stored == "nf4_double")]
+            []
+            if stored == "int8"
+            else [
+                "--bnb_4bit_quant_type",
+                stored[:3],
+                "--bnb_4bit_use_double_quant",
+                said(stored == "nf4_double"),
+            ]
         )
     return words

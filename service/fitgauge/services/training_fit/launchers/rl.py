@@ -11,7 +11,8 @@ _OPENRLHF_ESTIMATORS = {"ppo": "gae", "grpo": "group_norm", "rloo": "rloo"}
 
 
 def verl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
-    """`verl.trainer.main_ppo` with its settings. Source: verl/trainer/config/ppo_trainer.yaml, actor, ref, rollout and critic beside it."""
+    """`verl.trainer.main_ppo` with its settings. Source: verl/trainer/config/ppo_trainer.yaml,
+    actor, ref, rollout and critic beside it."""
     actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
     batch = workload.micro_batch_size * workload.micro_batches * workload.data_parallel
     words: list[object] = ["python3", "-m", "verl.trainer.main_ppo"]
@@ -24,7 +25,9 @@ def verl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list
         "data.max_prompt_length": setup.prompt_length,
         "data.max_response_length": setup.completion_length,
         "actor_rollout_ref.model.path": path_of(model),
-        "actor_rollout_ref.model.enable_gradient_checkpointing": workload.activation_checkpointing != "none",
+        "actor_rollout_ref.model.enable_gradient_checkpointing": (
+            workload.activation_checkpointing != "none"
+        ),
         f"{actor}.ppo_mini_batch_size": max(1, batch // setup.group_size),
         f"{actor}.ppo_micro_batch_size_per_gpu": workload.micro_batch_size,
         f"{actor}.use_kl_loss": setup.reference != "none",
@@ -37,11 +40,16 @@ def verl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list
         named = (
             "all-linear"
             if targets == "all_linear"
-            else "[q_proj,k_proj,v_proj,o_proj]"
-            if isinstance(targets, str)
-            else f"[{','.join(targets)}]"
+            else (
+                "[q_proj,k_proj,v_proj,o_proj]"
+                if isinstance(targets, str)
+                else f"[{','.join(targets)}]"
+            )
         )
-        settings |= {"actor_rollout_ref.model.lora_rank": workload.lora_rank, "actor_rollout_ref.model.target_modules": named}
+        settings |= {
+            "actor_rollout_ref.model.lora_rank": workload.lora_rank,
+            "actor_rollout_ref.model.target_modules": named,
+        }
     if setup.rollout is not None and setup.rollout.engine != "transformers":
         settings |= {
             f"{rollout}.name": setup.rollout.engine,
@@ -50,12 +58,20 @@ def verl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list
             f"{rollout}.free_cache_engine": setup.rollout.sleep != "off",
         }
     if setup.reference != "none":
-        settings["actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu"] = workload.micro_batch_size
+        settings["actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu"] = (
+            workload.micro_batch_size
+        )
     if setup.criticized:
-        settings |= {"critic.model.path": path_of(model), "critic.ppo_micro_batch_size_per_gpu": workload.micro_batch_size}
+        settings |= {
+            "critic.model.path": path_of(model),
+            "critic.ppo_micro_batch_size_per_gpu": workload.micro_batch_size,
+        }
     if setup.rewarded:
         settings |= {"reward_model.enable": True, "reward_model.model.path": "REWARD_MODEL"}
-    settings |= {"trainer.n_gpus_per_node": min(USUAL_NODE, workload.gpus), "trainer.nnodes": -(-workload.gpus // USUAL_NODE)}
+    settings |= {
+        "trainer.n_gpus_per_node": min(USUAL_NODE, workload.gpus),
+        "trainer.nnodes": -(-workload.gpus // USUAL_NODE),
+    }
     return [*words, *(f"{name}={value}" for name, value in settings.items())]
 
 
@@ -85,22 +101,53 @@ def _verl_engine(workload: TrainingWorkload, actor: str) -> dict[str, object]:
 
 
 def openrlhf_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
-    """`openrlhf.cli.train_ppo_ray` with every model on the same cards. Source: openrlhf/cli/train_ppo_ray.py."""
+    """`openrlhf.cli.train_ppo_ray` with every model on the same cards. Source:
+    openrlhf/cli/train_ppo_ray.py."""
     nodes, each = -(-workload.gpus // USUAL_NODE), min(USUAL_NODE, workload.gpus)
     words: list[object] = ["python3", "-m", "openrlhf.cli.train_ppo_ray"]
-    roles = ["actor", *(["ref"] if setup.reference != "none" else []), *(["critic"] if setup.criticized else [])]
+    roles = [
+        "actor",
+        *(["ref"] if setup.reference != "none" else []),
+        *(["critic"] if setup.criticized else []),
+    ]
     roles += ["reward"] if setup.rewarded else []
     for role in roles:
         words += [f"--{role}.num_nodes", nodes, f"--{role}.num_gpus_per_node", each]
     words += ["--train.colocate_all", "--actor.model_name_or_path", path_of(model)]
-    words += ["--reward.model_name_or_path", "REWARD_MODEL"] if setup.rewarded else ["--reward.remote_url", "reward_func.py"]
-    words += ["--algo.advantage.estimator", _OPENRLHF_ESTIMATORS[setup.algorithm], "--rollout.n_samples_per_prompt", setup.group_size]
+    words += (
+        ["--reward.model_name_or_path", "REWARD_MODEL"]
+        if setup.rewarded
+        else ["--reward.remote_url", "reward_func.py"]
+    )
+    words += [
+        "--algo.advantage.estimator",
+        _OPENRLHF_ESTIMATORS[setup.algorithm],
+        "--rollout.n_samples_per_prompt",
+        setup.group_size,
+    ]
     words += ["--algo.kl.init_coef", 0 if setup.reference == "none" else 0.01]
     words += ["--train.micro_batch_size", workload.micro_batch_size]
-    words += ["--train.batch_size", workload.micro_batch_size * workload.micro_batches * workload.data_parallel]
-    words += ["--data.max_len", setup.prompt_length + setup.completion_length, "--data.prompt_dataset", "DATASET"]
-    words += ["--ds.zero_stage", workload.zero_stage, "--ds.param_dtype", "fp16" if workload.precision == "mixed_fp16" else "bf16"]
-    words += ["--actor.gradient_checkpointing_enable"] if workload.activation_checkpointing != "none" else []
+    words += [
+        "--train.batch_size",
+        workload.micro_batch_size * workload.micro_batches * workload.data_parallel,
+    ]
+    words += [
+        "--data.max_len",
+        setup.prompt_length + setup.completion_length,
+        "--data.prompt_dataset",
+        "DATASET",
+    ]
+    words += [
+        "--ds.zero_stage",
+        workload.zero_stage,
+        "--ds.param_dtype",
+        "fp16" if workload.precision == "mixed_fp16" else "bf16",
+    ]
+    words += (
+        ["--actor.gradient_checkpointing_enable"]
+        if workload.activation_checkpointing != "none"
+        else []
+    )
     words += ["--ds.adam_offload"] if workload.offload != "none" else []
     words += ["--ref.offload"] if setup.reference == "offloaded" else []
     if workload.adapted:
@@ -110,5 +157,7 @@ def openrlhf_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
         words += ["--vllm.num_engines", max(1, workload.gpus // setup.rollout.tensor_parallel)]
         words += ["--vllm.tensor_parallel_size", setup.rollout.tensor_parallel]
         words += ["--vllm.gpu_memory_utilization", setup.rollout.memory_utilization]
-        words += ["--vllm.enable_sleep", "--ds.enable_sleep"] if setup.rollout.sleep != "off" else []
+        words += (
+            ["--vllm.enable_sleep", "--ds.enable_sleep"] if setup.rollout.sleep != "off" else []
+        )
     return words

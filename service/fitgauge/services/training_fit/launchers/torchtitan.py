@@ -1,4 +1,5 @@
-"""torchtitan: run_train.sh with the configuration of a model, and what it says otherwise. Source: torchtitan, config/configs.py."""
+"""torchtitan: run_train.sh with the configuration of a model, and what it says otherwise.
+Source: torchtitan, config/configs.py."""
 
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.training.algorithms.setup import Setup
@@ -13,19 +14,37 @@ _IMPLEMENTATIONS = {"for_loop": "for-loop"}
 
 
 def torchtitan_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
-    """The script sets the allocator by itself; MODULE and CONFIG name the model, and activation checkpointing stands in its configuration
+    """Return the script sets the allocator by itself; MODULE and CONFIG name the model, and
+    activation checkpointing stands in its configuration
     (torchtitan/models/*/config_registry.py)."""
-    implementation = _IMPLEMENTATIONS.get(workload.optimizer_implementation, workload.optimizer_implementation)
-    words: list[object] = ["env", f"NGPU={on_node(workload)}", "MODULE=MODULE", "CONFIG=CONFIG", "./run_train.sh"]
+    implementation = _IMPLEMENTATIONS.get(
+        workload.optimizer_implementation, workload.optimizer_implementation
+    )
+    words: list[object] = [
+        "env",
+        f"NGPU={on_node(workload)}",
+        "MODULE=MODULE",
+        "CONFIG=CONFIG",
+        "./run_train.sh",
+    ]
     words += ["--training.max_context_length", workload.sequence_length]
-    words += ["--training.num_tokens_per_microbatch_per_dp_rank", workload.sequence_length * workload.micro_batch_size]
+    words += [
+        "--training.num_tokens_per_microbatch_per_dp_rank",
+        workload.sequence_length * workload.micro_batch_size,
+    ]
     words += ["--training.dtype", "bfloat16" if workload.precision == "bf16" else "float32"]
     words += ["--optimizer.implementation", implementation]
     words += ["--parallelism.data_parallel_replicate_degree", workload.data_parallel_replicate]
-    words += ["--parallelism.data_parallel_shard_degree", workload.data_parallel // workload.data_parallel_replicate]
+    words += [
+        "--parallelism.data_parallel_shard_degree",
+        workload.data_parallel // workload.data_parallel_replicate,
+    ]
     words += ["--parallelism.tensor_parallel_degree", workload.tensor_parallel]
     words += ["--parallelism.context_parallel_degree", workload.context_parallel]
-    words += ["--parallelism.fsdp_reshard_after_forward", "always" if workload.zero_stage == 3 else "never"]
+    words += [
+        "--parallelism.fsdp_reshard_after_forward",
+        "always" if workload.zero_stage == 3 else "never",
+    ]
     words += _pipeline(model, workload) if workload.pipeline_parallel > 1 else []
     words += ["--compile.enable"] if workload.compiled else []
     words += ["--training.enable_cpu_offload"] if workload.offload != "none" else []
@@ -33,11 +52,15 @@ def torchtitan_command(model: Model, workload: TrainingWorkload, setup: Setup) -
 
 
 def _pipeline(model: Model, workload: TrainingWorkload) -> list[object]:
-    """Of a pipeline: its stages, schedule and micro-batches; layers of a stage where a rank has more than two of them."""
+    """Of a pipeline: its stages, schedule and micro-batches; layers of a stage where a rank has
+    more than two of them."""
     words: list[object] = ["--parallelism.pipeline_parallel_degree", workload.pipeline_parallel]
     words += ["--parallelism.pipeline_parallel_schedule", _SCHEDULES[workload.pipeline_schedule]]
     words += ["--parallelism.num_pp_microbatches", workload.micro_batches]
     if workload.pipeline_schedule == "interleaved" and workload.pipeline_chunks > DEFAULT_CHUNKS:
         stages = workload.pipeline_parallel * workload.pipeline_chunks
-        words += ["--parallelism.pipeline_parallel_layers_per_stage", -(-(model.spec.layers + 2) // stages)]
+        words += [
+            "--parallelism.pipeline_parallel_layers_per_stage",
+            -(-(model.spec.layers + 2) // stages),
+        ]
     return words

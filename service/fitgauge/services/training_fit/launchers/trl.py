@@ -1,4 +1,5 @@
-"""Flags of `accelerate launch` and of the script it starts: TRL's, or transformers' examples for encoders."""
+"""Flags of `accelerate launch` and of the script it starts: TRL's, or transformers' examples for
+encoders."""
 
 from math import gcd
 
@@ -13,9 +14,12 @@ from fitgauge.services.training_fit.launchers.common import base_format
 from fitgauge.services.training_fit.launchers.config_files import DEEPSPEED
 
 _OPTIMIZERS = {
-    "adamw": "adamw_torch", "adamw_8bit": "adamw_bnb_8bit", "paged_adamw": "paged_adamw_32bit", "paged_adamw_8bit": "paged_adamw_8bit",
-    "adamw_bf16": "adamw_anyprecision", "adafactor": "adafactor", "lion": "lion_32bit", "lion_8bit": "lion_8bit", "sgd": "sgd",
-    "sgd_momentum": "sgd", "galore_adamw": "galore_adamw", "lomo": "lomo", "adamw_torch_8bit": "adamw_torch_8bit",
+    "adamw": "adamw_torch", "adamw_8bit": "adamw_bnb_8bit", "paged_adamw": "paged_adamw_32bit",
+    "paged_adamw_8bit": "paged_adamw_8bit",
+    "adamw_bf16": "adamw_anyprecision", "adafactor": "adafactor", "lion": "lion_32bit",
+    "lion_8bit": "lion_8bit", "sgd": "sgd",
+    "sgd_momentum": "sgd", "galore_adamw": "galore_adamw", "lomo": "lomo",
+    "adamw_torch_8bit": "adamw_torch_8bit",
     "adamw_torch_4bit": "adamw_torch_4bit",
 }  # fmt: skip
 """transformers training_args.py, OptimizerNames."""
@@ -24,9 +28,12 @@ _OPTIMIZER_ARGUMENTS = {
     "sgd_momentum": "momentum=0.9",
 }
 _SCRIPTS = {
-    "sft": ("-m", "trl.scripts.sft"), "dpo": ("-m", "trl.scripts.dpo"), "kto": ("-m", "trl.scripts.kto"),
-    "reward": ("-m", "trl.scripts.reward"), "grpo": ("-m", "trl.scripts.grpo"), "rloo": ("-m", "trl.scripts.rloo"),
-    "orpo": ("examples/scripts/orpo.py",), "simpo": ("examples/scripts/cpo.py",), "ppo": ("examples/scripts/ppo/ppo.py",),
+    "sft": ("-m", "trl.scripts.sft"), "dpo": ("-m", "trl.scripts.dpo"),
+    "kto": ("-m", "trl.scripts.kto"),
+    "reward": ("-m", "trl.scripts.reward"), "grpo": ("-m", "trl.scripts.grpo"),
+    "rloo": ("-m", "trl.scripts.rloo"),
+    "orpo": ("examples/scripts/orpo.py",), "simpo": ("examples/scripts/cpo.py",),
+    "ppo": ("examples/scripts/ppo/ppo.py",),
 }  # fmt: skip
 """trl/scripts and examples/scripts of its repository."""
 DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -34,10 +41,18 @@ _BETA = 0.04
 
 
 def accelerate_flags(workload: TrainingWorkload) -> list[object]:
-    """Flags of the launcher: processes, nodes, FSDP or DeepSpeed, degrees. Source: accelerate/commands/launch.py."""
+    """Return the flags of the launcher: processes, nodes, FSDP or DeepSpeed, degrees. Source:
+    accelerate/commands/launch.py."""
     flags: list[object] = ["--num_processes", workload.gpus]
     if workload.gpus > USUAL_NODE:
-        flags += ["--num_machines", -(-workload.gpus // USUAL_NODE), "--machine_rank", "$NODE_RANK", "--main_process_ip", "$MASTER_ADDR"]
+        flags += [
+            "--num_machines",
+            -(-workload.gpus // USUAL_NODE),
+            "--machine_rank",
+            "$NODE_RANK",
+            "--main_process_ip",
+            "$MASTER_ADDR",
+        ]
     if workload.framework == "fsdp":
         flags += ["--use_fsdp", "--fsdp_version", workload.fsdp_version]
         if workload.fsdp_version == 2:
@@ -55,30 +70,44 @@ def accelerate_flags(workload: TrainingWorkload) -> list[object]:
 
 
 def mesh_environment(workload: TrainingWorkload) -> list[object]:
-    """How accelerate is told to divide sequences under DeepSpeed (Ulysses), or tensors under no framework: its launcher takes flags of a
-    mesh with FSDP2 alone, and tensors beside the rest of the ranks as shards. Source: accelerate/commands/launch.py,
-    _validate_launch_command; accelerate/parallelism_config.py; utils/dataclasses.py, DeepSpeedSequenceParallelConfig."""
+    """Return how accelerate is told to divide sequences under DeepSpeed (Ulysses), or tensors
+    under no framework: its launcher takes flags of a mesh with FSDP2 alone, and tensors beside
+    the rest of the ranks as shards. Source: accelerate/commands/launch.py,
+    _validate_launch_command; accelerate/parallelism_config.py; utils/dataclasses.py,
+    DeepSpeedSequenceParallelConfig."""
     kernel = "flash_attention_2" if workload.attention == "flash" else workload.attention
     if workload.framework == "deepspeed" and workload.context_parallel > 1:
-        named: dict[str, object] = {"SP_SIZE": workload.context_parallel, "SP_ATTN_IMPLEMENTATION": kernel}
+        named: dict[str, object] = {
+            "SP_SIZE": workload.context_parallel,
+            "SP_ATTN_IMPLEMENTATION": kernel,
+        }
     elif workload.framework == "transformers" and workload.tensor_parallel > 1:
         named = {"TP_SIZE": workload.tensor_parallel, "DP_SHARD_SIZE": workload.data_parallel}
     else:
         return []
-    return ["env", "ACCELERATE_USE_PARALLELISM_CONFIG=true", *(f"PARALLELISM_CONFIG_{name}={value}" for name, value in named.items())]
+    return [
+        "env",
+        "ACCELERATE_USE_PARALLELISM_CONFIG=true",
+        *(f"PARALLELISM_CONFIG_{name}={value}" for name, value in named.items()),
+    ]
 
 
 def fsdp1_strategy(workload: TrainingWorkload) -> str:
-    """FSDP1's name of what is sharded, and over which ranks (torch/distributed/fsdp/api.py, ShardingStrategy)."""
+    """FSDP1's name of what is sharded, and over which ranks (torch/distributed/fsdp/api.py,
+    ShardingStrategy)."""
     if workload.data_parallel_replicate > 1:
         return "HYBRID_SHARD" if workload.zero_stage == 3 else "HYBRID_SHARD_ZERO2"
     return "FULL_SHARD" if workload.zero_stage == 3 else "SHARD_GRAD_OP"
 
 
 def _degrees(workload: TrainingWorkload) -> list[object]:
-    """Replicas, shards, context and tensor parallel of FSDP2's mesh, where there is more than shards."""
+    """Replicas, shards, context and tensor parallel of FSDP2's mesh, where there is more than
+    shards."""
     replicas = workload.data_parallel_replicate
-    if workload.fsdp_version == 1 or replicas * workload.tensor_parallel * workload.context_parallel == 1:
+    if (
+        workload.fsdp_version == 1
+        or replicas * workload.tensor_parallel * workload.context_parallel == 1
+    ):
         return []
     return [
         "--use_parallelism_config", "true",
@@ -90,16 +119,32 @@ def _degrees(workload: TrainingWorkload) -> list[object]:
 
 
 def script_flags(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
-    """The script and its flags."""
+    """Return the script and its flags."""
     if model.spec.task != "generate" and setup.algorithm == "sft":
         return _encoder(model, workload)
-    flags: list[object] = [*_SCRIPTS[setup.algorithm], "--model_name_or_path", path_of(model), "--dataset_name", "DATASET"]
+    flags: list[object] = [
+        *_SCRIPTS[setup.algorithm],
+        "--model_name_or_path",
+        path_of(model),
+        "--dataset_name",
+        "DATASET",
+    ]
     flags += _lengths(workload, setup)
     flags += _trainer(workload)
-    flags += ["--attn_implementation", "flash_attention_2" if workload.attention == "flash" else workload.attention]
+    flags += [
+        "--attn_implementation",
+        "flash_attention_2" if workload.attention == "flash" else workload.attention,
+    ]
     flags += ["--dtype", DTYPES.get(precision_policy(workload).weights, "bfloat16")]
     if setup.algorithm == "sft" and workload.loss != "fused":
-        flags += ["--loss_type", "chunked_nll" if workload.kernels != "liger" and workload.loss in ("chunked", "recomputed") else "nll"]
+        flags += [
+            "--loss_type",
+            (
+                "chunked_nll"
+                if workload.kernels != "liger" and workload.loss in ("chunked", "recomputed")
+                else "nll"
+            ),
+        ]
     if workload.activation_offload:
         flags += ["--activation_offloading", "true"]
     return [*flags, *_algorithm(model, workload, setup), *_adapters(model, workload, setup)]
@@ -108,15 +153,25 @@ def script_flags(model: Model, workload: TrainingWorkload, setup: Setup) -> list
 def _lengths(workload: TrainingWorkload, setup: Setup) -> list[object]:
     if setup.algorithm == "ppo":
         return ["--response_length", setup.completion_length]
-    return ["--max_completion_length", setup.completion_length] if setup.sampled else ["--max_length", workload.sequence_length]
+    return (
+        ["--max_completion_length", setup.completion_length]
+        if setup.sampled
+        else ["--max_length", workload.sequence_length]
+    )
 
 
 def _trainer(workload: TrainingWorkload) -> list[object]:
-    """TrainingArguments. TRL turns bf16 autocast on by itself: what trains without it must turn it off (trl/trainer/base_config.py)."""
+    """TrainingArguments. TRL turns bf16 autocast on by itself: what trains without it must turn
+    it off (trl/trainer/base_config.py)."""
     flags: list[object] = ["--per_device_train_batch_size", workload.micro_batch_size]
     flags += ["--gradient_accumulation_steps", workload.micro_batches]
-    if workload.framework == "fsdp" and workload.micro_batches > 1:  # the Trainer would keep whole gradients from one to the next
-        flags += ["--accelerator_config", '{"gradient_accumulation_kwargs": {"sync_each_batch": true}}']
+    if (
+        workload.framework == "fsdp" and workload.micro_batches > 1
+    ):  # the Trainer would keep whole gradients from one to the next
+        flags += [
+            "--accelerator_config",
+            '{"gradient_accumulation_kwargs": {"sync_each_batch": true}}',
+        ]
     flags += ["--gradient_checkpointing", said(workload.activation_checkpointing != "none")]
     flags += ["--optim", name] if (name := optim(workload)) else []
     if workload.optimizer in _OPTIMIZER_ARGUMENTS:
@@ -126,11 +181,17 @@ def _trainer(workload: TrainingWorkload) -> list[object]:
     if workload.precision == "mixed_fp16":
         flags += ["--fp16", "true"]
     else:
-        mixed = workload.precision == "mixed_bf16" or (workload.framework == "deepspeed" and workload.precision == "bf16")
+        mixed = workload.precision == "mixed_bf16" or (
+            workload.framework == "deepspeed" and workload.precision == "bf16"
+        )
         flags += ["--bf16", said(mixed)]
     if workload.loss == "fused" or workload.kernels == "liger":
         flags += ["--use_liger_kernel", "true"]
-        flags += ["--liger_kernel_config", '{"fused_linear_cross_entropy": false}'] if workload.loss != "fused" else []
+        flags += (
+            ["--liger_kernel_config", '{"fused_linear_cross_entropy": false}']
+            if workload.loss != "fused"
+            else []
+        )
     if workload.compiled:
         flags += ["--torch_compile", "true"]
     return flags
@@ -139,18 +200,24 @@ def _trainer(workload: TrainingWorkload) -> list[object]:
 def optim(workload: TrainingWorkload) -> str | None:
     """Trainer's name of the optimizer; None where it has none."""
     name = _OPTIMIZERS.get(workload.optimizer)
-    return "adamw_torch_fused" if name == "adamw_torch" and workload.optimizer_implementation == "fused" else name
+    return (
+        "adamw_torch_fused"
+        if name == "adamw_torch" and workload.optimizer_implementation == "fused"
+        else name
+    )
 
 
 def steps_sampled(workload: TrainingWorkload, setup: Setup) -> int:
-    """Forward passes that one sampling has to serve, so that all completions of a prompt are sampled at once: TRL wants micro-batch x
-    processes x steps_per_generation to be a multiple of num_generations (trl/trainer/grpo_config.py, generation_batch_size)."""
+    """Forward passes that one sampling has to serve, so that all completions of a prompt are
+    sampled at once: TRL wants micro-batch x processes x steps_per_generation to be a multiple of
+    num_generations (trl/trainer/grpo_config.py, generation_batch_size)."""
     made = workload.micro_batch_size * workload.data_parallel * workload.micro_batches
     return workload.micro_batches * setup.group_size // gcd(made, setup.group_size)
 
 
 def _algorithm(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
-    """What the algorithm's script has flags for. A reference is loaded where beta is above 0."""
+    """Return what the algorithm's script has flags for. A reference is loaded where beta is
+    above 0."""
     match setup.algorithm:
         case "dpo" | "kto":
             return ["--precompute_ref_log_probs", "true"] if setup.reference == "none" else []
@@ -159,8 +226,17 @@ def _algorithm(model: Model, workload: TrainingWorkload, setup: Setup) -> list[o
         case "ppo":
             return ["--sft_model_path", path_of(model), "--reward_model_path", "REWARD_MODEL"]
         case "grpo" | "rloo":
-            flags: list[object] = ["--num_generations", setup.group_size, "--beta", 0 if setup.reference == "none" else _BETA]
-            flags += ["--reward_model_name_or_path", "REWARD_MODEL"] if setup.rewarded else ["--reward_funcs", "accuracy_reward"]
+            flags: list[object] = [
+                "--num_generations",
+                setup.group_size,
+                "--beta",
+                0 if setup.reference == "none" else _BETA,
+            ]
+            flags += (
+                ["--reward_model_name_or_path", "REWARD_MODEL"]
+                if setup.rewarded
+                else ["--reward_funcs", "accuracy_reward"]
+            )
             steps = steps_sampled(workload, setup)
             flags += ["--steps_per_generation", steps] if steps > workload.micro_batches else []
             return flags + _rollout(setup)
@@ -198,19 +274,32 @@ def _adapters(model: Model, workload: TrainingWorkload, setup: Setup) -> list[ob
     elif quantization in ("nf4", "nf4_double", "fp4"):
         flags += ["--load_in_4bit", "true", "--bnb_4bit_quant_type", quantization[:3]]
         flags += ["--use_bnb_nested_quant", "true"] if quantization == "nf4_double" else []
-        if workload.framework == "fsdp":  # shards packed weights as numbers of the format of the rest (PEFT's guide on FSDP)
+        if (
+            workload.framework == "fsdp"
+        ):  # shards packed weights as numbers of the format of the rest (PEFT's guide on FSDP)
             flags += ["--bnb_4bit_quant_storage", DTYPES[precision_policy(workload).weights]]
     return flags
 
 
 def _encoder(model: Model, workload: TrainingWorkload) -> list[object]:
-    """transformers' own example of what a model without a causal head is trained for. Source: transformers examples/pytorch."""
+    """transformers' own example of what a model without a causal head is trained for. Source:
+    transformers examples/pytorch."""
     script, length = "text-classification/run_classification.py", "--max_seq_length"
     if model.spec.task == "encoder_decoder":
         script, length = "summarization/run_summarization.py", "--max_source_length"
         if speech(model.spec):
-            script, length = "speech-recognition/run_speech_recognition_seq2seq.py", "--generation_max_length"
+            script, length = (
+                "speech-recognition/run_speech_recognition_seq2seq.py",
+                "--generation_max_length",
+            )
     elif any(block.part is Part.VISION for block in model.spec.blocks):
         script = "contrastive-image-text/run_clip.py"
-    flags: list[object] = [f"examples/pytorch/{script}", "--model_name_or_path", path_of(model), "--dataset_name", "DATASET", "--do_train"]
+    flags: list[object] = [
+        f"examples/pytorch/{script}",
+        "--model_name_or_path",
+        path_of(model),
+        "--dataset_name",
+        "DATASET",
+        "--do_train",
+    ]
     return [*flags, length, workload.sequence_length, *_trainer(workload)]

@@ -1,4 +1,5 @@
-"""Unsloth: a script of its own. Source: unsloth 2026.8, unsloth/models/loader.py and llama.py; its notebooks."""
+"""Unsloth: a script of its own. Source: unsloth 2026.8, unsloth/models/loader.py and llama.py;
+its notebooks."""
 
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.training.algorithms.setup import Setup
@@ -11,13 +12,24 @@ from fitgauge.services.training_fit.launchers.trl import optim
 
 _FILE = "train.py"
 _LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-_TRAINERS = {"sft": "SFT", "dpo": "DPO", "kto": "KTO", "orpo": "ORPO", "simpo": "CPO", "reward": "Reward", "grpo": "GRPO", "rloo": "RLOO"}
+_TRAINERS = {
+    "sft": "SFT",
+    "dpo": "DPO",
+    "kto": "KTO",
+    "orpo": "ORPO",
+    "simpo": "CPO",
+    "reward": "Reward",
+    "grpo": "GRPO",
+    "rloo": "RLOO",
+}
 
 
 def unsloth_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
-    """The script, and python, or torchrun with a copy of the model on every card."""
+    """Return the script, and python, or torchrun with a copy of the model on every card."""
     trainer = _TRAINERS.get(setup.algorithm, "SFT")
-    checkpoints = {"none": False}.get(workload.activation_checkpointing, "unsloth" if workload.activation_offload else True)
+    checkpoints = {"none": False}.get(
+        workload.activation_checkpointing, "unsloth" if workload.activation_offload else True
+    )
     stored = base_format(workload)
     loaded: dict[str, object] = {
         "max_seq_length": workload.sequence_length,
@@ -35,16 +47,26 @@ def unsloth_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
         "output_dir": "outputs",
     }
     if setup.sampled:
-        settings |= {"num_generations": setup.group_size, "max_completion_length": setup.completion_length}
+        settings |= {
+            "num_generations": setup.group_size,
+            "max_completion_length": setup.completion_length,
+        }
     else:
         settings["max_length"] = workload.sequence_length
-    lines = ["import os", 'os.environ["UNSLOTH_RETURN_LOGITS"] = "1"'] if workload.loss in ("full", "in_place") else []
+    lines = (
+        ["import os", 'os.environ["UNSLOTH_RETURN_LOGITS"] = "1"']
+        if workload.loss in ("full", "in_place")
+        else []
+    )
     lines += [
         "from unsloth import FastLanguageModel",
         "from datasets import load_dataset",
         f"from trl import {trainer}Config, {trainer}Trainer",
     ]
-    lines.append(f"model, tokenizer = FastLanguageModel.from_pretrained({path_of(model)!r}, {_arguments(loaded)})")
+    lines.append(
+        f"model, tokenizer = FastLanguageModel.from_pretrained({path_of(model)!r},"
+        f" {_arguments(loaded)})"
+    )
     if workload.adapted:
         every = workload.lora_targets == "all_linear"
         adapted: dict[str, object] = {
@@ -59,8 +81,15 @@ def unsloth_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
     rewards = ", reward_funcs=[reward]" if setup.sampled else ""
     lines.append(f"args = {trainer}Config({_arguments(settings)})")
     lines.append('data = load_dataset("DATASET", split="train")')
-    lines.append(f"{trainer}Trainer(model=model, processing_class=tokenizer, train_dataset=data, args=args{rewards}).train()")
-    started = f"torchrun --nproc_per_node {on_node(workload)} {_FILE}" if workload.gpus > 1 else f"python {_FILE}"
+    lines.append(
+        f"{trainer}Trainer(model=model, processing_class=tokenizer, train_dataset=data,"
+        f" args=args{rewards}).train()"
+    )
+    started = (
+        f"torchrun --nproc_per_node {on_node(workload)} {_FILE}"
+        if workload.gpus > 1
+        else f"python {_FILE}"
+    )
     return "\n".join([written(_FILE, "".join(f"{line}\n" for line in lines)), started])
 
 

@@ -38,8 +38,12 @@ def _rows(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (DATA / name).read_text().splitlines()]
 
 
-CONFIGS: dict[str, dict[str, Any]] = {row["model"]: row["config"] for row in _rows("kv_configs.jsonl")}
-PLANS: dict[str, list[dict[str, Any]]] = {model: [row for row in _rows("kv_plans.jsonl") if row["model"] == model] for model in CONFIGS}
+CONFIGS: dict[str, dict[str, Any]] = {
+    row["model"]: row["config"] for row in _rows("kv_configs.jsonl")
+}
+PLANS: dict[str, list[dict[str, Any]]] = {
+    model: [row for row in _rows("kv_plans.jsonl") if row["model"] == model] for model in CONFIGS
+}
 
 
 @functools.cache
@@ -81,29 +85,67 @@ def test_every_answer_of_the_oracle_is_held():
     assert sum(map(len, PLANS.values())) == 426
 
 
-# --- posted logs ----------------------------------------------------------------------------------------------------
+# --- posted logs
+# ----------------------------------------------------------------------------------------------------
 
 POSTED = [
-    # model, version, tp, cc, dtype, context, batched, pool GiB as printed, tokens, concurrency; source
+    # model, version, tp, cc, dtype, context, batched, pool GiB as printed, tokens, concurrency;
+    # source
     ("google/gemma-2-9b-it", (0, 19, 0), 1, HOPPER, "auto", 8192, 8192, 54.12, 168_880, 20.6),
-    ("meta-llama/Llama-3.1-8B-Instruct", (0, 19, 0), 2, HOPPER, "auto", 8192, 8192, 63.76, 1_044_688, 127.53),
-    ("meta-llama/Llama-3.1-8B-Instruct", (0, 19, 0), 1, HOPPER, "fp8", 8192, 8192, 58.11, 952_032, 116.21),
-    ("meta-llama/Llama-3.1-8B-Instruct", (0, 31, 0), 1, (8, 0), "auto", 131_072, 2048, 56.21, 460_496, 3.51),
+    (
+        "meta-llama/Llama-3.1-8B-Instruct",
+        (0, 19, 0),
+        2,
+        HOPPER,
+        "auto",
+        8192,
+        8192,
+        63.76,
+        1_044_688,
+        127.53,
+    ),
+    (
+        "meta-llama/Llama-3.1-8B-Instruct",
+        (0, 19, 0),
+        1,
+        HOPPER,
+        "fp8",
+        8192,
+        8192,
+        58.11,
+        952_032,
+        116.21,
+    ),
+    (
+        "meta-llama/Llama-3.1-8B-Instruct",
+        (0, 31, 0),
+        1,
+        (8, 0),
+        "auto",
+        131_072,
+        2048,
+        56.21,
+        460_496,
+        3.51,
+    ),
     ("mistralai/Mistral-7B-v0.1", (0, 14, 1), 1, (8, 9), "auto", 4096, 2048, 15.07, 123_472, 30.03),
     ("Qwen/Qwen3.5-27B", (0, 27, 1), 1, (8, 6), "fp8", 150_000, 2048, 6.5, 198_529, 1.32),
     ("Qwen/Qwen3.5-27B", (0, 28, 0), 1, None, "auto", 262_144, 2048, 19.54, 313_650, 1.2),
 ]
-"""Start-up logs people posted: 0.19.0 from a campaign on one H100, 0.31.0 on an A100, 0.14.1 on an L4; the last two are of
-Qwen3.8-27B, whose layers are Qwen3.5-27B's, on an RTX 3090 (its cache dtype is not
-printed; of vLLM's only the 8-bit ones give these numbers) and on a ROCm card."""
+"""Start-up logs people posted: 0.19.0 from a campaign on one H100, 0.31.0 on an A100, 0.14.1 on
+an L4; the last two are of Qwen3.8-27B, whose layers are Qwen3.5-27B's, on an RTX 3090 (its cache
+dtype is not printed; of vLLM's only the 8-bit ones give these numbers) and on a ROCm card."""
 
 
-@pytest.mark.parametrize("model, version, tp, card, dtype, context, batched, pool, tokens, concurrency", POSTED)
+@pytest.mark.parametrize(
+    "model, version, tp, card, dtype, context, batched, pool, tokens, concurrency", POSTED
+)
 def test_posted_logs_are_met_within_the_rounding_of_the_printed_pool(
     model, version, tp, card, dtype, context, batched, pool, tokens, concurrency
 ):
     layout = kv_layout(
-        _spec(model), tensor_parallel=tp, cache_dtype=dtype, max_model_len=context, max_batched_tokens=batched, max_num_seqs=256,
+        _spec(model), tensor_parallel=tp, cache_dtype=dtype, max_model_len=context,
+        max_batched_tokens=batched, max_num_seqs=256,
         compute_capability=card, version=version,
     )  # fmt: skip
     low, high = int((pool - 0.005) * GIB), int((pool + 0.005) * GIB)
@@ -111,17 +153,27 @@ def test_posted_logs_are_met_within_the_rounding_of_the_printed_pool(
     assert layout.concurrency(low) - 0.005 <= concurrency <= layout.concurrency(high) + 0.005
 
 
-# --- laws -----------------------------------------------------------------------------------------------------------
+# --- laws
+# -----------------------------------------------------------------------------------------------------------
 
 
 def _model(*stacks: tuple[int, Mixer], task: str = "generate", **fields: Any) -> ModelSpec:
-    """A model of `count` layers of each mixer, one stack after the other."""
+    """Return a model of `count` layers of each mixer, one stack after the other."""
     blocks, first = [], 0
     for count, mixer in stacks:
-        blocks.append(Block(part=Part.LANGUAGE, prefix="", tensors=(), layers=tuple(range(first, first + count)), mixers=(mixer,)))
+        blocks.append(
+            Block(
+                part=Part.LANGUAGE,
+                prefix="",
+                tensors=(),
+                layers=tuple(range(first, first + count)),
+                mixers=(mixer,),
+            )
+        )
         first += count
     base = ModelSpec(
-        model_type="made_up", architecture="MadeUp", task=task, hidden_size=64, vocabulary_size=1000,
+        model_type="made_up", architecture="MadeUp", task=task, hidden_size=64,
+        vocabulary_size=1000,
         max_context_length=1 << 20, tied_embeddings=True, blocks=tuple(blocks),
     )  # fmt: skip
     return msgspec.structs.replace(base, **fields)
@@ -129,7 +181,8 @@ def _model(*stacks: tuple[int, Mixer], task: str = "generate", **fields: Any) ->
 
 def _layout(spec: ModelSpec, **changes: Any) -> KvCacheConfig:
     asked: dict[str, Any] = {
-        "tensor_parallel": 1, "cache_dtype": "auto", "max_model_len": 8192, "max_batched_tokens": 2048, "compute_capability": HOPPER,
+        "tensor_parallel": 1, "cache_dtype": "auto", "max_model_len": 8192,
+        "max_batched_tokens": 2048, "compute_capability": HOPPER,
     }  # fmt: skip
     return kv_layout(spec, **{**asked, **changes})
 
@@ -138,7 +191,9 @@ def _attention(heads: int = 8, dim: int = 128, **fields: Any) -> Attention:
     return Attention(query_heads=64, kv_heads=heads, head_dim=dim, value_dim=dim, **fields)
 
 
-_GATED_DELTA = Recurrent(kind="gated_delta", states=(State("conv", 16, 384), State("ssm", 32, 128 * 128, "F32")))
+_GATED_DELTA = Recurrent(
+    kind="gated_delta", states=(State("conv", 16, 384), State("ssm", 32, 128 * 128, "F32"))
+)
 _LATENT = LatentAttention(query_heads=64, latent_dim=512, rope_dim=64, nope_dim=128, value_dim=128)
 
 mixers = st.one_of(
@@ -147,7 +202,9 @@ mixers = st.one_of(
     st.builds(lambda chunk: _attention(chunk=chunk), st.sampled_from([2048, 8192])),
     st.just(_GATED_DELTA),
 )
-specs = st.lists(st.tuples(st.integers(1, 40), mixers), min_size=1, max_size=3).map(lambda stacks: _model(*stacks))
+specs = st.lists(st.tuples(st.integers(1, 40), mixers), min_size=1, max_size=3).map(
+    lambda stacks: _model(*stacks)
+)
 pools = st.integers(0, 200 * GIB)
 
 
@@ -158,14 +215,18 @@ def test_a_larger_pool_never_holds_fewer_tokens(spec, one, other):
 
 
 @given(specs, st.sampled_from([1, 2, 4, 8]), st.integers(1, 64), st.integers(1, 8192))
-def test_more_tensor_parallel_ranks_never_need_more_bytes_each_but_for_whole_blocks(spec, ranks, requests, tokens):
+def test_more_tensor_parallel_ranks_never_need_more_bytes_each_but_for_whole_blocks(
+    spec, ranks, requests, tokens
+):
     few, many = _layout(spec, tensor_parallel=ranks), _layout(spec, tensor_parallel=2 * ranks)
     rounded = requests * len(many.groups) * many.block_bytes
     assert many.pool_bytes(requests, tokens) <= few.pool_bytes(requests, tokens) + rounded
 
 
 @given(specs, st.integers(1, 64), st.integers(1, 8192), st.sampled_from([(0, 15), (0, 25), NEWEST]))
-def test_the_pool_for_some_requests_holds_them_beside_the_null_block_and_a_block_less_does_not(spec, requests, tokens, version):
+def test_the_pool_for_some_requests_holds_them_beside_the_null_block_and_a_block_less_does_not(
+    spec, requests, tokens, version
+):
     layout = _layout(spec, version=version)
     pool = layout.pool_bytes(requests, tokens)
     assert layout.requests(pool, tokens) >= requests
@@ -178,22 +239,33 @@ def test_stages_share_out_every_layer_of_every_group(spec, stages):
     whole, last = _layout(spec), max(number for block in spec.blocks for number in block.layers) + 1
     cuts = [last * stage // stages for stage in range(stages + 1)]
     parts = [_layout(spec, layers=range(low, high)) for low, high in itertools.pairwise(cuts)]
-    assert [group.layers for group in whole.groups] == [sum(part.groups[n].layers for part in parts) for n in range(len(whole.groups))]
-    assert [group.page_bytes for group in whole.groups] == [sum(p.groups[n].page_bytes for p in parts) for n in range(len(whole.groups))]
+    assert [group.layers for group in whole.groups] == [
+        sum(part.groups[n].layers for part in parts) for n in range(len(whole.groups))
+    ]
+    assert [group.page_bytes for group in whole.groups] == [
+        sum(p.groups[n].page_bytes for p in parts) for n in range(len(whole.groups))
+    ]
 
 
-# --- single rules ---------------------------------------------------------------------------------------------------
+# --- single rules
+# ---------------------------------------------------------------------------------------------------
 
 
 def test_max_batched_tokens_changes_the_memory_of_a_sliding_window():
     spec = _model((24, _attention(window=128)))
     narrow, wide = _layout(spec, max_batched_tokens=512), _layout(spec, max_batched_tokens=2048)
-    assert (narrow.blocks_per_request, wide.blocks_per_request) == ((127 + 2 * 512 + 15) // 16 + 1, (127 + 2 * 2048 + 15) // 16 + 1)
+    assert (narrow.blocks_per_request, wide.blocks_per_request) == (
+        (127 + 2 * 512 + 15) // 16 + 1,
+        (127 + 2 * 2048 + 15) // 16 + 1,
+    )
 
 
 def test_windows_reserve_for_one_batch_before_0_26():
     spec = _model((24, _attention(window=128)))
-    assert _layout(spec, version=(0, 25, 0), max_batched_tokens=512).blocks_per_request == (127 + 512 + 15) // 16 + 1
+    assert (
+        _layout(spec, version=(0, 25, 0), max_batched_tokens=512).blocks_per_request
+        == (127 + 512 + 15) // 16 + 1
+    )
 
 
 def test_pipeline_stages_have_a_batch_each_in_flight():
@@ -202,14 +274,28 @@ def test_pipeline_stages_have_a_batch_each_in_flight():
 
 def test_latents_are_the_same_on_every_rank():
     spec = _model((61, _LATENT))
-    assert _layout(spec, tensor_parallel=8).block_bytes == _layout(spec).block_bytes == 61 * 16 * 576 * 2
+    assert (
+        _layout(spec, tensor_parallel=8).block_bytes
+        == _layout(spec).block_bytes
+        == 61 * 16 * 576 * 2
+    )
 
 
 @pytest.mark.parametrize(
-    "card, dtype, block", [((9, 0), "auto", 16), ((9, 0), "fp8", 64), ((10, 0), "auto", 32), ((8, 0), "auto", 16), (None, "fp8", 16)]
+    "card, dtype, block",
+    [
+        ((9, 0), "auto", 16),
+        ((9, 0), "fp8", 64),
+        ((10, 0), "auto", 32),
+        ((8, 0), "auto", 16),
+        (None, "fp8", 16),
+    ],
 )
 def test_the_block_of_latents_follows_the_kernel_of_the_card(card, dtype, block):
-    assert _layout(_model((61, _LATENT)), compute_capability=card, cache_dtype=dtype).groups[0].block == block
+    assert (
+        _layout(_model((61, _LATENT)), compute_capability=card, cache_dtype=dtype).groups[0].block
+        == block
+    )
 
 
 @pytest.mark.parametrize(
@@ -238,10 +324,15 @@ def test_a_hybrid_raises_its_block_until_a_page_holds_a_state():
 
 
 @pytest.mark.parametrize(
-    "version, card, states", [((0, 26, 0), HOPPER, 1), ((0, 27, 1), HOPPER, 2), (NEWEST, (8, 6), 2), (NEWEST, HOPPER, 3)]
+    "version, card, states",
+    [((0, 26, 0), HOPPER, 1), ((0, 27, 1), HOPPER, 2), (NEWEST, (8, 6), 2), (NEWEST, HOPPER, 3)],
 )
 def test_states_a_request_holds_follow_the_version_and_the_card(version, card, states):
-    layout = _layout(_model((30, _GATED_DELTA), (10, _attention(2, 256))), version=version, compute_capability=card)
+    layout = _layout(
+        _model((30, _GATED_DELTA), (10, _attention(2, 256))),
+        version=version,
+        compute_capability=card,
+    )
     assert layout.blocks_per_request == -(-8192 // layout.groups[-1].block) + 3 * states
 
 
@@ -267,8 +358,14 @@ def test_encoders_and_layers_that_read_anothers_cache_keep_nothing():
 
 
 def test_cross_attention_is_held_once_a_request_for_as_many_tokens_as_a_batch():
-    """vLLM's CrossAttentionSpec: the encoder's budget is max_num_batched_tokens, whatever the source holds."""
-    layout = _layout(_model((4, _attention()), (4, CrossAttention(query_heads=64, kv_heads=8, head_dim=128, source_tokens=1500))))
+    """vLLM's CrossAttentionSpec: the encoder's budget is max_num_batched_tokens, whatever the
+    source holds."""
+    layout = _layout(
+        _model(
+            (4, _attention()),
+            (4, CrossAttention(query_heads=64, kv_heads=8, head_dim=128, source_tokens=1500)),
+        )
+    )
     assert layout.request_blocks(160) == 10 + 2048 // 16
 
 
@@ -282,10 +379,28 @@ def test_a_stage_without_attention_limits_nothing():
     [
         (None, "auto"),
         ({"quant_method": "fp8"}, "auto"),
-        ({"quant_method": "modelopt", "kv_cache_scheme": {"dynamic": False, "num_bits": 8, "type": "float"}}, "fp8_e4m3"),
-        ({"quant_method": "modelopt", "kv_cache_scheme": {"dynamic": False, "num_bits": 4, "type": "float"}}, "nvfp4"),
+        (
+            {
+                "quant_method": "modelopt",
+                "kv_cache_scheme": {"dynamic": False, "num_bits": 8, "type": "float"},
+            },
+            "fp8_e4m3",
+        ),
+        (
+            {
+                "quant_method": "modelopt",
+                "kv_cache_scheme": {"dynamic": False, "num_bits": 4, "type": "float"},
+            },
+            "nvfp4",
+        ),
         ({"quant_method": "modelopt", "kv_cache_scheme": {"num_bits": 8, "type": "int"}}, "auto"),
-        ({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}, "fp8_e4m3"),
+        (
+            {
+                "producer": {"name": "modelopt"},
+                "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"},
+            },
+            "fp8_e4m3",
+        ),
         ({"producer": {"name": "modelopt"}, "quant_algo": "FP8", "kv_cache_scheme": "FP8"}, "auto"),
         ({"quant_method": "compressed-tensors", "kv_cache_scheme": {"num_bits": 8}}, "fp8"),
         ({"quant_method": "compressed-tensors", "kv_cache_scheme": None}, "auto"),
@@ -295,7 +410,10 @@ def test_a_checkpoint_may_ask_for_its_cache_format(quantization, expected):
     assert checkpoint_format(quantization) == expected
 
 
-@pytest.mark.parametrize("dtype, page", [("nvfp4", 8 * 2 * 72), ("int8_per_token_head", 8 * 264), ("BF16", 8 * 512), ("fp16", 8 * 512)])
+@pytest.mark.parametrize(
+    "dtype, page",
+    [("nvfp4", 8 * 2 * 72), ("int8_per_token_head", 8 * 264), ("BF16", 8 * 512), ("fp16", 8 * 512)],
+)
 def test_packed_formats_count_their_scales(dtype, page):
     assert _layout(_model((1, _attention())), cache_dtype=dtype).block_bytes == 16 * page
 

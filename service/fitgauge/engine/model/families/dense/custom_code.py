@@ -1,9 +1,10 @@
 """Dense decoders whose code stands in their own repositories, not in transformers.
 
-Source: vLLM 0.33, `model_executor/models/{internlm2,exaone,minicpm,chatglm,orion,solar,mimo_mtp,nemotron_nas}.py`. Baichuan, InternLM,
-Qwen and XVERSE, which vLLM dropped in 0.23: the shapes of their checkpoints. A family is `exact` where its count equals one
-that was printed in public (the tests name where), else `assumed`.
-"""
+Source: vLLM 0.33,
+`model_executor/models/{internlm2,exaone,minicpm,chatglm,orion,solar,mimo_mtp,nemotron_nas}.py`.
+Baichuan, InternLM, Qwen and XVERSE, which vLLM dropped in 0.23: the shapes of their checkpoints.
+A family is `exact` where its count equals one that was printed in public (the tests name where),
+else `assumed`."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,48 +29,80 @@ from fitgauge.engine.model.spec import Block, ModelSpec, Part
 BAICHUAN = replace(UNBIASED, qkv=("W_pack",))
 INTERNLM = Dialect(qkv_bias="bias", out_bias="bias")
 INTERNLM2 = Dialect(
-    embed="tok_embeddings", attention="attention", qkv=("wqkv",), out="wo", norms=("attention_norm", "ffn_norm"), head="output",
+    embed="tok_embeddings", attention="attention", qkv=("wqkv",), out="wo",
+    norms=("attention_norm", "ffn_norm"), head="output",
     mlp=("feed_forward.w1", "feed_forward.w3", "feed_forward.w2"), qkv_bias="bias", out_bias="bias",
 )  # fmt: skip
 QWEN = Dialect(
-    stem="transformer", layers="h", embed="wte", attention="attn", qkv=("c_attn",), out="c_proj", norms=("ln_1", "ln_2"),
+    stem="transformer", layers="h", embed="wte", attention="attn", qkv=("c_attn",), out="c_proj",
+    norms=("ln_1", "ln_2"),
     mlp=("mlp.w1", "mlp.w2", "mlp.c_proj"), final="ln_f", qkv_bias=True, out_bias=False,
 )  # fmt: skip
 CHATGLM = Dialect(
-    stem="transformer", layers="encoder.layers", embed="embedding.word_embeddings", attention="self_attention",
-    qkv=("query_key_value",), out="dense", mlp=("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"), final="encoder.final_layernorm",
+    stem="transformer", layers="encoder.layers", embed="embedding.word_embeddings",
+    attention="self_attention",
+    qkv=("query_key_value",), out="dense", mlp=("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
+    final="encoder.final_layernorm",
     head="transformer.output_layer", out_bias="add_bias_linear", mlp_bias="add_bias_linear",
 )  # fmt: skip
 EXAONE = Dialect(
-    stem="transformer", layers="h", embed="wte", attention="attn.attention", out="out_proj", norms=("ln_1", "ln_2"), final="ln_f",
+    stem="transformer", layers="h", embed="wte", attention="attn.attention", out="out_proj",
+    norms=("ln_1", "ln_2"), final="ln_f",
     mlp=("mlp.c_fc_0", "mlp.c_fc_1", "mlp.c_proj"), mlp_bias="mlp_bias",
 )  # fmt: skip
 ORION = replace(UNBIASED, layer_norm=True)
 
 
 def read_baichuan(config: Config) -> ModelSpec:
-    """Baichuan 1 and 2: 7B rotates, 13B (ALiBi) knows its length as `model_max_length` and registers no table."""
+    """Baichuan 1 and 2: 7B rotates, 13B (ALiBi) knows its length as `model_max_length` and
+    registers no table."""
     alibi = not config.has("max_position_embeddings")
     positions = config.integer("max_position_embeddings", "model_max_length", default=4096)
-    return read_dense(amended(config, max_position_embeddings=positions), replace(BAICHUAN, rotary="none" if alibi else "tables"))
+    return read_dense(
+        amended(config, max_position_embeddings=positions),
+        replace(BAICHUAN, rotary="none" if alibi else "tables"),
+    )
 
 
 def read_qwen(config: Config) -> ModelSpec:
-    """Qwen 1: `intermediate_size` is the two halves of the gated MLP together; `kv_channels` is the head."""
+    """Qwen 1: `intermediate_size` is the two halves of the gated MLP together; `kv_channels` is
+    the head."""
     full = completed(config)
-    sized = amended(full, intermediate_size=full.integer("intermediate_size") // 2, head_dim=full.integer("kv_channels", default=128))
+    sized = amended(
+        full,
+        intermediate_size=full.integer("intermediate_size") // 2,
+        head_dim=full.integer("kv_channels", default=128),
+    )
     return read_dense(sized, QWEN)
 
 
 def read_chatglm(config: Config) -> ModelSpec:
-    """ChatGLM 2 and 3, GLM-4-9B with its own code: fused projections, two or as many KV groups, half of a head rotated."""
+    """ChatGLM 2 and 3, GLM-4-9B with its own code: fused projections, two or as many KV groups,
+    half of a head rotated."""
     full = completed(config)
     heads = full.integer("num_attention_heads", low=1)
-    groups = full.integer("multi_query_group_num", default=1, low=1) if full.flag("multi_query_attention") else heads
-    sized = amended(full, num_key_value_heads=groups, head_dim=full.integer("kv_channels", default=128), partial_rotary_factor=0.5)
+    groups = (
+        full.integer("multi_query_group_num", default=1, low=1)
+        if full.flag("multi_query_attention")
+        else heads
+    )
+    sized = amended(
+        full,
+        num_key_value_heads=groups,
+        head_dim=full.integer("kv_channels", default=128),
+        partial_rotary_factor=0.5,
+    )
     qkv_bias = full.flag("add_bias_linear") or full.flag("add_qkv_bias")
     final = CHATGLM.final if full.flag("post_layer_norm", default=True) else ""
-    return read_dense(sized, replace(CHATGLM, qkv_bias=qkv_bias, final=final, layer_norm=not full.flag("rmsnorm", default=True)))
+    return read_dense(
+        sized,
+        replace(
+            CHATGLM,
+            qkv_bias=qkv_bias,
+            final=final,
+            layer_norm=not full.flag("rmsnorm", default=True),
+        ),
+    )
 
 
 def read_mimo(config: Config) -> ModelSpec:
@@ -77,7 +110,11 @@ def read_mimo(config: Config) -> ModelSpec:
     full = completed(config)
     hidden, intermediate = full.integer("hidden_size", low=1), mlp_width(full, QWEN2)
     layer = dense_layer(full, QWEN2, hidden, intermediate, None)
-    joined = [*parts.norm("token_layernorm", hidden), *parts.norm("hidden_layernorm", hidden), *parts.norm("final_layernorm", hidden)]
+    joined = [
+        *parts.norm("token_layernorm", hidden),
+        *parts.norm("hidden_layernorm", hidden),
+        *parts.norm("final_layernorm", hidden),
+    ]
     heads = Block(
         part=Part.MTP,
         prefix="model.mtp_layers.{}.",
@@ -91,54 +128,78 @@ def read_mimo(config: Config) -> ModelSpec:
 
 
 def read_deci(config: Config) -> ModelSpec:
-    """DeciLM and Nemotron-NAS: Llama whose blocks were searched: each has KV groups and an MLP of its own, or lacks either."""
+    """DeciLM and Nemotron-NAS: Llama whose blocks were searched: each has KV groups and an MLP
+    of its own, or lacks either."""
     full = completed(config)
     hidden, heads = full.integer("hidden_size", low=1), full.integer("num_attention_heads", low=1)
-    stack = [searched_layer(full, Config(block, f"{config.where}: block_configs"), hidden, heads) for block in block_configs(full)]
+    stack = [
+        searched_layer(full, Config(block, f"{config.where}: block_configs"), hidden, heads)
+        for block in block_configs(full)
+    ]
     return read_stack(full, LLAMA, stack)
 
 
 def block_configs(config: Config) -> list[dict[str, object]]:
-    """One entry a layer; DeciLM 7B says its KV heads alone, as `num_key_value_heads_per_layer`."""
+    """Return one entry a layer; DeciLM 7B says its KV heads alone, as
+    `num_key_value_heads_per_layer`."""
     layers = config.layers()
     if config.has("block_configs"):
-        return [block if isinstance(block, dict) else {} for block in config.items("block_configs", length=layers)[:layers]]
-    return [{"kv_heads": kv_heads} for kv_heads in config.items("num_key_value_heads_per_layer", length=layers)[:layers]]
+        return [
+            block if isinstance(block, dict) else {}
+            for block in config.items("block_configs", length=layers)[:layers]
+        ]
+    return [
+        {"kv_heads": kv_heads}
+        for kv_heads in config.items("num_key_value_heads_per_layer", length=layers)[:layers]
+    ]
 
 
 def searched_layer(config: Config, block: Config, hidden: int, heads: int) -> parts.Layer:
-    """One block: a part that is a `no_op` has neither tensors nor norm, one replaced by a linear is a square matrix."""
+    """Return one block: a part that is a `no_op` has neither tensors nor norm, one replaced by a
+    linear is a square matrix."""
     attention, ffn = block.section("attention"), block.section("ffn")
-    kv_heads = block.integer("kv_heads", default=heads // attention.integer("n_heads_in_group", default=1, low=1), low=1)
+    kv_heads = block.integer(
+        "kv_heads", default=heads // attention.integer("n_heads_in_group", default=1, low=1), low=1
+    )
     intermediate = ffn_width(config, ffn, hidden)
-    whole = dense_layer(amended(config, num_key_value_heads=kv_heads), LLAMA, hidden, intermediate, None)
+    whole = dense_layer(
+        amended(config, num_key_value_heads=kv_heads), LLAMA, hidden, intermediate, None
+    )
     dropped = [
         *(("self_attn.", "input_layernorm.") if attention.flag("no_op") else ()),
         *(("mlp.", "post_attention_layernorm.") if ffn.flag("no_op") else ()),
     ]
     return parts.Layer(
-        tensors=tuple(tensor for tensor in whole.tensors if not tensor.name.startswith(tuple(dropped))),
+        tensors=tuple(
+            tensor for tensor in whole.tensors if not tensor.name.startswith(tuple(dropped))
+        ),
         mixers=() if attention.flag("no_op") else whole.mixers,
         mlp=None if ffn.flag("no_op") else whole.mlp,
     )
 
 
 def ffn_width(config: Config, ffn: Config, hidden: int) -> int:
-    """The width of a searched MLP [features]: 2/3 of `ffn_mult` hidden sizes, rounded up to a multiple of 256.
+    """Return the width of a searched MLP [features]: 2/3 of `ffn_mult` hidden sizes, rounded up to
+    a multiple of 256.
 
     Source: vLLM 0.33, nemotron_nas.py, `_ffn_mult_to_intermediate_size`.
     """
     if not ffn.has("ffn_mult"):
-        return ffn.integer("intermediate_size", default=config.integer("intermediate_size", default=4 * hidden))
+        return ffn.integer(
+            "intermediate_size", default=config.integer("intermediate_size", default=4 * hidden)
+        )
     width = int(2 * ffn.number("ffn_mult", default=1.0) * hidden / 3)
     return -(-width // 256) * 256
 
 
 def assumed(read: Reader) -> Reader:
-    """A reader whose counts no published figure confirms."""
+    """Return a reader whose counts no published figure confirms."""
 
     def reading(config: Config) -> ModelSpec:
-        note = "Read as an inference engine reads it; no published parameter count was at hand to check against."
+        note = (
+            "Read as an inference engine reads it; no published parameter count was at hand to"
+            " check against."
+        )
         spec = read(config)
         return msgspec.structs.replace(spec, basis="assumed", notes=(*spec.notes, note))
 

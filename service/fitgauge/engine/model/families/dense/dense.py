@@ -1,8 +1,9 @@
-"""Dense decoders of the Llama shape, and every family that departs from it by names, norms, biases and windows alone.
+"""Dense decoders of the Llama shape, and every family that departs from it by names, norms, biases
+and windows alone.
 
-One layer: norm, attention with grouped KV heads, norm, MLP. A `Dialect` says how a family departs from Llama.
-Source: transformers 5.23, `models/<model_type>/modeling_<model_type>.py`; its defaults stand in `defaults.py`.
-"""
+One layer: norm, attention with grouped KV heads, norm, MLP. A `Dialect` says how a family
+departs from Llama. Source: transformers 5.23, `models/<model_type>/modeling_<model_type>.py`;
+its defaults stand in `defaults.py`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,12 +36,13 @@ Extras = Callable[[Config, Attention, int], tuple[Tensor, ...]]
 class Dialect:
     """Where a family departs from Llama.
 
-    Names: `stem` and `layers` begin every tensor's name, `qkv` of one name is a fused projection, `mlp` of two is fused
-    (`gated`) or plain. `positions`: the learned position table and how many rows it has beyond max_position_embeddings.
-    `qk_norm`: of one head's width (Qwen 3), of the whole projection's (OLMo 2), or a row for every head (Cohere); `shift`: it
-    has a bias. `expansion`: the MLP's width in hidden sizes where the config leaves it open. `rotary`: what vLLM registers;
-    `local_base`: a second one for the layers that slide; `rotary_rows`: where their length stands.
-    """
+    Names: `stem` and `layers` begin every tensor's name, `qkv` of one name is a fused
+    projection, `mlp` of two is fused (`gated`) or plain. `positions`: the learned position table
+    and how many rows it has beyond max_position_embeddings. `qk_norm`: of one head's width (Qwen
+    3), of the whole projection's (OLMo 2), or a row for every head (Cohere); `shift`: it has a
+    bias. `expansion`: the MLP's width in hidden sizes where the config leaves it open. `rotary`:
+    what vLLM registers; `local_base`: a second one for the layers that slide; `rotary_rows`:
+    where their length stands."""
 
     stem: str = "model"
     layers: str = "layers"
@@ -71,22 +73,34 @@ class Dialect:
 
 
 def read_dense(config: Config, dialect: Dialect = Dialect()) -> ModelSpec:
-    """The ModelSpec of a dense decoder. Raises MalformedModelError where a size is missing or absurd."""
+    """Return the ModelSpec of a dense decoder. Raises MalformedModelError where a size is
+    missing or absurd."""
     layers = config.layers()
     intermediate, hidden = mlp_width(config, dialect), config.integer("hidden_size", low=1)
     windows = layer_windows(config, dialect.window, layers)
-    by_window = {window: dense_layer(config, dialect, hidden, intermediate, window) for window in set(windows)}
+    by_window = {
+        window: dense_layer(config, dialect, hidden, intermediate, window)
+        for window in set(windows)
+    }
     return read_stack(config, dialect, [by_window[window] for window in windows])
 
 
 def read_stack(config: Config, dialect: Dialect, stack: list[parts.Layer]) -> ModelSpec:
-    """The ModelSpec of a decoder whose layers are made already: embeddings, final norm and head around them.
+    """Return the ModelSpec of a decoder whose layers are made already: embeddings, final norm and
+    head around them.
 
-    A checkpoint without a language model (`...Model`, a classifier) has no head; a classifier's few rows are left out.
-    """
+    A checkpoint without a language model (`...Model`, a classifier) has no head; a classifier's
+    few rows are left out."""
     hidden, vocabulary = config.integer("hidden_size", low=1), config.integer("vocab_size", low=1)
-    tied, bare = config.flag("tie_word_embeddings"), not config.nested and headless(architecture_name(config))
-    final = (parts.final_norm(hidden, name=f"{dialect.stem}.{dialect.final}", bias=dialect.layer_norm),) if dialect.final else ()
+    tied, bare = (
+        config.flag("tie_word_embeddings"),
+        not config.nested and headless(architecture_name(config)),
+    )
+    final = (
+        (parts.final_norm(hidden, name=f"{dialect.stem}.{dialect.final}", bias=dialect.layer_norm),)
+        if dialect.final
+        else ()
+    )
     return ModelSpec(
         model_type=config.text("model_type"),
         architecture=architecture_name(config),
@@ -107,29 +121,56 @@ def read_stack(config: Config, dialect: Dialect, stack: list[parts.Layer]) -> Mo
 
 
 def embeddings(config: Config, dialect: Dialect, vocabulary: int, hidden: int) -> Block:
-    """The token embedding and, where the family learns positions, their table."""
-    tokens = Tensor(f"{dialect.stem}.{dialect.embed}.weight", (vocabulary, hidden), Kind.EMBEDDING, Split.VOCABULARY)
+    """Return the token embedding and, where the family learns positions, their table."""
+    tokens = Tensor(
+        f"{dialect.stem}.{dialect.embed}.weight",
+        (vocabulary, hidden),
+        Kind.EMBEDDING,
+        Split.VOCABULARY,
+    )
     if dialect.positions is None:
         return parts.single(Part.EMBEDDING, "", (tokens,))
     name, beyond = dialect.positions
     rows = config.integer("max_position_embeddings") + beyond
-    return parts.single(Part.EMBEDDING, "", (tokens, Tensor(f"{dialect.stem}.{name}.weight", (rows, hidden), Kind.EMBEDDING)))
+    return parts.single(
+        Part.EMBEDDING,
+        "",
+        (tokens, Tensor(f"{dialect.stem}.{name}.weight", (rows, hidden), Kind.EMBEDDING)),
+    )
 
 
 def heads(vocabulary: int, hidden: int, dialect: Dialect, *, tied: bool) -> tuple[Block, ...]:
-    """The output head; of one that is tied to the embedding, its bias alone."""
+    """Return the output head; of one that is tied to the embedding, its bias alone."""
     if tied and dialect.head_bias:
-        return (parts.single(Part.HEAD, "", (Tensor(f"{dialect.head}.bias", (vocabulary,), Kind.BIAS, Split.VOCABULARY),)),)
+        return (
+            parts.single(
+                Part.HEAD,
+                "",
+                (Tensor(f"{dialect.head}.bias", (vocabulary,), Kind.BIAS, Split.VOCABULARY),),
+            ),
+        )
     return parts.head(vocabulary, hidden, tied=tied, name=dialect.head, bias=dialect.head_bias)
 
 
-def dense_layer(config: Config, dialect: Dialect, hidden: int, intermediate: int, window: int | None) -> parts.Layer:
-    """One layer: norms, attention, MLP."""
+def dense_layer(
+    config: Config, dialect: Dialect, hidden: int, intermediate: int, window: int | None
+) -> parts.Layer:
+    """Return one layer: norms, attention, MLP."""
     mixer = grouped_attention(config, window=window)
     return parts.Layer(
         tensors=(
-            *[tensor for name in dialect.norms for tensor in parts.norm(name, hidden, bias=dialect.layer_norm)],
-            *projections(hidden, mixer, dialect, qkv_bias=switched(config, dialect.qkv_bias), out_bias=switched(config, dialect.out_bias)),
+            *[
+                tensor
+                for name in dialect.norms
+                for tensor in parts.norm(name, hidden, bias=dialect.layer_norm)
+            ],
+            *projections(
+                hidden,
+                mixer,
+                dialect,
+                qkv_bias=switched(config, dialect.qkv_bias),
+                out_bias=switched(config, dialect.out_bias),
+            ),
             *qk_norms(mixer, dialect.qk_norm, dialect),
             *feed_forward(hidden, intermediate, dialect, bias=switched(config, dialect.mlp_bias)),
             *(dialect.extras(config, mixer, intermediate) if dialect.extras else ()),
@@ -139,23 +180,37 @@ def dense_layer(config: Config, dialect: Dialect, hidden: int, intermediate: int
     )
 
 
-def projections(hidden: int, mixer: Attention, dialect: Dialect, *, qkv_bias: bool, out_bias: bool) -> tuple[Tensor, ...]:
+def projections(
+    hidden: int, mixer: Attention, dialect: Dialect, *, qkv_bias: bool, out_bias: bool
+) -> tuple[Tensor, ...]:
     """Query, key, value and output projections, apart or fused.
 
-    A fused projection whose KV heads are as many as its query heads divides like one. With fewer it is given as two slices of
-    one checkpoint name, its query rows (COLUMN) and its key and value rows (KV), because ranks replicate the latter.
-    """
-    query, key, value = mixer.query_heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim, mixer.kv_heads * mixer.value_dim
+    A fused projection whose KV heads are as many as its query heads divides like one. With fewer
+    it is given as two slices of one checkpoint name, its query rows (COLUMN) and its key and
+    value rows (KV), because ranks replicate the latter."""
+    query, key, value = (
+        mixer.query_heads * mixer.head_dim,
+        mixer.kv_heads * mixer.head_dim,
+        mixer.kv_heads * mixer.value_dim,
+    )
     names = [f"{dialect.attention}.{name}" for name in dialect.qkv]
     if len(names) == 1 and mixer.kv_heads == mixer.query_heads:
         pieces = [(names[0], query + key + value, Split.COLUMN)]
     elif len(names) == 1:
         pieces = [(names[0], query, Split.COLUMN), (names[0], key + value, Split.KV)]
     else:
-        pieces = [(names[0], query, Split.COLUMN), (names[1], key, Split.KV), (names[2], value, Split.KV)]
+        pieces = [
+            (names[0], query, Split.COLUMN),
+            (names[1], key, Split.KV),
+            (names[2], value, Split.KV),
+        ]
     units = {Split.COLUMN: mixer.query_heads, Split.KV: mixer.kv_heads}
     return (
-        *[tensor for name, rows, how in pieces for tensor in parts.linear(name, rows, hidden, how, units=units[how], bias=qkv_bias)],
+        *[
+            tensor
+            for name, rows, how in pieces
+            for tensor in parts.linear(name, rows, hidden, how, units=units[how], bias=qkv_bias)
+        ],
         *parts.linear(
             f"{dialect.attention}.{dialect.out}",
             hidden,
@@ -167,30 +222,50 @@ def projections(hidden: int, mixer: Attention, dialect: Dialect, *, qkv_bias: bo
     )
 
 
-def feed_forward(hidden: int, intermediate: int, dialect: Dialect, *, bias: bool) -> tuple[Tensor, ...]:
-    """The MLP's projections: gate, up and down; gate and up fused, and down; or up and down alone."""
+def feed_forward(
+    hidden: int, intermediate: int, dialect: Dialect, *, bias: bool
+) -> tuple[Tensor, ...]:
+    """Return the MLP's projections: gate, up and down; gate and up fused, and down; or up and
+    down alone."""
     *ups, down = dialect.mlp
     rows = intermediate * (2 if dialect.gated and len(ups) == 1 else 1)
     return (
-        *[tensor for name in ups for tensor in parts.linear(name, rows, hidden, Split.COLUMN, bias=bias)],
+        *[
+            tensor
+            for name in ups
+            for tensor in parts.linear(name, rows, hidden, Split.COLUMN, bias=bias)
+        ],
         *parts.linear(down, hidden, intermediate, Split.ROW, bias=bias),
     )
 
 
 def grouped_attention(config: Config, *, window: int | None = None) -> Attention:
-    """Heads as the usual keys say: `head_dim` defaults to hidden / heads, `num_key_value_heads` to all heads."""
+    """Return heads as the usual keys say: `head_dim` defaults to hidden / heads,
+    `num_key_value_heads` to all heads."""
     heads = config.integer("num_attention_heads", "n_head", low=1)
-    head_dim = config.integer("head_dim", default=config.integer("hidden_size", "n_embd", low=1) // heads, low=1)
+    head_dim = config.integer(
+        "head_dim", default=config.integer("hidden_size", "n_embd", low=1) // heads, low=1
+    )
     kv_heads = config.integer("num_key_value_heads", default=heads, low=1)
     causal = config.values.get("use_bidirectional_attention") is not True
-    return Attention(query_heads=heads, kv_heads=kv_heads, head_dim=head_dim, value_dim=head_dim, window=window, causal=causal)
+    return Attention(
+        query_heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        value_dim=head_dim,
+        window=window,
+        causal=causal,
+    )
 
 
 def qk_norms(mixer: Attention, kind: str, dialect: Dialect = Dialect()) -> tuple[Tensor, ...]:
     """Norms of queries and keys, as `Dialect.qk_norm` says."""
     if kind == "none":
         return ()
-    shapes = [(n * mixer.head_dim,) if kind == "width" else (mixer.head_dim,) for n in (mixer.query_heads, mixer.kv_heads)]
+    shapes = [
+        (n * mixer.head_dim,) if kind == "width" else (mixer.head_dim,)
+        for n in (mixer.query_heads, mixer.kv_heads)
+    ]
     if kind == "heads":
         shapes = [(n, mixer.head_dim) for n in (mixer.query_heads, mixer.kv_heads)]  # type: ignore[misc]
     kinds = ("weight", "bias") if dialect.qk_shift else ("weight",)
@@ -202,17 +277,24 @@ def qk_norms(mixer: Attention, kind: str, dialect: Dialect = Dialect()) -> tuple
 
 
 def layer_windows(config: Config, rule: str, layers: int) -> list[int | None]:
-    """The sliding window [tokens] of every layer, None for full attention.
+    """Return the sliding window [tokens] of every layer, None for full attention.
 
-    `layer_types` counts first, but for a rule that never slides; then every layer slides, or those from `max_window_layers`
-    on where `use_sliding_window` is set, or all but every `sliding_window_pattern`-th (which ends a period, or begins it; EXAONE writes
-    LLLG), or those without rotary embeddings (SmolLM3).
-    """
+    `layer_types` counts first, but for a rule that never slides; then every layer slides, or
+    those from `max_window_layers` on where `use_sliding_window` is set, or all but every
+    `sliding_window_pattern`-th (which ends a period, or begins it; EXAONE writes LLLG), or those
+    without rotary embeddings (SmolLM3)."""
     window = config.maybe_integer("sliding_window")
-    if rule == "never" or not window or (rule in {"if_used", "nope"} and not config.flag("use_sliding_window")):
+    if (
+        rule == "never"
+        or not window
+        or (rule in {"if_used", "nope"} and not config.flag("use_sliding_window"))
+    ):
         return [None] * layers
     if config.has("layer_types"):
-        return [window if "sliding" in str(kind) else None for kind in config.items("layer_types", length=layers)[:layers]]
+        return [
+            window if "sliding" in str(kind) else None
+            for kind in config.items("layer_types", length=layers)[:layers]
+        ]
     if rule == "if_used":
         first = config.integer("max_window_layers", default=layers)
         return [window if number >= first else None for number in range(layers)]
@@ -222,32 +304,42 @@ def layer_windows(config: Config, rule: str, layers: int) -> list[int | None]:
         return [None if rotates else window for rotates in rotating_layers(config, layers)]
     pattern = config.values.get("sliding_window_pattern")
     if isinstance(pattern, str) and pattern:
-        return [None if pattern[number % len(pattern)] == "G" else window for number in range(layers)]
-    period, full = config.integer("sliding_window_pattern", low=1), 0 if rule == "pattern_from_full" else -1
+        return [
+            None if pattern[number % len(pattern)] == "G" else window for number in range(layers)
+        ]
+    period, full = (
+        config.integer("sliding_window_pattern", low=1),
+        0 if rule == "pattern_from_full" else -1,
+    )
     return [None if number % period == full % period else window for number in range(layers)]
 
 
 def rotating_layers(config: Config, layers: int) -> list[bool]:
-    """Which layers have rotary embeddings: `no_rope_layers` says 1 for those that do, else every n-th does not."""
+    """Return which layers have rotary embeddings: `no_rope_layers` says 1 for those that do,
+    else every n-th does not."""
     if config.has("no_rope_layers"):
         return [bool(rotates) for rotates in config.items("no_rope_layers", length=layers)[:layers]]
-    return [number % config.integer("no_rope_layer_interval", low=1) != 0 for number in range(1, layers + 1)]
+    return [
+        number % config.integer("no_rope_layer_interval", low=1) != 0
+        for number in range(1, layers + 1)
+    ]
 
 
 def mlp_width(config: Config, dialect: Dialect) -> int:
-    """The MLP's width [features], from the hidden size where the config leaves it open and the family allows that."""
+    """Return the MLP's width [features], from the hidden size where the config leaves it open
+    and the family allows that."""
     if dialect.expansion and not config.has("intermediate_size"):
         return dialect.expansion * config.integer("hidden_size", low=1)
     return config.integer("intermediate_size")
 
 
 def switched(config: Config, switch: Switch) -> bool:
-    """Whether a bias is there."""
+    """Return whether a bias is there."""
     return config.flag(switch) if isinstance(switch, str) else switch
 
 
 def dense_rotary_tables(config: Config, dialect: Dialect) -> tuple[RotaryTable, ...]:
-    """What a dense decoder registers for its rotary embeddings."""
+    """Return what a dense decoder registers for its rotary embeddings."""
     head_dim = grouped_attention(config).head_dim
     if dialect.rotary == "none":
         return ()
@@ -258,13 +350,22 @@ def dense_rotary_tables(config: Config, dialect: Dialect) -> tuple[RotaryTable, 
 
 
 def headless(architecture: str) -> bool:
-    """Whether a class name means a decoder without its language-model head."""
-    return architecture.endswith(("ForSequenceClassification", "ForTokenClassification", "ForRewardModel", "ForProcessRewardModel")) or (
-        architecture.endswith("Model") and "LMHead" not in architecture and architecture not in {"AquilaModel", "ChatGLMModel"}
+    """Return whether a class name means a decoder without its language-model head."""
+    return architecture.endswith(
+        (
+            "ForSequenceClassification",
+            "ForTokenClassification",
+            "ForRewardModel",
+            "ForProcessRewardModel",
+        )
+    ) or (
+        architecture.endswith("Model")
+        and "LMHead" not in architecture
+        and architecture not in {"AquilaModel", "ChatGLMModel"}
     )
 
 
 def architecture_name(config: Config) -> str:
-    """The first name in `architectures`, or the model type."""
+    """Return the first name in `architectures`, or the model type."""
     names = config.items("architectures")
     return str(names[0])[:80] if names else config.text("model_type")

@@ -1,8 +1,8 @@
 """The dialects of dense decoders that transformers knows.
 
-Source: transformers 5.23, `models/<model_type>/modeling_<model_type>.py`, field by field. `rotary="frequencies"` marks the
-families that vLLM 0.33 has no model of its own for and runs through transformers' code.
-"""
+Source: transformers 5.23, `models/<model_type>/modeling_<model_type>.py`, field by field.
+`rotary="frequencies"` marks the families that vLLM 0.33 has no model of its own for and runs
+through transformers' code."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,7 +14,12 @@ from fitgauge.engine.model.families.dense.dense import Dialect, Reader, read_den
 from fitgauge.engine.model.spec import Attention, Kind, ModelSpec, Split, Tensor
 
 _POST_NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
-_FOUR_NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
+_FOUR_NORMS = (
+    "input_layernorm",
+    "post_attention_layernorm",
+    "pre_feedforward_layernorm",
+    "post_feedforward_layernorm",
+)
 _PLAIN = ("mlp.up_proj", "mlp.down_proj")
 _FUSED_GATE = ("mlp.gate_up_proj", "mlp.down_proj")
 _4H = ("mlp.dense_h_to_4h", "mlp.dense_4h_to_h")
@@ -26,23 +31,32 @@ QWEN3 = Dialect(qk_norm="head", window="if_used")
 GEMMA2 = Dialect(norms=_FOUR_NORMS, window="pattern")
 OLMO2 = Dialect(norms=_POST_NORMS, qk_norm="width", rotary="frequencies")
 STABLELM = Dialect(qkv_bias="use_qkv_bias", out_bias=False, layer_norm=True)
-COHERE = Dialect(norms=("input_layernorm",), rotary_rows=("model_max_length", "max_position_embeddings"))
+COHERE = Dialect(
+    norms=("input_layernorm",), rotary_rows=("model_max_length", "max_position_embeddings")
+)
 GLM = Dialect(out_bias=False, mlp=_FUSED_GATE)
-HYPERCLOVA = replace(LLAMA, norms=("input_layernorm", "post_attention_layernorm", "post_norm1", "post_norm2"))
+HYPERCLOVA = replace(
+    LLAMA, norms=("input_layernorm", "post_attention_layernorm", "post_norm1", "post_norm2")
+)
 PERSIMMON = Dialect(
-    qkv=("query_key_value",), out="dense", mlp=_4H, gated=False, final="final_layernorm", layer_norm=True,
+    qkv=("query_key_value",), out="dense", mlp=_4H, gated=False, final="final_layernorm",
+    layer_norm=True,
     qkv_bias=True, out_bias=True, mlp_bias=True, rotary="frequencies",
 )  # fmt: skip
 PHI = Dialect(
-    out="dense", mlp=("mlp.fc1", "mlp.fc2"), gated=False, norms=("input_layernorm",), final="final_layernorm", layer_norm=True,
+    out="dense", mlp=("mlp.fc1", "mlp.fc2"), gated=False, norms=("input_layernorm",),
+    final="final_layernorm", layer_norm=True,
     qkv_bias=True, out_bias=True, mlp_bias=True, head_bias=True, rotary="frequencies",
 )  # fmt: skip
 
 
 def stablelm(config: Config) -> Dialect:
-    """StableLM: one norm where attention and MLP run side by side, and a norm for every head where asked for."""
+    """StableLM: one norm where attention and MLP run side by side, and a norm for every head
+    where asked for."""
     norms = ("input_layernorm",) if config.flag("use_parallel_residual") else STABLELM.norms
-    return replace(STABLELM, norms=norms, extras=_norms_per_head if config.flag("qk_layernorm") else None)
+    return replace(
+        STABLELM, norms=norms, extras=_norms_per_head if config.flag("qk_layernorm") else None
+    )
 
 
 def cohere(config: Config) -> Dialect:
@@ -52,7 +66,9 @@ def cohere(config: Config) -> Dialect:
 
 def with_qk_layer_norm(dialect: Dialect) -> Callable[[Config], Dialect]:
     """Persimmon and Phi: LayerNorms of one head's width where `qk_layernorm` is set."""
-    normed = replace(dialect, qk_norm="head", qk_names=("q_layernorm", "k_layernorm"), qk_shift=True)
+    normed = replace(
+        dialect, qk_norm="head", qk_names=("q_layernorm", "k_layernorm"), qk_shift=True
+    )
     return lambda config: normed if config.flag("qk_layernorm") else dialect
 
 
@@ -63,12 +79,18 @@ def hyperclova(config: Config) -> Dialect:
 
 def internlm3(config: Config) -> Dialect:
     """InternLM 3: Llama, whose biases its own configs call otherwise."""
-    return Dialect(qkv_bias="qkv_bias", out_bias="qkv_bias", mlp_bias="bias") if config.has("qkv_bias") else LLAMA
+    return (
+        Dialect(qkv_bias="qkv_bias", out_bias="qkv_bias", mlp_bias="bias")
+        if config.has("qkv_bias")
+        else LLAMA
+    )
 
 
 def _norms_per_head(config: Config, mixer: Attention, _: int) -> tuple[Tensor, ...]:
     return tuple(
-        Tensor(f"self_attn.{name}.norms.*.weight", (mixer.head_dim,), Kind.NORM, Split.NONE, 0, count)
+        Tensor(
+            f"self_attn.{name}.norms.*.weight", (mixer.head_dim,), Kind.NORM, Split.NONE, 0, count
+        )
         for name, count in (("q_layernorm", mixer.query_heads), ("k_layernorm", mixer.kv_heads))
     )
 
@@ -76,20 +98,33 @@ def _norms_per_head(config: Config, mixer: Attention, _: int) -> tuple[Tensor, .
 def _xielu(config: Config, mixer: Attention, _: int) -> tuple[Tensor, ...]:
     if config.text("hidden_act", default="xielu") != "xielu":
         return ()
-    return (Tensor("mlp.act_fn.alpha_p", (1,), Kind.OTHER), Tensor("mlp.act_fn.alpha_n", (1,), Kind.OTHER))
+    return (
+        Tensor("mlp.act_fn.alpha_p", (1,), Kind.OTHER),
+        Tensor("mlp.act_fn.alpha_n", (1,), Kind.OTHER),
+    )
 
 
 def _sub_norms(config: Config, mixer: Attention, intermediate: int) -> tuple[Tensor, ...]:
     hidden = config.integer("hidden_size")
-    return (*parts.norm("self_attn.attn_sub_norm", hidden), *parts.norm("mlp.ffn_sub_norm", intermediate))
+    return (
+        *parts.norm("self_attn.attn_sub_norm", hidden),
+        *parts.norm("mlp.ffn_sub_norm", intermediate),
+    )
 
 
 def _sinks(config: Config, mixer: Attention, _: int) -> tuple[Tensor, ...]:
-    return (Tensor("self_attn.sinks", (mixer.query_heads,), Kind.OTHER, Split.COLUMN, mixer.query_heads),)
+    return (
+        Tensor(
+            "self_attn.sinks", (mixer.query_heads,), Kind.OTHER, Split.COLUMN, mixer.query_heads
+        ),
+    )
 
 
 def _lambdas(config: Config, mixer: Attention, _: int) -> tuple[Tensor, ...]:
-    return tuple(Tensor(f"self_attn.lambda_{name}", (mixer.head_dim,), Kind.OTHER) for name in ("q1", "k1", "q2", "k2"))
+    return tuple(
+        Tensor(f"self_attn.lambda_{name}", (mixer.head_dim,), Kind.OTHER)
+        for name in ("q1", "k1", "q2", "k2")
+    )
 
 
 DIALECTS: Mapping[str, Dialect | Callable[[Config], Dialect]] = {
@@ -102,7 +137,8 @@ DIALECTS: Mapping[str, Dialect | Callable[[Config], Dialect]] = {
     "gemma": Dialect(),
     "gemma2": GEMMA2,
     "gemma3_text": replace(GEMMA2, qk_norm="head", local_base=True),
-    "vaultgemma": replace(GEMMA2, norms=("input_layernorm", "pre_feedforward_layernorm"), rotary="frequencies"),
+    "vaultgemma": replace(GEMMA2, norms=("input_layernorm", "pre_feedforward_layernorm"),
+        rotary="frequencies"),
     "phi": with_qk_layer_norm(PHI),
     "phi3": replace(UNBIASED, qkv=("qkv_proj",), mlp=_FUSED_GATE, window="always"),
     "olmo": Dialect(norms=(), final="", rotary="frequencies"),
@@ -123,13 +159,16 @@ DIALECTS: Mapping[str, Dialect | Callable[[Config], Dialect]] = {
     "seed_oss": replace(LLAMA, out_bias="attention_out_bias", rotary="frequencies"),
     "ernie4_5": Dialect(qkv_bias="use_bias", out_bias="use_bias", mlp_bias="use_bias"),
     "apertus": Dialect(
-        norms=("attention_layernorm", "feedforward_layernorm"), mlp=_PLAIN, gated=False, qk_norm="head", extras=_xielu
+        norms=("attention_layernorm", "feedforward_layernorm"), mlp=_PLAIN, gated=False,
+        qk_norm="head", extras=_xielu
     ),
     "arcee": replace(LLAMA, mlp=_PLAIN, gated=False, rotary="frequencies"),
     "helium": replace(LLAMA, out_bias=False, rotary="frequencies"),
-    "hunyuan_v1_dense": Dialect(qk_norm="head", qk_names=("query_layernorm", "key_layernorm"), rotary="frequencies"),
+    "hunyuan_v1_dense": Dialect(qk_norm="head", qk_names=("query_layernorm", "key_layernorm"),
+        rotary="frequencies"),
     "starcoder2": Dialect(
-        qkv_bias="use_bias", out_bias="use_bias", mlp_bias="use_bias", mlp=("mlp.c_fc", "mlp.c_proj"), gated=False, layer_norm=True,
+        qkv_bias="use_bias", out_bias="use_bias", mlp_bias="use_bias",
+        mlp=("mlp.c_fc", "mlp.c_proj"), gated=False, layer_norm=True,
         window="always", rotary="frequencies",
     ),
     "persimmon": with_qk_layer_norm(PERSIMMON),
@@ -137,14 +176,15 @@ DIALECTS: Mapping[str, Dialect | Callable[[Config], Dialect]] = {
     "diffllama": Dialect(extras=_lambdas, rotary="frequencies"),
     "hyperclovax": hyperclova,
     "jais2": replace(LLAMA, mlp=_PLAIN, gated=False, layer_norm=True, rotary="frequencies"),
-    "nanochat": Dialect(norms=(), final="", mlp=("mlp.fc1", "mlp.fc2"), gated=False, rotary="frequencies"),
+    "nanochat": Dialect(norms=(), final="", mlp=("mlp.fc1", "mlp.fc2"), gated=False,
+        rotary="frequencies"),
     "cwm": replace(UNBIASED, mlp_bias="mlp_bias", window="pattern_from_full", rotary="frequencies"),
     "iquestcoder": LLAMA,
 }  # fmt: skip
 
 
 def reader(dialect: Dialect | Callable[[Config], Dialect]) -> Reader:
-    """A reader of one dialect, which may depend on the config's own switches."""
+    """Return a reader of one dialect, which may depend on the config's own switches."""
 
     def read(config: Config) -> ModelSpec:
         full = completed(config)
@@ -153,4 +193,6 @@ def reader(dialect: Dialect | Callable[[Config], Dialect]) -> Reader:
     return read
 
 
-READERS: dict[str, Reader] = {model_type: reader(dialect) for model_type, dialect in DIALECTS.items()}
+READERS: dict[str, Reader] = {
+    model_type: reader(dialect) for model_type, dialect in DIALECTS.items()
+}

@@ -1,8 +1,8 @@
-"""MiniCPM3: Llama's stack around the projections of latent attention, whose keys and values are cached expanded.
+"""MiniCPM3: Llama's stack around the projections of latent attention, whose keys and values are
+cached expanded.
 
-Source: transformers 5.23, models/minicpm3/modeling_minicpm3.py; vLLM 0.33, models/minicpm3.py (an ordinary cache of all heads,
-values padded to the keys' width).
-"""
+Source: transformers 5.23, models/minicpm3/modeling_minicpm3.py; vLLM 0.33, models/minicpm3.py
+(an ordinary cache of all heads, values padded to the keys' width)."""
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
@@ -13,7 +13,8 @@ from fitgauge.engine.model.spec import Attention, Mlp, ModelSpec
 
 
 def read_minicpm3(config: Config) -> ModelSpec:
-    """The ModelSpec of a MiniCPM3. Raises MalformedModelError where a size is missing or absurd."""
+    """Return the ModelSpec of a MiniCPM3. Raises MalformedModelError where a size is missing or
+    absurd."""
     full = completed(config)
     hidden, intermediate = full.integer("hidden_size", low=1), full.integer("intermediate_size")
     projected = latent.latent_attention(full)

@@ -1,8 +1,8 @@
 """CLIP and SigLIP: a text tower and a vision tower whose outputs are compared.
 
-Both are encoders with norms before each half; CLIP projects each output, SigLIP pools the image by attention to a learned probe.
-Source: transformers 5.23, `models/{clip,siglip}/modeling_*.py` and the defaults of their configuration classes.
-"""
+Both are encoders with norms before each half; CLIP projects each output, SigLIP pools the image
+by attention to a learned probe. Source: transformers 5.23, `models/{clip,siglip}/modeling_*.py`
+and the defaults of their configuration classes."""
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
@@ -14,9 +14,12 @@ _NAMES = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn
 
 
 def read_clip(config: Config) -> ModelSpec:
-    """CLIP: causal text, a class token among the patches, one projection of each output without bias."""
+    """CLIP: causal text, a class token among the patches, one projection of each output without
+    bias."""
     projection = config.integer("projection_dim", default=512)
-    text, vision = towers(config, Sizes(vocabulary=49408, hidden=512, heads=8, intermediate=2048, positions=77))
+    text, vision = towers(
+        config, Sizes(vocabulary=49408, hidden=512, heads=8, intermediate=2048, positions=77)
+    )
     patches = patch_tensors(config, vision, patch=32, bias=False)
     tokens = patch_count(config, patch=32) + 1
     inside = (
@@ -35,27 +38,40 @@ def read_clip(config: Config) -> ModelSpec:
 
 
 def read_siglip(config: Config) -> ModelSpec:
-    """SigLIP: text in both directions with a head, patches alone, and a pooling head for the image."""
+    """SigLIP: text in both directions with a head, patches alone, and a pooling head for the
+    image."""
     text, vision = towers(config, Sizes(vocabulary=32000, positions=64))
     head = config.section("text_config").integer("projection_size", default=text.hidden)
     inside = (
         *patch_tensors(config, vision, patch=16, bias=True),
-        Tensor("embeddings.position_embedding.weight", (patch_count(config, patch=16), vision.hidden), Kind.EMBEDDING),
+        Tensor(
+            "embeddings.position_embedding.weight",
+            (patch_count(config, patch=16), vision.hidden),
+            Kind.EMBEDDING,
+        ),
         *parts.norm("post_layernorm", vision.hidden, bias=True),
-        *(pooling_head(vision) if config.section("vision_config").flag("vision_use_head", default=True) else ()),
+        *(
+            pooling_head(vision)
+            if config.section("vision_config").flag("vision_use_head", default=True)
+            else ()
+        ),
     )
     joined = (Tensor("logit_scale", (1,), Kind.OTHER), Tensor("logit_bias", (1,), Kind.OTHER))
     text_end = parts.linear("head", head, text.hidden, bias=True)
-    return dual_encoder(config, text, vision, text_end=text_end, vision_outside=inside, joined=joined)
+    return dual_encoder(
+        config, text, vision, text_end=text_end, vision_outside=inside, joined=joined
+    )
 
 
 def towers(config: Config, defaults: Sizes) -> tuple[Sizes, Sizes]:
-    """The sizes of the text tower and of the vision tower."""
-    return tower_sizes(config.section("text_config"), defaults), tower_sizes(config.section("vision_config"), Sizes())
+    """Return the sizes of the text tower and of the vision tower."""
+    return tower_sizes(config.section("text_config"), defaults), tower_sizes(
+        config.section("vision_config"), Sizes()
+    )
 
 
 def tower_sizes(config: Config, defaults: Sizes) -> Sizes:
-    """The sizes of one tower."""
+    """Return the sizes of one tower."""
     hidden = config.integer("hidden_size", default=defaults.hidden, low=1)
     return Sizes(
         vocabulary=config.integer("vocab_size", default=defaults.vocabulary, low=1),
@@ -77,9 +93,14 @@ def dual_encoder(
     vision_outside: tuple[Tensor, ...],
     joined: tuple[Tensor, ...],
 ) -> ModelSpec:
-    """The two towers and what joins them."""
+    """Return the two towers and what joins them."""
     tables = (
-        Tensor("token_embedding.weight", (text.vocabulary, text.hidden), Kind.EMBEDDING, Split.VOCABULARY),
+        Tensor(
+            "token_embedding.weight",
+            (text.vocabulary, text.hidden),
+            Kind.EMBEDDING,
+            Split.VOCABULARY,
+        ),
         Tensor("position_embedding.weight", (text.positions, text.hidden), Kind.EMBEDDING),
     )
     return ModelSpec(
@@ -94,7 +115,11 @@ def dual_encoder(
         blocks=(
             parts.single(Part.EMBEDDING, "text_model.embeddings.", tables),
             *tower_blocks(Part.LANGUAGE, "text_model.", text),
-            parts.single(Part.LANGUAGE, "text_model.", (*parts.norm("final_layer_norm", text.hidden, bias=True), *text_end)),
+            parts.single(
+                Part.LANGUAGE,
+                "text_model.",
+                (*parts.norm("final_layer_norm", text.hidden, bias=True), *text_end),
+            ),
             parts.single(Part.VISION, "vision_model.", vision_outside),
             *tower_blocks(Part.VISION, "vision_model.", vision),
             parts.single(Part.PROJECTOR, "", joined),
@@ -103,7 +128,7 @@ def dual_encoder(
 
 
 def tower_blocks(part: Part, prefix: str, sizes: Sizes) -> tuple[Block, ...]:
-    """The layers of one tower: attention and MLP with biases, a norm before each."""
+    """Return the layers of one tower: attention and MLP with biases, a norm before each."""
     layer = parts.Layer(
         tensors=(
             *projections(sizes, _NAMES),
@@ -118,26 +143,49 @@ def tower_blocks(part: Part, prefix: str, sizes: Sizes) -> tuple[Block, ...]:
 
 
 def patch_tensors(config: Config, vision: Sizes, *, patch: int, bias: bool) -> tuple[Tensor, ...]:
-    """The convolution that turns square patches into tokens."""
+    """Return the convolution that turns square patches into tokens."""
     section = config.section("vision_config")
     side = section.integer("patch_size", default=patch, low=1)
-    weight = Tensor("embeddings.patch_embedding.weight", (vision.hidden, section.integer("num_channels", default=3), side, side), Kind.CONV)
-    return (weight, Tensor("embeddings.patch_embedding.bias", (vision.hidden,), Kind.BIAS)) if bias else (weight,)
+    weight = Tensor(
+        "embeddings.patch_embedding.weight",
+        (vision.hidden, section.integer("num_channels", default=3), side, side),
+        Kind.CONV,
+    )
+    return (
+        (weight, Tensor("embeddings.patch_embedding.bias", (vision.hidden,), Kind.BIAS))
+        if bias
+        else (weight,)
+    )
 
 
 def patch_count(config: Config, *, patch: int) -> int:
-    """Patches of a square image of `image_size` pixels a side."""
+    """Return the patches of a square image of `image_size` pixels a side."""
     section = config.section("vision_config")
-    return int((section.integer("image_size", default=224) // section.integer("patch_size", default=patch, low=1)) ** 2)
+    return int(
+        (
+            section.integer("image_size", default=224)
+            // section.integer("patch_size", default=patch, low=1)
+        )
+        ** 2
+    )
 
 
 def pooling_head(vision: Sizes) -> tuple[Tensor, ...]:
-    """A learned probe that attends to all patches, a norm and an MLP."""
+    """Return a learned probe that attends to all patches, a norm and an MLP."""
     hidden = vision.hidden
     return (
         Tensor("head.probe", (1, 1, hidden), Kind.OTHER),
-        *parts.linear("head.attention.in_proj", 3 * hidden, hidden, Split.COLUMN, units=vision.heads, bias=True),
-        *parts.linear("head.attention.out_proj", hidden, hidden, Split.ROW, units=vision.heads, bias=True),
+        *parts.linear(
+            "head.attention.in_proj",
+            3 * hidden,
+            hidden,
+            Split.COLUMN,
+            units=vision.heads,
+            bias=True,
+        ),
+        *parts.linear(
+            "head.attention.out_proj", hidden, hidden, Split.ROW, units=vision.heads, bias=True
+        ),
         *parts.norm("head.layernorm", hidden, bias=True),
         *parts.plain_mlp(hidden, vision.intermediate, "head.mlp.fc1", "head.mlp.fc2"),
     )

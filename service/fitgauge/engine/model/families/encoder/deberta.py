@@ -1,7 +1,8 @@
-"""DeBERTa: an encoder whose attention treats what a word is and where it stands apart, through a table of relative positions.
+"""DeBERTa: an encoder whose attention treats what a word is and where it stands apart, through a
+table of relative positions.
 
-Source: transformers 5.23, `models/deberta{,_v2}/modeling_deberta{,_v2}.py` and the defaults of their configuration classes.
-"""
+Source: transformers 5.23, `models/deberta{,_v2}/modeling_deberta{,_v2}.py` and the defaults of
+their configuration classes."""
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
@@ -21,8 +22,17 @@ from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Split, Tens
 
 _V1 = Sizes(vocabulary=50265)
 _V2 = Sizes(vocabulary=128100, hidden=1536, layers=24, heads=24, intermediate=6144)
-_V2_NAMES = ("attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj", "attention.output.dense")
-_HEADS = {**UNPOOLED, "ForSequenceClassification": "pooler labels", "ForMultipleChoice": "pooler choice"}
+_V2_NAMES = (
+    "attention.self.query_proj",
+    "attention.self.key_proj",
+    "attention.self.value_proj",
+    "attention.output.dense",
+)
+_HEADS = {
+    **UNPOOLED,
+    "ForSequenceClassification": "pooler labels",
+    "ForMultipleChoice": "pooler choice",
+}
 
 
 def read_v1(config: Config) -> ModelSpec:
@@ -37,8 +47,18 @@ def read_v1(config: Config) -> ModelSpec:
     )
     kinds = relative_kinds(config)
     relative = (
-        *(parts.linear("attention.self.pos_proj", hidden, hidden, Split.COLUMN, units=units) if "c2p" in kinds else ()),
-        *(parts.linear("attention.self.pos_q_proj", hidden, hidden, Split.COLUMN, units=units, bias=True) if "p2c" in kinds else ()),
+        *(
+            parts.linear("attention.self.pos_proj", hidden, hidden, Split.COLUMN, units=units)
+            if "c2p" in kinds
+            else ()
+        ),
+        *(
+            parts.linear(
+                "attention.self.pos_q_proj", hidden, hidden, Split.COLUMN, units=units, bias=True
+            )
+            if "p2c" in kinds
+            else ()
+        ),
     )
     return read_deberta(config, sizes, (*fused, *relative))
 
@@ -47,20 +67,26 @@ def read_v2(config: Config) -> ModelSpec:
     """DeBERTa v2 and v3: separate projections, which relative positions may share."""
     sizes = read_sizes(config, _V2)
     hidden, units, kinds = sizes.hidden, sizes.heads, relative_kinds(config)
-    own = [] if config.flag("share_att_key") else [("c2p", "pos_key_proj"), ("p2c", "pos_query_proj")]
+    own = (
+        [] if config.flag("share_att_key") else [("c2p", "pos_key_proj"), ("p2c", "pos_query_proj")]
+    )
     relative = [
         tensor
         for kind, name in own
         if kind in kinds
-        for tensor in parts.linear(f"attention.self.{name}", hidden, hidden, Split.COLUMN, units=units, bias=True)
+        for tensor in parts.linear(
+            f"attention.self.{name}", hidden, hidden, Split.COLUMN, units=units, bias=True
+        )
     ]
     return read_deberta(config, sizes, (*projections(sizes, _V2_NAMES), *relative))
 
 
 def read_deberta(config: Config, sizes: Sizes, attention: tuple[Tensor, ...]) -> ModelSpec:
-    """What both versions share around the tensors of their `attention`."""
+    """Return what both versions share around the tensors of their `attention`."""
     plain = encoder_layer(sizes, Names())
-    layer = parts.Layer((*attention, *plain.tensors[len(projections(sizes, _V2_NAMES)) :]), plain.mixers, plain.mlp)
+    layer = parts.Layer(
+        (*attention, *plain.tensors[len(projections(sizes, _V2_NAMES)) :]), plain.mixers, plain.mlp
+    )
     prefix = "" if is_base(config) else "deberta."
     return encoder_spec(
         config,
@@ -76,41 +102,64 @@ def read_deberta(config: Config, sizes: Sizes, attention: tuple[Tensor, ...]) ->
 
 
 def embeddings(config: Config, sizes: Sizes, prefix: str) -> Block:
-    """Words, absolute positions where the input is biased by them, token types where there are any, and the norm."""
+    """Return words, absolute positions where the input is biased by them, token types where
+    there are any, and the norm."""
     width, types = sizes.embedding, config.integer("type_vocab_size", default=0)
-    tensors = [Tensor("word_embeddings.weight", (sizes.vocabulary, width), Kind.EMBEDDING, Split.VOCABULARY)]
+    tensors = [
+        Tensor(
+            "word_embeddings.weight", (sizes.vocabulary, width), Kind.EMBEDDING, Split.VOCABULARY
+        )
+    ]
     if config.flag("position_biased_input", default=True):
         tensors += [Tensor("position_embeddings.weight", (sizes.positions, width), Kind.EMBEDDING)]
     if types:
         tensors += [Tensor("token_type_embeddings.weight", (types, width), Kind.EMBEDDING)]
     if width != sizes.hidden:
         tensors += parts.linear("embed_proj", sizes.hidden, width)
-    return parts.single(Part.EMBEDDING, prefix, (*tensors, *parts.norm("LayerNorm", sizes.hidden, bias=True)))
+    return parts.single(
+        Part.EMBEDDING, prefix, (*tensors, *parts.norm("LayerNorm", sizes.hidden, bias=True))
+    )
 
 
 def beside_the_layers(config: Config, sizes: Sizes, prefix: str) -> tuple[Block, ...]:
-    """The table of relative positions (two rows for every distance or bucket), its norm, and the convolution of v2."""
+    """Return the table of relative positions (two rows for every distance or bucket), its norm,
+    and the convolution of v2."""
     hidden, tensors = sizes.hidden, list[Tensor]()
     if config.flag("relative_attention"):
-        tensors += [Tensor("rel_embeddings.weight", (2 * relative_distances(config, sizes), hidden), Kind.OTHER)]
+        tensors += [
+            Tensor(
+                "rel_embeddings.weight", (2 * relative_distances(config, sizes), hidden), Kind.OTHER
+            )
+        ]
     if "layer_norm" in config.text("norm_rel_ebd", default="none").lower():
         tensors += parts.norm("LayerNorm", hidden, bias=True)
     kernel = config.integer("conv_kernel_size", default=0)
     if kernel:
-        tensors += [Tensor("conv.conv.weight", (hidden, hidden // config.integer("conv_groups", default=1, low=1), kernel), Kind.CONV)]
-        tensors += [Tensor("conv.conv.bias", (hidden,), Kind.BIAS), *parts.norm("conv.LayerNorm", hidden, bias=True)]
+        tensors += [
+            Tensor(
+                "conv.conv.weight",
+                (hidden, hidden // config.integer("conv_groups", default=1, low=1), kernel),
+                Kind.CONV,
+            )
+        ]
+        tensors += [
+            Tensor("conv.conv.bias", (hidden,), Kind.BIAS),
+            *parts.norm("conv.LayerNorm", hidden, bias=True),
+        ]
     return (parts.single(Part.LANGUAGE, prefix, tensors),) if tensors else ()
 
 
 def relative_distances(config: Config, sizes: Sizes) -> int:
-    """Buckets where v2 has them, else `max_relative_positions`, else all positions (-1 means unset)."""
+    """Buckets where v2 has them, else `max_relative_positions`, else all positions (-1 means
+    unset)."""
     buckets = config.integer("position_buckets", default=-1, low=-1)
     furthest = config.integer("max_relative_positions", default=-1, low=-1)
     return next((count for count in (buckets, furthest) if count > 0), sizes.positions)
 
 
 def relative_kinds(config: Config) -> frozenset[str]:
-    """Which terms the attention adds: content to position (c2p), position to content (p2c). A list, or one text with bars."""
+    """Return which terms the attention adds: content to position (c2p), position to content
+    (p2c). A list, or one text with bars."""
     if not config.flag("relative_attention") or not config.has("pos_att_type"):
         return frozenset()
     value = config.values["pos_att_type"]

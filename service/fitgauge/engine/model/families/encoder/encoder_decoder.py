@@ -1,9 +1,9 @@
 """Encoder-decoders of the BART shape: BART, mBART, Pegasus, Marian, M2M-100 (NLLB) and Whisper.
 
-An encoder reads the source once; every decoder layer attends to its own past and, with keys and values kept for the whole request, to the
-encoder's output. A `Dialect` says where a family departs from BART.
-Source: transformers 5.23, `models/<model_type>/modeling_<model_type>.py` and the defaults of its configuration class.
-"""
+An encoder reads the source once; every decoder layer attends to its own past and, with keys and
+values kept for the whole request, to the encoder's output. A `Dialect` says where a family
+departs from BART. Source: transformers 5.23, `models/<model_type>/modeling_<model_type>.py` and
+the defaults of its configuration class."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,10 +29,9 @@ from fitgauge.engine.model.spec import (
 class Dialect:
     """Where a family departs from BART. The numbers are the defaults of its configuration class.
 
-    `positions`: a learned table with two rows to spare, one of exactly as many rows as positions, or no stored table.
-    `final_norm`: a norm at the end of each stack; `embedding_norm`: one after its embeddings. `speech`: the source is a
-    spectrogram (Whisper).
-    """
+    `positions`: a learned table with two rows to spare, one of exactly as many rows as
+    positions, or no stored table. `final_norm`: a norm at the end of each stack;
+    `embedding_norm`: one after its embeddings. `speech`: the source is a spectrogram (Whisper)."""
 
     positions: Literal["learned", "exact", "none"] = "learned"
     final_norm: bool = True
@@ -49,7 +48,8 @@ class Dialect:
 
 @dataclass(frozen=True)
 class Stack:
-    """One side's sizes. `source_tokens`: tokens of the encoder's output that a decoder attends to, None for an encoder."""
+    """One side's sizes. `source_tokens`: tokens of the encoder's output that a decoder attends
+    to, None for an encoder."""
 
     name: str
     width: int
@@ -67,11 +67,13 @@ class Stack:
 
 
 def read_bart(config: Config, dialect: Dialect) -> ModelSpec:
-    """The ModelSpec of a BART-shaped encoder-decoder. Raises MalformedModelError where a size is absurd."""
+    """Return the ModelSpec of a BART-shaped encoder-decoder. Raises MalformedModelError where a
+    size is absurd."""
     width = config.integer("d_model", "hidden_size", default=dialect.width, low=1)
     vocabulary = config.integer("vocab_size", default=dialect.vocabulary, low=1)
     source = config.integer(
-        "max_source_positions" if dialect.speech else "max_position_embeddings", default=1500 if dialect.speech else 1024
+        "max_source_positions" if dialect.speech else "max_position_embeddings",
+        default=1500 if dialect.speech else 1024,
     )
     target = config.integer("max_target_positions", default=448) if dialect.speech else source
     encoder = read_stack(config, dialect, "encoder", width, source)
@@ -87,7 +89,9 @@ def read_bart(config: Config, dialect: Dialect) -> ModelSpec:
         tied_embeddings=config.flag("tie_word_embeddings", default=True),
         blocks=(
             *word_embeddings(config, dialect, vocabulary, width),
-            *stack_blocks(Part.ENCODER, encoder, dialect, spectrogram(config, width) if dialect.speech else ()),
+            *stack_blocks(
+                Part.ENCODER, encoder, dialect, spectrogram(config, width) if dialect.speech else ()
+            ),
             *stack_blocks(Part.LANGUAGE, decoder, dialect),
             *output(config, dialect, vocabulary, width),
         ),
@@ -95,8 +99,15 @@ def read_bart(config: Config, dialect: Dialect) -> ModelSpec:
     )
 
 
-def read_stack(config: Config, dialect: Dialect, name: str, width: int, positions: int, source_tokens: int | None = None) -> Stack:
-    """The sizes of the stack called `name`."""
+def read_stack(
+    config: Config,
+    dialect: Dialect,
+    name: str,
+    width: int,
+    positions: int,
+    source_tokens: int | None = None,
+) -> Stack:
+    """Return the sizes of the stack called `name`."""
     return Stack(
         name=name,
         width=width,
@@ -109,18 +120,26 @@ def read_stack(config: Config, dialect: Dialect, name: str, width: int, position
     )
 
 
-def word_embeddings(config: Config, dialect: Dialect, vocabulary: int, width: int) -> tuple[Block, ...]:
-    """One table for both sides; Marian may keep one for each, the target's of `decoder_vocab_size` words."""
+def word_embeddings(
+    config: Config, dialect: Dialect, vocabulary: int, width: int
+) -> tuple[Block, ...]:
+    """Return one table for both sides; Marian may keep one for each, the target's of
+    `decoder_vocab_size` words."""
     if dialect.speech:
         return (parts.embedding(vocabulary, width, "model.decoder.embed_tokens"),)
     if config.flag("share_encoder_decoder_embeddings", default=True):
         return (parts.embedding(vocabulary, width, "model.shared"),)
     target = config.integer("decoder_vocab_size", default=vocabulary)
-    return (parts.embedding(vocabulary, width, "model.encoder.embed_tokens"), parts.embedding(target, width, "model.decoder.embed_tokens"))
+    return (
+        parts.embedding(vocabulary, width, "model.encoder.embed_tokens"),
+        parts.embedding(target, width, "model.decoder.embed_tokens"),
+    )
 
 
-def stack_blocks(part: Part, stack: Stack, dialect: Dialect, first: tuple[Tensor, ...] = ()) -> tuple[Block, ...]:
-    """The tensors around the layers (`first` among them), then the layers."""
+def stack_blocks(
+    part: Part, stack: Stack, dialect: Dialect, first: tuple[Tensor, ...] = ()
+) -> tuple[Block, ...]:
+    """Return the tensors around the layers (`first` among them), then the layers."""
     rows = stack.positions + 2 if dialect.positions == "learned" else stack.positions
     around = [*first]
     if dialect.positions != "none":
@@ -131,34 +150,64 @@ def stack_blocks(part: Part, stack: Stack, dialect: Dialect, first: tuple[Tensor
         around += parts.norm("layer_norm", stack.width, bias=True)
     prefix = f"model.{stack.name}."
     outside = (parts.single(part, prefix, around),) if around else ()
-    return (*outside, *parts.blocks(part, prefix + "layers.{}.", [stack_layer(stack)] * stack.layers))
+    return (
+        *outside,
+        *parts.blocks(part, prefix + "layers.{}.", [stack_layer(stack)] * stack.layers),
+    )
 
 
 def stack_layer(stack: Stack) -> parts.Layer:
     """Self-attention, in a decoder cross-attention, and the MLP, each with its norm."""
     width, heads, dim = stack.width, stack.heads, stack.head_dim
-    own = Attention(query_heads=heads, kv_heads=heads, head_dim=dim, value_dim=dim, causal=stack.source_tokens is not None)
-    tensors = [*biased_attention(own, width, "self_attn", key_bias=stack.key_bias), *parts.norm("self_attn_layer_norm", width, bias=True)]
+    own = Attention(
+        query_heads=heads,
+        kv_heads=heads,
+        head_dim=dim,
+        value_dim=dim,
+        causal=stack.source_tokens is not None,
+    )
+    tensors = [
+        *biased_attention(own, width, "self_attn", key_bias=stack.key_bias),
+        *parts.norm("self_attn_layer_norm", width, bias=True),
+    ]
     if stack.source_tokens is not None:
         tensors += biased_attention(own, width, "encoder_attn", key_bias=stack.key_bias)
         tensors += parts.norm("encoder_attn_layer_norm", width, bias=True)
     tensors += parts.plain_mlp(width, stack.intermediate, "fc1", "fc2")
     tensors += parts.norm("final_layer_norm", width, bias=True)
-    return parts.Layer(tuple(tensors), mixers(own, stack.source_tokens), Mlp(intermediate_size=stack.intermediate, gated=False))
+    return parts.Layer(
+        tuple(tensors),
+        mixers(own, stack.source_tokens),
+        Mlp(intermediate_size=stack.intermediate, gated=False),
+    )
 
 
-def mixers(own: Attention, source_tokens: int | None) -> tuple[Attention] | tuple[Attention, CrossAttention]:
-    """What a layer keeps: an encoder's nothing, a decoder's its past and the source's keys and values."""
+def mixers(
+    own: Attention, source_tokens: int | None
+) -> tuple[Attention] | tuple[Attention, CrossAttention]:
+    """Return what a layer keeps: an encoder's nothing, a decoder's its past and the source's
+    keys and values."""
     if source_tokens is None:
         return (own,)
-    cross = CrossAttention(query_heads=own.query_heads, kv_heads=own.kv_heads, head_dim=own.head_dim, source_tokens=source_tokens)
+    cross = CrossAttention(
+        query_heads=own.query_heads,
+        kv_heads=own.kv_heads,
+        head_dim=own.head_dim,
+        source_tokens=source_tokens,
+    )
     return (own, cross)
 
 
-def biased_attention(mixer: Attention, width: int, name: str, *, key_bias: bool) -> tuple[Tensor, ...]:
+def biased_attention(
+    mixer: Attention, width: int, name: str, *, key_bias: bool
+) -> tuple[Tensor, ...]:
     """Query, key, value and output with biases; Whisper's key has none."""
     tensors = parts.attention(width, mixer, name=name, out="out_proj", qkv_bias=True, out_bias=True)
-    return tensors if key_bias else tuple(tensor for tensor in tensors if tensor.name != f"{name}.k_proj.bias")
+    return (
+        tensors
+        if key_bias
+        else tuple(tensor for tensor in tensors if tensor.name != f"{name}.k_proj.bias")
+    )
 
 
 def spectrogram(config: Config, width: int) -> tuple[Tensor, ...]:
@@ -173,7 +222,8 @@ def spectrogram(config: Config, width: int) -> tuple[Tensor, ...]:
 
 
 def output(config: Config, dialect: Dialect, vocabulary: int, width: int) -> tuple[Block, ...]:
-    """The head: tied to the embeddings, or a classifier over the decoder's last token (BART as a zero-shot classifier)."""
+    """Return the head: tied to the embeddings, or a classifier over the decoder's last token
+    (BART as a zero-shot classifier)."""
     name = architecture_name(config)
     if name.endswith("ForSequenceClassification"):
         dense = parts.linear("classification_head.dense", width, width, bias=True)
@@ -181,13 +231,23 @@ def output(config: Config, dialect: Dialect, vocabulary: int, width: int) -> tup
             parts.single(
                 Part.HEAD,
                 "",
-                (*dense, *parts.linear("classification_head.out_proj", label_count(config, dialect.labels), width, bias=True)),
+                (
+                    *dense,
+                    *parts.linear(
+                        "classification_head.out_proj",
+                        label_count(config, dialect.labels),
+                        width,
+                        bias=True,
+                    ),
+                ),
             ),
         )
     if name.endswith("ForQuestionAnswering"):
         return (parts.single(Part.HEAD, "", parts.linear("qa_outputs", 2, width, bias=True)),)
     headless = name.endswith("Model") and not name.endswith("MTModel")
-    return parts.head(vocabulary, width, tied=headless or config.flag("tie_word_embeddings", default=True))
+    return parts.head(
+        vocabulary, width, tied=headless or config.flag("tie_word_embeddings", default=True)
+    )
 
 
 DIALECTS: Mapping[str, Dialect] = {
@@ -196,7 +256,16 @@ DIALECTS: Mapping[str, Dialect] = {
     "pegasus": Dialect(positions="exact"),
     "marian": Dialect(positions="exact", final_norm=False, vocabulary=58101),
     "m2m_100": Dialect(positions="none", vocabulary=128112),
-    "whisper": Dialect(positions="exact", key_bias=False, speech=True, vocabulary=51865, width=384, layers=4, heads=6, intermediate=1536),
+    "whisper": Dialect(
+        positions="exact",
+        key_bias=False,
+        speech=True,
+        vocabulary=51865,
+        width=384,
+        layers=4,
+        heads=6,
+        intermediate=1536,
+    ),
 }
 
 
@@ -204,4 +273,6 @@ def _reader(dialect: Dialect) -> Reader:
     return lambda config: read_bart(config, dialect)
 
 
-READERS: dict[str, Reader] = {model_type: _reader(dialect) for model_type, dialect in DIALECTS.items()}
+READERS: dict[str, Reader] = {
+    model_type: _reader(dialect) for model_type, dialect in DIALECTS.items()
+}

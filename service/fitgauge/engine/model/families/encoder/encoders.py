@@ -1,9 +1,9 @@
 """Encoders: BERT and its kin, which read a whole text at once and keep no cache.
 
-One layer: self-attention in both directions, MLP, a norm after each; before them the embeddings of words, positions and token types,
-after them the head that the architecture's name asks for. A `Dialect` says where a family departs from BERT.
-Source: transformers 5.23, `models/<model_type>/modeling_<model_type>.py` and the defaults of its configuration class.
-"""
+One layer: self-attention in both directions, MLP, a norm after each; before them the embeddings
+of words, positions and token types, after them the head that the architecture's name asks for. A
+`Dialect` says where a family departs from BERT. Source: transformers 5.23,
+`models/<model_type>/modeling_<model_type>.py` and the defaults of its configuration class."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,7 +29,12 @@ _BERT = {
     "ForSequenceClassification": "pooler labels",
     "ForMultipleChoice": "pooler choice",
 }
-_ROBERTA = {**UNPOOLED, "Model": "pooler", "ForSequenceClassification": "dense labels", "ForMultipleChoice": "pooler choice"}
+_ROBERTA = {
+    **UNPOOLED,
+    "Model": "pooler",
+    "ForSequenceClassification": "dense labels",
+    "ForMultipleChoice": "pooler choice",
+}
 _DISTILBERT = {
     **UNPOOLED,
     "ForMaskedLM": "generator",
@@ -43,7 +48,8 @@ _ELECTRA = {**_DISTILBERT, "ForPreTraining": "dense choice"}
 
 @dataclass(frozen=True)
 class Names:
-    """What a family calls the tensors of a layer, in the order query, key, value, output, norm, up, down, norm."""
+    """What a family calls the tensors of a layer, in the order query, key, value, output, norm,
+    up, down, norm."""
 
     attention: tuple[str, str, str, str] = (
         "attention.self.query",
@@ -61,9 +67,8 @@ class Names:
 class Sizes:
     """The sizes of one encoder, from its config or the defaults of its configuration class.
 
-    `embedding`: width of the embeddings where it is not `hidden` (ALBERT, ELECTRA, DeBERTa). `groups`: sets of weights that
-    the layers share (ALBERT); 0 for one each.
-    """
+    `embedding`: width of the embeddings where it is not `hidden` (ALBERT, ELECTRA, DeBERTa).
+    `groups`: sets of weights that the layers share (ALBERT); 0 for one each."""
 
     vocabulary: int = 30522
     hidden: int = 768
@@ -79,16 +84,18 @@ class Sizes:
     def attention(self) -> Attention:
         """Every token reads every other one, and nothing is kept."""
         dim = self.hidden // self.heads
-        return Attention(query_heads=self.heads, kv_heads=self.heads, head_dim=dim, value_dim=dim, causal=False)
+        return Attention(
+            query_heads=self.heads, kv_heads=self.heads, head_dim=dim, value_dim=dim, causal=False
+        )
 
 
 @dataclass(frozen=True)
 class Dialect:
     """Where a family departs from BERT.
 
-    `heads`: what an architecture's ending adds behind the layers, in the words of `head_tensors`. `position_offset`: rows of
-    the position table that no token uses. `relative_buckets`: rows of one table of relative positions (MPNet).
-    """
+    `heads`: what an architecture's ending adds behind the layers, in the words of
+    `head_tensors`. `position_offset`: rows of the position table that no token uses.
+    `relative_buckets`: rows of one table of relative positions (MPNet)."""
 
     base: str = "bert"
     layers: str = "encoder.layer.{}."
@@ -101,7 +108,8 @@ class Dialect:
 
 
 def read_encoder(config: Config, dialect: Dialect) -> ModelSpec:
-    """The ModelSpec of a BERT-shaped encoder. Raises MalformedModelError where a size is absurd."""
+    """Return the ModelSpec of a BERT-shaped encoder. Raises MalformedModelError where a size is
+    absurd."""
     sizes = read_sizes(config, dialect.defaults)
     prefix = "" if is_base(config) else f"{dialect.base}."
     stack = [encoder_layer(sizes, dialect.names)] * (sizes.groups or sizes.layers)
@@ -121,26 +129,45 @@ def read_encoder(config: Config, dialect: Dialect) -> ModelSpec:
 
 
 def read_sizes(config: Config, defaults: Sizes) -> Sizes:
-    """The sizes that the config says, under BERT's, DistilBERT's or GPT's names."""
+    """Return the sizes that the config says, under BERT's, DistilBERT's or GPT's names."""
     hidden = config.integer("hidden_size", "dim", "n_embd", default=defaults.hidden, low=1)
-    heads = config.integer("num_attention_heads", "n_heads", "n_head", default=defaults.heads, low=1)
+    heads = config.integer(
+        "num_attention_heads", "n_heads", "n_head", default=defaults.heads, low=1
+    )
     return Sizes(
         vocabulary=config.integer("vocab_size", default=defaults.vocabulary, low=1),
         hidden=hidden,
         embedding=config.integer("embedding_size", default=defaults.embedding or hidden, low=1),
-        layers=config.integer("num_hidden_layers", "n_layers", "n_layer", default=defaults.layers, high=4096),
+        layers=config.integer(
+            "num_hidden_layers", "n_layers", "n_layer", default=defaults.layers, high=4096
+        ),
         groups=config.integer("num_hidden_groups", default=defaults.groups, high=4096),
         heads=heads,
-        intermediate=config.integer("intermediate_size", "hidden_dim", "n_inner", default=defaults.intermediate, low=1),
-        positions=config.integer("max_position_embeddings", "n_positions", default=defaults.positions),
-        token_types=config.integer("type_vocab_size", default=defaults.token_types) if defaults.token_types else 0,
+        intermediate=config.integer(
+            "intermediate_size", "hidden_dim", "n_inner", default=defaults.intermediate, low=1
+        ),
+        positions=config.integer(
+            "max_position_embeddings", "n_positions", default=defaults.positions
+        ),
+        token_types=(
+            config.integer("type_vocab_size", default=defaults.token_types)
+            if defaults.token_types
+            else 0
+        ),
     )
 
 
 def encoder_spec(
-    config: Config, sizes: Sizes, *, blocks: tuple[Block, ...], context: int, notes: tuple[str, ...] = (), layer_uses: int = 1
+    config: Config,
+    sizes: Sizes,
+    *,
+    blocks: tuple[Block, ...],
+    context: int,
+    notes: tuple[str, ...] = (),
+    layer_uses: int = 1,
 ) -> ModelSpec:
-    """What every encoder's ModelSpec says. A config without a dtype is older than that key, and its weights are F32."""
+    """Return what every encoder's ModelSpec says. A config without a dtype is older than that
+    key, and its weights are F32."""
     return ModelSpec(
         model_type=config.text("model_type"),
         architecture=architecture_name(config),
@@ -170,51 +197,73 @@ def encoder_layer(sizes: Sizes, names: Names) -> parts.Layer:
     )
 
 
-def projections(sizes: Sizes, names: tuple[str, str, str, str], *, bias: bool = True) -> tuple[Tensor, ...]:
+def projections(
+    sizes: Sizes, names: tuple[str, str, str, str], *, bias: bool = True
+) -> tuple[Tensor, ...]:
     """Query, key, value and output, each hidden x hidden, by the names given."""
     *inputs, out = names
     hidden, heads = sizes.hidden, sizes.heads
     return (
-        *[tensor for name in inputs for tensor in parts.linear(name, hidden, hidden, Split.COLUMN, units=heads, bias=bias)],
+        *[
+            tensor
+            for name in inputs
+            for tensor in parts.linear(name, hidden, hidden, Split.COLUMN, units=heads, bias=bias)
+        ],
         *parts.linear(out, hidden, hidden, Split.ROW, units=heads, bias=bias),
     )
 
 
 def embeddings(sizes: Sizes, prefix: str, dialect: Dialect) -> Block:
-    """Tables of words, positions and token types, their norm, and the projection to the hidden width where that differs."""
+    """Tables of words, positions and token types, their norm, and the projection to the hidden
+    width where that differs."""
     width = sizes.embedding
-    tensors = [Tensor("word_embeddings.weight", (sizes.vocabulary, width), Kind.EMBEDDING, Split.VOCABULARY)]
+    tensors = [
+        Tensor(
+            "word_embeddings.weight", (sizes.vocabulary, width), Kind.EMBEDDING, Split.VOCABULARY
+        )
+    ]
     tensors += [Tensor("position_embeddings.weight", (sizes.positions, width), Kind.EMBEDDING)]
     if sizes.token_types:
-        tensors += [Tensor("token_type_embeddings.weight", (sizes.token_types, width), Kind.EMBEDDING)]
+        tensors += [
+            Tensor("token_type_embeddings.weight", (sizes.token_types, width), Kind.EMBEDDING)
+        ]
     tensors += parts.norm("LayerNorm", width, bias=True)
     if dialect.projected or width != sizes.hidden:
         tensors += parts.linear("embeddings_project", sizes.hidden, width, bias=True)
     return parts.single(Part.EMBEDDING, prefix, tensors)
 
 
-def relative_positions(config: Config, sizes: Sizes, prefix: str, dialect: Dialect) -> tuple[Block, ...]:
+def relative_positions(
+    config: Config, sizes: Sizes, prefix: str, dialect: Dialect
+) -> tuple[Block, ...]:
     """MPNet's one table of relative positions: buckets x heads."""
     if not dialect.relative_buckets:
         return ()
     buckets = config.integer("relative_attention_num_buckets", default=dialect.relative_buckets)
-    return (parts.single(Part.LANGUAGE, prefix, (Tensor("relative_attention_bias.weight", (buckets, sizes.heads), Kind.OTHER),)),)
+    return (
+        parts.single(
+            Part.LANGUAGE,
+            prefix,
+            (Tensor("relative_attention_bias.weight", (buckets, sizes.heads), Kind.OTHER),),
+        ),
+    )
 
 
 def ending(config: Config, known: Mapping[str, str]) -> str:
-    """Which of the `known` endings the architecture's name has; the base model where it has none."""
+    """Return which of the `known` endings the architecture's name has; the base model where it
+    has none."""
     name = architecture_name(config)
     return next((end for end in known if name.endswith(end) and end != "Model"), "Model")
 
 
 def is_base(config: Config) -> bool:
-    """Whether the checkpoint is the bare encoder, whose tensors' names have no prefix."""
+    """Return whether the checkpoint is the bare encoder, whose tensors' names have no prefix."""
     name = architecture_name(config)
     return "For" not in name and not name.endswith("LMHeadModel")
 
 
 def heads(config: Config, sizes: Sizes, known: Mapping[str, str]) -> tuple[Block, ...]:
-    """What the architecture has behind its layers, or nothing."""
+    """Return what the architecture has behind its layers, or nothing."""
     tied = config.flag("tie_word_embeddings", default=True)
     tensors = [
         tensor
@@ -225,19 +274,28 @@ def heads(config: Config, sizes: Sizes, known: Mapping[str, str]) -> tuple[Block
 
 
 def head_tensors(word: str, sizes: Sizes, *, labels: int, tied: bool) -> tuple[Tensor, ...]:
-    """One brick of a head.
+    """Return one brick of a head.
 
-    `pooler`, `dense`: hidden x hidden with bias. `masked`, `generator`: a dense layer back to the embeddings' width, its norm,
-    a bias for every word, and the output embedding where it is not `tied` (in a `masked` head with a bias of its own).
-    `pair`: two classes. `labels`: the config's classes. `choice`: one score.
-    """
+    `pooler`, `dense`: hidden x hidden with bias. `masked`, `generator`: a dense layer back to
+    the embeddings' width, its norm, a bias for every word, and the output embedding where it is
+    not `tied` (in a `masked` head with a bias of its own). `pair`: two classes. `labels`: the
+    config's classes. `choice`: one score."""
     hidden, width = sizes.hidden, sizes.embedding
     match word:
         case "pooler" | "dense":
-            return parts.linear("pooler.dense" if word == "pooler" else "classifier.dense", hidden, hidden, bias=True)
+            return parts.linear(
+                "pooler.dense" if word == "pooler" else "classifier.dense",
+                hidden,
+                hidden,
+                bias=True,
+            )
         case "masked" | "generator":
-            weight = Tensor("predictions.decoder.weight", (sizes.vocabulary, width), Kind.HEAD, Split.VOCABULARY)
-            shift = Tensor("predictions.decoder.bias", (sizes.vocabulary,), Kind.BIAS, Split.VOCABULARY)
+            weight = Tensor(
+                "predictions.decoder.weight", (sizes.vocabulary, width), Kind.HEAD, Split.VOCABULARY
+            )
+            shift = Tensor(
+                "predictions.decoder.bias", (sizes.vocabulary,), Kind.BIAS, Split.VOCABULARY
+            )
             untied = (weight, shift) if word == "masked" else (weight,)
             return (
                 *parts.linear("predictions.transform.dense", width, hidden, bias=True),
@@ -255,18 +313,22 @@ def head_tensors(word: str, sizes: Sizes, *, labels: int, tied: bool) -> tuple[T
 
 def label_count(config: Config, default: int = 2) -> int:
     """Classes of a classifier: as many as `id2label` names, else `num_labels`, else `default`."""
-    return len(config.section("id2label").values) or config.integer("num_labels", "_num_labels", default=default)
+    return len(config.section("id2label").values) or config.integer(
+        "num_labels", "_num_labels", default=default
+    )
 
 
 def shared_layers(sizes: Sizes) -> tuple[str, ...]:
-    """Says where layers share their weights (ALBERT): the blocks then hold one layer for every set of weights."""
+    """Say where layers share their weights (ALBERT): the blocks then hold one layer for every
+    set of weights."""
     if not sizes.groups or sizes.groups == sizes.layers:
         return ()
     return (f"The {sizes.layers} layers share {sizes.groups} set(s) of weights.",)
 
 
 _MPNET = Names(
-    attention=("attention.attn.q", "attention.attn.k", "attention.attn.v", "attention.attn.o"), attention_norm="attention.LayerNorm"
+    attention=("attention.attn.q", "attention.attn.k", "attention.attn.v", "attention.attn.o"),
+    attention_norm="attention.LayerNorm",
 )
 _DISTIL = Names(
     attention=("attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin"),
@@ -286,11 +348,17 @@ _ROBERTA_DIALECT = Dialect(base="roberta", heads=_ROBERTA, position_offset=2)
 
 DIALECTS: Mapping[str, Dialect] = {
     "bert": Dialect(),
-    "roberta": Dialect(base="roberta", heads=_ROBERTA, position_offset=2, defaults=Sizes(vocabulary=50265)),
+    "roberta": Dialect(
+        base="roberta", heads=_ROBERTA, position_offset=2, defaults=Sizes(vocabulary=50265)
+    ),
     "xlm-roberta": _ROBERTA_DIALECT,
     "camembert": _ROBERTA_DIALECT,
     "distilbert": Dialect(
-        base="distilbert", layers="transformer.layer.{}.", names=_DISTIL, heads=_DISTILBERT, defaults=Sizes(layers=6, token_types=0)
+        base="distilbert",
+        layers="transformer.layer.{}.",
+        names=_DISTIL,
+        heads=_DISTILBERT,
+        defaults=Sizes(layers=6, token_types=0),
     ),
     "albert": Dialect(
         base="albert",
@@ -298,9 +366,15 @@ DIALECTS: Mapping[str, Dialect] = {
         names=_ALBERT,
         heads=_ALBERT_HEADS,
         projected=True,
-        defaults=Sizes(vocabulary=30000, hidden=4096, embedding=128, groups=1, heads=64, intermediate=16384),
+        defaults=Sizes(
+            vocabulary=30000, hidden=4096, embedding=128, groups=1, heads=64, intermediate=16384
+        ),
     ),
-    "electra": Dialect(base="electra", heads=_ELECTRA, defaults=Sizes(hidden=256, embedding=128, heads=4, intermediate=1024)),
+    "electra": Dialect(
+        base="electra",
+        heads=_ELECTRA,
+        defaults=Sizes(hidden=256, embedding=128, heads=4, intermediate=1024),
+    ),
     "mpnet": Dialect(
         base="mpnet",
         names=_MPNET,
@@ -316,4 +390,6 @@ def _reader(dialect: Dialect) -> Reader:
     return lambda config: read_encoder(config, dialect)
 
 
-READERS: dict[str, Reader] = {model_type: _reader(dialect) for model_type, dialect in DIALECTS.items()}
+READERS: dict[str, Reader] = {
+    model_type: _reader(dialect) for model_type, dialect in DIALECTS.items()
+}

@@ -1,9 +1,10 @@
 """T5 and its kin: mT5, umT5 and T5Gemma.
 
-Encoder and decoder share the word embeddings; positions are biases by distance, kept in the first layer of each stack (in every layer of
-umT5), so the architecture bounds no length: `n_positions` (512) is what T5 was trained on. T5Gemma joins two Gemma 2 stacks instead.
-Source: transformers 5.23, `models/{t5,mt5,umt5,t5gemma}/modeling_*.py` and the defaults of their configuration classes.
-"""
+Encoder and decoder share the word embeddings; positions are biases by distance, kept in the
+first layer of each stack (in every layer of umT5), so the architecture bounds no length:
+`n_positions` (512) is what T5 was trained on. T5Gemma joins two Gemma 2 stacks instead. Source:
+transformers 5.23, `models/{t5,mt5,umt5,t5gemma}/modeling_*.py` and the defaults of their
+configuration classes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from fitgauge.engine.model.spec import Attention, Block, Kind, Mlp, ModelSpec, P
 
 @dataclass(frozen=True)
 class Defaults:
-    """Defaults of a configuration class, and whether every layer has its own table of distances (umT5)."""
+    """Defaults of a configuration class, and whether every layer has its own table of distances
+    (umT5)."""
 
     vocabulary: int = 32128
     intermediate: int = 2048
@@ -43,11 +45,11 @@ class Sizes:
 
 
 def read_t5(config: Config, defaults: Defaults) -> ModelSpec:
-    """The ModelSpec of a T5. Raises MalformedModelError where a size is absurd.
+    """Return the ModelSpec of a T5. Raises MalformedModelError where a size is absurd.
 
-    A config that says `tie_word_embeddings: false` (T5 v1.1, Flan-T5, mT5) has a head of its own in its checkpoint, which
-    transformers keeps when it loads one (`tie_weights` in modeling_utils.py), although its configuration class sets the flag.
-    """
+    A config that says `tie_word_embeddings: false` (T5 v1.1, Flan-T5, mT5) has a head of its own
+    in its checkpoint, which transformers keeps when it loads one (`tie_weights` in
+    modeling_utils.py), although its configuration class sets the flag."""
     sizes = Sizes(
         width=config.integer("d_model", "hidden_size", default=512, low=1),
         intermediate=config.integer("d_ff", default=defaults.intermediate, low=1),
@@ -56,7 +58,10 @@ def read_t5(config: Config, defaults: Defaults) -> ModelSpec:
         gated=config.text("feed_forward_proj", default=defaults.feed_forward).startswith("gated"),
         buckets=config.integer("relative_attention_num_buckets", default=32),
     )
-    vocabulary, name = config.integer("vocab_size", default=defaults.vocabulary, low=1), architecture_name(config)
+    vocabulary, name = (
+        config.integer("vocab_size", default=defaults.vocabulary, low=1),
+        architecture_name(config),
+    )
     layers = config.integer("num_layers", default=defaults.layers, high=4096)
     longest = config.integer("n_positions", default=512)
     encoder_only = name.endswith(("EncoderModel", "ForTokenClassification"))
@@ -74,68 +79,149 @@ def read_t5(config: Config, defaults: Defaults) -> ModelSpec:
         tied_embeddings=tied,
         blocks=(
             parts.embedding(vocabulary, sizes.width, "shared"),
-            *t5_stack(Part.LANGUAGE if encoder_only else Part.ENCODER, "encoder", sizes, layers, bias_everywhere=bias),
-            *(() if encoder_only else t5_stack(Part.LANGUAGE, "decoder", sizes, decoder, bias_everywhere=bias, source_tokens=longest)),
+            *t5_stack(
+                Part.LANGUAGE if encoder_only else Part.ENCODER,
+                "encoder",
+                sizes,
+                layers,
+                bias_everywhere=bias,
+            ),
+            *(
+                ()
+                if encoder_only
+                else t5_stack(
+                    Part.LANGUAGE,
+                    "decoder",
+                    sizes,
+                    decoder,
+                    bias_everywhere=bias,
+                    source_tokens=longest,
+                )
+            ),
             *t5_head(config, name, vocabulary, sizes.width, tied=tied),
         ),
-        notes=() if encoder_only else (f"Cross-attention is sized for a source of {longest} tokens a request (n_positions).",),
+        notes=(
+            ()
+            if encoder_only
+            else (
+                (
+                    f"Cross-attention is sized for a source of {longest} tokens a request"
+                    " (n_positions)."
+                ),
+            )
+        ),
     )
 
 
 def t5_stack(
-    part: Part, name: str, sizes: Sizes, layers: int, *, bias_everywhere: bool, source_tokens: int | None = None
+    part: Part,
+    name: str,
+    sizes: Sizes,
+    layers: int,
+    *,
+    bias_everywhere: bool,
+    source_tokens: int | None = None,
 ) -> tuple[Block, ...]:
-    """One stack's layers and the norm after them."""
-    stack = [t5_layer(sizes, source_tokens, table=number == 0 or bias_everywhere) for number in range(layers)]
-    return (*parts.blocks(part, name + ".block.{}.", stack), parts.single(part, f"{name}.", parts.norm("final_layer_norm", sizes.width)))
+    """Return one stack's layers and the norm after them."""
+    stack = [
+        t5_layer(sizes, source_tokens, table=number == 0 or bias_everywhere)
+        for number in range(layers)
+    ]
+    return (
+        *parts.blocks(part, name + ".block.{}.", stack),
+        parts.single(part, f"{name}.", parts.norm("final_layer_norm", sizes.width)),
+    )
 
 
 def t5_layer(sizes: Sizes, source_tokens: int | None, *, table: bool) -> parts.Layer:
-    """Self-attention, in a decoder cross-attention, and the MLP, each after its norm, without any bias."""
+    """Self-attention, in a decoder cross-attention, and the MLP, each after its norm, without
+    any bias."""
     dim, width = sizes.head_dim, sizes.width
-    own = Attention(query_heads=sizes.heads, kv_heads=sizes.heads, head_dim=dim, value_dim=dim, causal=source_tokens is not None)
-    tensors = [*t5_attention(sizes, "layer.0.SelfAttention"), *parts.norm("layer.0.layer_norm", width)]
+    own = Attention(
+        query_heads=sizes.heads,
+        kv_heads=sizes.heads,
+        head_dim=dim,
+        value_dim=dim,
+        causal=source_tokens is not None,
+    )
+    tensors = [
+        *t5_attention(sizes, "layer.0.SelfAttention"),
+        *parts.norm("layer.0.layer_norm", width),
+    ]
     if table:
-        tensors += [Tensor("layer.0.SelfAttention.relative_attention_bias.weight", (sizes.buckets, sizes.heads), Kind.OTHER)]
+        tensors += [
+            Tensor(
+                "layer.0.SelfAttention.relative_attention_bias.weight",
+                (sizes.buckets, sizes.heads),
+                Kind.OTHER,
+            )
+        ]
     if source_tokens is not None:
-        tensors += [*t5_attention(sizes, "layer.1.EncDecAttention"), *parts.norm("layer.1.layer_norm", width)]
+        tensors += [
+            *t5_attention(sizes, "layer.1.EncDecAttention"),
+            *parts.norm("layer.1.layer_norm", width),
+        ]
     last = "layer.1" if source_tokens is None else "layer.2"
     tensors += [*t5_mlp(sizes, f"{last}.DenseReluDense"), *parts.norm(f"{last}.layer_norm", width)]
-    return parts.Layer(tuple(tensors), mixers(own, source_tokens), Mlp(intermediate_size=sizes.intermediate, gated=sizes.gated))
+    return parts.Layer(
+        tuple(tensors),
+        mixers(own, source_tokens),
+        Mlp(intermediate_size=sizes.intermediate, gated=sizes.gated),
+    )
 
 
 def t5_attention(sizes: Sizes, name: str) -> tuple[Tensor, ...]:
     """q, k and v of heads x head_dim, which need not be the model's width, and o back to it."""
     inner, heads = sizes.heads * sizes.head_dim, sizes.heads
-    inputs = [tensor for key in "qkv" for tensor in parts.linear(f"{name}.{key}", inner, sizes.width, Split.COLUMN, units=heads)]
+    inputs = [
+        tensor
+        for key in "qkv"
+        for tensor in parts.linear(f"{name}.{key}", inner, sizes.width, Split.COLUMN, units=heads)
+    ]
     return (*inputs, *parts.linear(f"{name}.o", sizes.width, inner, Split.ROW, units=heads))
 
 
 def t5_mlp(sizes: Sizes, name: str) -> tuple[Tensor, ...]:
     """wi and wo, or wi_0 (gate), wi_1 and wo."""
     ups = ("wi_0", "wi_1") if sizes.gated else ("wi",)
-    inputs = [tensor for up in ups for tensor in parts.linear(f"{name}.{up}", sizes.intermediate, sizes.width, Split.COLUMN)]
+    inputs = [
+        tensor
+        for up in ups
+        for tensor in parts.linear(f"{name}.{up}", sizes.intermediate, sizes.width, Split.COLUMN)
+    ]
     return (*inputs, *parts.linear(f"{name}.wo", sizes.width, sizes.intermediate, Split.ROW))
 
 
-def t5_head(config: Config, name: str, vocabulary: int, width: int, *, tied: bool) -> tuple[Block, ...]:
-    """The language-model head unless it is tied, or a classifier."""
+def t5_head(
+    config: Config, name: str, vocabulary: int, width: int, *, tied: bool
+) -> tuple[Block, ...]:
+    """Return the language-model head unless it is tied, or a classifier."""
     labels = label_count(config)
     if name.endswith("ForSequenceClassification"):
         dense = parts.linear("classification_head.dense", width, width, bias=True)
-        return (parts.single(Part.HEAD, "", (*dense, *parts.linear("classification_head.out_proj", labels, width, bias=True))),)
+        return (
+            parts.single(
+                Part.HEAD,
+                "",
+                (*dense, *parts.linear("classification_head.out_proj", labels, width, bias=True)),
+            ),
+        )
     if name.endswith(("ForTokenClassification", "ForQuestionAnswering")):
         return (parts.single(Part.HEAD, "", parts.linear("classifier", labels, width, bias=True)),)
     return parts.head(vocabulary, width, tied=tied or name.endswith("Model"))
 
 
 def read_t5gemma(config: Config) -> ModelSpec:
-    """T5Gemma: two stacks of Gemma 2 layers, each with its own embeddings, the decoder with cross-attention. Its head is tied."""
+    """T5Gemma: two stacks of Gemma 2 layers, each with its own embeddings, the decoder with
+    cross-attention. Its head is tied."""
     encoder, decoder = config.section("encoder"), config.section("decoder")
     name = architecture_name(config)
     tied = config.flag("tie_word_embeddings", default=True)
     vocabulary = decoder.integer("vocab_size", default=256000)
-    width, source = decoder.integer("hidden_size", default=2304, low=1), encoder.integer("max_position_embeddings", default=8192)
+    width, source = (
+        decoder.integer("hidden_size", default=2304, low=1),
+        encoder.integer("max_position_embeddings", default=8192),
+    )
     encoder_only = name.endswith("EncoderModel")
     first = gemma_stack(Part.LANGUAGE if encoder_only else Part.ENCODER, "encoder", encoder)
     return ModelSpec(
@@ -147,58 +233,112 @@ def read_t5gemma(config: Config) -> ModelSpec:
         vocabulary_size=vocabulary,
         max_context_length=decoder.integer("max_position_embeddings", default=8192),
         tied_embeddings=tied,
-        blocks=first
-        if encoder_only
-        else (
-            *first,
-            *gemma_stack(
-                Part.LANGUAGE, "decoder", decoder, source_tokens=source, source_width=encoder.integer("hidden_size", default=2304)
-            ),
-            *parts.head(vocabulary, width, tied=tied or name.endswith("Model"), name="lm_head.out_proj"),
+        blocks=(
+            first
+            if encoder_only
+            else (
+                *first,
+                *gemma_stack(
+                    Part.LANGUAGE,
+                    "decoder",
+                    decoder,
+                    source_tokens=source,
+                    source_width=encoder.integer("hidden_size", default=2304),
+                ),
+                *parts.head(
+                    vocabulary, width, tied=tied or name.endswith("Model"), name="lm_head.out_proj"
+                ),
+            )
         ),
         notes=(f"Cross-attention is sized for the longest source, {source} tokens a request.",),
     )
 
 
-def gemma_stack(part: Part, name: str, config: Config, source_tokens: int | None = None, source_width: int = 0) -> tuple[Block, ...]:
-    """Embeddings, layers that alternate between a sliding window and full attention, and the last norm of one stack."""
-    width, layers = config.integer("hidden_size", default=2304, low=1), config.layers() if config.has("num_hidden_layers") else 26
+def gemma_stack(
+    part: Part, name: str, config: Config, source_tokens: int | None = None, source_width: int = 0
+) -> tuple[Block, ...]:
+    """Embeddings, layers that alternate between a sliding window and full attention, and the
+    last norm of one stack."""
+    width, layers = (
+        config.integer("hidden_size", default=2304, low=1),
+        config.layers() if config.has("num_hidden_layers") else 26,
+    )
     kinds = config.items("layer_types", length=layers) or [
         "full_attention" if number % 2 else "sliding_attention" for number in range(layers)
     ]
     window = config.integer("sliding_window", default=4096)
     stack = [
-        gemma_layer(config, width, window if kind == "sliding_attention" else None, source_tokens, source_width) for kind in kinds[:layers]
+        gemma_layer(
+            config,
+            width,
+            window if kind == "sliding_attention" else None,
+            source_tokens,
+            source_width,
+        )
+        for kind in kinds[:layers]
     ]
     return (
-        parts.embedding(config.integer("vocab_size", default=256000), width, f"model.{name}.embed_tokens"),
+        parts.embedding(
+            config.integer("vocab_size", default=256000), width, f"model.{name}.embed_tokens"
+        ),
         *parts.blocks(part, f"model.{name}.layers.{{}}.", stack),
         parts.single(part, f"model.{name}.", parts.norm("norm", width)),
     )
 
 
-def gemma_layer(config: Config, width: int, window: int | None, source_tokens: int | None, source_width: int) -> parts.Layer:
-    """A norm before and after self-attention, cross-attention (in a decoder) and the gated MLP."""
-    heads, kv_heads = config.integer("num_attention_heads", default=8, low=1), config.integer("num_key_value_heads", default=4, low=1)
+def gemma_layer(
+    config: Config, width: int, window: int | None, source_tokens: int | None, source_width: int
+) -> parts.Layer:
+    """Return a norm before and after self-attention, cross-attention (in a decoder) and the
+    gated MLP."""
+    heads, kv_heads = (
+        config.integer("num_attention_heads", default=8, low=1),
+        config.integer("num_key_value_heads", default=4, low=1),
+    )
     dim = config.integer("head_dim", default=256, low=1)
-    own = Attention(query_heads=heads, kv_heads=kv_heads, head_dim=dim, value_dim=dim, window=window, causal=source_tokens is not None)
-    bias, intermediate = config.flag("attention_bias"), config.integer("intermediate_size", default=9216)
+    own = Attention(
+        query_heads=heads,
+        kv_heads=kv_heads,
+        head_dim=dim,
+        value_dim=dim,
+        window=window,
+        causal=source_tokens is not None,
+    )
+    bias, intermediate = (
+        config.flag("attention_bias"),
+        config.integer("intermediate_size", default=9216),
+    )
     norms = ["pre_self_attn", "post_self_attn", "pre_feedforward", "post_feedforward"]
     tensors = list(parts.attention(width, own, qkv_bias=bias, out_bias=bias))
     if source_tokens is not None:
         norms += ["pre_cross_attn", "post_cross_attn"]
         for tensor in parts.attention(width, own, name="cross_attn", qkv_bias=bias, out_bias=bias):
             reads_source = tensor.name in ("cross_attn.k_proj.weight", "cross_attn.v_proj.weight")
-            tensors.append(msgspec.structs.replace(tensor, shape=(tensor.shape[0], source_width)) if reads_source else tensor)
+            tensors.append(
+                msgspec.structs.replace(tensor, shape=(tensor.shape[0], source_width))
+                if reads_source
+                else tensor
+            )
     tensors += [tensor for name in norms for tensor in parts.norm(f"{name}_layernorm", width)]
     tensors += parts.gated_mlp(width, intermediate)
-    return parts.Layer(tuple(tensors), mixers(own, source_tokens), Mlp(intermediate_size=intermediate))
+    return parts.Layer(
+        tuple(tensors), mixers(own, source_tokens), Mlp(intermediate_size=intermediate)
+    )
 
 
 DEFAULTS: Mapping[str, Defaults] = {
     "t5": Defaults(),
-    "mt5": Defaults(vocabulary=250112, intermediate=1024, layers=8, heads=6, feed_forward="gated-gelu"),
-    "umt5": Defaults(vocabulary=250112, intermediate=1024, layers=8, heads=6, feed_forward="gated-gelu", bias_everywhere=True),
+    "mt5": Defaults(
+        vocabulary=250112, intermediate=1024, layers=8, heads=6, feed_forward="gated-gelu"
+    ),
+    "umt5": Defaults(
+        vocabulary=250112,
+        intermediate=1024,
+        layers=8,
+        heads=6,
+        feed_forward="gated-gelu",
+        bias_everywhere=True,
+    ),
 }
 
 
@@ -206,4 +346,7 @@ def _reader(defaults: Defaults) -> Reader:
     return lambda config: read_t5(config, defaults)
 
 
-READERS: dict[str, Reader] = {**{model_type: _reader(defaults) for model_type, defaults in DEFAULTS.items()}, "t5gemma": read_t5gemma}
+READERS: dict[str, Reader] = {
+    **{model_type: _reader(defaults) for model_type, defaults in DEFAULTS.items()},
+    "t5gemma": read_t5gemma,
+}

@@ -1,7 +1,8 @@
-"""Mixtures whose checkpoints keep all experts in one tensor, in layers of a shape of their own: Granite MoE, DBRX, JetMoE.
+"""Mixtures whose checkpoints keep all experts in one tensor, in layers of a shape of their own:
+Granite MoE, DBRX, JetMoE.
 
-Source: transformers 5.23, `models/<model_type>/modeling_<model_type>.py` and the defaults of its configuration class.
-"""
+Source: transformers 5.23, `models/<model_type>/modeling_<model_type>.py` and the defaults of its
+configuration class."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,29 +15,45 @@ from fitgauge.engine.model.families.rotary_tables import rotary_tables
 from fitgauge.engine.model.spec import Attention, Kind, Mlp, ModelSpec, Part, Split, Tensor
 
 GRANITE: Mapping[str, Any] = {
-    "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
+    "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+    "num_attention_heads": 32,
     "max_position_embeddings": 2048, "num_experts_per_tok": 2,
 }  # fmt: skip
 
-DBRX: Mapping[str, Any] = {"d_model": 2048, "n_heads": 16, "n_layers": 24, "max_seq_len": 2048, "vocab_size": 32000}
+DBRX: Mapping[str, Any] = {
+    "d_model": 2048,
+    "n_heads": 16,
+    "n_layers": 24,
+    "max_seq_len": 2048,
+    "vocab_size": 32000,
+}
 
 JETMOE: Mapping[str, Any] = {
-    "vocab_size": 32000, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 12, "num_key_value_heads": 16,
-    "kv_channels": 128, "max_position_embeddings": 4096, "num_experts_per_tok": 2, "tie_word_embeddings": True,
+    "vocab_size": 32000, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 12,
+    "num_key_value_heads": 16,
+    "kv_channels": 128, "max_position_embeddings": 4096, "num_experts_per_tok": 2,
+    "tie_word_embeddings": True,
 }  # fmt: skip
 
 
 def read_granite(config: Config) -> ModelSpec:
-    """The ModelSpec of a Granite MoE, with the shared MLP that `shared_intermediate_size` may add."""
+    """Return the ModelSpec of a Granite MoE, with the shared MLP that `shared_intermediate_size`
+    may add."""
     config = stack.filled(config, GRANITE)
     layer = granite_layer(config)
-    tables = rotary_tables(config, stack.heads(config).head_dim, positions=config.integer("max_position_embeddings"))
+    tables = rotary_tables(
+        config, stack.heads(config).head_dim, positions=config.integer("max_position_embeddings")
+    )
     return stack.decoder(config, [layer] * config.layers(), rotary_tables=tables)
 
 
 def granite_layer(config: Config) -> parts.Layer:
-    """One layer: norms, grouped attention, router, packed experts, shared MLP."""
-    hidden, bias, mixer = config.integer("hidden_size", low=1), config.flag("attention_bias"), stack.heads(config)
+    """Return one layer: norms, grouped attention, router, packed experts, shared MLP."""
+    hidden, bias, mixer = (
+        config.integer("hidden_size", low=1),
+        config.flag("attention_bias"),
+        stack.heads(config),
+    )
     shared = config.integer("shared_intermediate_size", default=0)
     mlp = experts.sizes(config, config.integer("intermediate_size"), experts=8, shared=shared)
     return parts.Layer(
@@ -45,9 +62,22 @@ def granite_layer(config: Config) -> parts.Layer:
             *parts.norm("post_attention_layernorm", hidden),
             *parts.attention(hidden, mixer, qkv_bias=bias, out_bias=bias),
             parts.router(hidden, mlp.experts, name="block_sparse_moe.router.layer"),
-            *experts.fused_experts(hidden, mlp, "block_sparse_moe.input_linear.weight", "block_sparse_moe.output_linear.weight"),
-            *(parts.linear("shared_mlp.input_linear", 2 * shared, hidden, Split.COLUMN) if shared else ()),
-            *(parts.linear("shared_mlp.output_linear", hidden, shared, Split.ROW) if shared else ()),
+            *experts.fused_experts(
+                hidden,
+                mlp,
+                "block_sparse_moe.input_linear.weight",
+                "block_sparse_moe.output_linear.weight",
+            ),
+            *(
+                parts.linear("shared_mlp.input_linear", 2 * shared, hidden, Split.COLUMN)
+                if shared
+                else ()
+            ),
+            *(
+                parts.linear("shared_mlp.output_linear", hidden, shared, Split.ROW)
+                if shared
+                else ()
+            ),
         ),
         mixers=(mixer,),
         mlp=mlp,
@@ -55,7 +85,8 @@ def granite_layer(config: Config) -> parts.Layer:
 
 
 def read_dbrx(config: Config) -> ModelSpec:
-    """The ModelSpec of a DBRX: sizes under names of its own, in sections for attention and MLP."""
+    """Return the ModelSpec of a DBRX: sizes under names of its own, in sections for attention
+    and MLP."""
     config = stack.filled(config, DBRX)
     hidden, vocabulary = config.integer("d_model", low=1), config.integer("vocab_size", low=1)
     layer = dbrx_layer(config)
@@ -71,7 +102,9 @@ def read_dbrx(config: Config) -> ModelSpec:
         tied_embeddings=False,
         blocks=(
             parts.embedding(vocabulary, hidden, name="transformer.wte"),
-            *parts.blocks(Part.LANGUAGE, "transformer.blocks.{}.", [layer] * config.layers("n_layers")),
+            *parts.blocks(
+                Part.LANGUAGE, "transformer.blocks.{}.", [layer] * config.layers("n_layers")
+            ),
             parts.final_norm(hidden, name="transformer.norm_f"),
             *parts.head(vocabulary, hidden, tied=False),
         ),
@@ -80,7 +113,8 @@ def read_dbrx(config: Config) -> ModelSpec:
 
 
 def dbrx_layer(config: Config) -> parts.Layer:
-    """One layer: norms, attention with q, k and v in one projection, router, packed experts. Norms have no shift."""
+    """Return one layer: norms, attention with q, k and v in one projection, router, packed
+    experts. Norms have no shift."""
     hidden, heads = config.integer("d_model", low=1), config.integer("n_heads", low=1)
     kv_heads = config.section("attn_config").integer("kv_n_heads", default=1, low=1)
     section = config.section("ffn_config")
@@ -89,7 +123,9 @@ def dbrx_layer(config: Config) -> parts.Layer:
         experts=section.integer("moe_num_experts", default=4),
         experts_per_token=section.integer("moe_top_k", default=1),
     )
-    mixer = Attention(query_heads=heads, kv_heads=kv_heads, head_dim=hidden // heads, value_dim=hidden // heads)
+    mixer = Attention(
+        query_heads=heads, kv_heads=kv_heads, head_dim=hidden // heads, value_dim=hidden // heads
+    )
     inner, outer = (mlp.intermediate_size, hidden), (hidden, mlp.intermediate_size)
     return parts.Layer(
         tensors=(
@@ -107,8 +143,11 @@ def dbrx_layer(config: Config) -> parts.Layer:
     )
 
 
-def packed_projection(name: str, hidden: int, mixer: Attention, *, bias: bool = False) -> tuple[Tensor, ...]:
-    """Queries, keys and values in one stored tensor, given here as its three slices, which divide differently."""
+def packed_projection(
+    name: str, hidden: int, mixer: Attention, *, bias: bool = False
+) -> tuple[Tensor, ...]:
+    """Return queries, keys and values in one stored tensor, given here as its three slices,
+    which divide differently."""
     query, key = mixer.query_heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim
     return (
         *parts.linear(name, query, hidden, Split.COLUMN, units=mixer.query_heads, bias=bias),
@@ -118,30 +157,57 @@ def packed_projection(name: str, hidden: int, mixer: Attention, *, bias: bool = 
 
 
 def read_jetmoe(config: Config) -> ModelSpec:
-    """The ModelSpec of a JetMoE, whose query and output projections are experts too."""
+    """Return the ModelSpec of a JetMoE, whose query and output projections are experts too."""
     config = stack.filled(config, JETMOE)
     head_dim = config.integer("kv_channels", low=1)
     tables = rotary_tables(config, head_dim, positions=config.integer("max_position_embeddings"))
-    return stack.decoder(config, [jetmoe_layer(config, head_dim)] * config.layers(), rotary_tables=tables)
+    return stack.decoder(
+        config, [jetmoe_layer(config, head_dim)] * config.layers(), rotary_tables=tables
+    )
 
 
 def jetmoe_layer(config: Config, head_dim: int) -> parts.Layer:
-    """One layer. A token visits as many attention experts as MLP experts, each with all KV heads: the cache is multi-head."""
-    hidden, kv_heads = config.integer("hidden_size", low=1), config.integer("num_key_value_heads", low=1)
+    """Return one layer. A token visits as many attention experts as MLP experts, each with all
+    KV heads: the cache is multi-head."""
+    hidden, kv_heads = (
+        config.integer("hidden_size", low=1),
+        config.integer("num_key_value_heads", low=1),
+    )
     mlp = experts.sizes(config, config.integer("intermediate_size"), experts=8)
     width = kv_heads * head_dim
-    mixer = Attention(query_heads=kv_heads * mlp.experts_per_token, kv_heads=kv_heads, head_dim=head_dim, value_dim=head_dim)
+    mixer = Attention(
+        query_heads=kv_heads * mlp.experts_per_token,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        value_dim=head_dim,
+    )
     attention = "self_attention.experts"
     return parts.Layer(
         tensors=(
             *parts.norm("input_layernorm", hidden),
             *parts.norm("post_attention_layernorm", hidden),
-            Tensor(f"{attention}.input_linear.weight", (width, hidden), Kind.EXPERT, Split.COLUMN, 0, mlp.experts),
-            Tensor(f"{attention}.output_linear.weight", (hidden, width), Kind.EXPERT, Split.ROW, 0, mlp.experts),
+            Tensor(
+                f"{attention}.input_linear.weight",
+                (width, hidden),
+                Kind.EXPERT,
+                Split.COLUMN,
+                0,
+                mlp.experts,
+            ),
+            Tensor(
+                f"{attention}.output_linear.weight",
+                (hidden, width),
+                Kind.EXPERT,
+                Split.ROW,
+                0,
+                mlp.experts,
+            ),
             Tensor(f"{attention}.bias", (hidden,), Kind.BIAS),
             parts.router(hidden, mlp.experts, name=f"{attention}.router.layer"),
             *parts.linear("self_attention.kv_proj", 2 * width, hidden, Split.KV, units=kv_heads),
-            *experts.fused_experts(hidden, mlp, "mlp.input_linear.weight", "mlp.output_linear.weight"),
+            *experts.fused_experts(
+                hidden, mlp, "mlp.input_linear.weight", "mlp.output_linear.weight"
+            ),
             Tensor("mlp.bias", (hidden,), Kind.BIAS),
             parts.router(hidden, mlp.experts, name="mlp.router.layer"),
         ),

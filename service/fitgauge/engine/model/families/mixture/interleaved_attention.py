@@ -1,8 +1,8 @@
 """Mixtures whose layers attend in turns, near and far: gpt-oss, Llama 4 and AFMoE.
 
-Source: transformers 5.23, `models/<model_type>/modeling_<model_type>.py` and the defaults of its configuration class; names of
-tensors as the checkpoints have them; formats and rotary tables: vLLM 0.33, model_executor/models.
-"""
+Source: transformers 5.23, `models/<model_type>/modeling_<model_type>.py` and the defaults of its
+configuration class; names of tensors as the checkpoints have them; formats and rotary tables:
+vLLM 0.33, model_executor/models."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,37 +18,51 @@ from fitgauge.engine.model.families.rotary_tables import rotary_tables, table
 from fitgauge.engine.model.spec import Attention, Kind, Mlp, ModelSpec, Split, Tensor
 
 GPT_OSS: Mapping[str, Any] = {
-    "vocab_size": 201088, "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 36, "num_attention_heads": 64,
-    "num_key_value_heads": 8, "head_dim": 64, "sliding_window": 128, "max_position_embeddings": 131072, "num_experts_per_tok": 4,
+    "vocab_size": 201088, "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 36,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8, "head_dim": 64, "sliding_window": 128,
+    "max_position_embeddings": 131072, "num_experts_per_tok": 4,
     "attention_bias": True,
-    "rope_parameters": {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096},
+    "rope_parameters": {"rope_type": "yarn", "factor": 32.0,
+        "original_max_position_embeddings": 4096},
 }  # fmt: skip
 
 LLAMA4: Mapping[str, Any] = {
-    "vocab_size": 202048, "hidden_size": 5120, "intermediate_size": 8192, "intermediate_size_mlp": 16384, "num_hidden_layers": 48,
-    "num_attention_heads": 40, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 131072,
+    "vocab_size": 202048, "hidden_size": 5120, "intermediate_size": 8192,
+    "intermediate_size_mlp": 16384, "num_hidden_layers": 48,
+    "num_attention_heads": 40, "num_key_value_heads": 8, "head_dim": 128,
+    "max_position_embeddings": 131072,
     "num_experts_per_tok": 1, "attention_chunk_size": 8192,
 }  # fmt: skip
 
 AFMOE: Mapping[str, Any] = {
-    "vocab_size": 200192, "hidden_size": 2048, "intermediate_size": 6144, "moe_intermediate_size": 1408, "num_hidden_layers": 32,
-    "num_dense_layers": 1, "num_attention_heads": 16, "head_dim": 128, "max_position_embeddings": 16384, "num_experts_per_tok": 6,
+    "vocab_size": 200192, "hidden_size": 2048, "intermediate_size": 6144,
+    "moe_intermediate_size": 1408, "num_hidden_layers": 32,
+    "num_dense_layers": 1, "num_attention_heads": 16, "head_dim": 128,
+    "max_position_embeddings": 16384, "num_experts_per_tok": 6,
     "num_shared_experts": 2, "sliding_window": 1024,
 }  # fmt: skip
 
 
 def read_gpt_oss(config: Config) -> ModelSpec:
-    """The ModelSpec of a gpt-oss: attention sinks, biases everywhere, every second layer slides. vLLM keeps its rotary table in F32."""
-    scaled = {"rope_parameters": config.values["rope_scaling"]} if config.has("rope_scaling") else {}
+    """Return the ModelSpec of a gpt-oss: attention sinks, biases everywhere, every second layer
+    slides. vLLM keeps its rotary table in F32."""
+    scaled = (
+        {"rope_parameters": config.values["rope_scaling"]} if config.has("rope_scaling") else {}
+    )
     config = stack.filled(Config({**scaled, **config.values}, config.where), GPT_OSS)
     count = config.layers()
-    layers = [gpt_oss_layer(config, window) for window in schedules.every_nth_full(period=2)(config, count)]
+    layers = [
+        gpt_oss_layer(config, window)
+        for window in schedules.every_nth_full(period=2)(config, count)
+    ]
     rows = table(config, stack.heads(config).head_dim, dtype="F32")
     return stack.decoder(config, layers, rotary_tables=(rows,))
 
 
 def gpt_oss_layer(config: Config, window: int | None) -> parts.Layer:
-    """One layer: norms, attention with a sink a head, router with a bias, experts with biases."""
+    """Return one layer: norms, attention with a sink a head, router with a bias, experts with
+    biases."""
     hidden, bias = config.integer("hidden_size", low=1), config.flag("attention_bias")
     mixer = stack.heads(config, window=window)
     mlp = experts.sizes(config, config.integer("intermediate_size"), experts=128)
@@ -57,10 +71,14 @@ def gpt_oss_layer(config: Config, window: int | None) -> parts.Layer:
             *parts.norm("input_layernorm", hidden),
             *parts.norm("post_attention_layernorm", hidden),
             *parts.attention(hidden, mixer, qkv_bias=bias, out_bias=bias),
-            Tensor("self_attn.sinks", (mixer.query_heads,), Kind.OTHER, Split.COLUMN, mixer.query_heads),
+            Tensor(
+                "self_attn.sinks", (mixer.query_heads,), Kind.OTHER, Split.COLUMN, mixer.query_heads
+            ),
             parts.router(hidden, mlp.experts, name="mlp.router"),
             Tensor("mlp.router.bias", (mlp.experts,), Kind.BIAS),
-            *experts.fused_experts(hidden, mlp, "mlp.experts.gate_up_proj", "mlp.experts.down_proj", bias=True),
+            *experts.fused_experts(
+                hidden, mlp, "mlp.experts.gate_up_proj", "mlp.experts.down_proj", bias=True
+            ),
         ),
         mixers=(mixer,),
         mlp=mlp,
@@ -68,24 +86,33 @@ def gpt_oss_layer(config: Config, window: int | None) -> parts.Layer:
 
 
 def read_llama4(config: Config, *, base: str = "model", head: str = "lm_head") -> ModelSpec:
-    """The ModelSpec of a Llama 4's language model; `base` and `head` are where the multimodal checkpoint keeps it."""
+    """Return the ModelSpec of a Llama 4's language model; `base` and `head` are where the
+    multimodal checkpoint keeps it."""
     config = stack.filled(config, LLAMA4)
     count = config.layers()
     chunks, routed = chunked_layers(config, count), llama4_mixtures(config, count)
-    layers = [llama4_layer(config, chunk, mixes) for chunk, mixes in zip(chunks, routed, strict=True)]
-    tables = rotary_tables(config, config.integer("head_dim"), positions=config.integer("max_position_embeddings"))
+    layers = [
+        llama4_layer(config, chunk, mixes) for chunk, mixes in zip(chunks, routed, strict=True)
+    ]
+    tables = rotary_tables(
+        config, config.integer("head_dim"), positions=config.integer("max_position_embeddings")
+    )
     return stack.decoder(config, layers, base=base, head=head, rotary_tables=tables)
 
 
 def chunked_layers(config: Config, layers: int) -> list[int | None]:
-    """The chunk [tokens] each layer attends within, None for all: `layer_types`, else full attention in layers without rotary
-    embeddings, of which `no_rope_layers` holds a 0 and which are every `no_rope_layer_interval`-th by default.
-    """
+    """Return the chunk [tokens] each layer attends within, None for all: `layer_types`, else
+    full attention in layers without rotary embeddings, of which `no_rope_layers` holds a 0 and
+    which are every `no_rope_layer_interval`-th by default."""
     chunk = config.maybe_integer("attention_chunk_size")
     if config.has("layer_types"):
-        local = ["chunked" in str(kind) for kind in config.items("layer_types", length=layers)[:layers]]
+        local = [
+            "chunked" in str(kind) for kind in config.items("layer_types", length=layers)[:layers]
+        ]
     elif config.items("no_rope_layers"):
-        local = [bool(rotates) for rotates in config.items("no_rope_layers", length=layers)[:layers]]
+        local = [
+            bool(rotates) for rotates in config.items("no_rope_layers", length=layers)[:layers]
+        ]
     else:
         step = config.integer("no_rope_layer_interval", default=4, low=1)
         local = [(number + 1) % step != 0 for number in range(layers)]
@@ -93,7 +120,8 @@ def chunked_layers(config: Config, layers: int) -> list[int | None]:
 
 
 def llama4_mixtures(config: Config, layers: int) -> list[bool]:
-    """Which layers have a mixture: those of `moe_layers`, else every `interleave_moe_layer_step`-th."""
+    """Return which layers have a mixture: those of `moe_layers`, else every
+    `interleave_moe_layer_step`-th."""
     if config.has("moe_layers"):
         chosen = config.items("moe_layers")
         return [number in chosen for number in range(layers)]
@@ -102,7 +130,8 @@ def llama4_mixtures(config: Config, layers: int) -> list[bool]:
 
 
 def llama4_layer(config: Config, chunk: int | None, routed: bool) -> parts.Layer:
-    """One layer: norms, grouped attention, a mixture with one shared expert, or an MLP of `intermediate_size_mlp`."""
+    """Return one layer: norms, grouped attention, a mixture with one shared expert, or an MLP of
+    `intermediate_size_mlp`."""
     hidden, bias = config.integer("hidden_size", low=1), config.flag("attention_bias")
     mixer = msgspec.structs.replace(stack.heads(config), chunk=chunk)
     tensors, mlp = llama4_feed_forward(config, hidden, routed)
@@ -118,8 +147,10 @@ def llama4_layer(config: Config, chunk: int | None, routed: bool) -> parts.Layer
     )
 
 
-def llama4_feed_forward(config: Config, hidden: int, routed: bool) -> tuple[tuple[Tensor, ...], Mlp]:
-    """The MLP of a layer. The shared expert is as wide as a routed one."""
+def llama4_feed_forward(
+    config: Config, hidden: int, routed: bool
+) -> tuple[tuple[Tensor, ...], Mlp]:
+    """Return the MLP of a layer. The shared expert is as wide as a routed one."""
     if not routed:
         dense = config.integer("intermediate_size_mlp")
         return parts.gated_mlp(hidden, dense, name="feed_forward"), Mlp(intermediate_size=dense)
@@ -127,28 +158,43 @@ def llama4_feed_forward(config: Config, hidden: int, routed: bool) -> tuple[tupl
     mlp = experts.sizes(config, width, experts=16, shared=width)
     tensors = (
         parts.router(hidden, mlp.experts, name="feed_forward.router"),
-        *experts.fused_experts(hidden, mlp, "feed_forward.experts.gate_up_proj", "feed_forward.experts.down_proj"),
+        *experts.fused_experts(
+            hidden, mlp, "feed_forward.experts.gate_up_proj", "feed_forward.experts.down_proj"
+        ),
         *experts.shared_expert(hidden, width, Naming(block="feed_forward", shared="shared_expert")),
     )
     return tensors, mlp
 
 
 def read_afmoe(config: Config) -> ModelSpec:
-    """The ModelSpec of an AFMoE: gated attention, four norms a layer, full attention in every fourth layer."""
+    """Return the ModelSpec of an AFMoE: gated attention, four norms a layer, full attention in
+    every fourth layer."""
     config = stack.filled(config, AFMOE)
     count = config.layers()
     windows = schedules.every_nth_full("global_attn_every_n_layers", period=4)(config, count)
     dense = config.integer("num_dense_layers", default=0)
     layers = [afmoe_layer(config, window, number >= dense) for number, window in enumerate(windows)]
-    tables = rotary_tables(config, stack.heads(config).head_dim, positions=config.integer("max_position_embeddings"))
+    tables = rotary_tables(
+        config, stack.heads(config).head_dim, positions=config.integer("max_position_embeddings")
+    )
     return stack.decoder(config, layers, rotary_tables=tables)
 
 
 def afmoe_layer(config: Config, window: int | None, routed: bool) -> parts.Layer:
-    """One layer: four norms, attention with a gate of the queries' width, a mixture where it is `routed`, else a gated MLP."""
-    hidden, bias, mixer = config.integer("hidden_size", low=1), config.flag("attention_bias"), stack.heads(config, window=window)
+    """Return one layer: four norms, attention with a gate of the queries' width, a mixture where
+    it is `routed`, else a gated MLP."""
+    hidden, bias, mixer = (
+        config.integer("hidden_size", low=1),
+        config.flag("attention_bias"),
+        stack.heads(config, window=window),
+    )
     tensors, mlp = afmoe_feed_forward(config, hidden, routed)
-    names = ("input_layernorm", "post_attention_layernorm", "pre_mlp_layernorm", "post_mlp_layernorm")
+    names = (
+        "input_layernorm",
+        "post_attention_layernorm",
+        "pre_mlp_layernorm",
+        "post_mlp_layernorm",
+    )
     return parts.Layer(
         tensors=(
             *[tensor for name in names for tensor in parts.norm(name, hidden)],
@@ -164,19 +210,34 @@ def afmoe_layer(config: Config, window: int | None, routed: bool) -> parts.Layer
 
 
 def gate(hidden: int, mixer: Attention) -> tuple[Tensor, ...]:
-    """The gate of the attention's output, divided by heads."""
+    """Return the gate of the attention's output, divided by heads."""
     heads = mixer.query_heads
-    return parts.linear("self_attn.gate_proj", heads * mixer.head_dim, hidden, Split.COLUMN, units=heads)
+    return parts.linear(
+        "self_attn.gate_proj", heads * mixer.head_dim, hidden, Split.COLUMN, units=heads
+    )
 
 
 def afmoe_feed_forward(config: Config, hidden: int, routed: bool) -> tuple[tuple[Tensor, ...], Mlp]:
-    """The MLP of a layer; the router's bias is a learned parameter."""
+    """Return the MLP of a layer; the router's bias is a learned parameter."""
     if not routed:
         width = config.integer("intermediate_size")
         return parts.gated_mlp(hidden, width), Mlp(intermediate_size=width)
     width = config.integer("moe_intermediate_size")
-    mlp = experts.sizes(config, width, experts=64, shared=width * config.integer("num_shared_experts", default=0))
-    return experts.mixture(hidden, mlp, Naming(router="router.gate", correction="expert_bias", correction_learned=True)), mlp
+    mlp = experts.sizes(
+        config, width, experts=64, shared=width * config.integer("num_shared_experts", default=0)
+    )
+    return (
+        experts.mixture(
+            hidden,
+            mlp,
+            Naming(router="router.gate", correction="expert_bias", correction_learned=True),
+        ),
+        mlp,
+    )
 
 
-READERS: dict[str, Reader] = {"gpt_oss": read_gpt_oss, "llama4_text": read_llama4, "afmoe": read_afmoe}
+READERS: dict[str, Reader] = {
+    "gpt_oss": read_gpt_oss,
+    "llama4_text": read_llama4,
+    "afmoe": read_afmoe,
+}

@@ -1,9 +1,11 @@
-"""LongCat Flash: every layer holds two latent attentions and two dense MLPs, with a mixture beside them.
+"""LongCat Flash: every layer holds two latent attentions and two dense MLPs, with a mixture beside
+them.
 
-Sizes: transformers 5.23, models/longcat_flash, but for the routed experts: the checkpoints, like vLLM 0.33, keep `n_routed_experts`
-of them, where transformers' class sets aside gate and up projections for the `zero_expert_num` that compute nothing as well.
-Names, formats and multi-token prediction: vLLM 0.33, model_executor/models/longcat_flash.py and longcat_flash_mtp.py.
-"""
+Sizes: transformers 5.23, models/longcat_flash, but for the routed experts: the checkpoints, like
+vLLM 0.33, keep `n_routed_experts` of them, where transformers' class sets aside gate and up
+projections for the `zero_expert_num` that compute nothing as well. Names, formats and
+multi-token prediction: vLLM 0.33, model_executor/models/longcat_flash.py and
+longcat_flash_mtp.py."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,23 +21,31 @@ from fitgauge.engine.model.families.rotary_tables import table
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Tensor
 
 DEFAULTS: Mapping[str, Any] = {
-    "vocab_size": 131072, "hidden_size": 6144, "ffn_hidden_size": 12288, "expert_ffn_hidden_size": 2048, "num_layers": 28,
-    "num_attention_heads": 64, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+    "vocab_size": 131072, "hidden_size": 6144, "ffn_hidden_size": 12288,
+    "expert_ffn_hidden_size": 2048, "num_layers": 28,
+    "num_attention_heads": 64, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
     "v_head_dim": 128, "max_position_embeddings": 131072, "moe_topk": 12, "zero_expert_num": 256,
 }  # fmt: skip
 
 
 def read_longcat(config: Config) -> ModelSpec:
-    """The ModelSpec of a LongCat Flash. Raises MalformedModelError where a size is missing or absurd."""
+    """Return the ModelSpec of a LongCat Flash. Raises MalformedModelError where a size is
+    missing or absurd."""
     config = stack.filled(config, DEFAULTS)
     layers = [layer(config)] * config.layers("num_layers")
-    spec = stack.decoder(config, layers, rotary_tables=(table(config, config.integer("qk_rope_head_dim")),))
+    spec = stack.decoder(
+        config, layers, rotary_tables=(table(config, config.integer("qk_rope_head_dim")),)
+    )
     return msgspec.structs.replace(spec, blocks=(*spec.blocks, *prediction_heads(config)))
 
 
 def layer(config: Config) -> parts.Layer:
-    """One layer: everything twice but the mixture. vLLM keeps the router in F32."""
-    hidden, dense = config.integer("hidden_size", low=1), config.integer("ffn_hidden_size", "intermediate_size")
+    """Return one layer: everything twice but the mixture. vLLM keeps the router in F32."""
+    hidden, dense = (
+        config.integer("hidden_size", low=1),
+        config.integer("ffn_hidden_size", "intermediate_size"),
+    )
     mixer = latent_attention(config)
     mlp = Mlp(
         intermediate_size=config.integer("expert_ffn_hidden_size", "moe_intermediate_size"),
@@ -47,7 +57,11 @@ def layer(config: Config) -> parts.Layer:
     return parts.Layer(
         tensors=(
             *twice,
-            *routing(hidden, mlp.experts + config.integer("zero_expert_num", default=0), biased=config.flag("router_bias")),
+            *routing(
+                hidden,
+                mlp.experts + config.integer("zero_expert_num", default=0),
+                biased=config.flag("router_bias"),
+            ),
             *parts.experts(hidden, mlp.intermediate_size, mlp.experts),
         ),
         mixers=(mixer, mixer),
@@ -56,7 +70,7 @@ def layer(config: Config) -> parts.Layer:
 
 
 def half(config: Config, hidden: int, dense: int, number: int) -> tuple[Tensor, ...]:
-    """One of a layer's two halves: norm, latent attention, norm, gated MLP."""
+    """Return one of a layer's two halves: norm, latent attention, norm, gated MLP."""
     return (
         *parts.norm(f"input_layernorm.{number}", hidden),
         *parts.norm(f"post_attention_layernorm.{number}", hidden),
@@ -66,22 +80,36 @@ def half(config: Config, hidden: int, dense: int, number: int) -> tuple[Tensor, 
 
 
 def routing(hidden: int, outputs: int, *, biased: bool) -> tuple[Tensor, ...]:
-    """The router over routed and zero experts, its bias and its score correction."""
-    bias = (Tensor("mlp.router.classifier.bias", (outputs,), Kind.BIAS, dtype="F32"),) if biased else ()
+    """Return the router over routed and zero experts, its bias and its score correction."""
+    bias = (
+        (Tensor("mlp.router.classifier.bias", (outputs,), Kind.BIAS, dtype="F32"),)
+        if biased
+        else ()
+    )
     return (
         *experts.routing(
-            hidden, outputs, experts.Naming(router="router.classifier", correction="router.e_score_correction_bias", router_dtype="F32")
+            hidden,
+            outputs,
+            experts.Naming(
+                router="router.classifier",
+                correction="router.e_score_correction_bias",
+                router_dtype="F32",
+            ),
         ),
         *bias,
     )
 
 
 def prediction_heads(config: Config) -> tuple[Block, ...]:
-    """Multi-token prediction: a layer with one attention and one gated MLP, its joints, a copy of the embedding and a last norm."""
+    """Multi-token prediction: a layer with one attention and one gated MLP, its joints, a copy
+    of the embedding and a last norm."""
     heads = config.integer(*mtp.COUNT, default=0, high=64)
     if not heads:
         return ()
-    hidden, dense = config.integer("hidden_size", low=1), config.integer("ffn_hidden_size", "intermediate_size")
+    hidden, dense = (
+        config.integer("hidden_size", low=1),
+        config.integer("ffn_hidden_size", "intermediate_size"),
+    )
     mixer = latent_attention(config)
     tensors = (
         *parts.norm("enorm.m", hidden),
@@ -93,8 +121,13 @@ def prediction_heads(config: Config) -> tuple[Block, ...]:
         *parts.gated_mlp(hidden, dense, name="transformer_layer.mlp"),
     )
     inner = parts.Layer(tensors=tensors, mixers=(mixer,), mlp=Mlp(intermediate_size=dense))
-    once = (*parts.embedding(config.integer("vocab_size", low=1), hidden).tensors, *parts.norm("norm", hidden))
-    shared = tuple(msgspec.structs.replace(tensor, name=tensor.name.removeprefix("model.")) for tensor in once)
+    once = (
+        *parts.embedding(config.integer("vocab_size", low=1), hidden).tensors,
+        *parts.norm("norm", hidden),
+    )
+    shared = tuple(
+        msgspec.structs.replace(tensor, name=tensor.name.removeprefix("model.")) for tensor in once
+    )
     return (
         mtp.block("model.mtp.layers.{}.", tensors, inner, range(heads)),
         mtp.block("model.mtp.", shared, parts.Layer(shared), range(1)),

@@ -1,8 +1,9 @@
-"""MiniMax M3: grouped attention that reads blocks of tokens an indexer picks, and a mixture after the first dense layers.
+"""MiniMax M3: grouped attention that reads blocks of tokens an indexer picks, and a mixture after
+the first dense layers.
 
-Sizes: transformers 5.23, models/minimax_m3_vl. Names of tensors and division: vLLM 0.33, models/minimax_m3 (nvidia/model.py,
-nvidia/mtp.py; the indexer's queries are divided like KV heads, its key is whole on every rank).
-"""
+Sizes: transformers 5.23, models/minimax_m3_vl. Names of tensors and division: vLLM 0.33,
+models/minimax_m3 (nvidia/model.py, nvidia/mtp.py; the indexer's queries are divided like KV
+heads, its key is whole on every rank)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,51 +19,81 @@ from fitgauge.engine.model.families.rotary_tables import rotary_tables
 from fitgauge.engine.model.spec import Block, Indexer, Mlp, ModelSpec, Split, Tensor
 
 DEFAULTS: Mapping[str, Any] = {
-    "vocab_size": 200064, "hidden_size": 6144, "intermediate_size": 3072, "dense_intermediate_size": 12288,
-    "shared_intermediate_size": 3072, "num_hidden_layers": 60, "num_attention_heads": 64, "num_key_value_heads": 4, "head_dim": 128,
+    "vocab_size": 200064, "hidden_size": 6144, "intermediate_size": 3072,
+    "dense_intermediate_size": 12288,
+    "shared_intermediate_size": 3072, "num_hidden_layers": 60, "num_attention_heads": 64,
+    "num_key_value_heads": 4, "head_dim": 128,
     "max_position_embeddings": 524288, "num_experts_per_tok": 4, "rotary_dim": 64,
 }  # fmt: skip
 
-NAMING = Naming(block="block_sparse_moe", projections=NUMBERED, correction="e_score_correction_bias", router_dtype="F32")
+NAMING = Naming(
+    block="block_sparse_moe",
+    projections=NUMBERED,
+    correction="e_score_correction_bias",
+    router_dtype="F32",
+)
 
 
 def read_sparse(config: Config, *, base: str = "model", head: str = "lm_head") -> ModelSpec:
-    """The ModelSpec of a MiniMax M3 without its vision tower; `base` and `head` are where a multimodal checkpoint keeps it."""
+    """Return the ModelSpec of a MiniMax M3 without its vision tower; `base` and `head` are where
+    a multimodal checkpoint keeps it."""
     config = stack.filled(config, DEFAULTS)
     count = config.layers()
     routed, indexed = schedules.after_dense(config, count), sparse_layers(config, count)
-    layers = [layer(config, routed=mixes, indexed=picks) for mixes, picks in zip(routed, indexed, strict=True)]
-    tables = rotary_tables(config, config.integer("head_dim"), positions=config.integer("max_position_embeddings"))
+    layers = [
+        layer(config, routed=mixes, indexed=picks)
+        for mixes, picks in zip(routed, indexed, strict=True)
+    ]
+    tables = rotary_tables(
+        config, config.integer("head_dim"), positions=config.integer("max_position_embeddings")
+    )
     spec = stack.decoder(config, layers, base=base, head=head, rotary_tables=tables)
     return msgspec.structs.replace(spec, blocks=(*spec.blocks, *prediction_heads(config, base)))
 
 
 def sparse_layers(config: Config, layers: int) -> list[bool]:
-    """Which layers have an indexer: `layer_types`, else `sparse_attention_freq` of `sparse_attention_config`, else none."""
+    """Return which layers have an indexer: `layer_types`, else `sparse_attention_freq` of
+    `sparse_attention_config`, else none."""
     if config.has("layer_types"):
-        return ["sparse" in str(kind) for kind in config.items("layer_types", length=layers)[:layers]]
+        return [
+            "sparse" in str(kind) for kind in config.items("layer_types", length=layers)[:layers]
+        ]
     section = config.section("sparse_attention_config")
     if section.has("sparse_attention_freq"):
-        return [bool(picks) for picks in section.items("sparse_attention_freq", length=layers)[:layers]]
+        return [
+            bool(picks) for picks in section.items("sparse_attention_freq", length=layers)[:layers]
+        ]
     return [False] * layers
 
 
 def indexer(config: Config) -> Indexer:
-    """Heads and width of the indexer; `top_k` [tokens] is the blocks it picks times their size."""
+    """Return heads and width of the indexer; `top_k` [tokens] is the blocks it picks times their
+    size."""
     section = config.section("sparse_attention_config")
-    blocks = section.integer("sparse_topk_blocks", default=config.integer("index_topk_blocks", default=16))
-    block = section.integer("sparse_block_size", default=config.integer("index_block_size", default=128))
+    blocks = section.integer(
+        "sparse_topk_blocks", default=config.integer("index_topk_blocks", default=16)
+    )
+    block = section.integer(
+        "sparse_block_size", default=config.integer("index_block_size", default=128)
+    )
     return Indexer(
-        heads=section.integer("sparse_num_index_heads", default=config.integer("index_n_heads", default=4)),
-        dim=section.integer("sparse_index_dim", default=config.integer("index_head_dim", default=128)),
+        heads=section.integer(
+            "sparse_num_index_heads", default=config.integer("index_n_heads", default=4)
+        ),
+        dim=section.integer(
+            "sparse_index_dim", default=config.integer("index_head_dim", default=128)
+        ),
         top_k=blocks * block,
     )
 
 
 def layer(config: Config, *, routed: bool, indexed: bool) -> parts.Layer:
-    """One layer: norms, grouped attention with norms of one head's width, an indexer where it is `indexed`, mixture or MLP."""
+    """Return one layer: norms, grouped attention with norms of one head's width, an indexer
+    where it is `indexed`, mixture or MLP."""
     hidden = config.integer("hidden_size", low=1)
-    mixer = msgspec.structs.replace(stack.heads(config), indexer=indexer(config) if indexed else None)
+    mixer = msgspec.structs.replace(
+        stack.heads(config), indexer=indexer(config) if indexed else None
+    )
     tensors, mlp = feed_forward(config, hidden, routed)
     return parts.Layer(
         tensors=(
@@ -80,9 +111,11 @@ def layer(config: Config, *, routed: bool, indexed: bool) -> parts.Layer:
 
 
 def indexer_tensors(hidden: int, picks: Indexer) -> tuple[Tensor, ...]:
-    """Projections of the indexer's queries and of its one key, each with a norm."""
+    """Return the projections of the indexer's queries and of its one key, each with a norm."""
     return (
-        *parts.linear("self_attn.index_q_proj", picks.heads * picks.dim, hidden, Split.KV, units=picks.heads),
+        *parts.linear(
+            "self_attn.index_q_proj", picks.heads * picks.dim, hidden, Split.KV, units=picks.heads
+        ),
         *parts.linear("self_attn.index_k_proj", picks.dim, hidden),
         *parts.norm("self_attn.index_q_norm", picks.dim),
         *parts.norm("self_attn.index_k_norm", picks.dim),
@@ -90,24 +123,32 @@ def indexer_tensors(hidden: int, picks: Indexer) -> tuple[Tensor, ...]:
 
 
 def feed_forward(config: Config, hidden: int, routed: bool) -> tuple[tuple[Tensor, ...], Mlp]:
-    """The mixture of a `routed` layer, else one gated MLP of `dense_intermediate_size`."""
+    """Return the mixture of a `routed` layer, else one gated MLP of `dense_intermediate_size`."""
     if not routed:
         width = config.integer("dense_intermediate_size")
         return parts.gated_mlp(hidden, width), Mlp(intermediate_size=width)
-    shared = config.integer("shared_intermediate_size") * config.integer("n_shared_experts", default=1)
+    shared = config.integer("shared_intermediate_size") * config.integer(
+        "n_shared_experts", default=1
+    )
     mlp = experts.sizes(config, config.integer("intermediate_size"), experts=128, shared=shared)
     return experts.mixture(hidden, mlp, NAMING), mlp
 
 
 def prediction_heads(config: Config, base: str) -> tuple[Block, ...]:
-    """Multi-token prediction: a sparse layer with a mixture, joined by norms and a projection; embedding and head are the model's."""
+    """Multi-token prediction: a sparse layer with a mixture, joined by norms and a projection;
+    embedding and head are the model's."""
     heads = config.integer("num_nextn_predict_layers", "num_mtp_modules", default=0, high=64)
     if not heads:
         return ()
     hidden, inner = config.integer("hidden_size", low=1), layer(config, routed=True, indexed=True)
-    within = tuple(msgspec.structs.replace(tensor, name=f"transformer_layer.{tensor.name}") for tensor in inner.tensors)
+    within = tuple(
+        msgspec.structs.replace(tensor, name=f"transformer_layer.{tensor.name}")
+        for tensor in inner.tensors
+    )
     tensors = (*mtp.joints(hidden), *within, *parts.norm("final_layernorm", hidden))
     return (mtp.block(f"{base}.mtp.layers.{{}}.", tensors, inner, range(heads)),)
 
 
-READERS: dict[str, Reader] = dict.fromkeys(("minimax_m3", "minimax_m3_text", "minimax_m3_vl_text"), read_sparse)
+READERS: dict[str, Reader] = dict.fromkeys(
+    ("minimax_m3", "minimax_m3_text", "minimax_m3_vl_text"), read_sparse
+)

@@ -1,8 +1,9 @@
-"""Decoders of the Llama shape whose MLP is a mixture of experts: Mixtral, Qwen MoE, GLM-4.5, MiniMax M2 and their kin.
+"""Decoders of the Llama shape whose MLP is a mixture of experts: Mixtral, Qwen MoE, GLM-4.5,
+MiniMax M2 and their kin.
 
-A `Family` says where one departs from Mixtral. Source: transformers 5.23, `models/<model_type>/modeling_<model_type>.py` and the
-defaults of its configuration class; names of tensors as the checkpoints have them (vLLM 0.33's loaders).
-"""
+A `Family` says where one departs from Mixtral. Source: transformers 5.23,
+`models/<model_type>/modeling_<model_type>.py` and the defaults of its configuration class; names
+of tensors as the checkpoints have them (vLLM 0.33's loaders)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -23,11 +24,11 @@ from fitgauge.engine.model.spec import Attention, Kind, Mlp, ModelSpec, Split, T
 class Family:
     """Where a family departs from Mixtral.
 
-    `defaults`: of its configuration class, but for the routed `experts`, which go by several names. `bias`: the key that gives
-    q, k and v a bias (and the output projection, with `out_bias`). `width`: of one expert; `shared`: of the shared experts.
-    `qk_norm`: of one head's width, of the whole projection's (which vLLM keeps whole or divides), or of a head's where `use_qk_norm`
-    says so ("config"). `norms`: their names; `norm_bias`: LayerNorm.
-    """
+    `defaults`: of its configuration class, but for the routed `experts`, which go by several
+    names. `bias`: the key that gives q, k and v a bias (and the output projection, with
+    `out_bias`). `width`: of one expert; `shared`: of the shared experts. `qk_norm`: of one
+    head's width, of the whole projection's (which vLLM keeps whole or divides), or of a head's
+    where `use_qk_norm` says so ("config"). `norms`: their names; `norm_bias`: LayerNorm."""
 
     defaults: Mapping[str, Any]
     experts: int
@@ -47,12 +48,18 @@ class Family:
     predicts: bool = False
 
 
-def read_mixture(config: Config, family: Family, *, base: str = "model", head: str = "lm_head") -> ModelSpec:
-    """The ModelSpec of a mixture; `base` and `head` are where a multimodal checkpoint keeps its language model."""
+def read_mixture(
+    config: Config, family: Family, *, base: str = "model", head: str = "lm_head"
+) -> ModelSpec:
+    """Return the ModelSpec of a mixture; `base` and `head` are where a multimodal checkpoint
+    keeps its language model."""
     config = stack.filled(config, family.defaults)
     count = config.layers()
     windows, sparse = family.windows(config, count), family.sparse(config, count)
-    layers = [layer(config, family, window, routed) for window, routed in zip(windows, sparse, strict=True)]
+    layers = [
+        layer(config, family, window, routed)
+        for window, routed in zip(windows, sparse, strict=True)
+    ]
     head_dim = stack.heads(config).head_dim
     spec = stack.decoder(
         config,
@@ -61,21 +68,32 @@ def read_mixture(config: Config, family: Family, *, base: str = "model", head: s
         head=head,
         norm_bias=family.norm_bias,
         head_bias=family.head_bias is not None and config.flag(family.head_bias),
-        rotary_tables=rotary_tables(config, head_dim, positions=config.integer("max_position_embeddings")),
+        rotary_tables=rotary_tables(
+            config, head_dim, positions=config.integer("max_position_embeddings")
+        ),
     )
-    heads = mtp.nextn_heads(config, layer(config, family, None, True), base=base) if family.predicts else ()
+    heads = (
+        mtp.nextn_heads(config, layer(config, family, None, True), base=base)
+        if family.predicts
+        else ()
+    )
     return msgspec.structs.replace(spec, blocks=(*spec.blocks, *heads))
 
 
 def layer(config: Config, family: Family, window: int | None, routed: bool) -> parts.Layer:
-    """One layer: norms, grouped attention, and a mixture where it is `routed`, else a gated MLP."""
+    """Return one layer: norms, grouped attention, and a mixture where it is `routed`, else a
+    gated MLP."""
     hidden = config.integer("hidden_size", low=1)
     mixer = stack.heads(config, window=window)
     bias = family.bias is not None and config.flag(family.bias)
     tensors, mlp = feed_forward(config, family, hidden, routed)
     return parts.Layer(
         tensors=(
-            *[tensor for name in family.norms for tensor in parts.norm(name, hidden, bias=family.norm_bias)],
+            *[
+                tensor
+                for name in family.norms
+                for tensor in parts.norm(name, hidden, bias=family.norm_bias)
+            ],
             *parts.attention(hidden, mixer, qkv_bias=bias, out_bias=bias and family.out_bias),
             *query_key_norms(config, family, mixer),
             *tensors,
@@ -85,13 +103,18 @@ def layer(config: Config, family: Family, window: int | None, routed: bool) -> p
     )
 
 
-def feed_forward(config: Config, family: Family, hidden: int, routed: bool) -> tuple[tuple[Tensor, ...], Mlp]:
-    """The MLP of a layer: its mixture where it is `routed`, else one gated MLP of `intermediate_size`."""
+def feed_forward(
+    config: Config, family: Family, hidden: int, routed: bool
+) -> tuple[tuple[Tensor, ...], Mlp]:
+    """Return the MLP of a layer: its mixture where it is `routed`, else one gated MLP of
+    `intermediate_size`."""
     biased = family.mlp_bias is not None and config.flag(family.mlp_bias)
     if not routed:
         width = config.integer("intermediate_size")
         return parts.gated_mlp(hidden, width, bias=biased), Mlp(intermediate_size=width)
-    mlp = experts.sizes(config, config.integer(family.width), experts=family.experts, shared=family.shared(config))
+    mlp = experts.sizes(
+        config, config.integer(family.width), experts=family.experts, shared=family.shared(config)
+    )
     return experts.mixture(hidden, mlp, replace(family.naming, shared_bias=biased)), mlp
 
 
@@ -108,122 +131,190 @@ def query_key_norms(config: Config, family: Family, mixer: Attention) -> tuple[T
     divided = kind == "divided"
     heads, kv_heads = mixer.query_heads, mixer.kv_heads
     return (
-        Tensor(f"{query}.weight", (heads * mixer.head_dim,), Kind.NORM, Split.COLUMN if divided else Split.NONE, heads),
-        Tensor(f"{key}.weight", (kv_heads * mixer.head_dim,), Kind.NORM, Split.KV if divided else Split.NONE, kv_heads),
+        Tensor(
+            f"{query}.weight",
+            (heads * mixer.head_dim,),
+            Kind.NORM,
+            Split.COLUMN if divided else Split.NONE,
+            heads,
+        ),
+        Tensor(
+            f"{key}.weight",
+            (kv_heads * mixer.head_dim,),
+            Kind.NORM,
+            Split.KV if divided else Split.NONE,
+            kv_heads,
+        ),
     )
 
 
 def shared_width(key: str, count: str | None = None) -> Callable[[Config], int]:
-    """The width of the shared experts: `key` x the number of them under `count` (1 without it)."""
-    return lambda config: config.integer(key, default=0) * (config.integer(count, default=0) if count else 1)
+    """Return the width of the shared experts: `key` x the number of them under `count` (1
+    without it)."""
+    return lambda config: (
+        config.integer(key, default=0) * (config.integer(count, default=0) if count else 1)
+    )
 
 
 _MIXTRAL = Naming(block="block_sparse_moe", projections=NUMBERED)
-_MINIMAX = Naming(block="block_sparse_moe", projections=NUMBERED, correction="e_score_correction_bias", router_dtype="F32")
+_MINIMAX = Naming(
+    block="block_sparse_moe",
+    projections=NUMBERED,
+    correction="e_score_correction_bias",
+    router_dtype="F32",
+)
 _PLAIN = Naming()
 _CORRECTED = Naming(correction="gate.e_score_correction_bias")
 
 FAMILIES: Mapping[str, Family] = {
     "mixtral": Family(
-        defaults={"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
-                  "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131072, "num_experts_per_tok": 2},
-        experts=8, naming=_MIXTRAL, bias=None, width="intermediate_size", windows=schedules.one_window,
+        defaults={"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336,
+            "num_hidden_layers": 32,
+                  "num_attention_heads": 32, "num_key_value_heads": 8,
+                  "max_position_embeddings": 131072, "num_experts_per_tok": 2},
+        experts=8, naming=_MIXTRAL, bias=None, width="intermediate_size",
+        windows=schedules.one_window,
     ),
     "qwen2_moe": Family(
-        defaults={"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 24,
-                  "num_attention_heads": 16, "num_key_value_heads": 16, "max_position_embeddings": 32768, "sliding_window": 4096,
-                  "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632, "num_experts_per_tok": 4, "qkv_bias": True},
-        experts=60, naming=Naming(shared="shared_expert", shared_gate="shared_expert_gate"), bias="qkv_bias", out_bias=False,
-        sparse=schedules.stepped, windows=schedules.alternating_if_used, shared=shared_width("shared_expert_intermediate_size"),
+        defaults={"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632,
+            "num_hidden_layers": 24,
+                  "num_attention_heads": 16, "num_key_value_heads": 16,
+                  "max_position_embeddings": 32768, "sliding_window": 4096,
+                  "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632,
+                  "num_experts_per_tok": 4, "qkv_bias": True},
+        experts=60, naming=Naming(shared="shared_expert", shared_gate="shared_expert_gate"),
+        bias="qkv_bias", out_bias=False,
+        sparse=schedules.stepped, windows=schedules.alternating_if_used,
+        shared=shared_width("shared_expert_intermediate_size"),
     ),
     "qwen3_moe": Family(
-        defaults={"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 24,
-                  "num_attention_heads": 32, "num_key_value_heads": 4, "max_position_embeddings": 32768, "sliding_window": 4096,
+        defaults={"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 6144,
+            "num_hidden_layers": 24,
+                  "num_attention_heads": 32, "num_key_value_heads": 4,
+                  "max_position_embeddings": 32768, "sliding_window": 4096,
                   "moe_intermediate_size": 768, "num_experts_per_tok": 8},
-        experts=128, naming=_PLAIN, qk_norm="head", sparse=schedules.stepped, windows=schedules.window_if_used,
+        experts=128, naming=_PLAIN, qk_norm="head", sparse=schedules.stepped,
+        windows=schedules.window_if_used,
     ),
     "qwen3_vl_moe_text": Family(
-        defaults={"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 24,
-                  "num_attention_heads": 16, "num_key_value_heads": 16, "max_position_embeddings": 128000,
-                  "tie_word_embeddings": True, "moe_intermediate_size": 1408, "num_experts_per_tok": 4},
+        defaults={"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632,
+            "num_hidden_layers": 24,
+                  "num_attention_heads": 16, "num_key_value_heads": 16,
+                  "max_position_embeddings": 128000,
+                  "tie_word_embeddings": True, "moe_intermediate_size": 1408,
+                  "num_experts_per_tok": 4},
         experts=60, naming=_PLAIN, qk_norm="head", sparse=schedules.stepped,
     ),
     "minimax_m2": Family(
-        defaults={"vocab_size": 200064, "hidden_size": 3072, "intermediate_size": 1536, "num_hidden_layers": 62,
-                  "num_attention_heads": 48, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 196608,
+        defaults={"vocab_size": 200064, "hidden_size": 3072, "intermediate_size": 1536,
+            "num_hidden_layers": 62,
+                  "num_attention_heads": 48, "num_key_value_heads": 8, "head_dim": 128,
+                  "max_position_embeddings": 196608,
                   "num_experts_per_tok": 8},
         experts=256, naming=_MINIMAX, bias=None, qk_norm="divided", width="intermediate_size",
     ),
     "phimoe": Family(
-        defaults={"vocab_size": 32064, "hidden_size": 4096, "intermediate_size": 6400, "num_hidden_layers": 32,
-                  "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131072, "num_experts_per_tok": 2},
-        experts=16, naming=_MIXTRAL, width="intermediate_size", windows=schedules.one_window, norm_bias=True, head_bias="lm_head_bias",
+        defaults={"vocab_size": 32064, "hidden_size": 4096, "intermediate_size": 6400,
+            "num_hidden_layers": 32,
+                  "num_attention_heads": 32, "num_key_value_heads": 8,
+                  "max_position_embeddings": 131072, "num_experts_per_tok": 2},
+        experts=16, naming=_MIXTRAL, width="intermediate_size", windows=schedules.one_window,
+        norm_bias=True, head_bias="lm_head_bias",
     ),
     "olmoe": Family(
-        defaults={"vocab_size": 50304, "hidden_size": 2048, "intermediate_size": 2048, "num_hidden_layers": 16,
-                  "num_attention_heads": 16, "max_position_embeddings": 4096, "num_experts_per_tok": 8},
+        defaults={"vocab_size": 50304, "hidden_size": 2048, "intermediate_size": 2048,
+            "num_hidden_layers": 16,
+                  "num_attention_heads": 16, "max_position_embeddings": 4096,
+                  "num_experts_per_tok": 8},
         experts=64, naming=_PLAIN, qk_norm="width", width="intermediate_size",
     ),
     "flex_olmo": Family(
-        defaults={"vocab_size": 100352, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
-                  "num_attention_heads": 32, "max_position_embeddings": 4096, "num_experts_per_tok": 5},
+        defaults={"vocab_size": 100352, "hidden_size": 4096, "intermediate_size": 11008,
+            "num_hidden_layers": 32,
+                  "num_attention_heads": 32, "max_position_embeddings": 4096,
+                  "num_experts_per_tok": 5},
         experts=7, naming=_PLAIN, qk_norm="width", width="intermediate_size",
         norms=("post_attention_layernorm", "post_feedforward_layernorm"),
     ),
     "glm4_moe": Family(
-        defaults={"vocab_size": 151552, "hidden_size": 4096, "intermediate_size": 10944, "num_hidden_layers": 46,
-                  "num_attention_heads": 96, "num_key_value_heads": 8, "max_position_embeddings": 131072,
-                  "moe_intermediate_size": 1408, "num_experts_per_tok": 8, "n_shared_experts": 1, "first_k_dense_replace": 1,
+        defaults={"vocab_size": 151552, "hidden_size": 4096, "intermediate_size": 10944,
+            "num_hidden_layers": 46,
+                  "num_attention_heads": 96, "num_key_value_heads": 8,
+                  "max_position_embeddings": 131072,
+                  "moe_intermediate_size": 1408, "num_experts_per_tok": 8, "n_shared_experts": 1,
+                  "first_k_dense_replace": 1,
                   "partial_rotary_factor": 0.5},
-        experts=128, naming=_CORRECTED, out_bias=False, qk_norm="config", sparse=schedules.after_dense,
+        experts=128, naming=_CORRECTED, out_bias=False, qk_norm="config",
+        sparse=schedules.after_dense,
         shared=shared_width("moe_intermediate_size", "n_shared_experts"), predicts=True,
     ),
     "solar_open": Family(
-        defaults={"vocab_size": 196608, "hidden_size": 4096, "num_hidden_layers": 48, "num_attention_heads": 64,
-                  "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 131072, "moe_intermediate_size": 1280,
+        defaults={"vocab_size": 196608, "hidden_size": 4096, "num_hidden_layers": 48,
+            "num_attention_heads": 64,
+                  "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 131072,
+                  "moe_intermediate_size": 1280,
                   "num_experts_per_tok": 8, "n_shared_experts": 1},
-        experts=128, naming=_CORRECTED, out_bias=False, shared=shared_width("moe_intermediate_size", "n_shared_experts"),
+        experts=128, naming=_CORRECTED, out_bias=False,
+        shared=shared_width("moe_intermediate_size", "n_shared_experts"),
     ),
     "dots1": Family(
-        defaults={"vocab_size": 152064, "hidden_size": 4608, "intermediate_size": 10944, "num_hidden_layers": 62,
-                  "num_attention_heads": 32, "num_key_value_heads": 32, "max_position_embeddings": 2048, "sliding_window": 4096,
+        defaults={"vocab_size": 152064, "hidden_size": 4608, "intermediate_size": 10944,
+            "num_hidden_layers": 62,
+                  "num_attention_heads": 32, "num_key_value_heads": 32,
+                  "max_position_embeddings": 2048, "sliding_window": 4096,
                   "max_window_layers": 62, "moe_intermediate_size": 1408},
-        experts=0, naming=_CORRECTED, qk_norm="head", sparse=schedules.after_dense, windows=schedules.after_window_layers,
+        experts=0, naming=_CORRECTED, qk_norm="head", sparse=schedules.after_dense,
+        windows=schedules.after_window_layers,
         shared=shared_width("moe_intermediate_size", "n_shared_experts"),
     ),
     "deepseek": Family(
-        defaults={"vocab_size": 102400, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 30,
-                  "num_attention_heads": 32, "max_position_embeddings": 2048, "moe_intermediate_size": 1407},
-        experts=0, naming=_PLAIN, sparse=schedules.after_dense, shared=shared_width("moe_intermediate_size", "n_shared_experts"),
+        defaults={"vocab_size": 102400, "hidden_size": 4096, "intermediate_size": 11008,
+            "num_hidden_layers": 30,
+                  "num_attention_heads": 32, "max_position_embeddings": 2048,
+                  "moe_intermediate_size": 1407},
+        experts=0, naming=_PLAIN, sparse=schedules.after_dense,
+        shared=shared_width("moe_intermediate_size", "n_shared_experts"),
     ),
     "exaone_moe": Family(
-        defaults={"vocab_size": 102400, "hidden_size": 4096, "intermediate_size": 16384, "num_hidden_layers": 32,
-                  "num_attention_heads": 32, "num_key_value_heads": 32, "max_position_embeddings": 2048, "sliding_window": 4096,
-                  "first_k_dense_replace": 1, "moe_intermediate_size": 1024, "num_experts_per_tok": 8, "num_shared_experts": 1},
+        defaults={"vocab_size": 102400, "hidden_size": 4096, "intermediate_size": 16384,
+            "num_hidden_layers": 32,
+                  "num_attention_heads": 32, "num_key_value_heads": 32,
+                  "max_position_embeddings": 2048, "sliding_window": 4096,
+                  "first_k_dense_replace": 1, "moe_intermediate_size": 1024,
+                  "num_experts_per_tok": 8, "num_shared_experts": 1},
         experts=64, naming=_CORRECTED, bias=None, qk_norm="head", sparse=schedules.after_dense,
         windows=schedules.every_nth_full("sliding_window_pattern", period=4),
         shared=shared_width("moe_intermediate_size", "num_shared_experts"),
     ),
     "hy_v3": Family(
-        defaults={"vocab_size": 120832, "hidden_size": 4096, "intermediate_size": 13312, "num_hidden_layers": 80,
-                  "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 131072,
-                  "first_k_dense_replace": 1, "moe_intermediate_size": 1536, "num_experts_per_tok": 8, "num_shared_experts": 1},
-        experts=192, naming=Naming(correction="e_score_correction_bias"), qk_norm="head", sparse=schedules.after_dense, mlp_bias="mlp_bias",
+        defaults={"vocab_size": 120832, "hidden_size": 4096, "intermediate_size": 13312,
+            "num_hidden_layers": 80,
+                  "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128,
+                  "max_position_embeddings": 131072,
+                  "first_k_dense_replace": 1, "moe_intermediate_size": 1536,
+                  "num_experts_per_tok": 8, "num_shared_experts": 1},
+        experts=192, naming=Naming(correction="e_score_correction_bias"), qk_norm="head",
+        sparse=schedules.after_dense, mlp_bias="mlp_bias",
         shared=shared_width("moe_intermediate_size", "num_shared_experts"),
     ),
     "ernie4_5_moe": Family(
-        defaults={"vocab_size": 103424, "hidden_size": 2560, "intermediate_size": 12288, "num_hidden_layers": 28,
-                  "num_attention_heads": 20, "num_key_value_heads": 4, "max_position_embeddings": 131072, "tie_word_embeddings": True,
+        defaults={"vocab_size": 103424, "hidden_size": 2560, "intermediate_size": 12288,
+            "num_hidden_layers": 28,
+                  "num_attention_heads": 20, "num_key_value_heads": 4,
+                  "max_position_embeddings": 131072, "tie_word_embeddings": True,
                   "moe_intermediate_size": 1536, "moe_k": 6, "moe_num_shared_experts": 2},
-        experts=64, naming=Naming(correction="moe_statics.e_score_correction_bias", correction_learned=True), bias="use_bias",
+        experts=64, naming=Naming(correction="moe_statics.e_score_correction_bias",
+            correction_learned=True), bias="use_bias",
         mlp_bias="use_bias", head_bias="use_bias", sparse=schedules.ernie,
         shared=shared_width("moe_intermediate_size", "moe_num_shared_experts"),
     ),
     "hunyuan_v1_moe": Family(
-        defaults={"vocab_size": 290943, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+        defaults={"vocab_size": 290943, "hidden_size": 4096, "intermediate_size": 11008,
+            "num_hidden_layers": 32,
                   "num_attention_heads": 32, "max_position_embeddings": 2048},
         experts=1, naming=Naming(router="gate.wg", shared="shared_mlp"), qk_norm="head",
-        qk_norm_names=("query_layernorm", "key_layernorm"), width="intermediate_size", shared=shared_width("intermediate_size"),
+        qk_norm_names=("query_layernorm", "key_layernorm"), width="intermediate_size",
+        shared=shared_width("intermediate_size"),
     ),
 }  # fmt: skip
 """Families by model_type."""
@@ -233,4 +324,6 @@ def _reader(family: Family) -> Reader:
     return lambda config: read_mixture(config, family)
 
 
-READERS: dict[str, Reader] = {model_type: _reader(family) for model_type, family in FAMILIES.items()}
+READERS: dict[str, Reader] = {
+    model_type: _reader(family) for model_type, family in FAMILIES.items()
+}

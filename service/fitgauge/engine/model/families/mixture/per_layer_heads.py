@@ -27,66 +27,102 @@ from fitgauge.engine.model.spec import (
 )
 
 STEP: Mapping[str, Any] = {
-    "vocab_size": 128815, "hidden_size": 4096, "intermediate_size": 11264, "moe_intermediate_size": 1280, "share_expert_dim": 1280,
-    "num_hidden_layers": 45, "num_attention_heads": 64, "head_dim": 128, "max_position_embeddings": 128000,
+    "vocab_size": 128815, "hidden_size": 4096, "intermediate_size": 11264,
+    "moe_intermediate_size": 1280, "share_expert_dim": 1280,
+    "num_hidden_layers": 45, "num_attention_heads": 64, "head_dim": 128,
+    "max_position_embeddings": 128000,
 }  # fmt: skip
 
 MIMO: Mapping[str, Any] = {
-    "vocab_size": 152576, "hidden_size": 4096, "intermediate_size": 16384, "moe_intermediate_size": 2048, "num_hidden_layers": 48,
-    "num_attention_heads": 64, "num_key_value_heads": 4, "head_dim": 192, "v_head_dim": 128, "sliding_window": 129,
+    "vocab_size": 152576, "hidden_size": 4096, "intermediate_size": 16384,
+    "moe_intermediate_size": 2048, "num_hidden_layers": 48,
+    "num_attention_heads": 64, "num_key_value_heads": 4, "head_dim": 192, "v_head_dim": 128,
+    "sliding_window": 129,
     "max_position_embeddings": 131072, "num_experts_per_tok": 8,
 }  # fmt: skip
 
 
 def read_step(config: Config, *, base: str = "model", head: str = "lm_head") -> ModelSpec:
-    """The ModelSpec of a Step 3.5 or 3.7 without its vision tower; `base` and `head` are where a multimodal checkpoint keeps it."""
+    """Return the ModelSpec of a Step 3.5 or 3.7 without its vision tower; `base` and `head` are
+    where a multimodal checkpoint keeps it."""
     config = stack.filled(config, STEP)
     count = config.layers()
     ahead = config.integer(*mtp.COUNT, default=0, high=64)
     kinds = layer_kinds(config, count + ahead)
     routed = step_mixtures(config, count)
     layers = [step_layer(config, kind, mixes) for kind, mixes in zip(kinds, routed, strict=False)]
-    spec = stack.decoder(config, layers, base=base, head=head, rotary_tables=step_tables(config, kinds[:count]))
-    heads = mtp.nextn_heads(config, step_layer(config, kinds[-1], False), base=base) if ahead else ()
+    spec = stack.decoder(
+        config, layers, base=base, head=head, rotary_tables=step_tables(config, kinds[:count])
+    )
+    heads = (
+        mtp.nextn_heads(config, step_layer(config, kinds[-1], False), base=base) if ahead else ()
+    )
     return msgspec.structs.replace(spec, blocks=(*spec.blocks, *heads))
 
 
 def layer_kinds(config: Config, layers: int) -> list[str]:
-    """`layer_types` of layers and prediction heads; the heads' may be left out, and all of them mean full attention."""
-    found = [str(kind) for kind in config.items("layer_types", length=config.layers() if config.has("layer_types") else None)]
+    """`layer_types` of layers and prediction heads; the heads' may be left out, and all of them
+    mean full attention."""
+    found = [
+        str(kind)
+        for kind in config.items(
+            "layer_types", length=config.layers() if config.has("layer_types") else None
+        )
+    ]
     return (found + ["full_attention"] * layers)[:layers]
 
 
 def step_mixtures(config: Config, layers: int) -> list[bool]:
-    """`mlp_layer_types`, else the numbers in `moe_layers_enum` (a list, or text with commas), else all from the fourth layer on."""
+    """`mlp_layer_types`, else the numbers in `moe_layers_enum` (a list, or text with commas),
+    else all from the fourth layer on."""
     if config.has("mlp_layer_types", "first_k_dense_replace"):
         return schedules.after_dense(config, layers)
     if not config.has("moe_layers_enum"):
         return [number >= 3 for number in range(layers)]
     written = config.values["moe_layers_enum"]
-    chosen = written.split(",") if isinstance(written, str) else [str(number) for number in config.items("moe_layers_enum")]
+    chosen = (
+        written.split(",")
+        if isinstance(written, str)
+        else [str(number) for number in config.items("moe_layers_enum")]
+    )
     return [str(number) in (text.strip() for text in chosen) for number in range(layers)]
 
 
 def step_heads(config: Config, kind: str) -> Attention:
-    """Heads of a layer: sliding ones have `num_sliding_attention_heads`, formerly kept in `attention_other_setting`."""
+    """Return the heads of a layer: sliding ones have `num_sliding_attention_heads`, formerly
+    kept in `attention_other_setting`."""
     heads = config.integer("num_attention_heads", low=1)
     kv_heads = config.integer("num_key_value_heads", "num_attention_groups", default=8, low=1)
     sliding = "sliding" in kind
     if sliding:
-        former = config.section("attention_other_setting").integer("num_attention_heads", default=heads, low=1)
+        former = config.section("attention_other_setting").integer(
+            "num_attention_heads", default=heads, low=1
+        )
         heads = config.integer("num_sliding_attention_heads", default=former, low=1)
     head_dim = config.integer("head_dim", low=1)
     window = config.maybe_integer("sliding_window") if sliding else None
-    return Attention(query_heads=heads, kv_heads=kv_heads, head_dim=head_dim, value_dim=head_dim, window=window or None)
+    return Attention(
+        query_heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        value_dim=head_dim,
+        window=window or None,
+    )
 
 
 def step_layer(config: Config, kind: str, routed: bool) -> parts.Layer:
-    """One layer: norms, attention with a gate a head, a mixture beside a shared expert where it is `routed`, else a gated MLP."""
+    """Return one layer: norms, attention with a gate a head, a mixture beside a shared expert
+    where it is `routed`, else a gated MLP."""
     hidden, mixer = config.integer("hidden_size", low=1), step_heads(config, kind)
     bias = config.flag("attention_bias")
     gated = config.flag("use_head_wise_attn_gate", default=True)
-    gate = parts.linear("self_attn.g_proj", mixer.query_heads, hidden, Split.COLUMN, units=mixer.query_heads) if gated else ()
+    gate = (
+        parts.linear(
+            "self_attn.g_proj", mixer.query_heads, hidden, Split.COLUMN, units=mixer.query_heads
+        )
+        if gated
+        else ()
+    )
     tensors, mlp = step_feed_forward(config, hidden, routed)
     return parts.Layer(
         tensors=(
@@ -104,12 +140,19 @@ def step_layer(config: Config, kind: str, routed: bool) -> parts.Layer:
 
 
 def step_feed_forward(config: Config, hidden: int, routed: bool) -> tuple[tuple[Tensor, ...], Mlp]:
-    """The MLP of a layer. Routed experts are packed, one tensor a projection; the shared expert stands beside the mixture."""
+    """Return the MLP of a layer. Routed experts are packed, one tensor a projection; the shared
+    expert stands beside the mixture."""
     if not routed:
         width = config.integer("intermediate_size")
         return parts.gated_mlp(hidden, width), Mlp(intermediate_size=width)
     width = config.integer("moe_intermediate_size")
-    mlp = experts.sizes(config, width, experts=288, shared=config.integer("share_expert_dim", "share_expert_dims"), per_token=8)
+    mlp = experts.sizes(
+        config,
+        width,
+        experts=288,
+        shared=config.integer("share_expert_dim", "share_expert_dims"),
+        per_token=8,
+    )
     tensors = (
         *experts.routing(hidden, mlp.experts, Naming(block="moe", correction="router_bias")),
         *parts.experts(hidden, width, mlp.experts, name="moe"),
@@ -119,40 +162,53 @@ def step_feed_forward(config: Config, hidden: int, routed: bool) -> tuple[tuple[
 
 
 def step_tables(config: Config, kinds: Sequence[str]) -> tuple[RotaryTable, ...]:
-    """A table for each pair of base and rotated part that the layers have."""
+    """Return a table for each pair of base and rotated part that the layers have."""
     head_dim, count = config.integer("head_dim", low=1), len(kinds)
-    bases, factors = per_layer(config, "rope_theta", count), per_layer(config, "partial_rotary_factors", count)
+    bases, factors = (
+        per_layer(config, "rope_theta", count),
+        per_layer(config, "partial_rotary_factors", count),
+    )
     parts_turned = [float(factor) if isinstance(factor, int | float) else 1.0 for factor in factors]
     pairs = dict.fromkeys(zip(map(str, bases), parts_turned, strict=True))
     return tuple(table(config, int(head_dim * part)) for _, part in pairs)
 
 
 def per_layer(config: Config, name: str, layers: int) -> list[Any]:
-    """A value for every layer: of a list, or None for each where `name` holds no list."""
+    """Return a value for every layer: of a list, or None for each where `name` holds no list."""
     if isinstance(config.values.get(name), list):
         return config.items(name, length=layers)[:layers]
     return [None] * layers
 
 
 def read_mimo(config: Config) -> ModelSpec:
-    """The ModelSpec of a MiMo V2: keys wider than values, sliding layers with twice the KV heads and a sink a head."""
+    """Return the ModelSpec of a MiMo V2: keys wider than values, sliding layers with twice the
+    KV heads and a sink a head."""
     config = stack.filled(config, MIMO)
     count = config.layers()
     slides = mimo_slides(config, count)
     routed = mimo_mixtures(config, count)
-    layers = [mimo_layer(config, sliding, mixes) for sliding, mixes in zip(slides, routed, strict=True)]
+    layers = [
+        mimo_layer(config, sliding, mixes) for sliding, mixes in zip(slides, routed, strict=True)
+    ]
     dim = int(config.integer("head_dim") * config.number("partial_rotary_factor", default=0.334))
     rows = table(config, dim)
-    spec = stack.decoder(config, layers, rotary_tables=(rows, rows) if any(slides) and not all(slides) else (rows,))
+    spec = stack.decoder(
+        config, layers, rotary_tables=(rows, rows) if any(slides) and not all(slides) else (rows,)
+    )
     return msgspec.structs.replace(spec, blocks=(*spec.blocks, *mimo_prediction_heads(config)))
 
 
 def mimo_slides(config: Config, layers: int) -> list[bool]:
-    """`layer_types`, else `hybrid_layer_pattern` (1 slides), else all but the first and every sixth layer."""
+    """`layer_types`, else `hybrid_layer_pattern` (1 slides), else all but the first and every
+    sixth layer."""
     if config.has("layer_types"):
-        return ["sliding" in str(kind) for kind in config.items("layer_types", length=layers)[:layers]]
+        return [
+            "sliding" in str(kind) for kind in config.items("layer_types", length=layers)[:layers]
+        ]
     if config.has("hybrid_layer_pattern"):
-        return [bool(slides) for slides in config.items("hybrid_layer_pattern", length=layers)[:layers]]
+        return [
+            bool(slides) for slides in config.items("hybrid_layer_pattern", length=layers)[:layers]
+        ]
     return [number > 0 and (number + 1) % 6 != 0 for number in range(layers)]
 
 
@@ -164,11 +220,17 @@ def mimo_mixtures(config: Config, layers: int) -> list[bool]:
 
 
 def mimo_heads(config: Config, sliding: bool) -> Attention:
-    """Heads of a layer: `swa_*` keys for the sliding ones, which have twice the KV heads by default."""
-    heads, kv_heads = config.integer("num_attention_heads", low=1), config.integer("num_key_value_heads", low=1)
+    """Return the heads of a layer: `swa_*` keys for the sliding ones, which have twice the KV
+    heads by default."""
+    heads, kv_heads = (
+        config.integer("num_attention_heads", low=1),
+        config.integer("num_key_value_heads", low=1),
+    )
     head_dim, value_dim = config.integer("head_dim", low=1), config.integer("v_head_dim", low=1)
     if not sliding:
-        return Attention(query_heads=heads, kv_heads=kv_heads, head_dim=head_dim, value_dim=value_dim)
+        return Attention(
+            query_heads=heads, kv_heads=kv_heads, head_dim=head_dim, value_dim=value_dim
+        )
     return Attention(
         query_heads=config.integer("swa_num_attention_heads", default=heads, low=1),
         kv_heads=config.integer("swa_num_key_value_heads", default=2 * kv_heads, low=1),
@@ -179,7 +241,7 @@ def mimo_heads(config: Config, sliding: bool) -> Attention:
 
 
 def mimo_attention(config: Config, sliding: bool) -> tuple[tuple[Tensor, ...], Attention]:
-    """Projections of a layer; a sliding one has a sink a head."""
+    """Return the projections of a layer; a sliding one has a sink a head."""
     hidden, mixer = config.integer("hidden_size", low=1), mimo_heads(config, sliding)
     heads = mixer.query_heads
     sink = Tensor("self_attn.attention_sink_bias", (heads,), Kind.OTHER, Split.COLUMN, heads)
@@ -188,7 +250,8 @@ def mimo_attention(config: Config, sliding: bool) -> tuple[tuple[Tensor, ...], A
 
 
 def mimo_layer(config: Config, sliding: bool, routed: bool) -> parts.Layer:
-    """One layer: norms, attention, a mixture where it is `routed`, else a gated MLP. vLLM keeps the router in F32."""
+    """Return one layer: norms, attention, a mixture where it is `routed`, else a gated MLP. vLLM
+    keeps the router in F32."""
     hidden = config.integer("hidden_size", low=1)
     attention, mixer = mimo_attention(config, sliding)
     width = config.integer("moe_intermediate_size" if routed else "intermediate_size")
@@ -207,7 +270,8 @@ def mimo_layer(config: Config, sliding: bool, routed: bool) -> parts.Layer:
 
 
 def mimo_prediction_heads(config: Config) -> tuple[Block, ...]:
-    """Multi-token prediction: a sliding layer with a gated MLP, joined by norms and a projection; embedding and head are the model's."""
+    """Multi-token prediction: a sliding layer with a gated MLP, joined by norms and a
+    projection; embedding and head are the model's."""
     heads = config.integer(*mtp.COUNT, default=0, high=64)
     if not heads:
         return ()
@@ -228,4 +292,8 @@ def mimo_prediction_heads(config: Config) -> tuple[Block, ...]:
     return (mtp.block("model.mtp.layers.{}.", inner.tensors, inner, range(heads)),)
 
 
-READERS: dict[str, Reader] = {"step3p5": read_step, "mimo_v2_flash": read_mimo, "mimo_v2": read_mimo}
+READERS: dict[str, Reader] = {
+    "step3p5": read_step,
+    "mimo_v2_flash": read_mimo,
+    "mimo_v2": read_mimo,
+}

@@ -1,8 +1,8 @@
 """Audio towers: Whisper's encoder (Qwen2-Audio) and the conformer of Gemma 4.
 
-Sources: transformers 5.23, models/{qwen2_audio,gemma4}; division: vLLM 0.33, models/{qwen2_audio,whisper,gemma4_mm}.py, where
-Gemma 4's conformer is transformers' own module, whole on every rank.
-"""
+Sources: transformers 5.23, models/{qwen2_audio,gemma4}; division: vLLM 0.33,
+models/{qwen2_audio,whisper,gemma4_mm}.py, where Gemma 4's conformer is transformers' own module,
+whole on every rank."""
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
@@ -12,17 +12,35 @@ from fitgauge.engine.model.spec import Attention, Block, Kind, Mlp, Part, Split,
 
 
 def whisper(audio: Config, hidden: int) -> tuple[Block, ...]:
-    """Whisper's encoder behind Qwen2-Audio: two convolutions, learned positions, layers whose keys have no bias, one linear."""
+    """Whisper's encoder behind Qwen2-Audio: two convolutions, learned positions, layers whose
+    keys have no bias, one linear."""
     audio = filled(audio, WHISPER_DEFAULTS)
-    width, heads, inner = audio.integer("d_model", low=1), audio.integer("encoder_attention_heads", low=1), audio.integer("encoder_ffn_dim")
+    width, heads, inner = (
+        audio.integer("d_model", low=1),
+        audio.integer("encoder_attention_heads", low=1),
+        audio.integer("encoder_ffn_dim"),
+    )
     name = "audio_tower"
-    mixer = Attention(query_heads=heads, kv_heads=heads, head_dim=width // heads, value_dim=width // heads, causal=False)
+    mixer = Attention(
+        query_heads=heads,
+        kv_heads=heads,
+        head_dim=width // heads,
+        value_dim=width // heads,
+        causal=False,
+    )
     layer = parts.Layer(
         tensors=(
             *[
                 tensor
                 for projection in ("q_proj", "k_proj", "v_proj")
-                for tensor in parts.linear(f"self_attn.{projection}", width, width, Split.COLUMN, units=heads, bias=projection != "k_proj")
+                for tensor in parts.linear(
+                    f"self_attn.{projection}",
+                    width,
+                    width,
+                    Split.COLUMN,
+                    units=heads,
+                    bias=projection != "k_proj",
+                )
             ],
             *parts.linear("self_attn.out_proj", width, width, Split.ROW, units=heads, bias=True),
             *parts.norm("self_attn_layer_norm", width, bias=True),
@@ -35,18 +53,25 @@ def whisper(audio: Config, hidden: int) -> tuple[Block, ...]:
     tower = (
         *patches(f"{name}.conv1", width, audio.integer("num_mel_bins", low=1), 3),
         *patches(f"{name}.conv2", width, width, 3),
-        whole(f"{name}.embed_positions.weight", audio.integer("max_source_positions", low=1), width),
+        whole(
+            f"{name}.embed_positions.weight", audio.integer("max_source_positions", low=1), width
+        ),
         *parts.norm(f"{name}.layer_norm", width, bias=True),
     )
     return (
         parts.single(Part.AUDIO, "", tower),
         *parts.blocks(Part.AUDIO, f"{name}.layers.{{}}.", [layer] * audio.layers("encoder_layers")),
-        parts.single(Part.PROJECTOR, "", parts.linear("multi_modal_projector.linear", hidden, width, bias=True)),
+        parts.single(
+            Part.PROJECTOR,
+            "",
+            parts.linear("multi_modal_projector.linear", hidden, width, bias=True),
+        ),
     )
 
 
 def conformer(audio: Config, hidden: int) -> tuple[Block, ...]:
-    """Gemma 4's conformer: two convolutions, layers of MLP, attention, convolution and MLP, two linears to the language model."""
+    """Gemma 4's conformer: two convolutions, layers of MLP, attention, convolution and MLP, two
+    linears to the language model."""
     audio = filled(audio, CONFORMER_DEFAULTS)
     width, heads, kernel = (
         audio.integer("hidden_size", low=1),
@@ -67,23 +92,54 @@ def conformer(audio: Config, hidden: int) -> tuple[Block, ...]:
         *parts.linear(f"{front}.input_proj_linear", width, first // 4 * second),
         *parts.linear(f"{name}.output_proj", out, width, bias=True),
     )
-    mixer = Attention(query_heads=heads, kv_heads=heads, head_dim=width // heads, value_dim=width // heads, causal=False)
-    layer = parts.Layer(conformer_tensors(width, heads, kernel), (mixer,), Mlp(intermediate_size=4 * width, gated=False))
+    mixer = Attention(
+        query_heads=heads,
+        kv_heads=heads,
+        head_dim=width // heads,
+        value_dim=width // heads,
+        causal=False,
+    )
+    layer = parts.Layer(
+        conformer_tensors(width, heads, kernel),
+        (mixer,),
+        Mlp(intermediate_size=4 * width, gated=False),
+    )
     return (
         parts.single(Part.AUDIO, "", tower),
         *parts.blocks(Part.AUDIO, f"{name}.layers.{{}}.", [layer] * audio.layers()),
-        parts.single(Part.PROJECTOR, "", parts.linear("model.embed_audio.embedding_projection", hidden, out)),
+        parts.single(
+            Part.PROJECTOR, "", parts.linear("model.embed_audio.embedding_projection", hidden, out)
+        ),
     )
 
 
 def conformer_tensors(width: int, heads: int, kernel: int) -> tuple[Tensor, ...]:
-    """One conformer layer."""
-    attention = ("self_attn.q_proj.linear", "self_attn.k_proj.linear", "self_attn.v_proj.linear", "self_attn.post.linear")
-    norms = ("lconv1d.pre_layer_norm", "lconv1d.conv_norm", "norm_pre_attn", "norm_post_attn", "norm_out")
+    """Return one conformer layer."""
+    attention = (
+        "self_attn.q_proj.linear",
+        "self_attn.k_proj.linear",
+        "self_attn.v_proj.linear",
+        "self_attn.post.linear",
+    )
+    norms = (
+        "lconv1d.pre_layer_norm",
+        "lconv1d.conv_norm",
+        "norm_pre_attn",
+        "norm_post_attn",
+        "norm_out",
+    )
     return (
-        *[tensor for name in ("feed_forward1", "feed_forward2") for tensor in conformer_mlp(name, width)],
+        *[
+            tensor
+            for name in ("feed_forward1", "feed_forward2")
+            for tensor in conformer_mlp(name, width)
+        ],
         whole("self_attn.per_dim_scale", width // heads),
-        *[tensor for name in (*attention, "self_attn.relative_k_proj") for tensor in parts.linear(name, width, width)],
+        *[
+            tensor
+            for name in (*attention, "self_attn.relative_k_proj")
+            for tensor in parts.linear(name, width, width)
+        ],
         *parts.linear("lconv1d.linear_start.linear", 2 * width, width),
         *parts.linear("lconv1d.linear_end.linear", width, width),
         Tensor("lconv1d.depthwise_conv1d.weight", (width, 1, kernel), Kind.CONV),
@@ -92,7 +148,8 @@ def conformer_tensors(width: int, heads: int, kernel: int) -> tuple[Tensor, ...]
 
 
 def conformer_mlp(name: str, width: int, *, inner: str = ".linear") -> tuple[Tensor, ...]:
-    """Two linears, four times as wide between them, and a norm before and after. `inner`: what the linears' names end in."""
+    """Return two linears, four times as wide between them, and a norm before and after. `inner`:
+    what the linears' names end in."""
     return (
         *parts.linear(f"{name}.ffw_layer_1{inner}", 4 * width, width),
         *parts.linear(f"{name}.ffw_layer_2{inner}", width, 4 * width),
@@ -102,13 +159,15 @@ def conformer_mlp(name: str, width: int, *, inner: str = ".linear") -> tuple[Ten
 
 
 WHISPER_DEFAULTS = {
-    "num_mel_bins": 128, "encoder_layers": 32, "encoder_attention_heads": 20, "encoder_ffn_dim": 5120, "d_model": 1280,
+    "num_mel_bins": 128, "encoder_layers": 32, "encoder_attention_heads": 20,
+    "encoder_ffn_dim": 5120, "d_model": 1280,
     "max_source_positions": 1500,
 }  # fmt: skip
 """transformers 5.23, Qwen2AudioEncoderConfig."""
 
 CONFORMER_DEFAULTS = {
-    "hidden_size": 1024, "num_hidden_layers": 12, "num_attention_heads": 8, "subsampling_conv_channels": [128, 32], "conv_kernel_size": 5,
+    "hidden_size": 1024, "num_hidden_layers": 12, "num_attention_heads": 8,
+    "subsampling_conv_channels": [128, 32], "conv_kernel_size": 5,
     "output_proj_dims": 1536,
 }  # fmt: skip
 """transformers 5.23, Gemma4AudioConfig."""

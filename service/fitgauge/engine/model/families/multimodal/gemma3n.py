@@ -1,8 +1,8 @@
-"""Gemma 3n: four parallel streams (AltUp), a low-rank side path (LAuReL), per-layer inputs and shared caches; its two towers.
+"""Gemma 3n: four parallel streams (AltUp), a low-rank side path (LAuReL), per-layer inputs and
+shared caches; its two towers.
 
-Source: transformers 5.23, models/gemma3n; the vision tower is timm's mobilenetv5_300m_enc; division: vLLM 0.33, models/gemma3n.py
-and gemma3n_mm.py.
-"""
+Source: transformers 5.23, models/gemma3n; the vision tower is timm's mobilenetv5_300m_enc;
+division: vLLM 0.33, models/gemma3n.py and gemma3n_mm.py."""
 
 import msgspec
 
@@ -14,14 +14,26 @@ from fitgauge.engine.model.families.multimodal.towers import patches, whole
 from fitgauge.engine.model.families.stack import decoder, filled, kinds, rotary
 from fitgauge.engine.model.spec import Attention, Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
 
-_NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
+_NORMS = (
+    "input_layernorm",
+    "post_attention_layernorm",
+    "pre_feedforward_layernorm",
+    "post_feedforward_layernorm",
+)
 
 
 def read_gemma3n(config: Config) -> ModelSpec:
-    """The language model of Gemma 3n: full attention in every fifth layer, MLPs that may differ by layer."""
+    """Return the language model of Gemma 3n: full attention in every fifth layer, MLPs that may
+    differ by layer."""
     config = filled(config, DEFAULTS)
-    hidden, per_layer, count = config.integer("hidden_size", low=1), config.integer("hidden_size_per_layer_input"), config.layers()
-    types = kinds(config, "layer_types", layers=count) or ["sliding_attention" if (n + 1) % 5 else "full_attention" for n in range(count)]
+    hidden, per_layer, count = (
+        config.integer("hidden_size", low=1),
+        config.integer("hidden_size_per_layer_input"),
+        config.layers(),
+    )
+    types = kinds(config, "layer_types", layers=count) or [
+        "sliding_attention" if (n + 1) % 5 else "full_attention" for n in range(count)
+    ]
     first_shared = count - config.integer("num_kv_shared_layers")
     stack = [
         layer(
@@ -34,9 +46,13 @@ def read_gemma3n(config: Config) -> ModelSpec:
         )
         for number, kind in enumerate(types)
     ]
-    spec = decoder(config, stack, rotary_tables=2 * rotary(config, config.integer("head_dim", low=1)))
+    spec = decoder(
+        config, stack, rotary_tables=2 * rotary(config, config.integer("head_dim", low=1))
+    )
     rows, width = config.integer("vocab_size_per_layer_input", low=1), count * per_layer
-    table = Tensor("model.embed_tokens_per_layer.weight", (rows, width), Kind.EMBEDDING, Split.VOCABULARY)
+    table = Tensor(
+        "model.embed_tokens_per_layer.weight", (rows, width), Kind.EMBEDDING, Split.VOCABULARY
+    )
     streams = config.integer("altup_num_inputs", low=1, high=64) - 1
     joint = (
         *parts.linear("model.per_layer_model_projection", width, hidden, Split.COLUMN),
@@ -46,9 +62,15 @@ def read_gemma3n(config: Config) -> ModelSpec:
     projections = [
         block
         for name in ("altup_projections", "altup_unembed_projections")
-        for block in parts.blocks(Part.EMBEDDING, f"model.{name}.{{}}.", [parts.Layer((turn,))] * streams)
+        for block in parts.blocks(
+            Part.EMBEDDING, f"model.{name}.{{}}.", [parts.Layer((turn,))] * streams
+        )
     ]
-    added = (parts.single(Part.EMBEDDING, "", (table,)), parts.single(Part.LANGUAGE, "", joint), *projections)
+    added = (
+        parts.single(Part.EMBEDDING, "", (table,)),
+        parts.single(Part.LANGUAGE, "", joint),
+        *projections,
+    )
     return msgspec.structs.replace(spec, blocks=(*spec.blocks, *added))
 
 
@@ -61,8 +83,11 @@ def mlp_width(config: Config, number: int) -> int:
     return Config({"intermediate_size": sizes[number]}, config.where).integer("intermediate_size")
 
 
-def layer(config: Config, hidden: int, per_layer: int, *, slides: bool, shares: bool, width: int) -> parts.Layer:
-    """Four norms, attention (queries alone where the cache is shared), MLP, AltUp, LAuReL, per-layer input."""
+def layer(
+    config: Config, hidden: int, per_layer: int, *, slides: bool, shares: bool, width: int
+) -> parts.Layer:
+    """Four norms, attention (queries alone where the cache is shared), MLP, AltUp, LAuReL,
+    per-layer input."""
     mixer = Attention(
         query_heads=config.integer("num_attention_heads", low=1),
         kv_heads=config.integer("num_key_value_heads", low=1),
@@ -78,7 +103,11 @@ def layer(config: Config, hidden: int, per_layer: int, *, slides: bool, shares: 
         *parts.norm("self_attn.k_norm", mixer.head_dim),
     )
     if shares:
-        attention = tuple(tensor for tensor in attention if not tensor.name.startswith(("self_attn.k_", "self_attn.v_")))
+        attention = tuple(
+            tensor
+            for tensor in attention
+            if not tensor.name.startswith(("self_attn.k_", "self_attn.v_"))
+        )
     return parts.Layer(
         tensors=(
             *[tensor for name in _NORMS for tensor in parts.norm(name, hidden)],
@@ -108,7 +137,7 @@ def altup(config: Config, hidden: int) -> tuple[Tensor, ...]:
 
 
 def laurel(config: Config, hidden: int) -> tuple[Tensor, ...]:
-    """The learned augmented residual: down to `laurel_rank` and up again."""
+    """Return the learned augmented residual: down to `laurel_rank` and up again."""
     rank = config.integer("laurel_rank", low=1)
     return (
         *parts.linear("laurel.linear_left", rank, hidden, Split.COLUMN),
@@ -118,9 +147,13 @@ def laurel(config: Config, hidden: int) -> tuple[Tensor, ...]:
 
 
 def towers(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
-    """Both towers and what joins them to the language model. The vision tower has one size, and its tensors stand as one."""
+    """Return both towers and what joins them to the language model. The vision tower has one
+    size, and its tensors stand as one."""
     audio = filled(config.section("audio_config"), AUDIO_DEFAULTS)
-    seen, heard = vision.integer("hidden_size", default=2048, low=1), audio.integer("hidden_size", low=1)
+    seen, heard = (
+        vision.integer("hidden_size", default=2048, low=1),
+        audio.integer("hidden_size", low=1),
+    )
     tower = Tensor("model.vision_tower.timm_model", (MOBILENET_V5_300M,), Kind.OTHER)
     return (
         parts.single(Part.VISION, "", (tower,)),
@@ -129,7 +162,9 @@ def towers(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
             Part.PROJECTOR,
             "",
             (
-                *embedder("model.embed_vision", vision.integer("vocab_size", default=128), seen, hidden),
+                *embedder(
+                    "model.embed_vision", vision.integer("vocab_size", default=128), seen, hidden
+                ),
                 *embedder("model.embed_audio", audio.integer("vocab_size"), heard, hidden),
             ),
         ),
@@ -137,7 +172,7 @@ def towers(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
 
 
 def embedder(name: str, vocabulary: int, width: int, hidden: int) -> tuple[Tensor, ...]:
-    """A table of special tokens, two norms and a linear to the language model's width."""
+    """Return a table of special tokens, two norms and a linear to the language model's width."""
     return (
         Tensor(f"{name}.embedding.weight", (vocabulary, width), Kind.EMBEDDING, Split.VOCABULARY),
         *parts.norm(f"{name}.hard_embedding_norm", width),
@@ -147,22 +182,48 @@ def embedder(name: str, vocabulary: int, width: int, hidden: int) -> tuple[Tenso
 
 
 def conformer(audio: Config, width: int) -> tuple[Block, ...]:
-    """Gemma 3n's conformer: two convolutions over 128 frequencies, layers of MLP, attention, convolution and MLP."""
-    heads, kernel = audio.integer("conf_num_attention_heads", low=1), audio.integer("conf_conv_kernel_size", low=1)
+    """Gemma 3n's conformer: two convolutions over 128 frequencies, layers of MLP, attention,
+    convolution and MLP."""
+    heads, kernel = (
+        audio.integer("conf_num_attention_heads", low=1),
+        audio.integer("conf_conv_kernel_size", low=1),
+    )
     sizes = audio.items("sscp_conv_channel_size", length=2)
-    first, second = (Config({"channels": size}, audio.where).integer("channels", low=1) for size in sizes[:2])
+    first, second = (
+        Config({"channels": size}, audio.where).integer("channels", low=1) for size in sizes[:2]
+    )
     front = "model.audio_tower.subsample_conv_projection"
     tower = (
         *patches(f"{front}.conv_0.conv", first, 1, 3, 3, bias=False),
         *parts.norm(f"{front}.conv_0.norm", first),
         *patches(f"{front}.conv_1.conv", second, first, 3, 3, bias=False),
         *parts.norm(f"{front}.conv_1.norm", second),
-        *parts.linear(f"{front}.input_proj_linear", width, audio.integer("input_feat_size", low=1) // 4 * second),
+        *parts.linear(
+            f"{front}.input_proj_linear",
+            width,
+            audio.integer("input_feat_size", low=1) // 4 * second,
+        ),
     )
-    norms = ("attention.pre_attn_norm", "attention.post_norm", "lconv1d.pre_layer_norm", "lconv1d.conv_norm", "norm")
-    squares = ("attn.relative_position_embedding.pos_proj", "attn.q_proj", "attn.k_proj", "attn.v_proj", "post")
+    norms = (
+        "attention.pre_attn_norm",
+        "attention.post_norm",
+        "lconv1d.pre_layer_norm",
+        "lconv1d.conv_norm",
+        "norm",
+    )
+    squares = (
+        "attn.relative_position_embedding.pos_proj",
+        "attn.q_proj",
+        "attn.k_proj",
+        "attn.v_proj",
+        "post",
+    )
     tensors = (
-        *[tensor for name in ("ffw_layer_start", "ffw_layer_end") for tensor in conformer_mlp(name, width, inner="")],
+        *[
+            tensor
+            for name in ("ffw_layer_start", "ffw_layer_end")
+            for tensor in conformer_mlp(name, width, inner="")
+        ],
         whole("attention.attn.per_dim_scale", width // heads),
         *[tensor for name in squares for tensor in parts.linear(f"attention.{name}", width, width)],
         *parts.linear("lconv1d.linear_start", 2 * width, width),
@@ -170,27 +231,42 @@ def conformer(audio: Config, width: int) -> tuple[Block, ...]:
         Tensor("lconv1d.depthwise_conv1d.weight", (width, 1, kernel), Kind.CONV),
         *[tensor for name in norms for tensor in parts.norm(name, width)],
     )
-    mixer = Attention(query_heads=heads, kv_heads=heads, head_dim=width // heads, value_dim=width // heads, causal=False)
+    mixer = Attention(
+        query_heads=heads,
+        kv_heads=heads,
+        head_dim=width // heads,
+        value_dim=width // heads,
+        causal=False,
+    )
     conformed = parts.Layer(tensors, (mixer,), Mlp(intermediate_size=4 * width, gated=False))
     return (
         parts.single(Part.AUDIO, "", tower),
-        *parts.blocks(Part.AUDIO, "model.audio_tower.conformer.{}.", [conformed] * audio.layers("conf_num_hidden_layers")),
+        *parts.blocks(
+            Part.AUDIO,
+            "model.audio_tower.conformer.{}.",
+            [conformed] * audio.layers("conf_num_hidden_layers"),
+        ),
     )
 
 
 MOBILENET_V5_300M = 294_126_912
-"""Parameters of timm 1.0.31's mobilenetv5_300m_enc on the meta device, the only tower that Gemma 3n names."""
+"""Parameters of timm 1.0.31's mobilenetv5_300m_enc on the meta device, the only tower that Gemma
+3n names."""
 
 DEFAULTS = {
-    "vocab_size": 262400, "hidden_size": 2048, "intermediate_size": 16384, "num_hidden_layers": 35, "num_attention_heads": 8,
-    "num_key_value_heads": 2, "head_dim": 256, "max_position_embeddings": 32768, "tie_word_embeddings": True, "sliding_window": 512,
-    "vocab_size_per_layer_input": 262144, "hidden_size_per_layer_input": 256, "altup_num_inputs": 4, "num_kv_shared_layers": 15,
+    "vocab_size": 262400, "hidden_size": 2048, "intermediate_size": 16384, "num_hidden_layers": 35,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2, "head_dim": 256, "max_position_embeddings": 32768,
+    "tie_word_embeddings": True, "sliding_window": 512,
+    "vocab_size_per_layer_input": 262144, "hidden_size_per_layer_input": 256, "altup_num_inputs": 4,
+    "num_kv_shared_layers": 15,
     "laurel_rank": 64,
 }  # fmt: skip
 """transformers 5.23, Gemma3nTextConfig."""
 
 AUDIO_DEFAULTS = {
-    "vocab_size": 128, "hidden_size": 1536, "input_feat_size": 128, "conf_num_attention_heads": 8, "conf_num_hidden_layers": 12,
+    "vocab_size": 128, "hidden_size": 1536, "input_feat_size": 128, "conf_num_attention_heads": 8,
+    "conf_num_hidden_layers": 12,
     "conf_conv_kernel_size": 5, "sscp_conv_channel_size": [128, 32],
 }  # fmt: skip
 """transformers 5.23, Gemma3nAudioConfig."""

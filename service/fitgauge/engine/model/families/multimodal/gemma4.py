@@ -1,9 +1,8 @@
-"""Gemma 4: sliding and full attention of different widths, layers that read another's cache, per-layer inputs, mixtures; its
-towers.
+"""Gemma 4: sliding and full attention of different widths, layers that read another's cache,
+per-layer inputs, mixtures; its towers.
 
-Source: transformers 5.23, models/gemma4; division: vLLM 0.33, models/gemma4.py and gemma4_mm.py, which load the keys of
-`attention_k_eq_v` layers into a value projection too.
-"""
+Source: transformers 5.23, models/gemma4; division: vLLM 0.33, models/gemma4.py and gemma4_mm.py,
+which load the keys of `attention_k_eq_v` layers into a value projection too."""
 
 from dataclasses import dataclass
 
@@ -28,13 +27,23 @@ from fitgauge.engine.model.spec import (
 )
 from fitgauge.errors import MalformedModelError
 
-_NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
-_MIXTURE_NORMS = ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2")
+_NORMS = (
+    "input_layernorm",
+    "post_attention_layernorm",
+    "pre_feedforward_layernorm",
+    "post_feedforward_layernorm",
+)
+_MIXTURE_NORMS = (
+    "post_feedforward_layernorm_1",
+    "post_feedforward_layernorm_2",
+    "pre_feedforward_layernorm_2",
+)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a layer stands: does it slide, does it read the cache of an earlier one, and its heads' sizes."""
+    """Where a layer stands: does it slide, does it read the cache of an earlier one, and its
+    heads' sizes."""
 
     slides: bool
     shares: bool
@@ -43,11 +52,18 @@ class Place:
 
 
 def read_gemma4(config: Config) -> ModelSpec:
-    """The language model of Gemma 4."""
+    """Return the language model of Gemma 4."""
     config = filled(config, DEFAULTS)
-    hidden, per_layer = config.integer("hidden_size", low=1), config.integer("hidden_size_per_layer_input", default=0)
+    hidden, per_layer = (
+        config.integer("hidden_size", low=1),
+        config.integer("hidden_size_per_layer_input", default=0),
+    )
     where = places(config)
-    spec = decoder(config, [layer(config, hidden, per_layer, place) for place in where], rotary_tables=rotary_tables(config, where))
+    spec = decoder(
+        config,
+        [layer(config, hidden, per_layer, place) for place in where],
+        rotary_tables=rotary_tables(config, where),
+    )
     if not per_layer:
         return spec
     width = len(where) * per_layer
@@ -66,22 +82,33 @@ def read_gemma4(config: Config) -> ModelSpec:
 
 
 def places(config: Config) -> list[Place]:
-    """Every layer's place: full attention in every sixth layer and the last, the last `num_kv_shared_layers` share caches.
+    """Return every layer's place: full attention in every sixth layer and the last, the last
+    `num_kv_shared_layers` share caches.
 
-    Full attention has heads of `global_head_dim` and, where its keys are its values, `num_global_key_value_heads`; a newer
-    config says both in `per_layer_config`.
-    """
+    Full attention has heads of `global_head_dim` and, where its keys are its values,
+    `num_global_key_value_heads`; a newer config says both in `per_layer_config`."""
     count = config.layers()
-    types = kinds(config, "layer_types", layers=count) or ["sliding_attention" if (n + 1) % 6 else "full_attention" for n in range(count)]
+    types = kinds(config, "layer_types", layers=count) or [
+        "sliding_attention" if (n + 1) % 6 else "full_attention" for n in range(count)
+    ]
     types = [*types[:-1], "full_attention"] if types else []
     first_shared = count - config.integer("num_kv_shared_layers", default=0)
-    kv_heads, head_dim = config.integer("num_key_value_heads", low=1), config.integer("head_dim", low=1)
+    kv_heads, head_dim = (
+        config.integer("num_key_value_heads", low=1),
+        config.integer("head_dim", low=1),
+    )
     full = {"head_dim": config.integer("global_head_dim", default=512, low=1)}
     if config.flag("attention_k_eq_v"):
-        full["num_key_value_heads"] = config.integer("num_global_key_value_heads", default=kv_heads, low=1)
+        full["num_key_value_heads"] = config.integer(
+            "num_global_key_value_heads", default=kv_heads, low=1
+        )
     found = []
     for number, kind in enumerate(types):
-        own = own_sizes(config, number) if config.has("per_layer_config") else Config({} if kind == "sliding_attention" else full)
+        own = (
+            own_sizes(config, number)
+            if config.has("per_layer_config")
+            else Config({} if kind == "sliding_attention" else full)
+        )
         heads = own.integer("num_key_value_heads", default=kv_heads, low=1)
         width = own.integer("head_dim", default=head_dim, low=1)
         found.append(Place(kind == "sliding_attention", 0 < first_shared <= number, heads, width))
@@ -89,21 +116,25 @@ def places(config: Config) -> list[Place]:
 
 
 def own_sizes(config: Config, number: int) -> Config:
-    """What `per_layer_config` says of layer `number`. Raises MalformedModelError where a key is no layer's number."""
+    """Return what `per_layer_config` says of layer `number`. Raises MalformedModelError where a
+    key is no layer's number."""
     section = config.section("per_layer_config")
     for key, value in section.values.items():
         if not str(key).isdecimal() or not isinstance(value, dict):
-            raise MalformedModelError(f"{section.where}: {str(key)[:40]!r} is no layer.", field="per_layer_config")
+            raise MalformedModelError(
+                f"{section.where}: {str(key)[:40]!r} is no layer.", field="per_layer_config"
+            )
         if int(key) == number:
             return Config(value, section.where)
     return Config({}, section.where)
 
 
 def layer(config: Config, hidden: int, per_layer: int, place: Place) -> parts.Layer:
-    """Four norms, attention, an MLP (twice as wide where `use_double_wide_mlp` and the cache is shared), and beside it a mixture
-    where `enable_moe_block`; the gate of the per-layer input.
-    """
-    width = config.integer("intermediate_size") * (2 if place.shares and config.flag("use_double_wide_mlp") else 1)
+    """Four norms, attention, an MLP (twice as wide where `use_double_wide_mlp` and the cache is
+    shared), and beside it a mixture where `enable_moe_block`; the gate of the per-layer input."""
+    width = config.integer("intermediate_size") * (
+        2 if place.shares and config.flag("use_double_wide_mlp") else 1
+    )
     mixer = Attention(
         query_heads=config.integer("num_attention_heads", low=1),
         kv_heads=place.kv_heads,
@@ -113,14 +144,27 @@ def layer(config: Config, hidden: int, per_layer: int, place: Place) -> parts.La
         shares_cache=place.shares,
     )
     experts = config.integer("num_experts", default=0) if config.flag("enable_moe_block") else 0
-    expert_width, visited = config.integer("moe_intermediate_size", default=0), config.integer("top_k_experts", default=0)
+    expert_width, visited = (
+        config.integer("moe_intermediate_size", default=0),
+        config.integer("top_k_experts", default=0),
+    )
     mlp = Mlp(intermediate_size=width)
     if experts:
-        mlp = Mlp(intermediate_size=expert_width, experts=experts, experts_per_token=visited, shared_intermediate_size=width)
+        mlp = Mlp(
+            intermediate_size=expert_width,
+            experts=experts,
+            experts_per_token=visited,
+            shared_intermediate_size=width,
+        )
     return parts.Layer(
         tensors=(
             *[tensor for name in _NORMS for tensor in parts.norm(name, hidden)],
-            *attention_tensors(config, hidden, mixer, keys_are_values=config.flag("attention_k_eq_v") and not place.slides),
+            *attention_tensors(
+                config,
+                hidden,
+                mixer,
+                keys_are_values=config.flag("attention_k_eq_v") and not place.slides,
+            ),
             *parts.gated_mlp(hidden, width),
             Tensor("layer_scalar", (1,), Kind.OTHER, buffer=True),
             *(per_layer_input(hidden, per_layer) if per_layer else ()),
@@ -131,22 +175,32 @@ def layer(config: Config, hidden: int, per_layer: int, place: Place) -> parts.La
     )
 
 
-def attention_tensors(config: Config, hidden: int, mixer: Attention, *, keys_are_values: bool) -> tuple[Tensor, ...]:
-    """Projections and head norms; a layer that shares a cache has queries alone."""
+def attention_tensors(
+    config: Config, hidden: int, mixer: Attention, *, keys_are_values: bool
+) -> tuple[Tensor, ...]:
+    """Return projections and head norms; a layer that shares a cache has queries alone."""
     bias = config.flag("attention_bias")
     tensors = parts.attention(hidden, mixer, qkv_bias=bias, out_bias=bias)
-    norms = (*parts.norm("self_attn.q_norm", mixer.head_dim), *parts.norm("self_attn.k_norm", mixer.head_dim))
+    norms = (
+        *parts.norm("self_attn.q_norm", mixer.head_dim),
+        *parts.norm("self_attn.k_norm", mixer.head_dim),
+    )
     if mixer.shares_cache:
         unwanted = ("self_attn.k_", "self_attn.v_")
-        return tuple(tensor for tensor in (*tensors, *norms) if not tensor.name.startswith(unwanted))
+        return tuple(
+            tensor for tensor in (*tensors, *norms) if not tensor.name.startswith(unwanted)
+        )
     if keys_are_values:
         copy = msgspec.structs.replace
-        tensors = tuple(copy(tensor, buffer=True) if tensor.name.startswith("self_attn.v_") else tensor for tensor in tensors)
+        tensors = tuple(
+            copy(tensor, buffer=True) if tensor.name.startswith("self_attn.v_") else tensor
+            for tensor in tensors
+        )
     return (*tensors, *norms)
 
 
 def per_layer_input(hidden: int, width: int) -> tuple[Tensor, ...]:
-    """The gate and projection of a layer's own input embedding; whole on every rank."""
+    """Return the gate and projection of a layer's own input embedding; whole on every rank."""
     return (
         *parts.linear("per_layer_input_gate", width, hidden),
         *parts.linear("per_layer_projection", hidden, width),
@@ -155,7 +209,7 @@ def per_layer_input(hidden: int, width: int) -> tuple[Tensor, ...]:
 
 
 def mixture(hidden: int, width: int, experts: int) -> tuple[Tensor, ...]:
-    """The router with its two scales, the experts, and the norms around them."""
+    """Return the router with its two scales, the experts, and the norms around them."""
     return (
         parts.router(hidden, experts, name="router.proj"),
         vector("router.scale", hidden, split=Split.NONE),
@@ -166,23 +220,24 @@ def mixture(hidden: int, width: int, experts: int) -> tuple[Tensor, ...]:
 
 
 def rotary_tables(config: Config, where: list[Place]) -> tuple[RotaryTable, ...]:
-    """One table for each width of head: a proportional rope pads its table to the whole head."""
+    """Return one table for each width of head: a proportional rope pads its table to the whole
+    head."""
     positions = context_length(config)
     widths = {place.slides: place.head_dim for place in where}
     return tuple(RotaryTable(positions=positions, dim=dim) for dim in widths.values())
 
 
 def towers(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
-    """The vision and audio towers of Gemma 4, each where the config has its section."""
+    """Return the vision and audio towers of Gemma 4, each where the config has its section."""
     seen = vision_tower(vision, hidden) if config.has("vision_config") else ()
     heard = conformer(config.section("audio_config"), hidden) if config.has("audio_config") else ()
     return (*seen, *heard)
 
 
 def vision_tower(vision: Config, hidden: int) -> tuple[Block, ...]:
-    """Gemma 4's tower: patches by a linear, a table of positions for each axis, layers with four norms and head norms; one
-    linear joins it to the language model. vLLM runs transformers' own module, whole on every rank.
-    """
+    """Gemma 4's tower: patches by a linear, a table of positions for each axis, layers with four
+    norms and head norms; one linear joins it to the language model. vLLM runs transformers' own
+    module, whole on every rank."""
     vision = filled(vision, VISION_DEFAULTS)
     width, heads, head_dim = (
         vision.integer("hidden_size", low=1),
@@ -201,29 +256,47 @@ def vision_tower(vision: Config, hidden: int) -> tuple[Block, ...]:
         out_bias=False,
         mlp_bias=False,
         divided=False,
-        extras=(*parts.norm("self_attn.q_norm", head_dim), *parts.norm("self_attn.k_norm", head_dim)),
+        extras=(
+            *parts.norm("self_attn.q_norm", head_dim),
+            *parts.norm("self_attn.k_norm", head_dim),
+        ),
     )
     tower = (
-        *parts.linear(f"{name}.patch_embedder.input_proj", width, 3 * vision.integer("patch_size", low=1) ** 2),
-        whole(f"{name}.patch_embedder.position_embedding_table", 2, vision.integer("position_embedding_size", low=1), width),
+        *parts.linear(
+            f"{name}.patch_embedder.input_proj", width, 3 * vision.integer("patch_size", low=1) ** 2
+        ),
+        whole(
+            f"{name}.patch_embedder.position_embedding_table",
+            2,
+            vision.integer("position_embedding_size", low=1),
+            width,
+        ),
     )
     inner, layers = vision.integer("intermediate_size"), vision.layers()
     return (
         parts.single(Part.VISION, "", tower),
         *vit(style, hidden=width, heads=heads, width=inner, layers=layers, inner=heads * head_dim),
-        parts.single(Part.PROJECTOR, "", parts.linear("model.embed_vision.embedding_projection", hidden, width)),
+        parts.single(
+            Part.PROJECTOR,
+            "",
+            parts.linear("model.embed_vision.embedding_projection", hidden, width),
+        ),
     )
 
 
 DEFAULTS = {
-    "vocab_size": 262144, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 30, "num_attention_heads": 8,
-    "num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 131072, "tie_word_embeddings": True, "sliding_window": 512,
-    "vocab_size_per_layer_input": 262144, "hidden_size_per_layer_input": 256, "num_kv_shared_layers": 0,
+    "vocab_size": 262144, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 30,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 131072,
+    "tie_word_embeddings": True, "sliding_window": 512,
+    "vocab_size_per_layer_input": 262144, "hidden_size_per_layer_input": 256,
+    "num_kv_shared_layers": 0,
 }  # fmt: skip
 """transformers 5.23, Gemma4TextConfig."""
 
 VISION_DEFAULTS = {
-    "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 16, "num_attention_heads": 12, "head_dim": 64,
+    "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 16,
+    "num_attention_heads": 12, "head_dim": 64,
     "patch_size": 16, "position_embedding_size": 10240,
 }  # fmt: skip
 """transformers 5.23, Gemma4VisionConfig."""

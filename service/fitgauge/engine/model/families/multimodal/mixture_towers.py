@@ -1,20 +1,31 @@
 """The vision towers of Llama 4, Kimi K2.5 and K3, and MiniMax M3.
 
-Sources: transformers 5.23, models/{llama4,kimi_k25,minimax_m3_vl}; vLLM 0.33, models/{mllama4,kimi_k25_vit}.py,
-models/minimax_m3 and transformers_utils/configs/kimi_k3.py for what transformers does not know, and for the division.
-"""
+Sources: transformers 5.23, models/{llama4,kimi_k25,minimax_m3_vl}; vLLM 0.33,
+models/{mllama4,kimi_k25_vit}.py, models/minimax_m3 and transformers_utils/configs/kimi_k3.py for
+what transformers does not know, and for the division."""
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.families.multimodal.towers import Vit, patch_count, patches, sides, vit, whole
+from fitgauge.engine.model.families.multimodal.towers import (
+    Vit,
+    patch_count,
+    patches,
+    sides,
+    vit,
+    whole,
+)
 from fitgauge.engine.model.families.stack import filled
 from fitgauge.engine.model.spec import Block, Part, Split
 
 
 def llama4(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
-    """Llama 4: patches by a linear, layers with biases, pixel shuffle and an MLP, one linear to the language model."""
+    """Llama 4: patches by a linear, layers with biases, pixel shuffle and an MLP, one linear to
+    the language model."""
     vision = filled(vision, LLAMA4_DEFAULTS)
-    width, heads = vision.integer("hidden_size", low=1), vision.integer("num_attention_heads", low=1)
+    width, heads = (
+        vision.integer("hidden_size", low=1),
+        vision.integer("num_attention_heads", low=1),
+    )
     patch, inner = vision.integer("patch_size", low=1), vision.integer("intermediate_size")
     style = Vit(
         "vision_model.model.layers.{}.",
@@ -24,7 +35,12 @@ def llama4(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
     tower = (
         whole("vision_model.class_embedding", width),
         whole("vision_model.positional_embedding_vlm", patch_count(vision) + 1, width),
-        *parts.linear("vision_model.patch_embedding.linear", width, vision.integer("num_channels") * patch**2, Split.COLUMN),
+        *parts.linear(
+            "vision_model.patch_embedding.linear",
+            width,
+            vision.integer("num_channels") * patch**2,
+            Split.COLUMN,
+        ),
         *parts.norm("vision_model.layernorm_pre", width, bias=True),
         *parts.norm("vision_model.layernorm_post", width, bias=True),
     )
@@ -32,7 +48,12 @@ def llama4(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
     projector = (
         *parts.linear("vision_model.vision_adapter.mlp.fc1", inside, inner, Split.COLUMN),
         *parts.linear("vision_model.vision_adapter.mlp.fc2", outside, outside, Split.ROW),
-        *parts.linear("multi_modal_projector.linear_1", hidden, vision.integer("vision_output_dim"), Split.COLUMN),
+        *parts.linear(
+            "multi_modal_projector.linear_1",
+            hidden,
+            vision.integer("vision_output_dim"),
+            Split.COLUMN,
+        ),
     )
     return (
         parts.single(Part.VISION, "", tower),
@@ -42,20 +63,29 @@ def llama4(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
 
 
 def moonvit(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
-    """MoonViT of Kimi K2.5: a learned plane of positions, joint qkv, a norm at the end, two linears over merged patches."""
+    """MoonViT of Kimi K2.5: a learned plane of positions, joint qkv, a norm at the end, two
+    linears over merged patches."""
     vision = filled(vision, MOONVIT_DEFAULTS)
     width = vision.integer("vt_hidden_size", "hidden_size", low=1)
     gathered = width * merged_patches(vision)
     projector = (
-        *parts.norm("mm_projector.pre_norm", vision.integer("mm_hidden_size", "projection_hidden_size", low=1), bias=True),
+        *parts.norm(
+            "mm_projector.pre_norm",
+            vision.integer("mm_hidden_size", "projection_hidden_size", low=1),
+            bias=True,
+        ),
         *parts.linear("mm_projector.proj.0", gathered, gathered, bias=True),
         *parts.linear("mm_projector.proj.2", hidden, gathered, bias=True),
     )
-    return (*moon_tower(vision, width, norm_bias=True, bias=True, patch_bias=True), parts.single(Part.PROJECTOR, "", projector))
+    return (
+        *moon_tower(vision, width, norm_bias=True, bias=True, patch_bias=True),
+        parts.single(Part.PROJECTOR, "", projector),
+    )
 
 
 def moonvit_k3(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
-    """MoonViT of Kimi K3: RMS norms, heads over `qkv_hidden_size`, hardly a bias; two linears without, and a norm after them."""
+    """MoonViT of Kimi K3: RMS norms, heads over `qkv_hidden_size`, hardly a bias; two linears
+    without, and a norm after them."""
     vision = filled(vision, MOONVIT_K3_DEFAULTS)
     width = vision.integer("vt_hidden_size", low=1)
     gathered = width * merged_patches(vision)
@@ -74,9 +104,15 @@ def moonvit_k3(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...
     return (*tower, parts.single(Part.PROJECTOR, "", projector))
 
 
-def moon_tower(vision: Config, width: int, *, norm_bias: bool, bias: bool, patch_bias: bool) -> tuple[Block, ...]:
-    """Patches, positions, layers and the last norm. `bias`: of the MLPs; those of attention follow `attn_bias`."""
-    name, heads = "vision_tower", vision.integer("vt_num_attention_heads", "num_attention_heads", low=1)
+def moon_tower(
+    vision: Config, width: int, *, norm_bias: bool, bias: bool, patch_bias: bool
+) -> tuple[Block, ...]:
+    """Return patches, positions, layers and the last norm. `bias`: of the MLPs; those of
+    attention follow `attn_bias`."""
+    name, heads = (
+        "vision_tower",
+        vision.integer("vt_num_attention_heads", "num_attention_heads", low=1),
+    )
     attention_bias = vision.flag("attn_bias", default=bias)
     style = Vit(
         f"{name}.encoder.blocks.{{}}.",
@@ -89,9 +125,14 @@ def moon_tower(vision: Config, width: int, *, norm_bias: bool, bias: bool, patch
         out_bias=attention_bias,
         mlp_bias=bias,
     )
-    high, wide = vision.integer("init_pos_emb_height", "pos_emb_height"), vision.integer("init_pos_emb_width", "pos_emb_width")
+    high, wide = (
+        vision.integer("init_pos_emb_height", "pos_emb_height"),
+        vision.integer("init_pos_emb_width", "pos_emb_width"),
+    )
     tower = (
-        *patches(f"{name}.patch_embed.proj", width, 3, *sides(vision, "patch_size"), bias=patch_bias),
+        *patches(
+            f"{name}.patch_embed.proj", width, 3, *sides(vision, "patch_size"), bias=patch_bias
+        ),
         whole(f"{name}.patch_embed.pos_emb.weight", high, wide, width),
         *parts.norm(f"{name}.encoder.final_layernorm", width, bias=norm_bias),
     )
@@ -107,25 +148,43 @@ def moon_tower(vision: Config, width: int, *, norm_bias: bool, bias: bool, patch
 
 
 def merged_patches(vision: Config) -> int:
-    """Patches that become one token."""
+    """Return the patches that become one token."""
     across, down = sides(vision, "merge_kernel_size")
     return across * down
 
 
 def minimax_m3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
-    """MiniMax M3: a CLIP-like tower over volumes without positions, two linears to the language model, two over merged patches."""
+    """MiniMax M3: a CLIP-like tower over volumes without positions, two linears to the language
+    model, two over merged patches."""
     compression = vision.section("img_token_compression_config").values
-    vision = filled(vision, MINIMAX_M3_DEFAULTS | {key: compression[key] for key in _COMPRESSION if key in compression})
-    width, heads = vision.integer("hidden_size", low=1), vision.integer("num_attention_heads", low=1)
-    frames, merge = vision.integer("temporal_patch_size", low=1), vision.integer("spatial_merge_size", low=1)
+    vision = filled(
+        vision,
+        MINIMAX_M3_DEFAULTS | {key: compression[key] for key in _COMPRESSION if key in compression},
+    )
+    width, heads = (
+        vision.integer("hidden_size", low=1),
+        vision.integer("num_attention_heads", low=1),
+    )
+    frames, merge = (
+        vision.integer("temporal_patch_size", low=1),
+        vision.integer("spatial_merge_size", low=1),
+    )
     name = "vision_tower.vision_model"
     tower = (
         *patches(
-            f"{name}.embeddings.patch_embedding", width, vision.integer("num_channels"), frames, *sides(vision, "patch_size"), bias=False
+            f"{name}.embeddings.patch_embedding",
+            width,
+            vision.integer("num_channels"),
+            frames,
+            *sides(vision, "patch_size"),
+            bias=False,
         ),
         *parts.norm(f"{name}.pre_layrnorm", width, bias=True),
     )
-    inner, gathered = config.integer("projector_hidden_size", default=hidden, low=1), hidden * merge**2
+    inner, gathered = (
+        config.integer("projector_hidden_size", default=hidden, low=1),
+        hidden * merge**2,
+    )
     projector = (
         *parts.linear("multi_modal_projector.linear_1", inner, width, Split.COLUMN, bias=True),
         *parts.linear("multi_modal_projector.linear_2", hidden, inner, Split.ROW, bias=True),
@@ -139,33 +198,45 @@ def minimax_m3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]
         width=vision.integer("intermediate_size"),
         layers=vision.layers(),
     )
-    return (parts.single(Part.VISION, "", tower), *layers, parts.single(Part.PROJECTOR, "", projector))
+    return (
+        parts.single(Part.VISION, "", tower),
+        *layers,
+        parts.single(Part.PROJECTOR, "", projector),
+    )
 
 
 _COMPRESSION = ("spatial_merge_size", "temporal_patch_size")
 
 LLAMA4_DEFAULTS = {
-    "hidden_size": 768, "num_hidden_layers": 34, "num_attention_heads": 16, "num_channels": 3, "intermediate_size": 5632,
-    "vision_output_dim": 7680, "image_size": 448, "patch_size": 14, "projector_input_dim": 4096, "projector_output_dim": 4096,
+    "hidden_size": 768, "num_hidden_layers": 34, "num_attention_heads": 16, "num_channels": 3,
+    "intermediate_size": 5632,
+    "vision_output_dim": 7680, "image_size": 448, "patch_size": 14, "projector_input_dim": 4096,
+    "projector_output_dim": 4096,
 }  # fmt: skip
 """transformers 5.23, Llama4VisionConfig."""
 
 MOONVIT_DEFAULTS = {
-    "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "num_attention_heads": 16, "patch_size": 14,
+    "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27,
+    "num_attention_heads": 16, "patch_size": 14,
     "pos_emb_height": 64, "pos_emb_width": 64, "merge_kernel_size": [2, 2],
     "projection_hidden_size": 1152,
 }  # fmt: skip
-"""transformers 5.23, Kimi_K25VisionConfig; published configs say the same with `vt_` and `init_` before the names."""
+"""transformers 5.23, Kimi_K25VisionConfig; published configs say the same with `vt_` and `init_`
+before the names."""
 
 MOONVIT_K3_DEFAULTS = {
-    "patch_size": 14, "init_pos_emb_height": 64, "init_pos_emb_width": 64, "vt_num_attention_heads": 12,
-    "vt_num_hidden_layers": 27, "vt_hidden_size": 1024, "vt_intermediate_size": 4096, "merge_kernel_size": [2, 2],
-    "qkv_hidden_size": 1536, "norm_type": "rmsnorm", "attn_bias": False, "patch_embed_proj_bias": False, "linear_bias": False,
+    "patch_size": 14, "init_pos_emb_height": 64, "init_pos_emb_width": 64,
+    "vt_num_attention_heads": 12,
+    "vt_num_hidden_layers": 27, "vt_hidden_size": 1024, "vt_intermediate_size": 4096,
+    "merge_kernel_size": [2, 2],
+    "qkv_hidden_size": 1536, "norm_type": "rmsnorm", "attn_bias": False,
+    "patch_embed_proj_bias": False, "linear_bias": False,
 }  # fmt: skip
 """vLLM 0.33, KimiK3VisionConfig."""
 
 MINIMAX_M3_DEFAULTS = {
-    "hidden_size": 1280, "intermediate_size": 5120, "num_hidden_layers": 32, "num_attention_heads": 16, "num_channels": 3,
+    "hidden_size": 1280, "intermediate_size": 5120, "num_hidden_layers": 32,
+    "num_attention_heads": 16, "num_channels": 3,
     "image_size": 2016, "patch_size": 14, "temporal_patch_size": 2, "spatial_merge_size": 2,
 }  # fmt: skip
 """transformers 5.23, MiniMaxM3VLVisionConfig."""

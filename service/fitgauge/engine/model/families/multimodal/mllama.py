@@ -1,4 +1,5 @@
-"""Llama 3.2 Vision: cross attention layers to the image between the layers of a Llama, and a two-stage vision tower.
+"""Llama 3.2 Vision: cross attention layers to the image between the layers of a Llama, and a
+two-stage vision tower.
 
 Source: transformers 5.23, models/mllama. vLLM 0.33 does not serve it.
 """
@@ -27,7 +28,8 @@ _EXTRA_ROWS = 8
 
 
 def read_text(config: Config) -> ModelSpec:
-    """The language model; `cross_attention_layers` read the image, of `source_tokens` tokens, instead of the text."""
+    """Return the language model; `cross_attention_layers` read the image, of `source_tokens`
+    tokens, instead of the text."""
     config = filled(config, TEXT_DEFAULTS)
     hidden, width, vocabulary = (
         config.integer("hidden_size", low=1),
@@ -59,34 +61,58 @@ def read_text(config: Config) -> ModelSpec:
     stack = [looking if number in crossing else reading for number in range(config.layers())]
     untied = Config({**config.values, "tie_word_embeddings": False}, config.where)
     spec = decoder(untied, stack, rotary_tables=(rotary_tables.table(config, attention.head_dim),))
-    table = Tensor("model.embed_tokens.weight", (vocabulary + _EXTRA_ROWS, hidden), Kind.EMBEDDING, Split.VOCABULARY)
+    table = Tensor(
+        "model.embed_tokens.weight",
+        (vocabulary + _EXTRA_ROWS, hidden),
+        Kind.EMBEDDING,
+        Split.VOCABULARY,
+    )
     return replace(spec, blocks=(parts.single(Part.EMBEDDING, "", (table,)), *spec.blocks[1:]))
 
 
 def image_tokens(vision: Config) -> int:
-    """Tokens of one image: tiles x (patches + class token)."""
+    """Return the tokens of one image: tiles x (patches + class token)."""
     vision = filled(vision, VISION_DEFAULTS)
     return vision.integer("max_num_tiles", low=1) * (patch_count(vision) + 1)
 
 
 def tower(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
-    """Patches, positions for every arrangement of tiles, local layers, gated global layers; one linear to the language model."""
+    """Return patches, positions for every arrangement of tiles, local layers, gated global
+    layers; one linear to the language model."""
     vision = filled(vision, VISION_DEFAULTS)
-    width, count, tiles = vision.integer("hidden_size", low=1), patch_count(vision) + 1, vision.integer("max_num_tiles", low=1)
+    width, count, tiles = (
+        vision.integer("hidden_size", low=1),
+        patch_count(vision) + 1,
+        vision.integer("max_num_tiles", low=1),
+    )
     arrangements = (len(vision.items("supported_aspect_ratios")) or 8) + 1
     name = "vision_model"
     tensors = (
         whole(f"{name}.class_embedding", width),
-        *patches(f"{name}.patch_embedding", width, vision.integer("num_channels"), *[vision.integer("patch_size", low=1)] * 2, bias=False),
+        *patches(
+            f"{name}.patch_embedding",
+            width,
+            vision.integer("num_channels"),
+            *[vision.integer("patch_size", low=1)] * 2,
+            bias=False,
+        ),
         whole(f"{name}.gated_positional_embedding.gate", 1),
         whole(f"{name}.gated_positional_embedding.embedding", count, width),
-        whole(f"{name}.gated_positional_embedding.tile_embedding.weight", arrangements, tiles * count * width),
+        whole(
+            f"{name}.gated_positional_embedding.tile_embedding.weight",
+            arrangements,
+            tiles * count * width,
+        ),
         *[
             tensor
             for place in ("pre", "post")
             for tensor in (
                 whole(f"{name}.{place}_tile_positional_embedding.gate", 1),
-                whole(f"{name}.{place}_tile_positional_embedding.embedding.weight", arrangements, tiles * width),
+                whole(
+                    f"{name}.{place}_tile_positional_embedding.embedding.weight",
+                    arrangements,
+                    tiles * width,
+                ),
                 *parts.norm(f"{name}.layernorm_{place}", width, bias=True),
             )
         ],
@@ -94,17 +120,28 @@ def tower(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
     return (
         parts.single(Part.VISION, "", tensors),
         *stage(vision, f"{name}.transformer.layers.{{}}.", vision.layers()),
-        *stage(vision, f"{name}.global_transformer.layers.{{}}.", vision.layers("num_global_layers"), gated=True),
+        *stage(
+            vision,
+            f"{name}.global_transformer.layers.{{}}.",
+            vision.layers("num_global_layers"),
+            gated=True,
+        ),
         parts.single(
             Part.PROJECTOR,
             "",
-            parts.linear("multi_modal_projector", hidden, vision.integer("vision_output_dim"), Split.COLUMN, bias=True),
+            parts.linear(
+                "multi_modal_projector",
+                hidden,
+                vision.integer("vision_output_dim"),
+                Split.COLUMN,
+                bias=True,
+            ),
         ),
     )
 
 
 def stage(vision: Config, prefix: str, layers: int, *, gated: bool = False) -> tuple[Block, ...]:
-    """One stage of the tower; the layers of a gated one end in two learned scalars."""
+    """Return one stage of the tower; the layers of a gated one end in two learned scalars."""
     style = Vit(
         prefix,
         out="self_attn.o_proj",
@@ -123,14 +160,18 @@ def stage(vision: Config, prefix: str, layers: int, *, gated: bool = False) -> t
 
 
 TEXT_DEFAULTS = {
-    "vocab_size": 128256, "hidden_size": 4096, "num_hidden_layers": 40, "num_attention_heads": 32, "num_key_value_heads": 8,
-    "intermediate_size": 14336, "max_position_embeddings": 131072, "cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38],
+    "vocab_size": 128256, "hidden_size": 4096, "num_hidden_layers": 40, "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336, "max_position_embeddings": 131072,
+    "cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38],
 }  # fmt: skip
 """transformers 5.23, MllamaTextConfig."""
 
 VISION_DEFAULTS = {
-    "hidden_size": 1280, "num_hidden_layers": 32, "num_global_layers": 8, "attention_heads": 16, "num_channels": 3,
-    "intermediate_size": 5120, "vision_output_dim": 7680, "image_size": 448, "patch_size": 14, "max_num_tiles": 4,
+    "hidden_size": 1280, "num_hidden_layers": 32, "num_global_layers": 8, "attention_heads": 16,
+    "num_channels": 3,
+    "intermediate_size": 5120, "vision_output_dim": 7680, "image_size": 448, "patch_size": 14,
+    "max_num_tiles": 4,
 }  # fmt: skip
 """transformers 5.23, MllamaVisionConfig."""
 

@@ -1,7 +1,8 @@
-"""What joins a vision tower to a language model: the towers of LLaVA and its kin, with their projectors.
+"""What joins a vision tower to a language model: the towers of LLaVA and its kin, with their
+projectors.
 
-Sources: transformers 5.23, models/{llava,llava_next,mistral3,gemma3,internvl}; division: vLLM 0.33, models of the same names.
-"""
+Sources: transformers 5.23, models/{llava,llava_next,mistral3,gemma3,internvl}; division: vLLM
+0.33, models of the same names."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +21,9 @@ def llava(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     bias = config.flag("multimodal_projector_bias", default=True)
     name = "multi_modal_projector"
     projector = (
-        *parts.linear(f"{name}.linear_1", hidden, width * feature_layers(config), Split.COLUMN, bias=bias),
+        *parts.linear(
+            f"{name}.linear_1", hidden, width * feature_layers(config), Split.COLUMN, bias=bias
+        ),
         *parts.linear(f"{name}.linear_2", hidden, hidden, Split.ROW, bias=bias),
     )
     return (*tower, parts.single(Part.PROJECTOR, "", projector))
@@ -28,25 +31,40 @@ def llava(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
 
 def llava_next(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """LLaVA-NeXT: LLaVA and a learned line break."""
-    return (*llava(vision, config, hidden), parts.single(Part.PROJECTOR, "", (towers.whole("image_newline", hidden),)))
+    return (
+        *llava(vision, config, hidden),
+        parts.single(Part.PROJECTOR, "", (towers.whole("image_newline", hidden),)),
+    )
 
 
 def paligemma(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """PaliGemma: SigLIP and one linear."""
     tower, width = any_tower(vision, config, hidden)
-    out = vision.integer("projection_dim", default=config.integer("projection_dim", default=2048), low=1)
-    return (*tower, parts.single(Part.PROJECTOR, "", parts.linear("multi_modal_projector.linear", out, width, bias=True)))
+    out = vision.integer(
+        "projection_dim", default=config.integer("projection_dim", default=2048), low=1
+    )
+    return (
+        *tower,
+        parts.single(
+            Part.PROJECTOR, "", parts.linear("multi_modal_projector.linear", out, width, bias=True)
+        ),
+    )
 
 
 def mistral3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """Mistral Small 3: Pixtral, a norm, a linear that merges patches, two linears."""
     tower, width = any_tower(vision, config, hidden)
-    merge, bias = config.integer("spatial_merge_size", default=2, low=1), config.flag("multimodal_projector_bias")
+    merge, bias = (
+        config.integer("spatial_merge_size", default=2, low=1),
+        config.flag("multimodal_projector_bias"),
+    )
     name = "multi_modal_projector"
     projector = (
         *parts.norm(f"{name}.norm", width),
         *parts.linear(f"{name}.patch_merger.merging_layer", width, width * merge**2),
-        *parts.linear(f"{name}.linear_1", hidden, width * feature_layers(config), Split.COLUMN, bias=bias),
+        *parts.linear(
+            f"{name}.linear_1", hidden, width * feature_layers(config), Split.COLUMN, bias=bias
+        ),
         *parts.linear(f"{name}.linear_2", hidden, hidden, Split.ROW, bias=bias),
     )
     return (*tower, parts.single(Part.PROJECTOR, "", projector))
@@ -89,7 +107,10 @@ def lfm2(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
         width * config.integer("downsample_factor", default=2, low=1) ** 2,
         config.integer("projector_hidden_size", default=2560),
     )
-    bias, normed = config.flag("projector_bias", default=True), config.flag("projector_use_layernorm", default=True)
+    bias, normed = (
+        config.flag("projector_bias", default=True),
+        config.flag("projector_use_layernorm", default=True),
+    )
     name = "model.multi_modal_projector"
     projector = (
         *(parts.norm(f"{name}.layer_norm", gathered, bias=True) if normed else ()),
@@ -100,16 +121,28 @@ def lfm2(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
 
 
 def any_tower(vision: Config, config: Config, hidden: int) -> tuple[tuple[Block, ...], int]:
-    """The tower that `vision_config.model_type` names (by the wrapper's habit where it is silent) and its width."""
+    """Return the tower that `vision_config.model_type` names (by the wrapper's habit where it is
+    silent) and its width."""
     siglip = "siglip_vision_model"
-    habit = {"gemma3": siglip, "paligemma": siglip, "llava_onevision": siglip, "mistral3": "pixtral", "internvl": "internvl_vision"}
-    kind = vision.text("model_type", default=habit.get(config.text("model_type"), "clip_vision_model"))
+    habit = {
+        "gemma3": siglip,
+        "paligemma": siglip,
+        "llava_onevision": siglip,
+        "mistral3": "pixtral",
+        "internvl": "internvl_vision",
+    }
+    kind = vision.text(
+        "model_type", default=habit.get(config.text("model_type"), "clip_vision_model")
+    )
     tower, defaults = TOWERS.get(kind, TOWERS["clip_vision_model"])
-    return tower(vision, config, hidden), vision.integer("hidden_size", default=defaults["hidden_size"], low=1)
+    return tower(vision, config, hidden), vision.integer(
+        "hidden_size", default=defaults["hidden_size"], low=1
+    )
 
 
 def feature_layers(config: Config) -> int:
-    """How many layers' features the projector joins: `vision_feature_layer` is one number or a list."""
+    """Return how many layers' features the projector joins: `vision_feature_layer` is one number
+    or a list."""
     value = config.values.get("vision_feature_layer")
     return max(len(value), 1) if isinstance(value, list) else 1
 

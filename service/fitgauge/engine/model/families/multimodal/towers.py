@@ -1,10 +1,11 @@
-"""Vision towers: the plain vision transformer that image models share, and the towers that are little more than it.
+"""Vision towers: the plain vision transformer that image models share, and the towers that are
+little more than it.
 
-A tower is a function of the vision section, the whole config and the language model's width: it gives the blocks of the tower and
-of what joins it to the language model. Names are the checkpoints'. Sources: transformers 5.23,
-models/{siglip,clip,pixtral,internvl,idefics3,llava,mistral3,gemma3}; division: vLLM 0.33, models/{siglip,clip,pixtral,intern_vit}.py
-(`mm_encoder_tp_mode` "weights", its default).
-"""
+A tower is a function of the vision section, the whole config and the language model's width: it
+gives the blocks of the tower and of what joins it to the language model. Names are the
+checkpoints'. Sources: transformers 5.23,
+models/{siglip,clip,pixtral,internvl,idefics3,llava,mistral3,gemma3}; division: vLLM 0.33,
+models/{siglip,clip,pixtral,intern_vit}.py (`mm_encoder_tp_mode` "weights", its default)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,9 +22,8 @@ Tower = Callable[[Config, Config, int], tuple[Block, ...]]
 
 @dataclass(frozen=True)
 class Vit:
-    """How the layers of a vision transformer are named and made: `qkv` of one name is a joint projection, `mlp` of three is gated;
-    `divided` False: every rank holds the layers whole.
-    """
+    """How the layers of a vision transformer are named and made: `qkv` of one name is a joint
+    projection, `mlp` of three is gated; `divided` False: every rank holds the layers whole."""
 
     prefix: str
     qkv: tuple[str, ...] = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
@@ -38,38 +38,61 @@ class Vit:
     extras: tuple[Tensor, ...] = ()
 
 
-def vit(style: Vit, *, hidden: int, heads: int, width: int, layers: int, inner: int | None = None) -> tuple[Block, ...]:
-    """`layers` layers of `hidden` features, `heads` heads over `inner` features (None: `hidden`) and an MLP of `width`."""
+def vit(
+    style: Vit, *, hidden: int, heads: int, width: int, layers: int, inner: int | None = None
+) -> tuple[Block, ...]:
+    """`layers` layers of `hidden` features, `heads` heads over `inner` features (None: `hidden`)
+    and an MLP of `width`."""
     inner = hidden if inner is None else inner
     rows = 3 * inner // len(style.qkv)
     *ups, down = style.mlp
     column, row = (Split.COLUMN, Split.ROW) if style.divided else (Split.NONE, Split.NONE)
     tensors = (
-        *[tensor for name in style.norms for tensor in parts.norm(name, hidden, bias=style.norm_bias)],
-        *[t for name in style.qkv for t in parts.linear(name, rows, hidden, column, units=heads, bias=style.qkv_bias)],
+        *[
+            tensor
+            for name in style.norms
+            for tensor in parts.norm(name, hidden, bias=style.norm_bias)
+        ],
+        *[
+            t
+            for name in style.qkv
+            for t in parts.linear(name, rows, hidden, column, units=heads, bias=style.qkv_bias)
+        ],
         *parts.linear(style.out, hidden, inner, row, units=heads, bias=style.out_bias),
-        *[tensor for name in ups for tensor in parts.linear(name, width, hidden, column, bias=style.mlp_bias)],
+        *[
+            tensor
+            for name in ups
+            for tensor in parts.linear(name, width, hidden, column, bias=style.mlp_bias)
+        ],
         *parts.linear(down, hidden, width, row, bias=style.mlp_bias),
         *style.extras,
     )
-    mixer = Attention(query_heads=heads, kv_heads=heads, head_dim=inner // heads, value_dim=inner // heads, causal=False)
+    mixer = Attention(
+        query_heads=heads,
+        kv_heads=heads,
+        head_dim=inner // heads,
+        value_dim=inner // heads,
+        causal=False,
+    )
     layer = parts.Layer(tensors, (mixer,), Mlp(intermediate_size=width, gated=len(ups) == 2))
     return parts.blocks(Part.VISION, style.prefix, [layer] * layers)
 
 
 def patches(name: str, hidden: int, *shape: int, bias: bool = True) -> tuple[Tensor, ...]:
-    """The convolution that makes patches into features: weight (hidden, *shape), whole on every rank."""
+    """Return the convolution that makes patches into features: weight (hidden, *shape), whole on
+    every rank."""
     weight = Tensor(f"{name}.weight", (hidden, *shape), Kind.CONV)
     return (weight, Tensor(f"{name}.bias", (hidden,), Kind.BIAS)) if bias else (weight,)
 
 
 def whole(name: str, *shape: int) -> Tensor:
-    """A parameter that every rank holds whole: position and class embeddings."""
+    """Return a parameter that every rank holds whole: position and class embeddings."""
     return vector(name, *shape, split=Split.NONE)
 
 
 def sides(config: Config, name: str) -> tuple[int, int]:
-    """A size [pixels] given as one number or as two. Raises MalformedModelError where it is neither."""
+    """Return a size [pixels] given as one number or as two. Raises MalformedModelError where it
+    is neither."""
     value = config.values.get(name)
     if not isinstance(value, list | tuple):
         return config.integer(name, low=1), config.integer(name, low=1)
@@ -80,34 +103,49 @@ def sides(config: Config, name: str) -> tuple[int, int]:
 
 
 def patch_count(config: Config) -> int:
-    """Patches of one image: (height / patch) x (width / patch)."""
+    """Return the patches of one image: (height / patch) x (width / patch)."""
     (height, width), (down, across) = sides(config, "image_size"), sides(config, "patch_size")
     return (height // down) * (width // across)
 
 
-def siglip(vision: Config, _config: Config, _hidden: int, *, name: str = "vision_tower.vision_model") -> tuple[Block, ...]:
-    """SigLIP: patches, learned positions, layers, and a pooling head unless `vision_use_head` is false (transformers keeps it)."""
+def siglip(
+    vision: Config, _config: Config, _hidden: int, *, name: str = "vision_tower.vision_model"
+) -> tuple[Block, ...]:
+    """SigLIP: patches, learned positions, layers, and a pooling head unless `vision_use_head` is
+    false (transformers keeps it)."""
     vision = filled(vision, SIGLIP_DEFAULTS)
     hidden, channels = vision.integer("hidden_size", low=1), vision.integer("num_channels")
     embeddings = (
-        *patches(f"{name}.embeddings.patch_embedding", hidden, channels, *sides(vision, "patch_size")),
+        *patches(
+            f"{name}.embeddings.patch_embedding", hidden, channels, *sides(vision, "patch_size")
+        ),
         whole(f"{name}.embeddings.position_embedding.weight", patch_count(vision), hidden),
     )
     return _siglip(vision, name, embeddings)
 
 
 def _siglip(vision: Config, name: str, embeddings: tuple[Tensor, ...]) -> tuple[Block, ...]:
-    """A tower of SigLIP behind its embeddings."""
+    """Return a tower of SigLIP behind its embeddings."""
     hidden, width = vision.integer("hidden_size", low=1), vision.integer("intermediate_size")
     tower = (
         *embeddings,
         *parts.norm(f"{name}.post_layernorm", hidden, bias=True),
-        *(siglip_head(f"{name}.head", hidden, width) if vision.flag("vision_use_head", default=True) else ()),
+        *(
+            siglip_head(f"{name}.head", hidden, width)
+            if vision.flag("vision_use_head", default=True)
+            else ()
+        ),
     )
     heads, layers = vision.integer("num_attention_heads", low=1), vision.layers()
     return (
         parts.single(Part.VISION, "", tower),
-        *vit(Vit(f"{name}.encoder.layers.{{}}."), hidden=hidden, heads=heads, width=width, layers=layers),
+        *vit(
+            Vit(f"{name}.encoder.layers.{{}}."),
+            hidden=hidden,
+            heads=heads,
+            width=width,
+            layers=layers,
+        ),
     )
 
 
@@ -125,22 +163,39 @@ def siglip_head(name: str, hidden: int, width: int) -> tuple[Tensor, ...]:
 
 
 def siglip2(vision: Config, *, name: str = "model.vision_tower.vision_model") -> tuple[Block, ...]:
-    """SigLIP 2 for images of any shape (NaFlex): patches by a linear, a table of `num_patches` positions."""
-    hidden, pixels = vision.integer("hidden_size", low=1), vision.integer("num_channels") * vision.integer("patch_size", low=1) ** 2
+    """SigLIP 2 for images of any shape (NaFlex): patches by a linear, a table of `num_patches`
+    positions."""
+    hidden, pixels = (
+        vision.integer("hidden_size", low=1),
+        vision.integer("num_channels") * vision.integer("patch_size", low=1) ** 2,
+    )
     embeddings = (
         *parts.linear(f"{name}.embeddings.patch_embedding", hidden, pixels, bias=True),
-        whole(f"{name}.embeddings.position_embedding.weight", vision.integer("num_patches", low=1), hidden),
+        whole(
+            f"{name}.embeddings.position_embedding.weight",
+            vision.integer("num_patches", low=1),
+            hidden,
+        ),
     )
     return _siglip(vision, name, embeddings)
 
 
-def clip(vision: Config, _config: Config, _hidden: int, *, name: str = "vision_tower.vision_model") -> tuple[Block, ...]:
-    """CLIP: a class token, patches without bias, learned positions, a norm before the layers and one after."""
+def clip(
+    vision: Config, _config: Config, _hidden: int, *, name: str = "vision_tower.vision_model"
+) -> tuple[Block, ...]:
+    """CLIP: a class token, patches without bias, learned positions, a norm before the layers and
+    one after."""
     vision = filled(vision, CLIP_DEFAULTS)
     hidden, channels = vision.integer("hidden_size", low=1), vision.integer("num_channels")
     tower = (
         whole(f"{name}.embeddings.class_embedding", hidden),
-        *patches(f"{name}.embeddings.patch_embedding", hidden, channels, *sides(vision, "patch_size"), bias=False),
+        *patches(
+            f"{name}.embeddings.patch_embedding",
+            hidden,
+            channels,
+            *sides(vision, "patch_size"),
+            bias=False,
+        ),
         whole(f"{name}.embeddings.position_embedding.weight", patch_count(vision) + 1, hidden),
         *parts.norm(f"{name}.pre_layrnorm", hidden, bias=True),
         *parts.norm(f"{name}.post_layernorm", hidden, bias=True),
@@ -155,10 +210,15 @@ def clip(vision: Config, _config: Config, _hidden: int, *, name: str = "vision_t
     return (parts.single(Part.VISION, "", tower), *layers)
 
 
-def pixtral(vision: Config, _config: Config, _hidden: int, *, name: str = "vision_tower") -> tuple[Block, ...]:
+def pixtral(
+    vision: Config, _config: Config, _hidden: int, *, name: str = "vision_tower"
+) -> tuple[Block, ...]:
     """Pixtral: patches, one RMS norm, layers with gated MLPs and rotary positions; no biases."""
     vision = filled(vision, PIXTRAL_DEFAULTS)
-    hidden, heads = vision.integer("hidden_size", low=1), vision.integer("num_attention_heads", low=1)
+    hidden, heads = (
+        vision.integer("hidden_size", low=1),
+        vision.integer("num_attention_heads", low=1),
+    )
     style = Vit(
         f"{name}.transformer.layers.{{}}.",
         qkv=("attention.q_proj", "attention.k_proj", "attention.v_proj"),
@@ -176,10 +236,15 @@ def pixtral(vision: Config, _config: Config, _hidden: int, *, name: str = "visio
         *parts.norm(f"{name}.ln_pre", hidden),
     )
     width, layers = vision.integer("intermediate_size"), vision.layers()
-    return (parts.single(Part.VISION, "", tower), *vit(style, hidden=hidden, heads=heads, width=width, layers=layers))
+    return (
+        parts.single(Part.VISION, "", tower),
+        *vit(style, hidden=hidden, heads=heads, width=width, layers=layers),
+    )
 
 
-def intern(vision: Config, _config: Config, _hidden: int, *, name: str = "vision_tower") -> tuple[Block, ...]:
+def intern(
+    vision: Config, _config: Config, _hidden: int, *, name: str = "vision_tower"
+) -> tuple[Block, ...]:
     """InternViT as transformers stores it: a class token, learned positions, layer scales."""
     vision = filled(vision, INTERN_DEFAULTS)
     hidden, heads, channels = (
@@ -203,22 +268,45 @@ def intern(vision: Config, _config: Config, _hidden: int, *, name: str = "vision
         ),
     )
     embeddings = f"{name}.embeddings"
-    positioned, pooled = vision.flag("use_absolute_position_embeddings", default=True), vision.flag("use_mean_pooling", default=True)
+    positioned, pooled = (
+        vision.flag("use_absolute_position_embeddings", default=True),
+        vision.flag("use_mean_pooling", default=True),
+    )
     tower = (
         whole(f"{embeddings}.cls_token", 1, 1, hidden),
-        *((whole(f"{embeddings}.mask_token", 1, 1, hidden),) if vision.flag("use_mask_token") else ()),
-        *((whole(f"{embeddings}.position_embeddings", 1, patch_count(vision) + 1, hidden),) if positioned else ()),
-        *patches(f"{embeddings}.patch_embeddings.projection", hidden, channels, *sides(vision, "patch_size")),
+        *(
+            (whole(f"{embeddings}.mask_token", 1, 1, hidden),)
+            if vision.flag("use_mask_token")
+            else ()
+        ),
+        *(
+            (whole(f"{embeddings}.position_embeddings", 1, patch_count(vision) + 1, hidden),)
+            if positioned
+            else ()
+        ),
+        *patches(
+            f"{embeddings}.patch_embeddings.projection",
+            hidden,
+            channels,
+            *sides(vision, "patch_size"),
+        ),
         *(() if pooled else parts.norm(f"{name}.layernorm", hidden, bias=True)),
     )
     width, layers = vision.integer("intermediate_size"), vision.layers()
-    return (parts.single(Part.VISION, "", tower), *vit(style, hidden=hidden, heads=heads, width=width, layers=layers))
+    return (
+        parts.single(Part.VISION, "", tower),
+        *vit(style, hidden=hidden, heads=heads, width=width, layers=layers),
+    )
 
 
 def intern_chat(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
-    """InternVL as OpenGVLab's repositories store it (vLLM 0.33, models/intern_vit.py and internvl.py): joint qkv, its own names."""
+    """InternVL as OpenGVLab's repositories store it (vLLM 0.33, models/intern_vit.py and
+    internvl.py): joint qkv, its own names."""
     vision = filled(vision, INTERN_CHAT_DEFAULTS)
-    width, heads = vision.integer("hidden_size", low=1), vision.integer("num_attention_heads", low=1)
+    width, heads = (
+        vision.integer("hidden_size", low=1),
+        vision.integer("num_attention_heads", low=1),
+    )
     qk_norm = ("attn.q_norm", "attn.k_norm") if vision.flag("qk_normalization") else ()
     style = Vit(
         "vision_model.encoder.layers.{}.",
@@ -227,12 +315,21 @@ def intern_chat(vision: Config, config: Config, hidden: int) -> tuple[Block, ...
         norms=("norm1", "norm2"),
         norm_bias=vision.text("norm_type", default="rms_norm") == "layer_norm",
         qkv_bias=vision.flag("qkv_bias"),
-        extras=(whole("ls1", width), whole("ls2", width), *[tensor for norm in qk_norm for tensor in parts.norm(norm, width)]),
+        extras=(
+            whole("ls1", width),
+            whole("ls2", width),
+            *[tensor for norm in qk_norm for tensor in parts.norm(norm, width)],
+        ),
     )
     embeddings = "vision_model.embeddings"
     tower = (
         whole(f"{embeddings}.class_embedding", 1, 1, width),
-        *patches(f"{embeddings}.patch_embedding", width, vision.integer("num_channels"), *sides(vision, "patch_size")),
+        *patches(
+            f"{embeddings}.patch_embedding",
+            width,
+            vision.integer("num_channels"),
+            *sides(vision, "patch_size"),
+        ),
         whole(f"{embeddings}.position_embedding", 1, patch_count(vision) + 1, width),
     )
     gathered = width * int(1 / config.number("downsample_ratio", default=0.5)) ** 2
@@ -243,21 +340,43 @@ def intern_chat(vision: Config, config: Config, hidden: int) -> tuple[Block, ...
     )
     return (
         parts.single(Part.VISION, "", tower),
-        *vit(style, hidden=width, heads=heads, width=vision.integer("intermediate_size"), layers=vision.layers()),
+        *vit(
+            style,
+            hidden=width,
+            heads=heads,
+            width=vision.integer("intermediate_size"),
+            layers=vision.layers(),
+        ),
         parts.single(Part.PROJECTOR, "", projector),
     )
 
 
 def idefics(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
-    """Idefics 3 and SmolVLM: a SigLIP without head, and one linear over `scale_factor`^2 patches."""
+    """Idefics 3 and SmolVLM: a SigLIP without head, and one linear over `scale_factor`^2
+    patches."""
     vision = filled(vision, IDEFICS_DEFAULTS)
-    tower = siglip(Config({**vision.values, "vision_use_head": False}, vision.where), config, hidden, name="model.vision_model")
-    gathered = vision.integer("hidden_size", low=1) * config.integer("scale_factor", default=2, low=1) ** 2
-    return (*tower, parts.single(Part.PROJECTOR, "", parts.linear("model.connector.modality_projection.proj", hidden, gathered)))
+    tower = siglip(
+        Config({**vision.values, "vision_use_head": False}, vision.where),
+        config,
+        hidden,
+        name="model.vision_model",
+    )
+    gathered = (
+        vision.integer("hidden_size", low=1) * config.integer("scale_factor", default=2, low=1) ** 2
+    )
+    return (
+        *tower,
+        parts.single(
+            Part.PROJECTOR,
+            "",
+            parts.linear("model.connector.modality_projection.proj", hidden, gathered),
+        ),
+    )
 
 
 SIGLIP_DEFAULTS = {
-    "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12, "num_channels": 3,
+    "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
+    "num_attention_heads": 12, "num_channels": 3,
     "image_size": 224, "patch_size": 16,
 }  # fmt: skip
 """transformers 5.23, SiglipVisionConfig."""
@@ -268,11 +387,16 @@ SIGLIP2_DEFAULTS = SIGLIP_DEFAULTS | {"num_patches": 256}
 CLIP_DEFAULTS = SIGLIP_DEFAULTS | {"patch_size": 32}
 """transformers 5.23, CLIPVisionConfig."""
 
-IDEFICS_DEFAULTS = SIGLIP_DEFAULTS | {"hidden_size": 1152, "num_attention_heads": 16, "patch_size": 32}
+IDEFICS_DEFAULTS = SIGLIP_DEFAULTS | {
+    "hidden_size": 1152,
+    "num_attention_heads": 16,
+    "patch_size": 32,
+}
 """transformers 5.23, Idefics3VisionConfig and SmolVLMVisionConfig."""
 
 PIXTRAL_DEFAULTS = {
-    "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16, "num_channels": 3,
+    "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24,
+    "num_attention_heads": 16, "num_channels": 3,
     "image_size": 1024, "patch_size": 16,
 }  # fmt: skip
 """transformers 5.23, PixtralVisionConfig."""
@@ -281,7 +405,9 @@ INTERN_DEFAULTS = PIXTRAL_DEFAULTS | {"image_size": 448, "patch_size": 14}
 """transformers 5.23, InternVLVisionConfig."""
 
 INTERN_CHAT_DEFAULTS = {
-    "hidden_size": 3200, "intermediate_size": 12800, "num_hidden_layers": 48, "num_attention_heads": 25, "num_channels": 3,
-    "image_size": 224, "patch_size": 14, "qkv_bias": False, "qk_normalization": True, "norm_type": "rms_norm",
+    "hidden_size": 3200, "intermediate_size": 12800, "num_hidden_layers": 48,
+    "num_attention_heads": 25, "num_channels": 3,
+    "image_size": 224, "patch_size": 14, "qkv_bias": False, "qk_normalization": True,
+    "norm_type": "rms_norm",
 }  # fmt: skip
 """The InternVisionConfig of OpenGVLab's repositories."""

@@ -1,4 +1,5 @@
-"""Models that see: which tower stands before which language model. Source: transformers 5.23, models/<model_type>."""
+"""Models that see: which tower stands before which language model. Source: transformers 5.23,
+models/<model_type>."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,15 +7,31 @@ from typing import Any
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.mixture import per_layer_heads as uneven
-from fitgauge.engine.model.families.multimodal import gemma3n, gemma4, mixture_towers, mllama, perception, projectors, qwen_vision, towers
+from fitgauge.engine.model.families.multimodal import (
+    gemma3n,
+    gemma4,
+    mixture_towers,
+    mllama,
+    perception,
+    projectors,
+    qwen_vision,
+    towers,
+)
 from fitgauge.engine.model.families.multimodal.wrapper import Wrapper, read_wrapped
 from fitgauge.engine.model.spec import ModelSpec
 
 
 def _sizes(
-    vocabulary: int, hidden: int, width: int, layers: int, heads: int, kv_heads: int, positions: int, **more: int | str | bool | None
+    vocabulary: int,
+    hidden: int,
+    width: int,
+    layers: int,
+    heads: int,
+    kv_heads: int,
+    positions: int,
+    **more: int | str | bool | None,
 ) -> dict[str, Any]:
-    """The sizes of a language model by their usual names."""
+    """Return the sizes of a language model by their usual names."""
     return {
         "vocab_size": vocabulary,
         "hidden_size": hidden,
@@ -29,16 +46,25 @@ def _sizes(
 _QWEN2 = _sizes(152064, 8192, 29568, 80, 64, 8, 32768, head_dim=None)
 _GLM4V = _sizes(151552, 4096, 13696, 40, 32, 2, 32768, head_dim=None, attention_bias=True)
 _CLIP_LARGE = {
-    "hidden_size": 1024, "intermediate_size": 4096, "patch_size": 14, "image_size": 336, "num_hidden_layers": 24, "num_attention_heads": 16,
+    "hidden_size": 1024, "intermediate_size": 4096, "patch_size": 14, "image_size": 336,
+    "num_hidden_layers": 24, "num_attention_heads": 16,
 }  # fmt: skip
 
-_SIGLIP_LARGE = {"hidden_size": 1152, "patch_size": 14, "num_attention_heads": 16, "vision_use_head": False}
+_SIGLIP_LARGE = {
+    "hidden_size": 1152,
+    "patch_size": 14,
+    "num_attention_heads": 16,
+    "vision_use_head": False,
+}
 
 WRAPPERS: Mapping[str, Wrapper] = {
-    "qwen2_vl": Wrapper("qwen2_vl_text", qwen_vision.qwen2, stem="model.", defaults=_QWEN2, ties="either", rotary=True),
-    "qwen2_5_vl": Wrapper("qwen2_5_vl_text", qwen_vision.qwen2_5, stem="model.", defaults=_QWEN2, ties="either", rotary=True),
+    "qwen2_vl": Wrapper("qwen2_vl_text", qwen_vision.qwen2, stem="model.", defaults=_QWEN2,
+        ties="either", rotary=True),
+    "qwen2_5_vl": Wrapper("qwen2_5_vl_text", qwen_vision.qwen2_5, stem="model.", defaults=_QWEN2,
+        ties="either", rotary=True),
     "qwen3_vl": Wrapper(
-        "qwen3_vl_text", qwen_vision.qwen3, defaults=_sizes(151936, 4096, 22016, 32, 32, 32, 128000, head_dim=128), rotary=True,
+        "qwen3_vl_text", qwen_vision.qwen3,
+        defaults=_sizes(151936, 4096, 22016, 32, 32, 32, 128000, head_dim=128), rotary=True,
     ),
     "qwen3_vl_moe": Wrapper("qwen3_vl_moe_text", qwen_vision.qwen3, rotary=True),
     "qwen3_5": Wrapper("qwen3_5_text", qwen_vision.qwen3_5, rotary=True),
@@ -49,41 +75,58 @@ WRAPPERS: Mapping[str, Wrapper] = {
         defaults=_sizes(151424, 4096, 10944, 46, 96, 8, 65536, attention_bias=True),
     ),
     "gemma3": Wrapper(
-        "gemma3_text", projectors.gemma3, stem="language_model.model.", head="language_model.lm_head.", tied=True,
+        "gemma3_text", projectors.gemma3, stem="language_model.model.",
+        head="language_model.lm_head.", tied=True,
     ),
     "gemma4": Wrapper("gemma4_text", gemma4.towers, tied=True),
     "gemma3n": Wrapper("gemma3n_text", gemma3n.towers, tied=True),
     "mistral3": Wrapper(
-        "mistral", projectors.mistral3, stem="language_model.model.", head="language_model.lm_head.", tied=True,
-        absent=_sizes(131072, 5120, 32768, 40, 32, 8, 131072, head_dim=128, sliding_window=None, model_type="mistral"),
+        "mistral", projectors.mistral3, stem="language_model.model.",
+        head="language_model.lm_head.", tied=True,
+        absent=_sizes(131072, 5120, 32768, 40, 32, 8, 131072, head_dim=128, sliding_window=None,
+            model_type="mistral"),
         vision={"patch_size": 14, "image_size": 1540},
     ),
     "llava": Wrapper(
-        "llama", projectors.llava, stem="language_model.model.", head="language_model.lm_head.", ties="either", vision=_CLIP_LARGE,
+        "llama", projectors.llava, stem="language_model.model.", head="language_model.lm_head.",
+        ties="either", vision=_CLIP_LARGE,
     ),
-    "llava_next": Wrapper("llama", projectors.llava_next, stem="language_model.model.", head="language_model.lm_head.", vision=_CLIP_LARGE),
+    "llava_next": Wrapper("llama", projectors.llava_next, stem="language_model.model.",
+        head="language_model.lm_head.", vision=_CLIP_LARGE),
     "llava_onevision": Wrapper(
-        "qwen2", projectors.llava_next, stem="language_model.model.", head="language_model.lm_head.",
-        vision=_SIGLIP_LARGE | {"num_hidden_layers": 26, "intermediate_size": 4304, "image_size": 384},
+        "qwen2", projectors.llava_next, stem="language_model.model.",
+        head="language_model.lm_head.",
+        vision=_SIGLIP_LARGE | {"num_hidden_layers": 26, "intermediate_size": 4304,
+            "image_size": 384},
     ),
     "paligemma": Wrapper(
-        "gemma", projectors.paligemma, stem="language_model.model.", head="language_model.lm_head.", tied=True,
+        "gemma", projectors.paligemma, stem="language_model.model.", head="language_model.lm_head.",
+        tied=True,
         absent=_sizes(257152, 2048, 16384, 18, 8, 1, 8192, head_dim=256, model_type="gemma"),
-        vision=_SIGLIP_LARGE | {"num_hidden_layers": 27, "intermediate_size": 4096, "image_size": 224},
+        vision=_SIGLIP_LARGE | {"num_hidden_layers": 27, "intermediate_size": 4096,
+            "image_size": 224},
     ),
-    "internvl_chat": Wrapper("llama", towers.intern_chat, stem="language_model.model.", head="language_model.lm_head.", ties="text"),
-    "internvl": Wrapper("qwen2", projectors.internvl, stem="language_model.model.", head="language_model.lm_head.", tied=True),
+    "internvl_chat": Wrapper("llama", towers.intern_chat, stem="language_model.model.",
+        head="language_model.lm_head.", ties="text"),
+    "internvl": Wrapper("qwen2", projectors.internvl, stem="language_model.model.",
+        head="language_model.lm_head.", tied=True),
     "idefics3": Wrapper("llama", towers.idefics, stem="model.text_model."),
     "smolvlm": Wrapper("llama", towers.idefics, stem="model.text_model."),
-    "llama4": Wrapper("llama4_text", mixture_towers.llama4, stem="language_model.model.", head="language_model.lm_head.", ties="text"),
-    "mllama": Wrapper("mllama_text_model", mllama.tower, stem="language_model.model.", head="language_model.lm_head."),
-    "kimi_k25": Wrapper("deepseek_v3", mixture_towers.moonvit, stem="language_model.model.", head="language_model.lm_head.", ties="text"),
-    "kimi_k3": Wrapper("kimi_linear", mixture_towers.moonvit_k3, stem="language_model.model.", head="language_model.lm_head.", ties="text"),
-    "qwen2_audio": Wrapper("qwen2", projectors.qwen2_audio, stem="language_model.model.", head="language_model.lm_head."),
+    "llama4": Wrapper("llama4_text", mixture_towers.llama4, stem="language_model.model.",
+        head="language_model.lm_head.", ties="text"),
+    "mllama": Wrapper("mllama_text_model", mllama.tower, stem="language_model.model.",
+        head="language_model.lm_head."),
+    "kimi_k25": Wrapper("deepseek_v3", mixture_towers.moonvit, stem="language_model.model.",
+        head="language_model.lm_head.", ties="text"),
+    "kimi_k3": Wrapper("kimi_linear", mixture_towers.moonvit_k3, stem="language_model.model.",
+        head="language_model.lm_head.", ties="text"),
+    "qwen2_audio": Wrapper("qwen2", projectors.qwen2_audio, stem="language_model.model.",
+        head="language_model.lm_head."),
     "lfm2_vl": Wrapper("lfm2", projectors.lfm2, stem="model.language_model.", tied=True),
     "step3p7": Wrapper("step3p5", perception.step, stem="model."),
     "minimax_m3_vl": Wrapper(
-        "minimax_m3_vl_text", mixture_towers.minimax_m3, stem="language_model.model.", head="language_model.lm_head.", ties="either",
+        "minimax_m3_vl_text", mixture_towers.minimax_m3, stem="language_model.model.",
+        head="language_model.lm_head.", ties="either",
     ),
 }  # fmt: skip
 
@@ -94,8 +137,13 @@ def _reader(wrapper: Wrapper) -> Reader:
 
 def read_mllama(config: Config) -> ModelSpec:
     """Llama 3.2 Vision: its cross attention keeps the tokens of one image."""
-    text = {**config.section("text_config").values, "source_tokens": mllama.image_tokens(config.section("vision_config"))}
-    return read_wrapped(Config({**config.values, "text_config": text}, config.where), WRAPPERS["mllama"])
+    text = {
+        **config.section("text_config").values,
+        "source_tokens": mllama.image_tokens(config.section("vision_config")),
+    }
+    return read_wrapped(
+        Config({**config.values, "text_config": text}, config.where), WRAPPERS["mllama"]
+    )
 
 
 def read_step(config: Config) -> ModelSpec:

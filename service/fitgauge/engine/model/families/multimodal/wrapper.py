@@ -1,9 +1,8 @@
 """A multimodal model around a language model of another family.
 
-A `Wrapper` names the parts; the language model is read by its own family's reader and its tensors are given the names that the
-multimodal checkpoint has for them. Source: transformers 5.23, models/<model_type>, above all which section's
-`tie_word_embeddings` counts.
-"""
+A `Wrapper` names the parts; the language model is read by its own family's reader and its
+tensors are given the names that the multimodal checkpoint has for them. Source: transformers
+5.23, models/<model_type>, above all which section's `tie_word_embeddings` counts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -46,7 +45,8 @@ TEXT: Mapping[str, Reader] = {
 """Every reader of a language model that a wrapper may hold."""
 
 KIN: Mapping[str, str] = {
-    "qwen2_vl_text": "qwen2", "qwen2_5_vl_text": "qwen2", "qwen3_vl_text": "qwen3", "glm4v_text": "glm4",
+    "qwen2_vl_text": "qwen2", "qwen2_5_vl_text": "qwen2", "qwen3_vl_text": "qwen3",
+    "glm4v_text": "glm4",
     "glm4v_moe_text": "glm4_moe", "kimi_k2": "deepseek_v3",
 }  # fmt: skip
 """Language models that are another family's in all but their defaults."""
@@ -54,12 +54,14 @@ KIN: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Wrapper:
-    """A multimodal model: the model_type of its language model where the config is silent, its tower, and what names begin with.
+    """A multimodal model: the model_type of its language model where the config is silent, its
+    tower, and what names begin with.
 
-    `defaults`: of the text section's own configuration class, where it is not the reader's. `absent`: what stands where there
-    is no text section at all. `tied`: the wrapper's default; `ties`: whose flag counts, the wrapper's own, that of either
-    section, or the text section's. `vision`: defaults of a missing vision section. `rotary`: vLLM registers a table for the tower.
-    """
+    `defaults`: of the text section's own configuration class, where it is not the reader's.
+    `absent`: what stands where there is no text section at all. `tied`: the wrapper's default;
+    `ties`: whose flag counts, the wrapper's own, that of either section, or the text section's.
+    `vision`: defaults of a missing vision section. `rotary`: vLLM registers a table for the
+    tower."""
 
     text: str
     tower: Tower
@@ -74,70 +76,109 @@ class Wrapper:
 
 
 IMAGE_PREFIX = frozenset({"gemma3", "paligemma"})
-"""Model types whose images attend to all of themselves. Source: vLLM, transformers_utils/model_arch_config_convertor.py."""
+"""Model types whose images attend to all of themselves. Source: vLLM,
+transformers_utils/model_arch_config_convertor.py."""
 
 
 def read_wrapped(config: Config, wrapper: Wrapper) -> ModelSpec:
-    """The ModelSpec of a multimodal model. Raises MalformedModelError where a size is missing or absurd."""
+    """Return the ModelSpec of a multimodal model. Raises MalformedModelError where a size is
+    missing or absurd."""
     text = text_section(config, wrapper)
     vision = config.section("vision_config")
     if not config.has("vision_config"):
         vision = Config(wrapper.vision, vision.where)
     reader = TEXT.get(text.text("model_type"))
     spec = (reader or dense.read_dense)(text)
-    kept = [uncounted(block) for block in spec.blocks] if tied_by_default(config, wrapper) else spec.blocks
-    blocks = (*[renamed(block, wrapper) for block in kept], *wrapper.tower(vision, config, spec.hidden_size))
+    kept = (
+        [uncounted(block) for block in spec.blocks]
+        if tied_by_default(config, wrapper)
+        else spec.blocks
+    )
+    blocks = (
+        *[renamed(block, wrapper) for block in kept],
+        *wrapper.tower(vision, config, spec.hidden_size),
+    )
     return msgspec.structs.replace(
         spec,
         model_type=config.text("model_type"),
         architecture=architecture_name(config),
         blocks=blocks,
         rotary_tables=(*spec.rotary_tables, *(tower_table(blocks) if wrapper.rotary else ())),
-        image_prefix=config.text("model_type") in IMAGE_PREFIX or text.text("use_bidirectional_attention") == "vision",
+        image_prefix=config.text("model_type") in IMAGE_PREFIX
+        or text.text("use_bidirectional_attention") == "vision",
         basis="exact" if reader else "assumed",
-        notes=spec.notes if reader else (*spec.notes, "The language model's family is not known here: it was read by its usual names."),
+        notes=(
+            spec.notes
+            if reader
+            else (
+                *spec.notes,
+                "The language model's family is not known here: it was read by its usual names.",
+            )
+        ),
     )
 
 
 def text_section(config: Config, wrapper: Wrapper) -> Config:
-    """The text section as its family's reader expects it: model_type, dtype and tie resolved, defaults filled in.
+    """Return the text section as its family's reader expects it: model_type, dtype and tie
+    resolved, defaults filled in.
 
     Older configs (Qwen2-VL) have no section and keep the language model's sizes at the top.
     """
     section = config.section("text_config", "llm_config")
     values = dict(section.values)
     if not values and config.has("hidden_size"):
-        values = {name: value for name, value in config.values.items() if name not in ("vision_config", "model_type")}
+        values = {
+            name: value
+            for name, value in config.values.items()
+            if name not in ("vision_config", "model_type")
+        }
     elif not values:
         values = dict(wrapper.absent)
     kind = str(values.get("model_type") or wrapper.text)
     defaults = wrapper.defaults if kind == wrapper.text else {}
-    own = None if tied_by_default(config, wrapper) else config.flag("tie_word_embeddings", default=wrapper.tied)
-    text = Config(values).flag("tie_word_embeddings", default=bool(defaults.get("tie_word_embeddings", False)))
+    own = (
+        None
+        if tied_by_default(config, wrapper)
+        else config.flag("tie_word_embeddings", default=wrapper.tied)
+    )
+    text = Config(values).flag(
+        "tie_word_embeddings", default=bool(defaults.get("tie_word_embeddings", False))
+    )
     tied = {"own": own, "either": own or text, "text": text}[wrapper.ties]
-    dtype = values.get("dtype") or values.get("torch_dtype") or config.text("dtype", "torch_dtype") or None
-    resolved = {"model_type": KIN.get(kind, kind), "dtype": dtype} | ({} if tied is None else {"tie_word_embeddings": tied})
+    dtype = (
+        values.get("dtype")
+        or values.get("torch_dtype")
+        or config.text("dtype", "torch_dtype")
+        or None
+    )
+    resolved = {"model_type": KIN.get(kind, kind), "dtype": dtype} | (
+        {} if tied is None else {"tie_word_embeddings": tied}
+    )
     return Config({**defaults, **values, **resolved}, section.where)
 
 
 def tied_by_default(config: Config, wrapper: Wrapper) -> bool:
-    """Whether head and embedding are tied only because the wrapper's configuration class says so where the config is silent.
+    """Return whether head and embedding are tied only because the wrapper's configuration class
+    says so where the config is silent.
 
-    transformers then counts no head, but repositories hold one wherever the text section's own flag or default is untied
-    (Mistral Small 3.1), and vLLM, which goes by that section, loads it: such a head is read, and not counted as parameters.
-    """
+    transformers then counts no head, but repositories hold one wherever the text section's own
+    flag or default is untied (Mistral Small 3.1), and vLLM, which goes by that section, loads
+    it: such a head is read, and not counted as parameters."""
     return wrapper.ties == "own" and wrapper.tied and not config.has("tie_word_embeddings")
 
 
 def uncounted(block: Block) -> Block:
-    """The block; an output head as something loaded that is no parameter."""
+    """Return the block; an output head as something loaded that is no parameter."""
     if block.part is not Part.HEAD:
         return block
-    return msgspec.structs.replace(block, tensors=tuple(msgspec.structs.replace(tensor, buffer=True) for tensor in block.tensors))
+    return msgspec.structs.replace(
+        block,
+        tensors=tuple(msgspec.structs.replace(tensor, buffer=True) for tensor in block.tensors),
+    )
 
 
 def renamed(block: Block, wrapper: Wrapper) -> Block:
-    """The block under the names of the multimodal checkpoint."""
+    """Return the block under the names of the multimodal checkpoint."""
 
     def name(text: str) -> str:
         for old, new in (("model.", wrapper.stem), ("lm_head.", wrapper.head)):
@@ -147,10 +188,19 @@ def renamed(block: Block, wrapper: Wrapper) -> Block:
 
     if block.prefix:
         return msgspec.structs.replace(block, prefix=name(block.prefix))
-    return msgspec.structs.replace(block, tensors=tuple(msgspec.structs.replace(t, name=name(t.name)) for t in block.tensors))
+    return msgspec.structs.replace(
+        block, tensors=tuple(msgspec.structs.replace(t, name=name(t.name)) for t in block.tensors)
+    )
 
 
 def tower_table(blocks: tuple[Block, ...]) -> tuple[RotaryTable, ...]:
-    """The table of a tower that rotates half of each head by rows and columns: 8192 x half a head (vLLM 0.33, models/qwen3_vl.py)."""
-    dims = [mixer.head_dim for block in blocks if block.part is Part.VISION for mixer in block.mixers if hasattr(mixer, "head_dim")]
+    """Return the table of a tower that rotates half of each head by rows and columns: 8192 x
+    half a head (vLLM 0.33, models/qwen3_vl.py)."""
+    dims = [
+        mixer.head_dim
+        for block in blocks
+        if block.part is Part.VISION
+        for mixer in block.mixers
+        if hasattr(mixer, "head_dim")
+    ]
     return (RotaryTable(positions=8192, dim=dims[0] // 2),) if dims else ()

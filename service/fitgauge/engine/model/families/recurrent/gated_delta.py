@@ -1,8 +1,9 @@
-"""Gated delta networks: Qwen3-Next and the Qwen3.5 family, three linear attention layers to one gated full attention.
+"""Gated delta networks: Qwen3-Next and the Qwen3.5 family, three linear attention layers to one
+gated full attention.
 
-Source: transformers 5.23, models/{qwen3_next,qwen3_5,qwen3_5_moe}; division and states: vLLM 0.33,
-layers/mamba/gdn/qwen_gdn_linear_attn.py; multi-token prediction: vLLM 0.33, models/qwen3_5_mtp.py and qwen3_next_mtp.py.
-"""
+Source: transformers 5.23, models/{qwen3_next,qwen3_5,qwen3_5_moe}; division and states: vLLM
+0.33, layers/mamba/gdn/qwen_gdn_linear_attn.py; multi-token prediction: vLLM 0.33,
+models/qwen3_5_mtp.py and qwen3_next_mtp.py."""
 
 from typing import Literal
 
@@ -34,41 +35,73 @@ from fitgauge.engine.model.spec import (
 )
 
 Projections = Literal["joined", "apart"]
-"""Qwen3-Next stores q, k, v and gate in one matrix, b and a in another; Qwen3.5 stores qkv, z, b and a."""
+"""Qwen3-Next stores q, k, v and gate in one matrix, b and a in another; Qwen3.5 stores qkv, z, b
+and a."""
 
 
 def read_gated_delta(config: Config, projections: Projections) -> ModelSpec:
-    """A Qwen3-Next or Qwen3.5 language model, its defaults already filled in."""
+    """Return a Qwen3-Next or Qwen3.5 language model, its defaults already filled in."""
     layers = config.layers()
-    types = interval_kinds(config, layers=layers, interval=config.integer("full_attention_interval", default=4))
+    types = interval_kinds(
+        config, layers=layers, interval=config.integer("full_attention_interval", default=4)
+    )
     stack = [layer(config, projections, kind, number) for number, kind in enumerate(types)]
-    spec = decoder(config, stack, rotary_tables=rotary(config, heads(config).head_dim, fraction=0.25))
-    return msgspec.structs.replace(spec, blocks=(*spec.blocks, *prediction_head(config, projections)))
+    spec = decoder(
+        config, stack, rotary_tables=rotary(config, heads(config).head_dim, fraction=0.25)
+    )
+    return msgspec.structs.replace(
+        spec, blocks=(*spec.blocks, *prediction_head(config, projections))
+    )
 
 
 def layer(config: Config, projections: Projections, kind: str, number: int) -> parts.Layer:
-    """Two norms, a mixer, and an MLP or mixture; `number` tells which of the two where `mlp_only_layers` and `decoder_sparse_step` do."""
+    """Return two norms, a mixer, and an MLP or mixture; `number` tells which of the two where
+    `mlp_only_layers` and `decoder_sparse_step` do."""
     hidden = config.integer("hidden_size", low=1)
-    norms = (*parts.norm("input_layernorm", hidden), *parts.norm("post_attention_layernorm", hidden))
+    norms = (
+        *parts.norm("input_layernorm", hidden),
+        *parts.norm("post_attention_layernorm", hidden),
+    )
     feed, mlp = feed_forward(config, hidden, number)
     if is_recurrent(kind):
-        return parts.Layer((*norms, *delta_tensors(config, projections, hidden), *feed), (delta_mixer(config),), mlp)
+        return parts.Layer(
+            (*norms, *delta_tensors(config, projections, hidden), *feed),
+            (delta_mixer(config),),
+            mlp,
+        )
     attention, bias = heads(config), config.flag("attention_bias")
-    mixer = parts.attention(hidden, attention, qkv_bias=bias, out_bias=bias, gated=config.flag("attn_output_gate", default=True))
+    mixer = parts.attention(
+        hidden,
+        attention,
+        qkv_bias=bias,
+        out_bias=bias,
+        gated=config.flag("attn_output_gate", default=True),
+    )
     return parts.Layer((*norms, *mixer, *qk_norms(attention, "head"), *feed), (attention,), mlp)
 
 
 def delta_tensors(config: Config, projections: Projections, hidden: int) -> tuple[Tensor, ...]:
-    """The tensors of a gated delta mixer: queries and keys have `linear_num_key_heads`, values and gates `linear_num_value_heads`."""
-    key_heads, value_heads = config.integer("linear_num_key_heads", low=1), config.integer("linear_num_value_heads", low=1)
+    """Return the tensors of a gated delta mixer: queries and keys have `linear_num_key_heads`,
+    values and gates `linear_num_value_heads`."""
+    key_heads, value_heads = (
+        config.integer("linear_num_key_heads", low=1),
+        config.integer("linear_num_value_heads", low=1),
+    )
     value_dim = config.integer("linear_value_head_dim", low=1)
     keys, values = key_heads * config.integer("linear_key_head_dim", low=1), value_heads * value_dim
     joined = (("in_proj_qkvz", 2 * keys + 2 * values), ("in_proj_ba", 2 * value_heads))
-    apart = (("in_proj_qkv", 2 * keys + values), ("in_proj_z", values), ("in_proj_b", value_heads), ("in_proj_a", value_heads))
+    apart = (
+        ("in_proj_qkv", 2 * keys + values),
+        ("in_proj_z", values),
+        ("in_proj_b", value_heads),
+        ("in_proj_a", value_heads),
+    )
     return (
         vector("linear_attn.dt_bias", value_heads),
         vector("linear_attn.A_log", value_heads, dtype="F32"),
-        *convolution("linear_attn.conv1d", 2 * keys + values, config.integer("linear_conv_kernel_dim", low=1)),
+        *convolution(
+            "linear_attn.conv1d", 2 * keys + values, config.integer("linear_conv_kernel_dim", low=1)
+        ),
         *[
             tensor
             for name, width in (joined if projections == "joined" else apart)
@@ -80,12 +113,19 @@ def delta_tensors(config: Config, projections: Projections, hidden: int) -> tupl
 
 
 def delta_mixer(config: Config) -> Recurrent:
-    """Its states: kernel - 1 past inputs of q, k and v, and a matrix value_dim x key_dim for every value head.
+    """Return its states: kernel - 1 past inputs of q, k and v, and a matrix value_dim x key_dim for
+    every value head.
 
-    The matrix is kept in `mamba_ssm_dtype` (vLLM 0.33, models/config.py: Qwen3.5), else in the cache's dtype.
-    """
-    key_heads, value_heads = config.integer("linear_num_key_heads", low=1), config.integer("linear_num_value_heads", low=1)
-    key_dim, value_dim = config.integer("linear_key_head_dim", low=1), config.integer("linear_value_head_dim", low=1)
+    The matrix is kept in `mamba_ssm_dtype` (vLLM 0.33, models/config.py: Qwen3.5), else in the
+    cache's dtype."""
+    key_heads, value_heads = (
+        config.integer("linear_num_key_heads", low=1),
+        config.integer("linear_num_value_heads", low=1),
+    )
+    key_dim, value_dim = (
+        config.integer("linear_key_head_dim", low=1),
+        config.integer("linear_value_head_dim", low=1),
+    )
     past = config.integer("linear_conv_kernel_dim", low=1) - 1
     return Recurrent(
         kind="gated_delta",
@@ -98,13 +138,16 @@ def delta_mixer(config: Config) -> Recurrent:
 
 
 def feed_forward(config: Config, hidden: int, number: int) -> tuple[tuple[Tensor, ...], Mlp]:
-    """The MLP, or the mixture with its gated shared expert, of layer `number`."""
+    """Return the MLP, or the mixture with its gated shared expert, of layer `number`."""
     experts = config.integer("num_experts", default=0)
     step = config.integer("decoder_sparse_step", default=1)
     if not experts or number in config.items("mlp_only_layers") or step < 1 or (number + 1) % step:
         width = config.integer("intermediate_size")
         return parts.gated_mlp(hidden, width), Mlp(intermediate_size=width)
-    width, shared = config.integer("moe_intermediate_size"), config.integer("shared_expert_intermediate_size")
+    width, shared = (
+        config.integer("moe_intermediate_size"),
+        config.integer("shared_expert_intermediate_size"),
+    )
     tensors = (
         parts.router(hidden, experts),
         *parts.experts(hidden, width, experts),
@@ -112,11 +155,17 @@ def feed_forward(config: Config, hidden: int, number: int) -> tuple[tuple[Tensor
         *parts.linear("mlp.shared_expert_gate", 1, hidden),
     )
     visited = config.integer("num_experts_per_tok")
-    return tensors, Mlp(intermediate_size=width, experts=experts, experts_per_token=visited, shared_intermediate_size=shared)
+    return tensors, Mlp(
+        intermediate_size=width,
+        experts=experts,
+        experts_per_token=visited,
+        shared_intermediate_size=shared,
+    )
 
 
 def prediction_head(config: Config, projections: Projections) -> tuple[Block, ...]:
-    """`mtp_num_hidden_layers` full attention layers behind a projection that joins hidden state and next embedding.
+    """`mtp_num_hidden_layers` full attention layers behind a projection that joins hidden state and
+    next embedding.
 
     Embedding and head are the main model's unless `mtp_use_dedicated_embeddings`.
     """
@@ -131,8 +180,15 @@ def prediction_head(config: Config, projections: Projections) -> tuple[Block, ..
         *parts.norm("mtp.pre_fc_norm_hidden", hidden),
         *parts.norm("mtp.norm", hidden),
     )
-    own = parts.embedding(vocabulary, hidden, name="mtp.embed_tokens").tensors if config.flag("mtp_use_dedicated_embeddings") else ()
-    return (*parts.blocks(Part.MTP, "mtp.layers.{}.", stack), parts.single(Part.MTP, "", (*joint, *own)))
+    own = (
+        parts.embedding(vocabulary, hidden, name="mtp.embed_tokens").tensors
+        if config.flag("mtp_use_dedicated_embeddings")
+        else ()
+    )
+    return (
+        *parts.blocks(Part.MTP, "mtp.layers.{}.", stack),
+        parts.single(Part.MTP, "", (*joint, *own)),
+    )
 
 
 def read_qwen3_next(config: Config) -> ModelSpec:
@@ -141,38 +197,53 @@ def read_qwen3_next(config: Config) -> ModelSpec:
 
 
 def read_qwen3_5(config: Config) -> ModelSpec:
-    """The language model of Qwen3.5."""
+    """Return the language model of Qwen3.5."""
     return read_gated_delta(filled(config, QWEN3_5_DEFAULTS), "apart")
 
 
 def read_qwen3_5_moe(config: Config) -> ModelSpec:
-    """The language model of Qwen3.5, the mixtures: every layer is one (transformers reads no `mlp_only_layers` here)."""
+    """Return the language model of Qwen3.5, the mixtures: every layer is one (transformers reads
+    no `mlp_only_layers` here)."""
     dense = {"mlp_only_layers": None, "decoder_sparse_step": None}
-    return read_gated_delta(Config({**QWEN3_5_MOE_DEFAULTS, **config.values, **dense}, config.where), "apart")
+    return read_gated_delta(
+        Config({**QWEN3_5_MOE_DEFAULTS, **config.values, **dense}, config.where), "apart"
+    )
 
 
 _SHARED_DEFAULTS = {
-    "tie_word_embeddings": False, "max_position_embeddings": 32768, "head_dim": 256, "attention_bias": False, "linear_conv_kernel_dim": 4,
-    "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+    "tie_word_embeddings": False, "max_position_embeddings": 32768, "head_dim": 256,
+    "attention_bias": False, "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
 }  # fmt: skip
 
 NEXT_DEFAULTS = _SHARED_DEFAULTS | {
-    "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 48, "num_attention_heads": 16,
-    "num_key_value_heads": 2, "decoder_sparse_step": 1, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512,
+    "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 48,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 2, "decoder_sparse_step": 1, "moe_intermediate_size": 512,
+    "shared_expert_intermediate_size": 512,
     "num_experts_per_tok": 10, "num_experts": 512, "num_nextn_predict_layers": 1,
 }  # fmt: skip
-"""transformers 5.23, Qwen3NextConfig; its prediction head, which no config counts: vLLM 0.33, models/qwen3_next_mtp.py."""
+"""transformers 5.23, Qwen3NextConfig; its prediction head, which no config counts: vLLM 0.33,
+models/qwen3_next_mtp.py."""
 
 QWEN3_5_DEFAULTS = _SHARED_DEFAULTS | {
-    "vocab_size": 248320, "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 32, "num_attention_heads": 16,
+    "vocab_size": 248320, "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 32,
+    "num_attention_heads": 16,
     "num_key_value_heads": 4,
 }  # fmt: skip
 """transformers 5.23, Qwen3_5TextConfig."""
 
 QWEN3_5_MOE_DEFAULTS = _SHARED_DEFAULTS | {
-    "vocab_size": 248320, "hidden_size": 2048, "num_hidden_layers": 40, "num_attention_heads": 16, "num_key_value_heads": 2,
-    "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "num_experts_per_tok": 8, "num_experts": 256,
+    "vocab_size": 248320, "hidden_size": 2048, "num_hidden_layers": 40, "num_attention_heads": 16,
+    "num_key_value_heads": 2,
+    "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "num_experts_per_tok": 8,
+    "num_experts": 256,
 }  # fmt: skip
 """transformers 5.23, Qwen3_5MoeTextConfig."""
 
-READERS: dict[str, Reader] = {"qwen3_next": read_qwen3_next, "qwen3_5_text": read_qwen3_5, "qwen3_5_moe_text": read_qwen3_5_moe}
+READERS: dict[str, Reader] = {
+    "qwen3_next": read_qwen3_next,
+    "qwen3_5_text": read_qwen3_5,
+    "qwen3_5_moe_text": read_qwen3_5_moe,
+}

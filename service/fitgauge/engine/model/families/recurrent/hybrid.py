@@ -1,7 +1,7 @@
 """Attention and Mamba in one decoder: Jamba, Bamba, Falcon H1 and Granite 4.
 
-Source: transformers 5.23, models/{jamba,bamba,falcon_h1,granitemoehybrid}; their configuration classes give the defaults.
-"""
+Source: transformers 5.23, models/{jamba,bamba,falcon_h1,granitemoehybrid}; their configuration
+classes give the defaults."""
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
@@ -30,7 +30,8 @@ from fitgauge.engine.model.spec import Attention, Kind, Mlp, ModelSpec, RotaryTa
 
 
 def read_jamba(config: Config) -> ModelSpec:
-    """Jamba: one attention layer in `attn_layer_period`, a mixture in every `expert_layer_period`-th layer, no rotary embedding."""
+    """Jamba: one attention layer in `attn_layer_period`, a mixture in every
+    `expert_layer_period`-th layer, no rotary embedding."""
     config = filled(config, JAMBA_DEFAULTS)
     hidden, intermediate = config.integer("hidden_size", low=1), config.integer("intermediate_size")
     experts, visited = config.integer("num_experts"), config.integer("num_experts_per_tok")
@@ -47,8 +48,12 @@ def read_jamba(config: Config) -> ModelSpec:
     attention = heads(config)
 
     def layer(number: int) -> parts.Layer:
-        attends = number % config.integer("attn_layer_period", low=1) == config.integer("attn_layer_offset")
-        mixture = experts > 1 and number % config.integer("expert_layer_period", low=1) == config.integer("expert_layer_offset")
+        attends = number % config.integer("attn_layer_period", low=1) == config.integer(
+            "attn_layer_offset"
+        )
+        mixture = experts > 1 and number % config.integer(
+            "expert_layer_period", low=1
+        ) == config.integer("expert_layer_offset")
         mlp = Mlp(intermediate_size=intermediate)
         feed = parts.gated_mlp(hidden, intermediate, name="feed_forward")
         if mixture:
@@ -59,13 +64,18 @@ def read_jamba(config: Config) -> ModelSpec:
             )
         mixer = parts.attention(hidden, attention) if attends else mamba1_tensors("mamba", sizes)
         norms = (*parts.norm("input_layernorm", hidden), *parts.norm("pre_ff_layernorm", hidden))
-        return parts.Layer((*norms, *mixer, *feed), (attention if attends else mamba1_mixer(sizes),), mlp)
+        return parts.Layer(
+            (*norms, *mixer, *feed), (attention if attends else mamba1_mixer(sizes),), mlp
+        )
 
-    return decoder(config, [layer(number) for number in range(config.layers())], final_norm="final_layernorm")
+    return decoder(
+        config, [layer(number) for number in range(config.layers())], final_norm="final_layernorm"
+    )
 
 
 def mamba2_sizes(config: Config) -> Mamba2:
-    """The Mamba 2 mixer of Bamba, Falcon H1 and Granite 4 by their usual keys; `mamba_d_head` may be `auto`."""
+    """Return the Mamba 2 mixer of Bamba, Falcon H1 and Granite 4 by their usual keys;
+    `mamba_d_head` may be `auto`."""
     hidden = config.integer("hidden_size", low=1)
     count = config.integer("mamba_n_heads", low=1)
     width = config.maybe_integer("mamba_d_ssm") or config.integer("mamba_expand", low=1) * hidden
@@ -83,7 +93,8 @@ def mamba2_sizes(config: Config) -> Mamba2:
 
 
 def read_bamba(config: Config) -> ModelSpec:
-    """Bamba: attention in the layers of `attn_layer_indices`, Mamba 2 in the others; half of a head is rotated."""
+    """Bamba: attention in the layers of `attn_layer_indices`, Mamba 2 in the others; half of a
+    head is rotated."""
     config = filled(config, BAMBA_DEFAULTS)
     hidden, intermediate = config.integer("hidden_size", low=1), config.integer("intermediate_size")
     sizes, attention = mamba2_sizes(config), heads(config)
@@ -94,10 +105,19 @@ def read_bamba(config: Config) -> ModelSpec:
         *parts.gated_mlp(hidden, intermediate, name="feed_forward", bias=config.flag("mlp_bias")),
     )
     mlp, bias = Mlp(intermediate_size=intermediate), config.flag("attention_bias")
-    attending = parts.Layer((*shared, *parts.attention(hidden, attention, qkv_bias=bias, out_bias=bias)), (attention,), mlp)
+    attending = parts.Layer(
+        (*shared, *parts.attention(hidden, attention, qkv_bias=bias, out_bias=bias)),
+        (attention,),
+        mlp,
+    )
     recurrent = parts.Layer((*shared, *mamba2_tensors("mamba", sizes)), (mamba2_mixer(sizes),), mlp)
     layers = [attending if number in attends else recurrent for number in range(config.layers())]
-    return decoder(config, layers, final_norm="final_layernorm", rotary_tables=rotary(config, attention.head_dim, fraction=0.5))
+    return decoder(
+        config,
+        layers,
+        final_norm="final_layernorm",
+        rotary_tables=rotary(config, attention.head_dim, fraction=0.5),
+    )
 
 
 def read_falcon_h1(config: Config) -> ModelSpec:
@@ -118,20 +138,32 @@ def read_falcon_h1(config: Config) -> ModelSpec:
             *parts.norm("pre_ff_layernorm", hidden),
             *mixer,
             *parts.attention(hidden, attention, qkv_bias=bias, out_bias=bias),
-            *parts.gated_mlp(hidden, intermediate, name="feed_forward", bias=config.flag("mlp_bias")),
+            *parts.gated_mlp(
+                hidden, intermediate, name="feed_forward", bias=config.flag("mlp_bias")
+            ),
         ),
         mixers=(attention, mamba2_mixer(sizes)),
         mlp=Mlp(intermediate_size=intermediate),
     )
     tables = rotary(config, attention.head_dim)
-    return decoder(config, [layer] * config.layers(), final_norm="final_layernorm", rotary_tables=tables)
+    return decoder(
+        config, [layer] * config.layers(), final_norm="final_layernorm", rotary_tables=tables
+    )
 
 
 def read_granite_hybrid(config: Config) -> ModelSpec:
-    """Granite 4: attention or Mamba 2 by `layer_types`; a shared MLP in every layer and, where there are experts, a mixture beside it."""
+    """Granite 4: attention or Mamba 2 by `layer_types`; a shared MLP in every layer and, where
+    there are experts, a mixture beside it."""
     config = filled(config, GRANITE_DEFAULTS)
-    hidden, shared = config.integer("hidden_size", low=1), config.integer("shared_intermediate_size")
-    sizes, attention, bias = mamba2_sizes(config), heads(config, head_dim=None), config.flag("attention_bias")
+    hidden, shared = (
+        config.integer("hidden_size", low=1),
+        config.integer("shared_intermediate_size"),
+    )
+    sizes, attention, bias = (
+        mamba2_sizes(config),
+        heads(config, head_dim=None),
+        config.flag("attention_bias"),
+    )
     tail = (
         *parts.norm("input_layernorm", hidden),
         *parts.norm("post_attention_layernorm", hidden),
@@ -140,12 +172,21 @@ def read_granite_hybrid(config: Config) -> ModelSpec:
         *parts.linear("shared_mlp.output_linear", hidden, shared, Split.ROW),
     )
     mlp = granite_mlp(config, shared)
-    attending = parts.Layer((*parts.attention(hidden, attention, qkv_bias=bias, out_bias=bias), *tail), (attention,), mlp)
+    attending = parts.Layer(
+        (*parts.attention(hidden, attention, qkv_bias=bias, out_bias=bias), *tail),
+        (attention,),
+        mlp,
+    )
     recurrent = parts.Layer((*mamba2_tensors("mamba", sizes), *tail), (mamba2_mixer(sizes),), mlp)
     count = config.layers()
-    types = kinds(config, "layer_types", "layers_block_type", layers=count) or ["linear_attention"] * count
+    types = (
+        kinds(config, "layer_types", "layers_block_type", layers=count)
+        or ["linear_attention"] * count
+    )
     return decoder(
-        config, [recurrent if is_recurrent(kind) else attending for kind in types], rotary_tables=granite_rotary(config, attention)
+        config,
+        [recurrent if is_recurrent(kind) else attending for kind in types],
+        rotary_tables=granite_rotary(config, attention),
     )
 
 
@@ -156,13 +197,27 @@ def granite_mixture(config: Config, hidden: int) -> tuple[Tensor, ...]:
         return ()
     return (
         parts.router(hidden, experts, name="block_sparse_moe.router.layer"),
-        Tensor("block_sparse_moe.input_linear.weight", (2 * intermediate, hidden), Kind.EXPERT, Split.COLUMN, 0, experts),
-        Tensor("block_sparse_moe.output_linear.weight", (hidden, intermediate), Kind.EXPERT, Split.ROW, 0, experts),
+        Tensor(
+            "block_sparse_moe.input_linear.weight",
+            (2 * intermediate, hidden),
+            Kind.EXPERT,
+            Split.COLUMN,
+            0,
+            experts,
+        ),
+        Tensor(
+            "block_sparse_moe.output_linear.weight",
+            (hidden, intermediate),
+            Kind.EXPERT,
+            Split.ROW,
+            0,
+            experts,
+        ),
     )
 
 
 def granite_mlp(config: Config, shared: int) -> Mlp:
-    """The widths of a Granite 4 layer: its mixture, or its shared MLP alone."""
+    """Return the widths of a Granite 4 layer: its mixture, or its shared MLP alone."""
     experts = config.integer("num_local_experts")
     if not experts:
         return Mlp(intermediate_size=shared)
@@ -176,39 +231,57 @@ def granite_mlp(config: Config, shared: int) -> Mlp:
 
 
 def granite_rotary(config: Config, attention: Attention) -> tuple[RotaryTable, ...]:
-    """A rotary table only where the config asks for it: Granite 4 hybrids have no position embedding."""
-    return rotary(config, attention.head_dim) if config.text("position_embedding_type") == "rope" else ()
+    """Return a rotary table only where the config asks for it: Granite 4 hybrids have no
+    position embedding."""
+    return (
+        rotary(config, attention.head_dim)
+        if config.text("position_embedding_type") == "rope"
+        else ()
+    )
 
 
 JAMBA_DEFAULTS = {
-    "vocab_size": 65536, "tie_word_embeddings": False, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
-    "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 262144, "num_experts_per_tok": 2,
-    "num_experts": 16, "expert_layer_period": 2, "expert_layer_offset": 1, "attn_layer_period": 8, "attn_layer_offset": 4,
-    "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_dt_rank": "auto", "mamba_conv_bias": True,
+    "vocab_size": 65536, "tie_word_embeddings": False, "hidden_size": 4096,
+    "intermediate_size": 14336, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 262144,
+    "num_experts_per_tok": 2,
+    "num_experts": 16, "expert_layer_period": 2, "expert_layer_offset": 1, "attn_layer_period": 8,
+    "attn_layer_offset": 4,
+    "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_dt_rank": "auto",
+    "mamba_conv_bias": True,
     "mamba_proj_bias": False,
 }  # fmt: skip
 """transformers 5.23, JambaConfig."""
 
 BAMBA_DEFAULTS = {
-    "vocab_size": 128000, "tie_word_embeddings": False, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
-    "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 262144, "mamba_n_heads": 128,
-    "mamba_d_head": "auto", "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4, "mamba_expand": 2,
+    "vocab_size": 128000, "tie_word_embeddings": False, "hidden_size": 4096,
+    "intermediate_size": 14336, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 262144,
+    "mamba_n_heads": 128,
+    "mamba_d_head": "auto", "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4,
+    "mamba_expand": 2,
     "mamba_conv_bias": True, "mamba_proj_bias": False,
 }  # fmt: skip
 """transformers 5.23, BambaConfig."""
 
 FALCON_H1_DEFAULTS = {
-    "vocab_size": 128000, "tie_word_embeddings": False, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
-    "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 8192, "mamba_d_ssm": 1024,
-    "mamba_n_heads": 128, "mamba_d_head": "auto", "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4,
+    "vocab_size": 128000, "tie_word_embeddings": False, "hidden_size": 4096,
+    "intermediate_size": 14336, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 8192,
+    "mamba_d_ssm": 1024,
+    "mamba_n_heads": 128, "mamba_d_head": "auto", "mamba_n_groups": 1, "mamba_d_state": 256,
+    "mamba_d_conv": 4,
     "mamba_expand": 2, "mamba_conv_bias": True, "mamba_proj_bias": False, "mamba_rms_norm": False,
 }  # fmt: skip
 """transformers 5.23, FalconH1Config."""
 
 GRANITE_DEFAULTS = {
-    "vocab_size": 32000, "tie_word_embeddings": False, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
-    "num_attention_heads": 32, "max_position_embeddings": 2048, "num_local_experts": 8, "num_experts_per_tok": 2,
-    "shared_intermediate_size": 1024, "mamba_n_heads": 128, "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_head": "auto",
+    "vocab_size": 32000, "tie_word_embeddings": False, "hidden_size": 4096,
+    "intermediate_size": 11008, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "max_position_embeddings": 2048, "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "shared_intermediate_size": 1024, "mamba_n_heads": 128, "mamba_n_groups": 1,
+    "mamba_d_state": 256, "mamba_d_head": "auto",
     "mamba_d_conv": 4, "mamba_expand": 2, "mamba_conv_bias": True, "mamba_proj_bias": False,
 }  # fmt: skip
 """transformers 5.23, GraniteMoeHybridConfig."""

@@ -1,8 +1,10 @@
-"""Kimi Linear: three Kimi delta attention layers (KDA) to one of multi-head latent attention, mixtures from the second layer on.
+"""Kimi Linear: three Kimi delta attention layers (KDA) to one of multi-head latent attention,
+mixtures from the second layer on.
 
-Source: transformers 5.23, models/kimi_linear; what Kimi K3 adds (full-rank gate, output gate, experts behind a latent, attention
-residuals): vLLM 0.33, models/kimi_k3/nvidia/{model,kda,mla}.py, which also gives division and states. Names are the checkpoint's.
-"""
+Source: transformers 5.23, models/kimi_linear; what Kimi K3 adds (full-rank gate, output gate,
+experts behind a latent, attention residuals): vLLM 0.33,
+models/kimi_k3/nvidia/{model,kda,mla}.py, which also gives division and states. Names are the
+checkpoint's."""
 
 import msgspec
 
@@ -32,42 +34,63 @@ from fitgauge.engine.model.spec import (
 
 
 def read_kimi_linear(config: Config) -> ModelSpec:
-    """Kimi Linear, and the language model of Kimi K3. No layer has a rotary embedding, and the head is never tied."""
+    """Kimi Linear, and the language model of Kimi K3. No layer has a rotary embedding, and the
+    head is never tied."""
     config = overruled(filled(config, DEFAULTS), tie_word_embeddings=False)
     hidden = config.integer("hidden_size", low=1)
     stack = [layer(config, hidden, kind, number) for number, kind in enumerate(layer_kinds(config))]
     spec = decoder(config, stack)
     if not config.has("attn_res_block_size"):
         return spec
-    residual = (*parts.norm("model.output_attn_res_norm", hidden), *parts.linear("model.output_attn_res_proj", 1, hidden))
-    return msgspec.structs.replace(spec, blocks=(*spec.blocks, parts.single(Part.LANGUAGE, "", residual)))
+    residual = (
+        *parts.norm("model.output_attn_res_norm", hidden),
+        *parts.linear("model.output_attn_res_proj", 1, hidden),
+    )
+    return msgspec.structs.replace(
+        spec, blocks=(*spec.blocks, parts.single(Part.LANGUAGE, "", residual))
+    )
 
 
 def layer_kinds(config: Config) -> list[str]:
-    """`layer_types`; or the lists of `linear_attn_config`, which count from 1; or full attention in every fourth layer but the first."""
+    """`layer_types`; or the lists of `linear_attn_config`, which count from 1; or full attention
+    in every fourth layer but the first."""
     count, section = config.layers(), config.section("linear_attn_config")
     found = kinds(config, "layer_types", layers=count)
     if found:
         return found
     if section.has("full_attn_layers") and section.has("kda_layers"):
         full = section.items("full_attn_layers")
-        return ["full_attention" if number + 1 in full else "linear_attention" for number in range(count)]
-    return ["full_attention" if number and number % 4 == 0 else "linear_attention" for number in range(count)]
+        return [
+            "full_attention" if number + 1 in full else "linear_attention"
+            for number in range(count)
+        ]
+    return [
+        "full_attention" if number and number % 4 == 0 else "linear_attention"
+        for number in range(count)
+    ]
 
 
 def layer(config: Config, hidden: int, kind: str, number: int) -> parts.Layer:
-    """Norms, KDA or latent attention, MLP or mixture, and what the attention residuals of Kimi K3 add."""
-    norms = (*parts.norm("input_layernorm", hidden), *parts.norm("post_attention_layernorm", hidden))
+    """Norms, KDA or latent attention, MLP or mixture, and what the attention residuals of Kimi
+    K3 add."""
+    norms = (
+        *parts.norm("input_layernorm", hidden),
+        *parts.norm("post_attention_layernorm", hidden),
+    )
     feed, mlp = feed_forward(config, hidden, number)
     residuals = attention_residuals(hidden) if config.has("attn_res_block_size") else ()
     if kind == "linear_attention":
-        return parts.Layer((*norms, *kda_tensors(config, hidden), *feed, *residuals), (kda_mixer(config),), mlp)
+        return parts.Layer(
+            (*norms, *kda_tensors(config, hidden), *feed, *residuals), (kda_mixer(config),), mlp
+        )
     latent = latent_mixer(config)
-    return parts.Layer((*norms, *latent_tensors(config, hidden, latent), *feed, *residuals), (latent,), mlp)
+    return parts.Layer(
+        (*norms, *latent_tensors(config, hidden, latent), *feed, *residuals), (latent,), mlp
+    )
 
 
 def attention_residuals(hidden: int) -> tuple[Tensor, ...]:
-    """A norm and a score for each of the two residual streams of a layer."""
+    """Return a norm and a score for each of the two residual streams of a layer."""
     return (
         *parts.norm("self_attention_res_norm", hidden),
         *parts.norm("mlp_res_norm", hidden),
@@ -77,19 +100,22 @@ def attention_residuals(hidden: int) -> tuple[Tensor, ...]:
 
 
 def kda_sizes(config: Config) -> tuple[int, int, int]:
-    """Heads, their width and the kernel of the convolution: `linear_attn_config` before the flat keys."""
+    """Return heads, their width and the kernel of the convolution: `linear_attn_config` before
+    the flat keys."""
     section = config.section("linear_attn_config")
     return (
         section.integer("num_heads", default=config.integer("linear_num_heads", low=1), low=1),
         section.integer("head_dim", default=config.integer("linear_head_dim", low=1), low=1),
-        section.integer("short_conv_kernel_size", default=config.integer("linear_conv_kernel_dim", low=1), low=1),
+        section.integer(
+            "short_conv_kernel_size", default=config.integer("linear_conv_kernel_dim", low=1), low=1
+        ),
     )
 
 
 def kda_tensors(config: Config, hidden: int) -> tuple[Tensor, ...]:
-    """q, k, v with a convolution each, the decay through a rank of one head's width, beta, and the output gate: of full rank in
-    Kimi K3, else through the same narrow rank. vLLM keeps A_log, dt_bias and the convolutions in F32 and f_a whole on every rank.
-    """
+    """q, k, v with a convolution each, the decay through a rank of one head's width, beta, and
+    the output gate: of full rank in Kimi K3, else through the same narrow rank. vLLM keeps
+    A_log, dt_bias and the convolutions in F32 and f_a whole on every rank."""
     count, width, kernel = kda_sizes(config)
     inner = count * width
     full_rank = config.section("linear_attn_config").flag("use_full_rank_gate")
@@ -102,8 +128,20 @@ def kda_tensors(config: Config, hidden: int) -> tuple[Tensor, ...]:
         )
     )
     return (
-        *[t for name in "qkv" for t in parts.linear(f"self_attn.{name}_proj", inner, hidden, Split.COLUMN, units=count)],
-        *[t for name in "qkv" for t in convolution(f"self_attn.{name}_conv1d", inner, kernel, units=count, dtype="F32")],
+        *[
+            t
+            for name in "qkv"
+            for t in parts.linear(
+                f"self_attn.{name}_proj", inner, hidden, Split.COLUMN, units=count
+            )
+        ],
+        *[
+            t
+            for name in "qkv"
+            for t in convolution(
+                f"self_attn.{name}_conv1d", inner, kernel, units=count, dtype="F32"
+            )
+        ],
         vector("self_attn.A_log", count, dtype="F32"),
         vector("self_attn.dt_bias", inner, dtype="F32"),
         *parts.linear("self_attn.f_a_proj", width, hidden),
@@ -116,9 +154,13 @@ def kda_tensors(config: Config, hidden: int) -> tuple[Tensor, ...]:
 
 
 def kda_mixer(config: Config) -> Recurrent:
-    """Its states: kernel - 1 past inputs of q, k and v in the cache's dtype, and a matrix width x width a head in F32."""
+    """Return its states: kernel - 1 past inputs of q, k and v in the cache's dtype, and a matrix
+    width x width a head in F32."""
     count, width, kernel = kda_sizes(config)
-    states = (State("conv", count, 3 * width * (kernel - 1)), State("ssm", count, width * width, "F32"))
+    states = (
+        State("conv", count, 3 * width * (kernel - 1)),
+        State("ssm", count, width * width, "F32"),
+    )
     bounded = config.section("linear_attn_config").has("gate_lower_bound")
     return Recurrent(kind="kimi_delta", states=states, bounded_gate=bounded)
 
@@ -135,7 +177,8 @@ def latent_mixer(config: Config) -> LatentAttention:
 
 
 def latent_tensors(config: Config, hidden: int, mixer: LatentAttention) -> tuple[Tensor, ...]:
-    """The projections of latent attention; queries go through `q_lora_rank` where it is given; Kimi K3 gates the output."""
+    """Return the projections of latent attention; queries go through `q_lora_rank` where it is
+    given; Kimi K3 gates the output."""
     count, rank = mixer.query_heads, config.maybe_integer("q_lora_rank")
     query, value = count * (mixer.nope_dim + mixer.rope_dim), count * mixer.value_dim
     through = (
@@ -147,42 +190,71 @@ def latent_tensors(config: Config, hidden: int, mixer: LatentAttention) -> tuple
         if rank
         else parts.linear("self_attn.q_proj", query, hidden, Split.COLUMN, units=count)
     )
-    gate = parts.linear("self_attn.g_proj", value, hidden, Split.COLUMN, units=count) if config.flag("mla_use_output_gate") else ()
+    gate = (
+        parts.linear("self_attn.g_proj", value, hidden, Split.COLUMN, units=count)
+        if config.flag("mla_use_output_gate")
+        else ()
+    )
     return (
         *through,
         *parts.linear("self_attn.kv_a_proj_with_mqa", mixer.latent_dim + mixer.rope_dim, hidden),
         *parts.norm("self_attn.kv_a_layernorm", mixer.latent_dim),
-        *parts.linear("self_attn.kv_b_proj", count * mixer.nope_dim + value, mixer.latent_dim, Split.COLUMN, units=count),
+        *parts.linear(
+            "self_attn.kv_b_proj",
+            count * mixer.nope_dim + value,
+            mixer.latent_dim,
+            Split.COLUMN,
+            units=count,
+        ),
         *parts.linear("self_attn.o_proj", hidden, value, Split.ROW, units=count),
         *gate,
     )
 
 
 def feed_forward(config: Config, hidden: int, number: int) -> tuple[tuple[Tensor, ...], Mlp]:
-    """The MLP of the first `first_k_dense_replace` layers, the mixture of the others."""
+    """Return the MLP of the first `first_k_dense_replace` layers, the mixture of the others."""
     types = kinds(config, "mlp_layer_types", layers=config.layers())
-    sparse = types[number] == "sparse" if types else number >= config.integer("first_k_dense_replace", default=1)
+    sparse = (
+        types[number] == "sparse"
+        if types
+        else number >= config.integer("first_k_dense_replace", default=1)
+    )
     if not sparse:
         width = config.integer("intermediate_size")
         return parts.gated_mlp(hidden, width), Mlp(intermediate_size=width)
-    experts, width = config.integer("num_experts", "num_local_experts"), config.integer("moe_intermediate_size")
+    experts, width = (
+        config.integer("num_experts", "num_local_experts"),
+        config.integer("moe_intermediate_size"),
+    )
     shared = width * config.integer("num_shared_experts", default=0)
     latent = config.maybe_integer("routed_expert_hidden_size", low=1)
-    around = latent_projections(hidden, latent, normed=config.flag("latent_moe_use_norm")) if latent else ()
+    around = (
+        latent_projections(hidden, latent, normed=config.flag("latent_moe_use_norm"))
+        if latent
+        else ()
+    )
     name = "block_sparse_moe"
     tensors = (
         parts.router(hidden, experts, name=f"{name}.gate"),
         correction(f"{name}.gate.e_score_correction_bias", experts),
-        *parts.experts(latent or hidden, width, experts, name=f"{name}.experts.*", names=("w1", "w3", "w2")),
+        *parts.experts(
+            latent or hidden, width, experts, name=f"{name}.experts.*", names=("w1", "w3", "w2")
+        ),
         *around,
         *(parts.gated_mlp(hidden, shared, name=f"{name}.shared_experts") if shared else ()),
     )
     visited = config.integer("num_experts_per_token", "num_experts_per_tok")
-    return tensors, Mlp(intermediate_size=width, experts=experts, experts_per_token=visited, shared_intermediate_size=shared)
+    return tensors, Mlp(
+        intermediate_size=width,
+        experts=experts,
+        experts_per_token=visited,
+        shared_intermediate_size=shared,
+    )
 
 
 def latent_projections(hidden: int, latent: int, *, normed: bool) -> tuple[Tensor, ...]:
-    """What stands around experts that work in a narrower space; whole on every rank, and in BF16 where the experts are quantized."""
+    """Return what stands around experts that work in a narrower space; whole on every rank, and
+    in BF16 where the experts are quantized."""
     name = "block_sparse_moe.routed_expert"
     return (
         Tensor(f"{name}_down_proj.weight", (latent, hidden), Kind.LINEAR, dtype="BF16"),
@@ -192,9 +264,12 @@ def latent_projections(hidden: int, latent: int, *, normed: bool) -> tuple[Tenso
 
 
 DEFAULTS = {
-    "vocab_size": 163840, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 27, "num_attention_heads": 32,
-    "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "moe_intermediate_size": 1024,
-    "num_experts": 256, "num_experts_per_token": 8, "num_shared_experts": 1, "linear_head_dim": 128, "linear_num_heads": 32,
+    "vocab_size": 163840, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 27,
+    "num_attention_heads": 32,
+    "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+    "moe_intermediate_size": 1024,
+    "num_experts": 256, "num_experts_per_token": 8, "num_shared_experts": 1, "linear_head_dim": 128,
+    "linear_num_heads": 32,
     "linear_conv_kernel_dim": 4, "max_position_embeddings": 1048576, "tie_word_embeddings": False,
 }  # fmt: skip
 """transformers 5.23, KimiLinearConfig."""

@@ -1,8 +1,8 @@
 """Mamba: selective state space models, and the two mixers that hybrids borrow from them.
 
-Tensors and names: transformers 5.23, models/mamba and models/mamba2. Division and states: vLLM 0.33,
-model_executor/layers/mamba/mamba_mixer.py, mamba_mixer2.py and mamba_utils.py. vLLM keeps A in F32.
-"""
+Tensors and names: transformers 5.23, models/mamba and models/mamba2. Division and states: vLLM
+0.33, model_executor/layers/mamba/mamba_mixer.py, mamba_mixer2.py and mamba_utils.py. vLLM keeps
+A in F32."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -17,9 +17,8 @@ from fitgauge.engine.model.spec import ModelSpec, Recurrent, Split, State, Tenso
 
 @dataclass(frozen=True)
 class Mamba1:
-    """Sizes of a Mamba mixer: `channels` (expand x hidden), `state` numbers a channel, `rank` of the time step, `kernel` of the
-    convolution. `norms`: RMS norms of time step, B and C (Jamba).
-    """
+    """Sizes of a Mamba mixer: `channels` (expand x hidden), `state` numbers a channel, `rank` of
+    the time step, `kernel` of the convolution. `norms`: RMS norms of time step, B and C (Jamba)."""
 
     hidden: int
     channels: int
@@ -33,10 +32,11 @@ class Mamba1:
 
 @dataclass(frozen=True)
 class Mamba2:
-    """Sizes of a Mamba 2 mixer: `heads` of `head_dim` channels, `groups` of B and C with `state` numbers, `kernel` of the convolution.
+    """Sizes of a Mamba 2 mixer: `heads` of `head_dim` channels, `groups` of B and C with `state`
+    numbers, `kernel` of the convolution.
 
-    `norm`: the gated RMS norm before the output projection. `state_dtype`: canonical, None for the cache's own.
-    """
+    `norm`: the gated RMS norm before the output projection. `state_dtype`: canonical, None for
+    the cache's own."""
 
     hidden: int
     heads: int
@@ -56,19 +56,32 @@ class Mamba2:
 
 
 def time_step_rank(config: Config, *names: str) -> int:
-    """The rank of the time step; `auto` means hidden / 16, rounded up."""
-    value = next((config.values[name] for name in names if config.values.get(name) is not None), "auto")
-    return ceil(config.integer("hidden_size", low=1) / 16) if value == "auto" else config.integer(*names, low=1)
+    """Return the rank of the time step; `auto` means hidden / 16, rounded up."""
+    value = next(
+        (config.values[name] for name in names if config.values.get(name) is not None), "auto"
+    )
+    return (
+        ceil(config.integer("hidden_size", low=1) / 16)
+        if value == "auto"
+        else config.integer(*names, low=1)
+    )
 
 
 def mamba1_tensors(name: str, sizes: Mamba1) -> tuple[Tensor, ...]:
-    """The tensors of a Mamba mixer: in_proj makes x and gate, x_proj the time step, B and C."""
-    norms = (("dt_layernorm", sizes.rank), ("b_layernorm", sizes.state), ("c_layernorm", sizes.state)) if sizes.norms else ()
+    """Return the tensors of a Mamba mixer: in_proj makes x and gate, x_proj the time step, B and
+    C."""
+    norms = (
+        (("dt_layernorm", sizes.rank), ("b_layernorm", sizes.state), ("c_layernorm", sizes.state))
+        if sizes.norms
+        else ()
+    )
     return (
         vector(f"{name}.A_log", sizes.channels, sizes.state, dtype="F32"),
         vector(f"{name}.D", sizes.channels),
         *convolution(f"{name}.conv1d", sizes.channels, sizes.kernel, bias=sizes.conv_bias),
-        *parts.linear(f"{name}.in_proj", 2 * sizes.channels, sizes.hidden, Split.COLUMN, bias=sizes.bias),
+        *parts.linear(
+            f"{name}.in_proj", 2 * sizes.channels, sizes.hidden, Split.COLUMN, bias=sizes.bias
+        ),
         *parts.linear(f"{name}.x_proj", sizes.rank + 2 * sizes.state, sizes.channels, Split.ROW),
         *parts.linear(f"{name}.dt_proj", sizes.channels, sizes.rank, Split.COLUMN, bias=True),
         *parts.linear(f"{name}.out_proj", sizes.hidden, sizes.channels, Split.ROW, bias=sizes.bias),
@@ -77,33 +90,56 @@ def mamba1_tensors(name: str, sizes: Mamba1) -> tuple[Tensor, ...]:
 
 
 def mamba1_mixer(sizes: Mamba1) -> Recurrent:
-    """Its states: kernel - 1 past inputs and `state` numbers, for every channel."""
-    states = (State("conv", sizes.channels, sizes.kernel - 1), State("ssm", sizes.channels, sizes.state))
+    """Return its states: kernel - 1 past inputs and `state` numbers, for every channel."""
+    states = (
+        State("conv", sizes.channels, sizes.kernel - 1),
+        State("ssm", sizes.channels, sizes.state),
+    )
     return Recurrent(kind="mamba1", states=states)
 
 
 def mamba2_tensors(name: str, sizes: Mamba2) -> tuple[Tensor, ...]:
-    """The tensors of a Mamba 2 mixer: in_proj makes gate, x, B, C and one time step a head; x, B and C are convolved.
+    """Return the tensors of a Mamba 2 mixer: in_proj makes gate, x, B, C and one time step a head;
+    x, B and C are convolved.
 
-    in_proj and conv1d are given as two slices of one checkpoint name, because ranks that outnumber the groups replicate B and C.
-    """
+    in_proj and conv1d are given as two slices of one checkpoint name, because ranks that
+    outnumber the groups replicate B and C."""
     grouped = 2 * sizes.groups * sizes.state
     inner = 2 * sizes.channels + sizes.heads
     return (
         vector(f"{name}.dt_bias", sizes.heads),
         vector(f"{name}.A_log", sizes.heads, dtype="F32"),
         vector(f"{name}.D", sizes.heads),
-        *convolution(f"{name}.conv1d", sizes.channels, sizes.kernel, Split.COLUMN, units=sizes.heads, bias=sizes.conv_bias),
-        *convolution(f"{name}.conv1d", grouped, sizes.kernel, Split.KV, units=sizes.groups, bias=sizes.conv_bias),
-        *parts.linear(f"{name}.in_proj", inner, sizes.hidden, Split.COLUMN, units=sizes.heads, bias=sizes.bias),
-        *parts.linear(f"{name}.in_proj", grouped, sizes.hidden, Split.KV, units=sizes.groups, bias=sizes.bias),
+        *convolution(
+            f"{name}.conv1d",
+            sizes.channels,
+            sizes.kernel,
+            Split.COLUMN,
+            units=sizes.heads,
+            bias=sizes.conv_bias,
+        ),
+        *convolution(
+            f"{name}.conv1d",
+            grouped,
+            sizes.kernel,
+            Split.KV,
+            units=sizes.groups,
+            bias=sizes.conv_bias,
+        ),
+        *parts.linear(
+            f"{name}.in_proj", inner, sizes.hidden, Split.COLUMN, units=sizes.heads, bias=sizes.bias
+        ),
+        *parts.linear(
+            f"{name}.in_proj", grouped, sizes.hidden, Split.KV, units=sizes.groups, bias=sizes.bias
+        ),
         *((vector(f"{name}.norm.weight", sizes.channels),) if sizes.norm else ()),
         *parts.linear(f"{name}.out_proj", sizes.hidden, sizes.channels, Split.ROW, bias=sizes.bias),
     )
 
 
 def mamba2_mixer(sizes: Mamba2) -> Recurrent:
-    """Its states: kernel - 1 past inputs of x (divided by heads) and of B and C (by groups), and head_dim x state numbers a head."""
+    """Return its states: kernel - 1 past inputs of x (divided by heads) and of B and C (by
+    groups), and head_dim x state numbers a head."""
     past = sizes.kernel - 1
     return Recurrent(
         kind="mamba2",
@@ -116,7 +152,8 @@ def mamba2_mixer(sizes: Mamba2) -> Recurrent:
 
 
 def state_dtype(config: Config, *names: str, default: str | None = None) -> str | None:
-    """The canonical dtype of the recurrent state as the config asks for, `default` where it is silent or says `auto`."""
+    """Return the canonical dtype of the recurrent state as the config asks for, `default` where
+    it is silent or says `auto`."""
     name = config.text(*names)
     return dtype(name) if name and name != "auto" else default
 
@@ -134,8 +171,16 @@ def read_mamba(config: Config) -> ModelSpec:
         bias=config.flag("use_bias"),
         conv_bias=config.flag("use_conv_bias", default=True),
     )
-    layer = parts.Layer((*parts.norm("norm", hidden), *mamba1_tensors("mixer", sizes)), (mamba1_mixer(sizes),))
-    return decoder(config, [layer] * config.layers(), base="backbone", embedding="embeddings", final_norm="norm_f")
+    layer = parts.Layer(
+        (*parts.norm("norm", hidden), *mamba1_tensors("mixer", sizes)), (mamba1_mixer(sizes),)
+    )
+    return decoder(
+        config,
+        [layer] * config.layers(),
+        base="backbone",
+        embedding="embeddings",
+        final_norm="norm_f",
+    )
 
 
 def read_mamba2(config: Config) -> ModelSpec:
@@ -152,20 +197,35 @@ def read_mamba2(config: Config) -> ModelSpec:
         bias=config.flag("use_bias"),
         conv_bias=config.flag("use_conv_bias", default=True),
     )
-    layer = parts.Layer((*parts.norm("norm", hidden), *mamba2_tensors("mixer", sizes)), (mamba2_mixer(sizes),))
-    return decoder(config, [layer] * config.layers(), base="backbone", embedding="embeddings", final_norm="norm_f")
+    layer = parts.Layer(
+        (*parts.norm("norm", hidden), *mamba2_tensors("mixer", sizes)), (mamba2_mixer(sizes),)
+    )
+    return decoder(
+        config,
+        [layer] * config.layers(),
+        base="backbone",
+        embedding="embeddings",
+        final_norm="norm_f",
+    )
 
 
 MAMBA_DEFAULTS = {
-    "vocab_size": 50280, "hidden_size": 768, "state_size": 16, "num_hidden_layers": 32, "expand": 2, "conv_kernel": 4,
+    "vocab_size": 50280, "hidden_size": 768, "state_size": 16, "num_hidden_layers": 32, "expand": 2,
+    "conv_kernel": 4,
     "use_bias": False, "use_conv_bias": True, "time_step_rank": "auto", "tie_word_embeddings": True,
 }  # fmt: skip
 """transformers 5.23, MambaConfig and FalconMambaConfig."""
 
 MAMBA2_DEFAULTS = {
-    "num_heads": 128, "head_dim": 64, "vocab_size": 32768, "hidden_size": 4096, "state_size": 128, "num_hidden_layers": 64,
-    "expand": 2, "conv_kernel": 4, "n_groups": 8, "use_bias": False, "use_conv_bias": True, "tie_word_embeddings": False,
+    "num_heads": 128, "head_dim": 64, "vocab_size": 32768, "hidden_size": 4096, "state_size": 128,
+    "num_hidden_layers": 64,
+    "expand": 2, "conv_kernel": 4, "n_groups": 8, "use_bias": False, "use_conv_bias": True,
+    "tie_word_embeddings": False,
 }  # fmt: skip
 """transformers 5.23, Mamba2Config."""
 
-READERS: dict[str, Reader] = {"mamba": read_mamba, "falcon_mamba": read_mamba, "mamba2": read_mamba2}
+READERS: dict[str, Reader] = {
+    "mamba": read_mamba,
+    "falcon_mamba": read_mamba,
+    "mamba2": read_mamba2,
+}

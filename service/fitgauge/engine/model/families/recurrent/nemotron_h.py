@@ -1,7 +1,8 @@
-"""Nemotron H (Nano, Super, Ultra): every layer is one thing alone, Mamba 2, attention, a mixture or an MLP.
+"""Nemotron H (Nano, Super, Ultra): every layer is one thing alone, Mamba 2, attention, a mixture or
+an MLP.
 
-Source: transformers 5.23, models/nemotron_h; the multi-token prediction head: vLLM 0.33, models/nemotron_h_mtp.py.
-"""
+Source: transformers 5.23, models/nemotron_h; the multi-token prediction head: vLLM 0.33,
+models/nemotron_h_mtp.py."""
 
 from collections.abc import Mapping
 
@@ -10,7 +11,12 @@ import msgspec
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
-from fitgauge.engine.model.families.recurrent.mamba import Mamba2, mamba2_mixer, mamba2_tensors, state_dtype
+from fitgauge.engine.model.families.recurrent.mamba import (
+    Mamba2,
+    mamba2_mixer,
+    mamba2_tensors,
+    state_dtype,
+)
 from fitgauge.engine.model.families.stack import correction, decoder, filled, heads, overruled
 from fitgauge.engine.model.spec import Block, Mlp, ModelSpec, Part, Split, Tensor
 from fitgauge.errors import MalformedModelError
@@ -20,13 +26,18 @@ _WORDS: Mapping[str, str] = {"linear_attention": "mamba", "full_attention": "att
 
 
 def read_nemotron_h(config: Config) -> ModelSpec:
-    """Layers by `layers_block_type` or the letters of `hybrid_override_pattern`; attention has no rotary embedding, and the
-    head is never tied.
+    """Return layers by `layers_block_type` or the letters of `hybrid_override_pattern`; attention
+    has no rotary embedding, and the head is never tied.
 
     Raises MalformedModelError where a layer is of a kind that is not known.
     """
     config = overruled(filled(config, DEFAULTS), tie_word_embeddings=False)
-    types = layer_kinds(config, ("layers_block_type", "layer_types"), "hybrid_override_pattern", ["mamba", "moe", "attention", "mlp"])
+    types = layer_kinds(
+        config,
+        ("layers_block_type", "layer_types"),
+        "hybrid_override_pattern",
+        ["mamba", "moe", "attention", "mlp"],
+    )
     spec = decoder(
         config,
         [single_layer(config, kind) for kind in types],
@@ -37,20 +48,25 @@ def read_nemotron_h(config: Config) -> ModelSpec:
     return msgspec.structs.replace(spec, blocks=(*spec.blocks, *prediction_head(config)))
 
 
-def layer_kinds(config: Config, names: tuple[str, ...], pattern: str, default: list[str]) -> list[str]:
-    """What each layer is: the list under `names`, else the letters of `pattern`, else `default`."""
+def layer_kinds(
+    config: Config, names: tuple[str, ...], pattern: str, default: list[str]
+) -> list[str]:
+    """Return what each layer is: the list under `names`, else the letters of `pattern`, else
+    `default`."""
     if config.has(*names):
         return [_WORDS.get(str(kind), str(kind)) for kind in config.items(*names)]
     letters = config.text(pattern)
     if not letters:
         return default
     if len(letters) > 4096 or not set(letters) <= set(_LETTERS):
-        raise MalformedModelError(f"{config.where}: {pattern} holds letters other than M, E, * and -.", field=pattern)
+        raise MalformedModelError(
+            f"{config.where}: {pattern} holds letters other than M, E, * and -.", field=pattern
+        )
     return [_LETTERS[letter] for letter in letters]
 
 
 def single_layer(config: Config, kind: str) -> parts.Layer:
-    """A norm and one mixer. Raises MalformedModelError for a kind that is not known."""
+    """Return a norm and one mixer. Raises MalformedModelError for a kind that is not known."""
     hidden = config.integer("hidden_size", low=1)
     norm = parts.norm("norm", hidden)
     if kind == "mamba":
@@ -63,12 +79,18 @@ def single_layer(config: Config, kind: str) -> parts.Layer:
         return parts.Layer((*norm, *mixture(config, hidden)), mlp=mixture_widths(config))
     if kind == "mlp":
         width = config.integer("intermediate_size")
-        return parts.Layer((*norm, *squared_mlp(config, "mixer", width, hidden)), mlp=Mlp(intermediate_size=width, gated=False))
-    raise MalformedModelError(f"{config.where}: a layer is of kind {kind[:40]!r}.", field="layers_block_type")
+        return parts.Layer(
+            (*norm, *squared_mlp(config, "mixer", width, hidden)),
+            mlp=Mlp(intermediate_size=width, gated=False),
+        )
+    raise MalformedModelError(
+        f"{config.where}: a layer is of kind {kind[:40]!r}.", field="layers_block_type"
+    )
 
 
 def mamba_sizes(config: Config, hidden: int) -> Mamba2:
-    """The Mamba 2 mixer; its state is kept in `mamba_ssm_cache_dtype`, F32 where the config is silent (vLLM 0.33, models/config.py)."""
+    """Return the Mamba 2 mixer; its state is kept in `mamba_ssm_cache_dtype`, F32 where the
+    config is silent (vLLM 0.33, models/config.py)."""
     return Mamba2(
         hidden=hidden,
         heads=config.integer("mamba_num_heads", low=1),
@@ -84,14 +106,18 @@ def mamba_sizes(config: Config, hidden: int) -> Mamba2:
 
 def squared_mlp(config: Config, name: str, width: int, hidden: int) -> tuple[Tensor, ...]:
     """Up and down projections with a squared ReLU between them."""
-    return parts.plain_mlp(hidden, width, f"{name}.up_proj", f"{name}.down_proj", bias=config.flag("mlp_bias"))
+    return parts.plain_mlp(
+        hidden, width, f"{name}.up_proj", f"{name}.down_proj", bias=config.flag("mlp_bias")
+    )
 
 
 def mixture(config: Config, hidden: int) -> tuple[Tensor, ...]:
-    """Router, experts without gate, shared expert; with `moe_latent_size` the experts work behind a down- and an up-projection,
-    which vLLM keeps whole on every rank.
-    """
-    experts, width = config.integer("n_routed_experts", "num_local_experts"), config.integer("moe_intermediate_size")
+    """Router, experts without gate, shared expert; with `moe_latent_size` the experts work
+    behind a down- and an up-projection, which vLLM keeps whole on every rank."""
+    experts, width = (
+        config.integer("n_routed_experts", "num_local_experts"),
+        config.integer("moe_intermediate_size"),
+    )
     latent = config.maybe_integer("moe_latent_size")
     bias = config.flag("mlp_bias")
     inside = latent if latent is not None else hidden
@@ -115,7 +141,7 @@ def mixture(config: Config, hidden: int) -> tuple[Tensor, ...]:
 
 
 def mixture_widths(config: Config) -> Mlp:
-    """The widths of the mixture."""
+    """Return the widths of the mixture."""
     return Mlp(
         intermediate_size=config.integer("moe_intermediate_size"),
         gated=False,
@@ -126,17 +152,23 @@ def mixture_widths(config: Config) -> Mlp:
 
 
 def prediction_head(config: Config) -> tuple[Block, ...]:
-    """The multi-token prediction head: `num_nextn_predict_layers` runs of `mtp_layers_block_type`; the first layer of a run joins
-    hidden state and next embedding, the last ends in a norm.
-    """
+    """Return the multi-token prediction head: `num_nextn_predict_layers` runs of
+    `mtp_layers_block_type`; the first layer of a run joins hidden state and next embedding, the
+    last ends in a norm."""
     steps = config.integer("num_nextn_predict_layers", high=64)
-    types = layer_kinds(config, ("mtp_layers_block_type",), "mtp_hybrid_override_pattern", ["attention", "moe"])
+    types = layer_kinds(
+        config, ("mtp_layers_block_type",), "mtp_hybrid_override_pattern", ["attention", "moe"]
+    )
     hidden = config.integer("hidden_size", low=1)
     layers = []
     for number, kind in enumerate(types * steps):
         layer = single_layer(config, kind)
         place = number % len(types)
-        join = (*parts.norm("enorm", hidden), *parts.norm("hnorm", hidden), *parts.linear("eh_proj", hidden, 2 * hidden, Split.COLUMN))
+        join = (
+            *parts.norm("enorm", hidden),
+            *parts.norm("hnorm", hidden),
+            *parts.linear("eh_proj", hidden, 2 * hidden, Split.COLUMN),
+        )
         end = parts.norm("final_layernorm", hidden)
         extra = (*(join if place == 0 else ()), *(end if place == len(types) - 1 else ()))
         layers.append(parts.Layer((*layer.tensors, *extra), layer.mixers, layer.mlp))
@@ -144,10 +176,14 @@ def prediction_head(config: Config) -> tuple[Block, ...]:
 
 
 DEFAULTS = {
-    "vocab_size": 131072, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
-    "max_position_embeddings": 4096, "mamba_num_heads": 128, "mamba_head_dim": 64, "ssm_state_size": 128, "n_groups": 8,
-    "conv_kernel": 4, "use_bias": False, "use_conv_bias": True, "intermediate_size": 21504, "mlp_bias": False,
-    "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 7688, "moe_shared_expert_intermediate_size": 7688,
+    "vocab_size": 131072, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "head_dim": 128,
+    "max_position_embeddings": 4096, "mamba_num_heads": 128, "mamba_head_dim": 64,
+    "ssm_state_size": 128, "n_groups": 8,
+    "conv_kernel": 4, "use_bias": False, "use_conv_bias": True, "intermediate_size": 21504,
+    "mlp_bias": False,
+    "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 7688,
+    "moe_shared_expert_intermediate_size": 7688,
     "num_nextn_predict_layers": 0, "tie_word_embeddings": False,
 }  # fmt: skip
 """transformers 5.23, NemotronHConfig."""

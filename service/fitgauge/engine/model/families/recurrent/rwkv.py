@@ -1,4 +1,5 @@
-"""RWKV 4: attention-free, a state of five vectors a layer. Source: transformers 5.23, models/rwkv. vLLM does not serve it."""
+"""RWKV 4: attention-free, a state of five vectors a layer. Source: transformers 5.23,
+models/rwkv. vLLM does not serve it."""
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
@@ -13,21 +14,35 @@ def read_rwkv(config: Config) -> ModelSpec:
     hidden, vocabulary = config.integer("hidden_size", low=1), config.integer("vocab_size", low=1)
     inner = config.integer("attention_hidden_size", default=hidden, low=1)
     width = config.integer("intermediate_size", default=4 * hidden)
-    mixing = (("attention", ("key", "value", "receptance")), ("feed_forward", ("key", "receptance")))
+    mixing = (
+        ("attention", ("key", "value", "receptance")),
+        ("feed_forward", ("key", "receptance")),
+    )
     tensors = (
         *parts.norm("ln1", hidden, bias=True),
         *parts.norm("ln2", hidden, bias=True),
-        *[vector(f"{block}.time_mix_{name}", 1, 1, hidden, split=Split.NONE) for block, names in mixing for name in names],
+        *[
+            vector(f"{block}.time_mix_{name}", 1, 1, hidden, split=Split.NONE)
+            for block, names in mixing
+            for name in names
+        ],
         vector("attention.time_decay", inner),
         vector("attention.time_first", inner),
-        *[tensor for name in ("key", "value", "receptance") for tensor in parts.linear(f"attention.{name}", inner, hidden, Split.COLUMN)],
+        *[
+            tensor
+            for name in ("key", "value", "receptance")
+            for tensor in parts.linear(f"attention.{name}", inner, hidden, Split.COLUMN)
+        ],
         *parts.linear("attention.output", hidden, inner, Split.ROW),
         *parts.linear("feed_forward.key", width, hidden, Split.COLUMN),
         *parts.linear("feed_forward.receptance", hidden, hidden, Split.COLUMN),
         *parts.linear("feed_forward.value", hidden, width, Split.ROW),
     )
     states = (State("shift", 2 * hidden, 1), State("ssm", 3 * inner, 1, "F32"))
-    mixers, mlp = (Recurrent(kind="rwkv", states=states),), Mlp(intermediate_size=width, gated=False)
+    mixers, mlp = (
+        (Recurrent(kind="rwkv", states=states),),
+        Mlp(intermediate_size=width, gated=False),
+    )
     first = parts.Layer((*parts.norm("pre_ln", hidden, bias=True), *tensors), mixers, mlp)
     tied = config.flag("tie_word_embeddings")
     return ModelSpec(
@@ -40,14 +55,24 @@ def read_rwkv(config: Config) -> ModelSpec:
         tied_embeddings=tied,
         blocks=(
             parts.embedding(vocabulary, hidden, "rwkv.embeddings"),
-            *parts.blocks(Part.LANGUAGE, "rwkv.blocks.{}.", [first, *[parts.Layer(tensors, mixers, mlp)] * (config.layers() - 1)]),
+            *parts.blocks(
+                Part.LANGUAGE,
+                "rwkv.blocks.{}.",
+                [first, *[parts.Layer(tensors, mixers, mlp)] * (config.layers() - 1)],
+            ),
             parts.final_norm(hidden, name="rwkv.ln_out", bias=True),
             *parts.head(vocabulary, hidden, tied=tied, name="head"),
         ),
     )
 
 
-DEFAULTS = {"vocab_size": 50277, "context_length": 1024, "hidden_size": 4096, "num_hidden_layers": 32, "tie_word_embeddings": False}
+DEFAULTS = {
+    "vocab_size": 50277,
+    "context_length": 1024,
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "tie_word_embeddings": False,
+}
 """transformers 5.23, RwkvConfig."""
 
 READERS: dict[str, Reader] = {"rwkv": read_rwkv}

@@ -1,7 +1,7 @@
 """LFM2: gated short convolutions with a few attention layers between.
 
-Source: transformers 5.23, models/{lfm2,lfm2_moe}; division and states: vLLM 0.33, layers/mamba/short_conv.py.
-"""
+Source: transformers 5.23, models/{lfm2,lfm2_moe}; division and states: vLLM 0.33,
+layers/mamba/short_conv.py."""
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
@@ -20,14 +20,19 @@ from fitgauge.engine.model.spec import Mlp, ModelSpec, Recurrent, Split, State, 
 
 
 def read_lfm2(config: Config) -> ModelSpec:
-    """LFM2; a mixture from layer `num_dense_layers` on where it has experts. `tie_embedding` and `block_ff_dim` are its older keys."""
+    """LFM2; a mixture from layer `num_dense_layers` on where it has experts. `tie_embedding` and
+    `block_ff_dim` are its older keys."""
     experts = config.text("model_type") == "lfm2_moe"
     config = filled(config, MOE_DEFAULTS if experts else DEFAULTS)
     if config.has("tie_embedding"):
-        config = Config({**config.values, "tie_word_embeddings": config.values["tie_embedding"]}, config.where)
+        config = Config(
+            {**config.values, "tie_word_embeddings": config.values["tie_embedding"]}, config.where
+        )
     hidden, count = config.integer("hidden_size", low=1), config.layers()
     attends = config.items("full_attn_idxs") if config.has("full_attn_idxs") else range(count)
-    types = kinds(config, "layer_types", layers=count) or ["full_attention" if number in attends else "conv" for number in range(count)]
+    types = kinds(config, "layer_types", layers=count) or [
+        "full_attention" if number in attends else "conv" for number in range(count)
+    ]
     attention, dense = (
         heads(config, head_dim=hidden // config.integer("num_attention_heads", low=1)),
         config.integer("num_dense_layers", default=count),
@@ -35,18 +40,31 @@ def read_lfm2(config: Config) -> ModelSpec:
 
     def layer(number: int, kind: str) -> parts.Layer:
         norms = (*parts.norm("operator_norm", hidden), *parts.norm("ffn_norm", hidden))
-        feed, mlp = mixture(config, hidden) if experts and number >= dense else mlp_layer(config, hidden)
+        feed, mlp = (
+            mixture(config, hidden) if experts and number >= dense else mlp_layer(config, hidden)
+        )
         if is_recurrent(kind):
-            return parts.Layer((*norms, *conv_tensors(config, hidden), *feed), (conv_mixer(config, hidden),), mlp)
-        head_norms = (*parts.norm("self_attn.q_layernorm", attention.head_dim), *parts.norm("self_attn.k_layernorm", attention.head_dim))
-        return parts.Layer((*norms, *parts.attention(hidden, attention, out="out_proj"), *head_norms, *feed), (attention,), mlp)
+            return parts.Layer(
+                (*norms, *conv_tensors(config, hidden), *feed), (conv_mixer(config, hidden),), mlp
+            )
+        head_norms = (
+            *parts.norm("self_attn.q_layernorm", attention.head_dim),
+            *parts.norm("self_attn.k_layernorm", attention.head_dim),
+        )
+        return parts.Layer(
+            (*norms, *parts.attention(hidden, attention, out="out_proj"), *head_norms, *feed),
+            (attention,),
+            mlp,
+        )
 
     stack = [layer(number, kind) for number, kind in enumerate(types)]
-    return decoder(config, stack, final_norm="embedding_norm", rotary_tables=rotary(config, attention.head_dim))
+    return decoder(
+        config, stack, final_norm="embedding_norm", rotary_tables=rotary(config, attention.head_dim)
+    )
 
 
 def conv_tensors(config: Config, hidden: int) -> tuple[Tensor, ...]:
-    """A gated short convolution: in_proj makes B, C and x."""
+    """Return a gated short convolution: in_proj makes B, C and x."""
     bias = config.flag("conv_bias")
     return (
         *convolution("conv.conv", hidden, config.integer("conv_L_cache", low=1), bias=bias),
@@ -56,12 +74,16 @@ def conv_tensors(config: Config, hidden: int) -> tuple[Tensor, ...]:
 
 
 def conv_mixer(config: Config, hidden: int) -> Recurrent:
-    """Its state: kernel - 1 past inputs of every channel."""
-    return Recurrent(kind="short_conv", states=(State("conv", hidden, config.integer("conv_L_cache", low=1) - 1),))
+    """Return its state: kernel - 1 past inputs of every channel."""
+    return Recurrent(
+        kind="short_conv",
+        states=(State("conv", hidden, config.integer("conv_L_cache", low=1) - 1),),
+    )
 
 
 def mlp_width(config: Config) -> int:
-    """The width of the MLP: two thirds of `intermediate_size`, scaled and rounded up, where `block_auto_adjust_ff_dim`."""
+    """Return the width of the MLP: two thirds of `intermediate_size`, scaled and rounded up,
+    where `block_auto_adjust_ff_dim`."""
     width = config.integer("block_ff_dim", "intermediate_size")
     if not config.flag("block_auto_adjust_ff_dim"):
         return width
@@ -71,7 +93,7 @@ def mlp_width(config: Config) -> int:
 
 
 def mlp_layer(config: Config, hidden: int) -> tuple[tuple[Tensor, ...], Mlp]:
-    """The gated MLP under its names w1, w3 and w2."""
+    """Return the gated MLP under its names w1, w3 and w2."""
     width = mlp_width(config)
     tensors = (
         *parts.linear("feed_forward.w1", width, hidden, Split.COLUMN),
@@ -86,22 +108,36 @@ def mixture(config: Config, hidden: int) -> tuple[tuple[Tensor, ...], Mlp]:
     experts, width = config.integer("num_experts"), config.integer("moe_intermediate_size")
     tensors = (
         parts.router(hidden, experts, name="feed_forward.gate"),
-        *((correction("feed_forward.expert_bias", experts),) if config.flag("use_expert_bias", default=True) else ()),
-        *parts.experts(hidden, width, experts, name="feed_forward.experts.*", names=("w1", "w3", "w2")),
+        *(
+            (correction("feed_forward.expert_bias", experts),)
+            if config.flag("use_expert_bias", default=True)
+            else ()
+        ),
+        *parts.experts(
+            hidden, width, experts, name="feed_forward.experts.*", names=("w1", "w3", "w2")
+        ),
     )
-    return tensors, Mlp(intermediate_size=width, experts=experts, experts_per_token=config.integer("num_experts_per_tok"))
+    return tensors, Mlp(
+        intermediate_size=width,
+        experts=experts,
+        experts_per_token=config.integer("num_experts_per_tok"),
+    )
 
 
 DEFAULTS = {
-    "vocab_size": 65536, "hidden_size": 2560, "intermediate_size": 12288, "num_hidden_layers": 32, "num_attention_heads": 32,
-    "num_key_value_heads": 8, "max_position_embeddings": 128000, "conv_bias": False, "conv_L_cache": 3, "block_multiple_of": 256,
+    "vocab_size": 65536, "hidden_size": 2560, "intermediate_size": 12288, "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8, "max_position_embeddings": 128000, "conv_bias": False,
+    "conv_L_cache": 3, "block_multiple_of": 256,
     "block_ffn_dim_multiplier": 1.0, "block_auto_adjust_ff_dim": True, "tie_word_embeddings": True,
 }  # fmt: skip
 """transformers 5.23, Lfm2Config."""
 
 MOE_DEFAULTS = {
-    "vocab_size": 65536, "hidden_size": 2048, "intermediate_size": 7168, "moe_intermediate_size": 1792, "num_hidden_layers": 32,
-    "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 128000, "conv_bias": False, "conv_L_cache": 3,
+    "vocab_size": 65536, "hidden_size": 2048, "intermediate_size": 7168,
+    "moe_intermediate_size": 1792, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 128000,
+    "conv_bias": False, "conv_L_cache": 3,
     "num_dense_layers": 2, "num_experts": 32, "num_experts_per_tok": 4, "tie_word_embeddings": True,
 }  # fmt: skip
 """transformers 5.23, Lfm2MoeConfig."""

@@ -1,4 +1,5 @@
-"""Zamba 2: Mamba 2 layers, and a few attention blocks that many layers share, each with low-rank adapters of its own.
+"""Zamba 2: Mamba 2 layers, and a few attention blocks that many layers share, each with low-rank
+adapters of its own.
 
 Source: transformers 5.23, models/zamba2; division: vLLM 0.33, models/zamba2.py.
 """
@@ -14,16 +15,24 @@ _BLOCK = "shared_transformer"
 
 
 def read_zamba2(config: Config) -> ModelSpec:
-    """Zamba 2: a `hybrid` layer is a Mamba 2 layer behind a linear and one of `num_mem_blocks` shared blocks.
+    """Zamba 2: a `hybrid` layer is a Mamba 2 layer behind a linear and one of `num_mem_blocks`
+    shared blocks.
 
-    A shared block's tensors stand with the first layer that uses it; every hybrid layer has a cache of its own.
-    """
+    A shared block's tensors stand with the first layer that uses it; every hybrid layer has a
+    cache of its own."""
     config = filled(config, DEFAULTS)
     hidden, count = config.integer("hidden_size", low=1), config.layers()
-    types = kinds(config, "layers_block_type", "layer_types", layers=count) or default_kinds(config, count)
-    width, sizes = config.integer("intermediate_size", default=4 * hidden) or 4 * hidden, mamba_sizes(config, hidden)
+    types = kinds(config, "layers_block_type", "layer_types", layers=count) or default_kinds(
+        config, count
+    )
+    width, sizes = (
+        config.integer("intermediate_size", default=4 * hidden) or 4 * hidden,
+        mamba_sizes(config, hidden),
+    )
     attention, mixer = shared_attention(config, hidden), mamba2_mixer(sizes)
-    plain = parts.Layer((*parts.norm("input_layernorm", hidden), *mamba2_tensors("mamba", sizes)), (mixer,))
+    plain = parts.Layer(
+        (*parts.norm("input_layernorm", hidden), *mamba2_tensors("mamba", sizes)), (mixer,)
+    )
     own = (
         *parts.linear("linear", hidden, hidden),
         *parts.norm("mamba_decoder.input_layernorm", hidden),
@@ -31,21 +40,29 @@ def read_zamba2(config: Config) -> ModelSpec:
         *adapters(config, hidden, width),
     )
     hybrid = parts.Layer(own, (mixer, attention), Mlp(intermediate_size=width))
-    owner = parts.Layer((*own, *shared_block(config, hidden, width, attention)), hybrid.mixers, hybrid.mlp)
-    owners = [number for number, kind in enumerate(types) if kind == "hybrid"][: config.integer("num_mem_blocks", low=1)]
-    stack = [plain if kind != "hybrid" else owner if number in owners else hybrid for number, kind in enumerate(types)]
+    owner = parts.Layer(
+        (*own, *shared_block(config, hidden, width, attention)), hybrid.mixers, hybrid.mlp
+    )
+    owners = [number for number, kind in enumerate(types) if kind == "hybrid"][
+        : config.integer("num_mem_blocks", low=1)
+    ]
+    stack = [
+        plain if kind != "hybrid" else owner if number in owners else hybrid
+        for number, kind in enumerate(types)
+    ]
     tables = rotary(config, attention.head_dim) if config.flag("use_mem_rope") else ()
     return decoder(config, stack, final_norm="final_layernorm", rotary_tables=tables)
 
 
 def default_kinds(config: Config, count: int) -> list[str]:
-    """The layers of Zamba2Config's own pattern: those of `hybrid_layer_ids`, else the ones of Zamba2-2.7B."""
+    """Return the layers of Zamba2Config's own pattern: those of `hybrid_layer_ids`, else the
+    ones of Zamba2-2.7B."""
     ids = config.items("hybrid_layer_ids") or [6, 12, 18, 24, 30, 36, 42, 47, 51]
     return ["hybrid" if number in ids else "linear_attention" for number in range(count)]
 
 
 def mamba_sizes(config: Config, hidden: int) -> Mamba2:
-    """The Mamba 2 mixer: heads of expand x hidden / `n_mamba_heads`."""
+    """Return the Mamba 2 mixer: heads of expand x hidden / `n_mamba_heads`."""
     count, bias = config.integer("n_mamba_heads", low=1), config.flag("add_bias_linear")
     return Mamba2(
         hidden=hidden,
@@ -67,7 +84,9 @@ def shared_attention(config: Config, hidden: int) -> Attention:
     return Attention(query_heads=count, kv_heads=kv_heads, head_dim=width, value_dim=width)
 
 
-def shared_block(config: Config, hidden: int, width: int, attention: Attention) -> tuple[Tensor, ...]:
+def shared_block(
+    config: Config, hidden: int, width: int, attention: Attention
+) -> tuple[Tensor, ...]:
     """Attention that takes 2 x hidden and gives hidden, a gated MLP, two norms."""
     count, bias = attention.query_heads, config.flag("add_bias_linear")
     query, keys = count * attention.head_dim, attention.kv_heads * attention.head_dim
@@ -77,7 +96,9 @@ def shared_block(config: Config, hidden: int, width: int, attention: Attention) 
         *parts.linear(f"{name}.k_proj", keys, 2 * hidden, Split.KV, units=attention.kv_heads),
         *parts.linear(f"{name}.v_proj", keys, 2 * hidden, Split.KV, units=attention.kv_heads),
         *parts.linear(f"{name}.o_proj", hidden, query, Split.ROW, units=count),
-        *parts.linear(f"{_BLOCK}.feed_forward.gate_up_proj", 2 * width, hidden, Split.COLUMN, bias=bias),
+        *parts.linear(
+            f"{_BLOCK}.feed_forward.gate_up_proj", 2 * width, hidden, Split.COLUMN, bias=bias
+        ),
         *parts.linear(f"{_BLOCK}.feed_forward.down_proj", hidden, width, Split.ROW, bias=bias),
         *parts.norm(f"{_BLOCK}.input_layernorm", 2 * hidden),
         *parts.norm(f"{_BLOCK}.pre_ff_layernorm", hidden),
@@ -85,21 +106,29 @@ def shared_block(config: Config, hidden: int, width: int, attention: Attention) 
 
 
 def adapters(config: Config, hidden: int, width: int) -> tuple[Tensor, ...]:
-    """What one hybrid layer adds to the shared block: low-rank adapters of the MLP and, with `use_shared_attention_adapter`, of q, k, v."""
+    """Return what one hybrid layer adds to the shared block: low-rank adapters of the MLP and,
+    with `use_shared_attention_adapter`, of q, k, v."""
     rank, inner = config.integer("adapter_rank", low=1), 2 * hidden
     pairs = [(f"{_BLOCK}.feed_forward.gate_up_proj_adapter_list.*", hidden, 2 * width)]
     if config.flag("use_shared_attention_adapter"):
-        pairs += [(f"{_BLOCK}.self_attn.linear_{name}_adapter_list.*", inner, inner) for name in "qkv"]
+        pairs += [
+            (f"{_BLOCK}.self_attn.linear_{name}_adapter_list.*", inner, inner) for name in "qkv"
+        ]
     return tuple(
         tensor
         for name, inputs, out in pairs
-        for tensor in (*parts.linear(f"{name}.0", rank, inputs, Split.COLUMN), *parts.linear(f"{name}.1", out, rank, Split.COLUMN))
+        for tensor in (
+            *parts.linear(f"{name}.0", rank, inputs, Split.COLUMN),
+            *parts.linear(f"{name}.1", out, rank, Split.COLUMN),
+        )
     )
 
 
 DEFAULTS = {
-    "vocab_size": 32000, "max_position_embeddings": 4096, "hidden_size": 2560, "num_hidden_layers": 54, "mamba_d_state": 64,
-    "mamba_d_conv": 4, "mamba_expand": 2, "mamba_ngroups": 1, "n_mamba_heads": 8, "num_attention_heads": 32, "num_mem_blocks": 1,
+    "vocab_size": 32000, "max_position_embeddings": 4096, "hidden_size": 2560,
+    "num_hidden_layers": 54, "mamba_d_state": 64,
+    "mamba_d_conv": 4, "mamba_expand": 2, "mamba_ngroups": 1, "n_mamba_heads": 8,
+    "num_attention_heads": 32, "num_mem_blocks": 1,
     "adapter_rank": 128, "tie_word_embeddings": True,
 }  # fmt: skip
 """transformers 5.23, Zamba2Config."""

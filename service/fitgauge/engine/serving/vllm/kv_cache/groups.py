@@ -1,4 +1,5 @@
-"""Layers into groups that share one pool of blocks, as vLLM 0.33.0 does it (`v1/core/kv_cache_planning.py`, get_kv_cache_groups)."""
+"""Layers into groups that share one pool of blocks, as vLLM 0.33.0 does it
+(`v1/core/kv_cache_planning.py`, get_kv_cache_groups)."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -13,10 +14,11 @@ Members = tuple[Member, ...]
 
 
 def grouped(members: Sequence[Member], *, packed: bool) -> tuple[Members, ...]:
-    """The groups of a model's layers. `packed`: pages of unlike size may lie side by side in a block (DeepSeek V4's layout).
+    """Return the groups of a model's layers. `packed`: pages of unlike size may lie side by side in
+    a block (DeepSeek V4's layout).
 
-    Layers of one type make one group. Else their pages are made equal and every kind is cut into groups of one size.
-    """
+    Layers of one type make one group. Else their pages are made equal and every kind is cut into
+    groups of one size."""
     merged = merge(members)
     if not merged:
         return ()
@@ -26,7 +28,9 @@ def grouped(members: Sequence[Member], *, packed: bool) -> tuple[Members, ...]:
         return packed_groups(merged)
     largest = max(spec.page for spec, _ in merged)
     if all(can_be_raised(spec, largest) for spec, _ in merged):
-        return equal_page_groups(tuple((equal_page(spec, largest), layers) for spec, layers in merged))
+        return equal_page_groups(
+            tuple((equal_page(spec, largest), layers) for spec, layers in merged)
+        )
     return (without_windows(merged),)
 
 
@@ -41,7 +45,8 @@ def merge(members: Sequence[Member]) -> Members:
 
 
 def one_type(members: Sequence[Member]) -> bool:
-    """Whether all layers need the same tokens' slots: one kind, one block size, one window; states of one page size.
+    """Return whether all layers need the same tokens' slots: one kind, one block size, one window;
+    states of one page size.
 
     Source: UniformTypeKVCacheSpecs.is_uniform_type.
     """
@@ -56,12 +61,14 @@ def one_type(members: Sequence[Member]) -> bool:
 
 
 def can_be_raised(spec: KvSpec, page: int) -> bool:
-    """Whether a page can become one of `page` bytes: a latent's only by a larger block. Source: unify_kv_cache_spec_page_size."""
+    """Return whether a page can become one of `page` bytes: a latent's only by a larger block.
+    Source: unify_kv_cache_spec_page_size."""
     return not spec.latent or page % spec.page == 0
 
 
 def equal_page(spec: KvSpec, page: int) -> KvSpec:
-    """A spec with a page of `page` bytes: by a larger block where it divides, else by padding; a state is padded.
+    """Return a spec with a page of `page` bytes: by a larger block where it divides, else by
+    padding; a state is padded.
 
     Source: unify_kv_cache_spec_page_size.
     """
@@ -71,23 +78,31 @@ def equal_page(spec: KvSpec, page: int) -> KvSpec:
 
 
 def without_windows(members: Members) -> Members:
-    """Windows kept whole, as full attention, so that all layers share one group, where pages cannot be made equal.
+    """Windows kept whole, as full attention, so that all layers share one group, where pages cannot
+    be made equal.
 
-    Source: _try_get_full_allocation_fallback_groups. Raises InvalidRequestError where vLLM gives up.
-    """
+    Source: _try_get_full_allocation_fallback_groups. Raises InvalidRequestError where vLLM gives
+    up."""
     promoted = tuple(
-        (spec._replace(kind=SpecKind.FULL, extent=0) if spec.kind == SpecKind.SLIDING else spec, layers) for spec, layers in members
+        (
+            spec._replace(kind=SpecKind.FULL, extent=0) if spec.kind == SpecKind.SLIDING else spec,
+            layers,
+        )
+        for spec, layers in members
     )
     if not one_type(promoted):
-        raise InvalidRequestError("vLLM cannot make this model's KV cache pages equal.", hint="Ask for another engine.")
+        raise InvalidRequestError(
+            "vLLM cannot make this model's KV cache pages equal.", hint="Ask for another engine."
+        )
     return promoted
 
 
 def equal_page_groups(members: Members) -> tuple[Members, ...]:
-    """Every kind cut into groups of the least count of any kind; of the largest, where it is less than half as much again.
+    """Return every kind cut into groups of the least count of any kind; of the largest, where it is
+    less than half as much again.
 
-    Layers are dealt out in turn, so that a pipeline stage holds a like share. Source: _get_kv_cache_groups_uniform_page_size.
-    """
+    Layers are dealt out in turn, so that a pipeline stage holds a like share. Source:
+    _get_kv_cache_groups_uniform_page_size."""
     buckets = merge(members)
     counts = [len(layers) for _, layers in buckets]
     size = max(counts) if max(counts) < 1.5 * min(counts) else min(counts)
@@ -99,10 +114,11 @@ def equal_page_groups(members: Members) -> tuple[Members, ...]:
 
 
 def packed_groups(members: Members) -> tuple[Members, ...]:
-    """Layers of one type and of any page size in a bucket; buckets of one page size cut so that little is padded.
+    """Return the layers of one type and of any page size in a bucket; buckets of one page size cut
+    so that little is padded.
 
-    Source: _get_packed_kv_cache_groups (its circular buffers and states, which no packed model has, left out).
-    """
+    Source: _get_packed_kv_cache_groups (its circular buffers and states, which no packed model
+    has, left out)."""
     buckets: list[list[Member]] = []
     for member in members:
         fitting = next((bucket for bucket in buckets if one_type([bucket[0], member])), None)
@@ -112,17 +128,28 @@ def packed_groups(members: Members) -> tuple[Members, ...]:
             fitting.append(member)
     counts = [layers_by_page(bucket) for bucket in buckets]
     balanced = [len(set(of.values())) == 1 for of in counts]
-    mixed = [max(of.values()) for of, even in zip(counts, balanced, strict=True) if even and len(of) > 1]
-    size = least_padding([max(of.values()) for of, even in zip(counts, balanced, strict=True) if even], max(mixed)) if mixed else 0
+    mixed = [
+        max(of.values()) for of, even in zip(counts, balanced, strict=True) if even and len(of) > 1
+    ]
+    size = (
+        least_padding(
+            [max(of.values()) for of, even in zip(counts, balanced, strict=True) if even],
+            max(mixed),
+        )
+        if mixed
+        else 0
+    )
     groups: list[Members] = []
     for bucket, of, even in zip(buckets, counts, balanced, strict=True):
         number = -(-max(of.values()) // size) if even and size else 1
-        groups.extend(tuple((spec, layers[turn::number]) for spec, layers in bucket) for turn in range(number))
+        groups.extend(
+            tuple((spec, layers[turn::number]) for spec, layers in bucket) for turn in range(number)
+        )
     return tuple(groups)
 
 
 def layers_by_page(bucket: Sequence[Member]) -> dict[int, int]:
-    """How many layers have each page size."""
+    """Return how many layers have each page size."""
     found: dict[int, int] = {}
     for spec, layers in bucket:
         found[spec.page] = found.get(spec.page, 0) + len(layers)
@@ -130,17 +157,26 @@ def layers_by_page(bucket: Sequence[Member]) -> dict[int, int]:
 
 
 def least_padding(counts: Sequence[int], least: int) -> int:
-    """The group size d >= `least` for which rounding every count up to a multiple of d adds least; the larger of equals.
+    """Return the group size d >= `least` for which rounding every count up to a multiple of d adds
+    least; the larger of equals.
 
     Source: _approximate_gcd.
     """
-    return min(range(least, max(max(counts), least) + 1), key=lambda d: (sum(-count % d for count in counts), -d))
+    return min(
+        range(least, max(max(counts), least) + 1),
+        key=lambda d: (sum(-count % d for count in counts), -d),
+    )
 
 
 def on_stage(groups: tuple[Members, ...], layers: range | None) -> tuple[Members, ...]:
-    """The groups with only the layers of a pipeline stage. Groups stay, even empty ones. Source: _project_kv_cache_groups_to_worker."""
+    """Return the groups with only the layers of a pipeline stage. Groups stay, even empty ones.
+    Source: _project_kv_cache_groups_to_worker."""
     if layers is None:
         return groups
     return tuple(
-        tuple((spec, own[bisect_left(own, layers.start) : bisect_left(own, layers.stop)]) for spec, own in group) for group in groups
+        tuple(
+            (spec, own[bisect_left(own, layers.start) : bisect_left(own, layers.stop)])
+            for spec, own in group
+        )
+        for group in groups
     )

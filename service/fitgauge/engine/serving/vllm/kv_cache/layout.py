@@ -1,8 +1,9 @@
-"""vLLM's own plan of its KV cache: groups of layers, bytes of a block, blocks in a pool, tokens it would log, and when it refuses.
+"""vLLM's own plan of its KV cache: groups of layers, bytes of a block, blocks in a pool, tokens it
+would log, and when it refuses.
 
-Symbols: L tokens of a request, F tokens in flight (scheduled, not yet settled), b tokens of a block, P bytes of the pool on one rank.
-Source throughout: vLLM 0.33.0, `v1/core/kv_cache_planning.py`, `v1/core/kv_cache_utils.py`, `v1/kv_cache_interface.py`.
-"""
+Symbols: L tokens of a request, F tokens in flight (scheduled, not yet settled), b tokens of a
+block, P bytes of the pool on one rank. Source throughout: vLLM 0.33.0,
+`v1/core/kv_cache_planning.py`, `v1/core/kv_cache_utils.py`, `v1/kv_cache_interface.py`."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -35,18 +36,22 @@ from fitgauge.engine.serving.vllm.kv_cache.specs import (
 from fitgauge.engine.serving.vllm.speculative import drafted_mixers, lengthened
 
 IN_FLIGHT_COUNTED = (0, 26)
-"""The first version whose windows reserve for every batch in flight, not one. Source: vLLM pull request 47728, merged after 6 July
-2026; logs of DeepSeek-V4-Flash count one batch in 0.25.0 and two in 0.26.0, of Gemma 4 two in 0.28.0."""
+"""The first version whose windows reserve for every batch in flight, not one. Source: vLLM pull
+request 47728, merged after 6 July 2026; logs of DeepSeek-V4-Flash count one batch in 0.25.0 and
+two in 0.26.0, of Gemma 4 two in 0.28.0."""
 
 STATES_CHECKED = (0, 19)
-"""The first version that refuses more sequences than blocks instead of capturing fewer graphs. Source: vLLM pull request 38270."""
+"""The first version that refuses more sequences than blocks instead of capturing fewer graphs.
+Source: vLLM pull request 38270."""
 
 TOKENS_BY_REQUEST = (0, 21)
-"""The first version that logs concurrency x max_model_len; before it, blocks of one group. Source: posted logs of both."""
+"""The first version that logs concurrency x max_model_len; before it, blocks of one group.
+Source: posted logs of both."""
 
 
 class KvGroup(NamedTuple):
-    """Layers that share one block table: `layers` of them on this rank, `page_bytes` together for every `block` tokens."""
+    """Layers that share one block table: `layers` of them on this rank, `page_bytes` together
+    for every `block` tokens."""
 
     kind: SpecKind
     block: int
@@ -55,11 +60,11 @@ class KvGroup(NamedTuple):
     page_bytes: int
 
     def blocks(self, tokens: int, in_flight: int) -> int:
-        """Blocks that one request of L tokens takes at its most.
+        """Return the blocks that one request of L tokens takes at its most.
 
-        full ceil(L / b); sliding ceil(min(w - 1 + F, L) / b) + 1, as a window need not begin where a block does; chunked
-        ceil(min(chunk + F, L) / b); cross ceil(source / b); recurrent its states. Source: max_memory_usage_bytes of each spec.
-        """
+        full ceil(L / b); sliding ceil(min(w - 1 + F, L) / b) + 1, as a window need not begin
+        where a block does; chunked ceil(min(chunk + F, L) / b); cross ceil(source / b);
+        recurrent its states. Source: max_memory_usage_bytes of each spec."""
         if self.kind == SpecKind.FULL:
             return -(-tokens // self.block)
         if self.kind == SpecKind.STATE:
@@ -75,10 +80,10 @@ class KvGroup(NamedTuple):
 class KvCacheConfig:
     """The groups of a model as deployed, on one rank; what remains is to divide a pool by them.
 
-    `counted`: the same groups, equal ones once, with how often. `in_flight`: F [tokens]. `tokens_by_group`: the log of a version
-    that divides blocks by groups. `max_state_requests`: requests that need a state block each when CUDA graphs are captured (0: no
-    recurrent layers, no graphs, or a version that does not check).
-    """
+    `counted`: the same groups, equal ones once, with how often. `in_flight`: F [tokens].
+    `tokens_by_group`: the log of a version that divides blocks by groups. `max_state_requests`:
+    requests that need a state block each when CUDA graphs are captured (0: no recurrent layers,
+    no graphs, or a version that does not check)."""
 
     groups: tuple[KvGroup, ...]
     counted: tuple[tuple[KvGroup, int], ...]
@@ -90,39 +95,53 @@ class KvCacheConfig:
     tokens_by_group: bool
 
     def request_blocks(self, tokens: int) -> int:
-        """Blocks of the pool that one request of `tokens` tokens takes: the sum over groups, which draw from one pool."""
+        """Return the blocks of the pool that one request of `tokens` tokens takes: the sum over
+        groups, which draw from one pool."""
         return sum(group.blocks(tokens, self.in_flight) * times for group, times in self.counted)
 
     @property
     def keeps(self) -> bool:
-        """Whether this rank has blocks at all: an encoder's and a stage's without attention have none."""
+        """Whether this rank has blocks at all: an encoder's and a stage's without attention have
+        none."""
         return self.block_bytes > 0
 
     def blocks(self, pool_bytes: int) -> int:
-        """Whole blocks of a pool. With pipeline stages vLLM takes the fewest of all. Source: get_kv_cache_configs."""
+        """Return whole blocks of a pool. With pipeline stages vLLM takes the fewest of all.
+        Source: get_kv_cache_configs."""
         return max(pool_bytes, 0) // self.block_bytes
 
     def concurrency(self, pool_bytes: int) -> float:
-        """ "Maximum concurrency" as vLLM logs it: blocks over those of a request of max_model_len. Source: get_kv_cache_capacity."""
+        """ "Maximum concurrency" as vLLM logs it: blocks over those of a request of
+        max_model_len. Source: get_kv_cache_capacity."""
         return self.blocks(pool_bytes) / self.blocks_per_request
 
     def tokens(self, pool_bytes: int) -> int:
-        """ "GPU KV cache size" as vLLM logs it: concurrency x max_model_len, or blocks of one group x b."""
+        """ "GPU KV cache size" as vLLM logs it: concurrency x max_model_len, or blocks of one
+        group x b."""
         if self.tokens_by_group:
-            return self.blocks(pool_bytes) // len(self.groups) * min(group.block for group in self.groups)
+            return (
+                self.blocks(pool_bytes)
+                // len(self.groups)
+                * min(group.block for group in self.groups)
+            )
         return int(self.concurrency(pool_bytes) * self.max_model_len)
 
     def pool_bytes(self, concurrency: int, context_length: int) -> int:
-        """Bytes of the least pool that starts with this length as max_model_len and holds `concurrency` such requests.
+        """Return the bytes of the least pool that starts with this length as max_model_len and
+        holds `concurrency` such requests.
 
-        = (1 null block, which is never handed out, + concurrency x blocks of a request; at least a state block for each of max_num_seqs)
-        x block_bytes. With less vLLM refuses to start. Sources: _check_enough_kv_cache_memory; `config/compilation.py`
-        (resolve_cudagraph_mode_and_sizes).
-        """
-        return max(concurrency * self.request_blocks(context_length) + 1, self.max_state_requests) * self.block_bytes
+        = (1 null block, which is never handed out, + concurrency x blocks of a request; at least
+        a state block for each of max_num_seqs) x block_bytes. With less vLLM refuses to start.
+        Sources: _check_enough_kv_cache_memory; `config/compilation.py`
+        (resolve_cudagraph_mode_and_sizes)."""
+        return (
+            max(concurrency * self.request_blocks(context_length) + 1, self.max_state_requests)
+            * self.block_bytes
+        )
 
     def requests(self, pool_bytes: int, context_length: int) -> int:
-        """Whole requests of `context_length` tokens that the pool holds at once beside the null block."""
+        """Return whole requests of `context_length` tokens that the pool holds at once beside
+        the null block."""
         return max(self.blocks(pool_bytes) - 1, 0) // self.request_blocks(context_length)
 
 
@@ -137,13 +156,14 @@ def model_groups(
     compute_capability: tuple[int, int] | None = None,
     speculative_tokens: int = 0,
 ) -> tuple[Members, ...]:
-    """The layers of a whole model in the groups that vLLM makes of them, before they are dealt to pipeline stages.
+    """Return the layers of a whole model in the groups that vLLM makes of them, before they are
+    dealt to pipeline stages.
 
-    `cache_dtype`: as `--kv-cache-dtype`, or a canonical number format. `compute_capability`: of the card, None without CUDA.
-    `speculative_tokens`: drafted a step by the model's own heads, whose layers then keep a cache too, numbered on from the last; a
-    recurrent layer holds a state more for each of them (MambaSpec, num_speculative_blocks). Raises InvalidRequestError for a dtype that
-    vLLM has not.
-    """
+    `cache_dtype`: as `--kv-cache-dtype`, or a canonical number format. `compute_capability`: of
+    the card, None without CUDA. `speculative_tokens`: drafted a step by the model's own heads,
+    whose layers then keep a cache too, numbered on from the last; a recurrent layer holds a
+    state more for each of them (MambaSpec, num_speculative_blocks). Raises InvalidRequestError
+    for a dtype that vLLM has not."""
     kept: list[tuple[Mixer, Layers]] = [
         (lengthened(mixer, block, speculative_tokens), block.layers)
         for block in spec.blocks
@@ -151,26 +171,45 @@ def model_groups(
         for mixer in block.mixers
     ]
     kept += drafted_mixers(spec) if speculative_tokens else []
-    on = deployment(spec, [mixer for mixer, _ in kept], tensor_parallel, cache_dtype, max_model_len, compute_capability, version)
+    on = deployment(
+        spec,
+        [mixer for mixer, _ in kept],
+        tensor_parallel,
+        cache_dtype,
+        max_model_len,
+        compute_capability,
+        version,
+    )
     on = on._replace(encoder_tokens=max_batched_tokens, states=on.states + speculative_tokens)
     members = [(one, numbers) for mixer, numbers in kept for one in mixer_specs(mixer, on)]
     return grouped(members, packed=any(isinstance(mixer, CompressedAttention) for mixer, _ in kept))
 
 
 def stage_layout(
-    members: tuple[Members, ...], max_model_len: int, in_flight: int, *, max_num_seqs: int, version: tuple[int, ...]
+    members: tuple[Members, ...],
+    max_model_len: int,
+    in_flight: int,
+    *,
+    max_num_seqs: int,
+    version: tuple[int, ...],
 ) -> KvCacheConfig:
-    """The KvCacheConfig of a stage that holds these members of every group."""
+    """Return the KvCacheConfig of a stage that holds these members of every group."""
     groups = tuple(kv_group(group) for group in members)
     counted = count(groups)
     return KvCacheConfig(
         groups=groups,
         counted=counted,
         block_bytes=max((group.page_bytes for group in groups), default=0),
-        blocks_per_request=sum(group.blocks(max_model_len, in_flight) * times for group, times in counted),
+        blocks_per_request=sum(
+            group.blocks(max_model_len, in_flight) * times for group, times in counted
+        ),
         max_model_len=max_model_len,
         in_flight=in_flight,
-        max_state_requests=max_num_seqs if version >= STATES_CHECKED and any(group.kind == SpecKind.STATE for group in groups) else 0,
+        max_state_requests=(
+            max_num_seqs
+            if version >= STATES_CHECKED and any(group.kind == SpecKind.STATE for group in groups)
+            else 0
+        ),
         tokens_by_group=version < TOKENS_BY_REQUEST,
     )
 
@@ -184,9 +223,15 @@ def deployment(
     compute_capability: tuple[int, int] | None,
     version: tuple[int, ...],
 ) -> Deployment:
-    """Format, block size and state pages that the model's layers share. A hybrid's block grows until a page holds a state."""
-    cache_format, dtype = resolved_format(spec, cache_dtype, compute_capability), served_dtype(spec.dtype)
-    block = attention_block(mixers, cache_format, compute_capability, image_prefix=spec.image_prefix, version=version)
+    """Format, block size and state pages that the model's layers share. A hybrid's block grows
+    until a page holds a state."""
+    cache_format, dtype = (
+        resolved_format(spec, cache_dtype, compute_capability),
+        served_dtype(spec.dtype),
+    )
+    block = attention_block(
+        mixers, cache_format, compute_capability, image_prefix=spec.image_prefix, version=version
+    )
     recurrent = [mixer for mixer in mixers if isinstance(mixer, Recurrent)]
     if not recurrent:
         return Deployment(cache_format, dtype, tensor_parallel, block, 0, 0, max_model_len)
@@ -196,21 +241,32 @@ def deployment(
     states, checkpoint = state_policy(spec, recurrent, compute_capability, version)
     state_page = max(state_bytes(mixer, dtype, tensor_parallel) for mixer in recurrent)
     block = hybrid_block(token, state_page, block, latent=latent, checkpoint=checkpoint)
-    return Deployment(cache_format, dtype, tensor_parallel, block, block * token, states, max_model_len)
+    return Deployment(
+        cache_format, dtype, tensor_parallel, block, block * token, states, max_model_len
+    )
 
 
-def hybrid_token_bytes(mixers: list[Mixer], cache_format: str, dtype: str, tensor_parallel: int) -> tuple[int, bool]:
-    """(bytes a token of one attention layer of a hybrid, whether that is MLA); (0, False) where no layer attends."""
+def hybrid_token_bytes(
+    mixers: list[Mixer], cache_format: str, dtype: str, tensor_parallel: int
+) -> tuple[int, bool]:
+    """Return (bytes a token of one attention layer of a hybrid, whether that is MLA); (0, False)
+    where no layer attends."""
     for mixer in mixers:
         if isinstance(mixer, LatentAttention):
             return latent_token_bytes(mixer, cache_format, dtype), True
         if isinstance(mixer, Attention) and mixer.causal:
-            return attention_token_bytes(mixer, rank_heads(mixer.kv_heads, tensor_parallel), cache_format, dtype), False
+            return (
+                attention_token_bytes(
+                    mixer, rank_heads(mixer.kv_heads, tensor_parallel), cache_format, dtype
+                ),
+                False,
+            )
     return 0, False
 
 
 def batches_in_flight(pipeline_parallel: int, version: tuple[int, ...]) -> int:
-    """Batches whose tokens may be scheduled and not yet settled: one a stage, and one more with asynchronous scheduling.
+    """Batches whose tokens may be scheduled and not yet settled: one a stage, and one more with
+    asynchronous scheduling.
 
     Source: `config/vllm.py`, max_concurrent_batches.
     """
@@ -226,7 +282,7 @@ def kv_group(members: Members) -> KvGroup:
 
 
 def count(groups: tuple[KvGroup, ...]) -> tuple[tuple[KvGroup, int], ...]:
-    """Groups that take the same blocks as one, with how many they are."""
+    """Return the groups that take the same blocks as one, with how many they are."""
     if len(groups) == 1:
         return ((groups[0], 1),)
     found: dict[tuple[SpecKind, int, int], tuple[KvGroup, int]] = {}

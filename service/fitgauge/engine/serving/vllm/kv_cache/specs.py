@@ -1,7 +1,8 @@
-"""What one layer asks of vLLM's paged pool: a page of so many bytes for every block of so many tokens.
+"""What one layer asks of vLLM's paged pool: a page of so many bytes for every block of so many
+tokens.
 
-Source throughout: vLLM 0.33.0, `v1/kv_cache_interface.py` and the `get_kv_cache_spec` of each layer class.
-"""
+Source throughout: vLLM 0.33.0, `v1/kv_cache_interface.py` and the `get_kv_cache_spec` of each
+layer class."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -26,11 +27,13 @@ from fitgauge.engine.serving.vllm.kv_cache.dtypes import (
 )
 
 DEFAULT_BLOCK = 16
-"""Tokens of a block where the attention kernels take any. Source: `config/cache.py`, DEFAULT_BLOCK_SIZE."""
+"""Tokens of a block where the attention kernels take any. Source: `config/cache.py`,
+DEFAULT_BLOCK_SIZE."""
 
 
 class SpecKind(IntEnum):
-    """How many blocks a request of L tokens takes of a group (`KvGroup.blocks`), and which layers may share one."""
+    """How many blocks a request of L tokens takes of a group (`KvGroup.blocks`), and which
+    layers may share one."""
 
     FULL = 0
     SLIDING = 1
@@ -43,10 +46,10 @@ class SpecKind(IntEnum):
 class KvSpec(NamedTuple):
     """One layer's cache: `page` bytes for every `block` tokens.
 
-    `extent` is what its kind needs: the window or chunk [tokens], the source's tokens, or the states a request holds.
-    `form` tells apart layers whose pages have one size and unlike contents; only equal specs share a group. `latent`: one vector a
-    token, whose page cannot be padded.
-    """
+    `extent` is what its kind needs: the window or chunk [tokens], the source's tokens, or the
+    states a request holds. `form` tells apart layers whose pages have one size and unlike
+    contents; only equal specs share a group. `latent`: one vector a token, whose page cannot be
+    padded."""
 
     kind: SpecKind
     block: int
@@ -59,10 +62,11 @@ class KvSpec(NamedTuple):
 class Deployment(NamedTuple):
     """What beside the model decides its pages.
 
-    `cache_format`: resolved (fitgauge.engine.serving.vllm.kv_cache.dtypes). `block`: tokens of a block of attention. `state_page`: the bytes
-    that a recurrent layer's page is padded to, 0 for none. `states`: state blocks a request holds in each recurrent layer.
-    `encoder_tokens`: max_num_encoder_input_tokens, which is max_num_batched_tokens (config/scheduler.py); 0 for the source's own.
-    """
+    `cache_format`: resolved (fitgauge.engine.serving.vllm.kv_cache.dtypes). `block`: tokens of a
+    block of attention. `state_page`: the bytes that a recurrent layer's page is padded to, 0 for
+    none. `states`: state blocks a request holds in each recurrent layer. `encoder_tokens`:
+    max_num_encoder_input_tokens, which is max_num_batched_tokens (config/scheduler.py); 0 for
+    the source's own."""
 
     cache_format: str
     model_dtype: str
@@ -75,7 +79,8 @@ class Deployment(NamedTuple):
 
 
 def mixer_specs(mixer: Mixer, on: Deployment) -> tuple[KvSpec, ...]:
-    """Every cache that one layer registers: none for an encoder or a layer that reads another's, several with an indexer."""
+    """Return every cache that one layer registers: none for an encoder or a layer that reads
+    another's, several with an indexer."""
     if isinstance(mixer, Attention):
         return attention_specs(mixer, on) if mixer.causal and not mixer.shares_cache else ()
     if isinstance(mixer, LatentAttention):
@@ -88,7 +93,8 @@ def mixer_specs(mixer: Mixer, on: Deployment) -> tuple[KvSpec, ...]:
 
 
 def attention_specs(mixer: Attention, on: Deployment) -> tuple[KvSpec, ...]:
-    """Keys and values, and beside them a 16-bit key of the indexer (MiniMax-M3). Source: `models/minimax_m3/common/indexer.py`."""
+    """Return keys and values, and beside them a 16-bit key of the indexer (MiniMax-M3). Source:
+    `models/minimax_m3/common/indexer.py`."""
     heads = rank_heads(mixer.kv_heads, on.tensor_parallel)
     page = on.block * attention_token_bytes(mixer, heads, on.cache_format, on.model_dtype)
     form = (heads, mixer.head_dim, mixer.value_dim)
@@ -99,14 +105,30 @@ def attention_specs(mixer: Attention, on: Deployment) -> tuple[KvSpec, ...]:
     full = KvSpec(SpecKind.FULL, on.block, page, 0, form)
     if mixer.indexer is None:
         return (full,)
-    return (full, KvSpec(SpecKind.FULL, on.block, on.block * mixer.indexer.dim * 2, 0, (mixer.indexer.dim,), latent=True))
+    return (
+        full,
+        KvSpec(
+            SpecKind.FULL,
+            on.block,
+            on.block * mixer.indexer.dim * 2,
+            0,
+            (mixer.indexer.dim,),
+            latent=True,
+        ),
+    )
 
 
 def latent_specs(mixer: LatentAttention, on: Deployment) -> tuple[KvSpec, ...]:
-    """The latent, and the indexer's key in fp8 with an fp32 scale for every 128. Source: DeepseekV32IndexerCache."""
+    """Return the latent, and the indexer's key in fp8 with an fp32 scale for every 128. Source:
+    DeepseekV32IndexerCache."""
     width = mixer.latent_dim + mixer.rope_dim
     latent = KvSpec(
-        SpecKind.FULL, on.block, on.block * latent_token_bytes(mixer, on.cache_format, on.model_dtype), 0, (width,), latent=True
+        SpecKind.FULL,
+        on.block,
+        on.block * latent_token_bytes(mixer, on.cache_format, on.model_dtype),
+        0,
+        (width,),
+        latent=True,
     )
     if mixer.indexer is None:
         return (latent,)
@@ -115,45 +137,86 @@ def latent_specs(mixer: LatentAttention, on: Deployment) -> tuple[KvSpec, ...]:
 
 
 def state_spec(mixer: Recurrent, on: Deployment) -> KvSpec:
-    """One state page, whatever the tokens, padded to the attention page of a hybrid. Source: `layers/mamba/abstract.py`."""
+    """Return one state page, whatever the tokens, padded to the attention page of a hybrid.
+    Source: `layers/mamba/abstract.py`."""
     page = state_bytes(mixer, on.model_dtype, on.tensor_parallel)
-    return KvSpec(SpecKind.STATE, on.block if on.state_page else on.max_model_len, on.state_page or page, on.states)
+    return KvSpec(
+        SpecKind.STATE,
+        on.block if on.state_page else on.max_model_len,
+        on.state_page or page,
+        on.states,
+    )
 
 
 def cross_spec(mixer: CrossAttention, on: Deployment) -> KvSpec:
-    """Keys and values of the source sequence, for which as many tokens are kept as a batch has. Source: CrossAttentionSpec."""
+    """Return keys and values of the source sequence, for which as many tokens are kept as a
+    batch has. Source: CrossAttentionSpec."""
     heads = rank_heads(mixer.kv_heads, on.tensor_parallel)
     page = on.block * heads * 2 * mixer.head_dim * element_bytes(on.cache_format, on.model_dtype)
-    return KvSpec(SpecKind.CROSS, on.block, page, on.encoder_tokens or mixer.source_tokens, (heads, mixer.head_dim))
+    return KvSpec(
+        SpecKind.CROSS,
+        on.block,
+        page,
+        on.encoder_tokens or mixer.source_tokens,
+        (heads, mixer.head_dim),
+    )
 
 
 V4_ROW_BYTES = 584
-"""448 fp8 numbers, 64 bf16 rotated ones, 8 bytes of scales. Source: `models/deepseek_v4/attention.py`."""
+"""448 fp8 numbers, 64 bf16 rotated ones, 8 bytes of scales. Source:
+`models/deepseek_v4/attention.py`."""
 V4_BLOCK, V4_WINDOW_BLOCK, V4_ALIGNMENT = 256, 64, 576
-"""Tokens of a block of compressed entries and of the window; pages are multiples of 576 bytes. Source: as above, `sparse_swa.py`."""
+"""Tokens of a block of compressed entries and of the window; pages are multiples of 576 bytes.
+Source: as above, `sparse_swa.py`."""
 
 
 def compressed_specs(mixer: CompressedAttention) -> tuple[KvSpec, ...]:
-    """DeepSeek V4: the window, the compressed entries, the compressor's unfinished sums, and the same for its indexer.
+    """DeepSeek V4: the window, the compressed entries, the compressor's unfinished sums, and the
+    same for its indexer.
 
-    Sources: `models/deepseek_v4/attention.py`, `compressor.py`, `v1/attention/backends/mla/sparse_swa.py`.
-    """
-    window = KvSpec(SpecKind.SLIDING_LATENT, V4_WINDOW_BLOCK, aligned(V4_WINDOW_BLOCK * V4_ROW_BYTES, V4_ALIGNMENT), mixer.window)
+    Sources: `models/deepseek_v4/attention.py`, `compressor.py`,
+    `v1/attention/backends/mla/sparse_swa.py`."""
+    window = KvSpec(
+        SpecKind.SLIDING_LATENT,
+        V4_WINDOW_BLOCK,
+        aligned(V4_WINDOW_BLOCK * V4_ROW_BYTES, V4_ALIGNMENT),
+        mixer.window,
+    )
     if mixer.ratio <= 1:
         return (window,)
     entries = V4_BLOCK // mixer.ratio
-    main = KvSpec(SpecKind.FULL, V4_BLOCK, aligned(entries * V4_ROW_BYTES, V4_ALIGNMENT), 0, (mixer.ratio, mixer.head_dim))
+    main = KvSpec(
+        SpecKind.FULL,
+        V4_BLOCK,
+        aligned(entries * V4_ROW_BYTES, V4_ALIGNMENT),
+        0,
+        (mixer.ratio, mixer.head_dim),
+    )
     if mixer.indexer is None:
         return (window, main, compressor_spec(mixer.ratio, mixer.head_dim))
     key = mixer.indexer.dim + mixer.indexer.dim // 128 * 4
-    index = KvSpec(SpecKind.FULL, V4_BLOCK, aligned(entries * key, V4_ALIGNMENT), 0, (mixer.ratio, key))
-    return (index, compressor_spec(mixer.ratio, mixer.indexer.dim), window, main, compressor_spec(mixer.ratio, mixer.head_dim))
+    index = KvSpec(
+        SpecKind.FULL, V4_BLOCK, aligned(entries * key, V4_ALIGNMENT), 0, (mixer.ratio, key)
+    )
+    return (
+        index,
+        compressor_spec(mixer.ratio, mixer.indexer.dim),
+        window,
+        main,
+        compressor_spec(mixer.ratio, mixer.head_dim),
+    )
 
 
 def compressor_spec(ratio: int, dim: int) -> KvSpec:
-    """fp32 sums of keys and scores of the entry that is still being compressed: 2 x overlap x dim a token, over overlap x ratio tokens."""
+    """fp32 sums of keys and scores of the entry that is still being compressed: 2 x overlap x
+    dim a token, over overlap x ratio tokens."""
     overlap, block = (2, 4) if ratio == 4 else (1, 8)
-    return KvSpec(SpecKind.SLIDING_LATENT, block, aligned(block * 2 * overlap * dim * 4, V4_ALIGNMENT), overlap * ratio)
+    return KvSpec(
+        SpecKind.SLIDING_LATENT,
+        block,
+        aligned(block * 2 * overlap * dim * 4, V4_ALIGNMENT),
+        overlap * ratio,
+    )
 
 
 def aligned(size: int, alignment: int) -> int:
@@ -169,11 +232,10 @@ def attention_block(
     image_prefix: bool = False,
     version: tuple[int, ...] = (0, 33),
 ) -> int:
-    """Tokens of a block that every attention kernel of the model takes: 16 where it may.
+    """Return the tokens of a block that every attention kernel of the model takes: 16 where it may.
 
-    Source: `platforms/interface.py` (update_block_size_for_backend), `platforms/cuda.py` (_get_backend_priorities) and the
-    backends' get_supported_kernel_block_sizes.
-    """
+    Source: `platforms/interface.py` (update_block_size_for_backend), `platforms/cuda.py`
+    (_get_backend_priorities) and the backends' get_supported_kernel_block_sizes."""
     major = cuda_major(compute_capability)
     latents = [mixer for mixer in mixers if isinstance(mixer, LatentAttention)]
     if any(mixer.indexer for mixer in latents):
@@ -183,19 +245,32 @@ def attention_block(
     attentions = [mixer for mixer in mixers if isinstance(mixer, Attention)]
     if any(mixer.indexer for mixer in attentions):
         return 128  # MiniMax-M3: a page is one sparse block
-    if major == 9 and cache_format in ("fp8", "fp8_e4m3") and any(mixer.head_dim == 512 for mixer in attentions):
+    if (
+        major == 9
+        and cache_format in ("fp8", "fp8_e4m3")
+        and any(mixer.head_dim == 512 for mixer in attentions)
+    ):
         return 64  # FlashAttention 4 on Hopper reads fp8 in tiles of 64
-    if major == 10 and image_prefix and all(mixer.head_dim in (256, 512) for mixer in attentions if mixer.causal):
-        return 64  # Triton for images and FlashInfer for text: v1/attention/backends/triton_flashinfer.py
+    if (
+        major == 10
+        and image_prefix
+        and all(mixer.head_dim in (256, 512) for mixer in attentions if mixer.causal)
+    ):
+        # Triton for images and FlashInfer for text: v1/attention/backends/triton_flashinfer.py
+        return 64
     return DEFAULT_BLOCK
 
 
 FLASH_ATTENTION_LATENTS = (0, 19)
-"""Of the releases read, the first that reads MLA with FlashAttention on Hopper; 0.11.0 takes FlashMLA, with blocks of 64, for all."""
+"""Of the releases read, the first that reads MLA with FlashAttention on Hopper; 0.11.0 takes
+FlashMLA, with blocks of 64, for all."""
 
 
-def latent_block(nope_dim: int, cache_format: str, major: int, version: tuple[int, ...] = (0, 33)) -> int:
-    """The block of the MLA kernel that wins: FlashInfer 32 or CUTLASS 128 on 10.x, FlashMLA 64 for fp8 on 9.x, else 16."""
+def latent_block(
+    nope_dim: int, cache_format: str, major: int, version: tuple[int, ...] = (0, 33)
+) -> int:
+    """Return the block of the MLA kernel that wins: FlashInfer 32 or CUTLASS 128 on 10.x,
+    FlashMLA 64 for fp8 on 9.x, else 16."""
     if major == 9 and version < FLASH_ATTENTION_LATENTS:
         return 64
     if major == 10:
@@ -203,35 +278,43 @@ def latent_block(nope_dim: int, cache_format: str, major: int, version: tuple[in
     return 64 if major == 9 and cache_format.startswith("fp8") else DEFAULT_BLOCK
 
 
-def hybrid_block(attention_token: int, state_page: int, block: int, *, latent: bool, checkpoint: int) -> int:
-    """Tokens of a block such that an attention page is no smaller than a state page.
+def hybrid_block(
+    attention_token: int, state_page: int, block: int, *, latent: bool, checkpoint: int
+) -> int:
+    """Return the tokens of a block such that an attention page is no smaller than a state page.
 
-    attention_token: bytes a token and attention layer; state_page: bytes of the largest state; block: what the kernels ask for,
-    at least 128 for MLA; checkpoint: tokens between states a prefill may export. Source: `platforms/interface.py`,
-    _align_hybrid_block_size.
-    """
+    attention_token: bytes a token and attention layer; state_page: bytes of the largest state;
+    block: what the kernels ask for, at least 128 for MLA; checkpoint: tokens between states a
+    prefill may export. Source: `platforms/interface.py`, _align_hybrid_block_size."""
     step = lcm(max(block, 128) if latent else block, checkpoint)
     return max(block, step * -(-state_page // (step * attention_token)))
 
 
 HYBRID_PREFIX_CACHING = (0, 27)
-"""The first version that caches prefixes of hybrid models unless told not to. Source: vLLM pull request 50991, merged August 2026
-after 0.26.0; a log of 0.27.1 (198,529 tokens of Qwen3.8-27B at 150,000) holds two states a request."""
+"""The first version that caches prefixes of hybrid models unless told not to. Source: vLLM pull
+request 50991, merged August 2026 after 0.26.0; a log of 0.27.1 (198,529 tokens of Qwen3.8-27B at
+150,000) holds two states a request."""
 
 STATES_EXPORTED = (0, 32)
-"""The first version taken to export states in mid-prefill: pull request 57329 (Mamba 2) was open in September 2026, when 0.31 was
-near, and 0.33.0 has it. Which release between them was first is not known here."""
+"""The first version taken to export states in mid-prefill: pull request 57329 (Mamba 2) was open
+in September 2026, when 0.31 was near, and 0.33.0 has it. Which release between them was first is
+not known here."""
 
 
 def state_policy(
-    spec: ModelSpec, mixers: Sequence[Recurrent], compute_capability: tuple[int, int] | None, version: tuple[int, ...]
+    spec: ModelSpec,
+    mixers: Sequence[Recurrent],
+    compute_capability: tuple[int, int] | None,
+    version: tuple[int, ...],
 ) -> tuple[int, int]:
-    """(state blocks a request holds, tokens that a checkpoint is aligned to) of a hybrid's recurrent layers.
+    """Return (state blocks a request holds, tokens that a checkpoint is aligned to) of a hybrid's
+    recurrent layers.
 
-    Without prefix caching a request holds 1 state; with it 2, and a third where the kernel exports a state in mid-prefill: always for
-    Mamba 2, for gated delta nets with FlashInfer (9.0, 10.x, 12.x; every 64 tokens), for bounded KDA with FlashKDA. Sources:
-    MambaSpec.max_memory_usage_bytes; get_kv_cache_spec of `mamba_mixer2.py`, `gdn/qwen_gdn_linear_attn.py`, `kimi_k3/nvidia/kda.py`.
-    """
+    Without prefix caching a request holds 1 state; with it 2, and a third where the kernel
+    exports a state in mid-prefill: always for Mamba 2, for gated delta nets with FlashInfer
+    (9.0, 10.x, 12.x; every 64 tokens), for bounded KDA with FlashKDA. Sources:
+    MambaSpec.max_memory_usage_bytes; get_kv_cache_spec of `mamba_mixer2.py`,
+    `gdn/qwen_gdn_linear_attn.py`, `kimi_k3/nvidia/kda.py`."""
     if version < HYBRID_PREFIX_CACHING:
         return 1, 1
     kinds = {mixer.kind for mixer in mixers}
@@ -240,6 +323,8 @@ def state_policy(
         return 2, 1
     if kinds == {"gated_delta"} and newest and not spec.model_type.startswith("olmo"):
         return 3, 64
-    if kinds == {"mamba2"} or (kinds == {"kimi_delta"} and newest and all(mixer.bounded_gate for mixer in mixers)):
+    if kinds == {"mamba2"} or (
+        kinds == {"kimi_delta"} and newest and all(mixer.bounded_gate for mixer in mixers)
+    ):
         return 3, 1
     return 2, 1

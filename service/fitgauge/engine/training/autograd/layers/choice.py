@@ -1,4 +1,5 @@
-"""Which recipe writes the layers of a model: by what they are made of, by whose kernels run them, by family where traits do not suffice."""
+"""Which recipe writes the layers of a model: by what they are made of, by whose kernels run
+them, by family where traits do not suffice."""
 
 from collections.abc import Mapping
 
@@ -28,8 +29,10 @@ OWN: Mapping[str, type[Layer]] = {
 """Decoders whose layers compute what no traits tell, by model type."""
 
 
-def layer_recipe(tape: Tape, unit: Unit, spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload) -> Layer:
-    """What writes a layer of this model on a tape."""
+def layer_recipe(
+    tape: Tape, unit: Unit, spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload
+) -> Layer:
+    """Return what writes a layer of this model on a tape."""
     if any(isinstance(mixer, Recurrent) for block in spec.blocks for mixer in block.mixers):
         return RecurrentLayer(tape, unit, scene)
     if spec.task == "generate":
@@ -42,15 +45,25 @@ def layer_recipe(tape: Tape, unit: Unit, spec: ModelSpec, scene: LayerContext, w
 
 
 def end_recipe(tape: Tape, unit: Unit, scene: LayerContext, workload: TrainingWorkload) -> Modules:
-    """What writes the norm between the last layer and the head."""
+    """Return what writes the norm between the last layer and the head."""
     if isinstance(tape, MegatronTape):
         return MegatronLayer(tape, unit, scene)
-    return Modules(tape, unit, scene) if workload.kernels == "none" else FusedLayer(tape, unit, scene, workload.kernels)
+    return (
+        Modules(tape, unit, scene)
+        if workload.kernels == "none"
+        else FusedLayer(tape, unit, scene, workload.kernels)
+    )
 
 
-def _decoder(tape: Tape, unit: Unit, spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload) -> Layer:
+def _decoder(
+    tape: Tape, unit: Unit, spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload
+) -> Layer:
     if isinstance(tape, MegatronTape):
         return MegatronLayer(tape, unit, scene, recomputed_modules(workload))
     if spec.model_type in OWN:
         return OWN[spec.model_type](tape, unit, scene)
-    return Layer(tape, unit, scene) if workload.kernels == "none" else FusedLayer(tape, unit, scene, workload.kernels)
+    return (
+        Layer(tape, unit, scene)
+        if workload.kernels == "none"
+        else FusedLayer(tape, unit, scene, workload.kernels)
+    )

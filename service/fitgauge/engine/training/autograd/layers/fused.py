@@ -1,4 +1,5 @@
-"""A layer whose modules run as fused kernels in the place of transformers' modelling code: Liger's, Unsloth's, axolotl's for adapters.
+"""A layer whose modules run as fused kernels in the place of transformers' modelling code: Liger's,
+Unsloth's, axolotl's for adapters.
 
 Source: Liger-Kernel ops/rms_norm.py, rope.py, swiglu.py; unsloth 2026.8 kernels/rms_layernorm.py, rope_embedding.py, fast_lora.py; axolotl
 0.18 kernels/lora.py.
@@ -25,25 +26,32 @@ class FusedLayer(Layer):
         self._bare = kernels == "unsloth"
 
     def norm(self, name: str, x: Value) -> Value:
-        """One kernel that saves its input and the deviation of every row; its gradient is written over the output's, but in Gemma's
-        style (Fast_RMS_Layernorm.backward)."""
+        """Return one kernel that saves its input and the deviation of every row; its gradient is
+        written over the output's, but in Gemma's style (Fast_RMS_Layernorm.backward)."""
         parameter = self._tensors.get(f"{name}.weight")
-        rms = self.traits.norm in ("rms", "narrow_rms", "wide_rms", "shifted_rms") and f"{name}.bias" not in self._tensors
+        rms = (
+            self.traits.norm in ("rms", "narrow_rms", "wide_rms", "shifted_rms")
+            and f"{name}.bias" not in self._tensors
+        )
         if not self._elementwise or parameter is None or not rms:
             return super().norm(name, x)
         beside = [(f"{name}.deviation", x.elements // parameter.shape[-1], FLOAT)]
         inputs, passes = (x, self.weight(parameter)), self.traits.norm != "shifted_rms"
-        return self.tape.operation(name, inputs, x.elements, x.width, saves=(x,), beside=beside, passes=passes)
+        return self.tape.operation(
+            name, inputs, x.elements, x.width, saves=(x,), beside=beside, passes=passes
+        )
 
     def rotate(self, name: str, x: Value, cos: Value, sin: Value) -> Value:
         """In place, in either pass (Fast_RoPE_Embedding; LigerRopeFunction)."""
         if not self._elementwise:
             return super().rotate(name, x, cos, sin)
-        return self.tape.operation(f"{name}.rotated", (x,), x.elements, x.width, view=True, passes=True)
+        return self.tape.operation(
+            f"{name}.rotated", (x,), x.elements, x.width, view=True, passes=True
+        )
 
     def linear(self, parameter: Parameter, x: Value, tokens: int | None = None) -> Value:
-        """x W + (x A) B, the second product added to the first where it lies: of all that is as long as the sequence only x is saved
-        (LoRA_W, LoRA_QKV; utils.py, matmul_lora)."""
+        """x W + (x A) B, the second product added to the first where it lies: of all that is as
+        long as the sequence only x is saved (LoRA_W, LoRA_QKV; utils.py, matmul_lora)."""
         pair = self._pair(parameter)
         if pair is None or (parameter.split is not Split.NONE and self.scene.heads > 1):
             return super().linear(parameter, x, tokens)
@@ -51,13 +59,28 @@ class FusedLayer(Layer):
         x, scratch = self.tape.cast(x, name), self._unpacked(parameter)
         inputs = (x, self.weight(parameter), *pair)
         out = rows * parameter.shape[0]
-        return self.tape.operation(name, inputs, out, x.width, saves=(x,), scratch=scratch, back_scratch=scratch, product=True)
+        return self.tape.operation(
+            name,
+            inputs,
+            out,
+            x.width,
+            saves=(x,),
+            scratch=scratch,
+            back_scratch=scratch,
+            product=True,
+        )
 
     def mlp(self, linears: list[Parameter], x: Value) -> Value:
-        """down(act(gate(x)) up(x)): what gate and up give is saved, their product made again (swiglu.py). With adapters beside all three
-        it is one function, which saves x too and writes the gradients of gate, up and x over these (LoRA_MLP.backward)."""
+        """down(act(gate(x)) up(x)): what gate and up give is saved, their product made again
+        (swiglu.py). With adapters beside all three it is one function, which saves x too and
+        writes the gradients of gate, up and x over these (LoRA_MLP.backward)."""
         pairs = [pair for linear in linears if (pair := self._pair(linear)) is not None]
-        if len(linears) != 3 or self.traits.activation not in _GATES or self.scene.heads > 1 or self.traits.drops:
+        if (
+            len(linears) != 3
+            or self.traits.activation not in _GATES
+            or self.scene.heads > 1
+            or self.traits.drops
+        ):
             return super().mlp(linears, x)
         gate, up, down = linears
         inner = gate.shape[0] * self.scene.tokens
@@ -79,12 +102,18 @@ class FusedLayer(Layer):
         if not self._elementwise:
             return super().mlp(linears, x)
         made = (self.linear(gate, x), self.linear(up, x))
-        return self.linear(down, self.tape.operation("mlp.product", made, inner, made[0].width, saves=made))
+        return self.linear(
+            down, self.tape.operation("mlp.product", made, inner, made[0].width, saves=made)
+        )
 
     def _pair(self, parameter: Parameter) -> tuple[Value, ...] | None:
-        """The parts of the adapter beside a linear, where its kernel takes them: Unsloth's knows neither biases nor magnitudes (DoRA)."""
+        """Return the parts of the adapter beside a linear, where its kernel takes them:
+        Unsloth's knows neither biases nor magnitudes (DoRA)."""
         name = parameter.name.removesuffix(".weight")
-        a, b = self._tensors.get(f"{name}.lora_A.weight"), self._tensors.get(f"{name}.lora_B.weight")
+        a, b = (
+            self._tensors.get(f"{name}.lora_A.weight"),
+            self._tensors.get(f"{name}.lora_B.weight"),
+        )
         magnitude = self._tensors.get(f"{name}.lora_magnitude_vector")
         refused = self._bare and (magnitude is not None or f"{name}.bias" in self._tensors)
         if not self._adapters or refused or a is None or b is None:
@@ -92,5 +121,5 @@ class FusedLayer(Layer):
         return tuple(self.weight(part) for part in (a, b, magnitude) if part is not None)
 
     def _unpacked(self, parameter: Parameter) -> int:
-        """Bytes of a quantized weight as it is computed with."""
+        """Return the bytes of a quantized weight as it is computed with."""
         return parameter.elements * self.scene.compute_width if parameter.form is not None else 0

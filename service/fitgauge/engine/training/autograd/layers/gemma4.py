@@ -1,8 +1,9 @@
-"""A layer of Gemma 4 as transformers' modelling code computes it: values normed beside queries and keys, keys that are values too, keys and
-values of an earlier layer, a mixture beside the MLP, and an input of its own for every layer.
+"""A layer of Gemma 4 as transformers' modelling code computes it: values normed beside queries and
+keys, keys that are values too, keys and values of an earlier layer, a mixture beside the MLP, and
+an input of its own for every layer.
 
-Source: transformers 5.23, models/gemma4/modeling_gemma4.py (Gemma4TextAttention, Gemma4TextRouter, Gemma4TextDecoderLayer).
-"""
+Source: transformers 5.23, models/gemma4/modeling_gemma4.py (Gemma4TextAttention,
+Gemma4TextRouter, Gemma4TextDecoderLayer)."""
 
 from collections.abc import Sequence
 
@@ -19,94 +20,165 @@ class Gemma4Layer(Layer):
     """Writes one layer on a tape."""
 
     def play(self, x: Value) -> Value:
-        """Attention, MLP with a mixture beside it, and the layer's own input, each where it has one."""
+        """Attention, MLP with a mixture beside it, and the layer's own input, each where it has
+        one."""
         return self.layer(x)
 
     def layer(self, x: Value) -> Value:
-        """Every half has a norm before and after it."""
+        """Return every half has a norm before and after it."""
         mixed = self.norm("post_attention_layernorm", self.mix(self.norm("input_layernorm", x)))
         x = self.tape.add("attention.residual", x, mixed)
         fed = self.norm("post_feedforward_layernorm", self._fed(x))
         x = self.tape.add("mlp.residual", x, fed)
         gate = self.named("per_layer_input_gate")
-        return x if gate is None else self.tape.add("per_layer.residual", x, self._own_input(gate, x))
+        return (
+            x if gate is None else self.tape.add("per_layer.residual", x, self._own_input(gate, x))
+        )
 
-    def attention(self, x: Value, mixer: Attention, linears: list[Parameter] | None = None, source: Value | None = None) -> Value:
-        """Attention whose keys and values may be one projection's, or those of an earlier layer, which counts them."""
+    def attention(
+        self,
+        x: Value,
+        mixer: Attention,
+        linears: list[Parameter] | None = None,
+        source: Value | None = None,
+    ) -> Value:
+        """Attention whose keys and values may be one projection's, or those of an earlier layer,
+        which counts them."""
         tape, scene = self.tape, self.scene
         *inward, out = self.linears(attention=True)
-        heads, kv_heads = max(1, mixer.query_heads // scene.heads), max(1, mixer.kv_heads // scene.heads)
+        heads, kv_heads = (
+            max(1, mixer.query_heads // scene.heads),
+            max(1, mixer.kv_heads // scene.heads),
+        )
         cos, sin = (tape.constant(name, 1, scene.table_width) for name in ("cos", "sin"))
         q = self.rotate("query", self.norm("self_attn.q_norm", self.linear(inward[0], x)), cos, sin)
         if mixer.shares_cache:
             sizes = (scene.tokens * kv_heads * width for width in (mixer.head_dim, mixer.value_dim))
-            k, v = (tape.constant(f"{name}.shared", size, q.width, grad=True) for name, size in zip(("key", "value"), sizes, strict=True))
+            k, v = (
+                tape.constant(f"{name}.shared", size, q.width, grad=True)
+                for name, size in zip(("key", "value"), sizes, strict=True)
+            )
         else:
             keys = self.linear(inward[1], x)
             values = self.linear(inward[2], x) if len(inward) > 2 else keys
             k = self.rotate("key", self.norm("self_attn.k_norm", keys), cos, sin)
             v = self.unit_length("self_attn.v_norm", values, mixer.value_dim)
-        mixed = self.eager(q, k, v, heads, mixer) if self.traits.eager(scene.attention) else self.fused_attention(q, k, v, heads, mixer)
+        mixed = (
+            self.eager(q, k, v, heads, mixer)
+            if self.traits.eager(scene.attention)
+            else self.fused_attention(q, k, v, heads, mixer)
+        )
         return self.linear(out, mixed)
 
     def _fed(self, x: Value) -> Value:
-        """The MLP; beside it a mixture that reads the stream itself."""
-        experts = [p for p in self.unit.parameters if p.kind is Kind.EXPERT and len(p.shape) == 2 and not p.adapter]
+        """Return the MLP; beside it a mixture that reads the stream itself."""
+        experts = [
+            p
+            for p in self.unit.parameters
+            if p.kind is Kind.EXPERT and len(p.shape) == 2 and not p.adapter
+        ]
         fed = self.mlp(self.linears(attention=False)[:3], self.norm("pre_feedforward_layernorm", x))
         if not experts:
             return fed
         fed = self.norm("post_feedforward_layernorm_1", fed)
         weights = self.routing(x)
         mixed = self.chosen_experts(experts, self.norm("pre_feedforward_layernorm_2", x), weights)
-        return self.tape.add("mlp.with_mixture", fed, self.norm("post_feedforward_layernorm_2", mixed))
+        return self.tape.add(
+            "mlp.with_mixture", fed, self.norm("post_feedforward_layernorm_2", mixed)
+        )
 
     def routing(self, x: Value) -> Value:
-        """Scores of the stream, normed and scaled; the chosen ones in fp32, times a learned scale of each expert."""
+        """Return the scores of the stream, normed and scaled; the chosen ones in fp32, times a
+        learned scale of each expert."""
         tape = self.tape
         router, scale = self.named("router.proj"), self._tensors["router.scale"]
         if router is None:
             return super().routing(x)
-        given = tape.multiply("router.scaled", self.unit_length("router.norm", x, self.scene.hidden), self.weight(scale))
-        scores = tape.to(self.linear(router, tape.copy("router.input", given)), FLOAT, "router.float")
-        chosen = tape.copy("router.top_k", tape.pointwise("router.softmax", scores, of_output=True), self.picks)
-        each = tape.operation("router.scales", (self.weight(self._tensors["router.per_expert_scale"]),), self.picks, x.width)
+        given = tape.multiply(
+            "router.scaled",
+            self.unit_length("router.norm", x, self.scene.hidden),
+            self.weight(scale),
+        )
+        scores = tape.to(
+            self.linear(router, tape.copy("router.input", given)), FLOAT, "router.float"
+        )
+        chosen = tape.copy(
+            "router.top_k", tape.pointwise("router.softmax", scores, of_output=True), self.picks
+        )
+        each = tape.operation(
+            "router.scales",
+            (self.weight(self._tensors["router.per_expert_scale"]),),
+            self.picks,
+            x.width,
+        )
         return tape.multiply("router.weights", chosen, each)
 
     def _own_input(self, gate: Parameter, x: Value) -> Value:
-        """norm(up(act(gate(x)) x input)), the input being a view of what was made for all layers before the first (embedding)."""
+        """norm(up(act(gate(x)) x input)), the input being a view of what was made for all layers
+        before the first (embedding)."""
         tape = self.tape
         gated = self.activation(self.linear(gate, x))
         given = tape.constant("per_layer.input", gated.elements, self.scene.table_width, grad=True)
         up = next(p for p in self.unit.parameters if p.name == "per_layer_projection.weight")
-        return self.norm("post_per_layer_input_norm", self.linear(up, tape.multiply("per_layer.product", gated, given)))
+        return self.norm(
+            "post_per_layer_input_norm",
+            self.linear(up, tape.multiply("per_layer.product", gated, given)),
+        )
 
 
 def handed_on(found: Sequence[Unit]) -> list[Unit]:
-    """The units behind the layers' own inputs: their table, and the linear and norm beside it; empty where there are none."""
-    return [unit for unit in found if any("per_layer" in parameter.name for parameter in unit.parameters) and not unit.repeated]
+    """Return the units behind the layers' own inputs: their table, and the linear and norm
+    beside it; empty where there are none."""
+    return [
+        unit
+        for unit in found
+        if any("per_layer" in parameter.name for parameter in unit.parameters) and not unit.repeated
+    ]
 
 
-def per_layer_segment(found: Sequence[Unit], scene: LayerContext, workload: TrainingWorkload) -> Segment | None:
-    """Inputs for every layer, made before the first: words from a table of their own, added to a linear of the words' embeddings after a
-    norm, scaled (Gemma4TextModel.get_per_layer_inputs, project_per_layer_inputs). They stay for the layers' backward passes. None where
-    there are none.
-    """
+def per_layer_segment(
+    found: Sequence[Unit], scene: LayerContext, workload: TrainingWorkload
+) -> Segment | None:
+    """Return inputs for every layer, made before the first: words from a table of their own,
+    added to a linear of the words' embeddings after a norm, scaled
+    (Gemma4TextModel.get_per_layer_inputs, project_per_layer_inputs). They stay for the layers'
+    backward passes. None where there are none."""
     units = handed_on(found)
     if not units:
         return None
     tape, width = tape_of(workload), stream_width(workload)
-    named = {p.name.removesuffix(".weight").rpartition(".")[2]: (unit, p) for unit in units for p in unit.parameters if not p.adapter}
-    (home, table), (other, linear) = named["embed_tokens_per_layer"], named["per_layer_model_projection"]
+    named = {
+        p.name.removesuffix(".weight").rpartition(".")[2]: (unit, p)
+        for unit in units
+        for p in unit.parameters
+        if not p.adapter
+    }
+    (home, table), (other, linear) = (
+        named["embed_tokens_per_layer"],
+        named["per_layer_model_projection"],
+    )
     modules, count = Modules(tape, other, scene), scene.tokens * linear.shape[0]
-    words = tape.copy("embedding.read", tape.constant("embedding", scene.tokens * scene.hidden, width, grad=True))
-    own = tape.operation("per_layer.words", (Modules(tape, home, scene).weight(table),), count, width)
+    words = tape.copy(
+        "embedding.read", tape.constant("embedding", scene.tokens * scene.hidden, width, grad=True)
+    )
+    own = tape.operation(
+        "per_layer.words", (Modules(tape, home, scene).weight(table),), count, width
+    )
     norm = named["per_layer_projection_norm"][1].name.removesuffix(".weight")
     projected = modules.norm(norm, tape.copy("per_layer.projected", modules.linear(linear, words)))
-    made = tape.copy("per_layer.inputs", tape.add("per_layer.sum", projected, tape.copy("per_layer.scaled", own)))
+    made = tape.copy(
+        "per_layer.inputs", tape.add("per_layer.sum", projected, tape.copy("per_layer.scaled", own))
+    )
     return trace_segment("embedding", (), tape, words, made, units, workload, checkpointed="none")
 
 
 def per_layer_bytes(found: Sequence[Unit], scene: LayerContext, workload: TrainingWorkload) -> int:
-    """Bytes of the gradient of all layers' own inputs, which is whole from the last layer's backward pass on."""
-    widths = [p.shape[0] for unit in handed_on(found) for p in unit.parameters if p.name.endswith("per_layer_model_projection.weight")]
+    """Return the bytes of the gradient of all layers' own inputs, which is whole from the last
+    layer's backward pass on."""
+    widths = [
+        p.shape[0]
+        for unit in handed_on(found)
+        for p in unit.parameters
+        if p.name.endswith("per_layer_model_projection.weight")
+    ]
     return sum(scene.tokens * width * stream_width(workload) for width in widths)

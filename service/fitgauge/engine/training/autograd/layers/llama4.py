@@ -1,7 +1,8 @@
-"""A layer of Llama 4 as transformers' modelling code computes it: every expert gets every token, times its router's score.
+"""A layer of Llama 4 as transformers' modelling code computes it: every expert gets every token,
+times its router's score.
 
-Source: transformers 5.23, models/llama4/modeling_llama4.py (Llama4TextMoe, Llama4TextExperts, apply_rotary_emb, Llama4TextL2Norm).
-"""
+Source: transformers 5.23, models/llama4/modeling_llama4.py (Llama4TextMoe, Llama4TextExperts,
+apply_rotary_emb, Llama4TextL2Norm)."""
 
 from fitgauge.engine.model.spec import Attention, Kind
 from fitgauge.engine.training.autograd.layers.layer import Layer
@@ -13,45 +14,79 @@ class Llama4Layer(Layer):
     """Writes one layer on a tape."""
 
     def rotated(self, q: Value, k: Value, mixer: Attention) -> tuple[Value, Value]:
-        """Layers of chunked attention rotate complex numbers and divide by lengths (`use_qk_norm`, which is taken for granted); the others
-        scale their queries by position."""
+        """Return the layers of chunked attention rotate complex numbers and divide by lengths
+        (`use_qk_norm`, which is taken for granted); the others scale their queries by position."""
         tape, width = self.tape, q.width
         if mixer.chunk is None:
-            return tape.to(tape.operation("query.by_position", (q,), q.elements, FLOAT), width, "query.narrow"), k
+            return (
+                tape.to(
+                    tape.operation("query.by_position", (q,), q.elements, FLOAT),
+                    width,
+                    "query.narrow",
+                ),
+                k,
+            )
         wide = (tape.to(q, FLOAT, "query.float"), tape.to(k, FLOAT, "key.float"))
-        turned = [tape.to(tape.copy(f"{part.name}.rotated", part), width, f"{part.name}.narrow") for part in wide]
-        return self.unit_length("query.norm", turned[0], mixer.head_dim), self.unit_length("key.norm", turned[1], mixer.head_dim)
+        turned = [
+            tape.to(tape.copy(f"{part.name}.rotated", part), width, f"{part.name}.narrow")
+            for part in wide
+        ]
+        return self.unit_length("query.norm", turned[0], mixer.head_dim), self.unit_length(
+            "key.norm", turned[1], mixer.head_dim
+        )
 
     def explicit(self, mixer: Attention) -> bool:
-        """Whether SDPA is given a mask: of chunks, where the sequence is longer than one."""
+        """Return whether SDPA is given a mask: of chunks, where the sequence is longer than one."""
         return mixer.chunk is not None and mixer.chunk < self.scene.keys
 
     def feed_forward(self, x: Value) -> Value:
-        """An MLP; or all tokens once for every expert, times its score, which is none where it was not chosen, products of all experts at
-        once, and a shared expert beside them, during which what the experts read and gave is held (Llama4TextMoe.forward)."""
-        experts = [p for p in self.unit.parameters if p.kind is Kind.EXPERT and len(p.shape) == 2 and not p.adapter]
+        """Return an MLP; or all tokens once for every expert, times its score, which is none
+        where it was not chosen, products of all experts at once, and a shared expert beside
+        them, during which what the experts read and gave is held (Llama4TextMoe.forward)."""
+        experts = [
+            p
+            for p in self.unit.parameters
+            if p.kind is Kind.EXPERT and len(p.shape) == 2 and not p.adapter
+        ]
         if not experts:
             return super().feed_forward(x)
         tape, scene = self.tape, self.scene
         router = next(p for p in self.unit.parameters if p.name.endswith("router.weight"))
         count = experts[-1].count // scene.experts
-        scores = tape.operation("router.chosen", (self.linear(router, x),), scene.tokens * count, x.width)
-        scores = tape.pointwise("router.sigmoid", tape.to(scores, FLOAT, "router.float"), of_output=True)
-        scores = tape.copy("router.by_expert", tape.to(scores, tape.compute or x.width, "router.scores"))
-        given = tape.multiply("experts.weighed", tape.copy("experts.tokens", x, count * x.elements), scores)
+        scores = tape.operation(
+            "router.chosen", (self.linear(router, x),), scene.tokens * count, x.width
+        )
+        scores = tape.pointwise(
+            "router.sigmoid", tape.to(scores, FLOAT, "router.float"), of_output=True
+        )
+        scores = tape.copy(
+            "router.by_expert", tape.to(scores, tape.compute or x.width, "router.scores")
+        )
+        given = tape.multiply(
+            "experts.weighed", tape.copy("experts.tokens", x, count * x.elements), scores
+        )
         rows, inner = count * scene.tokens, experts[-1].shape[1] // scene.expert_heads
         first = self._every("experts.gate_up", given, experts[:-1], rows * 2 * inner)
         gate, up = tape.split("experts.chunk", first, rows * inner, rows * inner)
         product = tape.multiply("experts.product", up, self.activation(gate))
         routed = self._every("experts.down", product, experts[-1:], given.elements)
         shared = self.mlp(self.linears(attention=False), x)
-        return tape.operation("mlp.with_experts", (shared, routed, given._replace(grad=False)), shared.elements, shared.width, passes=True)
+        return tape.operation(
+            "mlp.with_experts",
+            (shared, routed, given._replace(grad=False)),
+            shared.elements,
+            shared.width,
+            passes=True,
+        )
 
     def _every(self, name: str, x: Value, parameters: list[Parameter], elements: int) -> Value:
-        """One batched product of every expert with its tokens; each side is cast under autocast."""
+        """Return one batched product of every expert with its tokens; each side is cast under
+        autocast."""
         weights = [self.tape.cast(self.weight(parameter), name) for parameter in parameters]
         x = self.tape.cast(x, name)
         saves = [x] if any(weight.grad for weight in weights) else []
         casts = [weight for weight in weights if x.grad and self.tape.compute]
-        y = self.tape.operation(name, (x, *weights), elements, x.width, saves=[*saves, *casts], product=True)
+        y = self.tape.operation(
+            name, (x, *weights), elements, x.width, saves=[*saves, *casts], product=True
+        )
         return self.adapted(parameters[0], x, y, x.elements // parameters[0].shape[1], elements)

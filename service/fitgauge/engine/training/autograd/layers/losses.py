@@ -1,4 +1,5 @@
-"""The loss of a head's logits, written on a tape: full, in pieces, fused with the head, of log-probabilities."""
+"""The loss of a head's logits, written on a tape: full, in pieces, fused with the head, of
+log-probabilities."""
 
 from fitgauge.engine.training.autograd.layers.megatron import loss_of_pieces
 from fitgauge.engine.training.autograd.layers.traits import Traits
@@ -8,24 +9,35 @@ from fitgauge.engine.training.workload import TrainingWorkload
 _CHUNKS = 8
 """Pieces of a chunked loss. Source: torchtune modules/loss, num_output_chunks."""
 _RECOMPUTED = 256
-"""Tokens of a piece whose logits are made again. Source: trl/trainer/sft_trainer.py, _CHUNKED_LM_HEAD_CHUNK_SIZE."""
+"""Tokens of a piece whose logits are made again. Source: trl/trainer/sft_trainer.py,
+_CHUNKED_LM_HEAD_CHUNK_SIZE."""
 
 
 def loss_of(
-    tape: Tape, x: Value, weight: Value, tokens: int, vocabulary: int, hidden: int, traits: Traits, workload: TrainingWorkload
+    tape: Tape,
+    x: Value,
+    weight: Value,
+    tokens: int,
+    vocabulary: int,
+    hidden: int,
+    traits: Traits,
+    workload: TrainingWorkload,
 ) -> tuple[int, Value]:
-    """(bytes of logits that stay, the loss), by the workload's loss.
+    """Return (bytes of logits that stay, the loss), by the workload's loss.
 
-    full: logits, their fp32 copy, log-softmax, which is saved; under tensor parallelism transformers gathers the logits (tp_plan,
-    colwise_gather_output), torchtitan and Megatron take the loss of the pieces. torchtitan's, compiled, reads the logits alone
-    (components/loss.py); Megatron's own makes no second copy (megatron/core/tensor_parallel/cross_entropy.py). The others: see `_fused`,
-    `_chunked`, `_recomputed`, `_log_probs`, `_in_place`.
-    """
+    full: logits, their fp32 copy, log-softmax, which is saved; under tensor parallelism
+    transformers gathers the logits (tp_plan, colwise_gather_output), torchtitan and Megatron
+    take the loss of the pieces. torchtitan's, compiled, reads the logits alone
+    (components/loss.py); Megatron's own makes no second copy
+    (megatron/core/tensor_parallel/cross_entropy.py). The others: see `_fused`, `_chunked`,
+    `_recomputed`, `_log_probs`, `_in_place`."""
     if workload.loss == "fused" and workload.framework != "megatron":
         return 0, _fused(tape, x, weight, tokens, vocabulary, hidden)
     if workload.loss == "chunked":
         made = tokens * vocabulary * (1 + 2 * traits.logits_cap + traits.scales_logits)
-        return 0, _chunked(tape, x, weight, tokens * vocabulary // _CHUNKS, made, compiled=workload.compiled)
+        return 0, _chunked(
+            tape, x, weight, tokens * vocabulary // _CHUNKS, made, compiled=workload.compiled
+        )
     if workload.loss == "recomputed":
         return 0, _recomputed(tape, x, weight, tokens, vocabulary)
     logits = tape.matmul("logits", x, weight, tokens * vocabulary)
@@ -34,7 +46,10 @@ def loss_of(
     if traits.logits_bias:
         logits = tape.add("logits.biased", logits, tape.constant("logits.bias", 1, weight.width))
     if traits.logits_cap:
-        logits = tape.copy("logits.uncapped", tape.pointwise("logits.tanh", tape.copy("logits.capped", logits), of_output=True))
+        logits = tape.copy(
+            "logits.uncapped",
+            tape.pointwise("logits.tanh", tape.copy("logits.capped", logits), of_output=True),
+        )
     if traits.scales_logits:
         logits = tape.copy("logits.scaled", logits)
     if workload.loss in ("log_probs", "log_probs_in_place"):
@@ -48,69 +63,131 @@ def loss_of(
     tape.keep(logits)
     wide = tape.to(logits, FLOAT, "logits.float") if traits.float_loss or tape.compute else logits
     softmax = tape.pointwise("logits.log_softmax", wide, of_output=True)
-    pieces = workload.sequence_parallel  # zeros, exponentials and their sum are alive at once (torch/distributed/tensor/parallel/loss.py)
+    # zeros, exponentials and their sum are alive at once
+    # (torch/distributed/tensor/parallel/loss.py)
+    pieces = workload.sequence_parallel
     back_scratch = 2 * softmax.bytes if pieces else 0
-    return logits.bytes, tape.operation("loss", (softmax,), 1, FLOAT, saves=(softmax,), back_scratch=back_scratch)
+    return logits.bytes, tape.operation(
+        "loss", (softmax,), 1, FLOAT, saves=(softmax,), back_scratch=back_scratch
+    )
 
 
 def _fused(tape: Tape, x: Value, weight: Value, tokens: int, vocabulary: int, hidden: int) -> Value:
-    """A few rows at a time; gradients of hidden states and head are made in the forward pass (Liger-Kernel,
-    fused_linear_cross_entropy.py: rows of next_power_of_2(tokens / ceil(vocabulary / hidden)) a piece)."""
+    """Return a few rows at a time; gradients of hidden states and head are made in the forward
+    pass (Liger-Kernel, fused_linear_cross_entropy.py: rows of next_power_of_2(tokens /
+    ceil(vocabulary / hidden)) a piece)."""
     pieces = max(1, -(-vocabulary // hidden))
     rows = 1 << max(0, -(-tokens // pieces) - 1).bit_length()
     scratch = rows * vocabulary * (x.width + FLOAT)
     made = tokens * hidden + (weight.elements if weight.grad else 0)
-    return tape.operation("loss", (x, weight), 1, FLOAT, scratch=scratch, beside=[("loss.gradients", made, weight.width)])
+    return tape.operation(
+        "loss",
+        (x, weight),
+        1,
+        FLOAT,
+        scratch=scratch,
+        beside=[("loss.gradients", made, weight.width)],
+    )
 
 
-def _chunked(tape: Tape, x: Value, weight: Value, piece: int, made: int, *, compiled: bool) -> Value:
-    """Head and loss of a `piece` of the logits at a time: all that are `made` are saved, gradients and (unless `compiled`) fp32 are there
-    of one piece."""
+def _chunked(
+    tape: Tape, x: Value, weight: Value, piece: int, made: int, *, compiled: bool
+) -> Value:
+    """Head and loss of a `piece` of the logits at a time: all that are `made` are saved,
+    gradients and (unless `compiled`) fp32 are there of one piece."""
     x, weight = tape.cast(x, "logits"), tape.cast(weight, "logits")
     saves, scratch = (x,) if weight.grad else (), 0 if compiled else 2 * piece * FLOAT
     back_scratch, beside = scratch + piece * x.width, [("loss.logits", made, x.width)]
     return tape.operation(
-        "loss", (x, weight), 1, FLOAT, saves=saves, scratch=scratch, back_scratch=back_scratch, beside=beside, product=True
+        "loss",
+        (x, weight),
+        1,
+        FLOAT,
+        saves=saves,
+        scratch=scratch,
+        back_scratch=back_scratch,
+        beside=beside,
+        product=True,
     )
 
 
 def _in_place(tape: Tape, logits: Value, last: int) -> Value:
-    """A copy of the fp32 logits, shifted by a token (so without the `last` one's), becomes the gradient (Unsloth's and flash-attn's kernels
-    on transformers up to 4.48, modeling_llama.py)."""
+    """Return a copy of the fp32 logits, shifted by a token (so without the `last` one's),
+    becomes the gradient (Unsloth's and flash-attn's kernels on transformers up to 4.48,
+    modeling_llama.py)."""
     wide = tape.to(logits, FLOAT, "logits.float")
     shifted = tape.copy("logits.shifted", wide, wide.elements - last)
     held = wide._replace(grad=False)  # a name of the loss still has it
-    written = tape.operation("loss.gradients", (shifted, held), shifted.elements, FLOAT, saves=(shifted,), view=True, passes=True)
+    written = tape.operation(
+        "loss.gradients",
+        (shifted, held),
+        shifted.elements,
+        FLOAT,
+        saves=(shifted,),
+        view=True,
+        passes=True,
+    )
     return tape.operation("loss", (written,), 1, FLOAT)
 
 
 def _recomputed(tape: Tape, x: Value, weight: Value, tokens: int, vocabulary: int) -> Value:
-    """A loss whose logits are made again, of 256 tokens at a time; hidden states are put in order once, before.
+    """Return a loss whose logits are made again, of 256 tokens at a time; hidden states are put in
+    order once, before.
 
-    Of each piece there are logits, log-probabilities, their exponentials and products, of the head an fp32 copy and autocast's, which its
-    product saves (trl/trainer/sft_trainer.py, _chunk; measured on that function, with softmax in fp32 as CUDA's autocast has it).
-    """
-    piece, head, narrow = min(tokens, _RECOMPUTED) * vocabulary, weight.elements, tape.compute or FLOAT
+    Of each piece there are logits, log-probabilities, their exponentials and products, of the
+    head an fp32 copy and autocast's, which its product saves (trl/trainer/sft_trainer.py,
+    _chunk; measured on that function, with softmax in fp32 as CUDA's autocast has it)."""
+    piece, head, narrow = (
+        min(tokens, _RECOMPUTED) * vocabulary,
+        weight.elements,
+        tape.compute or FLOAT,
+    )
     copied = 0 if weight.width == FLOAT else FLOAT
     product, rows = head * (copied + tape.compute) + piece * narrow, piece * (narrow + 3 * FLOAT)
     back = max(product, rows + head * (tape.compute or copied))
     beside = [("loss.ordered", x.elements, x.width)]
-    return tape.operation("loss", (x, weight), 1, FLOAT, beside=beside, scratch=max(product, rows), back_scratch=back, product=True)
+    return tape.operation(
+        "loss",
+        (x, weight),
+        1,
+        FLOAT,
+        beside=beside,
+        scratch=max(product, rows),
+        back_scratch=back,
+        product=True,
+    )
 
 
 def _log_probs(tape: Tape, logits: Value, workload: TrainingWorkload) -> Value:
-    """The log-probabilities of the tokens that were sampled.
+    """Return the log-probabilities of the tokens that were sampled.
 
-    TRL takes them row by row (trl/trainer/utils.py, selective_log_softmax): of fp32 logits, which Accelerate's mixed precision makes of
-    a model's output, the logits are saved; of 16-bit ones their log-softmax. The entropy that is logged copies them once
-    (entropy_from_logits). Going back, rows are stacked and then put into whole tensors, slice by slice: two more copies. Measured on
-    these functions under FakeTensorMode: 2 logits forward, 4 back. In place: verl's kernel writes the gradient over the logits
-    (verl/utils/torch_functional.py, logprobs_from_logits_flash_attn).
-    """
+    TRL takes them row by row (trl/trainer/utils.py, selective_log_softmax): of fp32 logits,
+    which Accelerate's mixed precision makes of a model's output, the logits are saved; of 16-bit
+    ones their log-softmax. The entropy that is logged copies them once (entropy_from_logits).
+    Going back, rows are stacked and then put into whole tensors, slice by slice: two more
+    copies. Measured on these functions under FakeTensorMode: 2 logits forward, 4 back. In place:
+    verl's kernel writes the gradient over the logits (verl/utils/torch_functional.py,
+    logprobs_from_logits_flash_attn)."""
     if workload.loss == "log_probs_in_place":
         return tape.operation("loss", (logits,), 1, FLOAT)
     if workload.mixed and workload.framework in ("transformers", "fsdp"):
         logits = tape.to(logits, FLOAT, "logits.float")
-        return tape.operation("loss", (logits,), 1, FLOAT, saves=(logits,), scratch=logits.bytes, back_scratch=2 * logits.bytes)
+        return tape.operation(
+            "loss",
+            (logits,),
+            1,
+            FLOAT,
+            saves=(logits,),
+            scratch=logits.bytes,
+            back_scratch=2 * logits.bytes,
+        )
     made = [("logits.log_softmax", logits.elements, logits.width)]
-    return tape.operation("loss", (logits,), 1, FLOAT, beside=made, scratch=logits.bytes, back_scratch=2 * logits.bytes)
+    return tape.operation(
+        "loss",
+        (logits,),
+        1,
+        FLOAT,
+        beside=made,
+        scratch=logits.bytes,
+        back_scratch=2 * logits.bytes,
+    )

@@ -1,14 +1,18 @@
-"""A layer as Megatron-Core computes it, where its kernels keep less than transformers' modelling code: norms, rotation, gates, experts.
+"""A layer as Megatron-Core computes it, where its kernels keep less than transformers' modelling
+code: norms, rotation, gates, experts.
 
-Its defaults for training: Transformer Engine's layers, --swiglu and --moe-grouped-gemm with their fusions on, rotation fused. Source:
-Megatron-LM megatron/training/arguments.py (bias_swiglu_fusion, apply_rope_fusion). What layers keep was measured on megatron-core's own
-modules: tests/accuracy/measure_megatron_activations.py.
-"""
+Its defaults for training: Transformer Engine's layers, --swiglu and --moe-grouped-gemm with
+their fusions on, rotation fused. Source: Megatron-LM megatron/training/arguments.py
+(bias_swiglu_fusion, apply_rope_fusion). What layers keep was measured on megatron-core's own
+modules: tests/accuracy/measure_megatron_activations.py."""
 
 from contextlib import AbstractContextManager
 
 from fitgauge.engine.model.spec import Attention, Kind, LatentAttention, Split
-from fitgauge.engine.training.autograd.layers.context import passed_backward_bytes, passed_forward_bytes
+from fitgauge.engine.training.autograd.layers.context import (
+    passed_backward_bytes,
+    passed_forward_bytes,
+)
 from fitgauge.engine.training.autograd.layers.layer import Layer
 from fitgauge.engine.training.autograd.layers.modules import LayerContext
 from fitgauge.engine.training.autograd.megatron_tape import MegatronTape
@@ -20,43 +24,57 @@ _INDEX, _MARK = 8, 1
 
 
 def whole_logits(workload: TrainingWorkload) -> dict[str, Loss | bool]:
-    """What of a workload Megatron's loss replaces: its last stage makes whole logits whatever is asked for. `fused`: a compiled loss of
-    theirs (--cross-entropy-loss-fusion), where asked for and under ms-swift, which alone trains adapters and has it on.
+    """Return what of a workload Megatron's loss replaces: its last stage makes whole logits
+    whatever is asked for. `fused`: a compiled loss of theirs (--cross-entropy-loss-fusion), where
+    asked for and under ms-swift, which alone trains adapters and has it on.
 
-    Source: megatron/core/models/common/language_module/language_module.py, compute_language_model_loss; swift/megatron/arguments/
-    megatron_args.py, cross_entropy_loss_fusion.
-    """
-    if workload.framework != "megatron" or workload.loss not in ("full", "in_place", "fused", "chunked", "recomputed"):
+    Source: megatron/core/models/common/language_module/language_module.py,
+    compute_language_model_loss; swift/megatron/arguments/ megatron_args.py,
+    cross_entropy_loss_fusion."""
+    if workload.framework != "megatron" or workload.loss not in (
+        "full",
+        "in_place",
+        "fused",
+        "chunked",
+        "recomputed",
+    ):
         return {}
     return {"loss": "fused" if workload.compiled or workload.adapted else "full", "compiled": False}
 
 
 def loss_of_pieces(tape: Tape, logits: Value, *, compiled: bool) -> Value:
-    """The loss of a rank's logits: their fp32 copy becomes the softmax and then the gradient, all in place.
+    """Return the loss of a rank's logits: their fp32 copy becomes the softmax and then the
+    gradient, all in place.
 
-    `compiled`: by the kernels that torch.compile makes the gradient is another tensor, beside the softmax and its own copy in 16 bit.
-    Source: megatron/core/tensor_parallel/cross_entropy.py, fusions/fused_cross_entropy.py; both measured: tests/accuracy/
-    measure_megatron_loss.py.
-    """
+    `compiled`: by the kernels that torch.compile makes the gradient is another tensor, beside
+    the softmax and its own copy in 16 bit. Source:
+    megatron/core/tensor_parallel/cross_entropy.py, fusions/fused_cross_entropy.py; both
+    measured: tests/accuracy/ measure_megatron_loss.py."""
     wide = tape.to(logits, FLOAT, "logits.float")
-    return tape.operation("loss", (wide,), 1, FLOAT, back_scratch=wide.bytes + logits.bytes if compiled else 0)
+    return tape.operation(
+        "loss", (wide,), 1, FLOAT, back_scratch=wide.bytes + logits.bytes if compiled else 0
+    )
 
 
 class MegatronLayer(Layer):
-    """Writes one layer of a decoder on a tape. `recomputes`: modules that run again in the backward pass (--recompute-modules)."""
+    """Writes one layer of a decoder on a tape. `recomputes`: modules that run again in the
+    backward pass (--recompute-modules)."""
 
     tape: MegatronTape
 
-    def __init__(self, tape: MegatronTape, unit: Unit, scene: LayerContext, recomputes: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, tape: MegatronTape, unit: Unit, scene: LayerContext, recomputes: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(tape, unit, scene)
         self.recomputes = recomputes
 
     def again(self, module: str, *, discards: bool = False) -> AbstractContextManager[None]:
-        """Where a module that may be recomputed is written."""
+        """Return where a module that may be recomputed is written."""
         return self.tape.recomputed(module in self.recomputes, discards=discards)
 
     def back(self, module: str, made: Value) -> Value:
-        """What was made of the output of a recomputed module, before whose backward pass that output comes back."""
+        """Return what was made of the output of a recomputed module, before whose backward pass
+        that output comes back."""
         if module in self.recomputes:
             self.tape.restore()
         return made
@@ -64,20 +82,23 @@ class MegatronLayer(Layer):
     # --- norms, linears, rotation
 
     def norm(self, name: str, x: Value) -> Value:
-        """One kernel that saves its input, as a tensor of its own, and the deviation of every row, a layer norm its mean too.
+        """Return one kernel that saves its input, as a tensor of its own, and the deviation of
+        every row, a layer norm its mean too.
 
-        Source: Transformer Engine, pytorch/ops/basic/rmsnorm.py and layer_norm.py; module/layernorm_linear.py.
-        """
+        Source: Transformer Engine, pytorch/ops/basic/rmsnorm.py and layer_norm.py;
+        module/layernorm_linear.py."""
         parameter = self._tensors.get(f"{name}.weight")
         if parameter is None:
             return super().norm(name, x)
         x = self.whole(f"{name}.input", x)
         means = f"{name}.bias" in self._tensors or self.traits.norm in ("layer", "centred")
         beside = [(f"{name}.statistics", (1 + means) * x.elements // parameter.shape[-1], FLOAT)]
-        return self.tape.operation(name, (x, self.weight(parameter)), x.elements, x.width, saves=(x,), beside=beside)
+        return self.tape.operation(
+            name, (x, self.weight(parameter)), x.elements, x.width, saves=(x,), beside=beside
+        )
 
     def whole(self, name: str, x: Value) -> Value:
-        """The tensor, copied where it is a part of another (Tensor.contiguous)."""
+        """Return the tensor, copied where it is a part of another (Tensor.contiguous)."""
         return self.tape.copy(name, x) if self.tape.partial(x) else x
 
     def _normed(self, name: str, x: Value) -> Value:
@@ -85,63 +106,99 @@ class MegatronLayer(Layer):
             return super()._normed(name, x)
 
     def mix(self, x: Value) -> Value:
-        """The layer's attention, beside which its input has a name, and after which its norm's output comes back."""
+        """Return the layer's attention, beside which its input has a name, and after which its
+        norm's output comes back."""
         return self.back("layernorm", self._read(super().mix(x), x))
 
     def together(self, name: str, parameters: list[Parameter], x: Value) -> Value:
-        """Linears of one input as one product (linear_qkv, linear_fc1); where they have adapters or quantized weights, as so many."""
-        made = [self.linear(parameter, x) for parameter in parameters] if not self._plain(parameters) else []
+        """Return the linears of one input as one product (linear_qkv, linear_fc1); where they
+        have adapters or quantized weights, as so many."""
+        made = (
+            [self.linear(parameter, x) for parameter in parameters]
+            if not self._plain(parameters)
+            else []
+        )
         if made:
-            return self.tape.operation(name, made, sum(part.elements for part in made), made[0].width) if len(made) > 1 else made[0]
+            return (
+                self.tape.operation(name, made, sum(part.elements for part in made), made[0].width)
+                if len(made) > 1
+                else made[0]
+            )
         weights = [self.weight(parameter) for parameter in parameters]
         elements = sum(
-            self.scene.tokens * weight.elements // parameter.shape[1] for parameter, weight in zip(parameters, weights, strict=True)
+            self.scene.tokens * weight.elements // parameter.shape[1]
+            for parameter, weight in zip(parameters, weights, strict=True)
         )
         gathered = x.bytes * self.scene.stream if self.scene.stream > 1 else 0
         saves = (x,) if any(weight.grad for weight in weights) else ()
         return self.tape.operation(
-            name, (x, *weights), elements, x.width, saves=saves, scratch=gathered, back_scratch=gathered, product=True
+            name,
+            (x, *weights),
+            elements,
+            x.width,
+            saves=saves,
+            scratch=gathered,
+            back_scratch=gathered,
+            product=True,
         )
 
     def _plain(self, parameters: list[Parameter]) -> bool:
         named = (parameter.name.removesuffix(".weight") for parameter in parameters)
-        return all(p.form is None for p in parameters) and not any(f"{name}.lora_A.weight" in self._tensors for name in named)
+        return all(p.form is None for p in parameters) and not any(
+            f"{name}.lora_A.weight" in self._tensors for name in named
+        )
 
     def rotate(self, name: str, x: Value, cos: Value, sin: Value) -> Value:
-        """One kernel that saves its angles alone (Transformer Engine, pytorch/attention/rope.py, FusedRoPEFunc)."""
+        """Return one kernel that saves its angles alone (Transformer Engine,
+        pytorch/attention/rope.py, FusedRoPEFunc)."""
         return self.tape.copy(f"{name}.rotated", x)
 
     # --- attention
 
     def _apart(
-        self, inward: list[Parameter], given: tuple[Value, ...], rows: tuple[int, ...], sizes: list[int]
+        self,
+        inward: list[Parameter],
+        given: tuple[Value, ...],
+        rows: tuple[int, ...],
+        sizes: list[int],
     ) -> list[tuple[Parameter, Value, int]]:
-        """Parts of one projection, group by group: queries of several groups of several are copied, keys and values seen in it
-        (transformer/attention.py, SelfAttention.get_query_key_value_tensors)."""
-        q, k, v = self.tape.split("qkv.split", self.together("linear_qkv", inward, given[0]), *sizes)
+        """Return the parts of one projection, group by group: queries of several groups of
+        several are copied, keys and values seen in it (transformer/attention.py,
+        SelfAttention.get_query_key_value_tensors)."""
+        q, k, v = self.tape.split(
+            "qkv.split", self.together("linear_qkv", inward, given[0]), *sizes
+        )
         mixer = self.unit.block.mixers[0]
         if isinstance(mixer, Attention) and mixer.query_heads > mixer.kv_heads > self.scene.heads:
             q = self.tape.copy("query", q)
         return [(inward[0], q, sizes[0]), (inward[1], k, sizes[1]), (inward[2], v, sizes[2])]
 
     def eager(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
-        """Scores written out (transformer/dot_product_attention.py)."""
+        """Return scores written out (transformer/dot_product_attention.py)."""
         with self.again("core_attn"):
             return super().eager(q, k, v, heads, mixer)
 
     def fused_attention(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
-        """Queries, keys, values, output and the log of the sum of exponentials are saved; parts of the projection are copied before.
+        """Return queries, keys, values, output and the log of the sum of exponentials are saved;
+        parts of the projection are copied before.
 
-        FlashAttention wants tokens behind sequences: of several sequences everything is copied for it, the output for the projection after
-        it. Source: Transformer Engine, pytorch/attention/dot_product_attention/backends.py, FlashAttention.forward. Where ranks pass keys
-        and values on, one copy of both is saved in the place of each.
-        """
+        FlashAttention wants tokens behind sequences: of several sequences everything is copied
+        for it, the output for the projection after it. Source: Transformer Engine,
+        pytorch/attention/dot_product_attention/backends.py, FlashAttention.forward. Where ranks
+        pass keys and values on, one copy of both is saved in the place of each."""
         tape, scene = self.tape, self.scene
         turned = scene.batch > 1 and scene.attention == "flash"
         with self.again("core_attn"):
             make = tape.copy if turned else self.whole
-            parts = tuple(make(f"{name}.turned", part) for name, part in (("query", q), ("key", k), ("value", v)))
-            size, sums, shared = scene.tokens * heads * mixer.value_dim, scene.tokens * heads, k.elements + v.elements
+            parts = tuple(
+                make(f"{name}.turned", part)
+                for name, part in (("query", q), ("key", k), ("value", v))
+            )
+            size, sums, shared = (
+                scene.tokens * heads * mixer.value_dim,
+                scene.tokens * heads,
+                k.elements + v.elements,
+            )
             beside, passed = [("attention.log_sum", sums, FLOAT)], scene.way == "p2p"
             mixed = tape.operation(
                 "attention",
@@ -150,7 +207,9 @@ class MegatronLayer(Layer):
                 q.width,
                 saves=parts[:1] if passed else parts,
                 saves_output=True,
-                scratch=passed_forward_bytes(size, shared, sums, scene.ranks, q.width) if passed else 0,
+                scratch=(
+                    passed_forward_bytes(size, shared, sums, scene.ranks, q.width) if passed else 0
+                ),
                 back_scratch=passed_backward_bytes(q.elements, shared, q.width) if passed else 0,
                 beside=[*beside, ("attention.passed", shared, q.width)] if passed else beside,
                 product=True,
@@ -158,33 +217,61 @@ class MegatronLayer(Layer):
             return tape.copy("attention.output", mixed) if turned else mixed
 
     def latent_attention(self, x: Value, mixer: LatentAttention) -> Value:
-        """Multi-head latent attention: latents are narrow, cut as the stream is, and normed as tensors of their own; rotation, which is
-        not fused here, saves its cosines and sines anew, and every layer keeps its angles; values are copied out of what keys and values
-        were expanded to.
+        """Multi-head latent attention: latents are narrow, cut as the stream is, and normed as
+        tensors of their own; rotation, which is not fused here, saves its cosines and sines anew,
+        and every layer keeps its angles; values are copied out of what keys and values were
+        expanded to.
 
-        Source: megatron/core/transformer/multi_latent_attention.py, MLASelfAttention.get_query_key_value_tensors.
-        """
+        Source: megatron/core/transformer/multi_latent_attention.py,
+        MLASelfAttention.get_query_key_value_tensors."""
         tape, tokens, stream = self.tape, self.scene.tokens, self.scene.stream
         heads = max(1, mixer.query_heads // self.scene.heads)
         narrow, wide = self._ending("q_a_proj"), self._ending("q_b_proj", "q_proj")
-        down, up, out = self._ending("kv_a_proj_with_mqa"), self._ending("kv_b_proj"), self._ending("o_proj")
+        down, up, out = (
+            self._ending("kv_a_proj_with_mqa"),
+            self._ending("kv_b_proj"),
+            self._ending("o_proj"),
+        )
         if wide is None or down is None or up is None or out is None:
             return self.unknown(x)
         own = tokens // stream
-        q = x if narrow is None else self.norm("self_attn.q_a_layernorm", self.linear(narrow, x, own))
-        latent, turning = tape.split("latent.split", self.linear(down, x, own), own * mixer.latent_dim, own * mixer.rope_dim)
+        q = (
+            x
+            if narrow is None
+            else self.norm("self_attn.q_a_layernorm", self.linear(narrow, x, own))
+        )
+        latent, turning = tape.split(
+            "latent.split", self.linear(down, x, own), own * mixer.latent_dim, own * mixer.rope_dim
+        )
         latent = self.norm("self_attn.kv_a_layernorm", latent)
         if stream > 1:
             turning = tape.copy("key.gathered", turning, tokens * mixer.rope_dim)
         plain = Attention(
-            query_heads=mixer.query_heads, kv_heads=mixer.query_heads, head_dim=mixer.nope_dim + mixer.rope_dim, value_dim=mixer.value_dim
+            query_heads=mixer.query_heads,
+            kv_heads=mixer.query_heads,
+            head_dim=mixer.nope_dim + mixer.rope_dim,
+            value_dim=mixer.value_dim,
         )
         width = tokens * heads
         tape.lasts(self.scene.sequence * mixer.rope_dim, FLOAT)
         with self.again("mla_up_proj", discards=True):
-            angles = [(f"rotary.{name}", self.scene.sequence * mixer.rope_dim, x.width) for name in ("cos", "sin")] * 2
-            q = tape.operation("query.joined", (self.linear(wide, q),), width * plain.head_dim, x.width, beside=angles)
-            nope, v = tape.split("expanded.split", self.linear(up, latent), width * mixer.nope_dim, width * mixer.value_dim)
+            angles = [
+                (f"rotary.{name}", self.scene.sequence * mixer.rope_dim, x.width)
+                for name in ("cos", "sin")
+            ] * 2
+            q = tape.operation(
+                "query.joined",
+                (self.linear(wide, q),),
+                width * plain.head_dim,
+                x.width,
+                beside=angles,
+            )
+            nope, v = tape.split(
+                "expanded.split",
+                self.linear(up, latent),
+                width * mixer.nope_dim,
+                width * mixer.value_dim,
+            )
             k = tape.operation("key.joined", (nope, turning), width * plain.head_dim, x.width)
             v = tape.copy("value", v)
         attend = self.eager if self.traits.eager(self.scene.attention) else self.fused_attention
@@ -193,8 +280,13 @@ class MegatronLayer(Layer):
     # --- MLP and experts
 
     def feed_forward(self, x: Value) -> Value:
-        """The MLP, or the shared expert, then the mixture (transformer/moe/moe_layer.py, MoELayer.forward)."""
-        experts = [p for p in self.unit.parameters if p.kind is Kind.EXPERT and len(p.shape) == 2 and not p.adapter]
+        """Return the MLP, or the shared expert, then the mixture (transformer/moe/moe_layer.py,
+        MoELayer.forward)."""
+        experts = [
+            p
+            for p in self.unit.parameters
+            if p.kind is Kind.EXPERT and len(p.shape) == 2 and not p.adapter
+        ]
         dense = self.linears(attention=False)
         with self.again("moe" if experts else "mlp"):
             made = self.mixed(experts, dense, x) if experts else self.mlp(dense, x)
@@ -202,7 +294,7 @@ class MegatronLayer(Layer):
         return made if experts else self.dropout("mlp.dropout", "mlp", made)
 
     def mixed(self, experts: list[Parameter], dense: list[Parameter], x: Value) -> Value:
-        """The shared expert, where there is one, before the mixture, and their sum."""
+        """Return the shared expert, where there is one, before the mixture, and their sum."""
         shared = self._shared(dense, x) if dense else None
         mixture = self.mixture(experts, x)
         return mixture if shared is None else self.tape.add("mlp.with_shared", mixture, shared)
@@ -210,30 +302,55 @@ class MegatronLayer(Layer):
     def _shared(self, linears: list[Parameter], x: Value) -> Value:
         with self.again("shared_experts"):
             shared = self.mlp(linears, x)
-            gate = next((p for p in self.unit.parameters if p.kind in (Kind.ROUTER, Kind.LINEAR) and p.shape[0] == 1), None)
+            gate = next(
+                (
+                    p
+                    for p in self.unit.parameters
+                    if p.kind in (Kind.ROUTER, Kind.LINEAR) and p.shape[0] == 1
+                ),
+                None,
+            )
             if gate is None:
                 return shared
-            return self.tape.multiply("shared.gated", self.tape.pointwise("sigmoid", self.linear(gate, x), of_output=True), shared)
+            return self.tape.multiply(
+                "shared.gated",
+                self.tape.pointwise("sigmoid", self.linear(gate, x), of_output=True),
+                shared,
+            )
 
     def mlp(self, linears: list[Parameter], x: Value) -> Value:
-        """down(act(gate) up): the gate's kernel saves what the first linear gave (megatron/core/fusions/fused_bias_swiglu.py)."""
+        """down(act(gate) up): the gate's kernel saves what the first linear gave
+        (megatron/core/fusions/fused_bias_swiglu.py)."""
         *ups, down = linears
-        inner = down.shape[1] // (self.scene.heads if down.split is Split.ROW else 1) * self.scene.tokens
+        inner = (
+            down.shape[1]
+            // (self.scene.heads if down.split is Split.ROW else 1)
+            * self.scene.tokens
+        )
         made = self.together("linear_fc1", ups, x)
         if made.elements < 2 * inner:
             return self.linear(down, self.activation(made))
-        return self.linear(down, self.tape.operation("mlp.product", (made,), inner, made.width, saves=(made,)))
+        return self.linear(
+            down, self.tape.operation("mlp.product", (made,), inner, made.width, saves=(made,))
+        )
 
     def routing(self, x: Value) -> Value:
-        """The weights of the chosen experts: scores in fp32 (--moe-router-dtype), of which the chosen ones are saved with their numbers
-        (transformer/moe/moe_utils.py, RouterGatingLinearFunction and topk_routing_with_score_function)."""
-        router = next((p for p in self.unit.parameters if p.kind is Kind.ROUTER and p.shape[0] > 1), None)
+        """Return the weights of the chosen experts: scores in fp32 (--moe-router-dtype), of
+        which the chosen ones are saved with their numbers (transformer/moe/moe_utils.py,
+        RouterGatingLinearFunction and topk_routing_with_score_function)."""
+        router = next(
+            (p for p in self.unit.parameters if p.kind is Kind.ROUTER and p.shape[0] > 1), None
+        )
         if router is None:
             return self.tape.constant("router.weights", self.picks, x.width)
         tokens, chosen = self.scene.tokens // self.scene.stream, self.chosen
-        scores = self.tape.operation("router", (x, self.weight(router)), tokens * router.shape[0], FLOAT, saves=(x,))
+        scores = self.tape.operation(
+            "router", (x, self.weight(router)), tokens * router.shape[0], FLOAT, saves=(x,)
+        )
         beside = [("router.indices", chosen, _INDEX), ("router.scores", chosen, FLOAT)]
-        return self.tape.operation("router.probabilities", (scores,), tokens * router.shape[0], FLOAT, beside=beside)
+        return self.tape.operation(
+            "router.probabilities", (scores,), tokens * router.shape[0], FLOAT, beside=beside
+        )
 
     @property
     def chosen(self) -> int:
@@ -242,34 +359,62 @@ class MegatronLayer(Layer):
         return self.scene.tokens // self.scene.stream * (mlp.experts_per_token if mlp else 1)
 
     def mixture(self, experts: list[Parameter], x: Value) -> Value:
-        """Tokens permuted, exchanged between ranks, sorted by expert, and put back; the gate's kernel weighs them, so that what the experts
-        give is not saved. What was permuted and exchanged keeps its names until the tokens are back; the dispatcher keeps its maps.
+        """Return tokens permuted, exchanged between ranks, sorted by expert, and put back; the
+        gate's kernel weighs them, so that what the experts give is not saved. What was permuted and
+        exchanged keeps its names until the tokens are back; the dispatcher keeps its maps.
 
-        Source: megatron/core/transformer/moe/token_dispatcher.py, MoEAlltoAllTokenDispatcher; moe_layer.py, MoELayer.forward;
-        experts.py, TEGroupedMLP; core/fusions/fused_bias_swiglu.py, WeightedSwiGLUFunction.
-        """
+        Source: megatron/core/transformer/moe/token_dispatcher.py, MoEAlltoAllTokenDispatcher;
+        moe_layer.py, MoELayer.forward; experts.py, TEGroupedMLP;
+        core/fusions/fused_bias_swiglu.py, WeightedSwiGLUFunction."""
         tape, scene, mlp = self.tape, self.scene, self.unit.block.mlp
         weights, down = self.routing(x), experts[-1]
         rows, inner = self.picks, down.shape[1] // scene.expert_heads
         sent, permuted = self._dispatched(x, down.count, rows)
-        tokens = tape.copy("experts.tokens", sent, rows * scene.hidden) if down.count > scene.experts else sent
-        first = self.grouped("experts.gate_up", tokens, experts[:-1], rows * (1 + (mlp is None or mlp.gated)) * inner)
+        tokens = (
+            tape.copy("experts.tokens", sent, rows * scene.hidden)
+            if down.count > scene.experts
+            else sent
+        )
+        first = self.grouped(
+            "experts.gate_up", tokens, experts[:-1], rows * (1 + (mlp is None or mlp.gated)) * inner
+        )
         weighing = tape.operation("experts.weights", (weights,), rows, FLOAT)
         with self.again("moe_act", discards=True):
-            product = tape.operation("experts.product", (first, weighing), rows * inner, first.width, saves=(first, weighing))
-        out = self.back("moe_act", self._read(self.grouped("experts.down", product, [down], rows * scene.hidden), first, product))
-        back = self._read(tape.copy("experts.in_order", out), out, tokens) if down.count > scene.experts else out
+            product = tape.operation(
+                "experts.product",
+                (first, weighing),
+                rows * inner,
+                first.width,
+                saves=(first, weighing),
+            )
+        out = self.back(
+            "moe_act",
+            self._read(
+                self.grouped("experts.down", product, [down], rows * scene.hidden), first, product
+            ),
+        )
+        back = (
+            self._read(tape.copy("experts.in_order", out), out, tokens)
+            if down.count > scene.experts
+            else out
+        )
         return tape.copy("experts.sum", self._combined(back, permuted, sent), x.elements)
 
     def _dispatched(self, x: Value, experts: int, rows: int) -> tuple[Value, Value]:
-        """(tokens as this rank got them, as it sent them): permuted, exchanged with the ranks that have other experts, gathered from those
-        that have other parts of the same."""
+        """Return (tokens as this rank got them, as it sent them): permuted, exchanged with the
+        ranks that have other experts, gathered from those that have other parts of the same."""
         tape, scene, pairs = self.tape, self.scene, self.chosen
         marks = scene.tokens // scene.stream * experts
-        mapped = [("experts.order", pairs, _INDEX), ("experts.marks", marks, _MARK), ("experts.probabilities", marks, FLOAT)]
+        mapped = [
+            ("experts.order", pairs, _INDEX),
+            ("experts.marks", marks, _MARK),
+            ("experts.probabilities", marks, FLOAT),
+        ]
         for number, (_, elements, width) in enumerate(mapped):
             tape.lasts(elements, width, saved=not number)
-        permuted = sent = tape.operation("experts.permuted", (x,), pairs * scene.hidden, x.width, beside=mapped)
+        permuted = sent = tape.operation(
+            "experts.permuted", (x,), pairs * scene.hidden, x.width, beside=mapped
+        )
         if scene.experts > 1:
             sent = tape.copy("experts.exchanged", permuted)
         if scene.expert_heads > 1:
@@ -277,17 +422,25 @@ class MegatronLayer(Layer):
         return sent, permuted
 
     def _combined(self, back: Value, permuted: Value, sent: Value) -> Value:
-        """What the experts gave, where the tokens came from: summed in fp32 over ranks that share experts, then exchanged."""
+        """Return what the experts gave, where the tokens came from: summed in fp32 over ranks
+        that share experts, then exchanged."""
         tape, scene = self.tape, self.scene
         if scene.expert_heads > 1:
             wide = self._read(tape.to(back, FLOAT, "experts.float"), back)
-            back = tape.to(self._read(tape.copy("experts.scattered", wide, permuted.elements), back), back.width, "experts.narrow")
+            back = tape.to(
+                self._read(tape.copy("experts.scattered", wide, permuted.elements), back),
+                back.width,
+                "experts.narrow",
+            )
         if scene.experts > 1:
             back = self._read(tape.copy("experts.returned", back), back)
         return self._read(back, permuted, sent)
 
     def _read(self, value: Value, *others: Value) -> Value:
-        """The value where it was made, `others` still there: names of the code's own hold them."""
+        """Return the value where it was made, `others` still there: names of the code's own hold
+        them."""
         last = self.tape.operations[-1]
-        self.tape.operations[-1] = last._replace(inputs=(*last.inputs, *(other._replace(grad=False) for other in others)))
+        self.tape.operations[-1] = last._replace(
+            inputs=(*last.inputs, *(other._replace(grad=False) for other in others))
+        )
         return value

@@ -1,7 +1,8 @@
-"""A layer of Llama 3.2 Vision: a Llama's, or one whose attention reads the tokens of images, which stand beside the sequence.
+"""A layer of Llama 3.2 Vision: a Llama's, or one whose attention reads the tokens of images, which
+stand beside the sequence.
 
-Source: transformers 5.23, models/mllama/modeling_mllama.py (MllamaCrossAttentionDecoderLayer, MllamaTextModel.forward).
-"""
+Source: transformers 5.23, models/mllama/modeling_mllama.py (MllamaCrossAttentionDecoderLayer,
+MllamaTextModel.forward)."""
 
 from dataclasses import replace
 
@@ -16,7 +17,7 @@ class MllamaLayer(Layer):
     """Writes one layer on a tape."""
 
     def play(self, x: Value) -> Value:
-        """A layer that reads images is left out where there are none."""
+        """Return a layer that reads images is left out where there are none."""
         mixer = self.unit.block.mixers[0]
         if not isinstance(mixer, CrossAttention):
             return super().play(x)
@@ -26,35 +27,55 @@ class MllamaLayer(Layer):
         mixed = self._read(mixer, self.norm("input_layernorm", x))
         x = tape.add("attention.residual", x, self._gated("cross_attn_attn_gate", mixed))
         fed = self.feed_forward(self.norm("post_attention_layernorm", x))
-        return tape.add("mlp.residual", x, self._gated("cross_attn_mlp_gate", tape.copy("mlp.of_seeing_rows", fed)))
+        return tape.add(
+            "mlp.residual",
+            x,
+            self._gated("cross_attn_mlp_gate", tape.copy("mlp.of_seeing_rows", fed)),
+        )
 
     def _read(self, mixer: CrossAttention, x: Value) -> Value:
-        """Queries of the sequence, keys and values of the images, norms of queries and keys, a mask."""
+        """Return the queries of the sequence, keys and values of the images, norms of queries
+        and keys, a mask."""
         tape, scene = self.tape, replace(self.scene, keys=self.scene.crossed)
         rows, heads = scene.batch * scene.crossed, max(1, mixer.query_heads // scene.heads)
         each = Attention(
-            query_heads=mixer.query_heads, kv_heads=mixer.kv_heads, head_dim=mixer.head_dim, value_dim=mixer.head_dim, causal=False
+            query_heads=mixer.query_heads,
+            kv_heads=mixer.kv_heads,
+            head_dim=mixer.head_dim,
+            value_dim=mixer.head_dim,
+            causal=False,
         )
         query, key, value, out = self.linears(attention=True)
-        source = tape.constant("image.states", rows * scene.hidden, tape.compute or scene.table_width, grad=scene.crossed_grad)
+        source = tape.constant(
+            "image.states",
+            rows * scene.hidden,
+            tape.compute or scene.table_width,
+            grad=scene.crossed_grad,
+        )
         q = self.norm("cross_attn.q_norm", self.linear(query, x))
         k, v = self.linear(key, source, rows), self.linear(value, source, rows)
         k, v = self._repeated(self.norm("cross_attn.k_norm", k), v, heads, each)
         whole = msgspec.structs.replace(each, kv_heads=mixer.query_heads)
         inner = MllamaLayer(tape, self.unit, scene)
         eager = self.traits.eager(scene.attention)
-        mixed = inner.eager(q, k, v, heads, whole) if eager else inner.fused_attention(q, k, v, heads, whole)
+        mixed = (
+            inner.eager(q, k, v, heads, whole)
+            if eager
+            else inner.fused_attention(q, k, v, heads, whole)
+        )
         return self.linear(out, mixed)
 
     def _repeated(self, k: Value, v: Value, heads: int, mixer: Attention) -> tuple[Value, Value]:
-        """Keys and values of images once for every query head."""
+        """Return keys and values of images once for every query head."""
         if mixer.causal or mixer.kv_heads == mixer.query_heads:
             return super()._repeated(k, v, heads, mixer)
         rows = self.scene.batch * self.scene.crossed * heads
-        return self.tape.copy("key.repeated", k, rows * mixer.head_dim), self.tape.copy("value.repeated", v, rows * mixer.value_dim)
+        return self.tape.copy("key.repeated", k, rows * mixer.head_dim), self.tape.copy(
+            "value.repeated", v, rows * mixer.value_dim
+        )
 
     def explicit(self, mixer: Attention) -> bool:
-        """Whether SDPA makes a mask of its own of the images' one: under autocast."""
+        """Return whether SDPA makes a mask of its own of the images' one: under autocast."""
         return not mixer.causal and self.tape.compute not in (0, self.scene.table_width)
 
     def _gated(self, name: str, x: Value) -> Value:

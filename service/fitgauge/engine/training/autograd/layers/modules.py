@@ -1,4 +1,5 @@
-"""What the modules of a layer compute, written on a tape: linears with their adapters, norms in every style, activations, dropout.
+"""What the modules of a layer compute, written on a tape: linears with their adapters, norms in
+every style, activations, dropout.
 
 Source: transformers 5.23, models/*/modeling_*.py and activations.py; PEFT tuners/lora/layer.py.
 """
@@ -16,15 +17,17 @@ from fitgauge.engine.training.workload import AttentionKernel
 
 @dataclass(frozen=True, kw_only=True)
 class LayerContext:
-    """Where a recipe plays. `sequence`: tokens of a sequence on this rank, `keys`: those its attention sees; `batch`: sequences.
+    """Where a recipe plays. `sequence`: tokens of a sequence on this rank, `keys`: those its
+    attention sees; `batch`: sequences.
 
-    `heads`: into how many parts tensor parallelism divides heads, MLPs and the vocabulary; `stream`: into how many the residual
-    stream (sequence parallelism); `saves_gathered`: what linears read of a cut stream is gathered once and saved whole;
-    `experts`: over how many ranks experts are spread; `expert_heads`: into how many parts each is divided. `relative`: rows of DeBERTa's
-    table of relative positions, 0 for other families. `rotary`: queries and keys are rotated; `table_width`: bytes of a number of its
-    tables. `ranks`: of context parallelism, which divide attention in the `way` of their framework. `crossed`: tokens of images beside a
-    sequence, `crossed_grad`: they get a gradient.
-    """
+    `heads`: into how many parts tensor parallelism divides heads, MLPs and the vocabulary;
+    `stream`: into how many the residual stream (sequence parallelism); `saves_gathered`: what
+    linears read of a cut stream is gathered once and saved whole; `experts`: over how many ranks
+    experts are spread; `expert_heads`: into how many parts each is divided. `relative`: rows of
+    DeBERTa's table of relative positions, 0 for other families. `rotary`: queries and keys are
+    rotated; `table_width`: bytes of a number of its tables. `ranks`: of context parallelism,
+    which divide attention in the `way` of their framework. `crossed`: tokens of images beside a
+    sequence, `crossed_grad`: they get a gradient."""
 
     traits: Traits
     attention: AttentionKernel
@@ -53,7 +56,8 @@ class LayerContext:
 
 
 class Modules:
-    """Writes the modules of one layer, or of one block that is there once, on a tape: linears with adapters, norms, activations."""
+    """Writes the modules of one layer, or of one block that is there once, on a tape: linears
+    with adapters, norms, activations."""
 
     def __init__(self, tape: Tape, unit: Unit, scene: LayerContext) -> None:
         self.tape = tape
@@ -65,25 +69,46 @@ class Modules:
     # --- parameters
 
     def weight(self, parameter: Parameter) -> Value:
-        """A parameter as a leaf of the tape, as this rank holds it."""
+        """Return a parameter as a leaf of the tape, as this rank holds it."""
         routed = parameter.count > 1 or parameter.kind is Kind.EXPERT
         divided = self.scene.experts if routed else 1
         if parameter.split is not Split.NONE:
             divided *= self.scene.expert_heads if routed else self.scene.heads
-        width = max(1, BITS[parameter.dtype] // 8) if parameter.form is None else self.scene.compute_width
-        return self.tape.parameter(self.unit.prefix + parameter.name, parameter.elements // divided, width, trained=parameter.trained)
+        width = (
+            max(1, BITS[parameter.dtype] // 8)
+            if parameter.form is None
+            else self.scene.compute_width
+        )
+        return self.tape.parameter(
+            self.unit.prefix + parameter.name,
+            parameter.elements // divided,
+            width,
+            trained=parameter.trained,
+        )
 
     def named(self, *modules: str) -> Parameter | None:
-        """The first weight whose module's name is one of these."""
-        return next((self._tensors[f"{name}.weight"] for name in modules if f"{name}.weight" in self._tensors), None)
+        """Return the first weight whose module's name is one of these."""
+        return next(
+            (
+                self._tensors[f"{name}.weight"]
+                for name in modules
+                if f"{name}.weight" in self._tensors
+            ),
+            None,
+        )
 
     def norms(self, *, inside: bool) -> list[str]:
-        """Modules of norms, in their order, `inside` an attention or MLP, or around them."""
-        names = [p.name.removesuffix(".weight") for p in self.unit.parameters if p.kind is Kind.NORM and p.name.endswith(".weight")]
+        """Return the modules of norms, in their order, `inside` an attention or MLP, or around
+        them."""
+        names = [
+            p.name.removesuffix(".weight")
+            for p in self.unit.parameters
+            if p.kind is Kind.NORM and p.name.endswith(".weight")
+        ]
         return [name for name in names if ("." in name) == inside]
 
     def linears(self, *, attention: bool) -> list[Parameter]:
-        """Weights of the attention's linears, or of the others'."""
+        """Return the weights of the attention's linears, or of the others'."""
         return [
             parameter
             for parameter in self.unit.parameters
@@ -96,14 +121,17 @@ class Modules:
     # --- modules
 
     def linear(self, parameter: Parameter, x: Value, tokens: int | None = None) -> Value:
-        """A linear layer with its bias and adapter: base(x) + B(A(x)) x scale (PEFT tuners/lora/layer.py, Linear.forward).
+        """Return a linear layer with its bias and adapter: base(x) + B(A(x)) x scale (PEFT
+        tuners/lora/layer.py, Linear.forward).
 
-        Of a cut stream, Megatron gathers what is cut by columns for the product alone, in either pass (tensor_parallel/layers.py,
-        LinearWithGradAccumulationAndAsyncCommunication); what is cut by rows leaves each rank a sum to scatter.
-        """
+        Of a cut stream, Megatron gathers what is cut by columns for the product alone, in either
+        pass (tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication); what
+        is cut by rows leaves each rank a sum to scatter."""
         name, by_rows = parameter.name.removesuffix(".weight"), parameter.split is Split.ROW
         rows, stream = tokens or self.scene.tokens, self.scene.stream
-        out = parameter.shape[0] // (self.scene.heads if not by_rows and parameter.split is not Split.NONE else 1)
+        out = parameter.shape[0] // (
+            self.scene.heads if not by_rows and parameter.split is not Split.NONE else 1
+        )
         scratch = parameter.elements * self.scene.compute_width if parameter.form is not None else 0
         if stream > 1 and not by_rows and not self.scene.saves_gathered:
             scratch += x.bytes * stream
@@ -113,30 +141,44 @@ class Modules:
         return self.adapted(parameter, x, y, rows, rows * out)
 
     def adapted(self, parameter: Parameter, x: Value, y: Value, rows: int, elements: int) -> Value:
-        """What a linear gives, `y`, with its adapter's part of as many `elements`, of `rows` of `x`; `y` alone where it has none."""
+        """Return what a linear gives, `y`, with its adapter's part of as many `elements`, of
+        `rows` of `x`; `y` alone where it has none."""
         name = parameter.name.removesuffix(".weight")
-        a, b = self._tensors.get(f"{name}.lora_A.weight"), self._tensors.get(f"{name}.lora_B.weight")
+        a, b = (
+            self._tensors.get(f"{name}.lora_A.weight"),
+            self._tensors.get(f"{name}.lora_B.weight"),
+        )
         if a is None or b is None:
             return y
-        inner = self.tape.matmul(f"{name}.lora_A", self.tape.to(x, self.weight(a).width), self.weight(a), rows * a.shape[0])
+        inner = self.tape.matmul(
+            f"{name}.lora_A",
+            self.tape.to(x, self.weight(a).width),
+            self.weight(a),
+            rows * a.shape[0],
+        )
         outer = self.tape.matmul(f"{name}.lora_B", inner, self.weight(b), elements)
         adapted = self.tape.add(f"{name}.adapted", y, self.tape.copy(f"{name}.lora_scaled", outer))
         self.tape.hold(x)
         return adapted
 
     def gathered(self, x: Value) -> Value:
-        """What linears read of a stream that sequence parallelism cut, where that is a tensor of its own (DTensor.redistribute)."""
+        """Return what linears read of a stream that sequence parallelism cut, where that is a
+        tensor of its own (DTensor.redistribute)."""
         if self.scene.stream == 1 or not self.scene.saves_gathered:
             return x
         return self.tape.copy("gathered", x, x.elements * self.scene.stream)
 
     def norm(self, name: str, x: Value) -> Value:
-        """A norm in the family's style; without a weight a plain LayerNorm in fp32 (OLMo)."""
+        """Return a norm in the family's style; without a weight a plain LayerNorm in fp32
+        (OLMo)."""
         parameter, style = self._tensors.get(f"{name}.weight"), self.traits.norm
         if parameter is None:
             wide = self.tape.to(x, FLOAT, f"{name}.float")
             beside = [(f"{name}.statistics", 2 * self.scene.tokens, FLOAT)]
-            return self.tape.to(self.tape.operation(name, (wide,), x.elements, FLOAT, saves=(wide,), beside=beside), x.width)
+            return self.tape.to(
+                self.tape.operation(name, (wide,), x.elements, FLOAT, saves=(wide,), beside=beside),
+                x.width,
+            )
         if f"{name}.bias" in self._tensors or style == "layer":
             return self.layer_norm(name, x, parameter)
         if style in ("rms", "narrow_rms"):
@@ -147,15 +189,21 @@ class Modules:
         """torch.nn.LayerNorm: saves its input, means and deviations."""
         rows = x.elements // parameter.elements
         beside = [(f"{name}.statistics", 2 * rows, x.width)]
-        return self.tape.operation(name, (x, self.weight(parameter)), x.elements, x.width, saves=(x,), beside=beside)
+        return self.tape.operation(
+            name, (x, self.weight(parameter)), x.elements, x.width, saves=(x,), beside=beside
+        )
 
     def rms_norm(self, name: str, x: Value, parameter: Parameter) -> Value:
-        """weight x (x in fp32 x rsqrt(mean(x^2))).to(x's format), as LlamaRMSNorm; T5's takes x itself for the product."""
+        """weight x (x in fp32 x rsqrt(mean(x^2))).to(x's format), as LlamaRMSNorm; T5's takes x
+        itself for the product."""
         normed = self._normalised(name, x, parameter)
-        return self.tape.multiply(name, self.weight(parameter), self.tape.to(normed, x.width, f"{name}.narrow"))
+        return self.tape.multiply(
+            name, self.weight(parameter), self.tape.to(normed, x.width, f"{name}.narrow")
+        )
 
     def wide_norm(self, name: str, x: Value, parameter: Parameter) -> Value:
-        """(normed in fp32 x weight).to(x's format), as OLMo 2's; the weight plus 1 in Gemma's, the input centred in Cohere's."""
+        """Return (normed in fp32 x weight).to(x's format), as OLMo 2's; the weight plus 1 in
+        Gemma's, the input centred in Cohere's."""
         normed, scale = self._normalised(name, x, parameter), self.weight(parameter)
         if self.traits.norm == "shifted_rms":
             scale = self.tape.copy(f"{name}.shifted", self.tape.to(scale, FLOAT))
@@ -169,27 +217,42 @@ class Modules:
         mean = tape.copy(f"{name}.mean", self.square(f"{name}.square", squared), rows)
         if self.traits.norm == "narrow_rms":
             wide = x
-        return tape.multiply(f"{name}.normed", wide, tape.pointwise(f"{name}.rsqrt", mean, of_output=True))
+        return tape.multiply(
+            f"{name}.normed", wide, tape.pointwise(f"{name}.rsqrt", mean, of_output=True)
+        )
 
     def unit_length(self, name: str, x: Value, width: int) -> Value:
-        """x / sqrt(mean(x^2)) over every `width` features, in fp32, without a weight (Llama4TextL2Norm; Gemma4RMSNorm without scale)."""
+        """x / sqrt(mean(x^2)) over every `width` features, in fp32, without a weight
+        (Llama4TextL2Norm; Gemma4RMSNorm without scale)."""
         tape = self.tape
         wide = tape.to(x, FLOAT, f"{name}.float")
         mean = tape.copy(f"{name}.mean", self.square(f"{name}.square", wide), x.elements // width)
-        return tape.to(tape.multiply(f"{name}.normed", wide, tape.pointwise(f"{name}.rsqrt", mean, of_output=True)), x.width, name)
+        return tape.to(
+            tape.multiply(
+                f"{name}.normed", wide, tape.pointwise(f"{name}.rsqrt", mean, of_output=True)
+            ),
+            x.width,
+            name,
+        )
 
     def square(self, name: str, x: Value) -> Value:
-        """x^2, whose backward pass is gradient x (2 x^1), each factor a tensor (torch/csrc/autograd/FunctionsManual.cpp, pow_backward)."""
-        return self.tape.operation(name, (x,), x.elements, x.width, saves=(x,), back_scratch=2 * x.bytes)
+        """x^2, whose backward pass is gradient x (2 x^1), each factor a tensor
+        (torch/csrc/autograd/FunctionsManual.cpp, pow_backward)."""
+        return self.tape.operation(
+            name, (x,), x.elements, x.width, saves=(x,), back_scratch=2 * x.bytes
+        )
 
     def dropout(self, name: str, place: Place, x: Value) -> Value:
-        """Dropout, where the family has it here: CUDA's fused kernel saves which numbers it kept, a byte each (native_dropout)."""
+        """Dropout, where the family has it here: CUDA's fused kernel saves which numbers it
+        kept, a byte each (native_dropout)."""
         if place not in self.traits.drops:
             return x
-        return self.tape.operation(name, (x,), x.elements, x.width, beside=[(f"{name}.mask", x.elements, 1)])
+        return self.tape.operation(
+            name, (x,), x.elements, x.width, beside=[(f"{name}.mask", x.elements, 1)]
+        )
 
     def activation(self, x: Value) -> Value:
-        """The activation function of the family."""
+        """Return the activation function of the family."""
         tape, mlp = self.tape, self.unit.block.mlp
         gated = self.traits.gated_activation if mlp and mlp.gated else None
         match gated or self.traits.activation:
@@ -197,11 +260,30 @@ class Modules:
                 return tape.pointwise("relu", x, of_output=True)
             case "relu_squared":
                 return tape.pointwise("square", tape.pointwise("relu", x, of_output=True))
-            case "gelu_new":  # 0.5 x (1 + tanh(c (x + 0.044715 x^3))), step by step: NewGELUActivation
-                inner = tape.copy("gelu.scaled", tape.add("gelu.sum", x, tape.copy("gelu.cubic", tape.pointwise("gelu.cube", x))))
-                tanh = tape.copy("gelu.one_plus_tanh", tape.pointwise("gelu.tanh", inner, of_output=True))
+            case (
+                "gelu_new"
+            ):  # 0.5 x (1 + tanh(c (x + 0.044715 x^3))), step by step: NewGELUActivation
+                inner = tape.copy(
+                    "gelu.scaled",
+                    tape.add(
+                        "gelu.sum", x, tape.copy("gelu.cubic", tape.pointwise("gelu.cube", x))
+                    ),
+                )
+                tanh = tape.copy(
+                    "gelu.one_plus_tanh", tape.pointwise("gelu.tanh", inner, of_output=True)
+                )
                 return tape.multiply("gelu", tape.copy("gelu.half", x), tanh)
-            case "bloom_gelu":  # an autograd.Function that saves its input and computes in steps: BloomGelu
-                return tape.operation("gelu", (x,), x.elements, x.width, saves=(x,), scratch=2 * x.bytes, back_scratch=3 * x.bytes)
+            case (
+                "bloom_gelu"
+            ):  # an autograd.Function that saves its input and computes in steps: BloomGelu
+                return tape.operation(
+                    "gelu",
+                    (x,),
+                    x.elements,
+                    x.width,
+                    saves=(x,),
+                    scratch=2 * x.bytes,
+                    back_scratch=3 * x.bytes,
+                )
             case name:
                 return tape.pointwise(name, x)

@@ -1,14 +1,16 @@
-"""Mamba, Mamba 2, gated delta nets, and the hybrids that mix them with attention, written on a tape.
+"""Mamba, Mamba 2, gated delta nets, and the hybrids that mix them with attention, written on a
+tape.
 
-What runs on a card are the kernels of mamba_ssm, causal_conv1d and fla, which transformers 5.23 calls where they are installed: they keep
-few tensors and make the rest anew. `eager` asks for Mamba's reference in PyTorch instead, whose scan keeps every state of every token;
-those of the others, which keep more than their kernels too, are not derived. The kernels cannot be run without a card, so nothing here was
-compared with autograd but Mamba's reference.
-Source: state-spaces/mamba, ops/selective_scan_interface.py (MambaInnerFn) and ops/triton/ssd_combined.py (MambaSplitConv1dScanCombinedFn);
-fla-org/flash-linear-attention, ops/gated_delta_rule/chunk.py (ChunkGatedDeltaRuleFunction) and modules/fused_norm_gate.py;
-Dao-AILab/causal-conv1d, causal_conv1d_interface.py (it saves its input; SiLU is inside);
-transformers models/{mamba,nemotron_h,jamba,qwen3_next}/modeling_*.py.
-"""
+What runs on a card are the kernels of mamba_ssm, causal_conv1d and fla, which transformers 5.23
+calls where they are installed: they keep few tensors and make the rest anew. `eager` asks for
+Mamba's reference in PyTorch instead, whose scan keeps every state of every token; those of the
+others, which keep more than their kernels too, are not derived. The kernels cannot be run
+without a card, so nothing here was compared with autograd but Mamba's reference. Source:
+state-spaces/mamba, ops/selective_scan_interface.py (MambaInnerFn) and ops/triton/ssd_combined.py
+(MambaSplitConv1dScanCombinedFn); fla-org/flash-linear-attention, ops/gated_delta_rule/chunk.py
+(ChunkGatedDeltaRuleFunction) and modules/fused_norm_gate.py; Dao-AILab/causal-conv1d,
+causal_conv1d_interface.py (it saves its input; SiLU is inside); transformers
+models/{mamba,nemotron_h,jamba,qwen3_next}/modeling_*.py."""
 
 from collections.abc import Callable
 from math import ceil
@@ -19,7 +21,8 @@ from fitgauge.engine.training.autograd.tape import FLOAT, Value
 from fitgauge.engine.training.states.parameters import Parameter
 
 _SCAN_CHUNK = 2048
-"""Tokens between states that Mamba's kernel keeps (csrc/selective_scan/selective_scan.cpp, n_chunks)."""
+"""Tokens between states that Mamba's kernel keeps (csrc/selective_scan/selective_scan.cpp,
+n_chunks)."""
 _MAMBA2_CHUNK = 256
 """Tokens between states of Mamba 2 (transformers configuration_mamba2.py, chunk_size)."""
 _DELTA_CHUNK = 64
@@ -28,19 +31,33 @@ _INNER = ("in_proj", "x_proj", "dt_proj", "out_proj")
 
 
 class RecurrentLayer(Layer):
-    """A layer of a model in which some layers are recurrent: a mixer, an MLP or experts, or both, each after its norm."""
+    """A layer of a model in which some layers are recurrent: a mixer, an MLP or experts, or
+    both, each after its norm."""
 
     def linears(self, *, attention: bool) -> list[Parameter]:
-        """Weights of the attention's linears in their order, or of the MLP's; a recurrent mixer's are found by name."""
-        found = {_module(p): p for p in self.unit.parameters if p.kind is Kind.LINEAR and not p.adapter and len(p.shape) == 2}
+        """Return the weights of the attention's linears in their order, or of the MLP's; a
+        recurrent mixer's are found by name."""
+        found = {
+            _module(p): p
+            for p in self.unit.parameters
+            if p.kind is Kind.LINEAR and not p.adapter and len(p.shape) == 2
+        }
         if attention:
             return [found[name] for name in _PROJECTIONS if name in found]
-        return [p for name, p in found.items() if name not in _PROJECTIONS and not name.startswith(_INNER) and p.shape[0] > 1]
+        return [
+            p
+            for name, p in found.items()
+            if name not in _PROJECTIONS and not name.startswith(_INNER) and p.shape[0] > 1
+        ]
 
     def play(self, x: Value) -> Value:
-        """Every half with a recipe, in their order; as `unknown` where one has none."""
-        halves: list[Callable[[Value], Value] | None] = [self._mixer(mixer) for mixer in self.unit.block.mixers]
-        if self.linears(attention=False) or any(p.kind is Kind.EXPERT for p in self.unit.parameters):
+        """Return every half with a recipe, in their order; as `unknown` where one has none."""
+        halves: list[Callable[[Value], Value] | None] = [
+            self._mixer(mixer) for mixer in self.unit.block.mixers
+        ]
+        if self.linears(attention=False) or any(
+            p.kind is Kind.EXPERT for p in self.unit.parameters
+        ):
             halves.append(self.feed_forward)
         norms = self.norms(inside=False)
         if None in halves or len(norms) != len(halves):
@@ -66,13 +83,18 @@ class RecurrentLayer(Layer):
         return next(p for p in self.unit.parameters if _module(p) == name and not p.adapter)
 
     def _weights(self, *but: str) -> list[Value]:
-        """Leaves of the mixer's parameters that a kernel takes itself."""
+        """Leave of the mixer's parameters that a kernel takes itself."""
         own = self._own("out_proj").name.rpartition("out_proj")[0]
-        return [self.weight(p) for p in self.unit.parameters if p.name.startswith(own) and _module(p) not in but]
+        return [
+            self.weight(p)
+            for p in self.unit.parameters
+            if p.name.startswith(own) and _module(p) not in but
+        ]
 
     def scan(self, x: Value) -> Value:
-        """Mamba's one kernel from the input projection to the output: it keeps xz, time steps with B and C, states of every 2048th token
-        and the scan's output; the convolution and time steps are made anew (checkpoint_lvl 1)."""
+        """Mamba's one kernel from the input projection to the output: it keeps xz, time steps
+        with B and C, states of every 2048th token and the scan's output; the convolution and
+        time steps are made anew (checkpoint_lvl 1)."""
         tape, tokens = self.tape, self.scene.tokens
         out, narrow = self._own("out_proj"), self._own("x_proj").shape[0]
         inner, state = out.shape[1] // self.scene.heads, self._own("A_log").shape[1]
@@ -86,11 +108,22 @@ class RecurrentLayer(Layer):
         ]
         inputs, again = (xz, *self._weights("in_proj")), 2 * tokens * inner * xz.width
         size = tokens * out.shape[0]
-        return tape.operation("scan", inputs, size, xz.width, saves=(xz,), beside=beside, scratch=again, back_scratch=again, product=True)
+        return tape.operation(
+            "scan",
+            inputs,
+            size,
+            xz.width,
+            saves=(xz,),
+            beside=beside,
+            scratch=again,
+            back_scratch=again,
+            product=True,
+        )
 
     def written_scan(self, x: Value) -> Value:
-        """Mamba's reference in PyTorch: A, B and the state of every token, channel and state number are kept in fp32, states once more in
-        the format of the stream (mamba_inner_fn's fallback)."""
+        """Mamba's reference in PyTorch: A, B and the state of every token, channel and state
+        number are kept in fp32, states once more in the format of the stream (mamba_inner_fn's
+        fallback)."""
         tape, scene = self.tape, self.scene
         out, narrow, conv = self._own("out_proj"), self._own("x_proj").shape[0], self._own("conv1d")
         inner, state = out.shape[1] // self.scene.heads, self._own("A_log").shape[1]
@@ -98,62 +131,121 @@ class RecurrentLayer(Layer):
         xz = self.linear(self._own("in_proj"), x)
         beside = [
             ("conv.padded", scene.batch * inner * (scene.sequence + conv.shape[-1] - 1), xz.width),
-            *[(name, wide, xz.width) for name in ("conv", "conv.silu", "steps.input", "steps", "gate")],
+            *[
+                (name, wide, xz.width)
+                for name in ("conv", "conv.silu", "steps.input", "steps", "gate")
+            ],
             ("steps.narrow", scene.tokens * narrow, xz.width),
             *[(name, wide, FLOAT) for name in ("steps.float", "scan.float")],
             *[(name, whole, FLOAT) for name in ("scan.a", "scan.b", "scan.states")],
             ("scan.states_narrow", whole, xz.width),
             ("scan.a_of_channels", 2 * inner * state, FLOAT),
         ]
-        scanned = tape.operation("scan", (xz, *self._weights("in_proj", "out_proj")), wide, xz.width, saves=(xz,), beside=beside)
+        scanned = tape.operation(
+            "scan",
+            (xz, *self._weights("in_proj", "out_proj")),
+            wide,
+            xz.width,
+            saves=(xz,),
+            beside=beside,
+        )
         return self.linear(out, scanned)
 
     def state_space(self, x: Value, mixer: Recurrent) -> Value:
-        """Mamba 2's one kernel: it keeps the input projection, the scan's output and a deviation for every token and group; convolution and
-        states of chunks are made anew."""
+        """Mamba 2's one kernel: it keeps the input projection, the scan's output and a deviation
+        for every token and group; convolution and states of chunks are made anew."""
         scene, out = self.scene, self._own("out_proj")
         ways, state = scene.heads, next(s for s in mixer.states if s.name == "ssm")
         conv = self._own("conv1d").shape[0] // ways
         inner, projected = out.shape[1] // ways, self.linear(self._own("in_proj"), x)
-        groups = max(1, (conv - inner) // 2 * inner // (state.width * state.heads // ways))  # B and C of each group: two states wide
+        groups = max(
+            1, (conv - inner) // 2 * inner // (state.width * state.heads // ways)
+        )  # B and C of each group: two states wide
         beside = [
             ("scan.output", scene.tokens * inner, projected.width),
             ("scan.rstd", scene.tokens * groups, FLOAT),
         ]
-        chunks = scene.batch * ceil(scene.sequence / _MAMBA2_CHUNK) * state.heads // ways * state.width * FLOAT
+        chunks = (
+            scene.batch
+            * ceil(scene.sequence / _MAMBA2_CHUNK)
+            * state.heads
+            // ways
+            * state.width
+            * FLOAT
+        )
         again = scene.tokens * conv * projected.width + chunks
         return self.tape.operation(
-            "scan", (projected, *self._weights("in_proj")), scene.tokens * out.shape[0], projected.width,
+            "scan", (projected, *self._weights("in_proj")), scene.tokens * out.shape[0],
+            projected.width,
             saves=(projected,), beside=beside, scratch=again, back_scratch=2 * again, product=True,
         )  # fmt: skip
 
     def gated_delta(self, x: Value, mixer: Recurrent) -> Value:
-        """A gated delta net by fla's kernels: the convolution keeps its input, the chunked rule its normed queries and keys, values, decays
-        and one matrix of 64 x 64 for every chunk and head, the gated norm its input and gate."""
+        """Return a gated delta net by fla's kernels: the convolution keeps its input, the
+        chunked rule its normed queries and keys, values, decays and one matrix of 64 x 64 for
+        every chunk and head, the gated norm its input and gate."""
         tape, tokens = self.tape, self.scene.tokens
         out, state = self._own("out_proj"), next(s for s in mixer.states if s.name != "conv")
         ways = self.scene.heads
-        channels, value, heads = (size // ways for size in (self._own("conv1d").shape[0], out.shape[1], self._own("A_log").shape[0]))
+        channels, value, heads = (
+            size // ways
+            for size in (self._own("conv1d").shape[0], out.shape[1], self._own("A_log").shape[0])
+        )
         key = (channels - value) // 2
-        projected = {_module(p): self.linear(p, x) for p in self.unit.parameters if _module(p).startswith("in_proj") and not p.adapter}
-        joined = projected.get("in_proj_qkv") or tape.copy("qkv.joined", projected["in_proj_qkvz"], tokens * channels)
-        gate = projected.get("in_proj_z") or tape.slice("gate", projected["in_proj_qkvz"], tokens * value)
-        mixed = tape.operation("conv", (joined, *self._weights(*projected, "out_proj")), joined.elements, x.width, saves=(joined,))
-        q, k, v = (tape.copy(f"delta.{name}", mixed, tokens * size) for name, size in (("query", key), ("key", key), ("value", value)))
+        projected = {
+            _module(p): self.linear(p, x)
+            for p in self.unit.parameters
+            if _module(p).startswith("in_proj") and not p.adapter
+        }
+        joined = projected.get("in_proj_qkv") or tape.copy(
+            "qkv.joined", projected["in_proj_qkvz"], tokens * channels
+        )
+        gate = projected.get("in_proj_z") or tape.slice(
+            "gate", projected["in_proj_qkvz"], tokens * value
+        )
+        mixed = tape.operation(
+            "conv",
+            (joined, *self._weights(*projected, "out_proj")),
+            joined.elements,
+            x.width,
+            saves=(joined,),
+        )
+        q, k, v = (
+            tape.copy(f"delta.{name}", mixed, tokens * size)
+            for name, size in (("query", key), ("key", key), ("value", value))
+        )
         beside = [
             ("delta.decay", tokens * heads, FLOAT),
             ("delta.beta", tokens * heads, x.width),
             ("delta.chunks", tokens * heads * _DELTA_CHUNK, x.width),
         ]
-        states = self.scene.batch * ceil(self.scene.sequence / _DELTA_CHUNK) * state.heads // ways * state.width * x.width
+        states = (
+            self.scene.batch
+            * ceil(self.scene.sequence / _DELTA_CHUNK)
+            * state.heads
+            // ways
+            * state.width
+            * x.width
+        )
         again = states + tokens * (key + 2 * value) * x.width
         ruled = tape.operation(
-            "delta", (q, k, v), tokens * value, x.width, saves=(q, k, v), beside=beside, scratch=again, back_scratch=2 * again, product=True
+            "delta",
+            (q, k, v),
+            tokens * value,
+            x.width,
+            saves=(q, k, v),
+            beside=beside,
+            scratch=again,
+            back_scratch=2 * again,
+            product=True,
         )
-        normed = tape.operation("gated_norm", (ruled, gate), ruled.elements, x.width, saves=(ruled, gate))
+        normed = tape.operation(
+            "gated_norm", (ruled, gate), ruled.elements, x.width, saves=(ruled, gate)
+        )
         return self.linear(out, normed)
 
 
 def _module(parameter: Parameter) -> str:
-    """The last part of a parameter's name that is no "weight": q_proj of self_attn.q_proj.weight, A_log of mixer.A_log."""
+    """Return the last part of a parameter's name that is no "weight": q_proj of
+    self_attn.q_proj.weight, A_log of mixer.A_log."""
     return parameter.name.removesuffix(".weight").rpartition(".")[2]

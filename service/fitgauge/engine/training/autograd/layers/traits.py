@@ -1,7 +1,8 @@
-"""What a family computes that its tensors do not tell: activation function, style of norm, dropout, scaling.
+"""What a family computes that its tensors do not tell: activation function, style of norm, dropout,
+scaling.
 
-Source: transformers 5.23, models/<model_type>/configuration_*.py (activation, dropout) and modeling_*.py (the rest).
-"""
+Source: transformers 5.23, models/<model_type>/configuration_*.py (activation, dropout) and
+modeling_*.py (the rest)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,31 +12,38 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.training.workload import AttentionKernel
 
 Place = Literal["embedding", "weights", "attention", "inside", "mlp", "final"]
-"""Where dropout stands with a rate above 0: after embeddings, on attention weights, after attention, inside the MLP, after it, at the
-end of a stack."""
+"""Where dropout stands with a rate above 0: after embeddings, on attention weights, after
+attention, inside the MLP, after it, at the end of a stack."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
     """Where a family departs from Llama.
 
-    `norm`, where it has no bias to tell: rms, narrow_rms (T5's: the input itself times rsqrt), wide_rms (times the weight in fp32),
-    shifted_rms (times 1 + weight in fp32), centred (a LayerNorm written out in fp32), layer, bare (without weight). `norms_after`: of
-    an encoder or encoder-decoder, norms take the sum of stream and branch. `gated_activation`: where its MLP is gated. `proven`: its
-    saved tensors were compared with autograd's own. `slices`: a fused projection is sliced, not split. `rotates_part`: rotated and
-    plain parts of queries and keys are put together again, `interleaves`: by tables made anew in every layer. `parallel`: attention and
-    MLP side by side. `scales_queries`: before the product instead of after; `copies_queries`: head by head, as then the output is
-    (Whisper). `explicit_mask`: SDPA in a decoder beside an encoder is given its causal mask as a tensor. `position_bias`: a trained table
-    is added to scores. `score_cap`, `logits_cap`: tanh caps. `logits_bias`: a buffer is added to logits. `float_softmax`, `float_scores`,
-    `float_rotary`, `float_router`, `float_loss`: in fp32 whatever the precision; `casts_router`: so is its weight; `float_weights`: and so
-    stay the weights of chosen experts. `sinks`: a learned score beside every query's. `clamps`: gates, and what they weigh, are bounded
-    (gpt-oss). `bare_sdpa`: PyTorch's SDPA is called with keys as they are, or repeated before.
-    `lacks`: kinds of attention that transformers has not for it and runs eagerly instead. `drops`: where dropout stands.
-    """
+    `norm`, where it has no bias to tell: rms, narrow_rms (T5's: the input itself times rsqrt),
+    wide_rms (times the weight in fp32), shifted_rms (times 1 + weight in fp32), centred (a
+    LayerNorm written out in fp32), layer, bare (without weight). `norms_after`: of an encoder or
+    encoder-decoder, norms take the sum of stream and branch. `gated_activation`: where its MLP
+    is gated. `proven`: its saved tensors were compared with autograd's own. `slices`: a fused
+    projection is sliced, not split. `rotates_part`: rotated and plain parts of queries and keys
+    are put together again, `interleaves`: by tables made anew in every layer. `parallel`:
+    attention and MLP side by side. `scales_queries`: before the product instead of after;
+    `copies_queries`: head by head, as then the output is (Whisper). `explicit_mask`: SDPA in a
+    decoder beside an encoder is given its causal mask as a tensor. `position_bias`: a trained
+    table is added to scores. `score_cap`, `logits_cap`: tanh caps. `logits_bias`: a buffer is
+    added to logits. `float_softmax`, `float_scores`, `float_rotary`, `float_router`,
+    `float_loss`: in fp32 whatever the precision; `casts_router`: so is its weight;
+    `float_weights`: and so stay the weights of chosen experts. `sinks`: a learned score beside
+    every query's. `clamps`: gates, and what they weigh, are bounded (gpt-oss). `bare_sdpa`:
+    PyTorch's SDPA is called with keys as they are, or repeated before. `lacks`: kinds of
+    attention that transformers has not for it and runs eagerly instead. `drops`: where dropout
+    stands."""
 
     activation: str = "silu"
     gated_activation: str | None = None
-    norm: Literal["rms", "narrow_rms", "wide_rms", "shifted_rms", "centred", "layer", "bare"] = "rms"
+    norm: Literal["rms", "narrow_rms", "wide_rms", "shifted_rms", "centred", "layer", "bare"] = (
+        "rms"
+    )
     norms_after: bool = False
     slices: bool = False
     rotates_part: bool = False
@@ -66,7 +74,7 @@ class Traits:
     proven: bool = True
 
     def eager(self, attention: AttentionKernel) -> bool:
-        """Whether scores are written out when this attention is asked for."""
+        """Return whether scores are written out when this attention is asked for."""
         return attention == "eager" or attention in self.lacks
 
 
@@ -79,15 +87,19 @@ BERT = Traits(
 )  # fmt: skip
 BART = replace(BERT, logits_bias=True, drops=frozenset({"embedding", "attention", "mlp"}))
 T5 = Traits(
-    activation="relu", gated_activation="gelu_new", norm="narrow_rms", float_softmax=False, float_loss=False, position_bias=True,
+    activation="relu", gated_activation="gelu_new", norm="narrow_rms", float_softmax=False,
+    float_loss=False, position_bias=True,
     drops=frozenset({"embedding", "weights", "attention", "inside", "mlp", "final"}),
 )  # fmt: skip
 
 TRAITS: Mapping[str, Traits] = {
     **dict.fromkeys(
-        ("llama", "mistral", "ministral", "ministral3", "qwen2", "qwen3", "qwen3_moe", "qwen2_moe", "mixtral",
-         "olmoe", "smollm3", "exaone4", "internlm3", "mimo", "hunyuan_v1_dense", "phimoe", "nominal",
-         "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "llava", "llava_next", "llava_onevision", "internvl", "internvl_chat",
+        ("llama", "mistral", "ministral", "ministral3", "qwen2", "qwen3", "qwen3_moe", "qwen2_moe",
+            "mixtral",
+         "olmoe", "smollm3", "exaone4", "internlm3", "mimo", "hunyuan_v1_dense", "phimoe",
+         "nominal",
+         "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "llava", "llava_next",
+         "llava_onevision", "internvl", "internvl_chat",
          "idefics3", "smolvlm", "mistral3", "mllama"),
         LLAMA,
     ),
@@ -97,17 +109,20 @@ TRAITS: Mapping[str, Traits] = {
     "ernie4_5_moe": Traits(interleaves=True, float_rotary=True, float_router=True),
     "phi3": Traits(slices=True, rotates_part=True),
     "internlm2": Traits(slices=True, proven=False),  # its repositories' modeling_internlm2.py
-    "gpt_oss": Traits(norm="wide_rms", lacks=("sdpa",), float_softmax=False, sinks=True, clamps=True),
+    "gpt_oss": Traits(norm="wide_rms", lacks=("sdpa",), float_softmax=False, sinks=True,
+        clamps=True),
     **dict.fromkeys(
         ("minimax_m3", "minimax_m3_text", "minimax_m3_vl_text", "minimax_m3_vl"),
-        Traits(norm="shifted_rms", rotates_part=True, float_weights=True, clamps=True, proven=False),
+        Traits(norm="shifted_rms", rotates_part=True, float_weights=True, clamps=True,
+            proven=False),
     ),
     **dict.fromkeys(("llama4", "llama4_text"), Traits(float_softmax=False)),
     "minimax_m2": Traits(rotates_part=True),
     "seed_oss": Traits(drops=frozenset({"weights", "attention", "mlp"})),
     "glm": Traits(rotates_part=True, interleaves=True),
     **dict.fromkeys(("glm4", "glm4v"), Traits(rotates_part=True, interleaves=True)),
-    **dict.fromkeys(("glm4_moe", "glm4v_moe"), Traits(rotates_part=True, float_router=True, casts_router=True)),
+    **dict.fromkeys(("glm4_moe", "glm4v_moe"),
+        Traits(rotates_part=True, float_router=True, casts_router=True)),
     "granite": Traits(scales_residual=True, scales_embedding=True, scales_logits=True),
     "granitemoe": Traits(scales_residual=True, scales_embedding=True, scales_logits=True),
     "gemma": GEMMA,
@@ -126,22 +141,28 @@ TRAITS: Mapping[str, Traits] = {
     "falcon": replace(PLAIN, parallel=True, float_softmax=False, bare_sdpa=True),
     "mpt": replace(PLAIN, lacks=("sdpa", "flash")),
     "gpt_neo": replace(PLAIN, activation="gelu_new", float_scores=True, lacks=("sdpa",)),
-    "gptj": replace(PLAIN, activation="gelu_new", parallel=True, rotates_part=True, float_scores=True, lacks=("sdpa",)),
-    "opt": Traits(activation="relu", norm="layer", scales_queries=True, drops=frozenset({"attention", "mlp"})),
+    "gptj": replace(PLAIN, activation="gelu_new", parallel=True, rotates_part=True,
+        float_scores=True, lacks=("sdpa",)),
+    "opt": Traits(activation="relu", norm="layer", scales_queries=True,
+        drops=frozenset({"attention", "mlp"})),
     "bloom": Traits(activation="bloom_gelu", norm="layer", lacks=("sdpa", "flash")),
     "gpt2": Traits(
-        activation="gelu_new", norm="layer", float_softmax=False, drops=frozenset({"embedding", "weights", "attention", "mlp"})
+        activation="gelu_new", norm="layer", float_softmax=False,
+        drops=frozenset({"embedding", "weights", "attention", "mlp"})
     ),
     "arcee": Traits(activation="relu_squared"),
-    **dict.fromkeys(("qwen3_next", "qwen3_5", "qwen3_5_moe"), Traits(norm="shifted_rms", rotates_part=True, proven=False)),
+    **dict.fromkeys(("qwen3_next", "qwen3_5", "qwen3_5_moe"),
+        Traits(norm="shifted_rms", rotates_part=True, proven=False)),
     **dict.fromkeys(("mamba", "mamba2", "jamba"), Traits(proven=False)),
     "nemotron_h": Traits(activation="relu_squared", proven=False),
     **dict.fromkeys(
-        ("deepseek_v2", "deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k2", "kimi_k25", "dots1", "hy_v3", "glm4_moe_lite"),
+        ("deepseek_v2", "deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k2", "kimi_k25",
+            "dots1", "hy_v3", "glm4_moe_lite"),
         Traits(float_router=True, casts_router=True),
     ),
     "gpt_bigcode": Traits(
-        activation="gelu", norm="layer", drops=frozenset({"embedding", "weights", "attention", "mlp"})
+        activation="gelu", norm="layer",
+        drops=frozenset({"embedding", "weights", "attention", "mlp"})
     ),
     **dict.fromkeys(("bert", "roberta", "xlm-roberta", "camembert", "electra"), BERT),
     "albert": replace(BERT, activation="gelu_new", drops=frozenset()),
@@ -153,19 +174,22 @@ TRAITS: Mapping[str, Traits] = {
     "marian": replace(BART, activation="silu", proven=False),
     "mbart": replace(BART, norms_after=False),
     "pegasus": replace(BART, activation="relu", norms_after=False),
-    "m2m_100": replace(BART, activation="relu", norms_after=False, logits_bias=False, drops=BERT.drops),
+    "m2m_100": replace(BART, activation="relu", norms_after=False, logits_bias=False,
+        drops=BERT.drops),
     "whisper": replace(
-        BART, norms_after=False, logits_bias=False, drops=frozenset(), scales_queries=True, copies_queries=True, explicit_mask=False
+        BART, norms_after=False, logits_bias=False, drops=frozenset(), scales_queries=True,
+        copies_queries=True, explicit_mask=False
     ),
     **dict.fromkeys(("t5", "mt5", "umt5"), T5),
 }  # fmt: skip
 
 
 def traits_of(spec: ModelSpec) -> Traits:
-    """The traits of a family; of one that was not taught Llama's, or BERT's where it is no decoder."""
+    """Return the traits of a family; of one that was not taught Llama's, or BERT's where it is
+    no decoder."""
     return TRAITS.get(spec.model_type, LLAMA if spec.task == "generate" else BERT)
 
 
 def is_supported(spec: ModelSpec) -> bool:
-    """Whether the family's activations were derived from its modelling code."""
+    """Return whether the family's activations were derived from its modelling code."""
     return spec.model_type in TRAITS and TRAITS[spec.model_type].proven

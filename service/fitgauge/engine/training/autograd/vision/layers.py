@@ -16,18 +16,32 @@ class TowerLayer(Layer):
         self.style = style
 
     def linears(self, *, attention: bool) -> list[Parameter]:
-        """Weights of the attention's linears, or of the MLP's; MoonViT's names say "w" where others say "attn"."""
-        found = [p for p in self.unit.parameters if p.kind is Kind.LINEAR and not p.adapter and len(p.shape) == 2]
-        return [p for p in found if (p.name in ("wqkv.weight", "wo.weight") or "att" in p.name) == attention]
+        """Return the weights of the attention's linears, or of the MLP's; MoonViT's names say
+        "w" where others say "attn"."""
+        found = [
+            p
+            for p in self.unit.parameters
+            if p.kind is Kind.LINEAR and not p.adapter and len(p.shape) == 2
+        ]
+        return [
+            p
+            for p in found
+            if (p.name in ("wqkv.weight", "wo.weight") or "att" in p.name) == attention
+        ]
 
     def _fused(self, y: Value, sizes: list[int]) -> tuple[Value, ...]:
-        """Queries, keys and values of one projection; MoonViT's are stored as one and computed apart (Kimi_K25VisionAttention)."""
+        """Return queries, keys and values of one projection; MoonViT's are stored as one and
+        computed apart (Kimi_K25VisionAttention)."""
         if not self.named("wqkv"):
             return super()._fused(y, sizes)
-        return tuple(self.tape.copy(f"qkv.{name}", y, size) for name, size in zip(("query", "key", "value"), sizes, strict=True))
+        return tuple(
+            self.tape.copy(f"qkv.{name}", y, size)
+            for name, size in zip(("query", "key", "value"), sizes, strict=True)
+        )
 
     def rotated(self, q: Value, k: Value, mixer: Attention) -> tuple[Value, Value]:
-        """In fp32 from end to end (apply_rotary_pos_emb_vision), where there by tables or as complex numbers, or in the stream's format."""
+        """In fp32 from end to end (apply_rotary_pos_emb_vision), where there by tables or as
+        complex numbers, or in the stream's format."""
         if self.style.rotation not in ("float", "complex"):
             return super().rotated(q, k, mixer)
         tape, width = self.tape, q.width
@@ -38,27 +52,33 @@ class TowerLayer(Layer):
         return tape.to(q, width, "query.narrow"), k
 
     def rotate(self, name: str, x: Value, cos: Value, sin: Value) -> Value:
-        """x cos + rotate_half(x) sin, or one product of complex numbers (vision_apply_rotary_emb), or half by rows and half by columns."""
+        """x cos + rotate_half(x) sin, or one product of complex numbers
+        (vision_apply_rotary_emb), or half by rows and half by columns."""
         match self.style.rotation:
             case "complex":
                 return self.tape.copy(f"{name}.rotated", x)
             case "axes":
                 halves = self.tape.split(f"{name}.axes", x, x.elements // 2, x.elements // 2)
-                columns, rows = super().rotate(f"{name}.columns", halves[0], cos, sin), super().rotate(f"{name}.rows", halves[1], cos, sin)
+                columns, rows = (
+                    super().rotate(f"{name}.columns", halves[0], cos, sin),
+                    super().rotate(f"{name}.rows", halves[1], cos, sin),
+                )
                 return self.tape.operation(f"{name}.rotated", (columns, rows), x.elements, x.width)
             case _:
                 return super().rotate(name, x, cos, sin)
 
     def explicit(self, mixer: Attention) -> bool:
-        """Whether SDPA makes of the mask that keeps images apart one of its own: under autocast, in every layer. Else all share it."""
+        """Return whether SDPA makes of the mask that keeps images apart one of its own: under
+        autocast, in every layer. Else all share it."""
         return self.style.masked and self.tape.compute not in (0, self.scene.table_width)
 
     def eager(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
-        """Scores written out, image by image."""
+        """Return scores written out, image by image."""
         return self._together(super().eager(q, k, self._values(v, mixer), heads, mixer))
 
     def fused_attention(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
-        """SDPA knows no images of several lengths: it runs on each; FlashAttention takes them all at once."""
+        """SDPA knows no images of several lengths: it runs on each; FlashAttention takes them
+        all at once."""
         mixed = super().fused_attention(q, k, self._values(v, mixer), heads, mixer)
         return self._together(mixed) if self.scene.attention == "sdpa" else mixed
 
@@ -66,26 +86,39 @@ class TowerLayer(Layer):
         return self.unit_length("value.norm", v, mixer.value_dim) if self.style.norms_values else v
 
     def _together(self, mixed: Value) -> Value:
-        return self.tape.copy("attention.together", mixed) if self.style.images == "apart" else mixed
+        return (
+            self.tape.copy("attention.together", mixed) if self.style.images == "apart" else mixed
+        )
 
     def mix(self, x: Value) -> Value:
-        """Attention, times a learned scale where there is one (InternViT), or its tanh (Llama 3.2)."""
+        """Attention, times a learned scale where there is one (InternViT), or its tanh (Llama
+        3.2)."""
         return self._scaled(super().mix(x), "lambda_1", "ls1", "gate_attn")
 
     def feed_forward(self, x: Value) -> Value:
-        """The MLP, times a learned scale where there is one."""
+        """Return the MLP, times a learned scale where there is one."""
         return self._scaled(super().feed_forward(x), "lambda_2", "ls2", "gate_ffn")
 
     def _scaled(self, x: Value, *names: str) -> Value:
-        scale = next((parameter for parameter in self.unit.parameters if parameter.name in names), None)
+        scale = next(
+            (parameter for parameter in self.unit.parameters if parameter.name in names), None
+        )
         if scale is None:
             return x
         factor = self.weight(scale)
-        factor = self.tape.pointwise(f"{scale.name}.tanh", factor, of_output=True) if scale.name.startswith("gate") else factor
+        factor = (
+            self.tape.pointwise(f"{scale.name}.tanh", factor, of_output=True)
+            if scale.name.startswith("gate")
+            else factor
+        )
         return self.tape.multiply(scale.name, factor, x)
 
     def activation(self, x: Value) -> Value:
         """quick_gelu is x sigmoid(1.702 x) in steps (QuickGELUActivation)."""
         if self.style.activation != "quick_gelu":
             return super().activation(x)
-        return self.tape.multiply("quick_gelu", x, self.tape.pointwise("sigmoid", self.tape.copy("scaled", x), of_output=True))
+        return self.tape.multiply(
+            "quick_gelu",
+            x,
+            self.tape.pointwise("sigmoid", self.tape.copy("scaled", x), of_output=True),
+        )

@@ -1,4 +1,5 @@
-"""What a tower does around its layers: pixels to features with positions before them, a norm after them."""
+"""What a tower does around its layers: pixels to features with positions before them, a norm
+after them."""
 
 from fitgauge.engine.model.spec import Kind
 from fitgauge.engine.training.autograd.layers.modules import LayerContext, Modules
@@ -13,20 +14,33 @@ _BAG = 16
 """Rows of a bicubic sample: four by four."""
 
 
-def patches(units: list[Unit], tower: Tower, scene: LayerContext, images: int, workload: TrainingWorkload) -> tuple[Segment, Value]:
-    """(pixels to features with positions, the features); a convolution under autocast gives 16 bit, which the tower goes on in."""
+def patches(
+    units: list[Unit], tower: Tower, scene: LayerContext, images: int, workload: TrainingWorkload
+) -> tuple[Segment, Value]:
+    """Return (pixels to features with positions, the features); a convolution under autocast
+    gives 16 bit, which the tower goes on in."""
     tape, width = tape_of(workload), stream_width(workload)
     named = {parameter.name: (unit, parameter) for unit in units for parameter in unit.parameters}
     count = images * tower.patches(tower.tile_tokens(workload.image_tokens))
-    pixels = tape.to(tape.constant("pixels", count * tower.numbers, FLOAT if tower.style.casts else width), width, "pixels.narrow")
-    unit, patch = next(named[found.name] for unit in units if (found := patch_tensor(unit.block.tensors)))
+    pixels = tape.to(
+        tape.constant("pixels", count * tower.numbers, FLOAT if tower.style.casts else width),
+        width,
+        "pixels.narrow",
+    )
+    unit, patch = next(
+        named[found.name] for unit in units if (found := patch_tensor(unit.block.tensors))
+    )
     modules = Modules(tape, unit, scene)
     if patch.kind is Kind.LINEAR:
         x = modules.linear(patch, tape.copy("pixels.unfolded", pixels), count)
     else:
         read = tuple(tape.cast(value, "patches") for value in (pixels, modules.weight(patch)))
         x = tape.operation("patches", read, count * tower.width, read[0].width, saves=read)
-    asked = tower.style.asks if workload.adapted and workload.activation_checkpointing != "none" else "none"
+    asked = (
+        tower.style.asks
+        if workload.adapted and workload.activation_checkpointing != "none"
+        else "none"
+    )
     if asked == "patches":
         x = tape.leaf("patches.leaf", x)
     if tower.style.places == "tiles":
@@ -36,12 +50,23 @@ def patches(units: list[Unit], tower: Tower, scene: LayerContext, images: int, w
         x = tape.operation("patches.with_class", (x,), (count + classes) * tower.width, width)
     if tower.style.places == "grid":
         x = normed(tape, units, scene, x, "post_conv_layernorm")
-    place = next((found for name, found in named.items() if "pos" in name and found[1].kind in (Kind.EMBEDDING, Kind.OTHER)), None)
+    place = next(
+        (
+            found
+            for name, found in named.items()
+            if "pos" in name and found[1].kind in (Kind.EMBEDDING, Kind.OTHER)
+        ),
+        None,
+    )
     if place is not None:
         x = _placed(tape, x, Modules(tape, place[0], scene).weight(place[1]), tower, scene)
-    tile = next((found for name, found in named.items() if name.endswith("tile_embedding.weight")), None)
+    tile = next(
+        (found for name, found in named.items() if name.endswith("tile_embedding.weight")), None
+    )
     if tile is not None:
-        rows = tape.operation("positions.tiles", (Modules(tape, tile[0], scene).weight(tile[1]),), x.elements, width)
+        rows = tape.operation(
+            "positions.tiles", (Modules(tape, tile[0], scene).weight(tile[1]),), x.elements, width
+        )
         gate = tape.parameter("positions.gate", 1, width, trained=tile[1].trained)
         x = tape.add("patches.placed_by_tile", x, tape.multiply("positions.gated", rows, gate))
     if tower.style.window is not None:
@@ -61,25 +86,42 @@ def _placed(tape: Tape, x: Value, table: Value, tower: Tower, scene: LayerContex
             corners = tape.operation("positions.corners", (table,), 4 * x.elements, table.width)
             weighed = corners.elements * FLOAT
             scratch = weighed if corners.width < FLOAT else 0
-            summed = tape.operation("positions", (corners,), x.elements, FLOAT, scratch=weighed, back_scratch=scratch)
+            summed = tape.operation(
+                "positions", (corners,), x.elements, FLOAT, scratch=weighed, back_scratch=scratch
+            )
             found = tape.to(summed, x.width)
         case "grid":
             plane = tape.to(table, FLOAT, "positions.plane")
             spots = [("positions.grid", 2 * scene.tokens, FLOAT)]
-            found = tape.to(tape.operation("positions", (plane,), x.elements, FLOAT, saves=(plane,), beside=spots), table.width)
+            found = tape.to(
+                tape.operation(
+                    "positions", (plane,), x.elements, FLOAT, saves=(plane,), beside=spots
+                ),
+                table.width,
+            )
         case "bag":
-            bags = [("positions.rows", _BAG * scene.tokens, 8), ("positions.weights", _BAG * scene.tokens, table.width)]
-            found = tape.to(tape.operation("positions", (table,), x.elements, table.width, beside=bags), x.width)
+            bags = [
+                ("positions.rows", _BAG * scene.tokens, 8),
+                ("positions.weights", _BAG * scene.tokens, table.width),
+            ]
+            found = tape.to(
+                tape.operation("positions", (table,), x.elements, table.width, beside=bags), x.width
+            )
         case "axes":
-            across, down = (tape.operation(f"positions.{axis}", (table,), x.elements, table.width) for axis in ("columns", "rows"))
+            across, down = (
+                tape.operation(f"positions.{axis}", (table,), x.elements, table.width)
+                for axis in ("columns", "rows")
+            )
             found = tape.copy("positions.unpadded", tape.add("positions", across, down))
         case _:
             found = tape.operation("positions", (table,), scene.sequence * tower.width, table.width)
     return tape.add("patches.placed", x, found)
 
 
-def ended(units: list[Unit], tower: Tower, scene: LayerContext, hidden: Value, workload: TrainingWorkload) -> tuple[Segment, Value]:
-    """The norm after the layers; its weight is counted with the patches."""
+def ended(
+    units: list[Unit], tower: Tower, scene: LayerContext, hidden: Value, workload: TrainingWorkload
+) -> tuple[Segment, Value]:
+    """Return the norm after the layers; its weight is counted with the patches."""
     tape = tape_of(workload)
     x = start = tape.input("image.hidden", hidden.elements, hidden.width, grad=hidden.grad)
     x = normed(tape, units, scene, x, "post_layernorm", "layernorm_post", "final_layernorm")
@@ -88,7 +130,7 @@ def ended(units: list[Unit], tower: Tower, scene: LayerContext, hidden: Value, w
 
 
 def normed(tape: Tape, units: list[Unit], scene: LayerContext, x: Value, *names: str) -> Value:
-    """The norm of one of these names, where the tower has it."""
+    """Return the norm of one of these names, where the tower has it."""
     for unit in units:
         for parameter in unit.parameters:
             module = parameter.name.removesuffix(".weight")

@@ -1,4 +1,5 @@
-"""The images of a micro-batch as segments before the language model's own, and what they hold through the whole step."""
+"""The images of a micro-batch as segments before the language model's own, and what they hold
+through the whole step."""
 
 from dataclasses import replace
 
@@ -18,7 +19,9 @@ from fitgauge.engine.training.states.parameters import Unit
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 
-def tower_segments(found: tuple[Unit, ...], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload) -> list[Segment]:
+def tower_segments(
+    found: tuple[Unit, ...], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload
+) -> list[Segment]:
     """Of the images of one micro-batch: patches, layers, projectors; empty where none are seen."""
     tower = tower_of(spec)
     if tower is None or not workload.images:
@@ -26,15 +29,21 @@ def tower_segments(found: tuple[Unit, ...], spec: ModelSpec, scene: LayerContext
     own = _scene(tower, scene, workload)
     images = workload.images * scene.batch * tower.tiles(workload.image_tokens)
     units = [unit for unit in found if unit.part is Part.VISION]
-    start, stream = patches([unit for unit in units if not unit.repeated], tower, own, images, workload)
+    start, stream = patches(
+        [unit for unit in units if not unit.repeated], tower, own, images, workload
+    )
     line = [start]
-    layers = sorted((number, unit.prefix, unit) for unit in units if unit.repeated for number in unit.layers)
+    layers = sorted(
+        (number, unit.prefix, unit) for unit in units if unit.repeated for number in unit.layers
+    )
     projectors = [unit for unit in found if unit.part is Part.PROJECTOR and _projects(unit.block)]
     stacked = [unit for unit in projectors if unit.repeated for _ in unit.layers]
     depth = len(layers) // (len(stacked) + 1)
     made: dict[tuple[str, bool, bool], tuple[Segment, Value]] = {}
     for number, _, unit in layers[: len(layers) - tower.style.unread]:
-        windowed = tower.style.window is not None and number % tower.style.whole != tower.style.whole - 1
+        windowed = (
+            tower.style.window is not None and number % tower.style.whole != tower.style.whole - 1
+        )
         here = replace(own, keys=min(own.keys, tower.style.window or own.keys)) if windowed else own
         alike = (unit.prefix, windowed, stream.grad)
         if alike not in made:
@@ -44,14 +53,24 @@ def tower_segments(found: tuple[Unit, ...], spec: ModelSpec, scene: LayerContext
         if stacked and (number + 1) % depth == 0:  # spread evenly, as configurations have them
             line.append(projector(stacked.pop(), tower, own, images, stream, workload))
     if tower.style.ends_normed:
-        end, stream = ended([unit for unit in units if not unit.repeated], tower, own, stream, workload)
+        end, stream = ended(
+            [unit for unit in units if not unit.repeated], tower, own, stream, workload
+        )
         line.append(end)
-    line += [projector(unit, tower, own, images, stream, workload) for unit in projectors if not unit.repeated]
-    return line if stream.grad else [_beside(segment, tower, spec, own, workload) for segment in line]
+    line += [
+        projector(unit, tower, own, images, stream, workload)
+        for unit in projectors
+        if not unit.repeated
+    ]
+    return (
+        line if stream.grad else [_beside(segment, tower, spec, own, workload) for segment in line]
+    )
 
 
-def _layer(unit: Unit, scene: LayerContext, style: Style, hidden: Value, workload: TrainingWorkload) -> tuple[Segment, Value]:
-    """A layer and what it gives."""
+def _layer(
+    unit: Unit, scene: LayerContext, style: Style, hidden: Value, workload: TrainingWorkload
+) -> tuple[Segment, Value]:
+    """Return a layer and what it gives."""
     tape = tape_of(workload)
     x = tape.input("image.hidden", hidden.elements, hidden.width, grad=hidden.grad)
     y = TowerLayer(tape, unit, scene, style).play(x)
@@ -59,49 +78,95 @@ def _layer(unit: Unit, scene: LayerContext, style: Style, hidden: Value, workloa
     return simulated(unit.prefix, tape, x, y, [unit], workload, checkpointed=checkpointed), y
 
 
-def _beside(segment: Segment, tower: Tower, spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload) -> Segment:
-    """A segment of a tower without gradients: its callers hold the pixels in 16 bit, rotary tables and a mask until the tower has run."""
+def _beside(
+    segment: Segment, tower: Tower, spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload
+) -> Segment:
+    """Return a segment of a tower without gradients: its callers hold the pixels in 16 bit,
+    rotary tables and a mask until the tower has run."""
     width = stream_width(workload)
     narrow = scene.tokens * tower.numbers * width if width < FLOAT else 0
-    mask = scene.tokens * scene.keys * width if tower.style.masked and workload.attention != "flash" else 0
+    mask = (
+        scene.tokens * scene.keys * width
+        if tower.style.masked and workload.attention != "flash"
+        else 0
+    )
     held = narrow + _tables(tower, spec, scene) + mask
-    return msgspec.structs.replace(segment, forward=Pass(peak=segment.forward.peak + held, end=segment.forward.end))
+    return msgspec.structs.replace(
+        segment, forward=Pass(peak=segment.forward.peak + held, end=segment.forward.end)
+    )
 
 
 def _tables(tower: Tower, spec: ModelSpec, scene: LayerContext) -> int:
-    """Bytes of cosines and sines; complex numbers are a buffer, counted with the weights' buffers."""
-    mixer = next((m for b in spec.blocks if b.part is Part.VISION for m in b.mixers if isinstance(m, Attention)), None)
+    """Return the bytes of cosines and sines; complex numbers are a buffer, counted with the
+    weights' buffers."""
+    mixer = next(
+        (
+            m
+            for b in spec.blocks
+            if b.part is Part.VISION
+            for m in b.mixers
+            if isinstance(m, Attention)
+        ),
+        None,
+    )
     turns = tower.style.rotation in ("float", "stream", "axes")
     return 2 * scene.tokens * mixer.head_dim * scene.table_width if turns and mixer else 0
 
 
 def scattered(
-    seen: list[Segment], text: Segment, tied_bytes: int, spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload
+    seen: list[Segment],
+    text: Segment,
+    tied_bytes: int,
+    spec: ModelSpec,
+    scene: LayerContext,
+    workload: TrainingWorkload,
 ) -> list[Segment]:
-    """Words, images, and the words' embeddings with images in their places (masked_scatter, which keeps its mask).
+    """Return words, images, and the words' embeddings with images in their places (masked_scatter,
+    which keeps its mask).
 
-    `tied_bytes`: of a gradient that the words' meets at the end, which whoever plays the whole adds to all of it.
-    """
+    `tied_bytes`: of a gradient that the words' meets at the end, which whoever plays the whole
+    adds to all of it."""
     style = STYLES[spec.model_type]
-    early = [msgspec.structs.replace(each, backward=Pass(peak=each.backward.peak - tied_bytes, end=each.backward.end)) for each in seen]
+    early = [
+        msgspec.structs.replace(
+            each, backward=Pass(peak=each.backward.peak - tied_bytes, end=each.backward.end)
+        )
+        for each in seen
+    ]
     if style.beside:
         return [text, *early]
     tape, width = tape_of(workload), stream_width(workload)
-    outputs = sum(len(block.layers) or 1 for block in spec.blocks if block.part is Part.PROJECTOR and _projects(block))
+    outputs = sum(
+        len(block.layers) or 1
+        for block in spec.blocks
+        if block.part is Part.PROJECTOR and _projects(block)
+    )
     projected = outputs * workload.images * workload.image_tokens * scene.batch * spec.hidden_size
     asked = not workload.adapted or workload.activation_checkpointing != "none"
     words = tape.input("words", scene.tokens * spec.hidden_size, width, grad=asked)
-    features = tape.input("features", projected, tape.compute or width, grad=any(segment.backward.peak > 0 for segment in seen))
+    features = tape.input(
+        "features",
+        projected,
+        tape.compute or width,
+        grad=any(segment.backward.peak > 0 for segment in seen),
+    )
     features = tape.to(features, width, "features.wide")
     held = () if style.hands_on == "nothing" else (features,)
     mask = [("image.mask", scene.tokens, 1)]
-    mixed = tape.operation("embedding.with_images", (words, features), words.elements, width, saves=held, beside=mask)
-    return [text, *early, simulated("images", tape, words, mixed, [], workload, checkpointed="none")]
+    mixed = tape.operation(
+        "embedding.with_images", (words, features), words.elements, width, saves=held, beside=mask
+    )
+    return [
+        text,
+        *early,
+        simulated("images", tape, words, mixed, [], workload, checkpointed="none"),
+    ]
 
 
 def first_has_gradient(workload: TrainingWorkload) -> bool:
-    """Whether the first layer's input gets a gradient: of a frozen base only under checkpointing, whose hooks ask for it in every model's
-    first module (modeling_utils.py, enable_input_require_grads), or behind a tower with adapters."""
+    """Return whether the first layer's input gets a gradient: of a frozen base only under
+    checkpointing, whose hooks ask for it in every model's first module (modeling_utils.py,
+    enable_input_require_grads), or behind a tower with adapters."""
     asked = not workload.adapted or workload.activation_checkpointing != "none"
     return asked or (workload.images > 0 and workload.train_vision_tower)
 
@@ -111,29 +176,48 @@ def _projects(block: Block) -> bool:
 
 
 def image_constants(spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload) -> int:
-    """Bytes that images hold through the whole step: pixels in fp32, as processors give them, rotary tables where a backward pass
-    reads them, and features in the answer where no backward pass keeps them."""
+    """Return the bytes that images hold through the whole step: pixels in fp32, as processors
+    give them, rotary tables where a backward pass reads them, and features in the answer where
+    no backward pass keeps them."""
     tower = tower_of(spec)
     if tower is None or not workload.images:
         return 0
     own = _scene(tower, scene, workload)
     checkpointed = workload.activation_checkpointing != "none"
-    reached = workload.train_vision_tower or (tower.style.asks != "none" and workload.adapted and checkpointed)
-    mask = own.tokens * own.keys * stream_width(workload) if reached and _shares_mask(tower, workload) else 0
+    reached = workload.train_vision_tower or (
+        tower.style.asks != "none" and workload.adapted and checkpointed
+    )
+    mask = (
+        own.tokens * own.keys * stream_width(workload)
+        if reached and _shares_mask(tower, workload)
+        else 0
+    )
     tables = _tables(tower, spec, own) if reached else 0
     images = workload.images * scene.batch
     tokens = images * workload.image_tokens
-    held = tokens * spec.hidden_size if tower.style.hands_on != "nothing" and not first_has_gradient(workload) else 0
+    held = (
+        tokens * spec.hidden_size
+        if tower.style.hands_on != "nothing" and not first_has_gradient(workload)
+        else 0
+    )
     held += own.tokens * tower.width if tower.style.hands_on == "tower" else 0
     crossing = tower.style.beside and (checkpointed or workload.attention == "sdpa")
-    held += scene.tokens * scene.crossed if crossing else 0  # a mask, by which every word meets every image
-    pixels = images * tower.patches(workload.image_tokens) * tower.numbers * (FLOAT if tower.style.casts else stream_width(workload))
+    held += (
+        scene.tokens * scene.crossed if crossing else 0
+    )  # a mask, by which every word meets every image
+    pixels = (
+        images
+        * tower.patches(workload.image_tokens)
+        * tower.numbers
+        * (FLOAT if tower.style.casts else stream_width(workload))
+    )
     return pixels + tables + mask + held * stream_width(workload)
 
 
 def _shares_mask(tower: Tower, workload: TrainingWorkload) -> bool:
-    """Whether the layers hold one mask that keeps images apart: SDPA saves it, but for autocast, which narrows it in every layer; eager
-    scores take it up. Checkpoints keep it in any case."""
+    """Return whether the layers hold one mask that keeps images apart: SDPA saves it, but for
+    autocast, which narrows it in every layer; eager scores take it up. Checkpoints keep it in
+    any case."""
     if not tower.style.masked or workload.attention == "flash":
         return False
     form = precision_policy(workload)
@@ -142,9 +226,13 @@ def _shares_mask(tower: Tower, workload: TrainingWorkload) -> bool:
 
 
 def _scene(tower: Tower, scene: LayerContext, workload: TrainingWorkload) -> LayerContext:
-    """Where the tower's layers play: each image is a sequence of its own; of images that run apart all are one, and only keys are few."""
+    """Return where the tower's layers play: each image is a sequence of its own; of images that
+    run apart all are one, and only keys are few."""
     style, images = tower.style, workload.images * scene.batch
-    each, images = tower.sequence(tower.tile_tokens(workload.image_tokens)), images * tower.tiles(workload.image_tokens)
+    each, images = (
+        tower.sequence(tower.tile_tokens(workload.image_tokens)),
+        images * tower.tiles(workload.image_tokens),
+    )
     traits = Traits(activation=style.activation, norm=style.norm, float_softmax=style.float_softmax)  # type: ignore[arg-type]
     return replace(
         scene,

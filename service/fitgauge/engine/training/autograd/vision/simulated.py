@@ -9,8 +9,26 @@ from fitgauge.engine.training.workload import TrainingWorkload
 
 
 def simulated(
-    name: str, tape: Tape, start: Value, output: Value, found: list[Unit], workload: TrainingWorkload, *, checkpointed: str
+    name: str,
+    tape: Tape,
+    start: Value,
+    output: Value,
+    found: list[Unit],
+    workload: TrainingWorkload,
+    *,
+    checkpointed: str,
 ) -> Segment:
-    """A segment, which has no backward pass where nothing asks for a gradient."""
-    segment = trace_segment(name, (), tape, start, output, found, workload, checkpointed=checkpointed if output.grad else "none")
-    return segment if output.grad else msgspec.structs.replace(segment, backward=Pass(peak=0, end=0))
+    """Return a segment, which has no backward pass where nothing asks for a gradient."""
+    segment = trace_segment(
+        name,
+        (),
+        tape,
+        start,
+        output,
+        found,
+        workload,
+        checkpointed=checkpointed if output.grad else "none",
+    )
+    return (
+        segment if output.grad else msgspec.structs.replace(segment, backward=Pass(peak=0, end=0))
+    )

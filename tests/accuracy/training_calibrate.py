@@ -68,7 +68,7 @@ def campaign(row: Row) -> str:
 
 
 def ran(which: str) -> Iterator[Published]:
-    """Published runs of a part that ended."""
+    """Yield the published runs of a part that ended."""
     return (run for run in published()[0] if run.row["outcome"] != "oom" and part(run.row) == which)
 
 
@@ -157,8 +157,8 @@ def dispatched(which: str) -> list[Seen]:
 
 
 def fragmentation(seen: list[Kept]) -> tuple[float, dict[str, float]]:
-    """(times the logits, share of the peak by keeper) with the least sum of absolute errors, as
-    shares of what was held, every campaign weighing the same with a keeper."""
+    """Return (times the logits, share of the peak by keeper) with the least sum of absolute errors,
+    as shares of what was held, every campaign weighing the same with a keeper."""
     names = sorted({one.keeper for one in seen})
 
     def shares(times: float) -> dict[str, float]:

@@ -226,5 +226,5 @@ def published() -> Asked:
 
 @cache
 def found() -> Asked:
-    """Published runs that were looked for when all was fitted: nothing is fitted to them."""
+    """Return published runs collected after calibration: nothing is fitted to them."""
     return _asked("training_found")

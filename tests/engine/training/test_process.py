@@ -53,7 +53,7 @@ def refuse(*args):
 
 
 def played(moves, sizes):
-    """(the most that moves take, what is left of it) [bytes], against the moment before.
+    """Return (peak, remainder) [bytes] of the moves, relative to the moment before.
     `sizes`: of what is there, slot by slot."""
     live = most = 0
     for slot, size in moves:

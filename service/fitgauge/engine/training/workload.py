@@ -141,8 +141,9 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
         """Ranks that share every expert: as many as asked, else those that share every layer, or
         one where expert-parallel groups reach over them.
 
-        Megatron divides tensor x context x data parallel ranks among experts anew, by --expert-tensor-parallel-size, which it takes from
-        --tensor-model-parallel-size (megatron/core/parallel_state.py, expert groups); ms-swift's is 1 (megatron/arguments).
+        Megatron divides tensor x context x data parallel ranks among experts again, by
+        --expert-tensor-parallel-size, which it takes from --tensor-model-parallel-size
+        (megatron/core/parallel_state.py, expert groups); ms-swift's is 1 (megatron/arguments).
         """
         if self.expert_tensor_parallel is not None:
             return self.expert_tensor_parallel

@@ -58,8 +58,8 @@ def candidates(
 def combined_with(
     base: Candidate, workload: Workload, limits: ServingLimits, count: int, counts: tuple[int, ...]
 ) -> Iterator[Candidate]:
-    """`base`, which does not suffice alone, with one change more: asking for less of what it
-    holds (`limits`), or more cards."""
+    """Yield `base`, which does not suffice alone, combined with one more change: a smaller
+    workload (`limits`) or more GPUs."""
     for change in (*_fewer(workload, limits), *_more_cards(count, counts)):
         if not change[1].keys() & base[1].keys():
             yield combine(base, change)

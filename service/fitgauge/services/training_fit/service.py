@@ -406,10 +406,8 @@ def _summary(model: Model, cards: str, trained: TrainingEstimate, accelerator: A
         workload.method
     ]
     if trained.setup.algorithm != "sft":
-        how = (
-            f"{'reward model' if trained.setup.algorithm == 'reward' else trained.setup.algorithm.upper()}"
-            f" training ({how})"
-        )
+        algorithm = trained.setup.algorithm
+        how = f"{'reward model' if algorithm == 'reward' else algorithm.upper()} training ({how})"
     each = " per GPU" if workload.gpus > 1 else ""
     need, have = gib(fullest.need.expected), gib(accelerator.usable.expected)
     asked = f"{how} with {workload.micro_batch_size} x {workload.sequence_length:,} tokens"

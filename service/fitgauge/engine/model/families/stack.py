@@ -92,7 +92,7 @@ def context_length(config: Config) -> int:
 
 
 def heads(config: Config, *, window: int | None = None, head_dim: int | None = None) -> Attention:
-    """Grouped attention by the usual keys. `head_dim` defaults to hidden / heads,
+    """Read grouped-query attention from the usual keys. `head_dim` defaults to hidden / heads,
     `num_key_value_heads` to all heads."""
     count = config.integer("num_attention_heads", low=1)
     width = head_dim or config.integer(

@@ -113,7 +113,7 @@ class Process:
         return found, gradient
 
     def start_optimizer(self, trained: Sequence[Parameter]) -> None:
-        """The optimizer's states, which the first step makes: two of each parameter, as Adam's."""
+        """Allocate the optimizer's states in the first step: two per parameter, as Adam does."""
         if self.workload.offload == "none" and not self.workload.optimizer.startswith("paged"):
             form, optimizer = precision_policy(self.workload), self.workload.optimizer
             for size in of_each(

@@ -71,7 +71,7 @@ class Rank(Process):
         self.adds = False
 
     def shard(self, unit: Wrapped) -> None:
-        """The shard of a unit; FSDP1 makes it of the whole."""
+        """Allocate the shard of a unit; FSDP1 cuts it from the whole."""
         if self.workload.offload in ("parameters", "cpu", "nvme"):
             return
         if self.flat:

@@ -71,9 +71,8 @@ class MegatronTape(Tape):
             self._make_again(span, span.last, output.bytes)
 
     def restore(self) -> None:
-        """The backward pass of the operation that was written last makes again what was last
-        discarded, each output twice over: where its readers look for it, and as what ran again
-        left it."""
+        """Recompute what was discarded last in the backward pass of the operation written last,
+        each output twice over: where its readers look for it, and as what ran again left it."""
         span = self._discarded.pop()
         later = {
             v.storage: v.bytes
@@ -107,8 +106,8 @@ class MegatronTape(Tape):
         )
 
     def lasts(self, elements: int, width: int, *, saved: bool = False) -> None:
-        """A module keeps a tensor of these sizes until its next forward pass; `saved`: so does
-        the backward pass."""
+        """Retain a tensor of these sizes in a module until its next forward pass; `saved`: the
+        backward pass retains it too."""
         self._lasting += elements * width
         self._lasting_unsaved += 0 if saved else elements * width
 

@@ -391,8 +391,8 @@ def head_segment(
     scene: LayerContext,
     workload: TrainingWorkload,
 ) -> Segment:
-    """Final norm, logits, loss in fp32 (loss_utils.py, ForCausalLMLoss). The caller holds the
-    logits until after the backward pass."""
+    """Trace final norm, logits and loss in fp32 (loss_utils.py, ForCausalLMLoss). The caller holds
+    the logits until after the backward pass."""
     tape, width = tape_of(workload), stream_width(workload)
     x = start = tape.input(
         "hidden", scene.tokens * spec.hidden_size // scene.stream, width, grad=True

@@ -197,7 +197,7 @@ class Tape:
         )
 
     def hold(self, value: Value) -> None:
-        """The caller of what was just written still names this tensor: it is there up to here."""
+        """Keep this tensor alive up to here: the caller of the last operation still names it."""
         self.operations.append(Operation(f"{value.name}.held", (value,), (), (), 0, 0, False))
 
     # --- elementary operations

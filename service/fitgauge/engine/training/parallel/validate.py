@@ -286,9 +286,9 @@ def _expert_ranks(workload: TrainingWorkload) -> int:
 
 
 def _expert_ways(spec: ModelSpec, workload: TrainingWorkload, count: int) -> None:
-    """A degree asked for experts alone is Megatron's: with expert parallelism it divides a
-    stage's ranks, and it divides an expert's width (megatron/core/parallel_state.py, expert
-    groups; transformer/moe/experts.py)."""
+    """Check a tensor-parallel degree of experts alone, which only Megatron has: with expert
+    parallelism it divides a stage's ranks, and it divides an expert's width
+    (megatron/core/parallel_state.py, expert groups; transformer/moe/experts.py)."""
     ways, field = workload.expert_tensor_parallel, "expert_tensor_parallel"
     if ways is None or (ways == 1 and not count):
         return
@@ -538,8 +538,8 @@ def _base(spec: ModelSpec, workload: TrainingWorkload) -> None:
 
 
 def _gradients(workload: TrainingWorkload) -> None:
-    """transformers' Trainer reduces gradients as autograd makes them (DDP); only mixed precision
-    has two formats to choose from."""
+    """Check the gradients' dtype: transformers' Trainer reduces gradients as autograd makes them
+    (DDP), and only mixed precision has two formats to choose from."""
     if workload.gradient_dtype == "bf16" and (
         workload.framework == "transformers" or workload.precision in ("fp32", "int8")
     ):

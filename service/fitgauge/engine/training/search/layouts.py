@@ -248,9 +248,10 @@ def throughput(
     """Return cards, less what is computed twice, what tensor parallelism exchanges and what waits
     in a pipeline.
 
-    Every token costs a layer 8 (t - 1) / t x hidden numbers of 16 bit on the link, which nothing overlaps (arXiv 2104.04473, section
-    3.2); `flops_per_byte`: what a card computes at its peak while its link moves one byte. What data and context parallelism exchange
-    overlaps with computation where the micro-batch is large enough, and is left out.
+    Every token costs a layer 8 (t - 1) / t x hidden numbers of 16 bit on the link, which nothing
+    overlaps (arXiv 2104.04473, section 3.2); `flops_per_byte`: what a card computes at its peak
+    while its link moves one byte. What data and context parallelism exchange overlaps with
+    computation where the micro-batch is large enough, and is left out.
     """
     return _throughput(spec, workload, _flops(spec, workload), flops_per_byte)
 

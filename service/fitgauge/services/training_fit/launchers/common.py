@@ -15,5 +15,5 @@ def base_format(workload: TrainingWorkload) -> str | None:
 
 
 def on_node(workload: TrainingWorkload) -> int:
-    """Processes of one node."""
+    """Return the number of processes of one node."""
     return min(USUAL_NODE, workload.gpus)

@@ -114,7 +114,8 @@ TOOLS: tuple[Tool, ...] = (
             "unsloth/models/llama.py, CausalLM_fast_forward: unsloth_fused_ce_loss",
             supervised=True),
         Default("kernels", "unsloth",
-            "unsloth/models/loader.py, dispatch_model; kernels/rms_layernorm.py, rope_embedding.py, fast_lora.py",
+            "unsloth/models/loader.py, dispatch_model; kernels/rms_layernorm.py, rope_embedding.py,"
+                " fast_lora.py",
                 _ADAPTED, families=_FAST),
         Default("lora_rank", 16, "unsloth/models/llama.py, get_peft_model: r", _ADAPTED),
         Default("lora_targets", "all_linear",
@@ -149,7 +150,8 @@ TOOLS: tuple[Tool, ...] = (
     )),
     Tool("llama-factory", "LLaMA-Factory", "0.9.6", "transformers", (
         Default("precision", "mixed_bf16",
-            "src/llamafactory/model/adapter.py, cast_trainable_params_to_fp32; examples: bf16 true"),
+            "src/llamafactory/model/adapter.py, cast_trainable_params_to_fp32; examples: bf16"
+                " true"),
         Default("base_precision", "half",
             "src/llamafactory/model/patcher.py, compute_dtype; adapter.py", _ADAPTED),
         Default("quantization", "nf4_double",

@@ -282,8 +282,8 @@ def _adapters(model: Model, workload: TrainingWorkload, setup: Setup) -> list[ob
 
 
 def _encoder(model: Model, workload: TrainingWorkload) -> list[object]:
-    """transformers' own example of what a model without a causal head is trained for. Source:
-    transformers examples/pytorch."""
+    """Return the command of transformers' example script for a model without a causal head.
+    Source: transformers examples/pytorch."""
     script, length = "text-classification/run_classification.py", "--max_seq_length"
     if model.spec.task == "encoder_decoder":
         script, length = "summarization/run_summarization.py", "--max_source_length"

@@ -1,7 +1,8 @@
 """Mixtures whose sliding layers have other heads than their full ones: Step 3.5 and 3.7, MiMo V2.
 
-Sizes: transformers 5.23, models/step3p7 and models/mimo_v2_flash. Names of tensors, formats and multi-token prediction: vLLM
-0.33, model_executor/models/step3p5.py, step3p5_mtp.py, mimo_v2.py and mimo_v2_mtp.py.
+Sizes: transformers 5.23, models/step3p7 and models/mimo_v2_flash. Names of tensors, formats and
+multi-token prediction: vLLM 0.33, model_executor/models/step3p5.py, step3p5_mtp.py, mimo_v2.py and
+mimo_v2_mtp.py.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
 """A layer whose modules run as fused kernels in the place of transformers' modelling code: Liger's,
 Unsloth's, axolotl's for adapters.
 
-Source: Liger-Kernel ops/rms_norm.py, rope.py, swiglu.py; unsloth 2026.8 kernels/rms_layernorm.py, rope_embedding.py, fast_lora.py; axolotl
-0.18 kernels/lora.py.
+Source: Liger-Kernel ops/rms_norm.py, rope.py, swiglu.py; unsloth 2026.8 kernels/rms_layernorm.py,
+rope_embedding.py, fast_lora.py; axolotl 0.18 kernels/lora.py.
 """
 
 from fitgauge.engine.model.spec import Split

@@ -53,7 +53,7 @@ class SparseLayer(Layer):
         return super().fused_attention(q, k, v, heads, mixer)
 
     def _pick(self, *ready: Value) -> None:
-        """The indexer, which runs without gradients while queries, keys and values are `ready`:
+        """Run the indexer, without gradients, while queries, keys and values are `ready`:
         its queries, in fp32 for a product with its keys, and scores of every head in fp32, two
         tensors of them at a time. Of several sequences its keys are copied for every query, as a
         product over both does not broadcast a view (torch.matmul)."""

@@ -10,7 +10,7 @@ from fitgauge.engine.model.spec import ModelSpec, Part, Split, count_within
 from fitgauge.engine.quantity import Basis, Term, exact_term, gib
 from fitgauge.engine.quantization.formats import Format, tensor_bytes
 from fitgauge.engine.serving.allocator import rounding_bytes
-from fitgauge.engine.serving.workload import SUPPORTS_CPU_OFFLOAD, Workload
+from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.sharding import (
     TOWERS,
     ShardedWeights,
@@ -212,9 +212,11 @@ def loading_degrees(workload: Workload) -> tuple[int, ...]:
     return *degrees, workload.cpu_offload_bytes
 
 
-def weights_term(laid: ShardedWeights, workload: Workload, stage: Stage) -> Term:
+def weights_term(
+    laid: ShardedWeights, workload: Workload, stage: Stage, *, cpu_offload_bytes: int = 0
+) -> Term:
     """Return the term `weights`: parameters on the fullest rank of one pipeline stage, less what
-    HOST_WEIGHTS keep of its layers on the host.
+    an engine keeps of its layers on the host.
 
     Of the layers, parameter by parameter, until cpu_offload_bytes are reached, and so up to the
     largest of them more; embeddings, head and towers stay. What a step copies back is not
@@ -235,11 +237,11 @@ def weights_term(laid: ShardedWeights, workload: Workload, stage: Stage) -> Term
         f"{part} {gib(size)}" for part, size in rank.by_part.items()
     )
     size, beyond = rank.bytes, 0
-    if workload.cpu_offload_bytes and workload.engine in SUPPORTS_CPU_OFFLOAD:
+    if cpu_offload_bytes:
         in_layers = rank_weights(
             laid, **degrees, layers=stage.layers, first=False, last=False
         ).bytes
-        on_host = min(workload.cpu_offload_bytes, in_layers)
+        on_host = min(cpu_offload_bytes, in_layers)
         beyond = min(in_layers - on_host, largest_parameter(laid, ranks_of(laid, workload)))
         size -= on_host
         formula += (

@@ -128,8 +128,8 @@ def native_formats(
     (half precision from 5.3, dp4a from 6.1). AMD: ROCm, "Data types and precision support" (MFMA
     of gfx908, gfx90a, gfx942, gfx950; WMMA of gfx11 and gfx12; packed dot products before)."""
     if compute_capability is not None:
-        known = [formats for least, formats in _CUDA_FORMATS if least <= compute_capability]
-        return known[-1] if known else ()
+        supported = [formats for least, formats in _CUDA_FORMATS if least <= compute_capability]
+        return supported[-1] if supported else ()
     if gfx is not None:
         return _GFX_FORMATS.get(gfx) or _GFX_FORMATS.get(gfx[:6])
     return None
@@ -149,15 +149,15 @@ def shared(accelerator: Accelerator, taken_bytes: int) -> Accelerator:
     )
 
 
-def most_cards(accelerator: Accelerator, asked: int) -> int:
-    """Return how many of `asked` one deployment can take: one where the GPU is part of a machine
+def most_cards(accelerator: Accelerator, count: int) -> int:
+    """Return how many of `count` one deployment can take: one where the GPU is part of a machine
     (laptops, unified memory), or a slice.
 
     A process sees one MIG slice only: NVIDIA Multi-Instance GPU user guide, "Application
     considerations"."""
     alone = accelerator.unified_memory and accelerator.node_size is None
     return (
-        1 if alone or accelerator.id.startswith("mig-") or " Laptop" in accelerator.name else asked
+        1 if alone or accelerator.id.startswith("mig-") or " Laptop" in accelerator.name else count
     )
 
 

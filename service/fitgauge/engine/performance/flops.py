@@ -126,8 +126,8 @@ def token_flops(
     )
     forward = linear + attention
     model = 3 * forward - (linear if frozen_base else 0.0)
-    again = {"none": 0.0, "selective": attention, "full": forward}[checkpointing]
-    return TokenFlops(forward=forward, model=model, hardware=model + again)
+    recomputed = {"none": 0.0, "selective": attention, "full": forward}[checkpointing]
+    return TokenFlops(forward=forward, model=model, hardware=model + recomputed)
 
 
 def peak_tflops(accelerator: Accelerator, arithmetic: Arithmetic) -> float | None:

@@ -90,9 +90,9 @@ def requested_scheme(name: str, spec: ModelSpec) -> Scheme:
         return Scheme(name=key, dtype=UNQUANTIZED[key])
     if key in FORMATS:
         return Scheme(name=key, rules=(Rule(form=FORMATS[key], parts=_parts(key)),))
-    found = next((file for file in q.GGUF_FILE_BITS if file.lower() == key), None)
-    if found:
-        return gguf_scheme(found, spec)
+    file_type = next((file for file in q.GGUF_FILE_BITS if file.lower() == key), None)
+    if file_type:
+        return gguf_scheme(file_type, spec)
     raise InvalidRequestError(
         f"{name[:40]!r} is no quantization that is known here.",
         hint=(

@@ -54,8 +54,8 @@ def read_head(config: Config) -> ModelSpec:
     states = config.integer("target_hidden_size", default=hidden, low=1) * read_states(config)
     mixer = grouped_attention(config)
     stack = [
-        head_layer(config, hidden, mixer, inputs=2 * hidden if number == 0 else hidden)
-        for number in range(config.layers())
+        head_layer(config, hidden, mixer, inputs=2 * hidden if index == 0 else hidden)
+        for index in range(config.layers())
     ]
     mapped = () if drafted == vocabulary else (Tensor("d2t", (drafted,), Kind.OTHER, dtype="I64"),)
     return ModelSpec(

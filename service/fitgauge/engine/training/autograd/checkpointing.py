@@ -37,7 +37,7 @@ def compiled(tape: Tape, output: Value) -> set[int]:
         for operation in reversed(tape.operations)
         for value in operation.outputs
     }
-    kept = {
+    saved = {
         value.storage
         for operation in tape.operations
         if operation.product
@@ -51,8 +51,8 @@ def compiled(tape: Tape, output: Value) -> set[int]:
         for value in operation.saved
         if value.counted
     ]
-    given = {value.storage for value in tape.inputs}
-    seen = kept | given
+    inputs = {value.storage for value in tape.inputs}
+    seen = saved | inputs
     while wanted:
         storage = wanted.pop()
         if storage in seen:
@@ -60,7 +60,7 @@ def compiled(tape: Tape, output: Value) -> set[int]:
         seen.add(storage)
         maker = makers.get(storage)
         if maker is not None and maker.product:
-            kept.add(storage)
+            saved.add(storage)
         elif maker is not None:
             wanted += [value.storage for value in maker.inputs if value.counted]
-    return ({*kept, output.storage} if output.counted else kept) - given
+    return ({*saved, output.storage} if output.counted else saved) - inputs

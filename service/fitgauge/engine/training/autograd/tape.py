@@ -168,11 +168,11 @@ class Tape:
         grad = any(value.grad for value in inputs)
         output = self._value(name, elements, width, grad, inputs[0].storage if view else None)
         outputs: tuple[Value, ...] = (output,)
-        kept = (*saves, *((output,) if saves_output else ()))
+        saved_values = (*saves, *((output,) if saves_output else ()))
         for other in beside:
             second = self._value(*other, False)
-            outputs, kept = (*outputs, second), (*kept, second)
-        saved = kept if grad else ()
+            outputs, saved_values = (*outputs, second), (*saved_values, second)
+        saved = saved_values if grad else ()
         self.operations.append(
             Operation(
                 name,
@@ -311,18 +311,18 @@ class Tape:
             for operation in reversed(self.operations)
             for output in reversed(operation.outputs)
         }
-        found: dict[int, Saved] = {}
+        saved_by_storage: dict[int, Saved] = {}
         for operation in self.operations:
             for value in operation.saved:
-                if value.storage not in found and value.storage not in (
+                if value.storage not in saved_by_storage and value.storage not in (
                     _UNCOUNTED,
                     *self._forgotten,
                 ):
                     whole = self._sizes[value.storage] // value.width
-                    found[value.storage] = Saved(
+                    saved_by_storage[value.storage] = Saved(
                         makers.get(value.storage, value.name), operation.name, whole, value.width
                     )
-        return list(found.values())
+        return list(saved_by_storage.values())
 
     def forward(self, output: Value, *, saving: bool = True, early_stop: bool = False) -> Pass:
         """Return the forward pass: its inputs are there before it, and go unless they are saved;

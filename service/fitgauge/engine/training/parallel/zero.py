@@ -37,13 +37,13 @@ def exchange(
     rank: RankStates,
     *,
     trained: int,
-    held: int,
+    elements: int,
     largest: int,
     width: int,
 ) -> Exchange:
     """Return what this framework exchanges over data-parallel ranks.
 
-    `trained`, `held`: numbers of trained and of all parameters of the stage, whole; `largest`:
+    `trained`, `elements`: numbers of trained and of all parameters of the stage, whole; `largest`:
     of its largest unit; `width`: bytes of a gathered or reduced number. DDP copies every
     gradient into buckets that it makes at the start (torch/nn/parallel/distributed.py,
     gradient_as_bucket_view False). ZeRO-1 and 2 make a bucket when the first gradient is there,
@@ -107,11 +107,11 @@ def exchange(
             step_copies=copies,
             frees_gradients=True,
         )
-    least = min(held, largest + PREFETCH_ELEMENTS)
-    usual = min(held, max(LIVE_ELEMENTS // 2, least))
-    most = min(held, max(LIVE_ELEMENTS, least))
+    least = min(elements, largest + PREFETCH_ELEMENTS)
+    usual = min(elements, max(LIVE_ELEMENTS // 2, least))
+    most = min(elements, max(LIVE_ELEMENTS, least))
     copied = workload.zero_hpz_partition_size > 1 and not rank.parked
-    second = (held - usual) * width // workload.zero_hpz_partition_size if copied else 0
+    second = (elements - usual) * width // workload.zero_hpz_partition_size if copied else 0
     gathered = Bytes(
         low=least * width + second, expected=usual * width + second, high=most * width + second
     )

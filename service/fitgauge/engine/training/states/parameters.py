@@ -122,7 +122,7 @@ def on_one_rank(workload: TrainingWorkload) -> TrainingWorkload:
 @lru_cache(maxsize=64)
 def _units(same: ByIdentity, workload: TrainingWorkload) -> tuple[Unit, ...]:
     spec, form = same.spec, precision_policy(workload)
-    scheme, found = base_scheme(spec, workload), []
+    scheme, result = base_scheme(spec, workload), []
     rules = RuleIndex(scheme.rules if scheme else ())
     for block in spec.blocks:
         if block.part is Part.MTP:
@@ -130,7 +130,7 @@ def _units(same: ByIdentity, workload: TrainingWorkload) -> tuple[Unit, ...]:
         whole = merged(block)
         base = tuple(_parameter(block, tensor, workload, form, rules) for tensor in whole)
         adapters = _adapters(block, whole, workload, form) if workload.adapted else ()
-        found.append(
+        result.append(
             Unit(
                 part=block.part,
                 prefix=block.prefix,
@@ -139,7 +139,7 @@ def _units(same: ByIdentity, workload: TrainingWorkload) -> tuple[Unit, ...]:
                 parameters=(*base, *adapters),
             )
         )
-    return tuple(found)
+    return tuple(result)
 
 
 def base_scheme(spec: ModelSpec, workload: TrainingWorkload) -> Scheme | None:
@@ -211,7 +211,7 @@ def _adapters(
     that meets the divided side divides. PEFT leaves experts that share a tensor alone; under
     Megatron every expert has a pair of its own (ms-swift swift/megatron/utils.py,
     find_all_linears, and tuners/lora.py, LoraParallelLinear)."""
-    rank, found = workload.lora_rank, []
+    rank, result = workload.lora_rank, []
     seeing = (
         block.part in (Part.VISION, Part.PROJECTOR)
         and bool(workload.images)
@@ -228,7 +228,7 @@ def _adapters(
         name, (out, inputs) = tensor.name.removesuffix(".weight"), tensor.shape
         row = tensor.split is Split.ROW
         column = Split.NONE if row else tensor.split
-        found.append(
+        result.append(
             _adapter(
                 f"{name}.lora_A.weight",
                 (rank, inputs),
@@ -237,10 +237,10 @@ def _adapters(
                 form,
             )
         )
-        found.append(_adapter(f"{name}.lora_B.weight", (out, rank), column, tensor, form))
+        result.append(_adapter(f"{name}.lora_B.weight", (out, rank), column, tensor, form))
         if workload.method == "dora":
-            found.append(_adapter(f"{name}.lora_magnitude_vector", (out,), column, tensor, form))
-    return tuple(found)
+            result.append(_adapter(f"{name}.lora_magnitude_vector", (out,), column, tensor, form))
+    return tuple(result)
 
 
 def _adapter(
@@ -265,16 +265,16 @@ def expert_linears(whole: Iterable[Tensor]) -> list[Tensor]:
 
     Source: megatron/core/transformer/moe/experts.py, TEGroupedMLP. Each has the name of its
     first tensor."""
-    found: dict[tuple[str, Split], Tensor] = {}
+    result: dict[tuple[str, Split], Tensor] = {}
     for tensor in whole:
         if tensor.kind is not Kind.EXPERT or len(tensor.shape) != 2:
             continue
         key = (tensor.name.removesuffix(".weight").rpartition(".")[0], tensor.split)
-        rows = found[key].shape[0] if key in found else 0
-        found[key] = msgspec.structs.replace(
-            found.get(key, tensor), shape=(rows + tensor.shape[0], tensor.shape[1])
+        rows = result[key].shape[0] if key in result else 0
+        result[key] = msgspec.structs.replace(
+            result.get(key, tensor), shape=(rows + tensor.shape[0], tensor.shape[1])
         )
-    return list(found.values())
+    return list(result.values())
 
 
 def linears(block: Block, whole: Iterable[Tensor], *, seeing: bool = False) -> list[Tensor]:
@@ -285,8 +285,8 @@ def linears(block: Block, whole: Iterable[Tensor], *, seeing: bool = False) -> l
     """
     if not seeing and block.part not in (Part.LANGUAGE, Part.ENCODER):
         return []
-    found = [tensor for tensor in whole if tensor.kind is Kind.LINEAR and len(tensor.shape) == 2]
-    return nominal_linears(block) if any(tensor.shape[1] == 1 for tensor in found) else found
+    result = [tensor for tensor in whole if tensor.kind is Kind.LINEAR and len(tensor.shape) == 2]
+    return nominal_linears(block) if any(tensor.shape[1] == 1 for tensor in result) else result
 
 
 def nominal_linears(block: Block) -> list[Tensor]:

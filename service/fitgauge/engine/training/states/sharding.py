@@ -245,11 +245,11 @@ def to_rank(unit: Unit, workload: TrainingWorkload) -> RankUnit:
     parameters = tuple(
         tensor_slice(parameter, unit.part, workload) for parameter in unit.parameters
     )
-    held = rank_states(parameters, workload)
+    own_states = rank_states(parameters, workload)
     if workload.framework != "fsdp":  # which cuts a gradient before it keeps it
-        held = replace(
-            held,
-            gradients=held.gradients
+        own_states = replace(
+            own_states,
+            gradients=own_states.gradients
             + whole_gradient_elements(unit, workload)
             * BITS[precision_policy(workload).gradients]
             // 8,
@@ -257,7 +257,7 @@ def to_rank(unit: Unit, workload: TrainingWorkload) -> RankUnit:
     return RankUnit(
         unit=unit,
         parameters=parameters,
-        states=held,
+        states=own_states,
         elements=sum(parameter.elements for parameter in parameters),
         trained=sum(parameter.elements for parameter in parameters if parameter.trained),
     )
@@ -338,7 +338,7 @@ def stage_units(
     Embeddings, encoders and towers go to the first stage, final norm and head to the last; tied
     embeddings to both (megatron/core/models/gpt/gpt_model.py,
     share_embeddings_and_output_weights)."""
-    found = []
+    result = []
     for piece in slices:
         unit = piece.unit
         if unit.repeated and unit.part is Part.LANGUAGE:
@@ -351,5 +351,5 @@ def stage_units(
         else:
             count = len(unit.layers) * int(first)
         if count:
-            found.append((piece, count))
-    return found
+            result.append((piece, count))
+    return result

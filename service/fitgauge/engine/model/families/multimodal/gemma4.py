@@ -102,21 +102,21 @@ def places(config: Config) -> list[Place]:
         full["num_key_value_heads"] = config.integer(
             "num_global_key_value_heads", default=kv_heads, low=1
         )
-    found = []
-    for number, kind in enumerate(types):
+    result = []
+    for index, kind in enumerate(types):
         own = (
-            own_sizes(config, number)
+            own_sizes(config, index)
             if config.has("per_layer_config")
             else Config({} if kind == "sliding_attention" else full)
         )
         heads = own.integer("num_key_value_heads", default=kv_heads, low=1)
         width = own.integer("head_dim", default=head_dim, low=1)
-        found.append(Place(kind == "sliding_attention", 0 < first_shared <= number, heads, width))
-    return found
+        result.append(Place(kind == "sliding_attention", 0 < first_shared <= index, heads, width))
+    return result
 
 
-def own_sizes(config: Config, number: int) -> Config:
-    """Return what `per_layer_config` says of layer `number`. Raises MalformedModelError where a
+def own_sizes(config: Config, index: int) -> Config:
+    """Return what `per_layer_config` says of layer `index`. Raises MalformedModelError where a
     key is no layer's number."""
     section = config.section("per_layer_config")
     for key, value in section.values.items():
@@ -124,7 +124,7 @@ def own_sizes(config: Config, number: int) -> Config:
             raise MalformedModelError(
                 f"{section.where}: {str(key)[:40]!r} is no layer.", field="per_layer_config"
             )
-        if int(key) == number:
+        if int(key) == index:
             return Config(value, section.where)
     return Config({}, section.where)
 
@@ -255,7 +255,7 @@ def vision_tower(vision: Config, hidden: int) -> tuple[Block, ...]:
         qkv_bias=False,
         out_bias=False,
         mlp_bias=False,
-        divided=False,
+        sharded=False,
         extras=(
             *parts.norm("self_attn.q_norm", head_dim),
             *parts.norm("self_attn.k_norm", head_dim),

@@ -161,9 +161,9 @@ def prediction_head(config: Config) -> tuple[Block, ...]:
     )
     hidden = config.integer("hidden_size", low=1)
     layers = []
-    for number, kind in enumerate(types * steps):
+    for index, kind in enumerate(types * steps):
         layer = single_layer(config, kind)
-        place = number % len(types)
+        place = index % len(types)
         join = (
             *parts.norm("enorm", hidden),
             *parts.norm("hnorm", hidden),

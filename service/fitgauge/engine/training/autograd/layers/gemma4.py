@@ -126,24 +126,24 @@ class Gemma4Layer(Layer):
         )
 
 
-def handed_on(found: Sequence[Unit]) -> list[Unit]:
+def handed_on(all_units: Sequence[Unit]) -> list[Unit]:
     """Return the units behind the layers' own inputs: their table, and the linear and norm
     beside it; empty where there are none."""
     return [
         unit
-        for unit in found
+        for unit in all_units
         if any("per_layer" in parameter.name for parameter in unit.parameters) and not unit.repeated
     ]
 
 
 def per_layer_segment(
-    found: Sequence[Unit], scene: LayerContext, workload: TrainingWorkload
+    all_units: Sequence[Unit], scene: LayerContext, workload: TrainingWorkload
 ) -> Segment | None:
     """Return inputs for every layer, made before the first: words from a table of their own,
     added to a linear of the words' embeddings after a norm, scaled
     (Gemma4TextModel.get_per_layer_inputs, project_per_layer_inputs). They stay for the layers'
     backward passes. None where there are none."""
-    units = handed_on(found)
+    units = handed_on(all_units)
     if not units:
         return None
     tape, width = tape_of(workload), stream_width(workload)
@@ -172,12 +172,14 @@ def per_layer_segment(
     return trace_segment("embedding", (), tape, words, made, units, workload, checkpointed="none")
 
 
-def per_layer_bytes(found: Sequence[Unit], scene: LayerContext, workload: TrainingWorkload) -> int:
+def per_layer_bytes(
+    all_units: Sequence[Unit], scene: LayerContext, workload: TrainingWorkload
+) -> int:
     """Return the bytes of the gradient of all layers' own inputs, which is whole from the last
     layer's backward pass on."""
     widths = [
         p.shape[0]
-        for unit in handed_on(found)
+        for unit in handed_on(all_units)
         for p in unit.parameters
         if p.name.endswith("per_layer_model_projection.weight")
     ]

@@ -62,18 +62,18 @@ class Llama4Layer(Layer):
         scores = tape.copy(
             "router.by_expert", tape.to(scores, tape.compute or x.width, "router.scores")
         )
-        given = tape.multiply(
+        scaled = tape.multiply(
             "experts.weighed", tape.copy("experts.tokens", x, count * x.elements), scores
         )
         rows, inner = count * scene.tokens, experts[-1].shape[1] // scene.expert_heads
-        first = self._every("experts.gate_up", given, experts[:-1], rows * 2 * inner)
+        first = self._every("experts.gate_up", scaled, experts[:-1], rows * 2 * inner)
         gate, up = tape.split("experts.chunk", first, rows * inner, rows * inner)
         product = tape.multiply("experts.product", up, self.activation(gate))
-        routed = self._every("experts.down", product, experts[-1:], given.elements)
+        routed = self._every("experts.down", product, experts[-1:], scaled.elements)
         shared = self.mlp(self.linears(attention=False), x)
         return tape.operation(
             "mlp.with_experts",
-            (shared, routed, given._replace(grad=False)),
+            (shared, routed, scaled._replace(grad=False)),
             shared.elements,
             shared.width,
             passes=True,

@@ -117,10 +117,10 @@ def _in_place(tape: Tape, logits: Value, last: int) -> Value:
     modeling_llama.py)."""
     wide = tape.to(logits, FLOAT, "logits.float")
     shifted = tape.copy("logits.shifted", wide, wide.elements - last)
-    held = wide._replace(grad=False)  # a name of the loss still has it
+    unread = wide._replace(grad=False)  # a name of the loss still has it
     written = tape.operation(
         "loss.gradients",
-        (shifted, held),
+        (shifted, unread),
         shifted.elements,
         FLOAT,
         saves=(shifted,),

@@ -72,12 +72,12 @@ class MegatronLayer(Layer):
         """Return where a module that may be recomputed is written."""
         return self.tape.recomputed(module in self.recomputes, discards=discards)
 
-    def back(self, module: str, made: Value) -> Value:
+    def back(self, module: str, output: Value) -> Value:
         """Return what was made of the output of a recomputed module, before whose backward pass
         that output comes back."""
         if module in self.recomputes:
             self.tape.restore()
-        return made
+        return output
 
     # --- norms, linears, rotation
 

@@ -37,32 +37,32 @@ class RecurrentLayer(Layer):
     def linears(self, *, attention: bool) -> list[Parameter]:
         """Return the weights of the attention's linears in their order, or of the MLP's; a
         recurrent mixer's are found by name."""
-        found = {
+        projections = {
             _module(p): p
             for p in self.unit.parameters
             if p.kind is Kind.LINEAR and not p.adapter and len(p.shape) == 2
         }
         if attention:
-            return [found[name] for name in _PROJECTIONS if name in found]
+            return [projections[name] for name in _PROJECTIONS if name in projections]
         return [
             p
-            for name, p in found.items()
+            for name, p in projections.items()
             if name not in _PROJECTIONS and not name.startswith(_INNER) and p.shape[0] > 1
         ]
 
     def play(self, x: Value) -> Value:
         """Return every half with a recipe, in their order; as `unknown` where one has none."""
-        halves: list[Callable[[Value], Value] | None] = [
+        sublayers: list[Callable[[Value], Value] | None] = [
             self._mixer(mixer) for mixer in self.unit.block.mixers
         ]
         if self.linears(attention=False) or any(
             p.kind is Kind.EXPERT for p in self.unit.parameters
         ):
-            halves.append(self.feed_forward)
+            sublayers.append(self.feed_forward)
         norms = self.norms(inside=False)
-        if None in halves or len(norms) != len(halves):
+        if None in sublayers or len(norms) != len(sublayers):
             return self.unknown(x)
-        for half, norm in zip(halves, norms, strict=True):
+        for half, norm in zip(sublayers, norms, strict=True):
             if half is not None:
                 x = self.tape.add(f"{norm}.residual", x, half(self.norm(norm, x)))
         return x
@@ -106,7 +106,7 @@ class RecurrentLayer(Layer):
             ("scan.states", states, FLOAT),
             ("scan.output", tokens * inner, xz.width),
         ]
-        inputs, again = (xz, *self._weights("in_proj")), 2 * tokens * inner * xz.width
+        inputs, recomputed = (xz, *self._weights("in_proj")), 2 * tokens * inner * xz.width
         size = tokens * out.shape[0]
         return tape.operation(
             "scan",
@@ -115,8 +115,8 @@ class RecurrentLayer(Layer):
             xz.width,
             saves=(xz,),
             beside=beside,
-            scratch=again,
-            back_scratch=again,
+            scratch=recomputed,
+            back_scratch=recomputed,
             product=True,
         )
 
@@ -173,11 +173,11 @@ class RecurrentLayer(Layer):
             * state.width
             * FLOAT
         )
-        again = scene.tokens * conv * projected.width + chunks
+        recomputed = scene.tokens * conv * projected.width + chunks
         return self.tape.operation(
             "scan", (projected, *self._weights("in_proj")), scene.tokens * out.shape[0],
             projected.width,
-            saves=(projected,), beside=beside, scratch=again, back_scratch=2 * again, product=True,
+            saves=(projected,), beside=beside, scratch=recomputed, back_scratch=2 * recomputed, product=True,
         )  # fmt: skip
 
     def gated_delta(self, x: Value, mixer: Recurrent) -> Value:
@@ -227,7 +227,7 @@ class RecurrentLayer(Layer):
             * state.width
             * x.width
         )
-        again = states + tokens * (key + 2 * value) * x.width
+        recomputed = states + tokens * (key + 2 * value) * x.width
         ruled = tape.operation(
             "delta",
             (q, k, v),
@@ -235,8 +235,8 @@ class RecurrentLayer(Layer):
             x.width,
             saves=(q, k, v),
             beside=beside,
-            scratch=again,
-            back_scratch=2 * again,
+            scratch=recomputed,
+            back_scratch=2 * recomputed,
             product=True,
         )
         normed = tape.operation(

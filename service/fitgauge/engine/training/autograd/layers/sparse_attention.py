@@ -65,14 +65,14 @@ class SparseLayer(Layer):
         pairs = self.scene.tokens * self.scene.keys
         scores = pairs * indexer.heads * FLOAT
         queries = self.scene.tokens * indexer.heads * indexer.dim
-        made = queries * ready[0].width
+        ones = queries * ready[0].width
         spread = queries * FLOAT + (pairs * indexer.dim * FLOAT if self.scene.batch > 1 else 0)
         self.tape.operation(
             "indexer",
             [x._replace(grad=False) for x in ready],
             pairs,
             1,
-            scratch=made + scores + max(scores, spread),
+            scratch=ones + scores + max(scores, spread),
         )
 
     def explicit(self, mixer: Attention) -> bool:

@@ -166,16 +166,16 @@ def source_tokens(spec: ModelSpec, scene: LayerContext) -> int:
 
 
 def source_segments(
-    found: list[Unit], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload
+    all_units: list[Unit], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload
 ) -> list[Segment]:
     """Return the encoder of an encoder-decoder: its embeddings, its layers, what follows them."""
     tokens, width = source_tokens(spec, scene), stream_width(workload)
     beside = replace(scene, sequence=tokens, keys=tokens)
     size = beside.tokens * spec.hidden_size
-    units = [unit for unit in found if unit.part is Part.ENCODER]
+    units = [unit for unit in all_units if unit.part is Part.ENCODER]
     around, tables = (
         [unit for unit in units if not unit.repeated],
-        [unit for unit in found if unit.part is Part.EMBEDDING],
+        [unit for unit in all_units if unit.part is Part.EMBEDDING],
     )
     first = embedded(tables[:1], around, spec, beside, workload, counted=[*around, *tables[:-1]])
     line = [again(first, tables[0], workload) if len(tables) == 1 and not speech(spec) else first]
@@ -192,7 +192,7 @@ def source_segments(
 
 
 def _layers(
-    found: list[Unit], size: int, scene: LayerContext, workload: TrainingWorkload
+    all_units: list[Unit], size: int, scene: LayerContext, workload: TrainingWorkload
 ) -> list[Segment]:
     """Return a segment for every layer of an encoder, in order: those made alike are played
     once, the first of a frozen base by itself."""
@@ -200,9 +200,9 @@ def _layers(
     played: dict[tuple[int, bool], Segment] = {}
     line = []
     for number, kind in sorted(
-        (number, kind) for kind, unit in enumerate(found) for number in unit.layers
+        (number, kind) for kind, unit in enumerate(all_units) for number in unit.layers
     ):
-        key, unit = (kind, not (frozen and number == 0)), found[kind]
+        key, unit = (kind, not (frozen and number == 0)), all_units[kind]
         if key not in played:
             tape = tape_of(workload)
             x = tape.input("hidden", size, stream_width(workload), grad=key[1])
@@ -327,8 +327,8 @@ def bias_bytes(spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload)
     """Trained biases by distance of T5 (heads x s x s), one for each kind of attention, made
     once and kept by whoever needs them again: SDPA, or a checkpoint. Eager scores take them up
     and keep nothing."""
-    kept = workload.activation_checkpointing != "none" or not scene.traits.eager(scene.attention)
-    if not scene.traits.position_bias or not kept:
+    saved = workload.activation_checkpointing != "none" or not scene.traits.eager(scene.attention)
+    if not scene.traits.position_bias or not saved:
         return 0
     kinds = 1 if spec.task == "encode" else 3
     return (

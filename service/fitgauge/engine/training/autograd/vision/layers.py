@@ -18,14 +18,14 @@ class TowerLayer(Layer):
     def linears(self, *, attention: bool) -> list[Parameter]:
         """Return the weights of the attention's linears, or of the MLP's; MoonViT's names say
         "w" where others say "attn"."""
-        found = [
+        parameters = [
             p
             for p in self.unit.parameters
             if p.kind is Kind.LINEAR and not p.adapter and len(p.shape) == 2
         ]
         return [
             p
-            for p in found
+            for p in parameters
             if (p.name in ("wqkv.weight", "wo.weight") or "att" in p.name) == attention
         ]
 

@@ -127,8 +127,8 @@ class Projector(Modules):
             "image.pooled", (tape.to(filled, FLOAT),), x.elements // pool, FLOAT, beside=places
         )
         scaled = tape.copy("image.scaled", tape.to(tape.to(pooled, x.width), FLOAT))
-        kept = tape.to(tape.copy("image.kept", scaled), x.width)
-        return self.unit_length("image.norm", kept, self.tower.width)
+        unpadded = tape.to(tape.copy("image.kept", scaled), x.width)
+        return self.unit_length("image.norm", unpadded, self.tower.width)
 
     def merged(self, x: Value) -> Value:
         """GLM-4V's: a convolution over the patches of a token, a linear, a norm with GELU, a

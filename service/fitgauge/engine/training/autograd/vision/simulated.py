@@ -13,7 +13,7 @@ def simulated(
     tape: Tape,
     start: Value,
     output: Value,
-    found: list[Unit],
+    units: list[Unit],
     workload: TrainingWorkload,
     *,
     checkpointed: str,
@@ -25,7 +25,7 @@ def simulated(
         tape,
         start,
         output,
-        found,
+        units,
         workload,
         checkpointed=checkpointed if output.grad else "none",
     )

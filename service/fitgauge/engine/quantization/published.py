@@ -91,7 +91,7 @@ def _texts(value: object) -> Iterator[str]:
 def _bounded(what: str, count: int, most: int) -> None:
     if count > most:
         raise MalformedModelError(
-            f"quantization_config has {count} {what}, at most {most} are read.",
+            f"quantization_config has {count} {what}; the limit is {most}.",
             hint=(
                 "Send `quantization` with a model whose quantization is simpler, or name modules"
                 " instead of patterns."
@@ -167,7 +167,7 @@ def _left_alone(names: list[str]) -> tuple[Rule, ...]:
 
 def _fp8(values: Values) -> Scheme:
     """FP8 in blocks of weight_block_size (DeepSeek, Qwen) or with one scale a tensor; a mixture may
-    name NVFP4 or fp4 experts beside it.
+    also name NVFP4 or fp4 experts.
 
     With `expert_dtype` fp4 (DeepSeek V4) the experts are MXFP4 and the other scales e8m0; its
     compressors are not quantized."""

@@ -94,7 +94,7 @@ def requested_scheme(name: str, spec: ModelSpec) -> Scheme:
     if file_type:
         return gguf_scheme(file_type, spec)
     raise InvalidRequestError(
-        f"{name[:40]!r} is no quantization that is known here.",
+        f"Unknown quantization {name[:40]!r}.",
         hint=(
             "Send fp8, int8, int4, awq, gptq, nf4, nvfp4, mxfp4, bf16, fp16, fp32 or a GGUF file"
             " type such as q4_k_m."

@@ -201,7 +201,7 @@ def stages_of(spec: ModelSpec, workload: Workload) -> tuple[Stage, ...]:
 
 
 def loading_degrees(workload: Workload) -> tuple[int, ...]:
-    """Return what `weights_term` depends on beside the model: over how many ranks it is divided,
+    """Return what `weights_term` depends on besides the model: over how many ranks it is divided,
     and how much of it the host keeps."""
     degrees = (
         workload.tensor_parallel,

@@ -1,4 +1,4 @@
-"""The reader for architectures nobody taught: what a config says by its usual key names, basis
+"""Fallback reader for unsupported architectures: a config by its usual key names, basis
 `assumed`.
 
 A known language model inside an unknown one, or a known class under an unknown `model_type`, is
@@ -166,7 +166,7 @@ def usual_decoder(config: Config) -> ModelSpec:
             synonyms = ", ".join((name, *SYNONYMS.get(name, ())))
             raise MalformedModelError(
                 f"{config.where} has no {name}.",
-                hint=f"A decoder's config says it as one of: {synonyms}.",
+                hint=f"A decoder's config.json names it as one of: {synonyms}.",
                 field=name,
             )
     count = full.layers()
@@ -252,7 +252,7 @@ def implied_width(config: Config, hidden: int) -> int:
     synonyms = ", ".join(("intermediate_size", *SYNONYMS["intermediate_size"]))
     raise MalformedModelError(
         f"{config.where} has no intermediate_size.",
-        hint=f"A decoder's config says it as one of: {synonyms}.",
+        hint=f"A decoder's config.json names it as one of: {synonyms}.",
         field="intermediate_size",
     )
 

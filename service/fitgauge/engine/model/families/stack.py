@@ -127,7 +127,7 @@ def interval_kinds(
     layer_types = kinds(config, *names, layers=layers)
     if interval < 1:
         raise MalformedModelError(
-            f"{config.where}: full_attention_interval is {interval}.",
+            f"{config.where}: full_attention_interval is {interval}, not 1 or more.",
             field="full_attention_interval",
         )
     return layer_types or [

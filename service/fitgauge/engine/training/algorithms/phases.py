@@ -56,17 +56,19 @@ def algorithm_stages(
     policy = policy_workload(workload, setup)
     trained = headless(spec) if setup.algorithm == "reward" else spec
     cast = _Cast(spec, workload, setup, headless(reward or spec), headless(critic or spec))
-    beside = _beside(setup, rollout)
+    other_models = _other_models(setup, rollout)
     result = []
     for stage in stages(trained, policy):
         whole = replace(
             stage, phases=tuple(cast.phases(stage)), host=stage.host + cast.host(stage, rollout)
         )
-        result.append(training_stage(trained, policy, profile, whole, usable_bytes, beside=beside))
+        result.append(
+            training_stage(trained, policy, profile, whole, usable_bytes, beside=other_models)
+        )
     return tuple(result)
 
 
-def _beside(setup: Setup, estimate: Estimate | None) -> dict[PhaseName, tuple[Term, ...]]:
+def _other_models(setup: Setup, estimate: Estimate | None) -> dict[PhaseName, tuple[Term, ...]]:
     """Return what the rollout engine holds in each phase."""
     if estimate is None or setup.rollout is None:
         return {}
@@ -77,7 +79,7 @@ def _beside(setup: Setup, estimate: Estimate | None) -> dict[PhaseName, tuple[Te
 
 
 class _Cast:
-    """The models beside the policy, and the phases they take part in."""
+    """The models other than the policy, and the phases they take part in."""
 
     def __init__(
         self,

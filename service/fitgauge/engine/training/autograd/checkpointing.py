@@ -25,7 +25,7 @@ def products(tape: Tape, *, every_second: bool = False) -> set[int]:
 
 
 def compiled(tape: Tape, output: Value) -> set[int]:
-    """Return the storages that torch.compile keeps for the backward pass beside its inputs,
+    """Return the storages that torch.compile saves for the backward pass besides its inputs,
     `output` included: what products read, and of what else the backward pass reads the products'
     results it can be computed from again.
 

@@ -42,7 +42,7 @@ class MegatronTape(Tape):
         `enabled`: of it only what comes from outside is saved.
 
         `discards`: what later operations save of it goes as well, and comes back before the
-        backward pass of the operation after which `restore` is called. Made anew, an output is
+        backward pass of the operation after which `restore` is called. Recomputed, an output is
         there until its own backward pass has ended. Source: megatron/core/tensor_parallel/
         random.py, checkpoint and CheckpointWithoutOutput."""
         first, first_storage = len(self.operations), len(self._sizes)

@@ -40,7 +40,7 @@ class LayerTrace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is written on a tape from its input `start` to its `output`, and what is there between
     its passes.
 
-    `kept`: storages that stay beside the inputs, None where all that operations save stays, and
+    `kept`: storages that stay besides the inputs, None where all that operations save stays, and
     no more; `again`: it runs again before its backward pass; `holds`: its caller holds what is
     kept and not saved; `once`: it has no like."""
 
@@ -122,7 +122,7 @@ def trace_segment(
 def _kept(
     tape: Tape, output: Value, checkpointed: str, workload: TrainingWorkload, *, layered: bool
 ) -> set[int] | None:
-    """Return the storages that stay between the passes beside the inputs: of a checkpoint, of
+    """Return the storages that stay between the passes besides the inputs: of a checkpoint, of
     compiled layers; None where all that is saved stays."""
     if checkpointed == "selective":
         return products(tape, every_second=workload.framework == "fsdp")

@@ -192,7 +192,7 @@ def _play(same: ByIdentity, workload: TrainingWorkload) -> ModelSegments:
 
 def _spread(spec: ModelSpec, workload: TrainingWorkload) -> int:
     """Return the degree of expert parallelism that stands for all degrees alike: under Megatron,
-    which makes no gradients of weights beside those it keeps, layers hold the same for any
+    which makes no gradients of weights besides those it keeps, layers hold the same for any
     number of ranks that each have several experts, but not all."""
     several = workload.framework == "megatron" and 1 < workload.expert_parallel < experts(spec)
     return _SEVERAL if several and experts(spec) > _SEVERAL else workload.expert_parallel
@@ -261,7 +261,7 @@ def beginning(
     tied_bytes: int,
 ) -> Segment:
     """Return all before the first layer of the language model: its embedding, and the whole
-    encoder beside which it decodes."""
+    encoder whose output it reads."""
     apart = handed_on(all_units)
     tables = [unit for unit in all_units if unit.part is Part.EMBEDDING and unit not in apart]
     if spec.task != "encoder_decoder":

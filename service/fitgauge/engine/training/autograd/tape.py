@@ -157,19 +157,19 @@ class Tape:
         back_scratch: int = 0,
         passes: bool = False,
         view: bool = False,
-        beside: Iterable[tuple[str, int, int]] = (),
+        extra: Iterable[tuple[str, int, int]] = (),
         product: bool = False,
         grouped: bool = False,
     ) -> Value:
         """Record an operation and gives its output, which gets a gradient if any input does.
 
-        `view`: it shares the first input's storage. `beside`: (name, elements, width) of further
+        `view`: it shares the first input's storage. `extra`: (name, elements, width) of further
         outputs that only its backward reads."""
         grad = any(value.grad for value in inputs)
         output = self._value(name, elements, width, grad, inputs[0].storage if view else None)
         outputs: tuple[Value, ...] = (output,)
         saved_values = (*saves, *((output,) if saves_output else ()))
-        for other in beside:
+        for other in extra:
             second = self._value(*other, False)
             outputs, saved_values = (*outputs, second), (*saved_values, second)
         saved = saved_values if grad else ()
@@ -369,9 +369,7 @@ class Tape:
         kept, freed = stays | waiting | {_UNCOUNTED}, [0] * (end + 1)
         for storage, number in until.items():
             if storage not in kept:
-                freed[number] += sizes[
-                    storage
-                ]  # of an input that nobody reads nowhere: its number is -1
+                freed[number] += sizes[storage]  # an input without a reader has the number -1
         live = peak = 0
         made = {_UNCOUNTED, *inputs}
         for operation, bytes_freed in zip(operations, freed, strict=False):
@@ -494,6 +492,6 @@ class Tape:
 
 
 def _released(gradient: list[int]) -> int:
-    """Return the bytes that letting go of a gradient frees: its size once nobody else holds it."""
+    """Return the bytes that letting go of a gradient frees: its size once nothing else holds it."""
     gradient[1] -= 1
     return 0 if gradient[1] else gradient[0]

@@ -51,7 +51,7 @@ _NO_SEGMENT = Segment(forward=Pass(peak=0, end=0), backward=Pass(peak=0, end=0))
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is alive beside resident states [bytes]: gathered parameters, gather and reduce
+    """What is alive besides resident states [bytes]: gathered parameters, gather and reduce
     buffers, gradients of this rank (`shards`), and activations with everything that autograd
     holds (`activations`, gradients of gathered parameters among them)."""
 

@@ -58,7 +58,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     `reshard`: parameters are freed after the forward pass; `active`: the share of them that is
     gathered at once where they are kept; `offload`: shards of gradients go to the host.
     `others`: what the micro-batches in flight but one keep; `between`: what one keeps;
-    `received`: buffers of the stages beside it, there all the time; `sent`: a gradient on its
+    `received`: buffers of the neighbouring stages, there all the time; `sent`: a gradient on its
     way to the stage before; `left`: what the schedule still names at the end; `constants`:
     rotary tables and masks [bytes]. `turns`: a forward pass runs after a backward pass; `adds`:
     there is more than one micro-batch."""

@@ -43,7 +43,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A layout that holds the model. `required`: of its fullest card; `throughput`: its speed in
-    that of one card that computes nothing twice and waits for nobody."""
+    that of one card that computes nothing twice and never waits."""
 
     workload: TrainingWorkload
     required: Bytes
@@ -248,9 +248,10 @@ def throughput(
     """Return cards, less what is computed twice, what tensor parallelism exchanges and what waits
     in a pipeline.
 
-    Every token costs a layer 8 (t - 1) / t x hidden numbers of 16 bit on the link, which nothing overlaps (arXiv 2104.04473, section
-    3.2); `flops_per_byte`: what a card computes at its peak while its link moves one byte. What data and context parallelism exchange
-    overlaps with computation where the micro-batch is large enough, and is left out.
+    Every token costs a layer 8 (t - 1) / t x hidden numbers of 16 bit on the link, which nothing
+    overlaps (arXiv 2104.04473, section 3.2); `flops_per_byte`: what a card computes at its peak
+    while its link moves one byte. What data and context parallelism exchange overlaps with
+    computation where the micro-batch is large enough, and is left out.
     """
     return _throughput(spec, workload, _flops(spec, workload), flops_per_byte)
 

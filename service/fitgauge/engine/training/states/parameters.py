@@ -1,5 +1,5 @@
 """The parameters of a model under a training method: what is frozen, what is trained, and the
-adapters beside it.
+adapters.
 
 Two tensors of a checkpoint may be slices of one fused projection (see families/dense.py); here
 they are one again."""
@@ -30,7 +30,7 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One parameter of one layer: `count` of `shape`.
 
     `dtype`: canonical, of an unquantized weight; `form`: of a quantized one. `trained`: it gets
-    a gradient and optimizer states. `adapter`: a low-rank matrix beside a frozen linear.
+    a gradient and optimizer states. `adapter`: a low-rank matrix of a frozen linear.
     `split`, `units`: see architecture.Split."""
 
     name: str
@@ -204,7 +204,7 @@ def _parameter(
 def _adapters(
     block: Block, whole: Sequence[Tensor], workload: TrainingWorkload, form: PrecisionPolicy
 ) -> tuple[Parameter, ...]:
-    """Return a (rank, in) and B (out, rank) beside every targeted linear; DoRA adds a magnitude for
+    """Return a (rank, in) and B (out, rank) for every targeted linear; DoRA adds a magnitude for
     every output.
 
     Source: PEFT tuners/lora/layer.py; DoRA arXiv 2402.09353. Under tensor parallelism the half
@@ -244,15 +244,15 @@ def _adapters(
 
 
 def _adapter(
-    name: str, shape: tuple[int, ...], split: Split, beside: Tensor, form: PrecisionPolicy
+    name: str, shape: tuple[int, ...], split: Split, linear: Tensor, form: PrecisionPolicy
 ) -> Parameter:
-    kind, count = (Kind.EXPERT, beside.count) if beside.kind is Kind.EXPERT else (Kind.LINEAR, 1)
+    kind, count = (Kind.EXPERT, linear.count) if linear.kind is Kind.EXPERT else (Kind.LINEAR, 1)
     return Parameter(
         name=name,
         shape=shape,
         kind=kind,
         split=split,
-        units=beside.units,
+        units=linear.units,
         count=count,
         dtype=form.adapters,
         adapter=True,
@@ -278,8 +278,8 @@ def expert_linears(whole: Iterable[Tensor]) -> list[Tensor]:
 
 
 def linears(block: Block, whole: Iterable[Tensor], *, seeing: bool = False) -> list[Tensor]:
-    """Return the linear modules of a language or encoder layer that an adapter can sit beside: no
-    head, router or fused expert; `seeing`: of a vision tower too.
+    """Return the linear modules of a language or encoder layer that an adapter can be attached to:
+    no head, router or fused expert; `seeing`: of a vision tower too.
 
     Of a model that is only a size, the linears its attention and MLP would have.
     """
@@ -307,7 +307,7 @@ def nominal_linears(block: Block) -> list[Tensor]:
 
 
 def targeted(name: str, targets: Targets) -> bool:
-    """Return whether an adapter sits beside the linear `name`: every one, those of attention, or
+    """Return whether an adapter is attached to the linear `name`: every one, those of attention, or
     those whose module is named."""
     if targets == "all_linear":
         return True

@@ -202,15 +202,15 @@ def offloaded_gradient_bytes(
 ) -> int:
     """Host memory for gradients of an offloaded step.
 
-    DeepSpeed steps from fp32 gradients that stay beside the masters, and keeps its part once
+    DeepSpeed steps from fp32 gradients that stay next to the masters, and keeps its part once
     more in 16 bit: ZeRO-3 the gradients as they come (stage3.py, grad_partitions_flat_buffer),
     ZeRO-1 and 2 the new weights on their way back (stage_1_and_2.py,
     param_buffer_of_bit16_for_cpu_offload_groups). Measured: tests/accuracy/measure_offload.py.
     FSDP keeps the shards it reduced."""
     if workload.framework == "deepspeed":
         form = precision_policy(workload)
-        beside = form.gradients if workload.zero_stage == 3 else form.weights
-        return sum(parameter.elements for parameter in stepped) * (BITS["F32"] + BITS[beside]) // 8
+        second = form.gradients if workload.zero_stage == 3 else form.weights
+        return sum(parameter.elements for parameter in stepped) * (BITS["F32"] + BITS[second]) // 8
     if not is_sharded("gradients", workload):
         return 0
     return _locked([states.gradient_bytes([piece], workload) for piece in reduced], workload)

@@ -112,7 +112,7 @@ def attention_kinds(config: Config) -> list[str]:
                 kinds += [str(name) for name in names] * times
     if len(kinds) != layers:
         raise MalformedModelError(
-            f"{config.where}: attention_types names {len(kinds)} layers, not {layers}.",
+            f"{config.where}: attention_types names {len(kinds)} layers, num_layers {layers}.",
             field="attention_types",
         )
     return kinds

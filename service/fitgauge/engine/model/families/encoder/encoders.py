@@ -250,8 +250,8 @@ def relative_positions(
 
 
 def ending(config: Config, head_blocks: Mapping[str, str]) -> str:
-    """Return which of the `head_blocks` endings the architecture's name has; the base model where it
-    has none."""
+    """Return which of the `head_blocks` endings the architecture's name has; the base model where
+    it has none."""
     name = architecture_name(config)
     return next((end for end in head_blocks if name.endswith(end) and end != "Model"), "Model")
 

@@ -1,8 +1,9 @@
 """DeepSeek V4: compressed attention with a sliding window, hyper-connections, experts chosen by
 hash in the first layers.
 
-Tensors: transformers 5.23, models/deepseek_v4, under the names of the checkpoints. Division, formats and rotary tables: vLLM
-0.33, models/deepseek_v4 (attention.py, compressor.py, common/rope.py, nvidia/model.py and nvidia/mtp.py).
+Tensors: transformers 5.23, models/deepseek_v4, under the names of the checkpoints. Division,
+formats and rotary tables: vLLM 0.33, models/deepseek_v4 (attention.py, compressor.py,
+common/rope.py, nvidia/model.py and nvidia/mtp.py).
 """
 
 from collections.abc import Mapping

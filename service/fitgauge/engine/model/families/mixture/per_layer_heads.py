@@ -1,7 +1,8 @@
 """Mixtures whose sliding layers have other heads than their full ones: Step 3.5 and 3.7, MiMo V2.
 
-Sizes: transformers 5.23, models/step3p7 and models/mimo_v2_flash. Names of tensors, formats and multi-token prediction: vLLM
-0.33, model_executor/models/step3p5.py, step3p5_mtp.py, mimo_v2.py and mimo_v2_mtp.py.
+Sizes: transformers 5.23, models/step3p7 and models/mimo_v2_flash. Names of tensors, formats and
+multi-token prediction: vLLM 0.33, model_executor/models/step3p5.py, step3p5_mtp.py, mimo_v2.py and
+mimo_v2_mtp.py.
 """
 
 from collections.abc import Mapping, Sequence
@@ -111,7 +112,7 @@ def step_heads(config: Config, kind: str) -> Attention:
 
 
 def step_layer(config: Config, kind: str, routed: bool) -> parts.Layer:
-    """Return one layer: norms, attention with a gate a head, a mixture beside a shared expert
+    """Return one layer: norms, attention with a gate a head, a mixture with a shared expert
     where it is `routed`, else a gated MLP."""
     hidden, mixer = config.integer("hidden_size", low=1), step_heads(config, kind)
     bias = config.flag("attention_bias")
@@ -141,7 +142,7 @@ def step_layer(config: Config, kind: str, routed: bool) -> parts.Layer:
 
 def step_feed_forward(config: Config, hidden: int, routed: bool) -> tuple[tuple[Tensor, ...], Mlp]:
     """Return the MLP of a layer. Routed experts are packed, one tensor a projection; the shared
-    expert stands beside the mixture."""
+    expert runs next to the mixture."""
     if not routed:
         width = config.integer("intermediate_size")
         return parts.gated_mlp(hidden, width), Mlp(intermediate_size=width)

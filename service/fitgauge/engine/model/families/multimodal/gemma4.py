@@ -122,7 +122,8 @@ def own_sizes(config: Config, index: int) -> Config:
     for key, value in section.values.items():
         if not str(key).isdecimal() or not isinstance(value, dict):
             raise MalformedModelError(
-                f"{section.where}: {str(key)[:40]!r} is no layer.", field="per_layer_config"
+                f"{section.where}: per_layer_config names an unknown layer {str(key)[:40]!r}.",
+                field="per_layer_config",
             )
         if int(key) == index:
             return Config(value, section.where)
@@ -131,7 +132,7 @@ def own_sizes(config: Config, index: int) -> Config:
 
 def layer(config: Config, hidden: int, per_layer: int, place: Place) -> parts.Layer:
     """Four norms, attention, an MLP (twice as wide where `use_double_wide_mlp` and the cache is
-    shared), and beside it a mixture where `enable_moe_block`; the gate of the per-layer input."""
+    shared), and next to it a mixture where `enable_moe_block`; the gate of the per-layer input."""
     width = config.integer("intermediate_size") * (
         2 if place.shares and config.flag("use_double_wide_mlp") else 1
     )

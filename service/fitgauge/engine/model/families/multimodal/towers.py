@@ -98,7 +98,7 @@ def sides(config: Config, name: str) -> tuple[int, int]:
         return config.integer(name, low=1), config.integer(name, low=1)
     pair = [Config({name: part}, config.where).integer(name, low=1) for part in value]
     if len(pair) != 2:
-        raise MalformedModelError(f"{config.where}: {name} is not one number or two.", field=name)
+        raise MalformedModelError(f"{config.where}: {name} must be one number or two.", field=name)
     return pair[0], pair[1]
 
 

@@ -1,5 +1,5 @@
-"""A layer of Gemma 4 as transformers' modelling code computes it: values normed beside queries and
-keys, keys that are values too, keys and values of an earlier layer, a mixture beside the MLP, and
+"""A layer of Gemma 4 as transformers' modelling code computes it: values normed like queries and
+keys, keys that are values too, keys and values of an earlier layer, a mixture next to the MLP, and
 an input of its own for every layer.
 
 Source: transformers 5.23, models/gemma4/modeling_gemma4.py (Gemma4TextAttention,
@@ -20,7 +20,7 @@ class Gemma4Layer(Layer):
     """Writes one layer on a tape."""
 
     def play(self, x: Value) -> Value:
-        """Attention, MLP with a mixture beside it, and the layer's own input, each where it has
+        """Attention, MLP with a mixture next to it, and the layer's own input, each where it has
         one."""
         return self.layer(x)
 
@@ -71,7 +71,7 @@ class Gemma4Layer(Layer):
         return self.linear(out, mixed)
 
     def _fed(self, x: Value) -> Value:
-        """Return the MLP; beside it a mixture that reads the stream itself."""
+        """Return the MLP; next to it a mixture that reads the stream itself."""
         experts = [
             p
             for p in self.unit.parameters
@@ -128,7 +128,7 @@ class Gemma4Layer(Layer):
 
 def handed_on(all_units: Sequence[Unit]) -> list[Unit]:
     """Return the units behind the layers' own inputs: their table, and the linear and norm
-    beside it; empty where there are none."""
+    with it; empty where there are none."""
     return [
         unit
         for unit in all_units

@@ -100,7 +100,7 @@ class Layer(Modules):
 
     def rotated(self, q: Value, k: Value, mixer: Attention) -> tuple[Value, Value]:
         """Return queries and keys rotated by tables that all layers share, or that every layer
-        interleaves anew (GLM, Helium, ERNIE)."""
+        interleaves again (GLM, Helium, ERNIE)."""
         tape, width = self.tape, self.scene.table_width
         if self.traits.float_rotary:
             width = FLOAT
@@ -164,7 +164,7 @@ class Layer(Modules):
         )
         if (
             self.traits.sinks
-        ):  # beside the keys' scores, less the highest, and dropped again after the softmax
+        ):  # next to the keys' scores, less the highest, and dropped again after the softmax
             wide = tape.copy(
                 "attention.less_highest",
                 tape.copy("attention.with_sinks", wide, count + scene.tokens * heads),
@@ -199,12 +199,12 @@ class Layer(Modules):
         if scene.way == "ulysses":
             return self._exchanged(q, k, v, heads, mixer)
         q, k, v = saves = tuple(tape.cast(value, value.name) for value in (q, k, v))
-        beside = [("attention.log_sum", scene.tokens * heads, FLOAT)]
-        if masked:  # booleans become numbers to add, anew in every layer
+        extra = [("attention.log_sum", scene.tokens * heads, FLOAT)]
+        if masked:  # booleans become numbers to add, again in every layer
             each = (
                 heads if self.traits.position_bias else 1
             )  # bias and mask are summed to one tensor
-            beside.append(("attention.mask", scene.tokens * scene.keys * each, q.width))
+            extra.append(("attention.mask", scene.tokens * scene.keys * each, q.width))
         size = scene.tokens * heads * mixer.value_dim
         shared, merged = (k.elements + v.elements, scene.ranks, q.width), scene.way == "ring"
         mixed = tape.operation(
@@ -216,7 +216,7 @@ class Layer(Modules):
             saves_output=True,
             scratch=ring_forward_bytes(size, *shared) if merged else 0,
             back_scratch=ring_backward_bytes(q.elements, *shared) if merged else 0,
-            beside=beside,
+            extra=extra,
             product=True,
         )
         return (
@@ -235,7 +235,7 @@ class Layer(Modules):
             tape.copy("query.exchanged", q),
             *(tape.copy(f"{x.name}.exchanged", x, copies * x.elements) for x in (k, v)),
         )
-        size, beside = (
+        size, extra = (
             scene.tokens * heads * mixer.value_dim,
             [("attention.log_sum", scene.tokens * heads, FLOAT)],
         )
@@ -246,7 +246,7 @@ class Layer(Modules):
             q.width,
             saves=whole,
             saves_output=True,
-            beside=beside,
+            extra=extra,
             product=True,
         )
         held = q.bytes + k.bytes + v.bytes  # by the layer's own names for them
@@ -437,7 +437,7 @@ class Layer(Modules):
         wide, indices = tape.to(x, self.weight(down).width), [("experts.indices", picks, 8)] * 4
         size = picks * scene.hidden
         sorted_tokens = tape.operation(
-            "experts.tokens", (wide,), size, wide.width, beside=indices, back_scratch=wide.bytes
+            "experts.tokens", (wide,), size, wide.width, extra=indices, back_scratch=wide.bytes
         )
         gated = mlp is None or mlp.gated
         first = self.grouped(

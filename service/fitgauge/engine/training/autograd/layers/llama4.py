@@ -41,7 +41,7 @@ class Llama4Layer(Layer):
 
     def feed_forward(self, x: Value) -> Value:
         """Return an MLP; or all tokens once for every expert, times its score, which is none
-        where it was not chosen, products of all experts at once, and a shared expert beside
+        where it was not chosen, products of all experts at once, and a shared expert next to
         them, during which what the experts read and gave is held (Llama4TextMoe.forward)."""
         experts = [
             p

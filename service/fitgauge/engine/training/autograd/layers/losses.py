@@ -86,7 +86,7 @@ def _fused(tape: Tape, x: Value, weight: Value, tokens: int, vocabulary: int, hi
         1,
         FLOAT,
         scratch=scratch,
-        beside=[("loss.gradients", made, weight.width)],
+        extra=[("loss.gradients", made, weight.width)],
     )
 
 
@@ -97,7 +97,7 @@ def _chunked(
     gradients and (unless `compiled`) fp32 are there of one piece."""
     x, weight = tape.cast(x, "logits"), tape.cast(weight, "logits")
     saves, scratch = (x,) if weight.grad else (), 0 if compiled else 2 * piece * FLOAT
-    back_scratch, beside = scratch + piece * x.width, [("loss.logits", made, x.width)]
+    back_scratch, extra = scratch + piece * x.width, [("loss.logits", made, x.width)]
     return tape.operation(
         "loss",
         (x, weight),
@@ -106,7 +106,7 @@ def _chunked(
         saves=saves,
         scratch=scratch,
         back_scratch=back_scratch,
-        beside=beside,
+        extra=extra,
         product=True,
     )
 
@@ -145,13 +145,13 @@ def _recomputed(tape: Tape, x: Value, weight: Value, tokens: int, vocabulary: in
     copied = 0 if weight.width == FLOAT else FLOAT
     product, rows = head * (copied + tape.compute) + piece * narrow, piece * (narrow + 3 * FLOAT)
     back = max(product, rows + head * (tape.compute or copied))
-    beside = [("loss.ordered", x.elements, x.width)]
+    extra = [("loss.ordered", x.elements, x.width)]
     return tape.operation(
         "loss",
         (x, weight),
         1,
         FLOAT,
-        beside=beside,
+        extra=extra,
         scratch=max(product, rows),
         back_scratch=back,
         product=True,
@@ -187,7 +187,7 @@ def _log_probs(tape: Tape, logits: Value, workload: TrainingWorkload) -> Value:
         (logits,),
         1,
         FLOAT,
-        beside=made,
+        extra=made,
         scratch=logits.bytes,
         back_scratch=2 * logits.bytes,
     )

@@ -1,5 +1,5 @@
 """A layer of Llama 3.2 Vision: a Llama's, or one whose attention reads the tokens of images, which
-stand beside the sequence.
+stay outside the sequence.
 
 Source: transformers 5.23, models/mllama/modeling_mllama.py (MllamaCrossAttentionDecoderLayer,
 MllamaTextModel.forward)."""

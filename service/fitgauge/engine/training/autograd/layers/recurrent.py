@@ -2,7 +2,7 @@
 tape.
 
 What runs on a card are the kernels of mamba_ssm, causal_conv1d and fla, which transformers 5.23
-calls where they are installed: they keep few tensors and make the rest anew. `eager` asks for
+calls where they are installed: they save few tensors and recompute the rest. `eager` asks for
 Mamba's reference in PyTorch instead, whose scan keeps every state of every token; those of the
 others, which keep more than their kernels too, are not derived. The kernels cannot be run
 without a card, so nothing here was compared with autograd but Mamba's reference. Source:
@@ -94,13 +94,13 @@ class RecurrentLayer(Layer):
     def scan(self, x: Value) -> Value:
         """Mamba's one kernel from the input projection to the output: it keeps xz, time steps
         with B and C, states of every 2048th token and the scan's output; the convolution and
-        time steps are made anew (checkpoint_lvl 1)."""
+        time steps are recomputed (checkpoint_lvl 1)."""
         tape, tokens = self.tape, self.scene.tokens
         out, narrow = self._own("out_proj"), self._own("x_proj").shape[0]
         inner, state = out.shape[1] // self.scene.heads, self._own("A_log").shape[1]
         xz = self.linear(self._own("in_proj"), x)
         states = self.scene.batch * inner * ceil(self.scene.sequence / _SCAN_CHUNK) * 2 * state
-        beside = [
+        extra = [
             ("scan.steps", tokens * narrow, xz.width),
             ("scan.b_and_c", 2 * tokens * state, xz.width),
             ("scan.states", states, FLOAT),
@@ -114,7 +114,7 @@ class RecurrentLayer(Layer):
             size,
             xz.width,
             saves=(xz,),
-            beside=beside,
+            extra=extra,
             scratch=recomputed,
             back_scratch=recomputed,
             product=True,
@@ -129,7 +129,7 @@ class RecurrentLayer(Layer):
         inner, state = out.shape[1] // self.scene.heads, self._own("A_log").shape[1]
         wide, whole = scene.tokens * inner, scene.tokens * inner * state
         xz = self.linear(self._own("in_proj"), x)
-        beside = [
+        extra = [
             ("conv.padded", scene.batch * inner * (scene.sequence + conv.shape[-1] - 1), xz.width),
             *[
                 (name, wide, xz.width)
@@ -147,13 +147,13 @@ class RecurrentLayer(Layer):
             wide,
             xz.width,
             saves=(xz,),
-            beside=beside,
+            extra=extra,
         )
         return self.linear(out, scanned)
 
     def state_space(self, x: Value, mixer: Recurrent) -> Value:
         """Mamba 2's one kernel: it keeps the input projection, the scan's output and a deviation
-        for every token and group; convolution and states of chunks are made anew."""
+        for every token and group; convolution and states of chunks are recomputed."""
         scene, out = self.scene, self._own("out_proj")
         ways, state = scene.heads, next(s for s in mixer.states if s.name == "ssm")
         conv = self._own("conv1d").shape[0] // ways
@@ -161,7 +161,7 @@ class RecurrentLayer(Layer):
         groups = max(
             1, (conv - inner) // 2 * inner // (state.width * state.heads // ways)
         )  # B and C of each group: two states wide
-        beside = [
+        extra = [
             ("scan.output", scene.tokens * inner, projected.width),
             ("scan.rstd", scene.tokens * groups, FLOAT),
         ]
@@ -177,7 +177,8 @@ class RecurrentLayer(Layer):
         return self.tape.operation(
             "scan", (projected, *self._weights("in_proj")), scene.tokens * out.shape[0],
             projected.width,
-            saves=(projected,), beside=beside, scratch=recomputed, back_scratch=2 * recomputed, product=True,
+            saves=(projected,), extra=extra, scratch=recomputed, back_scratch=2 * recomputed,
+            product=True,
         )  # fmt: skip
 
     def gated_delta(self, x: Value, mixer: Recurrent) -> Value:
@@ -214,7 +215,7 @@ class RecurrentLayer(Layer):
             tape.copy(f"delta.{name}", mixed, tokens * size)
             for name, size in (("query", key), ("key", key), ("value", value))
         )
-        beside = [
+        extra = [
             ("delta.decay", tokens * heads, FLOAT),
             ("delta.beta", tokens * heads, x.width),
             ("delta.chunks", tokens * heads * _DELTA_CHUNK, x.width),
@@ -234,7 +235,7 @@ class RecurrentLayer(Layer):
             tokens * value,
             x.width,
             saves=(q, k, v),
-            beside=beside,
+            extra=extra,
             scratch=recomputed,
             back_scratch=2 * recomputed,
             product=True,

@@ -76,5 +76,5 @@ class SparseLayer(Layer):
         )
 
     def explicit(self, mixer: Attention) -> bool:
-        """SDPA is given a mask of what was picked, anew in every layer."""
+        """SDPA is given a mask of what was picked, in every layer."""
         return True

@@ -28,7 +28,7 @@ _MEL_FRAMES = 2
 
 
 class StackLayer(Layer):
-    """A layer of an encoder, or of a decoder beside one, which reads `source`: the encoder's
+    """A layer of an encoder, or of a decoder with one, which reads `source`: the encoder's
     output, counted with the encoder."""
 
     def __init__(
@@ -93,7 +93,7 @@ class StackLayer(Layer):
             (relative,),
             relative.elements,
             q.width,
-            beside=[("relative.dropout.mask", relative.elements, 1)],
+            extra=[("relative.dropout.mask", relative.elements, 1)],
         )
         projections = self.linears(attention=True)
         for name, content, parameter in (("key", q, projections[1]), ("query", k, projections[0])):
@@ -111,13 +111,13 @@ class StackLayer(Layer):
                 count,
                 q.width,
                 saves=(product,),
-                beside=index,
+                extra=index,
             )
             scores = tape.add(
                 "attention.summed", scores, tape.copy(f"attention.scaled_{name}", gathered)
             )
         mask = [("attention.mask", self.scene.tokens * self.scene.keys, 1)]
-        scores = tape.operation("attention.masked", (scores,), count, scores.width, beside=mask)
+        scores = tape.operation("attention.masked", (scores,), count, scores.width, extra=mask)
         wide = tape.to(scores, FLOAT, "attention.float") if tape.compute else scores
         weights = tape.to(
             tape.pointwise("attention.softmax", wide, of_output=True), q.width, "attention.weights"
@@ -135,7 +135,7 @@ class StackLayer(Layer):
         return k.elements // (mixer.head_dim * heads * self.scene.batch)
 
     def explicit(self, mixer: Attention) -> bool:
-        """Return a decoder beside an encoder is given its causal mask as a tensor
+        """Return whether a decoder with an encoder gets its causal mask as a tensor
         (create_causal_mask with a cache of two parts)."""
         return mixer.causal and self.source is not None and self.traits.explicit_mask
 
@@ -170,20 +170,22 @@ def source_segments(
 ) -> list[Segment]:
     """Return the encoder of an encoder-decoder: its embeddings, its layers, what follows them."""
     tokens, width = source_tokens(spec, scene), stream_width(workload)
-    beside = replace(scene, sequence=tokens, keys=tokens)
-    size = beside.tokens * spec.hidden_size
+    encoder_scene = replace(scene, sequence=tokens, keys=tokens)
+    size = encoder_scene.tokens * spec.hidden_size
     units = [unit for unit in all_units if unit.part is Part.ENCODER]
     around, tables = (
         [unit for unit in units if not unit.repeated],
         [unit for unit in all_units if unit.part is Part.EMBEDDING],
     )
-    first = embedded(tables[:1], around, spec, beside, workload, counted=[*around, *tables[:-1]])
+    first = embedded(
+        tables[:1], around, spec, encoder_scene, workload, counted=[*around, *tables[:-1]]
+    )
     line = [again(first, tables[0], workload) if len(tables) == 1 and not speech(spec) else first]
-    line += _layers([unit for unit in units if unit.repeated], size, beside, workload)
+    line += _layers([unit for unit in units if unit.repeated], size, encoder_scene, workload)
     tape = tape_of(workload)
     x = y = tape.input("hidden", size, width, grad=True)
     for unit in around:
-        y = final(Modules(tape, unit, beside), y)
+        y = final(Modules(tape, unit, encoder_scene), y)
     return (
         [*line, trace_segment("encoder.end", (), tape, x, y, [], workload, checkpointed="none")]
         if y is not x

@@ -96,7 +96,7 @@ def _placed(tape: Tape, x: Value, table: Value, tower: Tower, scene: LayerContex
             spots = [("positions.grid", 2 * scene.tokens, FLOAT)]
             embedded = tape.to(
                 tape.operation(
-                    "positions", (plane,), x.elements, FLOAT, saves=(plane,), beside=spots
+                    "positions", (plane,), x.elements, FLOAT, saves=(plane,), extra=spots
                 ),
                 table.width,
             )
@@ -106,7 +106,7 @@ def _placed(tape: Tape, x: Value, table: Value, tower: Tower, scene: LayerContex
                 ("positions.weights", _BAG * scene.tokens, table.width),
             ]
             embedded = tape.to(
-                tape.operation("positions", (table,), x.elements, table.width, beside=bags), x.width
+                tape.operation("positions", (table,), x.elements, table.width, extra=bags), x.width
             )
         case "axes":
             across, down = (

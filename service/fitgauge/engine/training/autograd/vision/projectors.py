@@ -21,7 +21,7 @@ def projector(
     hidden: Value,
     workload: TrainingWorkload,
 ) -> Segment:
-    """Norms and linears in their order, GELU between linears. One that stands beside the last
+    """Norms and linears in their order, GELU between linears. One next to the last
     (deepstack) reads a layer's own output."""
     tape = tape_of(workload)
     take = tape.constant if unit.repeated else tape.input
@@ -102,7 +102,7 @@ class Projector(Modules):
                 return x
 
     def _side_by_side(self, x: Value) -> Value:
-        """Llama 3.2's: outputs of several layers beside the last, without padding, of which a
+        """Llama 3.2's: outputs of several layers and the last, without padding, of which a
         stack is made first (MllamaVisionModel)."""
         inputs = next(p for p in self.unit.parameters if p.kind is Kind.LINEAR).shape[1]
         stacked = self.scene.tokens * (inputs - self.tower.width) * x.width
@@ -120,11 +120,11 @@ class Projector(Modules):
         (Gemma4VisionPooler, Gemma4MultimodalEmbedder)."""
         tape, patches, pool = self.tape, self.scene.tokens, self.tower.style.pool
         filled = tape.operation(
-            "image.filled", (x,), x.elements, x.width, beside=[("image.padding", patches, 1)]
+            "image.filled", (x,), x.elements, x.width, extra=[("image.padding", patches, 1)]
         )
         places = [("image.places", patches * self.scene.sequence // pool, FLOAT)]
         pooled = tape.operation(
-            "image.pooled", (tape.to(filled, FLOAT),), x.elements // pool, FLOAT, beside=places
+            "image.pooled", (tape.to(filled, FLOAT),), x.elements // pool, FLOAT, extra=places
         )
         scaled = tape.copy("image.scaled", tape.to(tape.to(pooled, x.width), FLOAT))
         unpadded = tape.to(tape.copy("image.kept", scaled), x.width)

@@ -135,7 +135,7 @@ def scattered(
         )
         for each in seen
     ]
-    if style.beside:
+    if style.cross_attends:
         return [text, *early]
     tape, width = tape_of(workload), stream_width(workload)
     outputs = sum(
@@ -156,7 +156,7 @@ def scattered(
     held = () if style.hands_on == "nothing" else (features,)
     mask = [("image.mask", scene.tokens, 1)]
     mixed = tape.operation(
-        "embedding.with_images", (words, features), words.elements, width, saves=held, beside=mask
+        "embedding.with_images", (words, features), words.elements, width, saves=held, extra=mask
     )
     return [
         text,
@@ -203,7 +203,7 @@ def image_constants(spec: ModelSpec, scene: LayerContext, workload: TrainingWork
         else 0
     )
     held += own.tokens * tower.width if tower.style.hands_on == "tower" else 0
-    crossing = tower.style.beside and (checkpointed or workload.attention == "sdpa")
+    crossing = tower.style.cross_attends and (checkpointed or workload.attention == "sdpa")
     held += (
         scene.tokens * scene.crossed if crossing else 0
     )  # a mask, by which every word meets every image

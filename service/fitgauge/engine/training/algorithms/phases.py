@@ -21,8 +21,8 @@ from fitgauge.engine.training.algorithms.roles import (
     policy_workload,
 )
 from fitgauge.engine.training.algorithms.setup import Setup
+from fitgauge.engine.training.autograd.operations import FLOAT
 from fitgauge.engine.training.autograd.passes import activations
-from fitgauge.engine.training.autograd.tape import FLOAT
 from fitgauge.engine.training.estimate import TrainingStage, training_stage
 from fitgauge.engine.training.phases import Amount, Phase, PhaseName, Stage, stages
 from fitgauge.engine.training.profile import TrainingProfile

@@ -1,7 +1,8 @@
 """What a segment keeps for its backward pass where not all is saved: under selective
 checkpointing, and compiled."""
 
-from fitgauge.engine.training.autograd.tape import Tape, Value
+from fitgauge.engine.training.autograd.operations import Value
+from fitgauge.engine.training.autograd.tape import Tape
 
 _ATTENTION = ("attention", "attention.scores", "attention.product")
 """Products that are no linears: recipes/layer.py, fused_attention and eager."""

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 
 import msgspec
 
-from fitgauge.engine.training.autograd.tape import Pass, Tape, Value
+from fitgauge.engine.training.autograd.operations import Value
+from fitgauge.engine.training.autograd.tape import Pass, Tape
 
 
 class _Span(msgspec.Struct, frozen=True):

@@ -7,7 +7,8 @@ import msgspec
 from fitgauge.engine.model.dtypes import BITS, size_of
 from fitgauge.engine.training.autograd.checkpointing import compiled, products
 from fitgauge.engine.training.autograd.megatron_tape import MegatronTape
-from fitgauge.engine.training.autograd.tape import Pass, Saved, Tape, Value
+from fitgauge.engine.training.autograd.operations import Saved, Value
+from fitgauge.engine.training.autograd.tape import Pass, Tape
 from fitgauge.engine.training.states.optimizer_states import gradient_dtype
 from fitgauge.engine.training.states.parameters import Unit
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy

@@ -31,6 +31,7 @@ from fitgauge.engine.training.autograd.layers.stacks import (
     written_head,
 )
 from fitgauge.engine.training.autograd.layers.traits import traits_of
+from fitgauge.engine.training.autograd.operations import Value
 from fitgauge.engine.training.autograd.segment import (
     Segment,
     joined,
@@ -39,7 +40,7 @@ from fitgauge.engine.training.autograd.segment import (
     trace_segment,
     used_again,
 )
-from fitgauge.engine.training.autograd.tape import Pass, Tape, Value
+from fitgauge.engine.training.autograd.tape import Pass, Tape
 from fitgauge.engine.training.autograd.vision.segments import (
     first_has_gradient,
     image_constants,

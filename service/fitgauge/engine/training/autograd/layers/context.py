@@ -9,7 +9,7 @@ computed. Derived from its source, not measured."""
 
 from typing import Literal
 
-from fitgauge.engine.training.autograd.tape import FLOAT
+from fitgauge.engine.training.autograd.operations import FLOAT
 from fitgauge.engine.training.workload import TrainingWorkload
 
 Way = Literal["ring", "ulysses", "p2p"]

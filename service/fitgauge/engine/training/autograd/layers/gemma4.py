@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from fitgauge.engine.model.spec import Attention, Kind
 from fitgauge.engine.training.autograd.layers.layer import Layer
 from fitgauge.engine.training.autograd.layers.modules import LayerContext, Modules
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.autograd.segment import Segment, stream_width, tape_of, trace_segment
-from fitgauge.engine.training.autograd.tape import FLOAT, Value
 from fitgauge.engine.training.states.parameters import Parameter, Unit
 from fitgauge.engine.training.workload import TrainingWorkload
 

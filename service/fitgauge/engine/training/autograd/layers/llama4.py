@@ -6,7 +6,7 @@ apply_rotary_emb, Llama4TextL2Norm)."""
 
 from fitgauge.engine.model.spec import Attention, Kind
 from fitgauge.engine.training.autograd.layers.layer import Layer
-from fitgauge.engine.training.autograd.tape import FLOAT, Value
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.states.parameters import Parameter
 
 

@@ -3,7 +3,8 @@ log-probabilities."""
 
 from fitgauge.engine.training.autograd.layers.megatron import loss_of_pieces
 from fitgauge.engine.training.autograd.layers.traits import Traits
-from fitgauge.engine.training.autograd.tape import FLOAT, Tape, Value
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
+from fitgauge.engine.training.autograd.tape import Tape
 from fitgauge.engine.training.workload import TrainingWorkload
 
 _CHUNKS = 8

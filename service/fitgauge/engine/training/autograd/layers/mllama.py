@@ -10,7 +10,7 @@ import msgspec
 
 from fitgauge.engine.model.spec import Attention, CrossAttention
 from fitgauge.engine.training.autograd.layers.layer import Layer
-from fitgauge.engine.training.autograd.tape import Value
+from fitgauge.engine.training.autograd.operations import Value
 
 
 class MllamaLayer(Layer):

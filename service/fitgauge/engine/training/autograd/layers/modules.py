@@ -10,7 +10,8 @@ from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import Kind, Split
 from fitgauge.engine.training.autograd.layers.context import Way
 from fitgauge.engine.training.autograd.layers.traits import Place, Traits
-from fitgauge.engine.training.autograd.tape import FLOAT, Tape, Value
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
+from fitgauge.engine.training.autograd.tape import Tape
 from fitgauge.engine.training.states.parameters import Parameter, Unit
 from fitgauge.engine.training.workload import AttentionKernel
 
@@ -287,3 +288,19 @@ class Modules:
                 )
             case name:
                 return tape.pointwise(name, x)
+
+    def unknown(self, x: Value) -> Value:
+        """Return a layer without a model of its own: every linear saves its input, one after
+        the other, each followed by one activation."""
+        y = x
+        for parameter in (*self.linears(attention=True), *self.linears(attention=False)):
+            y = self.linear(
+                parameter,
+                self.tape.pointwise(
+                    "activation", self._sized(y, self.scene.tokens * parameter.shape[1])
+                ),
+            )
+        return self.tape.add("residual", x, self._sized(y, x.elements))
+
+    def _sized(self, x: Value, elements: int) -> Value:
+        return x if x.elements == elements else self.tape.copy("reshaped", x, elements)

@@ -17,7 +17,7 @@ from math import ceil
 
 from fitgauge.engine.model.spec import Attention, Kind, Recurrent
 from fitgauge.engine.training.autograd.layers.layer import Layer
-from fitgauge.engine.training.autograd.tape import FLOAT, Value
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.states.parameters import Parameter
 
 _SCAN_CHUNK = 2048

@@ -8,7 +8,7 @@ models/glm_moe_dsa/modeling_glm_moe_dsa.py."""
 from fitgauge.engine.model.spec import Attention, LatentAttention, ModelSpec
 from fitgauge.engine.training.autograd.layers.layer import Layer
 from fitgauge.engine.training.autograd.layers.modules import LayerContext
-from fitgauge.engine.training.autograd.tape import FLOAT, Value
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.workload import TrainingWorkload
 
 _INDEX = 4

@@ -15,8 +15,9 @@ from fitgauge.engine.model.dtypes import size_of
 from fitgauge.engine.model.spec import Attention, CrossAttention, Kind, ModelSpec, Part
 from fitgauge.engine.training.autograd.layers.layer import Layer
 from fitgauge.engine.training.autograd.layers.modules import LayerContext, Modules
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.autograd.segment import Segment, stream_width, tape_of, trace_segment
-from fitgauge.engine.training.autograd.tape import FLOAT, Pass, Tape, Value
+from fitgauge.engine.training.autograd.tape import Pass, Tape
 from fitgauge.engine.training.states.optimizer_states import gradient_dtype
 from fitgauge.engine.training.states.parameters import Unit
 from fitgauge.engine.training.workload import TrainingWorkload

@@ -3,8 +3,9 @@ after them."""
 
 from fitgauge.engine.model.spec import Kind
 from fitgauge.engine.training.autograd.layers.modules import LayerContext, Modules
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.autograd.segment import Segment, stream_width, tape_of
-from fitgauge.engine.training.autograd.tape import FLOAT, Tape, Value
+from fitgauge.engine.training.autograd.tape import Tape
 from fitgauge.engine.training.autograd.vision.simulated import simulated
 from fitgauge.engine.training.autograd.vision.styles import Tower, patch_tensor
 from fitgauge.engine.training.states.parameters import Unit

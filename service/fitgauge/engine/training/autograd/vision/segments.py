@@ -8,8 +8,9 @@ import msgspec
 from fitgauge.engine.model.spec import Attention, Block, Kind, ModelSpec, Part
 from fitgauge.engine.training.autograd.layers.modules import LayerContext
 from fitgauge.engine.training.autograd.layers.traits import Traits
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.autograd.segment import Segment, stream_width, tape_of
-from fitgauge.engine.training.autograd.tape import FLOAT, Pass, Value
+from fitgauge.engine.training.autograd.tape import Pass
 from fitgauge.engine.training.autograd.vision.layers import TowerLayer
 from fitgauge.engine.training.autograd.vision.patches import ended, patches
 from fitgauge.engine.training.autograd.vision.projectors import projector

@@ -2,8 +2,9 @@
 
 import msgspec
 
+from fitgauge.engine.training.autograd.operations import Value
 from fitgauge.engine.training.autograd.segment import Segment, trace_segment
-from fitgauge.engine.training.autograd.tape import Pass, Tape, Value
+from fitgauge.engine.training.autograd.tape import Pass, Tape
 from fitgauge.engine.training.states.parameters import Unit
 from fitgauge.engine.training.workload import TrainingWorkload
 

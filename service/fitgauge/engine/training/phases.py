@@ -229,7 +229,7 @@ def _phases(
     received //= workload.tensor_parallel if workload.sequence_parallel else 1
     others = int((in_flight - 1) * (passes.between - line.constants + received)) + received
     swapped = zero.exchange(
-        workload, rank, trained=trained, held=every, largest=largest, width=width
+        workload, rank, trained=trained, elements=every, largest=largest, width=width
     )
     kept = _states(rank, said)
     gradients = _amount("gradients", rank.gradients, said["gradients"])

@@ -6,7 +6,7 @@ import msgspec
 
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.profile import Coefficient
-from fitgauge.engine.training.autograd.tape import FLOAT
+from fitgauge.engine.training.autograd.operations import FLOAT
 from fitgauge.engine.training.workload import TrainingWorkload
 
 _WHOLE = ("full", "in_place", "log_probs", "log_probs_in_place")

@@ -7,8 +7,9 @@ from functools import lru_cache
 import msgspec
 
 from fitgauge.engine.serving.allocator import SMALL_BYTES
+from fitgauge.engine.training.autograd.operations import Operation, Value
 from fitgauge.engine.training.autograd.segment import LayerTrace
-from fitgauge.engine.training.autograd.tape import Operation, Tape, Value
+from fitgauge.engine.training.autograd.tape import Tape
 
 Move = tuple[int, int]
 """(slot, bytes that are taken for it), or (slot, 0) where it is given back."""

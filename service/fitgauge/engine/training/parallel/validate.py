@@ -277,7 +277,7 @@ def _experts(spec: ModelSpec, workload: TrainingWorkload) -> None:
 
 def _expert_ranks(workload: TrainingWorkload) -> int:
     """Return the ranks of a pipeline stage among which experts are divided: Megatron divides its
-    tensor-parallel ranks anew."""
+    tensor-parallel ranks again."""
     return (
         workload.data_parallel
         * workload.context_parallel
@@ -524,12 +524,12 @@ def _accumulation(workload: TrainingWorkload) -> None:
 
 
 def _base(spec: ModelSpec, workload: TrainingWorkload) -> None:
-    """Megatron's linears hold no packed weights: adapters are trained beside 16-bit ones
+    """Megatron's linears hold no packed weights: adapters are trained on 16-bit ones
     (ms-swift's Command-line-parameters.md of Megatron-SWIFT; Megatron-Bridge
     src/megatron/bridge/models/README.md, "Future Enhancements")."""
     scheme = base_scheme(spec, workload) if workload.framework == "megatron" else None
     if scheme is not None and scheme.form is not None:
-        detail = f"Megatron trains adapters beside 16-bit weights, not beside {scheme.name}."
+        detail = f"Megatron trains adapters on 16-bit weights, not on {scheme.name}."
         raise InvalidRequestError(
             detail,
             hint="Send method lora, or framework transformers, deepspeed or fsdp.",

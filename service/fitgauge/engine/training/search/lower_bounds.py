@@ -104,14 +104,14 @@ def _first_stage(spec: ModelSpec, layout: TrainingWorkload) -> range:
 def _whole(spec: ModelSpec, alone: TrainingWorkload) -> tuple[list[RankUnit], list[RankUnit]]:
     """Return every unit of a model on one rank, with as much offloaded as can be: parameters
     that all have, and experts."""
-    found = units(spec, alone)
+    all_units = units(spec, alone)
     shared, routed = (
         [
             to_rank(
                 replace(unit, parameters=tuple(p for p in unit.parameters if _routed(p) is wanted)),
                 alone,
             )
-            for unit in found
+            for unit in all_units
         ]
         for wanted in (False, True)
     )

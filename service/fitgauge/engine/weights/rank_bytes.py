@@ -212,13 +212,9 @@ def loading_degrees(workload: Workload) -> tuple[int, ...]:
     return *degrees, workload.cpu_offload_bytes
 
 
-<<<<<<< HEAD
 def weights_term(
-    laid: ShardedWeights, workload: Workload, stage: Stage, *, cpu_offload_bytes: int = 0
+    weights: ShardedWeights, workload: Workload, stage: Stage, *, cpu_offload_bytes: int = 0
 ) -> Term:
-=======
-def weights_term(weights: ShardedWeights, workload: Workload, stage: Stage) -> Term:
->>>>>>> w-j
     """Return the term `weights`: parameters on the fullest rank of one pipeline stage, less what
     an engine keeps of its layers on the host.
 
@@ -245,13 +241,8 @@ def weights_term(weights: ShardedWeights, workload: Workload, stage: Stage) -> T
         in_layers = rank_weights(
             weights, **degrees, layers=stage.layers, first=False, last=False
         ).bytes
-<<<<<<< HEAD
         on_host = min(cpu_offload_bytes, in_layers)
-        beyond = min(in_layers - on_host, largest_parameter(laid, ranks_of(laid, workload)))
-=======
-        on_host = min(workload.cpu_offload_bytes, in_layers)
         beyond = min(in_layers - on_host, largest_parameter(weights, ranks_of(weights, workload)))
->>>>>>> w-j
         size -= on_host
         formula += (
             f", less {gib(on_host)} of the layers in host memory, and up to one parameter of"

@@ -249,7 +249,7 @@ def _reference(
                 field="reference",
             )
         return "none"
-    if asked == "adapter" and not workload.adapted:
+    if asked == "adapter" and not workload.uses_adapters:
         detail = "Full training changes the weights that the adapter's reference would be."
         raise InvalidRequestError(
             detail,
@@ -269,7 +269,7 @@ def _reference(
     )
     if not wanted:
         return "none"
-    if workload.adapted:
+    if workload.uses_adapters:
         return "adapter"
     return "offloaded" if trainer == "verl" else "resident"
 

@@ -461,7 +461,7 @@ def understood(
     """Return the question with every default filled in, as fields to send."""
     targets = workload.lora_targets
     adapted: dict[str, str | int | float | bool] = {}
-    if workload.adapted:
+    if workload.uses_adapters:
         adapted = {
             "lora_rank": workload.lora_rank,
             "lora_targets": targets if isinstance(targets, str) else ",".join(targets),
@@ -469,9 +469,9 @@ def understood(
         if workload.method == "qlora" or workload.quantization:
             adapted["quantization"] = workload.quantization or "nf4"
             adapted |= (
-                {"quantize_experts": workload.quantized_experts} if experts(model.spec) else {}
+                {"quantize_experts": workload.quantize_experts} if experts(model.spec) else {}
             )
-        adapted["base_precision"] = "half" if workload.half_base else "fp32"
+        adapted["base_precision"] = workload.base_precision
     return {
         "model": model.id,
         "gpu": accelerator.name,
@@ -507,8 +507,8 @@ def understood(
             else {}
         ),
         "kernels": workload.kernels,
-        "compile": workload.compiled,
-        "expandable_segments": workload.segments_grow,
+        "compile": workload.compile,
+        "expandable_segments": workload.uses_expandable_segments,
         "activation_offload": workload.activation_offload,
         "optimizer_in_backward": workload.optimizer_in_backward,
         "ema": workload.ema,

@@ -281,7 +281,7 @@ def _alone_apart(
     if (
         1 not in choices.counts
         or moved
-        or not (changes or (base.adapted and request.framework is None))
+        or not (changes or (base.uses_adapters and request.framework is None))
     ):
         return [choices]
     several = tuple(count for count in choices.counts if count > 1)

@@ -61,7 +61,7 @@ def has_command(tool: str | None, model: Model, workload: TrainingWorkload, setu
 def tool_command(tool: str, model: Model, workload: TrainingWorkload, setup: Setup) -> str:
     """Return the whole command of a tool that starts such training, with the files it reads."""
     command = _COMMANDS[tool](model, workload, setup)
-    grows = workload.segments_grow and tool not in _SETS_ALLOCATOR
+    grows = workload.uses_expandable_segments and tool not in _SETS_ALLOCATOR
     return (
         f"export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n{command}" if grows else command
     )

@@ -35,7 +35,7 @@ def axolotl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
         "attn_implementation": (
             "flash_attention_2" if workload.attention == "flash" else workload.attention
         ),
-        "torch_compile": workload.compiled,
+        "torch_compile": workload.compile,
         **_kernels(workload),
         **_sharding(workload),
     }
@@ -51,7 +51,7 @@ def axolotl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
 
 
 def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
-    if not workload.adapted:
+    if not workload.uses_adapters:
         return {}
     stored = base_format(workload)
     found: dict[str, object] = {
@@ -74,7 +74,7 @@ def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
         else {"lora_target_modules": target_modules(model.spec, workload)}
     )
     found |= {"peft_use_dora": True} if workload.method == "dora" else {}
-    return found | ({"quantize_moe_experts": True} if workload.quantized_experts else {})
+    return found | ({"quantize_moe_experts": True} if workload.quantize_experts else {})
 
 
 def _precision(workload: TrainingWorkload) -> dict[str, object]:
@@ -103,7 +103,7 @@ def _kernels(workload: TrainingWorkload) -> dict[str, object]:
         }
     elif fused:
         found["plugins"] = ["axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin"]
-    if workload.adapted:
+    if workload.uses_adapters:
         found |= dict.fromkeys(
             ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel"), workload.kernels == "lora"
         )

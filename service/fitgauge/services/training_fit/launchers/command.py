@@ -54,7 +54,7 @@ def command_of(model: Model, workload: TrainingWorkload, setup: Setup) -> list[o
     words = _command(model, workload, setup)
     return [
         *allocator(workload),
-        *(words[1:] if workload.segments_grow and words[0] == "env" else words),
+        *(words[1:] if workload.uses_expandable_segments and words[0] == "env" else words),
     ]
 
 
@@ -63,7 +63,7 @@ def allocator(workload: TrainingWorkload) -> list[object]:
     PyTorch's notes on CUDA semantics."""
     return (
         ["env", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"]
-        if workload.segments_grow
+        if workload.uses_expandable_segments
         else []
     )
 
@@ -126,11 +126,11 @@ def unsupported_settings(
         and workload.optimizer == "adamw"
     ):
         found.append("The Trainer's AdamW steps with foreach: for_loop is set in code.")
-    if under_trl and not workload.adapted and not workload.train_vision_tower:
+    if under_trl and not workload.uses_adapters and not workload.train_vision_tower:
         found.append(
             "The command trains the vision tower too: freeze it in code (requires_grad False)."
         )
-    if workload.adapted and workload.quantized_experts and not own and experts(model.spec):
+    if workload.uses_adapters and workload.quantize_experts and not own and experts(model.spec):
         found.append(
             "TRL has no flag that quantizes experts: axolotl's is quantize_moe_experts, Unsloth"
             " does it by itself."
@@ -142,7 +142,11 @@ def unsupported_settings(
             "accelerate reduces gradients in the format it computes in: ask its FSDP plugin for"
             " fp32 in code."
         )
-    if workload.gradient_dtype == "bf16" and workload.framework == "megatron" and workload.adapted:
+    if (
+        workload.gradient_dtype == "bf16"
+        and workload.framework == "megatron"
+        and workload.uses_adapters
+    ):
         found.append("ms-swift sums gradients in fp32: it has no flag for bf16.")
     if workload.ema != "none":
         found.append(

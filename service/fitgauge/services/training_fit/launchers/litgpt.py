@@ -30,7 +30,7 @@ def litgpt_command(model: Model, workload: TrainingWorkload, setup: Setup) -> st
     """`litgpt finetune_full` or `litgpt finetune_lora`; several cards are FSDP's."""
     words: list[object] = [
         "litgpt",
-        "finetune_lora" if workload.adapted else "finetune_full",
+        "finetune_lora" if workload.uses_adapters else "finetune_full",
         path_of(model),
     ]
     words += [
@@ -41,7 +41,7 @@ def litgpt_command(model: Model, workload: TrainingWorkload, setup: Setup) -> st
     ]
     stored = base_format(workload)
     words += ["--quantize", _FORMATS[stored]] if stored in _FORMATS else []
-    if workload.adapted:
+    if workload.uses_adapters:
         names = (
             () if workload.lora_targets == "all_linear" else target_modules(model.spec, workload)
         )

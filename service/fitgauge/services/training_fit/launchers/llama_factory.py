@@ -48,7 +48,7 @@ def llama_factory_command(model: Model, workload: TrainingWorkload, setup: Setup
         "use_unsloth_gc": workload.activation_offload,
         "flash_attn": _ATTENTION[workload.attention],
         "enable_liger_kernel": workload.loss == "fused" or workload.kernels == "liger",
-        "torch_compile": workload.compiled,
+        "torch_compile": workload.compile,
     }
     if workload.framework == "fsdp":
         files = [written(_FILE, yaml_of(settings)), written(FSDP, accelerate_config(workload))]
@@ -63,7 +63,7 @@ def llama_factory_command(model: Model, workload: TrainingWorkload, setup: Setup
 
 
 def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
-    if not workload.adapted:
+    if not workload.uses_adapters:
         return {"finetuning_type": "full"}
     every, stored = workload.lora_targets == "all_linear", base_format(workload)
     found: dict[str, object] = {

@@ -44,7 +44,7 @@ def unsupported_by_megatron(workload: TrainingWorkload, setup: Setup) -> list[st
 
 def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
     """Return the words of the command."""
-    if workload.adapted or setup.algorithm != "sft":
+    if workload.uses_adapters or setup.algorithm != "sft":
         return _swift(model, workload, setup)
     flags: list[object] = ["torchrun", "--nproc-per-node", min(USUAL_NODE, workload.gpus)]
     if workload.gpus > USUAL_NODE:
@@ -93,7 +93,7 @@ def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
     flags += ["--optimizer-cpu-offload"] if workload.offload != "none" else []
     flags += ["--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", path_of(model)]
     flags += ["--data-path", "DATA_PREFIX", "--train-iters", "ITERATIONS", "--lr", "LEARNING_RATE"]
-    flags += ["--cross-entropy-loss-fusion"] if workload.compiled else []
+    flags += ["--cross-entropy-loss-fusion"] if workload.compile else []
     flags += ["--grad-reduce-in-bf16"] if workload.gradient_dtype == "bf16" else []
     return [*flags, *_recompute(workload, "--recompute-"), *_precision(workload)]
 
@@ -322,7 +322,7 @@ def _swift(model: Model, workload: TrainingWorkload, setup: Setup) -> list[objec
         workload.micro_batch_size,
     ]
     flags += ["--global_batch_size", _global_batch(workload), *_recompute(workload, "--recompute_")]
-    if workload.adapted:
+    if workload.uses_adapters:
         flags += [
             "--tuner_type",
             "lora",

@@ -55,7 +55,7 @@ def ms_swift_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
         if workload.loss == "fused" or workload.kernels == "liger"
         else []
     )
-    words += ["--torch_compile", "true"] if workload.compiled else []
+    words += ["--torch_compile", "true"] if workload.compile else []
     words += (
         ["--sequence_parallel_size", workload.context_parallel]
         if workload.context_parallel > 1
@@ -70,7 +70,7 @@ def ms_swift_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
 
 
 def _adapters(model: Model, workload: TrainingWorkload) -> list[object]:
-    if not workload.adapted:
+    if not workload.uses_adapters:
         return ["--tuner_type", "full"]
     stored = base_format(workload)
     words: list[object] = ["--tuner_type", "lora", "--lora_rank", workload.lora_rank]

@@ -84,7 +84,7 @@ def openrlhf_sft_command(model: Model, workload: TrainingWorkload, setup: Setup)
         ["--ds.use_liger_kernel"] if workload.kernels == "liger" or workload.loss == "fused" else []
     )
     words += ["--optim", _OPTIMIZERS[workload.optimizer]]
-    if workload.adapted:
+    if workload.uses_adapters:
         words += ["--ds.lora.rank", workload.lora_rank]
         words += (
             []

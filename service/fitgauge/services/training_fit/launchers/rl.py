@@ -35,7 +35,7 @@ def verl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list
         f"{rollout}.n": setup.group_size,
     }
     settings |= _verl_engine(workload, actor)
-    if workload.adapted:
+    if workload.uses_adapters:
         targets = workload.lora_targets
         named = (
             "all-linear"
@@ -150,7 +150,7 @@ def openrlhf_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
     )
     words += ["--ds.adam_offload"] if workload.offload != "none" else []
     words += ["--ref.offload"] if setup.reference == "offloaded" else []
-    if workload.adapted:
+    if workload.uses_adapters:
         words += ["--ds.lora.rank", workload.lora_rank]
         words += ["--ds.load_in_4bit"] if workload.method == "qlora" else []
     if setup.rollout is not None:

@@ -46,7 +46,7 @@ def torchtitan_command(model: Model, workload: TrainingWorkload, setup: Setup) -
         "always" if workload.zero_stage == 3 else "never",
     ]
     words += _pipeline(model, workload) if workload.pipeline_parallel > 1 else []
-    words += ["--compile.enable"] if workload.compiled else []
+    words += ["--compile.enable"] if workload.compile else []
     words += ["--training.enable_cpu_offload"] if workload.offload != "none" else []
     return joined(words)
 

@@ -27,7 +27,7 @@ _MLP = ("gate_proj", "up_proj", "down_proj")
 def torchtune_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
     """`tune run` of the recipe; CONFIG is that of the model and method (`tune ls`)."""
     several = workload.framework == "fsdp"
-    kind = "full" if not workload.adapted else "lora"
+    kind = "full" if not workload.uses_adapters else "lora"
     what = "dpo" if setup.algorithm == "dpo" else "finetune"
     words: list[object] = [
         "tune",
@@ -48,13 +48,13 @@ def torchtune_command(model: Model, workload: TrainingWorkload, setup: Setup) ->
         "optimizer": _OPTIMIZERS.get(workload.optimizer, workload.optimizer),
         "enable_activation_checkpointing": workload.activation_checkpointing != "none",
         "enable_activation_offloading": workload.activation_offload,
-        "compile": workload.compiled,
+        "compile": workload.compile,
     }
     if setup.algorithm == "sft":
         settings["loss"] = _LOSSES.get(workload.loss, _LOSSES["chunked"])
     if workload.optimizer == "adamw":
         settings["optimizer.fused"] = workload.optimizer_implementation == "fused"
-    if workload.adapted:
+    if workload.uses_adapters:
         names = [_OWN_NAMES.get(name, name) for name in _targets(model, workload)]
         attention = [name for name in names if name not in _MLP]
         settings |= {

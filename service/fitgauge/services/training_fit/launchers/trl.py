@@ -192,7 +192,7 @@ def _trainer(workload: TrainingWorkload) -> list[object]:
             if workload.loss != "fused"
             else []
         )
-    if workload.compiled:
+    if workload.compile:
         flags += ["--torch_compile", "true"]
     return flags
 
@@ -261,7 +261,7 @@ def _rollout(setup: Setup) -> list[object]:
 
 def _adapters(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
     """PEFT and bitsandbytes. Source: trl/trainer/model_config.py."""
-    if not workload.adapted:
+    if not workload.uses_adapters:
         return []
     flags: list[object] = ["--use_peft", "true", "--lora_r", workload.lora_rank]
     flags += ["--lora_target_modules", *target_modules(model.spec, workload)]

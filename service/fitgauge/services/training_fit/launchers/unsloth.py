@@ -35,7 +35,7 @@ def unsloth_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
         "max_seq_length": workload.sequence_length,
         "load_in_4bit": stored in ("nf4", "nf4_double", "fp4"),
         "load_in_8bit": stored == "int8",
-        "full_finetuning": not workload.adapted,
+        "full_finetuning": not workload.uses_adapters,
         "use_gradient_checkpointing": checkpoints,
     }
     settings: dict[str, object] = {
@@ -67,7 +67,7 @@ def unsloth_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
         f"model, tokenizer = FastLanguageModel.from_pretrained({path_of(model)!r},"
         f" {_arguments(loaded)})"
     )
-    if workload.adapted:
+    if workload.uses_adapters:
         every = workload.lora_targets == "all_linear"
         adapted: dict[str, object] = {
             "r": workload.lora_rank,

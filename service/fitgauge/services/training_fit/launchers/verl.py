@@ -66,7 +66,7 @@ def verl_sft_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
         "optim.optimizer_impl": library,
         "optim.optimizer": optimizer,
     }
-    if workload.adapted:
+    if workload.uses_adapters:
         targets = target_modules(model.spec, workload)
         named = "all-linear" if workload.lora_targets == "all_linear" else f"[{','.join(targets)}]"
         settings |= {"model.lora_rank": workload.lora_rank, "model.target_modules": named}

@@ -38,7 +38,7 @@ def patches(
         x = tape.operation("patches", read, count * tower.width, read[0].width, saves=read)
     asked = (
         tower.style.asks
-        if workload.adapted and workload.activation_checkpointing != "none"
+        if workload.uses_adapters and workload.activation_checkpointing != "none"
         else "none"
     )
     if asked == "patches":

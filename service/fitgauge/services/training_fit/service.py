@@ -37,7 +37,7 @@ from fitgauge.services.training_fit.framework_variants import (
     widened,
 )
 from fitgauge.services.training_fit.launchers.command import launch_command
-from fitgauge.services.training_fit.launchers.registry import as_tool_has_it
+from fitgauge.services.training_fit.launchers.registry import with_tool_defaults
 from fitgauge.services.training_fit.result import TrainingEstimate
 from fitgauge.services.training_fit.rl_models import ALONE, Algorithms, RlModels
 from fitgauge.services.training_fit.saved_tensors import saved_segments
@@ -144,7 +144,7 @@ class TrainingFitService:
 
         Several cards under transformers hold a copy each (DDP), or, where that does not fit and
         nothing was said about it, shards (FSDP)."""
-        request = as_tool_has_it(
+        request = with_tool_defaults(
             in_its_formats(request, accelerator), words.method(request.method), count, model.spec
         )
         workload = training_workload(request, model.spec, count)

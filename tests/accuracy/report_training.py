@@ -191,9 +191,11 @@ def side_by_side() -> str:
     """Return the same steps, ranks and runs, here and under every rule."""
     sets: dict[str, list[Step]] = {
         "steps, whole model trained": [
-            step for step in (*truth.given(), *truth.own()) if not step.workload.adapted
+            step for step in (*truth.given(), *truth.own()) if not step.workload.uses_adapters
         ],
-        "steps, LoRA": [step for step in (*truth.given(), *truth.own()) if step.workload.adapted],
+        "steps, LoRA": [
+            step for step in (*truth.given(), *truth.own()) if step.workload.uses_adapters
+        ],
         "ranks of FSDP2": list(truth.ranks()),
     }
     rows: list[tuple[object, ...]] = []

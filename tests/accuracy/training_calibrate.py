@@ -17,7 +17,7 @@ from accuracy.training_truth import Published, Row, published
 from accuracy.truth import GIB
 from fitgauge.catalog.catalog import bundled
 from fitgauge.engine.training.allocator.vain import kept_in_vain
-from fitgauge.engine.training.profile import keeper, logits_bytes
+from fitgauge.engine.training.profile import allocator_kind, logits_bytes
 
 DATA = Path(__file__).parents[2] / "service/fitgauge/catalog/data/training.json"
 RUNS = (
@@ -140,7 +140,9 @@ def kept(which: str) -> list[Kept]:
             peak = printed or stage.allocated.expected
             vain = kept_in_vain(run.known.spec, workload, int(peak)) or 0
             logits = logits_bytes(run.known.spec, workload, stage.stage)
-            found.append(Kept(keeper(workload), campaign(run.row), held, peak, vain, logits))
+            found.append(
+                Kept(allocator_kind(workload), campaign(run.row), held, peak, vain, logits)
+            )
     return found
 
 
@@ -208,7 +210,7 @@ def spread(
             spec, workload = run.known.spec, run.trained.workload
             vain = kept_in_vain(spec, workload, stage.allocated.expected) or 0
             peak = (held * GIB - vain - times * logits_bytes(spec, workload, stage.stage)) / (
-                1 + shares[keeper(workload)]
+                1 + shares[allocator_kind(workload)]
             )
         certain = sum(term.bytes for term in stage.tensors if term.name in STATES)
         rest, whole = stage.allocated.expected - certain, stage.allocated.expected

@@ -30,7 +30,7 @@ ALONE = [
     {"activation_checkpointing": "full"},
     {"activation_checkpointing": "selective", "loss": "fused"},
     {"precision": "mixed_bf16"},
-    {"compiled": True},
+    {"compile": True},
     {"method": "qlora", "activation_checkpointing": "full"},
     {"micro_batches": 4, "optimizer": "adamw_8bit"},
 ]

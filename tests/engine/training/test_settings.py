@@ -41,8 +41,8 @@ def test_a_compiled_layer_keeps_what_products_read_and_give_and_nothing_between(
     read = 2 * hidden + heads * 128 + inner + (heads + 2 * kv) * 128
     given = hidden + 2 * inner
     kept = TOKENS * (WIDTH * (read + given + hidden) + 4 * heads)
-    assert layer(compiled=True).forward.end == pytest.approx(kept, rel=0.001)
-    assert layer(compiled=True).forward.end < 0.8 * layer().forward.end
+    assert layer(compile=True).forward.end == pytest.approx(kept, rel=0.001)
+    assert layer(compile=True).forward.end < 0.8 * layer().forward.end
 
 
 def test_products_of_all_experts_rerun_under_selective_checkpointing_and_not_in_a_compiled_layer():
@@ -53,7 +53,7 @@ def test_products_of_all_experts_rerun_under_selective_checkpointing_and_not_in_
     grouped = TOKENS * WIDTH * chosen * (2 * hidden + 3 * inner)
     ends = [
         segments(mixture, replace(STEP, **asked)).layers[0].forward.end
-        for asked in ({"compiled": True}, {"activation_checkpointing": "selective"})
+        for asked in ({"compile": True}, {"activation_checkpointing": "selective"})
     ]
     assert ends[0] > grouped > ends[1]
 
@@ -62,7 +62,7 @@ def test_a_compiled_step_is_the_one_torchtune_measured():
     """60.0 GiB, compiled 51.0 (pytorch/torchtune README.md, "Optimization flags": packed 2 x 4096,
     AdamW in bf16)."""
     assert max(phases().values()) / 2**30 == pytest.approx(60.0, rel=0.01)
-    assert max(phases(compiled=True).values()) / 2**30 == pytest.approx(51.0, rel=0.01)
+    assert max(phases(compile=True).values()) / 2**30 == pytest.approx(51.0, rel=0.01)
 
 
 def test_a_chunked_loss_keeps_the_logits_and_makes_one_eighth_of_their_gradient():

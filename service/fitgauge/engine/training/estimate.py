@@ -13,7 +13,7 @@ from fitgauge.engine.training.allocator.vain import kept_in_vain
 from fitgauge.engine.training.autograd.layers.traits import is_supported
 from fitgauge.engine.training.parallel.pipeline import in_flight_in_words
 from fitgauge.engine.training.phases import Amount, Phase, PhaseName, Stage, stages
-from fitgauge.engine.training.profile import TrainingProfile, keeper, logits_bytes
+from fitgauge.engine.training.profile import TrainingProfile, allocator_kind, logits_bytes
 from fitgauge.engine.training.rules_of_thumb import RULE_SOURCES, rule_estimate, rule_of
 from fitgauge.engine.training.workload import TrainingWorkload
 
@@ -231,7 +231,7 @@ def _cached(
     share = (
         profile.fragmentation_dispatched
         if workload.expert_parallel > 1
-        else profile.fragmentation[keeper(workload)]
+        else profile.fragmentation[allocator_kind(workload)]
     )
     times, logits = profile.fragmentation_logits.expected, logits_bytes(spec, workload, stage)
     kept = share.term("fragmentation", allocated, (vain or 0) + times * logits, "")

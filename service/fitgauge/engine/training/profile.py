@@ -50,16 +50,16 @@ def logits_bytes(spec: ModelSpec, workload: TrainingWorkload, stage: int) -> int
     its segments grow: tokens x vocabulary x 4; 0 of a model whose loss shifts no labels. Source:
     c10/cuda/CUDACachingAllocator.cpp, ExpandableSegment."""
     decodes = spec.task == "generate" and workload.loss in _WHOLE
-    if workload.segments_grow or not decodes or stage != workload.pipeline_parallel - 1:
+    if workload.uses_expandable_segments or not decodes or stage != workload.pipeline_parallel - 1:
         return 0
-    if workload.framework == "fsdp" and workload.compiled:  # a compiled loss makes no fp32 copy
+    if workload.framework == "fsdp" and workload.compile:  # a compiled loss makes no fp32 copy
         return 0
     kept = min(workload.logits_tokens or workload.sequence_length, workload.sequence_length)
     tokens = -(-kept // workload.context_parallel) * workload.micro_batch_size
     return tokens * -(-spec.vocabulary_size // workload.tensor_parallel) * FLOAT
 
 
-def keeper(workload: TrainingWorkload) -> AllocatorKind:
+def allocator_kind(workload: TrainingWorkload) -> AllocatorKind:
     """Return whose way of keeping blocks a workload has."""
     if workload.framework == "fsdp":
         return "fsdp1" if workload.fsdp_version == 1 else "fsdp2"

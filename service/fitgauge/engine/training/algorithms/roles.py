@@ -31,7 +31,7 @@ def policy_workload(workload: TrainingWorkload, setup: Setup) -> TrainingWorkloa
         micro_batch_size=count * workload.micro_batch_size,
         loss=_loss(workload, setup),
         logits_tokens=completion_logits,
-        compiled=workload.compiled
+        compile=workload.compile
         or (
             workload.framework == "megatron"
             and setup.algorithm != "sft"

@@ -45,7 +45,7 @@ class Process:
 
     def __init__(self, workload: TrainingWorkload) -> None:
         self.workload = workload
-        self.allocator = CachingAllocator(growing=workload.segments_grow)
+        self.allocator = CachingAllocator(growing=workload.uses_expandable_segments)
         self.loose: list[Block] = []
 
     @property
@@ -156,7 +156,7 @@ def whole_process(spec: ModelSpec, workload: TrainingWorkload) -> Process:
             constants = process.take(cut.constants)
             held, _ = process.forward(line)
             process.let_go()
-            made, last = process.backward(held, adds=bool(gradients) or workload.steps_early)
+            made, last = process.backward(held, adds=bool(gradients) or workload.steps_in_backward)
             process.let_go()
             process.give(last, constants)
             gradients += made

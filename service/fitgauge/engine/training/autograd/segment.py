@@ -129,7 +129,7 @@ def _kept(
         return products(tape, every_second=workload.framework == "fsdp")
     if checkpointed == "full":
         return set()
-    return compiled(tape, output) if workload.compiled and layered else None
+    return compiled(tape, output) if workload.compile and layered else None
 
 
 def _run_once(

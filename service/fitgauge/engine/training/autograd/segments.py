@@ -141,7 +141,7 @@ def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
         batch=workload.micro_batch_size,
         hidden=spec.hidden_size,
         crossed=workload.images * workload.image_tokens,
-        crossed_grad=not workload.adapted or workload.train_vision_tower,
+        crossed_grad=not workload.uses_adapters or workload.train_vision_tower,
         relative=next(
             (
                 t.shape[0]
@@ -172,7 +172,7 @@ def _play(same: ByIdentity, workload: TrainingWorkload) -> ModelSegments:
         layer_context(same.spec, workload),
         workload.activation_checkpointing,
     )
-    asked = workload.adapted and kind != "none"  # for a gradient of the embedding
+    asked = workload.uses_adapters and kind != "none"  # for a gradient of the embedding
     shown = "full" if asked else "none"
     start = kind if asked or workload.images or spec.task == "encoder_decoder" else "none"
     ends = _ends(
@@ -328,8 +328,8 @@ def embedding_segment(
             )
             for p in tables
         ]
-    x = made[0] if made else tape.input("embedding", size, width, grad=not workload.adapted)
-    if workload.adapted and workload.activation_checkpointing != "none":
+    x = made[0] if made else tape.input("embedding", size, width, grad=not workload.uses_adapters)
+    if workload.uses_adapters and workload.activation_checkpointing != "none":
         x = tape.leaf("embedding.leaf", x)
     for other in made[1:]:
         x = tape.add("embedding.sum", x, other)
@@ -436,7 +436,7 @@ def head_segment(
         x = tape.copy("hidden.kept", x, tokens * spec.hidden_size)
     if all_units is None:
         weight = tape.parameter(
-            "head", vocabulary * spec.hidden_size, width, trained=not workload.adapted
+            "head", vocabulary * spec.hidden_size, width, trained=not workload.uses_adapters
         )
     else:
         weight = Modules(tape, all_units[0], scene).weight(all_units[1])
@@ -462,7 +462,7 @@ def _nominal(unit: Unit, workload: TrainingWorkload) -> Unit:
             units=t.units,
             count=1,
             dtype=form.weights,
-            trained=not workload.adapted,
+            trained=not workload.uses_adapters,
         )
         for t in nominal_linears(unit.block)
     ]
@@ -470,7 +470,7 @@ def _nominal(unit: Unit, workload: TrainingWorkload) -> Unit:
         Parameter(
             name=f"{name}.weight", shape=(width,), kind=Kind.NORM, split=Split.NONE, units=0,
             count=1, dtype=form.weights,
-            trained=not workload.adapted,
+            trained=not workload.uses_adapters,
         )
         for name in ("input_layernorm", "post_attention_layernorm")
     ]  # fmt: skip

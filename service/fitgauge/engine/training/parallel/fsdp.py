@@ -309,7 +309,7 @@ def _hooked_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
     until the backward pass is done (the same file, _register_post_backward_reshard_only_hook);
     under reentrant checkpointing these are leaves, and so their gradients stay in them
     (torch/utils/checkpoint.py, CheckpointFunction)."""
-    if not workload.adapted or not _reentrant(workload):
+    if not workload.uses_adapters or not _reentrant(workload):
         return 0
     return (
         workload.tokens

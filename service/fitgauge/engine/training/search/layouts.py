@@ -261,7 +261,7 @@ def _flops(spec: ModelSpec, workload: TrainingWorkload) -> TokenFlops:
         spec,
         workload.sequence_length,
         checkpointing=workload.activation_checkpointing,
-        frozen_base=workload.adapted,
+        frozen_base=workload.uses_adapters,
     )
 
 

@@ -129,7 +129,7 @@ def _units(same: ByIdentity, workload: TrainingWorkload) -> tuple[Unit, ...]:
             continue
         whole = merged(block)
         base = tuple(_parameter(block, tensor, workload, form, rules) for tensor in whole)
-        adapters = _adapters(block, whole, workload, form) if workload.adapted else ()
+        adapters = _adapters(block, whole, workload, form) if workload.uses_adapters else ()
         result.append(
             Unit(
                 part=block.part,
@@ -152,7 +152,7 @@ def base_scheme(spec: ModelSpec, workload: TrainingWorkload) -> Scheme | None:
     if workload.base_quantization is None:
         return None
     scheme = requested_scheme(workload.base_quantization, spec)
-    if scheme.name not in BITSANDBYTES or workload.quantized_experts:
+    if scheme.name not in BITSANDBYTES or workload.quantize_experts:
         return scheme
     return msgspec.structs.replace(
         scheme, rules=(Rule(form=None, kinds=(Kind.EXPERT,)), *scheme.rules)
@@ -196,7 +196,7 @@ def _parameter(
         count=tensor.count,
         dtype=form.weights,
         form=stored,
-        trained=not workload.adapted
+        trained=not workload.uses_adapters
         and (workload.train_vision_tower or block.part is not Part.VISION),
     )
 

@@ -292,7 +292,7 @@ def stage_states(slices: Sequence[tuple[RankUnit, int]], workload: TrainingWorkl
         weights=summed("weights"),
         gradients=(
             max((piece.states.gradients for piece, _ in slices), default=0)
-            if workload.steps_early
+            if workload.steps_in_backward
             else summed("gradients")
         ),
         master_weights=summed("master_weights"),

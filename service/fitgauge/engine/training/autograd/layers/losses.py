@@ -37,7 +37,7 @@ def loss_of(
     if workload.loss == "chunked":
         made = tokens * vocabulary * (1 + 2 * traits.logits_cap + traits.scales_logits)
         return 0, _chunked(
-            tape, x, weight, tokens * vocabulary // _CHUNKS, made, compiled=workload.compiled
+            tape, x, weight, tokens * vocabulary // _CHUNKS, made, compiled=workload.compile
         )
     if workload.loss == "recomputed":
         return 0, _recomputed(tape, x, weight, tokens, vocabulary)
@@ -57,7 +57,7 @@ def loss_of(
         return 0, _log_probs(tape, logits, workload)
     if workload.framework == "megatron":
         return 0, loss_of_pieces(tape, logits, compiled=workload.loss == "fused")
-    if workload.framework == "fsdp" and workload.compiled:
+    if workload.framework == "fsdp" and workload.compile:
         return 0, tape.operation("loss", (logits,), 1, FLOAT, saves=(logits,))
     if workload.loss == "in_place":
         return 0, _in_place(tape, logits, tokens // workload.sequence_length * vocabulary)

@@ -36,7 +36,10 @@ def whole_logits(workload: TrainingWorkload) -> dict[str, Loss | bool]:
         "recomputed",
     ):
         return {}
-    return {"loss": "fused" if workload.compiled or workload.adapted else "full", "compiled": False}
+    return {
+        "loss": "fused" if workload.compile or workload.uses_adapters else "full",
+        "compile": False,
+    }
 
 
 def loss_of_pieces(tape: Tape, logits: Value, *, compiled: bool) -> Value:

@@ -199,7 +199,7 @@ def _layers(
 ) -> list[Segment]:
     """Return a segment for every layer of an encoder, in order: those made alike are played
     once, the first of a frozen base by itself."""
-    frozen = workload.adapted and workload.activation_checkpointing == "none"
+    frozen = workload.uses_adapters and workload.activation_checkpointing == "none"
     played: dict[tuple[int, bool], Segment] = {}
     line = []
     for number, kind in sorted(
@@ -252,7 +252,7 @@ def embedded(
             (unit, p) for unit in tables for p in unit.parameters if p.kind is Kind.EMBEDDING
         )
         x = tape.operation("words", (Modules(tape, words[0], scene).weight(words[1]),), size, width)
-        if workload.adapted and workload.activation_checkpointing != "none":
+        if workload.uses_adapters and workload.activation_checkpointing != "none":
             x = tape.leaf("words.leaf", x)
     if "embed_positions.weight" in named:
         unit, table = named["embed_positions.weight"]

@@ -39,7 +39,7 @@ def patches(
         x = tape.operation("patches", read, count * tower.width, read[0].width, saves=read)
     grad_from = (
         tower.style.asks
-        if workload.adapted and workload.activation_checkpointing != "none"
+        if workload.uses_adapters and workload.activation_checkpointing != "none"
         else "none"
     )
     if grad_from == "patches":

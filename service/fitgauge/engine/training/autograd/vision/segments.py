@@ -145,7 +145,7 @@ def scattered(
         if block.part is Part.PROJECTOR and _projects(block)
     )
     projected = outputs * workload.images * workload.image_tokens * scene.batch * spec.hidden_size
-    needs_grad = not workload.adapted or workload.activation_checkpointing != "none"
+    needs_grad = not workload.uses_adapters or workload.activation_checkpointing != "none"
     words = tape.input("words", scene.tokens * spec.hidden_size, width, grad=needs_grad)
     features = tape.input(
         "features",
@@ -170,7 +170,7 @@ def first_has_gradient(workload: TrainingWorkload) -> bool:
     """Return whether the first layer's input gets a gradient: of a frozen base only under
     checkpointing, whose hooks ask for it in every model's first module (modeling_utils.py,
     enable_input_require_grads), or behind a tower with adapters."""
-    needs_grad = not workload.adapted or workload.activation_checkpointing != "none"
+    needs_grad = not workload.uses_adapters or workload.activation_checkpointing != "none"
     return needs_grad or (workload.images > 0 and workload.train_vision_tower)
 
 
@@ -188,7 +188,7 @@ def image_constants(spec: ModelSpec, scene: LayerContext, workload: TrainingWork
     own = _scene(tower, scene, workload)
     checkpointed = workload.activation_checkpointing != "none"
     reached = workload.train_vision_tower or (
-        tower.style.asks != "none" and workload.adapted and checkpointed
+        tower.style.asks != "none" and workload.uses_adapters and checkpointed
     )
     mask = (
         own.tokens * own.keys * stream_width(workload)

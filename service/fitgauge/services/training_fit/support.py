@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.quantization.requested import BITSANDBYTES, canonical_name
-from fitgauge.engine.training.parallel.validate import EIGHT_BIT
+from fitgauge.engine.training.parallel.zero_rules import EIGHT_BIT
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 
 _WITHOUT: Mapping[str, tuple[Framework, ...]] = {

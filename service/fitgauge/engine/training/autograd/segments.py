@@ -1,7 +1,6 @@
 """A model cut into segments: the embedding, every kind of layer, and the head with its loss,
 each played once on a tape."""
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -10,31 +9,23 @@ import msgspec
 from fitgauge.engine.memo import ByIdentity
 from fitgauge.engine.model.dtypes import BITS, size_of
 from fitgauge.engine.model.spec import Attention, Kind, ModelSpec, Part, Split
-from fitgauge.engine.training.autograd.layers.choice import end_recipe, layer_recipe
+from fitgauge.engine.training.autograd.ends import beginning, constant_bytes, head_segment
+from fitgauge.engine.training.autograd.layers.choice import layer_recipe
 from fitgauge.engine.training.autograd.layers.context import way_of
 from fitgauge.engine.training.autograd.layers.gemma4 import (
     handed_on,
     per_layer_bytes,
-    per_layer_segment,
 )
-from fitgauge.engine.training.autograd.layers.losses import loss_of
 from fitgauge.engine.training.autograd.layers.megatron import whole_logits
-from fitgauge.engine.training.autograd.layers.modules import LayerContext, Modules
+from fitgauge.engine.training.autograd.layers.modules import LayerContext
 from fitgauge.engine.training.autograd.layers.sparse_attention import picked_bytes
 from fitgauge.engine.training.autograd.layers.stacks import (
-    again,
     bias_bytes,
-    embedded,
-    pooled_loss,
-    reads_vocabulary,
-    source_segments,
-    written_head,
 )
 from fitgauge.engine.training.autograd.layers.traits import traits_of
 from fitgauge.engine.training.autograd.operations import Value
 from fitgauge.engine.training.autograd.segment import (
     Segment,
-    joined,
     stream_width,
     tape_of,
     trace_segment,
@@ -44,8 +35,6 @@ from fitgauge.engine.training.autograd.tape import Pass, Tape
 from fitgauge.engine.training.autograd.vision.segments import (
     first_has_gradient,
     image_constants,
-    scattered,
-    tower_segments,
 )
 from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.states.optimizer_states import gradient_dtype
@@ -254,101 +243,6 @@ def _written(same: ByIdentity, workload: TrainingWorkload) -> tuple[_Written, ..
     )
 
 
-def beginning(
-    all_units: tuple[Unit, ...],
-    spec: ModelSpec,
-    scene: LayerContext,
-    workload: TrainingWorkload,
-    tied_bytes: int,
-) -> Segment:
-    """Return all before the first layer of the language model: its embedding, and the whole
-    encoder whose output it reads."""
-    apart = handed_on(all_units)
-    tables = [unit for unit in all_units if unit.part is Part.EMBEDDING and unit not in apart]
-    if spec.task != "encoder_decoder":
-        text = embedding_segment(tables, spec, scene, workload)
-        own = per_layer_segment(all_units, scene, workload)
-        text = text if own is None else joined("embedding", [text, own])
-        seen = tower_segments(all_units, spec, scene, workload)
-        return (
-            joined("embedding", scattered(seen, text, tied_bytes, spec, scene, workload))
-            if seen
-            else text
-        )
-    around = [unit for unit in all_units if unit.part is Part.LANGUAGE and not unit.repeated]
-    own = embedded(tables[-1:], around, spec, scene, workload, counted=tables[-1:])
-    if spec.tied_embeddings:
-        own = again(own, tables[-1], workload)
-    return joined("embedding", [*source_segments(list(all_units), spec, scene, workload), own])
-
-
-def constant_bytes(spec: ModelSpec, scene: LayerContext) -> int:
-    """Cosine and sine tables of the sequence, and a mask (batch x 1 x s x s) for every kind of
-    window: eager attention adds one to its scores in the format of the stream, SDPA is given one
-    of booleans where a window is no longer than the sequence."""
-    mixers = [
-        m
-        for block in spec.blocks
-        if block.part is Part.LANGUAGE
-        for m in block.mixers
-        if isinstance(m, Attention)
-    ]
-    kinds = {mixer.window or mixer.chunk for mixer in mixers}
-    eager = scene.traits.eager(scene.attention)
-    masks = len(kinds) * scene.table_width if eager else 0
-    if scene.attention == "sdpa" and not eager:
-        masks = sum(window is not None and window <= scene.keys for window in kinds)
-    tables = (
-        2 * max(1, len(spec.rotary_tables)) * scene.sequence * mixers[0].head_dim
-        if scene.rotary and mixers
-        else 0
-    )
-    return tables * scene.table_width + masks * scene.batch * scene.sequence * scene.keys
-
-
-def embedding_segment(
-    all_units: list[Unit], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload
-) -> Segment:
-    """Token embedding, learned positions, a norm after them, scaling, dropout.
-
-    With a frozen base its output gets a gradient only where checkpointing asks for one
-    (enable_input_require_grads). DTensor makes the gradient of a table cut by vocabulary whole
-    on every rank (torch/distributed/tensor/_ops/_embedding_ops.py, embedding_dense_backward)."""
-    if workload.dtensor:
-        scene = replace(scene, heads=1)
-    tape, width = tape_of(workload, accumulates=False), stream_width(workload)
-    size = scene.tokens * spec.hidden_size // scene.stream
-    made: list[Value] = []
-    for unit in all_units:
-        layer = Modules(tape, unit, scene)
-        tables = [parameter for parameter in unit.parameters if parameter.kind is Kind.EMBEDDING]
-        made += [
-            tape.operation(
-                p.name, (layer.weight(p),), size * p.shape[-1] // spec.hidden_size, width
-            )
-            for p in tables
-        ]
-    x = made[0] if made else tape.input("embedding", size, width, grad=not workload.uses_adapters)
-    if workload.uses_adapters and workload.activation_checkpointing != "none":
-        x = tape.leaf("embedding.leaf", x)
-    for other in made[1:]:
-        x = tape.add("embedding.sum", x, other)
-    for unit in all_units:
-        layer = Modules(tape, unit, scene)
-        for name in layer.norms(inside=False):
-            x = layer.norm(name, x)
-    if scene.traits.scales_embedding:
-        x = tape.copy("embedding.scaled", x)
-    for unit in all_units:
-        layer = Modules(tape, unit, scene)
-        x = layer.dropout("embedding.dropout", "embedding", x)
-        for parameter in layer.linears(
-            attention=False
-        ):  # from the embeddings' width to the layers' (ALBERT, ELECTRA)
-            x = layer.linear(parameter, x)
-    return trace_segment("embedding", (), tape, x, x, all_units, workload, checkpointed="none")
-
-
 def _alike(layers: tuple[int, ...], workload: TrainingWorkload) -> tuple[tuple[int, ...], ...]:
     """Return layers whose input gets a gradient, and the first where it does not: of a frozen
     base, whose embedding gets none."""
@@ -387,65 +281,6 @@ def _segment(written: _Written, spec: ModelSpec, workload: TrainingWorkload) -> 
         unit.prefix, numbers, tape, x, output, [unit], workload, checkpointed=checkpointed
     )
     return made if spec.layer_uses == 1 else used_again(made, spec.layer_uses, unit, workload)
-
-
-def head_segment(
-    ends: list[Unit],
-    decoder: list[Unit],
-    spec: ModelSpec,
-    scene: LayerContext,
-    workload: TrainingWorkload,
-) -> Segment:
-    """Trace final norm, logits and loss in fp32 (loss_utils.py, ForCausalLMLoss). The caller holds
-    the logits until after the backward pass."""
-    tape, width = tape_of(workload), stream_width(workload)
-    x = start = tape.input(
-        "hidden", scene.tokens * spec.hidden_size // scene.stream, width, grad=True
-    )
-    if spec.task == "generate":
-        for unit in ends:
-            layer = end_recipe(tape, unit, scene, workload)
-            for name in layer.norms(inside=False) or layer.norms(inside=True):
-                x = layer.norm(name, x)
-    else:
-        x = written_head(tape, x, ends, spec, scene)
-    if scene.saves_gathered and scene.stream > 1:
-        x = tape.copy("hidden.gathered", x, x.elements * scene.stream)
-    kinds = (Kind.EMBEDDING,) if spec.tied_embeddings else (Kind.HEAD,)
-    all_units = next(
-        ((unit, p) for unit in decoder for p in unit.parameters if p.kind in kinds), None
-    )
-    vocabulary = -(-spec.vocabulary_size // scene.heads)
-    if workload.loss == "none":
-        return trace_segment("head", (), tape, start, x, ends, workload, checkpointed="none")
-    if not reads_vocabulary(spec):
-        return trace_segment(
-            "head",
-            (),
-            tape,
-            start,
-            pooled_loss(tape, x),
-            ends,
-            workload,
-            checkpointed="none",
-            logits=x.bytes,
-        )
-    tokens = scene.tokens
-    if workload.logits_tokens is not None and workload.logits_tokens < workload.sequence_length:
-        tokens = scene.batch * -(-workload.logits_tokens // workload.context_parallel)
-        x = tape.copy("hidden.kept", x, tokens * spec.hidden_size)
-    if all_units is None:
-        weight = tape.parameter(
-            "head", vocabulary * spec.hidden_size, width, trained=not workload.uses_adapters
-        )
-    else:
-        weight = Modules(tape, all_units[0], scene).weight(all_units[1])
-    logits, loss = loss_of(
-        tape, x, weight, tokens, vocabulary, spec.hidden_size, scene.traits, workload
-    )
-    return trace_segment(
-        "head", (), tape, start, loss, ends, workload, checkpointed="none", logits=logits
-    )
 
 
 def _nominal(unit: Unit, workload: TrainingWorkload) -> Unit:

@@ -1,13 +1,15 @@
 """Which layouts a framework can run at all: each refusal names the field and the values that
 work."""
 
-from collections.abc import Iterable
 from math import gcd
 
-from msgspec.structs import replace
-
 from fitgauge.engine.model.spec import Attention, ModelSpec, Part
-from fitgauge.engine.training.parallel.pipeline import stage_layers
+from fitgauge.engine.training.parallel.pipeline_rules import check_pipeline, listed
+from fitgauge.engine.training.parallel.zero_rules import (
+    check_replicas,
+    check_secondary_partition,
+    check_zero,
+)
 from fitgauge.engine.training.states.parameters import base_scheme
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidRequestError
@@ -15,18 +17,15 @@ from fitgauge.errors import InvalidRequestError
 MOST_TENSOR = 8
 """Tensor parallelism stays within a node (arXiv 2104.04473, section 5.4.1)."""
 
-EIGHT_BIT = ("adamw_8bit", "paged_adamw_8bit", "lion_8bit")
-"""Optimizers of bitsandbytes with quantized states."""
-
 
 def check(spec: ModelSpec, workload: TrainingWorkload) -> None:
     """Raise InvalidRequestError for a layout that this model or this framework forbids."""
     _tensor(spec, workload)
-    _pipeline(spec, workload)
+    check_pipeline(spec, workload)
     _experts(spec, workload)
-    _zero(workload)
-    _replicas(workload)
-    _secondary(workload)
+    check_zero(workload)
+    check_replicas(workload)
+    check_secondary_partition(workload)
     _sequence(workload)
     _context(spec, workload)
     _accumulation(workload)
@@ -80,163 +79,8 @@ def _tensor(spec: ModelSpec, workload: TrainingWorkload) -> None:
         )
         detail = f"tensor_parallel {workload.tensor_parallel} does not divide {heads}."
         raise InvalidRequestError(
-            detail, hint=f"Send tensor_parallel {_listed(widths)}.", field="tensor_parallel"
+            detail, hint=f"Send tensor_parallel {listed(widths)}.", field="tensor_parallel"
         )
-
-
-def _pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
-    """Megatron wants stages alike but for the first and the last
-    (megatron/core/transformer/transformer_block.py, get_num_layers_to_build), and whole groups
-    of micro-batches when it interleaves (megatron/core/pipeline_parallel/schedules.py,
-    forward_backward_pipelining_with_interleaving)."""
-    stages, layers = workload.pipeline_parallel, max(1, spec.layers)
-    _asked_of_a_pipeline(workload)
-    if stages == 1:
-        return
-    if stages > layers:
-        raise InvalidRequestError(
-            f"{stages} pipeline stages are more than the {layers} layers.",
-            hint=f"Send pipeline_parallel {layers} or less.",
-            field="pipeline_parallel",
-        )
-    if workload.framework == "transformers":
-        detail = "Pipeline parallelism under transformers is not sized here."
-        hint = "Send framework megatron, deepspeed or fsdp, or pipeline_parallel 1."
-        raise InvalidRequestError(detail, hint=hint, field="pipeline_parallel")
-    if workload.framework == "fsdp":
-        _torch_pipeline(spec, workload)
-    if (
-        workload.framework == "deepspeed" and workload.pipeline_schedule != "1f1b"
-    ):  # deepspeed/runtime/pipe/schedule.py, TrainSchedule
-        detail = f"DeepSpeed's pipelines run 1f1b alone, not {workload.pipeline_schedule}."
-        raise InvalidRequestError(
-            detail,
-            hint="Send pipeline_schedule 1f1b, or framework megatron.",
-            field="pipeline_schedule",
-        )
-    _split(layers, workload)
-    if (
-        workload.pipeline_schedule == "interleaved"
-        and workload.micro_batches > 1
-        and workload.micro_batches % stages
-    ):
-        detail = (
-            f"The interleaved schedule takes micro-batches in groups of {stages}, one a stage;"
-            f" {workload.micro_batches} leave a rest."
-        )
-        nearest = -(-workload.micro_batches // stages) * stages
-        raise InvalidRequestError(
-            detail,
-            hint=f"Send micro_batches {nearest}, or pipeline_schedule 1f1b.",
-            field="micro_batches",
-        )
-    chunks, sizes = workload.pipeline_chunks, {len(each) for each in stage_layers(layers, workload)}
-    if (
-        workload.framework != "fsdp"
-        and workload.pipeline_schedule == "interleaved"
-        and any(size % chunks for size in sizes)
-    ):
-        even = [count for count in range(2, layers + 1) if layers % (chunks * count) == 0]
-        raise InvalidRequestError(
-            f"The interleaved schedule needs {chunks} equal chunks on each of {stages} stages;"
-            f" {layers} layers do not give them.",
-            hint=(
-                f"Send pipeline_parallel {_listed(even)}, or pipeline_schedule 1f1b."
-                if even
-                else "Send pipeline_schedule 1f1b."
-            ),
-            field="pipeline_schedule",
-        )
-
-
-def _torch_pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
-    """PyTorch's stages know FSDP2 alone (torch/distributed/pipelining/stage.py), and no
-    zero-bubble schedule of one stage a rank (schedules.py, get_schedule_class); torchtitan ties
-    no weights over them (torchtitan/models/common/decoder.py)."""
-    if workload.fsdp_version == 1:
-        detail = "PyTorch's pipelines run FSDP2 alone."
-        raise InvalidRequestError(
-            detail, hint="Send fsdp_version 2, or pipeline_parallel 1.", field="fsdp_version"
-        )
-    if workload.pipeline_schedule == "zero_bubble":
-        detail = (
-            "PyTorch's zero-bubble schedules have two stages on every rank, which is not sized"
-            " here."
-        )
-        raise InvalidRequestError(
-            detail,
-            hint="Send pipeline_schedule 1f1b, or framework megatron.",
-            field="pipeline_schedule",
-        )
-    if (
-        workload.pipeline_schedule == "1f1b" and workload.micro_batches < workload.pipeline_parallel
-    ):  # schedules.py, Schedule1F1B
-        detail = (
-            f"PyTorch's 1f1b takes a micro-batch a stage at least: {workload.pipeline_parallel},"
-            f" not {workload.micro_batches}."
-        )
-        raise InvalidRequestError(
-            detail,
-            hint=f"Send micro_batches {workload.pipeline_parallel}, or more.",
-            field="micro_batches",
-        )
-    if spec.tied_embeddings:
-        detail = "torchtitan has no pipelines for a model whose embedding is its head."
-        raise InvalidRequestError(
-            detail,
-            hint="Send framework megatron, or pipeline_parallel 1.",
-            field="pipeline_parallel",
-        )
-
-
-def _asked_of_a_pipeline(workload: TrainingWorkload) -> None:
-    """Raise InvalidRequestError for settings of Megatron's pipelines where there is none that
-    has them."""
-    piped = workload.framework == "megatron" and workload.pipeline_parallel > 1
-    if workload.last_stage_layers is not None and not piped:
-        detail = "last_stage_layers belongs to a pipeline of two stages or more under Megatron."
-        hint = "Send framework megatron and pipeline_parallel, or leave last_stage_layers out."
-        raise InvalidRequestError(detail, hint=hint, field="last_stage_layers")
-
-
-def _split(layers: int, workload: TrainingWorkload) -> None:
-    """Raise InvalidRequestError for layers that Megatron's flags, or torchtitan, do not spread
-    over these stages."""
-    if not _spreads(layers, workload):
-        stages, last = workload.pipeline_parallel, workload.last_stage_layers
-        if last is not None:
-            detail = (
-                f"{last} of {layers} layers in the last of {stages} stages leave the first one"
-                " none."
-            )
-            raise InvalidRequestError(
-                detail, hint="Leave last_stage_layers out, or send less.", field="last_stage_layers"
-            )
-        detail = f"{layers} layers cannot be spread over {stages} stages."
-        possible = [
-            count
-            for count in range(1, layers + 1)
-            if _spreads(layers, replace(workload, pipeline_parallel=count))
-        ]
-        raise InvalidRequestError(
-            detail,
-            hint=f"Send pipeline_parallel {_nearest(possible, stages)}.",
-            field="pipeline_parallel",
-        )
-
-
-def _spreads(layers: int, workload: TrainingWorkload) -> bool:
-    """Return whether the framework spreads so many layers over the stages, with a layer on each."""
-    try:
-        stage_layers(layers, workload)
-    except ValueError:
-        return False
-    return True
-
-
-def _nearest(possible: list[int], wanted: int) -> str:
-    """Return the possible values on either side of the one that was wanted, the nearest twelve."""
-    return _listed(sorted(sorted(possible, key=lambda value: abs(value - wanted))[:12]))
 
 
 def _experts(spec: ModelSpec, workload: TrainingWorkload) -> None:
@@ -271,7 +115,7 @@ def _experts(spec: ModelSpec, workload: TrainingWorkload) -> None:
             " share them."
         )
         raise InvalidRequestError(
-            detail, hint=f"Send expert_parallel {_listed(possible)}.", field="expert_parallel"
+            detail, hint=f"Send expert_parallel {listed(possible)}.", field="expert_parallel"
         )
 
 
@@ -323,7 +167,7 @@ def _expert_ways(spec: ModelSpec, workload: TrainingWorkload, count: int) -> Non
             f" width {inner}."
         )
         raise InvalidRequestError(
-            detail, hint=f"Send expert_tensor_parallel {_listed(fitting)}.", field=field
+            detail, hint=f"Send expert_tensor_parallel {listed(fitting)}.", field=field
         )
 
 
@@ -336,91 +180,6 @@ def _expert_width(spec: ModelSpec) -> int:
             if block.part is Part.LANGUAGE and block.mlp and block.mlp.experts
         )
     )
-
-
-def _zero(workload: TrainingWorkload) -> None:
-    """DeepSpeed's pipeline engine asserts ZeRO below 2 (deepspeed/runtime/pipe/engine.py);
-    Megatron's distributed optimizer is ZeRO-1; bitsandbytes' 8-bit states cannot be cut as
-    ZeRO-3 cuts them; parameters are offloaded only where they are sharded."""
-    stage = workload.zero_stage
-    if workload.framework == "deepspeed" and workload.pipeline_parallel > 1 and stage > 1:
-        detail = f"DeepSpeed forbids ZeRO-{stage} with pipeline parallelism."
-        raise InvalidRequestError(
-            detail, hint="Send zero_stage 0 or 1, or pipeline_parallel 1.", field="zero_stage"
-        )
-    if workload.framework == "megatron" and stage > 1:
-        detail = f"Megatron's distributed optimizer is ZeRO-1; it has no stage {stage}."
-        raise InvalidRequestError(
-            detail,
-            hint="Send zero_stage 0 or 1, or framework deepspeed or fsdp.",
-            field="zero_stage",
-        )
-    if workload.framework == "deepspeed" and stage == 3 and workload.optimizer in EIGHT_BIT:
-        detail = (
-            f"{workload.optimizer} does not run under ZeRO-3: its quantized states cannot be cut."
-        )
-        raise InvalidRequestError(
-            detail,
-            hint="Send optimizer adamw with offload optimizer, or zero_stage 2.",
-            field="optimizer",
-        )
-    if (
-        workload.framework == "deepspeed"
-        and stage < 3
-        and workload.offload in ("parameters", "nvme")
-    ):
-        raise InvalidRequestError(
-            "Parameters are offloaded by ZeRO-3 alone.",
-            hint="Send zero_stage 3, or offload optimizer.",
-            field="offload",
-        )
-
-
-def _replicas(workload: TrainingWorkload) -> None:
-    degree, replicas = workload.data_parallel, workload.data_parallel_replicate
-    if degree % replicas:
-        possible = [count for count in range(1, degree + 1) if degree % count == 0]
-        detail = f"{replicas} replicas do not divide {degree} data-parallel ranks."
-        raise InvalidRequestError(
-            detail,
-            hint=f"Send data_parallel_replicate {_listed(possible)}.",
-            field="data_parallel_replicate",
-        )
-    if replicas > 1 and workload.framework != "fsdp":
-        detail = f"Hybrid sharding is FSDP's; {workload.framework} has none here."
-        raise InvalidRequestError(
-            detail,
-            hint="Send framework fsdp, or leave data_parallel_replicate out.",
-            field="data_parallel_replicate",
-        )
-
-
-def _secondary(workload: TrainingWorkload) -> None:
-    """ZeRO++'s second copy belongs to ZeRO-3 (deepspeed/runtime/zero/config.py,
-    zero_hpz_partition_size)."""
-    size = workload.zero_hpz_partition_size
-    if size == 1:
-        return
-    if workload.framework != "deepspeed" or workload.zero_stage != 3:
-        detail = "zero_hpz_partition_size belongs to ZeRO-3 under DeepSpeed."
-        raise InvalidRequestError(
-            detail,
-            hint="Send framework deepspeed and zero_stage 3, or leave it out.",
-            field="zero_hpz_partition_size",
-        )
-    if workload.data_parallel % size:
-        possible = [
-            count
-            for count in range(1, workload.data_parallel + 1)
-            if workload.data_parallel % count == 0
-        ]
-        detail = (
-            f"zero_hpz_partition_size {size} does not divide {workload.data_parallel} data-parallel"
-            " ranks."
-        )
-        raise InvalidRequestError(
-            detail, hint=f"Send {_listed(possible)}.", field="zero_hpz_partition_size"
-        )
 
 
 def _sequence(workload: TrainingWorkload) -> None:
@@ -499,7 +258,7 @@ def _context(spec: ModelSpec, workload: TrainingWorkload) -> None:
             " heads do not divide so."
         )
         raise InvalidRequestError(
-            detail, hint=f"Send context_parallel {_listed(widths)}, or framework fsdp.", field=field
+            detail, hint=f"Send context_parallel {listed(widths)}, or framework fsdp.", field=field
         )
 
 
@@ -552,9 +311,3 @@ def _gradients(workload: TrainingWorkload) -> None:
             " gradient_dtype out."
         )
         raise InvalidRequestError(detail, hint=hint, field="gradient_dtype")
-
-
-def _listed(values: Iterable[int]) -> str:
-    """'1, 2, 4 or 8'; of many, the first twelve."""
-    *most, last = [str(value) for value in values][:12]
-    return f"{', '.join(most)} or {last}" if most else last

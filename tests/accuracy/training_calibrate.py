@@ -16,7 +16,6 @@ from typing import Any, Literal, NamedTuple
 from accuracy.training_truth import Published, Row, published
 from accuracy.truth import GIB
 from fitgauge.catalog.catalog import bundled
-from fitgauge.engine.training.allocator.vain import kept_in_vain
 from fitgauge.engine.training.profile import keeper, logits_bytes
 
 DATA = Path(__file__).parents[2] / "service/fitgauge/catalog/data/training.json"
@@ -119,13 +118,12 @@ class Kept(NamedTuple):
     campaign: str
     held: float
     peak: float
-    vain: int
     logits: int
 
     def share(self, times: float) -> Seen:
         """Of the peak, what is kept beside what the rules tell and `times` the logits."""
         return Seen(
-            self.campaign, (self.held - self.peak - self.vain - times * self.logits) / self.peak
+            self.campaign, (self.held - self.peak - times * self.logits) / self.peak
         )
 
 
@@ -138,9 +136,8 @@ def kept(which: str) -> list[Kept]:
         printed = allocated(run.row)
         if held is not None and (printed or not routed(run)):
             peak = printed or stage.allocated.expected
-            vain = kept_in_vain(run.known.spec, workload, int(peak)) or 0
             logits = logits_bytes(run.known.spec, workload, stage.stage)
-            found.append(Kept(keeper(workload), campaign(run.row), held, peak, vain, logits))
+            found.append(Kept(keeper(workload), campaign(run.row), held, peak, logits))
     return found
 
 
@@ -206,8 +203,7 @@ def spread(
         )
         if peak is None and experts and held:
             spec, workload = run.known.spec, run.trained.workload
-            vain = kept_in_vain(spec, workload, stage.allocated.expected) or 0
-            peak = (held * GIB - vain - times * logits_bytes(spec, workload, stage.stage)) / (
+            peak = (held * GIB - times * logits_bytes(spec, workload, stage.stage)) / (
                 1 + shares[keeper(workload)]
             )
         certain = sum(term.bytes for term in stage.tensors if term.name in STATES)

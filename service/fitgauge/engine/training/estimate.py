@@ -9,7 +9,6 @@ import msgspec
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Basis, Bytes, Term, exact_term, total
 from fitgauge.engine.serving.profile import Coefficient
-from fitgauge.engine.training.allocator.vain import kept_in_vain
 from fitgauge.engine.training.autograd.layers.traits import is_supported
 from fitgauge.engine.training.parallel.pipeline import in_flight_in_words
 from fitgauge.engine.training.phases import Amount, Phase, PhaseName, Stage, stages
@@ -227,17 +226,14 @@ def _cached(
 ) -> Term:
     """Return what the allocator holds in vain where memory is plenty: what its rules leave, a
     share of what is allocated, and of the largest blocks."""
-    vain = kept_in_vain(spec, workload, allocated)
     share = (
         profile.fragmentation_dispatched
         if workload.expert_parallel > 1
         else profile.fragmentation[keeper(workload)]
     )
     times, logits = profile.fragmentation_logits.expected, logits_bytes(spec, workload, stage)
-    kept = share.term("fragmentation", allocated, (vain or 0) + times * logits, "")
+    kept = share.term("fragmentation", allocated, times * logits, "")
     formula = f"{share.expected:g} x allocated {allocated} + {times:g} x logits in fp32 {logits}"
-    if vain is not None:
-        formula = f"{vain} left by the allocator's rules over two steps + {formula}"
     if kept.bytes < least.bytes:
         formula = f"{least.formula}, more than {formula}"
     low, expected, high = (

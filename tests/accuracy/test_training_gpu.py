@@ -6,7 +6,7 @@ from statistics import median
 
 import pytest
 
-from accuracy.training_calibrate import DATA, allocated, calibrated, kept, part, ran
+from accuracy.training_calibrate import DATA, allocated, calibrated, part, ran, samples
 from accuracy.training_questions import asked
 from accuracy.training_score import counted
 from accuracy.training_truth import COUNTERS, published, rows
@@ -87,12 +87,12 @@ def test_runs_that_went_out_of_memory_are_not_said_to_fit():
     assert ended.count("fits") <= 0.1 * len(ended)
 
 
-def test_the_allocator_keeps_large_blocks_of_logits_beside_a_share_of_everything():
-    """Run with the same settings but the loss (fms-acceleration: Liger, or whole logits) differ
+def test_large_blocks_of_logits_fragment_memory_beyond_a_share_of_everything():
+    """Runs with the same settings but the loss (fms-acceleration: Liger, or whole logits) differ
     by more than a share could tell."""
     times = load_training().fragmentation_logits.expected
     whole = [
-        one for one in kept("fit") if one.keeper == "transformers" and one.logits > 0.1 * one.peak
+        one for one in samples("fit") if one.kind == "transformers" and one.logits > 0.1 * one.peak
     ]
     spread = [
         max(shares) - min(shares)

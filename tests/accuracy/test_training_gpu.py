@@ -101,6 +101,14 @@ def test_large_blocks_of_logits_fragment_memory_beyond_a_share_of_everything():
     assert spread[1] < 0.75 * spread[0]
 
 
+def test_memory_that_is_plenty_is_fragmented_no_less_than_memory_that_is_short():
+    profile = load_training()
+    least = profile.fragmentation_least
+    for share in (*profile.fragmentation.values(), profile.fragmentation_dispatched):
+        assert share.expected >= least.expected
+        assert share.high >= least.high
+
+
 def test_what_was_allocated_is_known_of_half_of_the_runs_at_least():
     assert sum(allocated(run.row) is not None for run in ran("fit")) >= 40
     assert {part(run.row) for run in published()[0]} == {"fit", "check"}

@@ -169,7 +169,7 @@ def training_stage(
         else usable_bytes - allocated.expected - sum(term.bytes for term in around)
     )
     least = _least_fragmentation(profile, allocated.expected)
-    usual = _usual_fragmentation(least, profile, spec, workload, allocated.expected, stage.number)
+    usual = _usual_fragmentation(profile, spec, workload, allocated.expected, stage.number)
 
     return TrainingStage(
         stage=stage.number,
@@ -206,7 +206,6 @@ def _least_fragmentation(profile: TrainingProfile, allocated: int) -> Term:
 
 
 def _usual_fragmentation(
-    least: Term,
     profile: TrainingProfile,
     spec: ModelSpec,
     workload: TrainingWorkload,
@@ -221,17 +220,9 @@ def _usual_fragmentation(
         else profile.fragmentation[allocator_kind(workload)]
     )
     times, logits = profile.fragmentation_logits.expected, logits_bytes(spec, workload, stage)
-    usual = share.term("fragmentation", allocated, times * logits, "")
     formula = f"{share.expected:g} x allocated {allocated} + {times:g} x logits in fp32 {logits}"
-    if usual.bytes < least.bytes:
-        formula = f"{least.formula}, more than {formula}"
-    return msgspec.structs.replace(
-        usual,
-        formula=formula,
-        low=max(usual.low, least.low),
-        bytes=max(usual.bytes, least.bytes),
-        high=max(usual.high, least.high),
-    )
+    usual = share.term("fragmentation", allocated, times * logits, formula)
+    return msgspec.structs.replace(usual, low=max(0, usual.low))
 
 
 def _slackened(terms: tuple[Term, ...], slack: Coefficient) -> tuple[Term, ...]:

@@ -60,7 +60,7 @@ BARS = (
 )
 
 PARALLEL = """\
-One rank each, measured in the frameworks' own code without a GPU (tests/accuracy/README.md): the most it holds at once, where nothing
+One rank each, measured in the frameworks' own code without a GPU (tools/accuracy/README.md): the most it holds at once, where nothing
 else is said. Beside these, what every rank of {schedules} pipeline schedules of torch.distributed.pipelining, megatron-core and DeepSpeed
 holds, and the parameters of {stages} stages that megatron-core makes, are met exactly."""
 
@@ -399,7 +399,7 @@ def document(figures: Figures) -> str:
             must_reach(figures),
             KERNELS,
             "## Beside the rules that people quote",
-            "Sources in `tests/accuracy/training_peers.py`.",
+            "Sources in `tools/accuracy/training_peers.py`.",
             side_by_side(),
             "## Steps by family",
             grouped("family", taught, lambda step: step.spec.model_type),

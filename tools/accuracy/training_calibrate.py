@@ -20,8 +20,8 @@ from fitgauge.engine.training.profile import AllocatorKind, allocator_kind, logi
 
 DATA = Path(__file__).parents[2] / "service/fitgauge/catalog/data/training.json"
 RUNS = (
-    "published training runs (tests/accuracy/training_gpu.jsonl, fit part), by"
-    " tests/accuracy/training_calibrate.py"
+    "published training runs (tools/accuracy/training_gpu.jsonl, fit part), by"
+    " tools/accuracy/training_calibrate.py"
 )
 FIT_SHARE = 70
 FULL = 0.93

@@ -103,11 +103,9 @@ def _measured(log: StartLog, engine: EngineName) -> dict[str, Measurement]:
     for name, sources in _SIZES.items():
         value = readings.value(*sources)
         if value is not None:
-            told[
-                "compute_gib"
-                if name == "activation_gib" and not pooled
-                else name
-            ] = round(value / GIB, 4)
+            told["compute_gib" if name == "activation_gib" and not pooled else name] = round(
+                value / GIB, 4
+            )
     pool = readings.pick("kv_pool", by=min if pooled else max)
     if pool:
         told["kv_gib"] = round(pool.value / GIB, 4)

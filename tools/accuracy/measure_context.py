@@ -1,7 +1,7 @@
 """Measures one rank of context parallelism byte for byte: rows of kind `context` of
 training_parallel.jsonl, in and out.
 
-    python tests/accuracy/measure_context.py < settings.jsonl >> training_parallel.jsonl
+    python tools/accuracy/measure_context.py < settings.jsonl >> training_parallel.jsonl
 
 Under a fake process group and fake tensors, on transformers' models. `way` ring: PyTorch's
 context_parallel with accelerate's hooks, keys and values gathered once, which is PyTorch's

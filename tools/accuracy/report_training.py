@@ -60,7 +60,7 @@ BARS = (
 )
 
 PARALLEL = """\
-One rank each, measured in the frameworks' own code without a GPU (tests/accuracy/README.md): the
+One rank each, measured in the frameworks' own code without a GPU (tools/accuracy/README.md): the
 most it holds at once, where nothing else is said. Beside these, what every rank of {schedules}
 pipeline schedules of torch.distributed.pipelining, megatron-core and DeepSpeed holds, and the
 parameters of {stages} stages that megatron-core makes, are met exactly."""
@@ -322,19 +322,17 @@ tensors (`training.jsonl`: {given} given; `training_own.jsonl`: {own} of our own
 rank of FSDP2 by PyTorch's own tracker (`training_fsdp.jsonl`: {ranks}). *Runs*: GPU runs that
 projects and papers printed (`training_gpu.jsonl`: {runs} that say enough to be asked), each against
 the counter it names: PyTorch's allocated or reserved peak, or the device's. Steps are arithmetic:
-nothing is fitted to them. What the allocator holds in vain is played by its rules
-(`engine/training/allocator/process.py`); what runs hold beside that and the width of intervals is
-fitted to their fit part (`training_calibrate.py`); `check` in `headline_training.json` is the
-rest."""
+nothing is fitted to them. Fragmentation (what PyTorch's allocator reserves beyond what is
+allocated) and the width of intervals are fitted to the fit part of the runs
+(`training_calibrate.py`); `check` in `headline_training.json` is the rest."""
 
 FOUND = """\
 `training_found.jsonl` ({rows} published runs, {asked} of which the API can be asked): looked for
 when all was fitted, where the first set is thin. None is fitted to, and none was left out for its
 error: a run is not asked where a setting has no word in the API, which its `note` names. By
 campaign too, since the runs of one share what is wrong. When they were first asked, before anything
-was mended, the median was 9.5 %, the 90th percentile 27.9 % and 73.5 % lay in their intervals. Two
-causes were mended since, from sources and not by a fit: torchtitan sets the allocator's segments to
-grow, and what the allocator keeps is played by its own rules, where it was a share of all."""
+was mended, the median was 9.5 %, the 90th percentile 27.9 % and 73.5 % lay in their intervals. One
+cause was mended since, from sources and not by a fit: torchtitan uses expandable segments."""
 
 KERNELS = """\
 Dropout: a CPU keeps its noise in the format of its input and writes the scores of an attention with
@@ -411,7 +409,7 @@ def document(figures: Figures) -> str:
             must_reach(figures),
             KERNELS,
             "## Beside the rules that people quote",
-            "Sources in `tests/accuracy/training_peers.py`.",
+            "Sources in `tools/accuracy/training_peers.py`.",
             side_by_side(),
             "## Steps by family",
             grouped("family", taught, lambda step: step.spec.model_type),

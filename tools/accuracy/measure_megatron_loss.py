@@ -1,7 +1,7 @@
 """Measures the loss of Megatron over a rank's logits: rows of kind `megatron_loss` of
 training_parallel.jsonl, in and out.
 
-    python tests/accuracy/measure_megatron_loss.py < settings.jsonl >> training_parallel.jsonl
+    python tools/accuracy/measure_megatron_loss.py < settings.jsonl >> training_parallel.jsonl
 
 megatron-core's own functions on a CPU, `compiled` (--cross-entropy-loss-fusion) by
 torch.compile, whose kernels' buffers PyTorch's profiler shows. Settings: tokens, vocabulary,

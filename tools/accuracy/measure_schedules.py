@@ -1,7 +1,7 @@
 """Runs pipeline schedules as the frameworks order them, and counts what every rank holds: a row of
 training_parallel.jsonl each.
 
-    python tests/accuracy/measure_schedules.py < settings.jsonl >> training_parallel.jsonl
+    python tools/accuracy/measure_schedules.py < settings.jsonl >> training_parallel.jsonl
 
 A row is its own settings, so that feeding the file measures it anew (rows of another kind pass by).
 Needs torch, and for their rows megatron-core or deepspeed. No communication: `torch` is

@@ -1,7 +1,7 @@
 """Measures one rank of tensor parallelism byte for byte: rows of kind `tensor` of
 training_parallel.jsonl, in and out.
 
-    python tests/accuracy/measure_tensor.py < settings.jsonl >> training_parallel.jsonl
+    python tools/accuracy/measure_tensor.py < settings.jsonl >> training_parallel.jsonl
 
 Under a fake process group and fake tensors: transformers' own tensor parallelism
 (apply_tensor_parallelism with the plan of the model: linears by columns and rows, the embedding

@@ -1,7 +1,7 @@
 """Measures training steps byte for byte: settings come in as JSON lines, the same lines go out with
 `bytes`. Needs torch and transformers.
 
-    python tests/accuracy/measure_steps.py < settings.jsonl >> training_own.jsonl
+    python tools/accuracy/measure_steps.py < settings.jsonl >> training_own.jsonl
 
 A row of training_own.jsonl is such a line, so that feeding the file measures it anew. Fake tensors:
 nothing is computed and no memory is used, every storage is counted from the operation that makes it
@@ -385,7 +385,7 @@ def optimizer_of(row: dict[str, Any], trained: list[torch.Tensor]) -> Any:
 
 
 def measure(row: dict[str, Any]) -> dict[str, int]:
-    """Return the bytes of one step: see tests/accuracy/README.md."""
+    """Return the bytes of one step: see tools/accuracy/README.md."""
     if row.get("packed", 1) == 1:  # fake tensors hold no values to look for
         masking_utils.find_packed_sequence_indices = lambda position_ids: None
     with (

@@ -33,8 +33,8 @@ from fitgauge.services.fit.estimate import FitEstimate
 
 ENGINES = Path(__file__).parents[2] / "service/fitgauge/catalog/data/engines.json"
 LOGS = (
-    "posted vLLM start-up logs (tests/accuracy/serving.jsonl, fit part), by"
-    " tests/accuracy/calibrate.py"
+    "posted vLLM start-up logs (tools/accuracy/serving.jsonl, fit part), by"
+    " tools/accuracy/calibrate.py"
 )
 FLOAT = 4
 LEAST_SPREAD = 0.02

@@ -388,10 +388,10 @@ def unknown_models() -> str:
 
 
 PREFACE = """\
-Written by `make accuracy` from `tests/accuracy/serving.jsonl`; every figure is recomputed offline,
+Written by `make accuracy` from `tools/accuracy/serving.jsonl`; every figure is recomputed offline,
 from a fresh clone, in seconds. {runs} runs that people posted: {fit} to fit, {check} to check,
 split by a hash of their source (every log file of a campaign is one). Calibration
-(`tests/accuracy/calibrate.py`) sees the fit part alone; the headline is the check part, to which
+(`tools/accuracy/calibrate.py`) sees the fit part alone; the headline is the check part, to which
 nothing was fitted. One inference had seen two of its runs (v257, v258): that the second model
 runner profiles 8,192 tokens."""
 
@@ -400,7 +400,7 @@ MEANING = """\
 PyTorch's allocator rounds up, what is repacked and what modules allocate (the terms `weights`,
 `fragmentation`, `workspace`, `repacking`). *Total need* is everything but the pool: the budget
 (total x gpu_memory_utilization) less the pool the engine logged. Many runs are one campaign's, on
-one kind of card: `by_source` in `tests/accuracy/headline.json` lets every campaign weigh the
+one kind of card: `by_source` in `tools/accuracy/headline.json` lets every campaign weigh the
 same."""
 
 

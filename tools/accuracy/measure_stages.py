@@ -1,7 +1,7 @@
 """Measures one rank of a pipeline under FSDP2 byte for byte: rows of kind `stage` of
 training_parallel.jsonl, in and out.
 
-    python tests/accuracy/measure_stages.py < settings.jsonl >> training_parallel.jsonl
+    python tools/accuracy/measure_stages.py < settings.jsonl >> training_parallel.jsonl
 
 Under a fake process group and fake tensors PyTorch's own schedules run PyTorch's own stages
 (torch.distributed.pipelining) of transformers' Llama layers, wrapped as torchtitan does it

@@ -1,10 +1,10 @@
 """Fits the catalog's training.json to the fit part of the published training runs. Deterministic.
 
-Everything that frameworks' sources tell is derived in the engine, what the allocator's rules
-make of it too. What is left: what the allocator keeps beside that, and how far runs lie from
-what is counted. Runs are split by a hash of their source: calibration sees `fit` alone, every
-campaign weighs the same, and an interval holds nine runs of ten. Run: python -m
-accuracy.training_calibrate, then `make accuracy`."""
+Everything that frameworks' sources define is derived in the engine. What is left: the
+fragmentation of the caching allocator, and how far runs lie from what is counted. Runs are split
+by a hash of their source: calibration sees `fit` alone, every campaign weighs the same, and an
+interval holds nine runs of ten. Run: python -m accuracy.training_calibrate, then `make
+accuracy`."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,13 +16,12 @@ from typing import Any, Literal, NamedTuple
 from accuracy.training_truth import Published, Row, published
 from accuracy.truth import GIB
 from fitgauge.catalog.catalog import bundled
-from fitgauge.engine.training.allocator.vain import kept_in_vain
-from fitgauge.engine.training.profile import allocator_kind, logits_bytes
+from fitgauge.engine.training.profile import AllocatorKind, allocator_kind, logits_bytes
 
 DATA = Path(__file__).parents[2] / "service/fitgauge/catalog/data/training.json"
 RUNS = (
-    "published training runs (tests/accuracy/training_gpu.jsonl, fit part), by"
-    " tests/accuracy/training_calibrate.py"
+    "published training runs (tools/accuracy/training_gpu.jsonl, fit part), by"
+    " tools/accuracy/training_calibrate.py"
 )
 FIT_SHARE = 70
 FULL = 0.93
@@ -40,8 +39,8 @@ FITTED = (
     "slack",
 )
 """What `calibrated` writes."""
-PLAYED = {"transformers", "fsdp1", "fsdp2"}
-"""Keepers whose blocks are played: runs of all of them tell how far these lie from what is held."""
+POOLED: frozenset[AllocatorKind] = frozenset({"transformers", "fsdp1", "fsdp2"})
+"""Kinds that share one spread around their own median: FSDP2 has too few runs for its own."""
 LEAST_UNCERTAIN = 0.05
 """Of what is allocated: less that is no arithmetic tells nothing about its spread."""
 
@@ -68,7 +67,7 @@ def campaign(row: Row) -> str:
 
 
 def ran(which: str) -> Iterator[Published]:
-    """Yield the published runs of a part that ended."""
+    """Return the published runs of a part that ended."""
     return (run for run in published()[0] if run.row["outcome"] != "oom" and part(run.row) == which)
 
 
@@ -111,38 +110,34 @@ def routed(run: Published) -> bool:
     return any(block.mlp is not None and block.mlp.experts for block in run.known.spec.blocks)
 
 
-class Kept(NamedTuple):
-    """What one run's allocator kept [bytes]: `held` of `peak`, of which its rules tell `vain`,
-    with logits of `logits` in fp32."""
+class Sample(NamedTuple):
+    """The fragmentation of one run."""
 
-    keeper: str
+    kind: AllocatorKind
     campaign: str
     held: float
+    """Bytes reserved."""
     peak: float
-    vain: int
+    """Bytes allocated."""
     logits: int
+    """Bytes of the logits in fp32."""
 
     def share(self, times: float) -> Seen:
-        """Of the peak, what is kept beside what the rules tell and `times` the logits."""
-        return Seen(
-            self.campaign, (self.held - self.peak - self.vain - times * self.logits) / self.peak
-        )
+        """Return the share of the peak that is fragmented, less `times` the logits."""
+        return Seen(self.campaign, (self.held - self.peak - times * self.logits) / self.peak)
 
 
-def kept(which: str) -> list[Kept]:
-    """Return every run of a part that tells what its allocator held; where it does not tell the
-    peak, the estimate stands for it, unless the model is routed."""
+def samples(which: str) -> list[Sample]:
+    """Return every run of a part that prints what its allocator reserved; where it does not print
+    the peak, the estimate stands for it, unless the model is routed."""
     found = []
     for run in ran(which):
         held, stage, workload = reserved(run), run.trained.fullest, run.trained.workload
         printed = allocated(run.row)
         if held is not None and (printed or not routed(run)):
             peak = printed or stage.allocated.expected
-            vain = kept_in_vain(run.known.spec, workload, int(peak)) or 0
             logits = logits_bytes(run.known.spec, workload, stage.stage)
-            found.append(
-                Kept(allocator_kind(workload), campaign(run.row), held, peak, vain, logits)
-            )
+            found.append(Sample(allocator_kind(workload), campaign(run.row), held, peak, logits))
     return found
 
 
@@ -158,21 +153,21 @@ def dispatched(which: str) -> list[Seen]:
     return found
 
 
-def fragmentation(seen: list[Kept]) -> tuple[float, dict[str, float]]:
-    """Return (times the logits, share of the peak by keeper) with the least sum of absolute errors,
-    as shares of what was held, every campaign weighing the same with a keeper."""
-    names = sorted({one.keeper for one in seen})
+def fragmentation(seen: list[Sample]) -> tuple[float, dict[AllocatorKind, float]]:
+    """Return (times the logits, share of the peak by kind) with the least sum of absolute errors, as
+    shares of what was held, every campaign weighing the same within a kind."""
+    names = sorted({one.kind for one in seen})
 
-    def shares(times: float) -> dict[str, float]:
+    def shares(times: float) -> dict[AllocatorKind, float]:
         return {
-            name: max(0.0, quantile((one.share(times) for one in seen if one.keeper == name), 0.5))
+            name: max(0.0, quantile((one.share(times) for one in seen if one.kind == name), 0.5))
             for name in names
         }
 
     def error(times: float) -> float:
         found, total = shares(times), 0.0
         for name in names:
-            own = [one for one in seen if one.keeper == name]
+            own = [one for one in seen if one.kind == name]
             alike = {
                 one.campaign: sum(other.campaign == one.campaign for other in own) for one in own
             }
@@ -208,8 +203,7 @@ def spread(
         )
         if peak is None and experts and held:
             spec, workload = run.known.spec, run.trained.workload
-            vain = kept_in_vain(spec, workload, stage.allocated.expected) or 0
-            peak = (held * GIB - vain - times * logits_bytes(spec, workload, stage.stage)) / (
+            peak = (held * GIB - times * logits_bytes(spec, workload, stage.stage)) / (
                 1 + shares[allocator_kind(workload)]
             )
         certain = sum(term.bytes for term in stage.tensors if term.name in STATES)
@@ -246,15 +240,15 @@ def coefficient(
 
 def calibrated(before: dict[str, Any]) -> dict[str, Any]:
     """Return the file's content with everything fitted that the runs tell."""
-    seen = kept("fit")
+    seen = samples("fit")
     times, shares = fragmentation(seen)
     found = {}
     for name, share in shares.items():
-        alike = [one for one in seen if one.keeper == name or {one.keeper, name} <= PLAYED]
-        off = [Seen(one.campaign, one.share(times).value - shares[one.keeper]) for one in alike]
+        alike = [one for one in seen if one.kind == name or {one.kind, name} <= POOLED]
+        off = [Seen(one.campaign, one.share(times).value - shares[one.kind]) for one in alike]
         low, high = min(quantile(off, 0.05), 0), max(quantile(off, 0.95), 0)
         found[name] = coefficient(
-            share + low, share, share + high, sum(one.keeper == name for one in seen)
+            share + low, share, share + high, sum(one.kind == name for one in seen)
         )
     known = {name: one["expected"] for name, one in (before["fragmentation"] | found).items()}
     exchanged = dispatched("fit")

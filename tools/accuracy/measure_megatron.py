@@ -1,7 +1,7 @@
 """Counts the parameters of every stage of a Megatron layout: rows of kind `megatron` of
 training_parallel.jsonl, in and out.
 
-    python tests/accuracy/measure_megatron.py < settings.jsonl >> training_parallel.jsonl
+    python tools/accuracy/measure_megatron.py < settings.jsonl >> training_parallel.jsonl
 
 megatron-core's own GPTModel (local layers, no GPU) for a bundled model's configuration, under a
 fake process group, as the first tensor-parallel rank of every pipeline stage builds it. The

@@ -1,7 +1,7 @@
 """Measures what one rank of Megatron keeps of a micro-batch: rows of kind `megatron_activations` of
 training_parallel.jsonl, in and out.
 
-    python tests/accuracy/measure_megatron_activations.py \\
+    python tools/accuracy/measure_megatron_activations.py \\
         < settings.jsonl >> training_parallel.jsonl
 
 megatron-core's own GPTModel, without a GPU: one forward and one backward pass of small real tensors

@@ -195,6 +195,9 @@ class Engine(NamedTuple):
     architectures: ArchitectureList | None = None
     """None: it runs whatever transformers or the repository has code for."""
 
+    served_formats: tuple[str, ...] = ()
+    """The formats people serve a 16-bit model in, other than as published."""
+
     online_formats: Mapping[str, str] = {}
     """Formats it quantizes to while it loads, and the value of the flag; others need a
     checkpoint."""
@@ -222,6 +225,16 @@ class Engine(NamedTuple):
 
     activations_grow_with_context: bool = False
     """Reads every prompt in one pass."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Name and aliases, in small letters and digits alone."""
+        return self.name.replace(".", "").replace("-", ""), *self.aliases
+
+    @property
+    def budget_is_device_share(self) -> bool:
+        """Whether its budget is a share of the whole device."""
+        return self.terms_outside_budget is not None
 
     def startup_probability(
         self,

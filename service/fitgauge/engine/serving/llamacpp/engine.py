@@ -19,8 +19,7 @@ from fitgauge.engine.serving.llamacpp.offload import shard_weights
 ENGINE = Engine(
     name="llama.cpp",
     aliases=(
-        "llamacpp", "llama", "lmstudio", "koboldcpp", "llamaserver", "llamacpppython", "ggml",
-        "gguf",
+        "llama", "lmstudio", "koboldcpp", "llamaserver", "llamacpppython", "ggml", "gguf",
     ),
     estimate=memory.estimate,
     shard_weights=shard_weights,
@@ -30,6 +29,7 @@ ENGINE = Engine(
         vendor: Platform() for vendor in ("nvidia", "amd", "intel", "apple", "huawei")
     },
     formats={"gguf": ANY_CAPABILITY, "mxfp4": ANY_CAPABILITY},
+    served_formats=("q8_0", "q6_k", "q5_k_m", "q4_k_m"),
     split=SplitEstimate(memory.loaded_stages, memory.stage_memory, supports_offload=False),
     min_compute_capability=(5, 0),
     format_hint="a GGUF file or quantization q4_k_m",

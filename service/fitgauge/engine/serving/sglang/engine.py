@@ -42,6 +42,7 @@ ENGINE = Engine(
         "nvfp4": (8, 0), "modelopt": (8, 9), "compressed-tensors": (7, 0), "torchao": (8, 0),
         "quark": (7, 0), "int8": (7, 5), "int4": (7, 5), "bitsandbytes": (7, 0), "gguf": (6, 0),
     },
+    served_formats=("fp8", "w8a8", "awq", "gptq", "nvfp4", "mxfp4"),
     split=SplitEstimate(
         memory.loaded_stages, memory.stage_memory, for_accelerator=memory.for_accelerator
     ),

@@ -14,7 +14,7 @@ from fitgauge.engine.serving.vllm.weights import shard_weights
 
 ENGINE = Engine(
     name="tensorrt-llm",
-    aliases=("tensorrtllm", "trtllm", "tensorrt", "trt", "nim"),
+    aliases=("trtllm", "tensorrt", "trt", "nim"),
     estimate=memory.estimate,
     shard_weights=shard_weights,
     default_batch=memory.default_batch,
@@ -24,6 +24,7 @@ ENGINE = Engine(
         "awq": (8, 0), "gptq": (8, 0), "fp8": (8, 9), "nvfp4": (10, 0), "mxfp4": (9, 0),
         "modelopt": (8, 9), "int8": (8, 0), "int4": (8, 0), "compressed-tensors": (8, 9),
     },
+    served_formats=("fp8", "w8a8", "awq", "gptq", "nvfp4", "mxfp4"),
     split=SplitEstimate(
         warmup.loaded_stages, memory.stage_memory, for_accelerator=memory.for_accelerator
     ),

@@ -31,6 +31,7 @@ ENGINE = Engine(
         "awq": (7, 5), "gptq": (7, 0), "fp8": (8, 0), "fbgemm_fp8": (8, 0), "bitsandbytes": (7, 0),
         "compressed-tensors": (8, 0), "int8": (7, 5), "int4": (7, 5),
     },
+    served_formats=("fp8", "awq", "gptq"),
     split=SplitEstimate(
         warmup.loaded_stages, memory.stage_memory, for_accelerator=memory.for_accelerator
     ),

@@ -15,6 +15,7 @@ ENGINE = Engine(
     command=launch.command,
     platforms=support.PLATFORMS,
     formats=support.FORMATS,
+    served_formats=("fp8", "w8a8", "awq", "gptq", "nvfp4", "mxfp4"),
     split=SplitEstimate(memory.loaded_stages, memory.stage_memory, memory.with_concurrency),
     budget=memory.budget_bytes,
     terms_outside_budget=memory.terms_outside_budget,

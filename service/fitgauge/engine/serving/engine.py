@@ -15,6 +15,8 @@ from fitgauge.engine.serving.estimate import Estimate, StageMemory
 from fitgauge.engine.serving.fit import fit_probability, starting_probability
 from fitgauge.engine.serving.launch import Launch
 from fitgauge.engine.serving.profile import EngineProfile
+from fitgauge.engine.serving.start_log.lines import Line
+from fitgauge.engine.serving.start_log.measurements import StartLog
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
 
@@ -113,6 +115,19 @@ class ArchitectureList(NamedTuple):
     """Why a release no longer has a model's class."""
 
 
+class LogParser(NamedTuple):
+    """How to read the start-up log of an engine."""
+
+    signatures: tuple[str, ...]
+    """Texts that its logs alone hold."""
+
+    read: Callable[[list[Line]], StartLog]
+    """Return what the log says."""
+
+    wraps_another: bool = False
+    """Whether its log also holds that of another engine, which it runs."""
+
+
 def unchanged(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> Workload:
     """Return the workload as it is: nothing of it depends on the model and the accelerator."""
     return workload
@@ -197,6 +212,9 @@ class Engine(NamedTuple):
 
     served_formats: tuple[str, ...] = ()
     """The formats people serve a 16-bit model in, other than as published."""
+
+    log_parser: LogParser | None = None
+    """None: it prints no log of its memory."""
 
     online_formats: Mapping[str, str] = {}
     """Formats it quantizes to while it loads, and the value of the flag; others need a

@@ -5,10 +5,11 @@ from fitgauge.engine.serving.engine import (
     SIZED_FOR_VLLM,
     ArchitectureList,
     Engine,
+    LogParser,
     Platform,
     SplitEstimate,
 )
-from fitgauge.engine.serving.tensorrt_llm import launch, memory
+from fitgauge.engine.serving.tensorrt_llm import launch, memory, start_log
 from fitgauge.engine.serving.tensorrt_llm.architectures import ARCHITECTURES, BUILT
 from fitgauge.engine.serving.vllm.weights import shard_weights
 
@@ -33,5 +34,6 @@ ENGINE = Engine(
     cache_dtypes=launch.CACHE_DTYPES,
     unsupported_flags=(("data_parallel", "start as many servers"),),
     ignored_fields=("cpu_offload_gib", *SIZED_FOR_VLLM),
+    log_parser=LogParser(start_log.SIGNATURES, start_log.read),
     preallocates_kv_cache=True,
 )  # fmt: skip

@@ -6,10 +6,11 @@ from fitgauge.engine.serving.engine import (
     SIZED_FOR_VLLM,
     ArchitectureList,
     Engine,
+    LogParser,
     Platform,
     SplitEstimate,
 )
-from fitgauge.engine.serving.tgi import launch, memory
+from fitgauge.engine.serving.tgi import launch, memory, start_log
 from fitgauge.engine.serving.tgi.architectures import AUTOMATIC, LATER, MODEL_TYPES
 from fitgauge.engine.serving.vllm.weights import shard_weights
 
@@ -48,5 +49,6 @@ ENGINE = Engine(
     cache_dtypes=launch.CACHE_DTYPES,
     unsupported_flags=(("data_parallel", "start as many servers"),),
     ignored_fields=("max_num_seqs", "enforce_eager", "cpu_offload_gib", *SIZED_FOR_VLLM),
+    log_parser=LogParser(start_log.SIGNATURES, start_log.read),
     preallocates_kv_cache=True,
 )  # fmt: skip

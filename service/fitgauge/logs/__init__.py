@@ -1,2 +1,2 @@
 """Which engine wrote a log, what PyTorch prints when memory runs out, and profiler traces. The
-parsers of the engines' logs are in engine/serving/NAME/start_log.py."""
+parsers of the engines' logs are in engine/serving/vllm/start_log.py and alike."""

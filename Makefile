@@ -53,8 +53,8 @@ openapi: .venv/.service  ## write the committed OpenAPI artefacts anew
 	@$(BIN)/python -m fitgauge.api.export openapi
 
 accuracy: .venv/.tools  ## recompute docs/ACCURACY.md from the posted runs, offline; TRUTH=file adds runs of your own
-	@PYTHONPATH=tests $(BIN)/python -m accuracy.run
-	@$(if $(TRUTH),PYTHONPATH=tests $(BIN)/python -m accuracy.local "$(TRUTH)")
+	@PYTHONPATH=tools $(BIN)/python -m accuracy.run
+	@$(if $(TRUTH),PYTHONPATH=tools $(BIN)/python -m accuracy.local "$(TRUTH)")
 
 formulas: .venv/.service  ## write docs/FORMULAS.md from the docstrings of the engine
 	@$(BIN)/python tools/formulas.py
@@ -63,8 +63,8 @@ questions: .venv/.tools  ## write docs/questions.md anew from what the service a
 	@PYTHONPATH=tests $(BIN)/python tests/shared_questions.py
 
 calibrate: .venv/.tools  ## fit the catalog's coefficients of vLLM and of training to the fit part of the posted runs
-	@PYTHONPATH=tests $(BIN)/python -m accuracy.calibrate
-	@PYTHONPATH=tests $(BIN)/python -m accuracy.training_calibrate
+	@PYTHONPATH=tools $(BIN)/python -m accuracy.calibrate
+	@PYTHONPATH=tools $(BIN)/python -m accuracy.training_calibrate
 
 bench: .venv/.tools  ## speed and memory, as ratios of one run
 	@$(BIN)/python tests/bench/run.py

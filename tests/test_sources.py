@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "service" / "fitgauge"
 NAMED = re.compile(
-    r"(?<![\w/.-])(?:engine|services|catalog|tests/accuracy)/[\w/-]+\.(?:py|jsonl?|md)\b"
+    r"(?<![\w/.-])(?:engine|services|catalog|tools/accuracy)/[\w/-]+\.(?:py|jsonl?|md)\b"
 )
 MEMBER = re.compile(r"(?<![\w/.-])(engine/[\w/-]+\.py), (\w+\.py|\w+_\w+|precision_policy)\b")
 TEXTS = sorted(
@@ -16,7 +16,7 @@ TEXTS = sorted(
     for folder, kinds in (
         (PACKAGE, ("*.py", "*.json")),
         (ROOT / "docs", ("*.md",)),
-        (ROOT / "tests" / "accuracy", ("*.py", "*.md")),
+        (ROOT / "tools" / "accuracy", ("*.py", "*.md")),
     )
     for kind in kinds
     for path in folder.rglob(kind)
@@ -35,7 +35,7 @@ def texts():
 
 
 def place(name):
-    return ROOT / name if name.startswith("tests/") else PACKAGE / name
+    return ROOT / name if name.startswith("tools/") else PACKAGE / name
 
 
 def test_every_file_of_ours_that_a_text_names_is_there(texts):

@@ -6,7 +6,7 @@ from statistics import median
 
 import pytest
 
-from accuracy.training_calibrate import DATA, allocated, calibrated, kept, part, ran
+from accuracy.training_calibrate import DATA, allocated, calibrated, part, ran, samples
 from accuracy.training_questions import asked
 from accuracy.training_score import counted
 from accuracy.training_truth import COUNTERS, published, rows
@@ -88,18 +88,26 @@ def test_runs_that_went_out_of_memory_are_not_said_to_fit():
     assert ended.count("fits") <= 0.1 * len(ended)
 
 
-def test_the_allocator_keeps_large_blocks_of_logits_beside_a_share_of_everything():
-    """Run with the same settings but the loss (fms-acceleration: Liger, or whole logits) differ
+def test_large_blocks_of_logits_fragment_memory_beyond_a_share_of_everything():
+    """Runs with the same settings but the loss (fms-acceleration: Liger, or whole logits) differ
     by more than a share could tell."""
     times = load_training().fragmentation_logits.expected
     whole = [
-        one for one in kept("fit") if one.keeper == "transformers" and one.logits > 0.1 * one.peak
+        one for one in samples("fit") if one.kind == "transformers" and one.logits > 0.1 * one.peak
     ]
     spread = [
         max(shares) - min(shares)
         for shares in ([one.share(at).value for one in whole] for at in (0, times))
     ]
     assert spread[1] < 0.75 * spread[0]
+
+
+def test_memory_that_is_plenty_is_fragmented_no_less_than_memory_that_is_short():
+    profile = load_training()
+    least = profile.fragmentation_least
+    for share in (*profile.fragmentation.values(), profile.fragmentation_dispatched):
+        assert share.expected >= least.expected
+        assert share.high >= least.high
 
 
 def test_what_was_allocated_is_known_of_half_of_the_runs_at_least():

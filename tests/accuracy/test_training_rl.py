@@ -4,19 +4,16 @@ lengths are known, their outcomes elsewhere."""
 import asyncio
 import json
 from functools import cache
-from pathlib import Path
 from statistics import median
 
 import pytest
 
+from accuracy.truth import HERE
 from bundled_models import offline_questions
 from fitgauge.engine.quantity import GIB
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
-ROWS = [
-    json.loads(line)
-    for line in Path(__file__).with_name("training_rl.jsonl").read_text().splitlines()
-]
+ROWS = [json.loads(line) for line in (HERE / "training_rl.jsonl").read_text().splitlines()]
 PEAKS = [row for row in ROWS if row["measured"]]
 
 

@@ -153,9 +153,9 @@ def test_cards_of_a_kind_hold_the_same_whatever_the_attention(name):
         )
         laid.remembered.clear()
         required = row.estimate(asked.spec, laid, workload, accelerator, profile).fullest.required
-        assert first.setdefault((workload, row.accelerator_kind(accelerator)), required) == required, (
-            accelerator.name
-        )
+        assert (
+            first.setdefault((workload, row.accelerator_kind(accelerator)), required) == required
+        ), accelerator.name
 
 
 @pytest.mark.parametrize(

@@ -167,8 +167,8 @@ def published():
     found = []
     for line in (
         Path(__file__)
-        .parents[2]
-        .joinpath("accuracy", "decode_speeds.jsonl")
+        .parents[3]
+        .joinpath("tools", "accuracy", "decode_speeds.jsonl")
         .read_text()
         .splitlines()
     ):

@@ -28,7 +28,11 @@ from fitgauge.engine.quantization.requested import requested_scheme
 ROWS = [
     json.loads(line)
     for line in (
-        Path(__file__).parents[2].joinpath("accuracy", "speeds.jsonl").read_text().splitlines()
+        Path(__file__)
+        .parents[3]
+        .joinpath("tools", "accuracy", "speeds.jsonl")
+        .read_text()
+        .splitlines()
     )
 ]
 

@@ -16,7 +16,7 @@ ROWS = [
     json.loads(line)
     for line in Path(__file__).parent.joinpath("data/saved_tensors.jsonl").read_text().splitlines()
 ]
-OWN_STEPS = Path(__file__).parents[2] / "accuracy/training_own.jsonl"
+OWN_STEPS = Path(__file__).parents[3] / "tools/accuracy/training_own.jsonl"
 SMALL = 10_000
 """Bytes up to which tensors are statistics, indices and vectors, of which some are counted
 together or not at all."""

@@ -126,7 +126,7 @@ def test_the_allocator_keeps_more_where_logits_are_whole():
     )
     more = profile.fragmentation_logits.expected * 4 * LOGITS
     assert more > 0
-    assert whole.kept.bytes - fused.kept.bytes > more
+    assert whole.fragmentation.bytes - fused.fragmentation.bytes > more
 
 
 @pytest.mark.parametrize(

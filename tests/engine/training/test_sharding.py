@@ -207,7 +207,7 @@ def test_megatrons_main_gradients_are_as_wide_as_asked(asked, each):
 
 def test_offload_moves_states_to_the_host_beside_gradients_in_two_formats_and_keeps_the_weights():
     """4 + 8 of masters and states, 4 + 2 of gradients and what travels (deepspeed
-    stage_1_and_2.py; tests/accuracy/measure_offload.py)."""
+    stage_1_and_2.py; tools/accuracy/measure_offload.py)."""
     model = nominal_model("7b", 7 * 10**9).spec
     workload = work(framework="deepspeed", zero_stage=2, data_parallel=1, offload="optimizer")
     rank = rank_states(everything(model, workload), workload)

@@ -1,5 +1,5 @@
 """Vision towers: what images become of published models, and what is kept of them. Whole steps:
-tests/accuracy/training_own.jsonl."""
+tools/accuracy/training_own.jsonl."""
 
 import pytest
 

@@ -308,7 +308,7 @@ def test_a_case_is_a_line_of_the_truth_file(explain):
 
 
 def test_the_truth_set_reads_a_case(explain):
-    """`make accuracy` takes a file of cases in: every one is a run of tests/accuracy."""
+    """`make accuracy` takes a file of cases in: every one is a run of tools/accuracy."""
     for path in sorted(DATA.glob("*.log")):
         case = explain(path.read_text(), model=LLAMA, gpu="H100").case
         run = msgspec.json.decode(msgspec.json.encode(case), type=Run)

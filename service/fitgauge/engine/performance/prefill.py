@@ -19,7 +19,7 @@ COMPUTE_EFFICIENCY = (0.36, 0.48, 0.56)
 Calibrated: 10th percentile, median and 90th percentile of 21 published single-card runs of dense
 models: throughputs of 2,048 tokens in and 128 out (TensorRT-LLM on A100, L40S, H100, H200, B200,
 GB200, RTX PRO 6000) and times to a first token (vLLM on RTX PRO 6000 Max-Q), in
-tests/accuracy/speeds.jsonl; a test holds them to the rows. Engines and cards that are not among
+tools/accuracy/speeds.jsonl; a test holds them to the rows. Engines and cards that are not among
 them may lie outside."""
 
 EXPERT_EFFICIENCY = (0.07, 0.21, 0.43)

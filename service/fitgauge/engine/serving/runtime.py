@@ -52,7 +52,7 @@ of them."""
 
 _ELSEWHERE = 4.4
 """Graphs of a run on an MI300X over those of NVIDIA's cards: 3.9 GiB to 0.89
-(tests/accuracy/serving.jsonl, v122)."""
+(tools/accuracy/serving.jsonl, v122)."""
 
 _WITHOUT_GRAPHS = ("Google", "AWS", "Apple")
 """Vendors on whose accelerators vLLM captures no graphs. Source: vllm 0.33

@@ -1,7 +1,7 @@
 """From the phases of every stage to terms: what is alive at the highest moment, and what
 allocator, process and collectives add to it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -9,7 +9,6 @@ import msgspec
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Basis, Bytes, Term, exact_term, total
 from fitgauge.engine.serving.profile import Coefficient
-from fitgauge.engine.training.allocator.vain import kept_in_vain
 from fitgauge.engine.training.autograd.layers.traits import is_supported
 from fitgauge.engine.training.parallel.pipeline import in_flight_in_words
 from fitgauge.engine.training.phases import Amount, Phase, PhaseName, Stage, stages
@@ -50,44 +49,44 @@ _MEGATRON = (
 
 
 class TrainingStage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """The fullest rank of a pipeline stage. `allocated`: what torch.cuda's counter would peak
-    at; `need`: the least it could run in [bytes]. `tensors`: what is alive at the highest
-    moment; `around`: what is held beside PyTorch; `keeps`: what its allocator keeps in vain,
-    worked out when it is asked for. `phases`: name -> tensors' bytes, with those of an engine
-    beside them; `phase_terms`: of what each is the sum, where models take turns. `host_bytes`,
-    `nvme_bytes`: offloaded there."""
+    """The fullest rank of a pipeline stage."""
 
     stage: int
     layers: int
     phases: dict[PhaseName, int]
+    """Bytes of tensors by phase, those of a rollout engine included."""
     allocated: Bytes
+    """The peak of torch.cuda's counter."""
     need: Bytes
+    """The least memory it can run in."""
     tensors: tuple[Term, ...]
+    """What is alive at the peak."""
+    fragmentation: Term
+    """Reserved by PyTorch's allocator, but not allocated."""
     around: tuple[Term, ...]
-    keeps: Callable[[], Term]
+    """What is held outside PyTorch."""
     host_bytes: int
+    """Offloaded to host memory."""
     phase_terms: dict[PhaseName, tuple[Term, ...]] = {}
+    """The terms of each phase, where models take turns."""
     nvme_bytes: int = 0
+    """Offloaded to NVMe."""
 
     @cached_property
     def terms(self) -> tuple[Term, ...]:
         """All that adds up to `required`, the largest first."""
-        return tuple(sorted((*self.tensors, self.kept, *self.around), key=lambda term: -term.bytes))
-
-    @cached_property
-    def kept(self) -> Term:
-        """What the allocator keeps in vain."""
-        return self.keeps()
+        terms = (*self.tensors, self.fragmentation, *self.around)
+        return tuple(sorted(terms, key=lambda term: -term.bytes))
 
     @cached_property
     def reserved(self) -> Bytes:
         """What PyTorch's counter of that name would peak at."""
-        return total((*self.tensors, self.kept))
+        return total((*self.tensors, self.fragmentation))
 
     @cached_property
     def required(self) -> Bytes:
         """The device's own view."""
-        return total((*self.tensors, self.kept, *self.around))
+        return total((*self.tensors, self.fragmentation, *self.around))
 
 
 def training_stages(
@@ -129,10 +128,10 @@ def training_stage(
     """Return one stage with its terms. `beside`: what an engine that PyTorch's allocator does not
     serve holds on the card, by phase.
 
-    `allocated` is the highest phase. `reserved` adds what the caching allocator holds in vain,
-    `required` the process around it. The allocator gives back what it can before it fails
-    (c10/cuda/CUDACachingAllocator.cpp, release_cached_blocks), so `need` has only what it
-    cannot, and what it holds beyond that ends where the card does."""
+    `allocated` is the highest phase. `reserved` adds fragmentation, `required` the process around
+    it. The allocator releases its cache before it fails (c10/cuda/CUDACachingAllocator.cpp,
+    release_cached_blocks), so `need` holds only what it cannot release, and fragmentation is
+    limited by the memory of the card."""
     phases = [_as_quoted(spec, workload, stage, phase) for phase in stage.phases]
     other = {} if beside is None else beside
     sizes = {
@@ -164,21 +163,13 @@ def training_stage(
                 "communicators", 1, 0, f"NCCL's own buffers for {workload.gpus} ranks"
             )
         )
-    least = _fragmentation(profile.fragmentation_least, allocated)
-    room = (
+    available = (
         None
         if usable_bytes is None
         else usable_bytes - allocated.expected - sum(term.bytes for term in around)
     )
-
-    def keeps() -> Term:
-        if (
-            room is not None and room <= least.bytes
-        ):  # it gives back all it can, whatever it would keep
-            return least
-        return _within(
-            _cached(least, profile, spec, workload, allocated.expected, stage.number), least, room
-        )
+    least = _least_fragmentation(profile, allocated.expected)
+    usual = _usual_fragmentation(profile, spec, workload, allocated.expected, stage.number)
 
     return TrainingStage(
         stage=stage.number,
@@ -187,8 +178,8 @@ def training_stage(
         allocated=allocated,
         need=total((*terms, least, *around)),
         tensors=terms,
+        fragmentation=_limited(usual, least, available),
         around=tuple(around),
-        keeps=keeps,
         host_bytes=stage.host,
         nvme_bytes=stage.nvme,
         phase_terms=(
@@ -208,44 +199,30 @@ def _runtime(workload: TrainingWorkload, profile: TrainingProfile) -> Term:
     return profile.runtime_bytes.term("runtime", 1, 0, what)
 
 
-def _fragmentation(share: Coefficient, allocated: Bytes) -> Term:
-    return share.term(
-        "fragmentation",
-        allocated.expected,
-        0,
-        f"{share.expected:g} x allocated {allocated.expected}",
-    )
+def _least_fragmentation(profile: TrainingProfile, allocated: int) -> Term:
+    """Return what the allocator cannot release where memory is short."""
+    share = profile.fragmentation_least
+    return share.term("fragmentation", allocated, 0, f"{share.expected:g} x allocated {allocated}")
 
 
-def _cached(
-    least: Term,
+def _usual_fragmentation(
     profile: TrainingProfile,
     spec: ModelSpec,
     workload: TrainingWorkload,
     allocated: int,
     stage: int,
 ) -> Term:
-    """Return what the allocator holds in vain where memory is plenty: what its rules leave, a
-    share of what is allocated, and of the largest blocks."""
-    vain = kept_in_vain(spec, workload, allocated)
+    """Return the fragmentation where memory is plenty: a share of what is allocated, and a
+    multiple of the logits, the largest blocks."""
     share = (
         profile.fragmentation_dispatched
         if workload.expert_parallel > 1
         else profile.fragmentation[allocator_kind(workload)]
     )
     times, logits = profile.fragmentation_logits.expected, logits_bytes(spec, workload, stage)
-    kept = share.term("fragmentation", allocated, (vain or 0) + times * logits, "")
     formula = f"{share.expected:g} x allocated {allocated} + {times:g} x logits in fp32 {logits}"
-    if vain is not None:
-        formula = f"{vain} left by the allocator's rules over two steps + {formula}"
-    if kept.bytes < least.bytes:
-        formula = f"{least.formula}, more than {formula}"
-    low, expected, high = (
-        max(kept.low, least.low),
-        max(kept.bytes, least.bytes),
-        max(kept.high, least.high),
-    )
-    return msgspec.structs.replace(kept, formula=formula, low=low, bytes=expected, high=high)
+    usual = share.term("fragmentation", allocated, times * logits, formula)
+    return msgspec.structs.replace(usual, low=max(0, usual.low))
 
 
 def _slackened(terms: tuple[Term, ...], slack: Coefficient) -> tuple[Term, ...]:
@@ -266,15 +243,15 @@ def _slackened(terms: tuple[Term, ...], slack: Coefficient) -> tuple[Term, ...]:
     )
 
 
-def _within(usual: Term, least: Term, room: int | None) -> Term:
-    """Return what the allocator holds in vain, where only `room` bytes are left for it: no more
-    than these, but never less than it must."""
-    if room is None or usual.high <= room:
+def _limited(usual: Term, least: Term, available: int | None) -> Term:
+    """Return the fragmentation where only `available` bytes of the card are left: no more than
+    these, but at least what cannot be released."""
+    if available is None or usual.high <= available:
         return usual
-    high, expected = (
-        min(usual.high, max(room, least.high)),
-        min(usual.bytes, max(room, least.bytes)),
-    )
+    if available <= least.bytes:
+        return least
+    high = min(usual.high, max(available, least.high))
+    expected = min(usual.bytes, max(available, least.bytes))
     formula = (
         usual.formula
         if expected == usual.bytes

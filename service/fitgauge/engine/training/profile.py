@@ -13,35 +13,37 @@ _WHOLE = ("full", "in_place", "log_probs", "log_probs_in_place")
 """Losses that make the logits of all tokens at once."""
 
 AllocatorKind = Literal["transformers", "fsdp1", "fsdp2", "deepspeed", "megatron"]
-"""What keeps blocks in its own way."""
+"""What fragments memory in its own way."""
 
 
 class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     """Calibrated on published runs.
 
-    `runtime_bytes`: CUDA context, libraries and their workspaces. What the caching allocator
-    reserves beyond what is allocated at its peak, where memory is plenty: what its rules make of
-    the tensors (`kept_in_vain`, of transformers and FSDP), `fragmentation`, a share of the peak,
-    and `fragmentation_logits`, times the logits of a decoder in fp32, whose blocks nothing else
-    is as large as, and whose loss may take copies a token shorter; `fragmentation_dispatched`,
-    the share in the place of all these where ranks exchange the tokens of their experts, whose
-    blocks have another size on every rank, in every layer and step (NVIDIA-NeMo/RL issues 919
-    and 2319); `fragmentation_least`: what cannot be given back where memory is short.
-    `communication_bytes`: buffers of collectives on two ranks or more. `spread`: of what real
-    runs print over what is counted, of all but states, for families with a recipe;
-    `spread_assumed` for those without, `spread_routed` where experts get uneven shares of the
-    tokens; `slack`: of all that is allocated, what versions and kernels move either way."""
+    Fragmentation is what the caching allocator reserves beyond what is allocated at its peak."""
 
     runtime_bytes: Coefficient
+    """CUDA context, libraries and their workspaces."""
     fragmentation: dict[AllocatorKind, Coefficient]
+    """Share of the peak, where memory is plenty."""
     fragmentation_logits: Coefficient
+    """Times a decoder's logits in fp32, added to the share: no other block is as large, and the
+    loss may take copies one token shorter."""
     fragmentation_dispatched: Coefficient
+    """Share of the peak instead of `fragmentation` where ranks exchange the tokens of their
+    experts, whose blocks differ in size on every rank, in every layer and step
+    (NVIDIA-NeMo/RL issues 919 and 2319)."""
     fragmentation_least: Coefficient
+    """Share of the peak that cannot be released where memory is short."""
     communication_bytes: Coefficient
+    """Buffers of collectives on two ranks or more."""
     spread: Coefficient
+    """What runs print over what is counted, of all but states, for families with a recipe."""
     spread_assumed: Coefficient
+    """The same for families without a recipe."""
     spread_routed: Coefficient
+    """The same where experts get uneven shares of the tokens."""
     slack: Coefficient
+    """Share of all that is allocated that versions and kernels move either way."""
 
 
 def logits_bytes(spec: ModelSpec, workload: TrainingWorkload, stage: int) -> int:
@@ -60,7 +62,7 @@ def logits_bytes(spec: ModelSpec, workload: TrainingWorkload, stage: int) -> int
 
 
 def allocator_kind(workload: TrainingWorkload) -> AllocatorKind:
-    """Return whose way of keeping blocks a workload has."""
+    """Return whose share of fragmentation a workload has."""
     if workload.framework == "fsdp":
         return "fsdp1" if workload.fsdp_version == 1 else "fsdp2"
     return workload.framework

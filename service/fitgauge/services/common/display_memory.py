@@ -6,7 +6,7 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.quantity import GIB, gib
 
 _DESKTOP = int(2.6 * GIB)
-"""The most that a desktop was seen to hold of a card: tests/accuracy/serving.jsonl, v229 (a
+"""The most that a desktop was seen to hold of a card: tools/accuracy/serving.jsonl, v229 (a
 GeForce that drove a screen)."""
 
 _WITH_SCREENS = re.compile(r"(?:GTX|RX|Arc) |RTX \d{4}(?! Ada)|.* Laptop")

@@ -15,43 +15,32 @@ from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """One part of the model, played [bytes against the moment before it].
-
-    `layers`: numbers of the layers it stands for, empty for embedding and head. `forward`,
-    `backward`: with what the checkpointing makes of them. `casts`: what autocast keeps until the
-    forward pass has ended and nothing saves. `logits`: what the caller holds through the
-    backward pass. `gradients`: of its trained parameters, whole; `released`: as this rank makes
-    them, in the format of its weights. `saved`: the tensors that autograd keeps (of a
-    checkpointed layer, those its recomputation makes; of a compiled one, those it would keep if
-    it were not). `plays`: what it was played from, one tape after another."""
+    """One part of the model, simulated [bytes against the moment before it]."""
 
     name: str
     layers: tuple[int, ...]
+    """Numbers of the layers it stands for, empty for embedding and head."""
     forward: Pass
+    """With what checkpointing retains."""
     backward: Pass
+    """With what checkpointing recomputes."""
     casts: int
+    """What autocast caches until the end of the forward pass and no operation saves."""
     logits: int
+    """What the caller holds through the backward pass."""
     gradients: int
+    """Gradients of its trained parameters, whole."""
     released: int
+    """Gradients as this rank makes them, in the format of its weights."""
     saved: tuple[Saved, ...]
-    plays: tuple["LayerTrace", ...]
-
-
-class LayerTrace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is written on a tape from its input `start` to its `output`, and what is there between
-    its passes.
-
-    `kept`: storages that stay besides the inputs, None where all that operations save stays, and
-    no more; `again`: it runs again before its backward pass; `holds`: its caller holds what is
-    kept and not saved; `once`: it has no like."""
-
-    tape: Tape
-    start: Value
-    output: Value
-    kept: frozenset[int] | None
-    again: bool
-    holds: bool
-    once: bool
+    """Tensors that autograd saves: of a checkpointed layer, those its recomputation makes; of a
+    compiled one, those it would save uncompiled."""
+    input_bytes: int
+    """Size of its input."""
+    output_bytes: int
+    """Size of its output."""
+    retains_input: bool
+    """Whether it holds its input between its passes."""
 
 
 def tape_of(workload: TrainingWorkload, *, accumulates: bool = True) -> Tape:
@@ -106,17 +95,9 @@ def trace_segment(
         ),
         released=tape.gradient_bytes(),
         saved=tuple(tape.saved()),
-        plays=(
-            LayerTrace(
-                tape=tape,
-                start=start,
-                output=output,
-                kept=None if retained is None else frozenset(retained),
-                again=again,
-                holds=logits > 0,
-                once=name in ("embedding", "head"),
-            ),
-        ),
+        input_bytes=start.bytes,
+        output_bytes=output.bytes,
+        retains_input=again or retained is not None or tape.saves(start),
     )
 
 
@@ -196,7 +177,9 @@ def joined(name: str, line: Sequence[Segment]) -> Segment:
         gradients=sum(part.gradients for part in line),
         released=sum(part.released for part in line),
         saved=tuple(tensor for part in line for tensor in part.saved),
-        plays=tuple(play for part in line for play in part.plays),
+        input_bytes=line[0].input_bytes,
+        output_bytes=line[-1].output_bytes,
+        retains_input=line[0].retains_input,
     )
 
 

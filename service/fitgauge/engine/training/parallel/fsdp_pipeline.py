@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.training.autograd.passes import in_order
-from fitgauge.engine.training.autograd.segment import LayerTrace
 from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.autograd.tape import Pass
 from fitgauge.engine.training.parallel.fsdp import (
@@ -246,10 +245,9 @@ def step_of(
         Segment(forward=each.forward, backward=each.backward, gradients=each.released)
         for each in played
     ]
-    opening = played[0].plays[0]
-    given = opening.start.bytes if stage > 0 else 0
-    handed = played[-1].plays[-1].output.bytes if stage < workload.pipeline_parallel - 1 else 0
-    if not _keeps_input(opening):
+    given = played[0].input_bytes if stage > 0 else 0
+    handed = played[-1].output_bytes if stage < workload.pipeline_parallel - 1 else 0
+    if not played[0].retains_input:
         runs[0] = replace(runs[0], forward=_holding(runs[0].forward, given))
     runs[-1] = replace(runs[-1], backward=_holding(runs[-1].backward, handed))
     units = []
@@ -284,12 +282,6 @@ def step_of(
         turns=workload.micro_batches > in_flight,
         adds=workload.micro_batches > 1,
     )
-
-
-def _keeps_input(play: LayerTrace) -> bool:
-    """Return whether what is played holds its input between its passes, and so does not count it
-    as let go."""
-    return play.again or play.kept is not None or play.tape.saves(play.start)
 
 
 def _holding(run: Pass, size: int) -> Pass:

@@ -59,7 +59,7 @@ def exchange(
     prefetch. ZeRO++ (hpZ) keeps a second copy of the 16-bit weights cut over the ranks of a node
     (arXiv 2306.10209, section 3.2), of those that it let go in this step and where the first is
     (partition_parameters.py, _partition_param_sec: remote_device). Measured on DeepSpeed itself:
-    tests/accuracy/measure_zero.py."""
+    tools/accuracy/measure_zero.py."""
     zero = workload.framework == "deepspeed" and workload.zero_stage > 0
     if workload.framework == "megatron":
         return Exchange(

@@ -46,7 +46,7 @@ def _beside(rank: RankStates, workload: TrainingWorkload) -> int:
     accumulated_grads_in_cpu). Flat buffers are page-locked, each in a block of its own: masters,
     fp32 gradients, 16-bit weights; of ZeRO-3 the gradients in both formats (a block for every
     sub-group) and parameters. ZeRO++'s second copy of parameters is where the first is.
-    Measured: tests/accuracy/measure_offload.py."""
+    Measured: tools/accuracy/measure_offload.py."""
     if workload.framework != "deepspeed" or workload.offload == "none" or not rank.stepped:
         return 0
     numbers, buffers = rank.stepped, 0

@@ -205,7 +205,7 @@ def offloaded_gradient_bytes(
     DeepSpeed steps from fp32 gradients that stay next to the masters, and keeps its part once
     more in 16 bit: ZeRO-3 the gradients as they come (stage3.py, grad_partitions_flat_buffer),
     ZeRO-1 and 2 the new weights on their way back (stage_1_and_2.py,
-    param_buffer_of_bit16_for_cpu_offload_groups). Measured: tests/accuracy/measure_offload.py.
+    param_buffer_of_bit16_for_cpu_offload_groups). Measured: tools/accuracy/measure_offload.py.
     FSDP keeps the shards it reduced."""
     if workload.framework == "deepspeed":
         form = precision_policy(workload)

@@ -3,7 +3,7 @@
 Three ways, by framework. PyTorch's ring (FSDP, as accelerate and torchtitan run it): keys and
 values are gathered once and met piece by piece, outputs merged in fp32. DeepSpeed's Ulysses:
 ranks exchange tokens for heads, so that each sees whole sequences. Both measured:
-tests/accuracy/measure_context.py. Megatron's is Transformer Engine's own ring, its
+tools/accuracy/measure_context.py. Megatron's is Transformer Engine's own ring, its
 --cp-comm-type p2p: keys and values go from rank to rank while attention to the ones before is
 computed. Derived from its source, not measured."""
 

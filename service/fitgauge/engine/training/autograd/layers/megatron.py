@@ -4,7 +4,7 @@ code: norms, rotation, gates, experts.
 Its defaults for training: Transformer Engine's layers, --swiglu and --moe-grouped-gemm with
 their fusions on, rotation fused. Source: Megatron-LM megatron/training/arguments.py
 (bias_swiglu_fusion, apply_rope_fusion). What layers keep was measured on megatron-core's own
-modules: tests/accuracy/measure_megatron_activations.py."""
+modules: tools/accuracy/measure_megatron_activations.py."""
 
 from fitgauge.engine.model.spec import Attention, Kind, LatentAttention, Split
 from fitgauge.engine.training.autograd.layers.context import (
@@ -49,7 +49,7 @@ def loss_of_pieces(tape: Tape, logits: Value, *, compiled: bool) -> Value:
     `compiled`: by the kernels that torch.compile makes the gradient is another tensor, next to
     the softmax and its own copy in 16 bit. Source:
     megatron/core/tensor_parallel/cross_entropy.py, fusions/fused_cross_entropy.py; both
-    measured: tests/accuracy/ measure_megatron_loss.py."""
+    measured: tools/accuracy/measure_megatron_loss.py."""
     wide = tape.to(logits, FLOAT, "logits.float")
     return tape.operation(
         "loss", (wide,), 1, FLOAT, back_scratch=wide.bytes + logits.bytes if compiled else 0

@@ -1,0 +1,115 @@
+"""Ollama's log: its own lines (llm/server.go, ml/device.go: key=value pairs) around those of the
+llama.cpp it runs."""
+
+import re
+
+from msgspec import structs
+
+from fitgauge.engine.serving.llamacpp import start_log as llamacpp
+from fitgauge.engine.serving.start_log.lines import Line
+from fitgauge.engine.serving.start_log.measurements import (
+    Measurement,
+    Outcome,
+    StartLog,
+    find_readings,
+    first,
+    has,
+    rule,
+)
+from fitgauge.engine.serving.start_log.names import card, cards
+
+SIGNATURES = (
+    "source=server.go", "source=sched.go", "source=routes.go", "source=device.go", "source=ggml.go",
+    "source=memory.go",
+    "source=runner.go", "source=gpu.go", "source=types.go", "llama runner started", "OLLAMA_",
+)  # fmt: skip
+
+_SIZE = r'"?(?P<{0}>NUM) (?P<{0}_unit>GiB|MiB|KiB|B)"?'
+_RULES = (
+    rule('msg="model weights"', r"device=(?P<rank>\w{2,12}) size=" + _SIZE.format("weights")),
+    rule('msg="kv cache"', r"device=(?P<rank>\w{2,12}) size=" + _SIZE.format("kv_pool")),
+    rule('msg="compute graph"', r"device=(?P<rank>\w{2,12}) size=" + _SIZE.format("activations")),
+    rule('msg="total memory"', r"size=" + _SIZE.format("process")),
+    rule('msg="gpu memory"', r"free=" + _SIZE.format("free_at_start")),
+    rule("inference compute", r"total=" + _SIZE.format("total")),
+)  # fmt: skip
+"""`memory.required.*` of older versions is what Ollama expected, not what it got, so no rule
+reads it."""
+
+_LISTENING = re.compile(r"\(version (?P<version>\d[\w.+-]{1,40})\)")
+_INTEGERS = {
+    "context_length": ("KvSize:", re.compile(r"KvSize:(\d{1,9})")),
+    "n_parallel": ("Parallel:", re.compile(r"Parallel:(\d{1,5})")),
+    "n_ubatch": ("BatchSize:", re.compile(r"BatchSize:(\d{1,7})")),
+    "n_gpu_layers": ("offloaded", re.compile(r"offloaded (\d{1,4})/\d{1,4} layers")),
+}
+_COMMAND = {
+    "context_length": ("--ctx-size", re.compile(r"--ctx-size (\d{1,9})")),
+    "n_parallel": ("--parallel", re.compile(r"--parallel (\d{1,5})")),
+    "n_gpu_layers": ("--n-gpu-layers", re.compile(r"--n-gpu-layers (\d{1,4})")),
+}
+_CACHE_TYPE = re.compile(r"KvCacheType:(?P<type>[a-z]\w{1,7})")
+_LOAD = "starting "
+
+
+def read(lines: list[Line]) -> StartLog:
+    """Return what Ollama's log says of the last model it loaded."""
+    version = first(lines, "(version ", _LISTENING)
+    loaded = _last_load(lines)
+    found = llamacpp.flags_of(loaded)
+    for table in (_COMMAND, _INTEGERS):
+        for name, (key, pattern) in table.items():
+            matches = [
+                match
+                for line in loaded
+                if key in line.text and (match := pattern.search(line.text))
+            ]
+            if matches:
+                found[name] = int(matches[-1][1])
+    cache = first(loaded, "KvCacheType:", _CACHE_TYPE)
+    if cache and cache["type"] != "f16":
+        found["kv_cache_dtype"] = cache["type"]
+    own = [_of_host(reading) for reading in find_readings(loaded, _RULES)]
+    runner = llamacpp.device_readings(loaded)
+    exact = {reading.name for reading in runner}
+    readings = [reading for reading in own if reading.name not in exact] + runner
+    return StartLog(
+        engine="ollama",
+        version=version["version"] if version else None,
+        model=llamacpp.model_of(loaded),
+        called=llamacpp.name_of(loaded),
+        gpu=card(lines),
+        gpu_count=llamacpp.devices(readings) or cards(lines),
+        flags=found,
+        remarks=llamacpp.remarks_of(loaded, found),
+        readings=tuple(readings),
+        outcome=_outcome(loaded, readings),
+    )
+
+
+def _last_load(lines: list[Line]) -> list[Line]:
+    """From the last runner that was given a model; the whole log where none was."""
+    starts = [
+        index for index, line in enumerate(lines) if _LOAD in line.text and "--model" in line.text
+    ]
+    return lines[starts[-1] :] if starts else lines
+
+
+def _of_host(reading: Measurement) -> Measurement:
+    if not reading.rank.startswith("CPU"):
+        return reading
+    return structs.replace(reading, name="host_" + reading.name)
+
+
+def _outcome(lines: list[Line], readings: list[Measurement]) -> Outcome | None:
+    if has(
+        lines,
+        "cudaMalloc failed: out of memory",
+        "CUDA error: out of memory",
+        "unable to allocate CUDA",
+    ):
+        return "oom"
+    started = has(lines, "llama runner started") or any(
+        reading.name == "process" for reading in readings
+    )
+    return "served" if started else None

@@ -1,0 +1,253 @@
+"""llama.cpp's start-up log (llama-server, llama-cli), from the builds of 2024 to those of 2026.
+
+Wording from its sources: src/llama-model.cpp (`model buffer size`), src/llama-kv-cache.cpp,
+llama-memory-recurrent.cpp (`KV buffer size`, `RS buffer size`, `size = ... cells`),
+src/llama-context.cpp (`compute buffer size`, `n_ctx`)."""
+
+import re
+
+from msgspec import structs
+
+from fitgauge.engine.serving.start_log.arguments import argument
+from fitgauge.engine.serving.start_log.lines import Line
+from fitgauge.engine.serving.start_log.measurements import (
+    Flag,
+    Measurement,
+    Outcome,
+    StartLog,
+    find_readings,
+    first,
+    has,
+    rule,
+)
+from fitgauge.engine.serving.start_log.names import card, cards, hub_id
+
+SIGNATURES = (
+    "load_tensors:", "llama_model_loader:", "llama_kv_cache", "llama_context:",
+    "llama_new_context_with_model:", "ggml_cuda_init:",
+    "memory_breakdown_print:",
+    "print_info:", "llm_load_print_meta:", "llama_init_from_model:", "KV buffer size",
+    "compute buffer size", "model buffer size",
+)  # fmt: skip
+
+_DEVICE = r"(?<![A-Za-z0-9_])(?P<rank>[A-Za-z]{2,12}\d{0,2}(?:_[A-Za-z]{2,12}\d{0,2}){0,2})"
+RULES = (
+    rule(
+        "buffer size =",
+        rf"load_tensors: +{_DEVICE} (?:model )?buffer size = +(?P<weights>NUM) MiB",
+        "MiB",
+    ),
+    rule("KV buffer size", rf"{_DEVICE} KV buffer size = +(?P<kv_pool>NUM) MiB", "MiB"),
+    rule("RS buffer size", rf"{_DEVICE} RS buffer size = +(?P<state>NUM) MiB", "MiB"),
+    rule(
+        "compute buffer size",
+        rf"{_DEVICE} compute buffer size (?:=|of|is) +(?P<activations>NUM) MiB",
+        "MiB",
+    ),
+    rule("output buffer size", rf"{_DEVICE} +output buffer size = +(?P<output>NUM) MiB", "MiB"),
+    rule("cells", r"size = +NUM MiB \( *(?P<kv_tokens>INT) cells", "tokens"),
+    rule(
+        "cudaMalloc failed",
+        r"allocating (?P<requested>NUM) MiB on device (?P<rank>\d{1,2}): cudaMalloc failed",
+        "MiB",
+    ),
+    rule(
+        "MiB free)",
+        r"- (?P<rank>\w{2,12}) +: [^()]{2,60} \((?P<total>NUM) MiB, (?P<free_at_start>NUM) MiB"
+        r" free\)",
+        "MiB",
+    ),
+    rule(
+        "MiB free",
+        r"using device (?P<rank>\w{2,12}) \([^()]{2,60}\)[^-]{0,40}- (?P<free_at_start>NUM) MiB"
+        r" free",
+        "MiB",
+    ),
+)
+_BREAKDOWN = (
+    rule(
+        "memory_breakdown_print:",
+        r"- (?P<rank>[A-Za-z]{2,12}\d{1,2}) \([^()]{2,60}\) *\| +(?P<total>NUM) = +(?P<free>NUM) \+"
+        r" +\( *NUM = +(?P<weights>NUM) \+ +"
+        r"(?P<kv_pool>NUM) \+ +(?P<activations>NUM)\)",
+        "MiB",
+    ),
+)
+"""The table that is printed at the end, and before a load where layers are fitted to the cards:
+model, context and compute of each.
+
+Source: common/fit.cpp, common_memory_breakdown_print.
+"""
+_HOST = re.compile(r"^CPU|_Host$|^AMX|^BLAS")
+
+_INTEGERS = {
+    "context_length": ("n_ctx ", re.compile(r"\bn_ctx += (\d{1,9})")),
+    "n_ubatch": ("n_ubatch", re.compile(r"\bn_ubatch += (\d{1,7})")),
+    "n_batch": ("n_batch", re.compile(r"\bn_batch += (\d{1,7})")),
+    "n_parallel": ("n_seq_max", re.compile(r"\bn_seq_max += (\d{1,5})")),
+    "n_gpu_layers": ("offloaded", re.compile(r"offloaded (\d{1,4})/\d{1,4} layers")),
+    "layers": ("offloaded", re.compile(r"offloaded \d{1,4}/(\d{1,4}) layers")),
+}
+_SLOT = re.compile(r"n_slots = (?P<slots>\d{1,5}), n_ctx_slot = (?P<context>\d{1,9})")
+_CACHE_TYPE = re.compile(r"K \((?P<type>\w{2,8})\)")
+_FLASH = re.compile(r"flash_attn += (?P<flash>\w{1,9})")
+_FORMAT = re.compile(r"file type +(?:=|:) +(?P<format>[\w -]{2,24})|ftype += (?P<old>[\w -]{2,24})")
+_BUILD = re.compile(
+    r"(?:build(?::| =)|version:) +(?P<build>\d{3,6}) \([0-9a-f]{6,12}\)|build_info:"
+    r" b(?P<info>\d{3,6})-[0-9a-f]{6,12}"
+)
+_LOADING = re.compile(r"load_model: loading model '(?P<path>[^']{1,512})'")
+_PATH = re.compile(r"(?:tensors|values) from (?P<path>\S{1,512}) \(version")
+_NAME = re.compile(r"general\.name +(?:str +)?= (?P<name>[\w .()+-]{2,80})")
+_SOURCE = re.compile(
+    r"repo_url str += https://huggingface\.co/(?P<id>[\w.-]{1,96}/[\w.-]{1,96})(?<!\.\.\.)\s*$"
+)
+
+
+def read(lines: list[Line]) -> StartLog:
+    """Return what llama.cpp's log says."""
+    readings, found = buffers_or_table(lines), flags_of(lines)
+    build = first(lines, "(", _BUILD) or first(lines, "build_info", _BUILD)
+    return StartLog(
+        engine="llama.cpp",
+        version=(build["build"] or build["info"]) if build else None,
+        model=model_of(lines),
+        called=name_of(lines),
+        gpu=card(lines),
+        gpu_count=devices(readings) or cards(lines),
+        flags=found,
+        remarks=remarks_of(lines, found),
+        readings=tuple(readings),
+        outcome=_outcome(lines),
+    )
+
+
+def device_readings(lines: list[Line]) -> list[Measurement]:
+    """Buffers by device; what lies in host memory is named `host_...`, so that nobody counts it.
+    A device's caches (of full and of sliding layers, of a draft model) are one; buffers that are
+    reserved anew are told again."""
+    told: list[Measurement] = []
+    pools: dict[tuple[str, str], int] = {}
+    for reading in find_readings(lines, RULES):
+        if _HOST.search(reading.rank):
+            reading = structs.replace(reading, name="host_" + reading.name)
+        key = (reading.name, reading.rank)
+        if reading.name.endswith("kv_pool") and key in pools:
+            first_pool = told[pools[key]]
+            told[pools[key]] = structs.replace(
+                first_pool,
+                value=first_pool.value + reading.value,
+                resolution=first_pool.resolution + reading.resolution,
+            )
+            continue
+        pools.setdefault(key, len(told))
+        told.append(reading)
+    return told
+
+
+def buffers_or_table(lines: list[Line]) -> list[Measurement]:
+    """Return the buffers as they were allocated; the table of all of them where a quieter log
+    has nothing else."""
+    told = device_readings(lines)
+    return (
+        told
+        if any(reading.name in ("weights", "kv_pool", "requested") for reading in told)
+        else [*told, *breakdown(lines)]
+    )
+
+
+def breakdown(lines: list[Line]) -> list[Measurement]:
+    """Return the last table of what every device holds; none where the only one is what fitting
+    started from and did not keep."""
+    starts = [index for index, line in enumerate(lines) if "memory breakdown [MiB]" in line.text]
+    kept = has(lines, "no changes needed") or not has(lines, "for initial parameters")
+    if not starts or (len(starts) == 1 and not kept):
+        return []
+    return find_readings(lines[starts[-1] :], _BREAKDOWN)
+
+
+def flags_of(lines: list[Line]) -> dict[str, Flag]:
+    """Context, batch, layers on the GPU, cache format and quantization as the loader prints
+    them."""
+    found: dict[str, Flag] = {}
+    for name, (key, pattern) in _INTEGERS.items():
+        match = first(lines, key, pattern)
+        if match:
+            found[name] = int(match[1])
+    slot = first(lines, "n_ctx_slot", _SLOT)
+    if slot and "context_length" not in found:
+        found |= {"context_length": int(slot["context"]), "n_parallel": int(slot["slots"])}
+    cache, flash, stored = (
+        first(lines, "K (", _CACHE_TYPE),
+        first(lines, "flash_attn", _FLASH),
+        first(lines, "type", _FORMAT),
+    )
+    if cache and cache["type"] not in ("f16", "F16"):
+        found["kv_cache_dtype"] = cache["type"]
+    if flash:
+        found["flash_attention"] = flash["flash"] in ("1", "on", "enabled", "true", "auto")
+    if stored:
+        found["file_type"] = (stored["format"] or stored["old"]).strip()
+    return found
+
+
+def model_of(lines: list[Line]) -> str | None:
+    """Return the repository: from the Hub's cache in the path, from -hf on the command line, or
+    from the file's own metadata."""
+    path = first(lines, " from ", _PATH) or first(lines, "loading model '", _LOADING)
+    command = next(
+        (line.text for line in lines if "-hf " in line.text or "--hf-repo" in line.text), ""
+    )
+    option = re.search(r"(?:-hf|--hf-repo)[ =](?P<id>[\w./:-]{3,200})", command)
+    source = first(lines, "repo_url", _SOURCE)
+    return (
+        hub_id(path["path"] if path else None)
+        or hub_id(option["id"] if option else None)
+        or hub_id(source["id"] if source else None)
+    )
+
+
+def name_of(lines: list[Line]) -> str | None:
+    """`general.name` of the file."""
+    name = first(lines, "general.name", _NAME)
+    return name["name"].strip() if name else None
+
+
+def devices(readings: list[Measurement]) -> int | None:
+    """Return how many devices hold weights."""
+    return len({reading.rank for reading in readings if reading.name == "weights"}) or None
+
+
+def remarks_of(lines: list[Line], found: dict[str, Flag]) -> tuple[str, ...]:
+    """Return what explains memory beside the flags `found`."""
+    offloaded, layers = found.get("n_gpu_layers"), found.get("layers")
+    said = {
+        "partial_offload": (
+            isinstance(offloaded, int) and isinstance(layers, int) and offloaded < layers
+        ),
+        "projector": has(lines, "clip_model_loader", "mmproj", "clip_ctx"),
+        "draft_model": any(
+            argument(line.text, "model_draft") for line in lines if "draft" in line.text
+        ),
+    }
+    return tuple(name for name, true in said.items() if true)
+
+
+def _outcome(lines: list[Line]) -> Outcome | None:
+    if has(
+        lines,
+        "cudaMalloc failed: out of memory",
+        "CUDA error: out of memory",
+        "ErrorOutOfDeviceMemory",
+        "failed to allocate buffer for kv cache",
+    ):
+        return "oom"
+    served = has(
+        lines,
+        "server is listening",
+        "model loaded",
+        "all slots are idle",
+        "starting the main loop",
+        "graph splits",
+    )
+    return "served" if served else None

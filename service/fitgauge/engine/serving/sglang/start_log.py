@@ -1,0 +1,213 @@
+"""SGLang's start-up log. Its "GB" are 2^30 bytes (sglang/srt/utils: get_available_gpu_memory
+divides by 1 << 30).
+
+Wording from python/sglang/srt: model_executor/model_runner.py (`Load weight begin/end`, `Memory
+pool end`), mem_cache/memory_pool.py (`KV Cache is allocated`, `Mamba Cache is allocated`,
+`SWAKVPool mem usage`), managers/scheduler.py (`max_total_num_tokens=`)."""
+
+import re
+
+from msgspec import structs
+
+from fitgauge.engine.serving.start_log.arguments import argument, flags
+from fitgauge.engine.serving.start_log.lines import Line
+from fitgauge.engine.serving.start_log.measurements import (
+    Flag,
+    Measurement,
+    Outcome,
+    StartLog,
+    find_readings,
+    first,
+    has,
+    last_start,
+    rule,
+)
+from fitgauge.engine.serving.start_log.names import card, hub_id
+
+SIGNATURES = (
+    "server_args=", "Load weight begin. avail mem", "Load weight end.", "KV Cache is allocated.",
+    "max_total_num_tokens=",
+    "sglang.launch_server", "Memory pool end.", "The server is fired up",
+)  # fmt: skip
+
+_RULES = (
+    rule("Load weight begin", r"Load weight begin\. avail mem=(?P<free_at_start>NUM) ?GB"),
+    rule(
+        "Load weight end",
+        r"avail mem=(?P<free_after_weights>NUM) ?GB, mem usage=(?P<weights>NUM) ?GB",
+    ),
+    rule("KV Cache is", r"#tokens: (?P<kv_tokens>INT)", "tokens"),
+    rule("KV Cache is", r"K size: (?P<k_pool>NUM) ?GB, V size: (?P<v_pool>NUM) ?GB"),
+    rule("KV Cache is", r"KV size: (?P<kv_pool>NUM) ?GB"),
+    rule(
+        "Mamba Cache is",
+        r"conv_state size: (?P<conv_state>NUM) ?GB,? ssm_state size: (?P<ssm_state>NUM) ?GB",
+    ),
+    rule("SWAKVPool", r"SWAKVPool mem usage: (?P<all_pools>NUM) ?GB"),
+    rule("Memory pool end", r"Memory pool end\. avail mem=(?P<free_after_pool>NUM) ?GB"),
+    rule(
+        "graph end",
+        r"graph end\. (?:Time )?elapsed[:=] ?NUM s[.,] mem usage=(?P<cuda_graphs>NUM) ?GB",
+    ),
+    rule("max_total_num_tokens=", r"max_total_num_tokens=(?P<kv_tokens>INT)", "tokens"),
+    rule(
+        "max_running_requests=",
+        r"max_running_requests=(?P<max_running_requests>INT), context_len",
+        "requests",
+    ),
+)
+
+_ARGUMENTS: dict[str, tuple[str, type[Flag]]] = {
+    "tensor_parallel": ("tp_size", int), "pipeline_parallel": ("pp_size", int),
+    "data_parallel": ("dp_size", int),
+    "expert_parallel": ("ep_size", int), "context_length": ("context_length", int),
+    "quantization": ("quantization", str),
+    "kv_cache_dtype": ("kv_cache_dtype", str),
+    "gpu_memory_utilization": ("mem_fraction_static", float),
+    "max_batched_tokens": ("chunked_prefill_size", int),
+    "max_num_seqs": ("max_running_requests", int),
+    "enforce_eager": ("disable_cuda_graph", bool), "cpu_offload_gib": ("cpu_offload_gb", float),
+    "dtype": ("dtype", str),
+}  # fmt: skip
+_LINE = re.compile(r"max_total_num_tokens=\d+.{0,200}?context_len=(?P<context>\d{1,9})")
+_CHUNK = re.compile(r"chunked_prefill_size=(?P<tokens>\d{1,9})")
+_RANK = re.compile(r"^[^\]]{0,80}?\d\d:\d\d:\d\d(?P<rank>(?: (?:DP|TP|PP|EP)\d{1,4}){1,4})\]")
+_POOL_DTYPE = re.compile(
+    r"KV Cache is allocated\. dtype: torch\.(?P<dtype>float8_e4m3fn|float8_e5m2)"
+)
+_VERSION = re.compile(r"sglang(?:==| version:? | v)(?P<version>\d[\w.+-]{1,40})", re.IGNORECASE)
+
+
+def read(lines: list[Line]) -> StartLog:
+    """Return what SGLang's log says."""
+    lines = last_start(lines, "server_args=", _RULES)
+    given = " ".join(
+        line.text for line in lines if "server_args=" in line.text or "launch_server" in line.text
+    )
+    found = flags(given, _ARGUMENTS)
+    context, chunk = (
+        first(lines, "context_len=", _LINE),
+        first(lines, "max_total_num_tokens=", _CHUNK),
+    )
+    if context:
+        found["context_length"] = int(context["context"])
+    if chunk and "max_batched_tokens" not in found:
+        found["max_batched_tokens"] = int(chunk["tokens"])
+    if found.get("kv_cache_dtype") == "auto":
+        del found["kv_cache_dtype"]
+    narrow = first(lines, "KV Cache is", _POOL_DTYPE)
+    if narrow and "kv_cache_dtype" not in found:
+        found["kv_cache_dtype"] = (
+            narrow["dtype"]
+            .removeprefix("float8")
+            .replace("_e4m3fn", "fp8_e4m3")
+            .replace("_e5m2", "fp8_e5m2")
+        )
+    version = first(lines, "lang", _VERSION)
+    readings = _pooled(_summed(_drafted(find_readings(lines, _RULES, rank_of))))
+    drafts = any(reading.name.startswith("draft_") for reading in readings)
+    return StartLog(
+        engine="sglang",
+        version=version["version"] if version else None,
+        model=hub_id(argument(given, "model_path") or argument(given, "model")),
+        gpu=card(lines),
+        flags=found,
+        remarks=("draft_model",) if drafts or argument(given, "speculative_algorithm") else (),
+        readings=tuple(readings),
+        outcome=_outcome(lines, readings),
+    )
+
+
+def rank_of(text: str) -> str:
+    """`TP0`, `DP0 TP0 EP0`: what stands behind the time."""
+    match = _RANK.match(text)
+    return match["rank"].strip() if match else ""
+
+
+def _drafted(readings: list[Measurement]) -> list[Measurement]:
+    """Return a rank's second load is its draft model's."""
+    loaded: set[str] = set()
+    told = []
+    for reading in readings:
+        if reading.rank in loaded and reading.name in (
+            "weights",
+            "free_at_start",
+            "free_after_weights",
+        ):
+            reading = structs.replace(reading, name="draft_" + reading.name)
+        elif reading.name == "weights":
+            loaded.add(reading.rank)
+        told.append(reading)
+    return told
+
+
+def _summed(readings: list[Measurement]) -> list[Measurement]:
+    """K with V and the two states of Mamba layers as one pool each."""
+    sums = {"v_pool": ("k_pool", "kv_pool"), "ssm_state": ("conv_state", "state")}
+    told: list[Measurement] = []
+    for reading in readings:
+        partner = sums.get(reading.name)
+        if partner and told and told[-1].name == partner[0]:
+            other = told.pop()
+            told.append(
+                structs.replace(
+                    other,
+                    name=partner[1],
+                    value=other.value + reading.value,
+                    resolution=other.resolution + reading.resolution,
+                )
+            )
+        else:
+            told.append(reading)
+    return told
+
+
+def _pooled(readings: list[Measurement]) -> list[Measurement]:
+    """Return the pools of full and of sliding layers as one; those after a rank's first end are
+    its draft's."""
+    told: list[Measurement] = []
+    ended: set[str] = set()
+    places: dict[tuple[str, str], int] = {}
+    for reading in readings:
+        rank = reading.rank
+        if reading.name == "free_after_pool":
+            ended.add(rank)
+        if reading.name not in ("kv_pool", "kv_tokens", "all_pools"):
+            told.append(reading)
+            continue
+        whole = reading.name == "all_pools"
+        name = "kv_tokens" if reading.name == "kv_tokens" else "kv_pool"
+        reading, place = structs.replace(reading, name=name), places.get((name, rank))
+        if place is None:
+            places[name, rank] = len(told)
+            told.append(reading)
+        elif whole:
+            told[place] = reading
+        elif rank in ended:
+            told.append(
+                reading if name == "kv_tokens" else structs.replace(reading, name="draft_kv_pool")
+            )
+        else:
+            told[place] = _together(told[place], reading)
+    return told
+
+
+def _together(pool: Measurement, other: Measurement) -> Measurement:
+    """Return two pools of one rank: their bytes as a sum, their tokens as the more, as sliding
+    layers have 0.8 of those of full ones."""
+    if pool.name == "kv_tokens":
+        return max(pool, other, key=lambda reading: reading.value)
+    return structs.replace(
+        pool, value=pool.value + other.value, resolution=pool.resolution + other.resolution
+    )
+
+
+def _outcome(lines: list[Line], readings: list[Measurement]) -> Outcome | None:
+    if has(lines, "CUDA out of memory", "OutOfMemoryError", "HIP out of memory"):
+        return "oom"
+    if has(lines, "Not enough memory. Please try", "leave no GPU memory for the KV cache"):
+        return "kv_too_small"
+    served = has(lines, "The server is fired up", "Uvicorn running on") or any(
+        reading.name == "kv_tokens" for reading in readings
+    )
+    return "served" if served else None

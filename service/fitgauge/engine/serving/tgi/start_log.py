@@ -1,0 +1,96 @@
+"""Text Generation Inference's start-up log, as lines or as JSON.
+
+Wording from its sources: launcher/src/main.rs (`Args {`, `Default max_batch_prefill_tokens`),
+backends/v3/src/lib.rs and router/src/main.rs before (`Setting max batch total tokens to`),
+server/text_generation_server/models/flash_causal_lm.py (`KV-cache blocks`)."""
+
+import re
+
+from fitgauge.engine.serving.start_log.lines import Line
+from fitgauge.engine.serving.start_log.measurements import (
+    Flag,
+    Outcome,
+    StartLog,
+    find_readings,
+    has,
+    rule,
+)
+from fitgauge.engine.serving.start_log.names import card, hub_id
+
+SIGNATURES = (
+    "text_generation_launcher",
+    "text_generation_router",
+    "max batch total tokens",
+    "text-generation-launcher",
+)
+
+_RULES = (
+    rule(
+        "max batch total tokens to",
+        r"Setting max batch total tokens to (?P<kv_tokens>INT)",
+        "tokens",
+    ),
+    rule("KV-cache blocks", r"KV-cache blocks: (?P<kv_blocks>INT)", "blocks"),
+)
+_SAID = {
+    "tensor_parallel": "num_shard", "context_length": "max_total_tokens",
+    "max_batched_tokens": "max_batch_prefill_tokens",
+    "gpu_memory_utilization": "cuda_memory_fraction", "quantization": "quantize",
+    "kv_cache_dtype": "kv_cache_dtype",
+}  # fmt: skip
+_KINDS: dict[str, type[Flag]] = {
+    "gpu_memory_utilization": float,
+    "quantization": str,
+    "kv_cache_dtype": str,
+}
+_VALUE = r": *(?:Some\( *)?['\"]?(?P<value>[\w./:@-]{1,200})"
+_PREFILL = re.compile(r"max_batch_prefill_tokens.? to (?P<tokens>\d{1,9})")
+_RELEASE = re.compile(r"text-generation-inference:(?P<version>\d+\.\d+(?:\.\d+)?)")
+
+
+def read(lines: list[Line]) -> StartLog:
+    """Return what TGI's log says."""
+    start = next((index for index, line in enumerate(lines) if "Args {" in line.text), len(lines))
+    given = " ".join(line.text for line in lines[start : start + 80])
+    found = {
+        name: flag
+        for name, word in _SAID.items()
+        if (flag := _said(given, word, _KINDS.get(name, int))) is not None
+    }
+    text = " ".join(
+        line.text
+        for line in lines
+        if "max_batch_prefill_tokens" in line.text or "text-generation-inference:" in line.text
+    )
+    prefill, release = _PREFILL.search(text), _RELEASE.search(text)
+    if prefill:
+        found["max_batched_tokens"] = int(prefill["tokens"])
+    readings = tuple(find_readings(lines, _RULES))
+    model = _said(given, "model_id", str)
+    return StartLog(
+        engine="tgi",
+        version=release["version"] if release else None,
+        model=hub_id(str(model)) if model else None,
+        gpu=card(lines),
+        flags=found,
+        readings=readings,
+        outcome=_outcome(lines, served=any(reading.name == "kv_tokens" for reading in readings)),
+    )
+
+
+def _said(given: str, word: str, kind: type[Flag]) -> Flag | None:
+    match = re.search(rf"\b{word}{_VALUE}", given)
+    if match is None or match["value"] == "None":
+        return None
+    try:
+        return kind(match["value"].lower() if word == "quantize" else match["value"])
+    except ValueError:
+        return None
+
+
+def _outcome(lines: list[Line], *, served: bool) -> Outcome | None:
+    if has(lines, "CUDA out of memory", "OutOfMemoryError"):
+        return "oom"
+    if has(lines, "Not enough memory to handle"):
+        return "kv_too_small"
+    return "served" if served else None

@@ -1,0 +1,465 @@
+"""Measures training steps byte for byte: settings come in as JSON lines, the same lines go out with
+`bytes`. Needs torch and transformers.
+
+    python tools/accuracy/measure_steps.py < settings.jsonl >> training_own.jsonl
+
+A row of training_own.jsonl is such a line, so that feeding the file measures it anew. Fake tensors:
+nothing is computed and no memory is used, every storage is counted from the operation that makes it
+until it is freed. Dropout is CUDA's: it keeps a byte a number (native_dropout), and attention with
+dropout writes no scores out, both of which a CPU does otherwise. The model is the architecture its
+config names, the loss its own; one without a head gives the mean of its hidden states. Keys that a
+line may leave out: `implementation` (of the optimizer: for_loop), `experts` (transformers' choice),
+`packed` (sequences of one row, told apart by positions: 1), `layers` (all).
+
+A line with `images` (of a sequence, each of `image_tokens` tokens) is computed in earnest, since
+towers look at the sizes of images; its model is small and its own: `config`.
+`train_vision_tower`: false freezes the tower, not the projector. A line with `kernels: unsloth`
+runs Unsloth's layers (unsloth_layers.py), of the checkout that UNSLOTH names. A line with
+`routing` (of a small mixture of its own: even, or every token to the same experts: one) is
+computed in earnest too. Optimizers in 8 bit are bitsandbytes'."""
+
+import contextlib
+import importlib
+import json
+import math
+import sys
+import warnings
+import weakref
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+import unsloth_layers
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+from torch.utils.weak import WeakIdKeyDictionary
+from transformers import masking_utils
+
+MODELS = Path(__file__).parents[2] / "service/fitgauge/catalog/data/models.jsonl"
+AUTOCAST = {"amp": torch.bfloat16, "amp16": torch.float16, "half_base": torch.bfloat16}
+"""half_base: under it a frozen base in bf16, with adapters in fp32, as PEFT makes them
+(autocast_adapter_dtype)."""
+PRODUCTS = {
+    torch.ops.aten.mm.default, torch.ops.aten.bmm.default, torch.ops.aten.addmm.default,
+    torch.ops.aten.baddbmm.default,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
+}  # fmt: skip
+"""What selective checkpointing keeps. Source: torchtitan, distributed/activation_checkpoint.py,
+whose list names CUDA's kernels."""
+
+
+class Fake(FakeTensorMode):
+    """Fake tensors hold no values; asked for one, they say 1: true of a mask that hides nothing,
+    and any size of an update will do."""
+
+    def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten._local_scalar_dense.default:
+            return 1.0 if args[0].dtype.is_floating_point else 1
+        return super().dispatch(func, types, args, kwargs)
+
+
+@contextlib.contextmanager
+def cuda_dropout() -> Iterator[None]:
+    """Dropout as CUDA keeps it. Source: pytorch aten/src/ATen/native/Dropout.cpp
+    (is_fused_kernel_acceptable), attention.cpp."""
+    functional = torch.nn.functional
+    attention, dropout = functional.scaled_dot_product_attention, functional.dropout
+
+    def undropped(*args: Any, dropout_p: float = 0.0, **kwargs: Any) -> torch.Tensor:
+        return attention(*args, dropout_p=0.0, **kwargs)
+
+    def fused(
+        x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+    ) -> torch.Tensor:
+        return torch.native_dropout(x, p, True)[0] if training and p else x
+
+    functional.scaled_dot_product_attention, functional.dropout = undropped, fused
+    try:
+        yield
+    finally:
+        functional.scaled_dot_product_attention, functional.dropout = attention, dropout
+
+
+class Live(TorchDispatchMode):
+    """Bytes of storages that operations made and nobody has let go of yet, and the most there
+    were."""
+
+    def __init__(self, given: Iterable[torch.Tensor]) -> None:
+        super().__init__()
+        self.live = self.peak = 0
+        self._seen = WeakIdKeyDictionary({tensor.untyped_storage(): 0 for tensor in given})
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for tensor in torch.utils._pytree.tree_leaves(made):
+            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage() not in self._seen:
+                storage = tensor.untyped_storage()
+                self._seen[storage] = size = storage.nbytes()
+                self.live += size
+                self.peak = max(self.peak, self.live)
+                weakref.finalize(storage, self._gone, size)
+        return made
+
+    def _gone(self, size: int) -> None:
+        self.live -= size
+
+
+class Adapted(torch.nn.Module):
+    """base(x) + B(A(x)) x 2, the base frozen: PEFT's LoRA layer without dropout."""
+
+    def __init__(self, base: torch.nn.Linear, rank: int, dtype: torch.dtype | None) -> None:
+        super().__init__()
+        self.base = base
+        self.a = torch.nn.Linear(
+            base.in_features, rank, bias=False, dtype=dtype or base.weight.dtype
+        )
+        self.b = torch.nn.Linear(
+            rank, base.out_features, bias=False, dtype=dtype or base.weight.dtype
+        )
+        self.weight = base.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.base(x) + self.b(self.a(x.to(self.a.weight.dtype))) * 2.0
+
+
+TOWER = ("visual", "vision_tower", "vision_model")
+PROJECTOR = (
+    "merger",
+    "multi_modal_projector",
+    "connector",
+    "mm_projector",
+    "embed_vision",
+    "vision_adapter",
+    "downsample",
+)
+
+
+def adapt(model: Any, rank: int, *, tower: bool = True, dtype: torch.dtype | None = None) -> None:
+    """Freezes the model and puts an adapter beside every linear layer but the head; without
+    `tower` not where images are read. `dtype`: of adapters, None for that of what they are
+    beside."""
+    head = model.get_output_embeddings()
+    model.requires_grad_(False)
+    for name, module in list(model.named_modules()):
+        seeing = any(part in name for part in (*TOWER, *PROJECTOR))
+        if type(module) is torch.nn.Linear and module is not head and (tower or not seeing):
+            parent, _, own = name.rpartition(".")
+            setattr(model.get_submodule(parent), own, Adapted(module, rank, dtype))
+
+
+def snapshot(name: str, layers: int | None, own: dict[str, Any] | None = None) -> Any:
+    """Return the configuration of a bundled model, of `layers` layers where that is given; or a
+    row's own."""
+    row = (
+        {"config": own}
+        if own
+        else next(row for line in MODELS.open() if (row := json.loads(line))["id"] == name)
+    )
+    config = {
+        key: value
+        for key, value in row["config"].items()
+        if key not in ("auto_map", "quantization_config")
+    }
+    if layers:
+        config |= {key: layers for key in ("num_hidden_layers", "n_layer") if key in config}
+    made = transformers.AutoConfig.for_model(**config)
+    made.own_head = config.get("tie_word_embeddings") is False
+    return made
+
+
+def build(row: dict[str, Any]) -> Any:
+    """Return the model of a row, in training, with its adapters and checkpoints."""
+    config = snapshot(row["model"], row.get("layers"), row.get("config"))
+    config._attn_implementation, config.use_cache = row["attn"], False
+    config.get_text_config().use_cache = False
+    if "experts" in row:
+        config._experts_implementation = row["experts"]
+    config.encoder_layerdrop = config.decoder_layerdrop = 0.0
+    if config.is_encoder_decoder:
+        config.decoder_start_token_id, config.pad_token_id = 0, config.pad_token_id or 0
+    dtype = torch.float32 if row["regime"] in ("amp", "amp16", "fp32") else torch.bfloat16
+    model = _maker(config)(config, dtype=dtype)
+    if (
+        config.is_encoder_decoder and config.own_head
+    ):  # of a checkpoint with a head of its own, which configurations may not say (T5 v1.1)
+        head = model.get_output_embeddings()
+        head.weight = torch.nn.Parameter(torch.empty_like(head.weight))
+    if row["method"] == "lora":
+        wide = torch.float32 if row["regime"] == "half_base" else None
+        adapt(model, row["rank"], tower=row.get("train_vision_tower", True), dtype=wide)
+    elif not row.get("train_vision_tower", True):
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(
+                any(part in name for part in PROJECTOR) or not any(part in name for part in TOWER)
+            )
+    if row.get("kernels") == "unsloth":
+        unsloth_layers.patch(model)
+    model.train()
+    if row["checkpointing"] != "none":
+        kwargs: dict[str, Any] = {"use_reentrant": False}
+        if row["checkpointing"] == "selective":
+            kwargs["context_fn"] = partial(create_selective_checkpoint_contexts, _keeps_products)
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=kwargs)
+        if row["method"] == "lora":
+            model.enable_input_require_grads()
+    if row["optimizer"].endswith("8bit"):
+        keep_embeddings(model)
+    if "routing" in row:
+        route(model, row["routing"])
+    return model
+
+
+def route(model: Any, routing: str) -> None:
+    """Let routers send every token to the same experts (`one`), or as it happens (`even`)."""
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith("mlp.gate.weight"):
+                weight.zero_() if routing == "one" else weight.normal_()
+
+
+def keep_embeddings(model: Any) -> None:
+    """Ask bitsandbytes for states of embeddings in fp32, as transformers' Trainer does
+    (trainer.py, create_optimizer)."""
+    manager = importlib.import_module("bitsandbytes").optim.GlobalOptimManager.get_instance()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Embedding):
+            manager.register_module_override(module, "weight", {"optim_bits": 32})
+
+
+def _maker(config: Any) -> Any:
+    """Return what makes the model: the class its config names, else the language model of its
+    type, else the model without a head."""
+    named = getattr(transformers, (config.architectures or ["none"])[0], None)
+    if named is not None:
+        return named._from_config
+    known = type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
+    return (transformers.AutoModelForCausalLM if known else transformers.AutoModel).from_config
+
+
+def _keeps_products(context: Any, operation: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+    return (
+        CheckpointPolicy.MUST_SAVE if operation in PRODUCTS else CheckpointPolicy.PREFER_RECOMPUTE
+    )
+
+
+def inputs(model: Any, row: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Return what the architecture is given: tokens and labels, sounds and labels, or tokens
+    alone."""
+    config, architecture = model.config.get_text_config(), type(model).__name__
+    tokens = torch.zeros((row["batch"], row["seq"]), dtype=torch.long)
+    if config.model_type == "whisper":
+        frames = 2 * config.max_source_positions
+        return {
+            "input_features": torch.zeros(
+                (row["batch"], config.num_mel_bins, frames), dtype=model.dtype
+            ),
+            "labels": tokens,
+        }
+    if row.get("routing") == "even":
+        tokens.random_(config.vocab_size)
+    given = {"input_ids": tokens} | (seen(model, row, tokens) if row.get("images") else {})
+    if row.get("packed", 1) > 1:
+        given["position_ids"] = (torch.arange(row["seq"]) % (row["seq"] // row["packed"])).expand(
+            row["batch"], -1
+        )
+    if "Classification" in architecture:
+        return given | {"labels": tokens[:, 0].contiguous()}
+    headless = architecture.endswith(("Model", "Encoder")) and not architecture.endswith(
+        "LMHeadModel"
+    )
+    return given if headless else given | {"labels": tokens}
+
+
+def seen(model: Any, row: dict[str, Any], tokens: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Square images as the family's processor hands them over, and their places written into
+    `tokens`, a word after each."""
+    config, count, number = model.config, row["images"] * row["batch"], row["image_tokens"]
+    for start in range(0, row["images"] * (number + 1), number + 1):
+        tokens[:, start : start + number] = config.image_token_id
+    vision, kinds = config.vision_config, (tokens == config.image_token_id).int()
+    merge = (
+        getattr(vision, "spatial_merge_size", None)
+        or getattr(config, "spatial_merge_size", None)
+        or 2
+    )
+    side = math.isqrt(number) * merge
+    match config.model_type:
+        case "mistral3":
+            pixels = side * vision.patch_size
+            return {
+                "pixel_values": torch.zeros((count, 3, pixels, pixels)),
+                "image_sizes": torch.tensor([[pixels, pixels]] * count),
+            }
+        case "llava_next":  # two tiles by two, and the whole
+            pixels = torch.zeros((count, 5, 3, vision.image_size, vision.image_size))
+            return {
+                "pixel_values": pixels,
+                "image_sizes": torch.tensor([[2 * vision.image_size] * 2] * count),
+            }
+        case "idefics3" | "smolvlm":  # which drop images that are all zeros
+            return {
+                "pixel_values": torch.ones(
+                    (row["batch"], row["images"], 3, vision.image_size, vision.image_size)
+                )
+            }
+        case "gemma4":
+            side = math.isqrt(number) * vision.pooling_kernel_size
+            places = torch.stack(
+                torch.meshgrid(torch.arange(side), torch.arange(side), indexing="xy"), -1
+            ).reshape(1, -1, 2)
+            pixels = torch.zeros((count, side**2, 3 * vision.patch_size**2))
+            return {
+                "pixel_values": pixels,
+                "image_position_ids": places.repeat(count, 1, 1),
+                "mm_token_type_ids": kinds,
+            }
+        case "mllama":  # whose images stand beside the sequence
+            tokens.zero_()
+            kinds = torch.ones((row["batch"], row["images"]), dtype=torch.long)
+            tiles, side = vision.max_num_tiles, vision.image_size
+            return {
+                "pixel_values": torch.zeros((row["batch"], row["images"], tiles, 3, side, side)),
+                "aspect_ratio_ids": 6 * kinds,  # two tiles by two
+                "aspect_ratio_mask": kinds[..., None].repeat(1, 1, tiles),
+                "cross_attention_mask": torch.ones((*tokens.shape, row["images"], tiles)),
+            }
+        case "kimi_k25":
+            pixels = torch.zeros(
+                (count * side**2, 3, vision.patch_size, vision.patch_size), dtype=model.dtype
+            )
+            return {
+                "pixel_values": pixels,
+                "image_grid_thw": torch.tensor([[1, side, side]] * count),
+            }
+    if not hasattr(vision, "spatial_merge_size"):
+        side = vision.image_size if isinstance(vision.image_size, int) else vision.image_size[0]
+        given = {
+            "pixel_values": torch.zeros(
+                (count, 3, side, side), dtype=model.dtype if config.model_type == "llama4" else None
+            )
+        }
+        return given | ({"token_type_ids": kinds} if config.model_type == "gemma3" else {})
+    numbers = 3 * vision.temporal_patch_size * vision.patch_size**2
+    grid = torch.tensor([[1, side, side]] * count)
+    return {
+        "pixel_values": torch.zeros((count * side**2, numbers)),
+        "image_grid_thw": grid,
+        "mm_token_type_ids": kinds,
+    }
+
+
+def loss_of(output: Any) -> torch.Tensor:
+    """Return the model's own loss, or the mean of its hidden states; `output` is let go of by
+    the caller."""
+    found = output.get("loss")
+    if found is not None:
+        return found
+    pooled = output.get("pooler_output")
+    return output.last_hidden_state.mean() + (0 if pooled is None else pooled.mean())
+
+
+def optimizer_of(row: dict[str, Any], trained: list[torch.Tensor]) -> Any:
+    """Return the optimizer of a row; `implementation` is for_loop where it says nothing."""
+    how: dict[str, Any] = {"foreach": row.get("implementation") == "foreach"}
+    if row.get("implementation") == "fused":
+        how = {"fused": True}
+    match row["optimizer"]:
+        case "adamw":
+            return torch.optim.AdamW(trained, **how)
+        case "sgd":
+            return torch.optim.SGD(trained, momentum=0.9, **how)
+        case "adafactor":
+            return torch.optim.Adafactor(trained, **how)
+        case "muon":
+            return torch.optim.Muon(trained)
+        case "adamw_8bit":
+            return importlib.import_module("bitsandbytes").optim.AdamW(trained, optim_bits=8)
+        case "lion_8bit":
+            return importlib.import_module("bitsandbytes").optim.Lion(trained, optim_bits=8)
+        case name:
+            raise ValueError(f"no optimizer {name}")
+
+
+def measure(row: dict[str, Any]) -> dict[str, int]:
+    """Return the bytes of one step: see tools/accuracy/README.md."""
+    if row.get("packed", 1) == 1:  # fake tensors hold no values to look for
+        masking_utils.find_packed_sequence_indices = lambda position_ids: None
+    with (
+        (
+            contextlib.nullcontext()
+            if row.get("images") or "routing" in row
+            else Fake(allow_non_fake_inputs=True)
+        ),
+        cuda_dropout(),
+    ):
+        model = build(row)
+        parameters = list(model.parameters())
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
+        optimizer, given = optimizer_of(row, trained), inputs(model, row)
+        pixels = given.get("pixel_values")
+        live = Live(parameters if pixels is None else [*parameters, pixels])
+        live.live = live.peak = 0 if pixels is None else _size(pixels)
+        found: dict[str, int] = {}
+        half = AUTOCAST.get(row["regime"])
+        with live:
+            with torch.autocast("cpu", dtype=half) if half else contextlib.nullcontext():
+                output = model(**given)
+                loss = loss_of(output)
+            found |= {"after_forward": live.live, "forward_peak": live.peak}
+            live.peak = live.live
+            loss.backward()
+            found["backward_peak"] = live.peak
+            del output, loss
+            gradients = sum(
+                _size(parameter.grad) for parameter in trained if parameter.grad is not None
+            )
+            found["after_backward"] = live.peak = live.live
+            optimizer.step()
+            found |= {"step_peak": live.peak, "after_step": live.live}
+    states = sum(
+        _size(value)
+        for state in optimizer.state.values()
+        for value in state.values()
+        if isinstance(value, torch.Tensor)
+    )
+    weights = sum(
+        {id(parameter.untyped_storage()): _size(parameter) for parameter in parameters}.values()
+    )
+    passes = states + max(found["forward_peak"], found["backward_peak"])
+    return found | {
+        "parameters": weights,
+        "n_parameters": sum(parameter.numel() for parameter in parameters),
+        "n_trainable": sum(parameter.numel() for parameter in trained),
+        "gradients": gradients,
+        "optimizer": states,
+        "steady_peak": weights + max(passes, found["step_peak"]),
+    }
+
+
+def _size(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().nbytes()
+
+
+def measured(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Yield every line with its bytes and the versions they are of; those that cannot run are
+    told on stderr."""
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    for line in lines:
+        row = json.loads(line)
+        try:
+            found = measure(row)
+        except Exception as error:
+            print(line.strip()[:200], "->", type(error).__name__, str(error)[:300], file=sys.stderr)
+            continue
+        yield row | versions | {"bytes": found}
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    transformers.logging.set_verbosity_error()
+    for row in measured(sys.stdin):
+        print(json.dumps(row), flush=True)

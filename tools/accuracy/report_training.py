@@ -1,0 +1,457 @@
+"""The training half of docs/ACCURACY.md: what must be reached, errors by family and setting,
+published runs, the rules people quote."""
+
+from collections.abc import Callable, Iterable, Iterator
+from statistics import median
+from typing import NamedTuple
+
+from accuracy import training_parallel as parallel
+from accuracy import training_peers as peers
+from accuracy import training_score as score
+from accuracy import training_truth as truth
+from accuracy.report import Figures, table
+from accuracy.training_calibrate import campaign, routed
+from accuracy.training_score import Counted
+from accuracy.training_truth import Published, Step
+from accuracy.truth import GIB
+from fitgauge.catalog.catalog import bundled
+
+
+class Bar(NamedTuple):
+    """One figure that must be reached."""
+
+    words: str
+    figure: str
+    part: str
+    key: str
+    least: float | None
+    most: float | None
+
+
+BARS = (
+    Bar("a step's tensors, given set, median", "training_steps", "given", "median", None, 1),
+    Bar("a step's tensors, given set, 95th percentile", "training_steps", "given", "p95", None, 4),
+    Bar("a step's tensors, our own set, median", "training_steps", "own", "median", None, 1),
+    Bar("a step's tensors, our own set, 95th percentile", "training_steps", "own", "p95", None, 4),
+    Bar("families never taught, median", "training_untaught", "never taught", "median", None, 10),
+    Bar(
+        "taught families as if they were not, median",
+        "training_untaught",
+        "as if never taught",
+        "median",
+        None,
+        10,
+    ),
+    Bar("one rank of FSDP2, median", "training_ranks", "fsdp", "median", None, 2),
+    Bar("one rank of FSDP2, 95th percentile", "training_ranks", "fsdp", "p95", None, 6),
+    Bar("published GPU runs, median", "training_runs", "all", "median", None, 8),
+    Bar("published GPU runs, 90th percentile", "training_runs", "all", "p90", None, 20),
+    Bar(
+        "published GPU runs within their 90 % interval", "training_runs", "all", "coverage", 85, 97
+    ),
+    Bar(
+        "runs that ended without memory, not told that they fit",
+        "training_outcomes",
+        "out of memory",
+        "right",
+        90,
+        None,
+    ),
+)
+
+PARALLEL = """\
+One rank each, measured in the frameworks' own code without a GPU (tools/accuracy/README.md): the
+most it holds at once, where nothing else is said. Beside these, what every rank of {schedules}
+pipeline schedules of torch.distributed.pipelining, megatron-core and DeepSpeed holds, and the
+parameters of {stages} stages that megatron-core makes, are met exactly."""
+
+TRACKER = (
+    "the tracker counts what no device holds in its first step (tests/engine/training/test_fsdp.py)"
+)
+NOISE = "a CPU keeps dropout's noise in the format of its input, CUDA a byte a number"
+STEP_CAUSES = (
+    (
+        "openai-community/gpt2",
+        "sdpa",
+        (
+            "a CPU writes the scores of an attention with dropout out; CUDA's kernel, estimated"
+            " here, does not"
+        ),
+    ),
+    ("openai-community/gpt2", "", NOISE),
+    ("facebook/opt", "", NOISE),
+    ("google/gemma-3-1b", "", TRACKER),
+    ("Qwen/Qwen3-8B", "", TRACKER),
+    ("meta-llama/Llama-3.1-8B", "", TRACKER),
+)
+"""What is known of steps that come out worst: the beginning of the model's name, the attention,
+the cause; the first that fits."""
+
+ROCM = (
+    "a process under ROCm holds more than under CUDA: what is not PyTorch's is 2.4 GiB in each of"
+    " the fp32 runs of BERT, 1.2 on H100"
+)
+KEPT = "PyTorch before 2.0 kept gradients through the next forward pass (zero_grad wrote zeros)"
+ROUTING = "what Megatron and DeepSpeed hold to route tokens to experts is not derived"
+RUN_CAUSES = {
+    "t106": (
+        "whether layers were recomputed is not printed; estimated as the project's other recipes,"
+        " which do"
+    ),
+    "t394": (
+        "what stays on the card beside FSDP's offload is not derived for this project; which"
+        " counter is not printed"
+    ),
+    "t098": "of a page about 4-bit training: what its linears save is not derived",
+    "t099": (
+        "of a page about 8-bit training that names no model: what its linears save is not derived"
+    ),
+    "t110": "not explained; the unit differs from the other rows of its table",
+    "t108": "not explained: FSDP's offload of parameters, gradients and states",
+    "t438": "neither precision nor unit is printed",
+    "t172": f"the card is full, which shows the card and not the need; {ROUTING}",
+    "t173": ROUTING,
+    "t174": ROUTING,
+    "t175": ROUTING,
+    **dict.fromkeys(("f081", "f082", "f083"), ROUTING),
+    **dict.fromkeys(("f056", "f057", "f061", "f062", "f074", "f075", "f076"), ROCM),
+    **dict.fromkeys(("t467", "t525", "t527", "t529"), KEPT),
+    "f048": (
+        "the source's row contradicts itself: layers' inputs and logits of four sequences are more"
+        " than is printed"
+    ),
+}
+"""What is known of published runs that come out worst."""
+
+
+def must_reach(figures: Figures) -> str:
+    """Return every bar with its figure."""
+    rows: list[tuple[object, ...]] = []
+    for bar in BARS:
+        found = figures[bar.figure][bar.part]
+        value = found[bar.key]
+        held = (bar.least is None or value >= bar.least) and (bar.most is None or value <= bar.most)
+        wanted = [
+            *([f"at least {bar.least:g}"] if bar.least is not None else []),
+            *([f"at most {bar.most:g}"] if bar.most is not None else []),
+        ]
+        rows.append(
+            (
+                bar.words,
+                " and ".join(wanted),
+                f"{value:g} %",
+                int(found["runs"]),
+                "reached" if held else "**not reached**",
+            )
+        )
+    return table(("figure", "must be", "is", "runs", ""), rows)
+
+
+def grouped(name: str, steps: Iterable[Step], group: Callable[[Step], str]) -> str:
+    """Absolute errors of steps by a property of theirs."""
+    return spreads(name, ((group(step), step.error) for step in steps))
+
+
+def spreads(name: str, named: Iterable[tuple[str, float]]) -> str:
+    """Absolute errors by name."""
+    cells: dict[str, list[float]] = {}
+    for key, error in named:
+        cells.setdefault(key, []).append(error)
+    head = (name, "steps", "median, %", "90th, %", "worst, %")
+    rows: list[tuple[object, ...]] = []
+    for key, errors in sorted(cells.items()):
+        found = score.spread(errors, 2)
+        rows.append((key, len(errors), found["median"], found["p90"], found["worst"]))
+    return table(head, rows)
+
+
+def by_framework(counted: Iterable[Counted], group: Callable[[Counted], str], name: str) -> str:
+    """Errors and coverage of published runs by a property of theirs."""
+    cells: dict[str, list[Counted]] = {}
+    for one in counted:
+        cells.setdefault(group(one), []).append(one)
+    rows: list[tuple[object, ...]] = []
+    for key, found in sorted(cells.items()):
+        figures = score.runs(found)
+        bias = 100 * median(one.error for one in found)
+        rows.append(
+            (
+                key,
+                len(found),
+                figures["median"],
+                figures["p90"],
+                f"{bias:+.1f}",
+                figures["coverage"],
+            )
+        )
+    return table((name, "runs", "median, %", "90th, %", "bias, %", "in the interval, %"), rows)
+
+
+def side_by_side() -> str:
+    """Return the same steps, ranks and runs, here and under every rule."""
+    sets: dict[str, list[Step]] = {
+        "steps, whole model trained": [
+            step for step in (*truth.given(), *truth.own()) if not step.workload.uses_adapters
+        ],
+        "steps, LoRA": [
+            step for step in (*truth.given(), *truth.own()) if step.workload.uses_adapters
+        ],
+        "ranks of FSDP2": list(truth.ranks()),
+    }
+    rows: list[tuple[object, ...]] = []
+    for words, steps in sets.items():
+        rows.append((words, len(steps), "fitgauge", *_shown([step.error for step in steps])))
+        for rule, size in peers.RULES.items():
+            errors = [size(step.spec, step.workload) / score.measured(step) - 1 for step in steps]
+            rows.append((words, len(steps), rule, *_shown(errors)))
+    counted = score.counted()
+    rows.append(
+        ("published runs", len(counted), "fitgauge", *_shown([one.error for one in counted]))
+    )
+    for rule, size in peers.RULES.items():
+        errors = [
+            size(one.run.known.spec, one.run.trained.workload) / one.measured - 1 for one in counted
+        ]
+        rows.append(("published runs", len(counted), rule, *_shown(errors)))
+    return table(("truth", "number", "rule", "median error, %", "90th, %"), rows)
+
+
+def _shown(errors: list[float]) -> tuple[float, float]:
+    found = score.spread(errors, 2)
+    return found["median"], found["p90"]
+
+
+def worst_steps(steps: Iterable[Step]) -> str:
+    """Return the ten steps and ranks that are furthest off, one a model and attention."""
+    rows: list[tuple[object, ...]] = []
+    seen: set[tuple[str, str]] = set()
+    for step in sorted(steps, key=lambda step: -abs(step.error)):
+        model, attention = step.row["model"], step.row["attn"]
+        if (model, attention) in seen:
+            continue
+        seen.add((model, attention))
+        what = ", ".join(
+            str(step.row.get(key))
+            for key in ("method", "regime", "checkpointing", "seq", "batch")
+            if step.row.get(key)
+        )
+        why = next(
+            (
+                cause
+                for name, kind, cause in STEP_CAUSES
+                if model.startswith(name) and kind in ("", attention)
+            ),
+            "",
+        )
+        rows.append(
+            (
+                model,
+                attention,
+                what,
+                f"{score.measured(step) / GIB:.3f}",
+                f"{100 * step.error:+.1f} %",
+                why or "not explained",
+            )
+        )
+        if len(rows) == 10:
+            break
+    return table(("model", "attention", "setting", "measured GiB", "error", "why"), rows)
+
+
+def worst_runs(counted: Iterable[Counted]) -> str:
+    """Return the ten published runs that are furthest off."""
+    rows: list[tuple[object, ...]] = []
+    for one in sorted(counted, key=lambda one: (-abs(one.error), one.run.row["id"]))[:10]:
+        row = one.run.row
+        sizes = [f"{value / GIB:.1f}" for value in (one.measured, one.low, one.expected, one.high)]
+        what = (
+            f"{one.run.request.model}, {row['method']}, {row['framework']},"
+            f" {row.get('gpu_count') or 1} GPU"
+        )
+        rows.append(
+            (
+                row["id"],
+                what,
+                one.counter.removesuffix("_gib"),
+                *sizes,
+                RUN_CAUSES.get(row["id"], "not explained"),
+                row["source"],
+            )
+        )
+    return table(
+        ("run", "what", "counter", "measured GiB", "low", "expected", "high", "why", "source"), rows
+    )
+
+
+def thin(one: Counted) -> str:
+    """Return what a run that was looked for is of."""
+    request = one.run.request
+    if bundled().find(request.gpu).accelerator.vendor.lower() == "amd":
+        return "AMD"
+    kinds = {
+        "mixtures": routed(one.run),
+        "context parallel": (request.context_parallel or 1) > 1,
+        "offload": request.offload is not None,
+        "tensor parallel": (request.tensor_parallel or 1) > 1,
+    }
+    return next((name for name, is_so in kinds.items() if is_so), "other")
+
+
+def misjudged(runs: Iterable[Published]) -> str:
+    """Run whose outcome was told wrongly."""
+    chosen = tuple(runs)
+    rows: list[tuple[object, ...]] = [
+        (
+            one.run.row["id"],
+            one.run.request.model,
+            one.run.request.gpu,
+            one.run.row["outcome"],
+            one.verdict,
+            one.run.row["source"],
+        )
+        for one in (*score.outcomes(chosen, ran=False), *score.outcomes(chosen, ran=True))
+        if not one.right
+    ]
+    return table(("run", "model", "card", "happened", "said", "source"), rows) if rows else "None."
+
+
+PREFACE = """\
+Three truths. *Steps*: one training step of one process, every tensor counted by PyTorch under fake
+tensors (`training.jsonl`: {given} given; `training_own.jsonl`: {own} of our own, made with
+`measure_steps.py`), against `allocated`: the most that any step after the first holds. *Ranks*: one
+rank of FSDP2 by PyTorch's own tracker (`training_fsdp.jsonl`: {ranks}). *Runs*: GPU runs that
+projects and papers printed (`training_gpu.jsonl`: {runs} that say enough to be asked), each against
+the counter it names: PyTorch's allocated or reserved peak, or the device's. Steps are arithmetic:
+nothing is fitted to them. Fragmentation (what PyTorch's allocator reserves beyond what is
+allocated) and the width of intervals are fitted to the fit part of the runs
+(`training_calibrate.py`); `check` in `headline_training.json` is the rest."""
+
+FOUND = """\
+`training_found.jsonl` ({rows} published runs, {asked} of which the API can be asked): looked for
+when all was fitted, where the first set is thin. None is fitted to, and none was left out for its
+error: a run is not asked where a setting has no word in the API, which its `note` names. By
+campaign too, since the runs of one share what is wrong. When they were first asked, before anything
+was mended, the median was 9.5 %, the 90th percentile 27.9 % and 73.5 % lay in their intervals. One
+cause was mended since, from sources and not by a fit: torchtitan uses expandable segments."""
+
+KERNELS = """\
+Dropout: a CPU keeps its noise in the format of its input and writes the scores of an attention with
+dropout out; CUDA keeps a byte a number and no scores. Estimates are of CUDA, so given steps of
+GPT-2 and OPT, which were measured on a CPU, show that difference; our own steps are measured with
+CUDA's kernels (`measure_steps.py`, cuda_dropout)."""
+
+NOT_MEASURED = """\
+Kernels: steps run without a GPU, so what CUDA's and Triton's kernels keep is from their sources and
+met by published runs alone: Liger's, those of Mamba and linear attention (whose references in
+PyTorch are among the families never taught). Optimizers beside AdamW, SGD, Adafactor and
+bitsandbytes' 8-bit AdamW and Lion: their states are from their sources. Whole steps of ModernBERT,
+whose layers were compared, and mixtures that loop over their experts: fake tensors cannot follow
+them. Towers of vision-language models are measured on small ones of their architecture, computed in
+earnest on square images; whole ones by published runs alone. Audio towers are counted as weights
+alone."""
+
+
+def parallel_errors() -> Iterator[tuple[str, float]]:
+    """Yield what every measured rank is, and the error."""
+    for step in (
+        *truth.ranks(),
+        *parallel.tensor_ranks(sharded=False),
+        *parallel.tensor_ranks(sharded=True),
+        *parallel.zero_ranks(),
+    ):
+        yield _kind(step), step.error
+    for rank in parallel.context_ranks():
+        way = "DeepSpeed's Ulysses" if rank.row["way"] == "ulysses" else "PyTorch's ring"
+        yield f"context parallel, {way}, kept between the passes", rank.error
+    for _, error in parallel.stage_ranks():
+        yield "a stage of PyTorch's pipelines under FSDP2", error
+    for row, stage in parallel.offload_ranks():
+        framework = {"deepspeed": "DeepSpeed", "fsdp": "FSDP2"}[row["framework"]]
+        passes = max(phase.total for phase in stage.phases if phase.name in ("forward", "backward"))
+        if row["offload"] != "none":
+            yield f"offload under {framework}, host memory", stage.host / row["bytes"]["host"] - 1
+        yield (
+            f"offload under {framework}, left on the card",
+            passes / max(row["bytes"]["forward"], row["bytes"]["backward"]) - 1,
+        )
+    for row in parallel.of_kind("megatron_activations"):
+        said, measured = parallel.micro_batch_bytes(row), row["bytes"]
+        routing = ", experts unevenly chosen" if row.get("load", 1) != 1 else ""
+        yield f"Megatron, what a layer keeps{routing}", said["layer"] / measured["layer"] - 1
+
+
+def _kind(step: Step) -> str:
+    if step.row.get("kind") == "zero":
+        return f"DeepSpeed's ZeRO-{step.workload.zero_stage}"
+    if "tensor_parallel" not in step.row:
+        return "FSDP2"
+    plan = "torchtitan's plan" if step.workload.sequence_parallel else "transformers' plan"
+    return f"tensor parallel, {plan}" + (", and FSDP2" if step.workload.data_parallel > 1 else "")
+
+
+def document(figures: Figures) -> str:
+    """Return the whole half."""
+    every = (*truth.given(), *truth.own())
+    taught = [step for step in every if step.taught]
+    counted = score.counted()
+    unknown = sorted({*truth.published().unknown, *truth.found().unknown})
+    counts = {
+        "given": len(truth.given()),
+        "own": len(truth.own()),
+        "ranks": len(truth.ranks()),
+        "runs": len(truth.published().runs),
+    }
+    return "\n\n".join(
+        (
+            "# Accuracy of training",
+            PREFACE.format(**counts),
+            "## Must reach: training",
+            must_reach(figures),
+            KERNELS,
+            "## Beside the rules that people quote",
+            "Sources in `tools/accuracy/training_peers.py`.",
+            side_by_side(),
+            "## Steps by family",
+            grouped("family", taught, lambda step: step.spec.model_type),
+            "## Steps by setting",
+            grouped("checkpointing", taught, lambda step: str(step.row["checkpointing"])),
+            grouped("method and precision", taught,
+                lambda step: f"{step.row['method']}, {step.row['regime']}"),
+            grouped("attention", taught, lambda step: str(step.row["attn"])),
+            grouped("optimizer", taught,
+                lambda step: (
+                    f"{step.row['optimizer']}, {step.row.get('implementation', 'for_loop')}")),
+            grouped("sequences in a row", taught,
+                lambda step: "several, packed" if step.row.get("packed", 1) > 1 else "one"),
+            "## Parallel ranks",
+            PARALLEL.format(
+                schedules=len(parallel.of_kind("schedule")),
+                stages=sum(len(row["parameters"]) for row in parallel.of_kind("megatron"))
+            ),
+            spreads("what", parallel_errors()),
+            "## Families never taught (basis: assumed)",
+            grouped("family", [step for step in every if not step.taught],
+                lambda step: step.spec.model_type),
+            "## Published runs",
+            by_framework(counted, lambda one: one.run.trained.workload.framework, "framework"),
+            by_framework(counted, lambda one: one.counter.removesuffix("_gib"), "counter"),
+            by_framework(counted, lambda one: one.run.request.method or "full", "method"),
+            "Outcomes that were told wrongly:",
+            misjudged(truth.published().runs),
+            "## Runs to which nothing is fitted",
+            FOUND.format(rows=len(truth.rows("training_found")), asked=len(truth.found().runs)),
+            by_framework(score.found(), thin, "what"),
+            by_framework(score.found(), lambda one: campaign(one.run.row), "campaign"),
+            "Outcomes that were told wrongly:",
+            misjudged(truth.found().runs),
+            worst_runs(score.found()),
+            "## The ten worst steps and ranks, one a model and attention",
+            worst_steps((*taught, *truth.ranks())),
+            "## The ten worst published runs",
+            worst_runs(counted),
+            "## What is not measured",
+            NOT_MEASURED,
+            "Models of published runs whose config is not at hand: "
+                + (", ".join(unknown) or "none") + ".",
+        )
+    ) + "\n"  # fmt: skip

@@ -21,10 +21,10 @@ from fitgauge.engine.training.autograd.passes import (
 from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.parallel import fsdp, fsdp_pipeline, zero
 from fitgauge.engine.training.parallel.pipeline import held, in_flight_in_words, stage_layers
+from fitgauge.engine.training.states.formulas import state_formulas
 from fitgauge.engine.training.states.offload import host_and_nvme
 from fitgauge.engine.training.states.parameters import units
 from fitgauge.engine.training.states.sharding import (
-    ModelState,
     RankStates,
     RankUnit,
     is_sharded,
@@ -130,13 +130,13 @@ def _stage(
         workload.micro_batches,
         workload.pipeline_chunks,
     ).most
-    said = _formulas(workload, here)
+    formulas = state_formulas(workload, here)
     if workload.framework == "fsdp" and last:
         phases = _fsdp_stage_phases(
-            fsdp_pipeline.step_of(spec, workload, here, layers, number), rank, said
+            fsdp_pipeline.step_of(spec, workload, here, layers, number), rank, formulas
         )
     elif workload.framework == "fsdp":
-        phases = _fsdp_phases(spec, workload, rank, said)
+        phases = _fsdp_phases(spec, workload, rank, formulas)
     else:
         line = stage_segments(
             segments(spec, workload),
@@ -144,7 +144,7 @@ def _stage(
             first=number == 0,
             last=number == last,
         )
-        phases = _phases(spec, workload, rank, here, line, float(in_flight), number, said)
+        phases = _phases(spec, workload, rank, here, line, float(in_flight), number, formulas)
     host, nvme = host_and_nvme(rank, workload)
     if workload.activation_offload:
         host += int(in_flight * _away(spec, workload, layers))
@@ -194,7 +194,7 @@ def _phases(
     line: StageSegments,
     in_flight: float,
     number: int,
-    said: Mapping[str, str],
+    formulas: Mapping[str, str],
 ) -> tuple[Phase, ...]:
     """Return the phases of every framework but FSDP.
 
@@ -235,8 +235,8 @@ def _phases(
     swapped = zero.exchange(
         workload, rank, trained=trained, elements=every, largest=largest, width=width
     )
-    kept = _states(rank, said)
-    gradients = _amount("gradients", rank.gradients, said["gradients"])
+    kept = _states(rank, formulas)
+    gradients = _amount("gradients", rank.gradients, formulas["gradients"])
     gathered = Amount(
         "gathered_weights",
         swapped.gathered,
@@ -256,9 +256,9 @@ def _phases(
     back = _amount(
         "activations", others + backward - made_then, f"{flight}{backward - made_then} B"
     )
-    there = gradients if standing else _amount("gradients", made_then, said["gradients"])
+    there = gradients if standing else _amount("gradients", made_then, formulas["gradients"])
     stepped = (
-        _amount("gradients", rank.master_weights // 2, said["gradients"])
+        _amount("gradients", rank.master_weights // 2, formulas["gradients"])
         if swapped.frees_gradients
         else gradients
     )
@@ -288,16 +288,16 @@ def _phase(name: PhaseName, parts: Sequence[Amount]) -> Phase:
 
 
 def _fsdp_phases(
-    spec: ModelSpec, workload: TrainingWorkload, rank: RankStates, said: Mapping[str, str]
+    spec: ModelSpec, workload: TrainingWorkload, rank: RankStates, formulas: Mapping[str, str]
 ) -> tuple[Phase, ...]:
     """Return the phases of FSDP2, each at its highest moment. With more than one micro-batch the
     gradients' shards stay from one to the next."""
-    kept, moments = _states(rank, said), list(fsdp.moments(fsdp.step_of(spec, workload)))
+    kept, moments = _states(rank, formulas), list(fsdp.moments(fsdp.step_of(spec, workload)))
     if workload.micro_batches > 1:
         moments = [replace(moment, shards=rank.gradients) for moment in moments]
-    found = [
-        _fsdp_phase("forward", kept, moments, said),
-        _fsdp_phase("backward", kept, moments, said),
+    result = [
+        _fsdp_phase("forward", kept, moments, formulas),
+        _fsdp_phase("backward", kept, moments, formulas),
     ]
     stepping = _amount(
         "optimizer_temporaries",
@@ -305,22 +305,22 @@ def _fsdp_phases(
         "square roots and updates that the step makes of the shards",
     )
     return (
-        *found,
+        *result,
         _phase(
             "optimizer_step",
-            [*kept, _amount("gradients", rank.gradients, said["gradients"]), stepping],
+            [*kept, _amount("gradients", rank.gradients, formulas["gradients"]), stepping],
         ),
     )
 
 
 def _fsdp_stage_phases(
-    step: fsdp_pipeline.Step, rank: RankStates, said: Mapping[str, str]
+    step: fsdp_pipeline.Step, rank: RankStates, formulas: Mapping[str, str]
 ) -> tuple[Phase, ...]:
     """Return the phases of FSDP2 in a pipeline, whose gradients stay whole until the last
     micro-batch."""
-    kept, moments = _states(rank, said), list(fsdp_pipeline.moments(step))
-    whole = {**said, "gradients": "summed whole over micro-batches, and then reduced"}
-    found = [
+    kept, moments = _states(rank, formulas), list(fsdp_pipeline.moments(step))
+    whole = {**formulas, "gradients": "summed whole over micro-batches, and then reduced"}
+    result = [
         _fsdp_phase("forward", kept, moments, whole),
         _fsdp_phase("backward", kept, moments, whole),
     ]
@@ -335,22 +335,30 @@ def _fsdp_stage_phases(
         "square roots and updates that the step makes of the shards",
     )
     return (
-        *found,
+        *result,
         _phase(
             "optimizer_step",
-            [*kept, _amount("gradients", rank.gradients, said["gradients"]), received, stepping],
+            [
+                *kept,
+                _amount("gradients", rank.gradients, formulas["gradients"]),
+                received,
+                stepping,
+            ],
         ),
     )
 
 
 def _fsdp_phase(
-    name: PhaseName, kept: Sequence[Amount], moments: Sequence[fsdp.Moment], said: Mapping[str, str]
+    name: PhaseName,
+    kept: Sequence[Amount],
+    moments: Sequence[fsdp.Moment],
+    formulas: Mapping[str, str],
 ) -> Phase:
     top = max(
         (moment for moment in moments if moment.phase == name), key=lambda moment: moment.total
     )
     parts = (
-        _amount("gradients", top.shards, said["gradients"]),
+        _amount("gradients", top.shards, formulas["gradients"]),
         _amount(
             "gathered_weights",
             top.gathered,
@@ -370,62 +378,19 @@ def _fsdp_phase(
     return _phase(name, [*kept, *parts])
 
 
-def _states(rank: RankStates, said: Mapping[str, str]) -> list[Amount]:
+def _states(rank: RankStates, formulas: Mapping[str, str]) -> list[Amount]:
     return [
-        _amount("weights", rank.weights, said["weights"]),
+        _amount("weights", rank.weights, formulas["weights"]),
         _amount(
             "fp8_weights",
             rank.fp8,
             "linears' weights in fp8 and transposed, less the 16-bit weights they take the"
             " place of",
         ),
-        _amount("ema_weights", rank.averages, f"a moving average of {said['weights']}"),
-        _amount("master_weights", rank.master_weights, said["master_weights"]),
-        _amount("optimizer_states", rank.optimizer_states, said["optimizer_states"]),
+        _amount("ema_weights", rank.averages, f"a moving average of {formulas['weights']}"),
+        _amount("master_weights", rank.master_weights, formulas["master_weights"]),
+        _amount("optimizer_states", rank.optimizer_states, formulas["optimizer_states"]),
     ]
-
-
-def _formulas(workload: TrainingWorkload, slices: Sequence[tuple[RankUnit, int]]) -> dict[str, str]:
-    """Return how each state is counted: numbers, format, and over how many ranks."""
-    form, ranks = (
-        precision_policy(workload),
-        workload.data_parallel // workload.data_parallel_replicate * workload.context_parallel,
-    )
-    trained = sum(count * piece.trained for piece, count in slices)
-    weights = (
-        f"{sum(count * piece.elements for piece, count in slices)} parameters in {form.weights}"
-    )
-    if workload.uses_adapters:
-        weights = _by_format(slices)
-
-    def over(of: ModelState) -> str:
-        return f" over {ranks} ranks" if ranks > 1 and is_sharded(of, workload) else ""
-
-    stepped = sum(count * piece.states.optimizer_states for piece, count in slices) * (
-        ranks if is_sharded("states", workload) else 1
-    )
-    return {
-        "weights": f"{weights}{over('weights')}",
-        "gradients": f"up to {trained} trained parameters in {form.gradients}{over('gradients')}",
-        "master_weights": f"{trained} trained parameters in {form.masters}{over('states')}",
-        "optimizer_states": (
-            f"{workload.optimizer} of {trained} trained parameters, {stepped / max(1, trained):.5g}"
-            f" B each{over('states')}"
-        ),
-    }
-
-
-def _by_format(slices: Sequence[tuple[RankUnit, int]]) -> str:
-    """Return the numbers in every format that a frozen base and its adapters have, most first."""
-    found: dict[str, int] = {}
-    for piece, count in slices:
-        for parameter in piece.parameters:
-            name = parameter.form.name if parameter.form else parameter.dtype
-            name = f"{name} adapters" if parameter.adapter else f"parameters in {name}"
-            found[name] = found.get(name, 0) + count * parameter.elements
-    return " + ".join(
-        f"{number} {name}" for name, number in sorted(found.items(), key=lambda each: -each[1])
-    )
 
 
 def _amount(name: str, size: int, formula: str) -> Amount:

@@ -25,47 +25,53 @@ class Source(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Accelerator(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
-    """One accelerator as a process sees it. What no log prints and no vendor
-    states is None.
-
-    `marketed_bytes`: what the box says [bytes], its GB taken as 10^9. `total_bytes`: what the
-    vendor's tool shows (nvidia-smi's MiB, the profile of a MIG slice) [bytes]. `usable`: what a
-    process on Linux sees [bytes]; of a laptop's GPU, mostly run under Windows,
-    `expected` is what Windows shows and `low` what Linux does. `usable_basis` is `exact` where
-    it was read off such a process, `calibrated` where it follows from cards of the same memory
-    and generation (`derived_from`, their ids), `assumed` where the relation is weaker.
-    `usable_windows_bytes`: the same on Windows and WSL, where the driver hides less.
-    `bandwidth_gbps`: 10^9 bytes a second of its memory. `*_dense`: 10^12 operations a second of
-    its matrix units with sums in 32 bits, without sparsity; `bf16_tflops_dense` is of fp16 where
-    the hardware has no bf16. `compute_capability`: NVIDIA's (major, minor); `gfx`: AMD's target.
-    `unified_memory`: the CPU's memory is the same. `nvlink`: cards of a node are joined by it;
-    `interconnect_gbps`: 10^9 bytes a second, one direction, within a node. `node_size`: cards in
-    the usual node. `tdp_watts`: power the card is built to draw [W]. `msrp_usd`: about what one
-    cost when it came out [USD]."""
+    """One accelerator as a process sees it; a value that no log prints and no vendor states is
+    None."""
 
     id: str
     name: str
     vendor: str
     marketed_bytes: int
+    """Size on the box [bytes], its GB taken as 10^9."""
     usable: Bytes
+    """What a process on Linux sees [bytes]; of a laptop's GPU, mostly run under Windows, `expected`
+    is what Windows shows and `low` what Linux does."""
     usable_basis: Basis
+    """`exact`: read off such a process; `calibrated`: follows from cards of the same memory and
+    generation (`derived_from`); `assumed`: the relation is weaker."""
     sources: tuple[Source, ...]
     derived_from: tuple[str, ...] = ()
+    """Ids of the cards that `usable` follows from."""
     total_bytes: int | None = None
+    """What the vendor's tool shows [bytes]: nvidia-smi's MiB, the profile of a MIG slice."""
     usable_windows_bytes: int | None = None
+    """`usable` on Windows and WSL [bytes], where the driver hides less."""
     bandwidth_gbps: float | None = None
+    """Memory bandwidth [10^9 B/s]."""
     bf16_tflops_dense: float | None = None
+    """Dense bf16 throughput with sums in 32 bits [10^12 operations/s]; fp16 without bf16."""
     fp8_tflops_dense: float | None = None
+    """The same in fp8."""
     fp4_tflops_dense: float | None = None
+    """The same in fp4."""
     int8_tops_dense: float | None = None
+    """The same in int8."""
     compute_capability: tuple[int, int] | None = None
+    """NVIDIA's (major, minor)."""
     gfx: str | None = None
+    """AMD's target."""
     unified_memory: bool = False
+    """Whether the CPU's memory is the same."""
     nvlink: bool | None = None
+    """Whether NVLink joins the cards of a node."""
     interconnect_gbps: float | None = None
+    """Bandwidth within a node, one direction [10^9 B/s]."""
     node_size: int | None = None
+    """Cards in the usual node."""
     tdp_watts: int | None = None
+    """Power the card is built to draw [W]."""
     msrp_usd: int | None = None
+    """Approximate price at release [USD]."""
     release_year: int | None = None
 
     @property

@@ -71,7 +71,7 @@ def test_a_layer_saves_what_autograd_saves(row):
     )
 
 
-def test_every_proven_family_was_compared_or_shares_the_recipe_of_one_that_was():
+def test_every_verified_family_was_compared_or_shares_the_recipe_of_one_that_was():
     steps = [json.loads(line) for line in OWN_STEPS.read_text().splitlines()]
     compared = {row["family"] for row in ROWS} | {
         row["config"]["model_type"] for row in steps if "config" in row
@@ -81,6 +81,6 @@ def test_every_proven_family_was_compared_or_shares_the_recipe_of_one_that_was()
     alone = {
         family
         for family, traits in TRAITS.items()
-        if traits.proven and family not in compared and traits not in recipes
+        if traits.verified and family not in compared and traits not in recipes
     }
     assert not alone

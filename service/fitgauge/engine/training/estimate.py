@@ -123,9 +123,9 @@ def training_stage(
     stage: Stage,
     usable_bytes: int | None = None,
     *,
-    beside: Mapping[PhaseName, Sequence[Term]] | None = None,
+    outside: Mapping[PhaseName, Sequence[Term]] | None = None,
 ) -> TrainingStage:
-    """Return one stage with its terms. `beside`: what an engine that PyTorch's allocator does not
+    """Return one stage with its terms. `outside`: what an engine that PyTorch's allocator does not
     serve holds on the card, by phase.
 
     `allocated` is the highest phase. `reserved` adds fragmentation, `required` the process around
@@ -133,7 +133,7 @@ def training_stage(
     release_cached_blocks), so `need` holds only what it cannot release, and fragmentation is
     limited by the memory of the card."""
     phases = [_as_quoted(spec, workload, stage, phase) for phase in stage.phases]
-    other = {} if beside is None else beside
+    other = {} if outside is None else outside
     sizes = {
         phase.name: phase.total + sum(term.bytes for term in other.get(phase.name, ()))
         for phase in phases
@@ -184,7 +184,7 @@ def training_stage(
         nvme_bytes=stage.nvme,
         phase_terms=(
             {}
-            if beside is None
+            if outside is None
             else {phase.name: (*termed(phase), *other.get(phase.name, ())) for phase in phases}
         ),
     )
@@ -268,7 +268,7 @@ def _limited(usual: Term, least: Term, available: int | None) -> Term:
 
 def _as_quoted(spec: ModelSpec, workload: TrainingWorkload, stage: Stage, phase: Phase) -> Phase:
     """Return the phase with activations by a rule of thumb, where the workload has one; such a
-    sum counts gradients whole beside them."""
+    sum counts gradients whole in addition."""
     rule = rule_estimate(spec, workload, stage.layers)
     if rule is None or phase.name not in ("forward", "backward"):
         return phase
@@ -316,7 +316,7 @@ def _term(
 
 
 def _source_of_role(name: str) -> str:
-    """Return where the bytes of a model beside the policy are counted: as the policy's own of
+    """Return where the bytes of a model other than the policy are counted: as the policy's own of
     that name."""
     role, _, rest = name.partition("_")
     return (

@@ -327,7 +327,7 @@ def _fsdp_stage_phases(
     received = _amount(
         "communication",
         step.received,
-        "inputs, and gradients of outputs, that the stages beside it send",
+        "inputs, and gradients of outputs, that the neighbouring stages send",
     )
     stepping = _amount(
         "optimizer_temporaries",

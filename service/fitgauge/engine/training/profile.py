@@ -1,4 +1,4 @@
-"""What a training process holds beside PyTorch's tensors, by measurement. Data of the catalog."""
+"""What a training process holds besides PyTorch's tensors, by measurement. Data of the catalog."""
 
 from typing import Literal
 

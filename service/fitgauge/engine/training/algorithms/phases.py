@@ -63,7 +63,7 @@ def algorithm_stages(
             stage, phases=tuple(cast.phases(stage)), host=stage.host + cast.host(stage, rollout)
         )
         result.append(
-            training_stage(trained, policy, profile, whole, usable_bytes, beside=other_models)
+            training_stage(trained, policy, profile, whole, usable_bytes, outside=other_models)
         )
     return tuple(result)
 

@@ -24,7 +24,7 @@ class Traits:
     wide_rms (times the weight in fp32), shifted_rms (times 1 + weight in fp32), centred (a
     LayerNorm written out in fp32), layer, bare (without weight). `norms_after`: of an encoder or
     encoder-decoder, norms take the sum of stream and branch. `gated_activation`: where its MLP
-    is gated. `proven`: its saved tensors were compared with autograd's own. `slices`: a fused
+    is gated. `verified`: its saved tensors were compared with autograd's own. `slices`: a fused
     projection is sliced, not split. `rotates_part`: rotated and plain parts of queries and keys
     are put together again, `interleaves`: by tables made in every layer. `parallel`:
     attention and MLP side by side. `scales_queries`: before the product instead of after;
@@ -71,7 +71,7 @@ class Traits:
     bare_sdpa: bool = False
     lacks: tuple[str, ...] = ()
     drops: frozenset[Place] = frozenset()
-    proven: bool = True
+    verified: bool = True
 
     def eager(self, attention: AttentionKernel) -> bool:
         """Return whether scores are written out when this attention is asked for."""
@@ -108,13 +108,13 @@ TRAITS: Mapping[str, Traits] = {
     "ernie4_5": Traits(interleaves=True, float_rotary=True),
     "ernie4_5_moe": Traits(interleaves=True, float_rotary=True, float_router=True),
     "phi3": Traits(slices=True, rotates_part=True),
-    "internlm2": Traits(slices=True, proven=False),  # its repositories' modeling_internlm2.py
+    "internlm2": Traits(slices=True, verified=False),  # its repositories' modeling_internlm2.py
     "gpt_oss": Traits(norm="wide_rms", lacks=("sdpa",), float_softmax=False, sinks=True,
         clamps=True),
     **dict.fromkeys(
         ("minimax_m3", "minimax_m3_text", "minimax_m3_vl_text", "minimax_m3_vl"),
         Traits(norm="shifted_rms", rotates_part=True, float_weights=True, clamps=True,
-            proven=False),
+            verified=False),
     ),
     **dict.fromkeys(("llama4", "llama4_text"), Traits(float_softmax=False)),
     "minimax_m2": Traits(rotates_part=True),
@@ -152,9 +152,9 @@ TRAITS: Mapping[str, Traits] = {
     ),
     "arcee": Traits(activation="relu_squared"),
     **dict.fromkeys(("qwen3_next", "qwen3_5", "qwen3_5_moe"),
-        Traits(norm="shifted_rms", rotates_part=True, proven=False)),
-    **dict.fromkeys(("mamba", "mamba2", "jamba"), Traits(proven=False)),
-    "nemotron_h": Traits(activation="relu_squared", proven=False),
+        Traits(norm="shifted_rms", rotates_part=True, verified=False)),
+    **dict.fromkeys(("mamba", "mamba2", "jamba"), Traits(verified=False)),
+    "nemotron_h": Traits(activation="relu_squared", verified=False),
     **dict.fromkeys(
         ("deepseek_v2", "deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k2", "kimi_k25",
             "dots1", "hy_v3", "glm4_moe_lite"),
@@ -171,7 +171,7 @@ TRAITS: Mapping[str, Traits] = {
     "nomic_bert": replace(BERT, activation="silu", drops=frozenset()),
     "modernbert": Traits(activation="gelu", norm="layer"),
     "bart": BART,
-    "marian": replace(BART, activation="silu", proven=False),
+    "marian": replace(BART, activation="silu", verified=False),
     "mbart": replace(BART, norms_after=False),
     "pegasus": replace(BART, activation="relu", norms_after=False),
     "m2m_100": replace(BART, activation="relu", norms_after=False, logits_bias=False,
@@ -192,4 +192,4 @@ def traits_of(spec: ModelSpec) -> Traits:
 
 def is_supported(spec: ModelSpec) -> bool:
     """Return whether the family's activations were derived from its modelling code."""
-    return spec.model_type in TRAITS and TRAITS[spec.model_type].proven
+    return spec.model_type in TRAITS and TRAITS[spec.model_type].verified

@@ -12,5 +12,6 @@ COPY --from=build /venv /venv
 ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1
 USER 10001
 EXPOSE 8000
+HEALTHCHECK --start-period=5s CMD ["python", "-c", "import http.client as h; c = h.HTTPConnection('127.0.0.1', 8000, timeout=2); c.request('GET', '/health/ready'); raise SystemExit(c.getresponse().status != 200)"]
 ENTRYPOINT ["fitgauge"]
 CMD ["serve", "--host", "0.0.0.0"]

@@ -7,7 +7,7 @@ MODEL ?= Qwen/Qwen3-32B
 GPU ?= RTX 4090
 EXAMPLES ?= 2000
 
-.PHONY: help setup serve ask test lint types unit contract nightly openapi questions accuracy calibrate bench clean
+.PHONY: help setup serve ask test lint types unit contract nightly openapi questions accuracy formulas calibrate bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -55,6 +55,9 @@ openapi: .venv/.service  ## write the committed OpenAPI artefacts anew
 accuracy: .venv/.tools  ## recompute docs/ACCURACY.md from the posted runs, offline; TRUTH=file adds runs of your own
 	@PYTHONPATH=tools $(BIN)/python -m accuracy.run
 	@$(if $(TRUTH),PYTHONPATH=tools $(BIN)/python -m accuracy.local "$(TRUTH)")
+
+formulas: .venv/.service  ## write docs/FORMULAS.md from the docstrings of the engine
+	@$(BIN)/python tools/formulas.py
 
 questions: .venv/.tools  ## write docs/questions.md anew from what the service answers
 	@PYTHONPATH=tests $(BIN)/python tests/shared_questions.py

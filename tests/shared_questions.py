@@ -310,9 +310,9 @@ def _near(derived: float, told: float, most: float) -> None:
 _INTRODUCTION = """\
 # Three questions, and how to check the answers
 
-Written by `tests/shared_questions.py` from what the service answers over HTTP and prints in a terminal, without a Hub (models come from
-the bundled snapshot). A test holds the page to the service. Prices are dated facts (`service/fitgauge/catalog/data/instances.jsonl`),
-not quotes."""
+Written by `tests/shared_questions.py` from what the service answers over HTTP and prints in a
+terminal, without a Hub (models come from the bundled snapshot). A test holds the page to the
+service. Prices are dated facts (`service/fitgauge/catalog/data/instances.jsonl`), not quotes."""
 
 
 def write() -> None:

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from fitgauge.engine.training.estimate import SOURCES
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "service" / "fitgauge"
 PAGE = ROOT.joinpath("ARCHITECTURE.md").read_text("utf-8")
 TERMS = PAGE.partition("## Where is byte X counted?")[2].partition("## Rules")[0]
 _MAKERS = frozenset({"exact_term", "term", "Term"})
+_TRAINING_MAKERS = _MAKERS | {"Amount", "_amount"}
+SERVING_TERMS, _, TRAINING_TERMS = TERMS.partition("### Training")
 
 
 def test_every_folder_and_file_that_is_named_is_there():
@@ -39,24 +43,39 @@ def test_every_word_is_a_name_of_the_code():
     ] == []
 
 
-def made(tree):
-    """Return the names that `certain`, `Coefficient.term` and `Term` are given as they stand."""
+def made(tree, makers):
+    """Yield the names that calls of `makers` are given as they stand."""
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
-        called = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
-        if called in _MAKERS:
-            given = [*call.args[:1], *(word.value for word in call.keywords if word.arg == "name")]
+        name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+        if name in makers:
+            values = [*call.args[:1], *(word.value for word in call.keywords if word.arg == "name")]
             yield from (
-                one.value
-                for one in given
-                if isinstance(one, ast.Constant) and isinstance(one.value, str)
+                value.value
+                for value in values
+                if isinstance(value, ast.Constant) and isinstance(value.value, str)
             )
 
 
-def test_every_term_of_serving_is_in_the_table():
+def terms_of(folder, makers, *, training):
+    """Return the names of terms that the files of a folder make."""
     files = [
-        path for path in PACKAGE.joinpath("engine").rglob("*.py") if "training" not in path.parts
+        path
+        for path in PACKAGE.joinpath(folder).rglob("*.py")
+        if ("training" in path.parts) is training
     ]
-    names = {name for path in files for name in made(ast.parse(path.read_text("utf-8")))}
-    rows = [line for line in TERMS.splitlines() if line.startswith("| `")]
-    told = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
-    assert names == told
+    return {name for path in files for name in made(ast.parse(path.read_text("utf-8")), makers)}
+
+
+def terms_in(table):
+    """Return the names in the first column."""
+    rows = [line for line in table.splitlines() if line.startswith("| `")]
+    return {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+
+
+def test_every_term_of_serving_is_in_the_table():
+    assert terms_of("engine", _MAKERS, training=False) == terms_in(SERVING_TERMS)
+
+
+def test_every_term_of_training_is_in_the_table():
+    names = terms_of("engine", _TRAINING_MAKERS, training=True) | set(SOURCES)
+    assert names == terms_in(TRAINING_TERMS)

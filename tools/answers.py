@@ -1,7 +1,7 @@
 """Record what a thousand random questions answer, and compare two such records.
 
-    python tools/answers.py record FILE          # the same questions at every call
-    python tools/answers.py compare BEFORE AFTER  # each difference: numbers and codes first, then texts
+    python tools/answers.py record FILE           # the same questions at every call
+    python tools/answers.py compare BEFORE AFTER  # each difference: numbers and codes, then texts
 
 Numbers, verdicts and codes of a change that only moves code are equal; texts may differ.
 """

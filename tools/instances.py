@@ -175,7 +175,8 @@ class Clone:
 
     def source(self, *paths: str) -> str:
         """Return how a row names the files at `paths`."""
-        return f"{self._owner}/{self._folder.name}@{self._git('log', '-1', '--format=%h', '--abbrev=10').strip()}:{', '.join(paths)}"
+        commit = self._git("log", "-1", "--format=%h", "--abbrev=10").strip()
+        return f"{self._owner}/{self._folder.name}@{commit}:{', '.join(paths)}"
 
     def day(self, path: str, text: str = "") -> str:
         """Return the day the file at `path` was committed, or `text` came into it."""

@@ -10,7 +10,7 @@ import httpx
 Answer = dict[str, Any]
 
 
-class Problem(Exception):
+class ProblemError(Exception):
     """The service refused a question: `status`, `detail`, `hint`, `field` and `matches` of its
     problem+json."""
 
@@ -57,15 +57,15 @@ class Client:
 
     async def check_fit(self, question: Mapping[str, Any]) -> Answer:
         """Will a model fit on a GPU when it is served? `question`: the fields of FitRequest.
-        Raises Problem."""
+        Raises ProblemError."""
         return await self._asked("POST", "/v1/fit", question)
 
     async def get_model(self, owner: str, name: str) -> Answer:
-        """Return what a model is made of. Raises Problem."""
+        """Return what a model is made of. Raises ProblemError."""
         return await self._asked("GET", f"/v1/models/{_segment(owner)}/{_segment(name)}")
 
     async def get_gpu(self, gpu: str) -> Answer:
-        """Return what is known of an accelerator. Raises Problem."""
+        """Return what is known of an accelerator. Raises ProblemError."""
         return await self._asked("GET", f"/v1/gpus/{_segment(gpu)}")
 
     async def _asked(
@@ -76,7 +76,7 @@ class Client:
                 method, path, json=None if question is None else dict(question)
             )
         except httpx.TransportError as error:
-            raise Problem(
+            raise ProblemError(
                 503,
                 f"The service gave no answer ({type(error).__name__}).",
                 "Ask again in a moment.",
@@ -89,7 +89,7 @@ class Client:
             told.get("field"),
             tuple(told.get("matches", ())),
         )
-        raise Problem(
+        raise ProblemError(
             response.status_code, told.get("detail", response.reason_phrase), hint, field, matches
         )
 

@@ -190,7 +190,7 @@ async def _pieces(file: BinaryIO) -> AsyncIterator[bytes]:
 @_question_options(RecommendRequest)
 @_as_json
 def recommend(model: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
-    """What should MODEL be served on? Exit code 0, or 2 where the question cannot be answered."""
+    """Recommend GPUs to serve MODEL on. Exit code 0, or 2 for a request without an answer."""
     request = _converted({"model": model, **options}, RecommendRequest)
     answer = _answered(lambda questions: questions.recommend_gpus(request))
     _show(answer, terminal.show_recommendations, as_json)
@@ -256,7 +256,7 @@ def _converted(given: dict[str, Any], kind: type[_Answer]) -> _Answer:
 )
 @_as_json
 def explain_log(log: BinaryIO, truth: Path | None, as_json: bool, **named: Any) -> None:  # noqa: ANN401 - fields of the contract
-    """What the start-up log in FILE measured, beside the estimate; - reads standard input."""
+    """Compare what the start-up log in FILE measured with the estimate; - reads standard input."""
     text = log.read(LONGEST_LOG).decode("utf-8", "replace")
     answer = _answered(
         lambda questions: questions.explain_log(ExplainLogRequest(log=text, detail="full", **named))
@@ -297,7 +297,7 @@ def gpus(search: str | None) -> None:
 
 @main.group()
 def catalog() -> None:
-    """A company's own catalog of cards, names, prices and quotas."""
+    """Check catalog overlays of GPUs, names, prices and quotas."""
 
 
 @catalog.command("check")
@@ -345,7 +345,7 @@ async def _asked(ask: Callable[[Services], Awaitable[_Answer]]) -> _Answer:
 
 
 def _show(answer: _Answer, show: Callable[[_Answer], None], as_json: bool) -> None:
-    """The answer as the API gives it, or as a person reads it."""
+    """Print the answer as JSON, as the API sends it, or through `show`."""
     if as_json:
         _echo_json(answer)
     else:

@@ -1,30 +1,36 @@
 """Every error that Fitgauge raises on purpose.
 
 FitgaugeError
-├── InvalidRequestError          a value that cannot be answered (impossible parallelism, unknown format)
-├── UnknownAcceleratorError       no catalog row is meant by this text
-├── QuestionTooLarge         a question that takes longer than it may
-├── QueueFull                too many long questions wait already (`retry_after_seconds`)
-├── InvalidCatalogError           a company's own catalog with a row that cannot be used
+├── InvalidRequestError           a request without an answer (impossible degrees, unknown format)
+├── InvalidSettingsError          environment variables the process cannot run with (settings.py)
+├── UnknownAcceleratorError       the text names no accelerator of the catalog
+├── QuestionTooLargeError         a request whose answer takes longer than allowed
+├── QueueFullError                too many long requests are waiting (`retry_after_seconds`)
+├── InvalidCatalogError           a catalog overlay with an unusable row
 ├── ModelError
-│   ├── UnknownModelError         the Hub and the snapshot have no such repository
-│   ├── GatedModelError           the Hub asks for a token, or for one with more rights
-│   ├── RenamedModelError         the repository moved and the new place could not be read
-│   ├── ModelWithoutWeightsError  a repository with nothing to load (empty, adapter, dataset, tokenizer only)
-│   └── MalformedModelError       metadata that is not what it claims to be
+│   ├── UnknownModelError         neither the Hub nor the snapshot has the repository
+│   ├── GatedModelError           the Hub requires a token, or one with more rights
+│   ├── RenamedModelError         the repository moved and its new name could not be read
+│   ├── ModelWithoutWeightsError  nothing to load (empty, adapter, dataset or tokenizer only)
+│   └── MalformedModelError       metadata that is broken or out of bounds
 └── HubError
-    ├── HubUnreachableError       no answer in the time a caller waits, or none that can be read
-    └── HubBusyError              the Hub asks us to come back later
+    ├── HubUnreachableError       no readable answer within the timeout
+    └── HubBusyError              rate limited: retry later
 
-Each carries a `hint`: what to send instead; and `matches`: up to five things that exist and may
-be meant. A HubError says when to come back (`retry_after_seconds`)."""
+Each has a `hint` (what to send instead) and up to five `matches` (existing names that are close).
+A HubError says when to retry (`retry_after_seconds`)."""
 
 from typing import Self
 
 
 class FitgaugeError(Exception):
-    """The root: `detail` says what is wrong, `hint` what to do, `matches` what may be meant,
-    `field` where it stands."""
+    """The root of all errors.
+
+    detail: what is wrong.
+    hint: what to send instead.
+    matches: up to five existing names that are close.
+    field: the field of the request at fault.
+    """
 
     def __init__(
         self,
@@ -42,15 +48,15 @@ class FitgaugeError(Exception):
 
 
 class InvalidRequestError(FitgaugeError):
-    """A value that is well formed and cannot be answered."""
+    """The request is well formed and has no answer."""
 
 
-class QuestionTooLarge(FitgaugeError):
-    """A question whose answer takes longer than it may."""
+class QuestionTooLargeError(FitgaugeError):
+    """The answer takes longer than allowed."""
 
 
-class QueueFull(FitgaugeError):
-    """Too many long questions wait already; ask again in `retry_after_seconds`."""
+class QueueFullError(FitgaugeError):
+    """Too many long requests are waiting; retry after `retry_after_seconds`."""
 
     def __init__(self, detail: str, *, retry_after_seconds: float, hint: str = "") -> None:
         super().__init__(detail, hint=hint)
@@ -58,16 +64,15 @@ class QueueFull(FitgaugeError):
 
 
 class UnknownAcceleratorError(FitgaugeError):
-    """No accelerator of the catalog is meant by this text."""
+    """The text names no accelerator of the catalog."""
 
 
 class InvalidCatalogError(FitgaugeError):
-    """A company's own catalog that cannot be used as it stands: `detail` names the file, the row
-    and the field."""
+    """A catalog overlay is unusable: `detail` names the file, the row and the field."""
 
 
 class ModelError(FitgaugeError):
-    """The model cannot be sized."""
+    """The memory of this model cannot be estimated."""
 
 
 class UnknownModelError(ModelError):
@@ -75,7 +80,7 @@ class UnknownModelError(ModelError):
 
 
 class GatedModelError(ModelError):
-    """The Hub shows this repository only to a token that was granted access."""
+    """The Hub requires a token with access to this repository."""
 
 
 class RenamedModelError(ModelError):
@@ -87,11 +92,11 @@ class ModelWithoutWeightsError(ModelError):
 
 
 class MalformedModelError(ModelError):
-    """The repository's metadata is broken or beyond the bounds that are believed."""
+    """The repository's metadata is broken or out of bounds."""
 
 
 class HubError(FitgaugeError):
-    """The Hub did not give an answer."""
+    """The Hub did not answer."""
 
     def __init__(
         self,
@@ -106,7 +111,7 @@ class HubError(FitgaugeError):
         self.retry_after_seconds = retry_after_seconds
 
     def later(self, seconds: float) -> Self:
-        """Return the same error with another time to come back."""
+        """Return the same error with another `retry_after_seconds`."""
         return type(self)(
             self.detail,
             hint=self.hint,
@@ -117,8 +122,8 @@ class HubError(FitgaugeError):
 
 
 class HubUnreachableError(HubError):
-    """No answer from the Hub in the time a caller waits, or none that can be read."""
+    """No readable answer from the Hub within the timeout."""
 
 
 class HubBusyError(HubError):
-    """The Hub answered 429, or 503 with Retry-After; `retry_after_seconds` is what it asked for."""
+    """The Hub answered 429, or 503 with Retry-After, which is `retry_after_seconds`."""

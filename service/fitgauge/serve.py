@@ -11,7 +11,7 @@ import uvicorn
 
 from fitgauge.api.connection_limits import BoundedConnection
 from fitgauge.app import create_app
-from fitgauge.settings import InvalidSettings, Settings
+from fitgauge.settings import InvalidSettingsError, Settings
 
 OPTIONS: dict[str, Any] = {
     "http": BoundedConnection,
@@ -33,7 +33,7 @@ for it."""
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT, finish the requests under way, and exit with code 0.
 
-    Raises InvalidSettings where the address cannot be listened on.
+    Raises InvalidSettingsError where the address cannot be listened on.
     """
     listeners = listen(settings.host, settings.port)
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again after it has ended
@@ -44,7 +44,10 @@ def run(settings: Settings) -> None:
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Return a socket for each address of the host. Raise InvalidSettings that says what to set."""
+    """Return a socket for each address of the host.
+
+    Raise InvalidSettingsError, which says what to set.
+    """
     listeners: list[socket.socket] = []
     try:
         flags = socket.AI_PASSIVE
@@ -57,7 +60,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
         number = error.errno if isinstance(error, OSError) else None
         reason = os.strerror(number) if number and number > 0 else error.args[-1]
         detail = f"Cannot listen on {host}:{port}: {reason}."
-        raise InvalidSettings(detail, hint=_hint(number)) from None
+        raise InvalidSettingsError(detail, hint=_hint(number)) from None
     return listeners
 
 

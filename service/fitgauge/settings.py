@@ -19,7 +19,7 @@ from fitgauge.errors import FitgaugeError
 PREFIX = "FITGAUGE_"
 
 
-class InvalidSettings(FitgaugeError):
+class InvalidSettingsError(FitgaugeError):
     """Environment variables that cannot be used: `detail` has one line for each, with what to
     set."""
 
@@ -77,7 +77,10 @@ def variable(field: str) -> str:
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
-    """Return the settings of this process. Raise InvalidSettings that names every wrong value."""
+    """Return the settings of this process.
+
+    Raise InvalidSettingsError, which names every wrong value.
+    """
     given: dict[str, Any] = {}
     wrong = []
     for field in msgspec.structs.fields(Settings):
@@ -93,7 +96,7 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
     if endpoint and not _is_address(endpoint):
         wrong.append(_line("HF_ENDPOINT", endpoint, "an address, such as https://huggingface.co"))
     if wrong:
-        raise InvalidSettings("\n".join(wrong), hint="The README describes every setting.")
+        raise InvalidSettingsError("\n".join(wrong), hint="The README describes every setting.")
     return Settings(**given)
 
 

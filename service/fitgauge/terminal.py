@@ -32,7 +32,7 @@ _WIDE = 120
 
 
 def show_fit(answer: FitAnswer, console: Console | None = None) -> None:
-    """The verdict, a bar for every term against the budget, the limits and what to change."""
+    """Print the verdict, a bar for every term against the budget, the limits and what to change."""
     console = console or Console()
     _headline(answer, console)
     per_gpu = answer.per_gpu
@@ -48,7 +48,7 @@ def show_fit(answer: FitAnswer, console: Console | None = None) -> None:
 
 
 def show_training(answer: TrainingAnswer, console: Console | None = None) -> None:
-    """The same of a training step, with its phases and what torch.cuda would count."""
+    """Print the same for a training step, with its phases and what torch.cuda would count."""
     console = console or Console()
     _headline(answer, console)
     per_gpu = answer.per_gpu
@@ -84,7 +84,7 @@ def _headline(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
 def _picture(
     terms: list[TermAnswer], required: int, available: int, colour: str, console: Console
 ) -> None:
-    """A bar for every term, for their sum and for what there is."""
+    """Print a bar for every term, for their sum and for what is available."""
     words = max(len(term.name) for term in terms) + max(len(_known(term)) for term in terms)
     scale = max(available, required) / max(1, min(_BAR, console.width - words - _SIZE))
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -110,7 +110,7 @@ def _known(term: TermAnswer) -> str:
 
 
 def _advice(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
-    """What to change, what to know, how to start it."""
+    """Print suggestions, warnings and the launch command."""
     for suggestion in answer.suggestions:
         console.print(
             f"  [bold]{suggestion.verdict.replace('_', ' ')}[/bold]: {escape(suggestion.change)}"
@@ -122,7 +122,7 @@ def _advice(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
 
 
 def show_ledger(answer: LogAnswer, console: Console | None = None) -> None:
-    """The summary, two bars for every term (green: the measurement lies in the estimate's
+    """Print the summary, two bars for every term (green: the measurement lies in the estimate's
     interval), and what made the difference."""
     console = console or Console()
     console.print(Text(answer.summary), soft_wrap=True)
@@ -303,7 +303,7 @@ def show_plans(answer: TrainingPlanAnswer, console: Console | None = None) -> No
 
 
 def show_utilization(answer: UtilizationAnswer, console: Console | None = None) -> None:
-    """The summary, a bar for every share, and what to change."""
+    """Print the summary, a bar for every share, and suggestions."""
     console = console or Console()
     console.print(Text(answer.summary), soft_wrap=True)
     console.print()

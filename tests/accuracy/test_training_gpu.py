@@ -15,7 +15,8 @@ from fitgauge.catalog.training import load_training
 
 
 def errors(which, fields):
-    """|estimate / printed - 1| of every run of a part and every counter that it prints, for these fields of the estimate."""
+    """|estimate / printed - 1| of every run of a part and every counter that it prints, for these
+    fields of the estimate."""
     return sorted(
         abs(size.expected / printed - 1)
         for field, size, printed in compared(which)
@@ -68,7 +69,7 @@ def test_what_pytorch_allocates_is_within_five_percent_in_most_runs(which):
 
 
 @pytest.mark.parametrize("which", ["fit", "check"])
-def test_every_counter_is_within_eight_percent_in_half_of_the_runs_and_within_a_fifth_in_nine_of_ten(
+def test_counters_are_within_eight_percent_in_half_of_the_runs_and_within_a_fifth_in_nine_of_ten(
     which,
 ):
     found = errors(which, {"allocated", "reserved", "required"})

@@ -63,7 +63,7 @@ def test_a_stage_under_fsdp_is_within_half_a_percent():
     assert max(errors) <= 0.005
 
 
-def test_a_stage_that_sums_in_the_format_of_its_gradients_or_gathers_its_head_anew_is_over_by_less_than_nine_percent():
+def test_stages_that_sum_in_gradients_format_or_regather_the_head_are_over_by_below_nine_percent():
     errors = [
         error
         for row, error in truth.stage_ranks()

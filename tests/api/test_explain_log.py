@@ -5,7 +5,8 @@ import pytest
 from fitgauge.services.explain_log.schemas import LONGEST_LOG
 
 LOG = """\
-INFO 04-19 11:05:16 [core.py:107] Initializing a V1 LLM engine (v0.19.0) with config: model='acme/tiny', max_seq_len=4096
+INFO 04-19 11:05:16 [core.py:107] Initializing a V1 LLM engine (v0.19.0) with config:\
+ model='acme/tiny', max_seq_len=4096
 INFO 04-19 11:05:50 [gpu_model_runner.py:4837] Model loading took 0.01 GiB memory and 27.6 seconds
 INFO 04-19 11:07:19 [gpu_worker.py:436] Available KV cache memory: 20.5 GiB
 INFO 04-19 11:07:19 [kv_cache_utils.py:1319] GPU KV cache size: 10,747,904 tokens

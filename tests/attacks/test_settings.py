@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from fitgauge.settings import (
-    InvalidSettings,
+    InvalidSettingsError,
     Settings,
     from_environment,
     in_force,
@@ -48,7 +48,7 @@ def command(*arguments, **environment):
     "name, text", [(name, text) for name, texts in WRONG.items() for text in texts if name or text]
 )
 def test_a_wrong_value_is_named_with_what_to_set(name, text):
-    with pytest.raises(InvalidSettings) as refused:
+    with pytest.raises(InvalidSettingsError) as refused:
         from_environment({name: text})
     assert refused.value.detail.startswith(f"{name} is {text!r}. Set it to ")
 

@@ -52,13 +52,13 @@ def microseconds():
         spec = read_config(row.config, row.quantization)
         model = Model(id=name, source="snapshot", spec=spec)
         engine, scheme = ENGINES["vllm"], scheme_of(model, None)
-        laid = engine.lay_out(spec, scheme)
+        laid = engine.shard_weights(spec, scheme)
         workload = serving_workload(
             FitRequest(model=name, gpu="H100", concurrency=4), spec, card, 1, profile
         )
         read = best_microseconds(lambda row=row: read_config(row.config, row.quantization), 5)
         lay = best_microseconds(
-            lambda engine=engine, spec=spec, scheme=scheme: engine.lay_out(spec, scheme), 5
+            lambda engine=engine, spec=spec, scheme=scheme: engine.shard_weights(spec, scheme), 5
         )
         estimate = best_microseconds(
             lambda spec=spec, laid=laid, workload=workload: ENGINES["vllm"].estimate(

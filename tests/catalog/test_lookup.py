@@ -122,8 +122,8 @@ def test_a_count_before_a_size_is_of_such_cards():
         "nvidia mi300x",
         "4090 3090", "4090 + 3090", "4090x3090", "2x 4090 + 2x 3090", "80", "x", "8",
         "gpu", "24 32", "4090 魔改", "é4090",
-        "24gb 48gb", "nvidia 24gb", "m9 max", "tpu v99", "3g.99gb", "RX 4090", "🦙", "'; drop table",
-        "8x", "nvidia", "pro", "rtx", "super",
+        "24gb 48gb", "nvidia 24gb", "m9 max", "tpu v99", "3g.99gb", "RX 4090", "🦙",
+        "'; drop table", "8x", "nvidia", "pro", "rtx", "super",
     ],
 )  # fmt: skip
 def test_what_means_nothing_for_certain_is_refused_with_a_hint(text):

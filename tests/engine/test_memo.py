@@ -7,7 +7,7 @@ from bundled_models import spec_of
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.engine.memo import MOST_REMEMBERED, Memo
-from fitgauge.engine.serving.vllm.memory import beside_stages
+from fitgauge.engine.serving.vllm.memory import stage_memory
 from fitgauge.engine.serving.workload import Workload
 
 
@@ -41,7 +41,7 @@ def test_stages_hold_the_same_whatever_was_asked_before(name):
         for tensor, pipeline in ((1, 1), (2, 1), (2, 2), (2, 3), (1, 5), (2, 2)):
             asked = structs.replace(one, tensor_parallel=tensor, pipeline_parallel=pipeline)
             after, afresh = (
-                beside_stages(spec, asked, accelerator, profile, memory)
+                stage_memory(spec, asked, accelerator, profile, memory)
                 for memory in (known, Memo())
             )
             assert after == afresh

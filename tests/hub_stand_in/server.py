@@ -103,7 +103,7 @@ class HubStandIn:
         return None
 
     def wait(self, seconds: float | None) -> None:
-        """Waits, at most until the stand-in closes."""
+        """Wait, at most until the stand-in closes."""
         self._closing.wait(seconds)
 
 
@@ -112,7 +112,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 256
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A caller that hangs up is no news."""
+        """Ignore callers that hang up."""
 
 
 def _handler(hub: HubStandIn) -> type[BaseHTTPRequestHandler]:
@@ -125,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """The log is HubStandIn.requests."""
+        """Log nothing: HubStandIn.requests is the log."""
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)

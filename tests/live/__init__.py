@@ -1,7 +1,8 @@
 """The real service under its real server, over a stand-in for the Hub, and a client that holds
 every response to the OpenAPI document.
 
-with HubStandIn(safetensors_repository("acme/tiny")) as hub, serving(hub) as url, client(url) as http:
+with (HubStandIn(safetensors_repository("acme/tiny")) as hub, serving(hub) as url,
+          client(url) as http):
     http.get("/v1/models/acme/tiny")
 """
 

@@ -153,7 +153,8 @@ def test_members_of_a_gzip_file_follow_each_other(size):
     [
         "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_TNT",
         (
-            "void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnFwdSm90<flash::CollectiveMainloopFwdSm90"
+            "void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnFwdSm90"
+            "<flash::CollectiveMainloopFwdSm90"
         ),
         "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x256x64_MI16x16x1_SN_LDSB1",
         "triton_tem_fused_mm_0",

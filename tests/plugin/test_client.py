@@ -5,7 +5,7 @@ import asyncio
 import httpx
 import pytest
 
-from fitgauge_plugin.client import Client, Problem
+from fitgauge_plugin.client import Client, ProblemError
 from fitgauge_plugin.render import fit_text
 from hub_stand_in import HubStandIn, safetensors_repository
 from live import app_over, serving
@@ -83,7 +83,7 @@ def test_a_question_is_answered(asking):
 
 def test_a_refusal_is_a_problem_with_its_hint(asking):
     async def ask(client):
-        with pytest.raises(Problem) as caught:
+        with pytest.raises(ProblemError) as caught:
             await client.check_fit({**QUESTION, "gpu_count": "4"})
         return caught.value
 
@@ -96,7 +96,7 @@ def test_a_refusal_is_a_problem_with_its_hint(asking):
 
 def test_a_refusal_names_what_may_be_meant(asking):
     async def ask(client):
-        with pytest.raises(Problem) as caught:
+        with pytest.raises(ProblemError) as caught:
             await client.get_gpu("RTX 4095")
         return caught.value
 
@@ -108,7 +108,7 @@ def test_a_refusal_names_what_may_be_meant(asking):
 )
 def test_a_name_cannot_leave_its_place_in_the_path(asking, name):
     async def ask(client):
-        with pytest.raises(Problem) as caught:
+        with pytest.raises(ProblemError) as caught:
             await client.get_model("acme", name)
         return caught.value.status
 
@@ -121,7 +121,7 @@ def test_an_answer_of_somebody_else_is_a_problem_too():
             lambda request: httpx.Response(502, text="<html>bad gateway</html>")
         )
         async with Client("http://gateway", transport=transport) as client:
-            with pytest.raises(Problem) as caught:
+            with pytest.raises(ProblemError) as caught:
                 await client.check_fit(QUESTION)
         return caught.value
 
@@ -134,7 +134,7 @@ def test_a_service_that_is_away_is_a_problem_too():
 
     async def ask():
         async with Client("http://nowhere", transport=httpx.MockTransport(refuse)) as client:
-            with pytest.raises(Problem) as caught:
+            with pytest.raises(ProblemError) as caught:
                 await client.check_fit(QUESTION)
         return caught.value
 

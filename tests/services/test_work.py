@@ -46,10 +46,10 @@ def counted(monkeypatch):
         return counting_beside
 
     monkeypatch.setattr(BatchEstimator, "_demand", counting)
-    for name, room in list(ENGINES.items()):
-        if room.halves is not None:
-            halves = room.halves._replace(beside=beside(name, room.halves.beside))
-            monkeypatch.setitem(ENGINES, name, room._replace(halves=halves))
+    for name, row in list(ENGINES.items()):
+        if row.split is not None:
+            split = row.split._replace(stage_memory=beside(name, row.split.stage_memory))
+            monkeypatch.setitem(ENGINES, name, row._replace(split=split))
     return calls
 
 
@@ -145,17 +145,17 @@ def test_recommendations_leave_nothing_behind():
 def test_cards_of_a_kind_hold_the_same_whatever_the_attention(name):
     """Return the estimate of every card of the catalog, made for itself, is that of the first of
     its kind."""
-    asked, profile, room = model_of(name), PROFILES.profile("vllm", None), ENGINES["vllm"]
-    laid, first = room.lay_out(asked.spec, scheme_of(asked, None)), {}
+    asked, profile, row = model_of(name), PROFILES.profile("vllm", None), ENGINES["vllm"]
+    laid, first = row.shard_weights(asked.spec, scheme_of(asked, None)), {}
     for accelerator in bundled().all():
         workload = serving_workload(
             FitRequest(model=name, gpu="any", concurrency=4), asked.spec, accelerator, 8, profile
         )
         laid.remembered.clear()
-        required = room.estimate(asked.spec, laid, workload, accelerator, profile).fullest.required
-        assert first.setdefault((workload, room.kind(accelerator)), required) == required, (
-            accelerator.name
-        )
+        required = row.estimate(asked.spec, laid, workload, accelerator, profile).fullest.required
+        assert (
+            first.setdefault((workload, row.accelerator_kind(accelerator)), required) == required
+        ), accelerator.name
 
 
 @pytest.mark.parametrize(

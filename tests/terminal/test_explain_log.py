@@ -12,7 +12,8 @@ from fitgauge.services.explain_log.schemas import ComparisonRow, LogAnswer, LogC
 from fitgauge.terminal import show_ledger
 
 LOG = """\
-INFO 04-19 11:05:16 [core.py:107] Initializing a V1 LLM engine (v0.19.0) with config: model='Qwen/Qwen3-8B', max_seq_len=4096
+INFO 04-19 11:05:16 [core.py:107] Initializing a V1 LLM engine (v0.19.0) with config:\
+ model='Qwen/Qwen3-8B', max_seq_len=4096
 INFO 04-19 11:05:50 [gpu_model_runner.py:4837] Model loading took 15.27 GiB memory and 27.6 seconds
 """
 

@@ -82,8 +82,8 @@ def report(runs: tuple[Run, ...]) -> Iterator[str]:
             yield f"{name}: not in the bundled snapshot"
             continue
         yield (
-            f"{name}:"
-            f" {', '.join([*told, f'{found.verdict} where it {_ENDED.get(run.outcome, run.outcome)}'])}"
+            f"{name}: "
+            + ", ".join([*told, f"{found.verdict} where it {_ENDED.get(run.outcome, run.outcome)}"])
         )
 
 

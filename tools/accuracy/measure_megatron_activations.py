@@ -1,7 +1,8 @@
 """Measures what one rank of Megatron keeps of a micro-batch: rows of kind `megatron_activations` of
 training_parallel.jsonl, in and out.
 
-    python tools/accuracy/measure_megatron_activations.py < settings.jsonl >> training_parallel.jsonl
+    python tools/accuracy/measure_megatron_activations.py \\
+        < settings.jsonl >> training_parallel.jsonl
 
 megatron-core's own GPTModel, without a GPU: one forward and one backward pass of small real tensors
 on the first rank of a fake process group, with stand-ins for Transformer Engine's kernels
@@ -75,7 +76,8 @@ class Kernels(backends.LocalSpecProvider):
 
 
 def recomputation(words: list[Any]) -> Row:
-    """["selective", modules...] or ["full", method, layers] in Megatron's words."""
+    """Return the row's settings for ["selective", modules...] or ["full", method, layers] in
+    Megatron's words."""
     if not words:
         return {}
     granularity, *rest = words

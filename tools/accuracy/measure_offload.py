@@ -1,7 +1,8 @@
 """Measures what a rank keeps on its card and in host memory: rows of kind `offload` of
 training_parallel.jsonl, in and out.
 
-    DS_ACCELERATOR=cpu LOCAL_RANK=0 python tools/accuracy/measure_offload.py < settings.jsonl >> training_parallel.jsonl
+    DS_ACCELERATOR=cpu LOCAL_RANK=0 python tools/accuracy/measure_offload.py \\
+        < settings.jsonl >> training_parallel.jsonl
 
 DeepSpeed or FSDP2 themselves, on a CPU under a fake process group, real tensors, a small model
 of the architecture `config` names. Which device a tensor is meant for shows in how it is made:

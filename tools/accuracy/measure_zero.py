@@ -1,7 +1,8 @@
 """Measures one rank of DeepSpeed's ZeRO byte for byte: rows of kind `zero` of
 training_parallel.jsonl, in and out.
 
-    DS_ACCELERATOR=cpu LOCAL_RANK=0 python tools/accuracy/measure_zero.py < settings.jsonl >> training_parallel.jsonl
+    DS_ACCELERATOR=cpu LOCAL_RANK=0 python tools/accuracy/measure_zero.py \\
+        < settings.jsonl >> training_parallel.jsonl
 
 DeepSpeed itself, on a CPU under a fake process group, on a small model of the architecture
 `config` names: real tensors, whose storages are counted from the operation that makes them until

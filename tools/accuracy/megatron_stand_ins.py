@@ -38,7 +38,7 @@ class Tracker(Live):
         )
 
     def resized(self, storage: torch.UntypedStorage, size: int) -> None:
-        """A storage is freed (CheckpointWithoutOutput) or comes back."""
+        """Count a storage that is freed (CheckpointWithoutOutput) or comes back."""
         if self._seen.get(storage):
             self.live += size - storage.nbytes()
             self.peak = max(self.peak, self.live)

@@ -43,7 +43,8 @@ WHY = {
         (
             "what served is judged rightly, of what failed the runs listed under Outcomes are not",
             "most by what no question says: others held memory at start, releases were not printed",
-            "the table under Outcomes has the figure without those; `tight` counts as promised here.",
+            "the table under Outcomes has the figure without those; `tight` counts as promised"
+            " here.",
         )
     ),
     (
@@ -315,9 +316,11 @@ def worst(intervals: list[Interval]) -> str:
 
 
 UNTOLD = """\
-Without the runs that something decides which their question does not say, served and failed alike (`score.untold`: of a run's source, not
-of what came out). Of the failed, `fits` is what was promised to them; with {failed} failed runs left in the check part, one run is
-{step} points of the balanced figure. In one case, f063 and f064, the same question failed for one and served for another."""
+Without the runs that something decides which their question does not say, served and failed alike
+(`score.untold`: of a run's source, not of what came out). Of the failed, `fits` is what was
+promised to them; with {failed} failed runs left in the check part, one run is {step} points of the
+balanced figure. In one case, f063 and f064, the same question failed for one and served for
+another."""
 
 
 def without_untold() -> str:
@@ -385,16 +388,20 @@ def unknown_models() -> str:
 
 
 PREFACE = """\
-Written by `make accuracy` from `tools/accuracy/serving.jsonl`; every figure is recomputed offline, from a fresh clone, in seconds.
-{runs} runs that people posted: {fit} to fit, {check} to check, split by a hash of their source (every log file of a campaign is one).
-Calibration (`tools/accuracy/calibrate.py`) sees the fit part alone; the headline is the check part,
-to which nothing was fitted. One inference had seen two of its runs (v257, v258): that the second model runner profiles 8,192 tokens."""
+Written by `make accuracy` from `tools/accuracy/serving.jsonl`; every figure is recomputed offline,
+from a fresh clone, in seconds. {runs} runs that people posted: {fit} to fit, {check} to check,
+split by a hash of their source (every log file of a campaign is one). Calibration
+(`tools/accuracy/calibrate.py`) sees the fit part alone; the headline is the check part, to which
+nothing was fitted. One inference had seen two of its runs (v257, v258): that the second model
+runner profiles 8,192 tokens."""
 
 MEANING = """\
-*Weights* is what vLLM's line "Model loading took" counts: parameters, registered buffers, what PyTorch's allocator rounds up, what is
-repacked and what modules allocate (the terms `weights`, `fragmentation`, `workspace`, `repacking`). *Total need* is everything but the
-pool: the budget (total x gpu_memory_utilization) less the pool the engine logged. Many runs are one campaign's, on one kind of card:
-`by_source` in `tools/accuracy/headline.json` lets every campaign weigh the same."""
+*Weights* is what vLLM's line "Model loading took" counts: parameters, registered buffers, what
+PyTorch's allocator rounds up, what is repacked and what modules allocate (the terms `weights`,
+`fragmentation`, `workspace`, `repacking`). *Total need* is everything but the pool: the budget
+(total x gpu_memory_utilization) less the pool the engine logged. Many runs are one campaign's, on
+one kind of card: `by_source` in `tools/accuracy/headline.json` lets every campaign weigh the
+same."""
 
 
 def document(figures: Figures) -> str:
@@ -409,7 +416,8 @@ def document(figures: Figures) -> str:
             must_reach(figures),
             MEANING,
             "## Beside the rules that calculators use",
-            "Parameters x bytes x 1.2, every layer full attention, the card's marketed size: on the same runs.",
+            "Parameters x bytes x 1.2, every layer full attention, the card's marketed size: on the"
+            " same runs.",
             side_by_side(),
             "## Outcomes",
             confusion(judged),

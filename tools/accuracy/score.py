@@ -86,7 +86,7 @@ def estimates(
 
 
 def weights(part: str | None) -> list[Error]:
-    """Loaded memory per GPU against "Model loading took"."""
+    """Return the errors of loaded memory per GPU against "Model loading took"."""
     engines = ("vllm",)
     return [
         Error(run, part_of(found.estimate.fullest, LOADED) / GIB / run.measured["weights_gib"] - 1)

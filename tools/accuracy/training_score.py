@@ -64,7 +64,7 @@ def _counted(runs: Iterable[Published]) -> tuple[Counted, ...]:
 
 @cache
 def counted(which: str | None = None) -> tuple[Counted, ...]:
-    """Published runs of a part, None for both, that ended and name a counter."""
+    """Return the published runs of a part, None for both, that ended and name a counter."""
     return _counted(run for run in truth.published().runs if which in (None, part(run.row)))
 
 

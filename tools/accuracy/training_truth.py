@@ -89,7 +89,7 @@ def step_workload(row: Row) -> TrainingWorkload:
     return TrainingWorkload(
         method=row["method"],
         precision=PRECISIONS[row["regime"]],  # type: ignore[arg-type]
-        half_base=row["regime"] == "half_base",
+        base_precision="half" if row["regime"] == "half_base" else "fp32",
         kernels=row.get("kernels", "none"),
         optimizer={"sgd": "sgd_momentum"}.get(row["optimizer"], row["optimizer"]),
         optimizer_implementation=row.get("implementation", "for_loop"),
@@ -226,5 +226,5 @@ def published() -> Asked:
 
 @cache
 def found() -> Asked:
-    """Published runs that were looked for when all was fitted: nothing is fitted to them."""
+    """Return published runs collected after calibration: nothing is fitted to them."""
     return _asked("training_found")

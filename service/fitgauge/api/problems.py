@@ -19,8 +19,8 @@ from fitgauge.errors import (
     InvalidRequestError,
     MalformedModelError,
     ModelWithoutWeightsError,
-    QuestionTooLarge,
-    QueueFull,
+    QuestionTooLargeError,
+    QueueFullError,
     RenamedModelError,
     UnknownAcceleratorError,
     UnknownModelError,
@@ -33,8 +33,8 @@ _log = logging.getLogger("fitgauge.api")
 
 STATUS: dict[type[FitgaugeError], tuple[int, str]] = {
     InvalidRequestError: (422, "impossible-question"),
-    QuestionTooLarge: (422, "question-too-large"),
-    QueueFull: (503, "queue-full"),
+    QuestionTooLargeError: (422, "question-too-large"),
+    QueueFullError: (503, "queue-full"),
     UnknownAcceleratorError: (404, "unknown-accelerator"),
     InvalidCatalogError: (503, "invalid-catalog"),
     UnknownModelError: (404, "unknown-model"),
@@ -97,7 +97,7 @@ def problem_of(status: int, slug: str, said: FitgaugeError | RequestError) -> Pr
 def on_fitgauge_error(_: Request[Any, Any, Any], error: FitgaugeError) -> Response[bytes]:
     """Return an error raised on purpose, by the table above."""
     headers = {}
-    if isinstance(error, HubError | QueueFull):
+    if isinstance(error, HubError | QueueFullError):
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_seconds)))
     return problem_response(problem_of(*STATUS[type(error)], error), headers)
 

@@ -54,7 +54,8 @@ _CHINESE_NUMBERS = {name: number for number, name in enumerate("一二三四五�
     "十六": 16,
 }
 _CHINESE_COUNT = re.compile(
-    rf"(\d+|{'|'.join(sorted(_CHINESE_NUMBERS, key=len, reverse=True))})\s*(?:[张块片个]|卡)(?:\s*卡)?"
+    rf"(\d+|{'|'.join(sorted(_CHINESE_NUMBERS, key=len, reverse=True))})"
+    r"\s*(?:[张块片个]|卡)(?:\s*卡)?"
 )
 """八张H100, 8卡H100, H100八卡, 双卡4090."""
 

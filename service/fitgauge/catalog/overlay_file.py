@@ -1,4 +1,5 @@
-"""What a file of a company's own catalog may hold, read strictly: one bad row refuses the file, and the error names it."""
+"""Parse a catalog overlay file, strictly: one invalid row rejects the file, and the error names
+it."""
 
 import json
 import re
@@ -27,7 +28,7 @@ Dollars = Annotated[float, Meta(ge=0, le=1e6)]
 
 
 def _own_accelerator() -> type[Struct]:
-    """The row of an accelerator: an id and any fields of Accelerator."""
+    """Return the type of an accelerator's row: an id and any fields of Accelerator."""
     fields = [field for field in msgspec.structs.fields(Accelerator) if field.name != "id"]
     kinds: dict[str, Any] = {field.name: field.type for field in fields} | {"usable": Bytes | int}
     row_id = Annotated[
@@ -107,7 +108,8 @@ _NAMED = re.compile(r"(?:missing required|contains unknown) field `(?P<field>[^`
 
 
 def parse(file: str, raw: bytes) -> OverlayFile:
-    """The contents of one file. Raises InvalidCatalogError, naming file, row and field."""
+    """Return the contents of one file. Raise InvalidCatalogError, which names file, row and
+    field."""
     contents = _decoded(file, raw)
     try:
         return msgspec.convert(contents, OverlayFile)
@@ -118,7 +120,7 @@ def parse(file: str, raw: bytes) -> OverlayFile:
 def refused(
     file: str, row: str, what: str, hint: str = "", matches: tuple[str, ...] = ()
 ) -> InvalidCatalogError:
-    """The error of one row."""
+    """Return the error of one row."""
     return InvalidCatalogError(
         ": ".join(filter(None, (file, row, what))),
         hint=hint or _HINT,
@@ -135,7 +137,7 @@ def place(section: str, number: int, name: object) -> str:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of such a file."""
+    """Return the JSON schema of such a file."""
     made = msgspec.json.schema(OverlayFile)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -170,7 +172,7 @@ def _decoded(file: str, raw: bytes) -> dict[str, Any]:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object, each of whose keys stands once, as in TOML."""
+    """Return a JSON object; refuse repeated keys, as TOML does."""
     if len(dict(pairs)) < len(pairs):
         raise ValueError("a key stands twice in one object")
     return dict(pairs)
@@ -179,7 +181,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _refusal(
     file: str, contents: dict[str, Any], error: msgspec.ValidationError
 ) -> InvalidCatalogError:
-    """The error of the first row that is none, for msgspec does not name the keys of a table."""
+    """Return the error of the first invalid row: msgspec does not name the keys of a table."""
     for section, kind in _SECTIONS.items():
         given = contents.get(section)
         rows: list[tuple[str, object]] = []

@@ -25,12 +25,12 @@ class Source(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Accelerator(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
-    """One accelerator as a process sees it. What nobody was seen to print, and what no vendor
-    states, is None.
+    """One accelerator as a process sees it. What no log prints and no vendor
+    states is None.
 
     `marketed_bytes`: what the box says [bytes], its GB taken as 10^9. `total_bytes`: what the
     vendor's tool shows (nvidia-smi's MiB, the profile of a MIG slice) [bytes]. `usable`: what a
-    process on Linux is told it has [bytes]; of a laptop's GPU, mostly run under Windows,
+    process on Linux sees [bytes]; of a laptop's GPU, mostly run under Windows,
     `expected` is what Windows shows and `low` what Linux does. `usable_basis` is `exact` where
     it was read off such a process, `calibrated` where it follows from cards of the same memory
     and generation (`derived_from`, their ids), `assumed` where the relation is weaker.
@@ -128,8 +128,8 @@ def native_formats(
     (half precision from 5.3, dp4a from 6.1). AMD: ROCm, "Data types and precision support" (MFMA
     of gfx908, gfx90a, gfx942, gfx950; WMMA of gfx11 and gfx12; packed dot products before)."""
     if compute_capability is not None:
-        known = [formats for least, formats in _CUDA_FORMATS if least <= compute_capability]
-        return known[-1] if known else ()
+        supported = [formats for least, formats in _CUDA_FORMATS if least <= compute_capability]
+        return supported[-1] if supported else ()
     if gfx is not None:
         return _GFX_FORMATS.get(gfx) or _GFX_FORMATS.get(gfx[:6])
     return None
@@ -149,15 +149,15 @@ def shared(accelerator: Accelerator, taken_bytes: int) -> Accelerator:
     )
 
 
-def most_cards(accelerator: Accelerator, asked: int) -> int:
-    """Return how many of `asked` one deployment can take: one where the GPU is part of a machine
+def most_cards(accelerator: Accelerator, count: int) -> int:
+    """Return how many of `count` one deployment can take: one where the GPU is part of a machine
     (laptops, unified memory), or a slice.
 
     A process sees one MIG slice only: NVIDIA Multi-Instance GPU user guide, "Application
     considerations"."""
     alone = accelerator.unified_memory and accelerator.node_size is None
     return (
-        1 if alone or accelerator.id.startswith("mig-") or " Laptop" in accelerator.name else asked
+        1 if alone or accelerator.id.startswith("mig-") or " Laptop" in accelerator.name else count
     )
 
 
@@ -168,7 +168,7 @@ def custom(size_bytes: int, name: str) -> Accelerator:
     zero or beyond 16384 GB."""
     if not 0 < size_bytes <= MAX_CUSTOM_BYTES:
         raise InvalidRequestError(
-            f"A card of {name} is beyond what is sized here.",
+            f"A GPU of {name} is out of range.",
             hint='Send a size such as "24GB" or "80GiB".',
             field="gpu",
         )

@@ -62,7 +62,7 @@ def largest_where(ceiling: int, holds: Callable[[int], bool]) -> int:
     one it holds of; 0 where not even 1 does."""
     if holds(ceiling):
         return ceiling
-    return bisect_left(range(1, ceiling), True, key=lambda number: not holds(number))
+    return bisect_left(range(1, ceiling), True, key=lambda index: not holds(index))
 
 
 def gib(size: float) -> str:

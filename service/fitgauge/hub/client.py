@@ -173,7 +173,9 @@ class Client:
 
     async def folder(self, trip: HubRequest, folder: str, limit: int) -> bytes:
         """Return the listing of one folder, with sizes."""
-        url = f"{self._settings.endpoint}/api/models/{trip.repo_id}/tree/{quote(trip.revision, safe='')}/{quote(folder)}"
+        revision = quote(trip.revision, safe="")
+        tree = f"{self._settings.endpoint}/api/models/{trip.repo_id}/tree/{revision}"
+        url = f"{tree}/{quote(folder)}"
         return _there(await self._get(trip, url.rstrip("/"), limit), url)
 
     async def file(

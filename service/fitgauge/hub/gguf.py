@@ -45,7 +45,7 @@ class Metadata(msgspec.Struct, frozen=True):
     complete: bool
 
 
-class _Ended(Exception):
+class _IncompleteError(Exception):
     """The bytes at hand end inside a value."""
 
 
@@ -70,7 +70,7 @@ def read_metadata(data: bytes) -> Metadata:
                     values[key] = items
             elif (value := cursor.value(kind)) is not None:
                 values[key] = value
-    except _Ended:
+    except _IncompleteError:
         return Metadata(values, lengths, complete=False)
     return Metadata(values, lengths, complete=True)
 
@@ -106,7 +106,7 @@ class _Cursor:
     def skip(self, length: int) -> None:
         """Go past `length` bytes."""
         if length > len(self._data) - self._at:
-            raise _Ended
+            raise _IncompleteError
         self._at += length
 
     def integer(self, form: str) -> int:

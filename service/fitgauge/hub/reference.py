@@ -29,7 +29,9 @@ class Reference(msgspec.Struct, frozen=True):
     file: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.repo_id}{f'@{self.revision}' if self.revision else ''}{f':{self.file}' if self.file else ''}"
+        revision = f"@{self.revision}" if self.revision else ""
+        file = f":{self.file}" if self.file else ""
+        return f"{self.repo_id}{revision}{file}"
 
     @property
     def pinned(self) -> bool:

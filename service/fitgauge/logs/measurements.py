@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from fitgauge.engine.quantity import GIB, KIB, MIB
+from fitgauge.engine.serving.workload import EngineName
 from fitgauge.logs.lines import Line
 
 Outcome = Literal["served", "kv_too_small", "oom"]
@@ -39,7 +40,7 @@ class StartLog(msgspec.Struct, frozen=True, kw_only=True):
     has them, else under the engine's own. remarks: facts that explain memory and are no flag
     (`draft_model`, `lora`, ...)."""
 
-    engine: str | None
+    engine: EngineName | None
     version: str | None = None
     model: str | None = None
     called: str | None = None

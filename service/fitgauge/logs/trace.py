@@ -100,7 +100,7 @@ class TraceReader:
         self._collectives: dict[str, float] = {}
 
     def feed(self, chunk: bytes) -> None:
-        """The next bytes."""
+        """Read the next bytes."""
         self._sent += len(chunk)
         if len(self._first) < 2:
             self._first += chunk

@@ -230,7 +230,7 @@ class Services:
 
     async def rows(self, comparison: Comparison) -> AsyncIterator[list[CompareRow]]:
         """Yield the rows of a table as they are made, a few at a time, so that they wait for a
-        slow reader. Raises QueueFull before the first."""
+        slow reader. Raises QueueFullError before the first."""
         if self._open_tables.locked():
             raise queue_full()
         async with self._open_tables:

@@ -165,8 +165,12 @@ def test_experts_of_all_layers_are_bounded_together(changes):
 
 
 def test_every_expert_of_a_large_mixture_may_be_named():
-    ignored = [f"model.layers.{layer}.mlp.experts.{expert}.{name}_proj" for layer in range(60) for expert in range(384)
-               for name in ("gate", "down")]  # fmt: skip
+    ignored = [
+        f"model.layers.{layer}.mlp.experts.{expert}.{name}_proj"
+        for layer in range(60)
+        for expert in range(384)
+        for name in ("gate", "down")
+    ]
     spec = read_config(
         llama_config(
             quantization_config={

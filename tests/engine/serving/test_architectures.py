@@ -7,14 +7,15 @@ import pytest
 import bundled_models
 from fitgauge.catalog.catalog import bundled
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.serving import architectures as implemented
-from fitgauge.engine.serving.architectures import LISTS, note, refusal, supports
+from fitgauge.engine.serving.architectures import note, refusal, supports
+from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.tgi import architectures as tgi
 from fitgauge.engine.serving.vllm import architectures as vllm
 from fitgauge.engine.serving.workload import EngineName, Workload
 
 H100 = bundled().find("H100 SXM").accelerator
 M3 = bundled().find("M3 Max 64GB").accelerator
+LISTS = {name: row.architectures for name, row in ENGINES.items() if row.architectures}
 NEWEST: dict[EngineName, tuple[int, ...]] = {
     "vllm": (0, 33, 0), "sglang": (0, 5, 23), "tensorrt-llm": (1, 2, 1), "tgi": (3, 3, 6),
     "llama.cpp": (9849,), "ollama": (0, 20, 2),
@@ -147,4 +148,4 @@ def test_a_gguf_file_names_no_class_and_a_removed_class_is_said_elsewhere() -> N
 
 def test_transformers_has_every_model_and_is_not_listed() -> None:
     assert supports("transformers", spec_of("Qwen/Qwen3-8B", architecture="NobodyKnows"))
-    assert "transformers" not in implemented.LISTS
+    assert "transformers" not in LISTS

@@ -27,7 +27,8 @@ def test_every_engine_has_a_room_and_a_profile() -> None:
 
 
 def test_posted_blocks_of_tensorrt_llm() -> None:
-    """0.19, RTX 5090: fp8 cache of Llama-3.1-8B, 0.9 of 17.83 GiB free: 8219 blocks of 32 tokens, 263008 tokens."""
+    """0.19, RTX 5090: fp8 cache of Llama-3.1-8B, 0.9 of 17.83 GiB free: 8219 blocks of 32
+    tokens, 263008 tokens."""
     spec = spec_of("meta-llama/Llama-3.1-8B-Instruct")
     pool = block_pool(
         spec, dtype="F8_E4M3", tensor_parallel=1, block=32, layers=None, context_length=2048

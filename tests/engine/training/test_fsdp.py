@@ -46,7 +46,7 @@ def test_two_gather_buffers_overlap_between_units():
     assert max(moment.buffers for moment in moments(step()) if moment.phase == "forward") == 10 + 10
 
 
-def test_a_reduce_scatter_holds_its_input_while_the_next_unit_is_gathered_and_the_one_after_prefetched():
+def test_a_reduce_scatter_holds_its_input_while_the_next_unit_is_gathered_and_one_more_prefetched():
     assert (
         max(moment.buffers for moment in moments(step()) if moment.phase == "backward") == 10 + 20
     )

@@ -13,7 +13,7 @@ from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 TOKENS, HIDDEN, QUERIES, KEYS, INNER = 512, 4096, 4096, 1024, 14336
 LLAMA = "meta-llama/Llama-3.1-8B"
-ADAPTED = {"method": "qlora", "precision": "mixed_bf16", "half_base": True}
+ADAPTED = {"method": "qlora", "precision": "mixed_bf16", "base_precision": "half"}
 
 
 def layer(name=LLAMA, **settings):
@@ -88,8 +88,10 @@ def test_unsloths_kernels_take_neither_biases_nor_magnitudes_and_axolotls_do():
 
 def test_a_frozen_base_may_stay_in_16_bit_beside_adapters_in_fp32():
     half, wide = (
-        precision_policy(TrainingWorkload(sequence_length=1, **ADAPTED | {"half_base": kept}))
-        for kept in (True, False)
+        precision_policy(
+            TrainingWorkload(sequence_length=1, **ADAPTED | {"base_precision": precision})
+        )
+        for precision in ("half", "fp32")
     )
     assert (half.weights, half.adapters, half.compute, half.autocast) == (
         "BF16",
@@ -99,7 +101,7 @@ def test_a_frozen_base_may_stay_in_16_bit_beside_adapters_in_fp32():
     )
     assert wide.weights == "F32"
     full = precision_policy(
-        TrainingWorkload(sequence_length=1, precision="mixed_bf16", half_base=True)
+        TrainingWorkload(sequence_length=1, precision="mixed_bf16", base_precision="half")
     )
     assert full.weights == "F32"
 

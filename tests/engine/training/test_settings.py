@@ -41,11 +41,11 @@ def test_a_compiled_layer_keeps_what_products_read_and_give_and_nothing_between(
     read = 2 * hidden + heads * 128 + inner + (heads + 2 * kv) * 128
     given = hidden + 2 * inner
     kept = TOKENS * (WIDTH * (read + given + hidden) + 4 * heads)
-    assert layer(compiled=True).forward.end == pytest.approx(kept, rel=0.001)
-    assert layer(compiled=True).forward.end < 0.8 * layer().forward.end
+    assert layer(compile=True).forward.end == pytest.approx(kept, rel=0.001)
+    assert layer(compile=True).forward.end < 0.8 * layer().forward.end
 
 
-def test_no_product_of_all_experts_runs_again_in_a_compiled_layer_and_each_does_under_selective_checkpointing():
+def test_products_of_all_experts_rerun_under_selective_checkpointing_and_not_in_a_compiled_layer():
     """Of the tokens that an expert was chosen for, as often: the inputs and results of gate and
     up, and of down."""
     mixture = read_config(Snapshot().get("Qwen/Qwen3-30B-A3B").config)
@@ -53,15 +53,16 @@ def test_no_product_of_all_experts_runs_again_in_a_compiled_layer_and_each_does_
     grouped = TOKENS * WIDTH * chosen * (2 * hidden + 3 * inner)
     ends = [
         segments(mixture, replace(STEP, **asked)).layers[0].forward.end
-        for asked in ({"compiled": True}, {"activation_checkpointing": "selective"})
+        for asked in ({"compile": True}, {"activation_checkpointing": "selective"})
     ]
     assert ends[0] > grouped > ends[1]
 
 
 def test_a_compiled_step_is_the_one_torchtune_measured():
-    """60.0 GiB, compiled 51.0 (pytorch/torchtune README.md, "Optimization flags": packed 2 x 4096, AdamW in bf16)."""
+    """60.0 GiB, compiled 51.0 (pytorch/torchtune README.md, "Optimization flags": packed 2 x 4096,
+    AdamW in bf16)."""
     assert max(phases().values()) / 2**30 == pytest.approx(60.0, rel=0.01)
-    assert max(phases(compiled=True).values()) / 2**30 == pytest.approx(51.0, rel=0.01)
+    assert max(phases(compile=True).values()) / 2**30 == pytest.approx(51.0, rel=0.01)
 
 
 def test_a_chunked_loss_keeps_the_logits_and_makes_one_eighth_of_their_gradient():
@@ -137,7 +138,7 @@ def test_the_allocator_keeps_more_where_logits_are_whole():
         ({"pipeline_parallel": 2}, 0),
     ],
 )
-def test_blocks_for_whole_logits_are_kept_on_the_last_stage_alone_shared_by_tensor_parallel_ranks_and_not_where_segments_grow(
+def test_blocks_of_whole_logits_stay_on_the_last_stage_sharded_and_not_where_segments_expand(
     asked, share
 ):
     assert logits_bytes(LLAMA, replace(STEP, **asked), 0) == share * 4 * LOGITS

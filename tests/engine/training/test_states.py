@@ -183,7 +183,7 @@ def linears():
     )
 
 
-def test_transformer_engine_keeps_two_fp8_copies_of_every_linear_and_megatron_with_fp8_parameters_nothing_else():
+def test_transformer_engine_keeps_two_fp8_copies_of_every_linear_and_megatron_with_fp8_none():
     settings = {"framework": "megatron", "precision": "fp8"}
     _, half = parts(framework="megatron", precision="mixed_bf16")
     _, copies = parts(**settings)

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from fitgauge.errors import QuestionTooLarge, QueueFull
+from fitgauge.errors import QuestionTooLargeError, QueueFullError
 from fitgauge.services.common import long_questions
 from fitgauge.services.common.long_questions import MOST_QUESTIONS, LongQuestions
 
@@ -117,7 +117,7 @@ def test_a_full_queue_refuses_with_the_seconds_to_wait(ask):
     async def scenario(long):
         tasks = [asyncio.create_task(long.run(Steps())) for _ in range(MOST_QUESTIONS)]
         await until(lambda: long.under_way == MOST_QUESTIONS)
-        with pytest.raises(QueueFull) as refused:
+        with pytest.raises(QueueFullError) as refused:
             await long.run(lambda _: None)
         assert refused.value.retry_after_seconds >= 1
         assert await long.resume(lambda _: "begun before") == "begun before"
@@ -150,7 +150,7 @@ def test_work_past_its_time_is_too_large_where_it_was_computed_and_refused_where
         came.set()
         return [type(result) for result in await asyncio.gather(*tasks, return_exceptions=True)]
 
-    assert ask(scenario, seconds=20) == [QuestionTooLarge, QueueFull, QueueFull]
+    assert ask(scenario, seconds=20) == [QuestionTooLargeError, QueueFullError, QueueFullError]
 
 
 def test_what_is_stopped_while_it_waits_leaves_the_turn_to_what_has_it(ask, monkeypatch):
@@ -192,7 +192,7 @@ def test_work_that_makes_no_checkpoint_holds_up_nobody_and_is_given_up(ask, monk
         stalled = asyncio.create_task(long.run(lambda _: release.wait()))
         await until(lambda: long.under_way)
         short = [await long.run(lambda _: "short") for _ in range(3)]
-        with pytest.raises(QuestionTooLarge):
+        with pytest.raises(QuestionTooLargeError):
             await stalled
         release.set()
         await until(lambda: not long.under_way)
@@ -209,7 +209,7 @@ def test_nothing_runs_after_the_end(ask):
         long.close()
         await until(steps.ended.is_set)
         await asyncio.wait([task])
-        with pytest.raises(QueueFull):
+        with pytest.raises(QueueFullError):
             await long.run(lambda _: None)
 
     ask(scenario)

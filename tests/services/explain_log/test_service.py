@@ -45,8 +45,10 @@ def vllm(
     """Return a log as vLLM 0.19 prints it."""
     return f"""\
 INFO 04-19 11:04:53 [utils.py:233] non-default args: {{'model': '{LLAMA}'{args}}}
-INFO 04-19 11:05:16 [core.py:107] Initializing a V1 LLM engine (v0.19.0) with config: model='{LLAMA}', max_seq_len=8192{config}
-INFO 04-19 11:05:50 [gpu_model_runner.py:4837] Model loading took {weights} GiB memory and 27.6 seconds
+INFO 04-19 11:05:16 [core.py:107] Initializing a V1 LLM engine (v0.19.0) with config:\
+ model='{LLAMA}', max_seq_len=8192{config}
+INFO 04-19 11:05:50 [gpu_model_runner.py:4837] Model loading took\
+ {weights} GiB memory and 27.6 seconds
 INFO 04-19 11:07:19 [gpu_worker.py:436] Available KV cache memory: {pool} GiB
 {more}
 """

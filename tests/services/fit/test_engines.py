@@ -184,7 +184,8 @@ def test_a_file_of_trtllm_repeats_the_share_that_it_replaces(check_fit: Check) -
     }
     command = check_fit(**asked).launch.command
     assert command.startswith(
-        """echo '{"kv_cache_config":{"dtype":"fp8","free_gpu_memory_fraction":0.8}}' > trtllm.json && trtllm-serve """
+        """echo '{"kv_cache_config":{"dtype":"fp8","free_gpu_memory_fraction":0.8}}'"""
+        " > trtllm.json && trtllm-serve "
     )
 
 

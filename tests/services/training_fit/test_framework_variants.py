@@ -7,7 +7,7 @@ from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.quantity import Bytes
 from fitgauge.services.training_fit.framework_variants import other_choices, widened
-from fitgauge.services.training_fit.launchers.registry import as_tool_has_it
+from fitgauge.services.training_fit.launchers.registry import with_tool_defaults
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.workload import training_workload
 
@@ -64,7 +64,7 @@ def test_an_interval_holds_every_choice_and_what_is_expected_stays():
 
 @pytest.mark.parametrize(("word", "apart"), [("torchtitan", True), ("fsdp", False)])
 def test_torchtitan_shards_embedding_and_head_by_themselves(word, apart):
-    request = as_tool_has_it(
+    request = with_tool_defaults(
         TrainingRequest(model=MISTRAL, gpu="A100 80GB", framework=word), "full", 8, SPEC
     )
     assert training_workload(request, SPEC, 8).shard_embeddings is apart

@@ -86,7 +86,7 @@ def test_a_processor_that_cuts_images_into_tiles_makes_the_tokens_of_all_of_them
     assert all_of_them > one
 
 
-def test_images_for_cross_attention_stand_beside_the_sequence_and_layers_that_read_them_rest_without():
+def test_images_for_cross_attention_add_no_tokens_and_layers_that_read_them_are_skipped_without():
     answer = ask(MLLAMA, images=1)
     assert answer.understood_as["image_tokens"] == 4 * 1601
     assert any("an image of 6404 tokens, beside its 2048" in warning for warning in answer.warnings)

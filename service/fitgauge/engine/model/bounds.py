@@ -31,11 +31,11 @@ def check(spec: ModelSpec) -> None:
     stacks = [block.part for block in spec.blocks if "{}" in block.prefix and block.layers]
     if not stacks or (spec.task != "encode" and Part.LANGUAGE not in stacks):
         raise MalformedModelError(
-            "config.json describes a model without layers.", hint=_HINT, field="num_hidden_layers"
+            "config.json has no layers.", hint=_HINT, field="num_hidden_layers"
         )
     if spec.max_context_length < 1:
         raise MalformedModelError(
-            "config.json: the context length is 0.", hint=_HINT, field="max_position_embeddings"
+            "config.json has a context length of 0.", hint=_HINT, field="max_position_embeddings"
         )
     _check_cost(spec)
 
@@ -50,8 +50,8 @@ def _check_tensors(block: Block) -> None:
             )
         if not 1 <= tensor.count <= MAX_EXPERTS:
             raise MalformedModelError(
-                f"config.json gives {name} {_shown([tensor.count])} experts, at most {MAX_EXPERTS}"
-                " are read.",
+                f"config.json gives {name} {_shown([tensor.count])} experts; the limit is"
+                f" {MAX_EXPERTS}.",
                 hint=_HINT,
             )
 
@@ -93,7 +93,7 @@ def _check_cost(spec: ModelSpec) -> None:
     ):
         if count > most:
             raise MalformedModelError(
-                f"config.json describes {count} {what}, at most {most} are read.", hint=_HINT
+                f"config.json describes {count} {what}; the limit is {most}.", hint=_HINT
             )
 
 

@@ -187,7 +187,7 @@ class Config:
             return dtype(name) if name and name != "auto" else default
         except InvalidRequestError:
             raise MalformedModelError(
-                f"{self.where}: dtype is {name[:40]!r}, no number format.", field="torch_dtype"
+                f"{self.where}: unknown dtype {name[:40]!r}.", field="torch_dtype"
             ) from None
 
 

@@ -27,13 +27,13 @@ def dtype(name: str) -> str:
     """Return the canonical name of a number format: 'torch.bfloat16' -> 'BF16'. Raises
     InvalidRequestError for one that is unknown."""
     text = name.strip().removeprefix("torch.")
-    found = _ALIASES.get(text.lower(), text.upper())
-    if found not in BITS:
+    canonical = _ALIASES.get(text.lower(), text.upper())
+    if canonical not in BITS:
         raise InvalidRequestError(
-            f"{name!r} is no number format that is known here.",
+            f"Unknown number format {name!r}.",
             hint="Send bf16, fp16, fp32, fp8 or int8.",
         )
-    return found
+    return canonical
 
 
 def size_of(elements: int, name: str) -> int:

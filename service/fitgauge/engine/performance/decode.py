@@ -17,7 +17,7 @@ from fitgauge.engine.weights.rank_bytes import ranks, share_bytes
 from fitgauge.engine.weights.sharding import ShardedWeights
 
 EFFICIENCY = 0.91
-"""Share of a card's bandwidth that reading gets in a step, beside what its layers wait.
+"""Share of a card's bandwidth that reading gets in a step, the latency of its layers aside.
 
 Calibrated with LAYER_SECONDS: of all hundredths and 10 us the pair with the least mean error (of
 logarithms, 0.16; 0.46 with none) over 83 published runs of one request on one card (llama.cpp,
@@ -25,7 +25,7 @@ vLLM, SGLang, MLC LLM and gpt-fast; 0.5B to 72B; NVIDIA and Apple), in
 tools/accuracy/decode_speeds.jsonl; a test derives them again from the rows."""
 
 LAYER_SECONDS = 120e-6
-"""What a layer takes beside reading [s], on however many cards: kernels that start one after
+"""What a layer takes on top of reading [s], on however many cards: kernels that start one after
 another and are too small to fill a card. The runs leave it by layers, not by steps: 2.5 ms of 24
 layers, 3.6 of 36."""
 
@@ -60,7 +60,7 @@ class DecodeSpeed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def step_bytes(
     spec: ModelSpec,
-    laid: ShardedWeights,
+    sharded: ShardedWeights,
     *,
     concurrency: int,
     context_length: int,
@@ -75,30 +75,30 @@ def step_bytes(
     routing is even. `cache_dtype`: `auto`, and ggml's blocks, count as the model's own. Sparse
     attention reads less than is counted."""
     visited = _visited_share(spec, concurrency)
-    weights = laid.once(
+    weights = sharded.once(
         ("read", tensor_parallel, visited),
-        lambda: _weights_read(spec, laid, visited, tensor_parallel),
+        lambda: _weights_read(spec, sharded, visited, tensor_parallel),
     )
     dtype = cache_dtype if cache_dtype in BITS else spec.dtype
     cache = cache_bytes(
         spec, context_length, concurrency, dtype=dtype, tensor_parallel=tensor_parallel
     )
-    return int(weights * laid.scale) + cache
+    return int(weights * sharded.scale) + cache
 
 
 def _weights_read(
-    spec: ModelSpec, laid: ShardedWeights, visited: float, tensor_parallel: int
+    spec: ModelSpec, sharded: ShardedWeights, visited: float, tensor_parallel: int
 ) -> float:
     """Return the bytes of weights one rank reads in a step that visits this share of the routed
     experts."""
-    layout, ways = laid.layout, ranks(laid, tensor_parallel, 1, 1)
+    layout, ways = sharded.layout, ranks(sharded, tensor_parallel, 1, 1)
     parts = (
         (Part.LANGUAGE, Part.HEAD, Part.EMBEDDING)
         if spec.tied_embeddings
         else (Part.LANGUAGE, Part.HEAD)
     )
     weights = 0.0
-    for share in laid.shares:
+    for share in sharded.shares:
         if share.part in parts:
             size = len(share.layers) * share_bytes(share, layout, ways)
             weights += size * visited if share.experts else size
@@ -122,7 +122,7 @@ def _visited_share(spec: ModelSpec, tokens: int) -> float:
 def waiting_seconds(
     spec: ModelSpec, concurrency: int, tensor_parallel: int, accelerator: Accelerator
 ) -> float:
-    """Return what a step takes beside reading and multiplying [s] = layers x LAYER_SECONDS +
+    """Return what a step takes on top of reading and multiplying [s] = layers x LAYER_SECONDS +
     all-reduces.
 
     Those are two a layer of `concurrency` hidden states where tensor parallel ranks divide it, each
@@ -134,10 +134,10 @@ def waiting_seconds(
     layers = spec.layers * LAYER_SECONDS
     if tensor_parallel == 1:
         return layers
-    latency, known = (
+    latency, default_rate = (
         (NVLINK_SECONDS, NVLINK_GBPS) if joined(accelerator) else (PCIE_SECONDS, PCIE_GBPS)
     )
-    rate = (accelerator.interconnect_gbps or known) * 1e9 * LINK_EFFICIENCY
+    rate = (accelerator.interconnect_gbps or default_rate) * 1e9 * LINK_EFFICIENCY
     return (
         layers
         + 2 * spec.layers * latency
@@ -174,8 +174,8 @@ def decode_speed(
     if bandwidth_gbps is None or read_bytes <= 0:
         return None
     low, expected, high = (
-        _speed(read_bytes, concurrency, bandwidth_gbps, multiplying, waiting, number)
-        for number in range(len(SPREAD))
+        _speed(read_bytes, concurrency, bandwidth_gbps, multiplying, waiting, index)
+        for index in range(len(SPREAD))
     )
     return DecodeSpeed(low=low, expected=expected, high=high)
 
@@ -202,12 +202,12 @@ def _speed(
     bandwidth_gbps: float,
     multiplying: float,
     waiting: float,
-    number: int,
+    index: int,
 ) -> float:
     """At the lowest (0), expected (1) or highest (2) of what was seen."""
     reading, multiplied = (
         read_bytes / (bandwidth_gbps * 1e9 * EFFICIENCY),
         concurrency * multiplying,
     )
-    paced = max(reading / SPREAD[number], multiplied / COMPUTE_EFFICIENCY[number])
-    return round(concurrency / (paced + waiting / SPREAD[number]), 2)
+    paced = max(reading / SPREAD[index], multiplied / COMPUTE_EFFICIENCY[index])
+    return round(concurrency / (paced + waiting / SPREAD[index]), 2)

@@ -66,9 +66,9 @@ class Patterns:
         self._numbers: dict[int, int] = {}
         self._masks: dict[str, tuple[int, int]] = {}
         self._memo: dict[tuple[int, str], int] = {}
-        for number, chains in enumerate(patterns):
+        for index, chains in enumerate(patterns):
             for chain in chains:
-                self._add(number, chain)
+                self._add(index, chain)
         self._initial = self._run(self._starts, _START)
         self.anchored = _literal(_START) in self._advance
         """whether a pattern has a `^`"""
@@ -78,7 +78,7 @@ class Patterns:
         )
         """whether a pattern may match a name and not the same name with other digits in it"""
 
-    def _add(self, number: int, chain: Chain) -> None:
+    def _add(self, index: int, chain: Chain) -> None:
         """Append a chain. Its first and last states, once reached, stay: it matches anywhere."""
         state = 1 << self.states
         self._starts |= state
@@ -91,7 +91,7 @@ class Patterns:
                 state <<= 1
         self._ends |= state
         self.states = state.bit_length()
-        self._numbers[self.states] = number
+        self._numbers[self.states] = index
 
     def first(self, *names: str, suffixes: tuple[str, ...] = ("",)) -> int | None:
         """Return the number of the first pattern that matches any name with any suffix, or None."""

@@ -91,7 +91,7 @@ def _texts(value: object) -> Iterator[str]:
 def _bounded(what: str, count: int, most: int) -> None:
     if count > most:
         raise MalformedModelError(
-            f"quantization_config has {count} {what}, at most {most} are read.",
+            f"quantization_config has {count} {what}; the limit is {most}.",
             hint=(
                 "Send `quantization` with a model whose quantization is simpler, or name modules"
                 " instead of patterns."
@@ -125,13 +125,13 @@ def _read(spec: ModelSpec, values: Values) -> Scheme | None:
 
 def _unknown(values: Values, method: str, why: str) -> Scheme:
     """Bits from any key that looks like bits, groups of 128, on every linear layer."""
-    found = [
+    widths = [
         values[key]
         for key in ("bits", "num_bits", "w_bit", "wbits", "weight_bits", "nbits")
         if key in values
     ]
     bits = next(
-        (float(value) for value in found if isinstance(value, int | float) and 1 <= value <= 16),
+        (float(value) for value in widths if isinstance(value, int | float) and 1 <= value <= 16),
         8.0 if "8" in method else 4.0,
     )
     group = _integer(values, "group_size", "q_group_size", default=128)
@@ -167,7 +167,7 @@ def _left_alone(names: list[str]) -> tuple[Rule, ...]:
 
 def _fp8(values: Values) -> Scheme:
     """FP8 in blocks of weight_block_size (DeepSeek, Qwen) or with one scale a tensor; a mixture may
-    name NVFP4 or fp4 experts beside it.
+    also name NVFP4 or fp4 experts.
 
     With `expert_dtype` fp4 (DeepSeek V4) the experts are MXFP4 and the other scales e8m0; its
     compressors are not quantized."""
@@ -274,7 +274,7 @@ def _compressed_format(weights: Values, layout: str) -> Format:
 def _algorithm(name: str, values: Values) -> Format | None:
     """Return a ModelOpt algorithm's format, None for one that is unknown."""
     group = _integer(values, "group_size", default=16)
-    known: dict[str, Format] = {
+    by_name: dict[str, Format] = {
         "FP8": q.FP8_TENSOR,
         "FP8_PER_CHANNEL_PER_TOKEN": q.FP8_CHANNEL,
         "FP8_PB_WO": q.block_fp8(128, 128),
@@ -288,7 +288,7 @@ def _algorithm(name: str, values: Values) -> Format | None:
         "INT8_SQ": q.INT8_CHANNEL,
         "W8A16": q.INT8_CHANNEL,
     }
-    return known.get(name.upper())
+    return by_name.get(name.upper())
 
 
 def _modelopt(values: Values) -> Scheme | None:

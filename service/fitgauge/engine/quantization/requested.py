@@ -90,11 +90,11 @@ def requested_scheme(name: str, spec: ModelSpec) -> Scheme:
         return Scheme(name=key, dtype=UNQUANTIZED[key])
     if key in FORMATS:
         return Scheme(name=key, rules=(Rule(form=FORMATS[key], parts=_parts(key)),))
-    found = next((file for file in q.GGUF_FILE_BITS if file.lower() == key), None)
-    if found:
-        return gguf_scheme(found, spec)
+    file_type = next((file for file in q.GGUF_FILE_BITS if file.lower() == key), None)
+    if file_type:
+        return gguf_scheme(file_type, spec)
     raise InvalidRequestError(
-        f"{name[:40]!r} is no quantization that is known here.",
+        f"Unknown quantization {name[:40]!r}.",
         hint=(
             "Send fp8, int8, int4, awq, gptq, nf4, nvfp4, mxfp4, bf16, fp16, fp32 or a GGUF file"
             " type such as q4_k_m."

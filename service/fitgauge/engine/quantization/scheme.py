@@ -89,15 +89,15 @@ class RuleIndex:
         self.by_name = any(rule.names for rule in rules)
         """whether a tensor's format depends on the name of its module"""
         alike: dict[tuple[tuple[Kind, ...], tuple[Part, ...]], list[int]] = {}
-        for number, rule in enumerate(rules):
-            alike.setdefault((rule.kinds, rule.parts), []).append(number)
+        for index, rule in enumerate(rules):
+            alike.setdefault((rule.kinds, rule.parts), []).append(index)
         self._tables = [
             (kinds, parts, _Table(rules, numbers)) for (kinds, parts), numbers in alike.items()
         ]
 
-    def layer_class(self, number: int) -> Hashable:
+    def layer_class(self, index: int) -> Hashable:
         """Return the same for layers that no rule tells apart."""
-        text = str(number)
+        text = str(index)
         return len(text), *[table.layer_class(text) for _, _, table in self._tables]
 
     def format_of(self, module: str, tensor: Tensor, part: Part) -> Format | None:
@@ -118,27 +118,25 @@ class _Table:
     """Rules of the same kinds and parts: the first of them that names a module."""
 
     def __init__(self, rules: Sequence[Rule], numbers: Sequence[int]) -> None:
-        self._default = next(
-            (number for number in numbers if rules[number].names is None), len(rules)
-        )
+        self._default = next((index for index in numbers if rules[index].names is None), len(rules))
         named = [
-            (number, names)
-            for number in numbers
-            if number < self._default and (names := rules[number].names)
+            (index, names)
+            for index in numbers
+            if index < self._default and (names := rules[index].names)
         ]
         self._roots: dict[str, int] = {}
-        for number, names in reversed(named):
-            self._roots.update(dict.fromkeys(names.roots, number))
-        patterns = [(number, pattern) for number, names in named for pattern in names.patterns]
-        self._numbers = [number for number, _ in patterns]
+        for index, names in reversed(named):
+            self._roots.update(dict.fromkeys(names.roots, index))
+        patterns = [(index, pattern) for index, names in named for pattern in names.patterns]
+        self._numbers = [index for index, _ in patterns]
         self._patterns = Patterns([pattern for _, pattern in patterns])
 
         self._tells_all = self._patterns.tells_digits or len(self._roots) > _MAX_CLASSED
         self._numbered = {} if self._tells_all else _numbered(self._roots)
 
-    def layer_class(self, number: str) -> Hashable:
+    def layer_class(self, index: str) -> Hashable:
         """Return the same for numbers with as many digits that no rule tells apart."""
-        return number if self._tells_all else self._numbered.get(number)
+        return index if self._tells_all else self._numbered.get(index)
 
     def first(self, module: str) -> int:
         """Return the number of the first rule for `module`, else the number of all rules."""
@@ -195,13 +193,13 @@ def is_nominal(spec: ModelSpec) -> bool:
 
 def _numbered(roots: Mapping[str, int]) -> dict[str, frozenset[tuple[str, int]]]:
     """Return by number the roots that hold it, with a blank in its place, and their rules."""
-    found: dict[str, set[tuple[str, int]]] = {}
+    blanks_by_number: dict[str, set[tuple[str, int]]] = {}
     for root, rule in roots.items():
         parts = root.split(".")
-        for number in {part for part in parts if part.isdigit()}:
-            blank = ".".join("" if part == number else part for part in parts)
-            found.setdefault(number, set()).add((blank, rule))
-    return {number: frozenset(blanks) for number, blanks in found.items()}
+        for index in {part for part in parts if part.isdigit()}:
+            blank = ".".join("" if part == index else part for part in parts)
+            blanks_by_number.setdefault(index, set()).add((blank, rule))
+    return {index: frozenset(blanks) for index, blanks in blanks_by_number.items()}
 
 
 def _spans(module: str) -> Iterable[str]:

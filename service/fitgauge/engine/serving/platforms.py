@@ -1,96 +1,14 @@
-"""Which makers' accelerators an engine has kernels for, which of their cards it is built for, and
+"""Which vendors' accelerators an engine has kernels for, which of their GPUs it is built for, and
 which weights it reads there.
 
-NVIDIA's cards differ by compute capability (support.py); those of the others by maker, target
-and the list of quantizations that the engine keeps for it."""
-
-from typing import NamedTuple
+NVIDIA's GPUs differ by compute capability (support.py); those of the others by vendor, target and
+the list of quantization methods that the engine keeps for it (`engine.Platform`)."""
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.quantization.formats import Format
+from fitgauge.engine.serving.engine import Platform
+from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName
-
-
-class Platform(NamedTuple):
-    """What one engine offers on one maker's accelerators.
-
-    `targets`: the gfx targets it is built for, empty for all. `methods`: the weights it reads
-    (support.family), None where no list is known. `plugin`: a package beside the engine without
-    which it does not run there."""
-
-    targets: frozenset[str] = frozenset()
-    methods: frozenset[str] | None = None
-    plugin: str | None = None
-
-
-_AS_NVIDIA = Platform()
-
-PLATFORMS: dict[EngineName, dict[str, Platform]] = {
-    "vllm": {
-        "nvidia": _AS_NVIDIA,
-        "amd": Platform(
-            targets=frozenset({"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1150",
-                "gfx1151", "gfx1200", "gfx1201"}),
-            methods=frozenset({
-                "awq", "gptq", "fp8", "fbgemm_fp8", "compressed-tensors", "quark", "mxfp4", "mxfp8",
-                "nvfp4", "torchao", "modelopt", "int8",
-                "int4", "gguf",
-            }),
-        ),
-        "intel": Platform(methods=frozenset({"awq", "gptq", "fp8", "mxfp4", "mxfp8", "modelopt",
-            "compressed-tensors", "int8", "int4"})),
-        "gaudi": Platform(plugin="vllm-gaudi"),
-        "google": Platform(methods=frozenset({"awq", "fp8", "mxfp4", "compressed-tensors", "int8",
-            "int4"}), plugin="tpu-inference"),
-        "huawei": Platform(plugin="vllm-ascend"),
-        "aws": Platform(plugin="vllm-neuron"),
-    },
-    "sglang": {
-        "nvidia": _AS_NVIDIA,
-        "amd": Platform(
-            targets=frozenset({"gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201"}),
-            methods=frozenset({
-                "awq", "gptq", "fp8", "compressed-tensors", "quark", "mxfp4", "nvfp4", "torchao",
-                "int8", "int4", "bitsandbytes",
-            }),
-        ),
-        "intel": _AS_NVIDIA,
-        "huawei": Platform(methods=frozenset({"awq", "gptq", "compressed-tensors", "gguf", "int8",
-            "int4"})),
-        "google": Platform(plugin="sglang-jax"),
-    },
-    "tensorrt-llm": {"nvidia": _AS_NVIDIA},
-    "tgi": {
-        "nvidia": _AS_NVIDIA, "amd": Platform(targets=frozenset({"gfx90a", "gfx942"})),
-        "intel": _AS_NVIDIA, "gaudi": _AS_NVIDIA,
-        "aws": Platform(plugin="optimum-neuron"),
-    },
-    "transformers": {
-        "nvidia": _AS_NVIDIA, "amd": _AS_NVIDIA, "intel": _AS_NVIDIA, "apple": _AS_NVIDIA,
-        "gaudi": Platform(plugin="optimum-habana"),
-        "google": Platform(plugin="torch_xla"), "aws": Platform(plugin="optimum-neuron"),
-        "huawei": Platform(plugin="torch_npu"),
-    },
-    "llama.cpp": {"nvidia": _AS_NVIDIA, "amd": _AS_NVIDIA, "intel": _AS_NVIDIA, "apple": _AS_NVIDIA,
-        "huawei": _AS_NVIDIA},
-    "ollama": {"nvidia": _AS_NVIDIA, "amd": _AS_NVIDIA, "intel": _AS_NVIDIA, "apple": _AS_NVIDIA},
-    "mlx": {"apple": _AS_NVIDIA},
-}  # fmt: skip
-"""By engine and maker; what is not named has no kernels.
-
-Sources: vLLM 0.33 platforms/rocm.py, platforms/xpu.py (supported_quantization; GGUF until 0.32),
-docs/getting_started/installation/ gpu.rocm.inc.md (targets); tpu-inference
-platforms/tpu_platform.py (supported_quantization); SGLang docs, advanced_features/ quantization
-(Platform Compatibility) and sgl-kernel/setup_rocm.py (targets); text-generation-inference docs,
-installation_amd; llama.cpp docs/build.md (Metal, CUDA, HIP, SYCL, Vulkan, CANN);
-docs.ollama.com, gpu (CUDA, ROCm, Metal, Vulkan)."""
-
-_FP8_UNITS = frozenset({"gfx942", "gfx950", "gfx1200", "gfx1201"})
-"""AMD targets whose matrix units multiply fp8, which torch._scaled_mm asks for; block-scaled fp8
-has Triton kernels on all.
-
-Source: vLLM 0.33 kernels/linear/scaled_mm/pytorch.py (_rocm_torch_fp8_scaled_mm_supported),
-triton.py."""
 
 _INSTEAD: dict[str, tuple[EngineName, ...]] = {"apple": ("mlx", "llama.cpp")}
 _FIRST: tuple[EngineName, ...] = ("vllm", "llama.cpp", "transformers")
@@ -106,15 +24,13 @@ def engines_for(accelerator: Accelerator) -> tuple[EngineName, ...]:
     has kernels for it."""
     whose = maker(accelerator)
     asked = _INSTEAD.get(whose, _FIRST)
-    return tuple(name for name in asked if _built(PLATFORMS[name].get(whose), accelerator))
+    return tuple(name for name in asked if _built(ENGINES[name].platforms.get(whose), accelerator))
 
 
 def built(engine: EngineName, accelerator: Accelerator) -> bool:
     """Return whether the engine is built for this card; so for one of a maker that nobody knows."""
     whose = maker(accelerator)
-    return _built(PLATFORMS[engine].get(whose), accelerator) or not any(
-        whose in platforms for platforms in PLATFORMS.values()
-    )
+    return _built(ENGINES[engine].platforms.get(whose), accelerator) or not _is_known(whose)
 
 
 def refusal(
@@ -126,9 +42,9 @@ def refusal(
     method: support.family, None for 16-bit weights. form: how most weights are stored. Makers
     that nobody knows pass."""
     whose = maker(accelerator)
-    if not any(whose in platforms for platforms in PLATFORMS.values()):
+    if not _is_known(whose):
         return None
-    platform = PLATFORMS[engine].get(whose)
+    platform = ENGINES[engine].platforms.get(whose)
     if platform is None or not _built(platform, accelerator):
         return _no_kernels(engine, accelerator, platform)
     if method is None or platform.methods is None:
@@ -139,17 +55,17 @@ def refusal(
             f"{engine} reads no {method} weights on {accelerator.vendor} {accelerator.name}. Send"
             f" quantization {' or '.join(others[:2])}."
         )
-    scaled = form is not None and form.name in ("fp8", "fp8_channel")
     if (
-        whose == "amd"
-        and engine == "vllm"
-        and scaled
+        platform.fp8_targets is not None
+        and form is not None
+        and form.name in ("fp8", "fp8_channel")
         and accelerator.gfx is not None
-        and accelerator.gfx not in _FP8_UNITS
+        and accelerator.gfx not in platform.fp8_targets
     ):
         units = f"{accelerator.name} ({accelerator.gfx}) has no fp8 matrix units"
         return (
-            f"{units}, which vllm needs for {method} weights. Send quantization awq, gptq or w8a8."
+            f"{units}, which {engine} needs for {method} weights. Send quantization awq, gptq or"
+            " w8a8."
         )
     return None
 
@@ -158,7 +74,7 @@ def note(engine: EngineName, accelerator: Accelerator) -> str | None:
     """Return what a reader must know of an estimate for this maker: the plugin it takes, and
     that its terms were measured on other cards."""
     whose = maker(accelerator)
-    platform = PLATFORMS[engine].get(whose)
+    platform = ENGINES[engine].platforms.get(whose)
     if platform is None or platform.plugin is None:
         return None
     return (
@@ -166,6 +82,11 @@ def note(engine: EngineName, accelerator: Accelerator) -> str | None:
         " and cache are computed, what the process and its graphs hold is assumed from NVIDIA's"
         " cards."
     )
+
+
+def _is_known(vendor: str) -> bool:
+    """Return whether any engine has kernels for a vendor's accelerators."""
+    return any(vendor in row.platforms for row in ENGINES.values())
 
 
 def _built(platform: Platform | None, accelerator: Accelerator) -> bool:
@@ -181,9 +102,9 @@ def _no_kernels(engine: EngineName, accelerator: Accelerator, platform: Platform
         if others
         else "Send another GPU: no engine known here runs on it."
     )
-    if engine == "mlx":
+    if ENGINES[engine].platforms.keys() == {"apple"}:
         return (
-            f"mlx is for the unified memory of Apple silicon; {accelerator.name} is"
+            f"{engine} is for the unified memory of Apple silicon; {accelerator.name} is"
             f" {accelerator.vendor}'s. {instead}"
         )
     if maker(accelerator) == "apple":

@@ -8,26 +8,6 @@ EngineName = Literal[
     "vllm", "sglang", "tensorrt-llm", "llama.cpp", "ollama", "transformers", "tgi", "mlx"
 ]
 
-LAYER_SPLIT: frozenset[EngineName] = frozenset({"transformers", "llama.cpp", "ollama", "mlx"})
-"""Engines that give every card whole layers: their cards are pipeline stages."""
-
-GGUF_ENGINES: frozenset[EngineName] = frozenset({"llama.cpp", "ollama"})
-"""Engines that read GGUF files and ggml types."""
-
-
-PREALLOCATED_KV_CACHE: frozenset[EngineName] = frozenset({"vllm", "sglang", "tensorrt-llm", "tgi"})
-"""Engines with a pool for the cache, whose size can be given outright; the others hold what
-their requests need."""
-
-
-SUPPORTS_CPU_OFFLOAD: frozenset[EngineName] = frozenset({"vllm", "sglang"})
-"""Engines that keep a number of bytes of every rank's layers in host memory and read them from
-there."""
-
-
-ACTIVATIONS_GROW_WITH_CONTEXT: frozenset[EngineName] = frozenset({"transformers"})
-"""Engines whose activations are those of all tokens held, as they read every prompt in one pass."""
-
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """A serving question in numbers.

@@ -219,7 +219,11 @@ def _phases(
     sharded = workload.framework == "deepspeed" and is_sharded("gradients", workload)
     passes = simulated(
         line,
-        stays=0 if standing or workload.steps_early else rank.gradients / made if sharded else 1,
+        stays=0
+        if standing or workload.steps_in_backward
+        else rank.gradients / made
+        if sharded
+        else 1,
     )
     received = (
         0
@@ -229,7 +233,7 @@ def _phases(
     received //= workload.tensor_parallel if workload.sequence_parallel else 1
     others = int((in_flight - 1) * (passes.between - line.constants + received)) + received
     swapped = zero.exchange(
-        workload, rank, trained=trained, held=every, largest=largest, width=width
+        workload, rank, trained=trained, elements=every, largest=largest, width=width
     )
     kept = _states(rank, said)
     gradients = _amount("gradients", rank.gradients, said["gradients"])
@@ -391,7 +395,7 @@ def _formulas(workload: TrainingWorkload, slices: Sequence[tuple[RankUnit, int]]
     weights = (
         f"{sum(count * piece.elements for piece, count in slices)} parameters in {form.weights}"
     )
-    if workload.adapted:
+    if workload.uses_adapters:
         weights = _by_format(slices)
 
     def over(of: ModelState) -> str:

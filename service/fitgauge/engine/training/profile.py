@@ -6,7 +6,7 @@ import msgspec
 
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.profile import Coefficient
-from fitgauge.engine.training.autograd.tape import FLOAT
+from fitgauge.engine.training.autograd.operations import FLOAT
 from fitgauge.engine.training.workload import TrainingWorkload
 
 _WHOLE = ("full", "in_place", "log_probs", "log_probs_in_place")
@@ -52,9 +52,9 @@ def logits_bytes(spec: ModelSpec, workload: TrainingWorkload, stage: int) -> int
     its segments grow: tokens x vocabulary x 4; 0 of a model whose loss shifts no labels. Source:
     c10/cuda/CUDACachingAllocator.cpp, ExpandableSegment."""
     decodes = spec.task == "generate" and workload.loss in _WHOLE
-    if workload.segments_grow or not decodes or stage != workload.pipeline_parallel - 1:
+    if workload.uses_expandable_segments or not decodes or stage != workload.pipeline_parallel - 1:
         return 0
-    if workload.framework == "fsdp" and workload.compiled:  # a compiled loss makes no fp32 copy
+    if workload.framework == "fsdp" and workload.compile:  # a compiled loss makes no fp32 copy
         return 0
     kept = min(workload.logits_tokens or workload.sequence_length, workload.sequence_length)
     tokens = -(-kept // workload.context_parallel) * workload.micro_batch_size

@@ -1,4 +1,4 @@
-"""What is trained and how: a training question with every default filled in."""
+"""What is trained and how: a training request with every default filled in."""
 
 from typing import Literal
 
@@ -26,90 +26,97 @@ Averages = Literal["none", "device", "host"]
 GradientFormat = Literal["fp32", "bf16"]
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zero_bubble"]
 ActivationRule = Literal["recipe", "34sbh", "40shl", "widths"]
-"""recipe: what autograd keeps, tensor by tensor; the others are rules of thumb (coarse.py)."""
+"""recipe: what autograd saves, tensor by tensor; the others are rules of thumb
+(rules_of_thumb.py)."""
 Kernels = Literal["none", "liger", "lora", "unsloth"]
 """liger: norms, rotation, gates in one kernel each; lora: linears with their adapters (axolotl);
-unsloth: all these (recipes/fused.py)."""
+unsloth: all these (autograd/layers/fused.py)."""
+BasePrecision = Literal["half", "fp32"]
 Targets = Literal["attention", "all_linear"] | tuple[str, ...]
 
 
 class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
-    """A training question in numbers.
-
-    `sequence_length`: tokens of one sequence; `micro_batch_size`: sequences of one forward pass
-    on one rank. `lora_rank`, `lora_targets`: of adapters (a tuple holds names of modules);
-    `quantization`: of a frozen base, by its name in `what_if`. `zero_stage`: 0-3; for FSDP 3 =
-    parameters freed after the forward pass, 2 = kept. Degrees: tensor x pipeline x context x
-    data parallel is the number of GPUs; `expert_tensor_parallel`: see `expert_ways`, which fills
-    it in; `data_parallel_replicate`: groups that each hold a whole set of shards;
-    `zero_hpz_partition_size`: ranks over which ZeRO++ cuts a second copy of the weights, 1 =
-    off. `micro_batches`: of one step of a pipeline, per data-parallel rank. `pipeline_chunks`:
-    pieces of a rank's layers under the interleaved schedule; `last_stage_layers`: see
-    pipeline.py, split. `logits_tokens`: of every sequence, whose logits are made; None for all.
-    `fsdp_version`: 1 (FullyShardedDataParallel) or 2 (fully_shard); `shard_embeddings`:
-    embedding and head are units of their own, not the root's. `compiled`: torch.compile'd layers
-    and loss; `expandable_segments`: see `segments_grow`; `activation_offload`: what layers keep
-    goes to the host between the passes; `optimizer_in_backward`: every parameter steps when its
-    gradient is there. `images`: of every sequence, each of which takes `image_tokens` of it;
-    `train_vision_tower`: with adapters, the tower and its projector have some too; without it a
-    tower is frozen, not its projector. `ema`: where a moving average of the trained weights is
-    kept; `fp8_parameters`: linears' weights are fp8 and have no 16-bit copy. `gradient_dtype`:
-    in which gradients are summed over micro-batches and ranks, None as the framework does.
-    `activation_rule`: None leaves it to the model (coarse.py, rule_of); `runtime_bytes`: what
-    the process holds before its first tensor, where somebody measured it. `half_base`: under
-    autocast a frozen base stays in 16 bit, with adapters in fp32 beside it (PEFT,
-    autocast_adapter_dtype); else all but what is quantized is fp32. `kernels`: whose fused
-    kernels layers run in the place of transformers' modelling code. `quantized_experts`: a
-    bitsandbytes base has its experts in that format too. `recompute_modules`: Megatron's, see
-    `recomputed_modules`."""
+    """A training request in numbers. Fields have the names of the request's."""
 
     method: Method = "full"
     framework: Framework = "transformers"
     precision: Precision = "mixed_bf16"
+    base_precision: BasePrecision = "fp32"
+    """Of a frozen base that is not quantized, under autocast: half leaves it in 16 bit, with
+    adapters in fp32 (PEFT, autocast_adapter_dtype)."""
     optimizer: Optimizer = "adamw"
     optimizer_implementation: Implementation = "foreach"
+    optimizer_in_backward: bool = False
+    """Every parameter steps as soon as its gradient is there."""
+    ema: Averages = "none"
+    """Where a moving average of the trained weights is stored."""
     loss: Loss = "full"
+    logits_tokens: int | None = None
+    """Tokens of every sequence whose logits are computed; None for all."""
     activation_checkpointing: Checkpointing = "none"
+    recompute_modules: tuple[str, ...] = ()
+    """Megatron's; see `recomputed_modules`."""
+    activation_offload: bool = False
+    """What layers save goes to the host between the passes."""
+    activation_rule: ActivationRule | None = None
+    """None leaves it to the model (rules_of_thumb.py, rule_of)."""
     attention: AttentionKernel = "sdpa"
+    kernels: Kernels = "none"
+    """Whose fused kernels replace transformers' modelling code in the layers."""
+    compile: bool = False
+    """Layers and loss run under torch.compile."""
     sequence_length: int
+    """[tokens]"""
     micro_batch_size: int = 1
+    """Sequences of one forward pass on one rank."""
+    micro_batches: int = 1
+    """Forward passes of one optimizer step, per data-parallel rank."""
     lora_rank: int = 16
     lora_targets: Targets = "all_linear"
+    """Linears that get adapters; a tuple holds names of modules."""
     quantization: str | None = None
+    """Of a frozen base, by its name in quantization/requested.py."""
+    quantize_experts: bool = False
+    """A bitsandbytes base has its experts in that format too."""
     zero_stage: int = 0
+    """0 to 3; for FSDP 3 frees parameters after the forward pass, 2 keeps them."""
     offload: Offload = "none"
     tensor_parallel: int = 1
+    """Tensor x pipeline x context x data parallel is the number of GPUs."""
     sequence_parallel: bool = False
     pipeline_parallel: int = 1
     pipeline_schedule: Schedule = "1f1b"
     pipeline_chunks: int = 2
+    """Pieces of a rank's layers under the interleaved schedule."""
     last_stage_layers: int | None = None
-    micro_batches: int = 1
+    """See parallel/pipeline.py, split."""
     context_parallel: int = 1
     expert_parallel: int = 1
     expert_tensor_parallel: int | None = None
+    """None: see `expert_ways`."""
     data_parallel: int = 1
     data_parallel_replicate: int = 1
+    """Groups that each hold a whole set of shards."""
     zero_hpz_partition_size: int = 1
-    logits_tokens: int | None = None
+    """Ranks over which ZeRO++ shards a second copy of the weights; 1 for none."""
     fsdp_version: int = 2
+    """1 (FullyShardedDataParallel) or 2 (fully_shard)."""
     shard_embeddings: bool = False
-    compiled: bool = False
-    expandable_segments: bool | None = None
-    activation_offload: bool = False
-    optimizer_in_backward: bool = False
-    ema: Averages = "none"
-    fp8_parameters: bool = False
+    """Embedding and head are units of their own, not the root's."""
     gradient_dtype: GradientFormat | None = None
+    """In which gradients are summed over micro-batches and ranks; None as the framework does."""
+    fp8_parameters: bool = False
+    """The linears' weights are fp8 and have no 16-bit copy."""
     images: int = 0
+    """Of every sequence, each `image_tokens` long."""
     image_tokens: int = 0
     train_vision_tower: bool = True
-    activation_rule: ActivationRule | None = None
+    """With adapters, the tower and its projector get some too; without it a tower is frozen, its
+    projector is not."""
+    expandable_segments: bool | None = None
+    """None: see `uses_expandable_segments`."""
     runtime_bytes: int | None = None
-    recompute_modules: tuple[str, ...] = ()
-    quantized_experts: bool = False
-    half_base: bool = False
-    kernels: Kernels = "none"
+    """What the process holds before its first tensor, where it was measured."""
 
     @property
     def gpus(self) -> int:
@@ -122,35 +129,36 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def adapted(self) -> bool:
-        """Whether the base is frozen and adapters are trained beside it."""
+    def uses_adapters(self) -> bool:
+        """Whether the base is frozen and adapters are trained."""
         return self.method != "full"
 
     @property
     def base_quantization(self) -> str | None:
-        """The format of a quantized frozen base: as asked, nf4 under QLoRA; None where the base
-        is trained or not quantized."""
+        """The format of a quantized frozen base: the requested one, nf4 under QLoRA; None where
+        the base is trained or not quantized."""
         return (
             (self.quantization or ("nf4" if self.method == "qlora" else None))
-            if self.adapted
+            if self.uses_adapters
             else None
         )
 
     @property
     def expert_ways(self) -> int:
-        """Ranks that share every expert: as many as asked, else those that share every layer, or
-        one where expert-parallel groups reach over them.
+        """Ranks that share every expert: the requested number, else those that share every layer,
+        or one where expert-parallel groups span several tensor-parallel groups.
 
-        Megatron divides tensor x context x data parallel ranks among experts anew, by --expert-tensor-parallel-size, which it takes from
-        --tensor-model-parallel-size (megatron/core/parallel_state.py, expert groups); ms-swift's is 1 (megatron/arguments).
+        Megatron groups tensor x context x data parallel ranks separately for experts, by
+        --expert-tensor-parallel-size, whose default is --tensor-model-parallel-size
+        (megatron/core/parallel_state.py, expert groups); ms-swift's is 1 (megatron/arguments).
         """
         if self.expert_tensor_parallel is not None:
             return self.expert_tensor_parallel
-        reaches_over = (
+        spans_groups = (
             self.framework == "megatron"
             and self.data_parallel * self.context_parallel % self.expert_parallel
         )
-        return 1 if reaches_over else self.tensor_parallel
+        return 1 if spans_groups else self.tensor_parallel
 
     @property
     def dtensor(self) -> bool:
@@ -158,9 +166,9 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
         return self.framework in ("transformers", "fsdp")
 
     @property
-    def segments_grow(self) -> bool:
-        """Whether the allocator's segments grow: as asked, else under Megatron, whose scripts
-        set it (ms-swift examples/train/megatron)."""
+    def uses_expandable_segments(self) -> bool:
+        """Whether the allocator uses expandable segments: as requested, else under Megatron, whose
+        scripts set it (ms-swift examples/train/megatron)."""
         return (
             self.framework == "megatron"
             if self.expandable_segments is None
@@ -168,13 +176,13 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def steps_early(self) -> bool:
+    def steps_in_backward(self) -> bool:
         """Whether no gradient outlives the backward pass of its layer."""
         return self.optimizer == "lomo" or self.optimizer_in_backward
 
     @property
     def mixed(self) -> bool:
-        """Whether it computes in another format than it keeps its weights or masters in."""
+        """Whether the compute format differs from that of the weights or masters."""
         return self.precision in ("mixed_bf16", "mixed_fp16", "fp8")
 
     @property
@@ -184,8 +192,8 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recomputed_modules(workload: TrainingWorkload) -> tuple[str, ...]:
-    """Return the modules of a layer that Megatron runs again under selective checkpointing:
-    those asked for, else core attention (megatron/core/transformer/transformer_config.py,
+    """Return the modules of a layer that Megatron recomputes under selective checkpointing: the
+    requested ones, else core attention (megatron/core/transformer/transformer_config.py,
     recompute_modules)."""
     if workload.framework != "megatron" or workload.activation_checkpointing != "selective":
         return ()
@@ -193,21 +201,22 @@ def recomputed_modules(workload: TrainingWorkload) -> tuple[str, ...]:
 
 
 class PrecisionPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """In which format a framework keeps what [canonical dtypes]; None where there is no such copy.
-
-    `weights`: what the forward pass reads; `gradients`: what is kept of them between backward
-    pass and step; `masters`: a second, wider copy of trained weights; `states`: each of the
-    optimizer's; `compute`: products are made in; `adapters`: trained low-rank matrices;
-    `autocast`: weights are cast for every product (and the casts live until the autocast region
-    ends)."""
+    """Formats of a training step [canonical dtypes]."""
 
     weights: str
+    """What the forward pass reads."""
     gradients: str
+    """Between backward pass and step."""
     masters: str | None
+    """A second, wider copy of trained weights; None without one."""
     states: str
+    """Each of the optimizer's."""
     compute: str
+    """Of matrix products."""
     adapters: str
+    """Trained low-rank matrices."""
     autocast: bool = False
+    """Weights are cast for every product; the casts live until the autocast region ends."""
 
 
 def precision_policy(workload: TrainingWorkload) -> PrecisionPolicy:
@@ -220,8 +229,8 @@ def precision_policy(workload: TrainingWorkload) -> PrecisionPolicy:
     gathered in 16 bit (torch.distributed.fsdp MixedPrecisionPolicy); a frozen base stays in 16
     bit (accelerate utils/fsdp_utils.py and accelerator.py: only what requires a gradient is made
     fp32). bf16, fp32: everything in that format; DeepSpeed's bf16 keeps fp32 masters and states
-    all the same (deepspeed/runtime/bf16_optimizer.py, zero/stage3.py). int8: everything in one
-    byte. Where gradient_dtype says otherwise: Megatron's main_grad (--grad-reduce-in-bf16),
+    (deepspeed/runtime/bf16_optimizer.py, zero/stage3.py). int8: everything in one byte.
+    gradient_dtype changes Megatron's main_grad (--grad-reduce-in-bf16),
     DeepSpeed's gradients (grad_accum_dtype); FSDP's stay as wide as its shards."""
     summed = (
         None
@@ -260,7 +269,10 @@ def precision_policy(workload: TrainingWorkload) -> PrecisionPolicy:
         )
     autocast = workload.framework == "transformers"
     weights = (
-        half if workload.adapted and (workload.framework == "fsdp" or workload.half_base) else "F32"
+        half
+        if workload.uses_adapters
+        and (workload.framework == "fsdp" or workload.base_precision == "half")
+        else "F32"
     )
     return PrecisionPolicy(
         weights=weights,

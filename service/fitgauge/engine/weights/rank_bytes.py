@@ -10,7 +10,7 @@ from fitgauge.engine.model.spec import ModelSpec, Part, Split, count_within
 from fitgauge.engine.quantity import Basis, Term, exact_term, gib
 from fitgauge.engine.quantization.formats import Format, tensor_bytes
 from fitgauge.engine.serving.allocator import rounding_bytes
-from fitgauge.engine.serving.workload import SUPPORTS_CPU_OFFLOAD, Workload
+from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.sharding import (
     TOWERS,
     ShardedWeights,
@@ -39,21 +39,23 @@ class Ranks(NamedTuple):
 
 
 def ranks(
-    laid: ShardedWeights, tensor_parallel: int, expert_parallel: int, data_parallel: int
+    weights: ShardedWeights, tensor_parallel: int, expert_parallel: int, data_parallel: int
 ) -> Ranks:
     """Return the Ranks of these degrees."""
-    over = tensor_parallel * (data_parallel if laid.layout.experts_over_data else 1)
-    tower = tensor_parallel if laid.tower_heads % tensor_parallel == 0 else 1
+    over = tensor_parallel * (data_parallel if weights.layout.experts_over_data else 1)
+    tower = tensor_parallel if weights.tower_heads % tensor_parallel == 0 else 1
     return Ranks(tensor_parallel, tower, max(1, over // expert_parallel), expert_parallel)
 
 
-def ranks_of(laid: ShardedWeights, workload: Workload) -> Ranks:
+def ranks_of(weights: ShardedWeights, workload: Workload) -> Ranks:
     """Return the Ranks of a deployment."""
-    return ranks(laid, workload.tensor_parallel, workload.expert_parallel, workload.data_parallel)
+    return ranks(
+        weights, workload.tensor_parallel, workload.expert_parallel, workload.data_parallel
+    )
 
 
 def rank_weights(
-    laid: ShardedWeights,
+    weights: ShardedWeights,
     *,
     tensor_parallel: int = 1,
     expert_parallel: int = 1,
@@ -67,9 +69,9 @@ def rank_weights(
     `layers`: the stage's layers of the language model, None for all; `first` and `last`: whether
     it holds the embedding and towers, and the final norm and head. With expert_parallel above 1
     the experts are divided over that many ranks, else like any other weight."""
-    layout, ways = laid.layout, ranks(laid, tensor_parallel, expert_parallel, data_parallel)
+    layout, ways = weights.layout, ranks(weights, tensor_parallel, expert_parallel, data_parallel)
     by_part: dict[Part, int] = {}
-    for share in laid.shares:
+    for share in weights.shares:
         count = _held(share, layers, first=first, last=last)
         if count:
             by_part[share.part] = by_part.get(share.part, 0) + count * share_bytes(
@@ -77,14 +79,14 @@ def rank_weights(
             )
     total = sum(by_part.values())
     return RankWeights(
-        bytes=total if laid.scale == 1.0 else int(total * laid.scale),
+        bytes=total if weights.scale == 1.0 else int(total * weights.scale),
         by_part=by_part,
-        basis=laid.basis,
+        basis=weights.basis,
     )
 
 
 def allocator_bytes(
-    laid: ShardedWeights,
+    weights: ShardedWeights,
     ways: Ranks,
     layers: range | None = None,
     *,
@@ -97,11 +99,11 @@ def allocator_bytes(
     Exact for tensors that are filled where they were made; what a kernel repacks after loading
     lands in blocks of another history."""
     total = 0
-    for tensor in laid.tensors:
+    for tensor in weights.tensors:
         count = _held(tensor[0], layers, first=first, last=last)
         if count:
             total += count * rounding_bytes(
-                sum(share_bytes(share, laid.layout, ways) for share in tensor)
+                sum(share_bytes(share, weights.layout, ways) for share in tensor)
             )
     return total
 
@@ -171,9 +173,9 @@ def pipeline_stages(layers: int, pipeline_parallel: int) -> tuple[range, ...]:
     """
     each, left = divmod(layers, pipeline_parallel)
     sizes = [each] * pipeline_parallel
-    for number in range(2, left + 2):
-        sizes[-number] += 1
-    starts = [sum(sizes[:number]) for number in range(pipeline_parallel)]
+    for index in range(2, left + 2):
+        sizes[-index] += 1
+    starts = [sum(sizes[:index]) for index in range(pipeline_parallel)]
     return tuple(range(start, start + size) for start, size in zip(starts, sizes, strict=True))
 
 
@@ -195,13 +197,11 @@ def stages_of(spec: ModelSpec, workload: Workload) -> tuple[Stage, ...]:
     """Return the stages of a deployment."""
     ranges = pipeline_stages(spec.layers, workload.pipeline_parallel)
     final = len(ranges) - 1
-    return tuple(
-        Stage(layers, number == 0, number == final) for number, layers in enumerate(ranges)
-    )
+    return tuple(Stage(layers, index == 0, index == final) for index, layers in enumerate(ranges))
 
 
 def loading_degrees(workload: Workload) -> tuple[int, ...]:
-    """Return what `weights_term` depends on beside the model: over how many ranks it is divided,
+    """Return what `weights_term` depends on besides the model: over how many ranks it is divided,
     and how much of it the host keeps."""
     degrees = (
         workload.tensor_parallel,
@@ -212,9 +212,11 @@ def loading_degrees(workload: Workload) -> tuple[int, ...]:
     return *degrees, workload.cpu_offload_bytes
 
 
-def weights_term(laid: ShardedWeights, workload: Workload, stage: Stage) -> Term:
+def weights_term(
+    weights: ShardedWeights, workload: Workload, stage: Stage, *, cpu_offload_bytes: int = 0
+) -> Term:
     """Return the term `weights`: parameters on the fullest rank of one pipeline stage, less what
-    HOST_WEIGHTS keep of its layers on the host.
+    an engine keeps of its layers on the host.
 
     Of the layers, parameter by parameter, until cpu_offload_bytes are reached, and so up to the
     largest of them more; embeddings, head and towers stay. What a step copies back is not
@@ -225,22 +227,22 @@ def weights_term(laid: ShardedWeights, workload: Workload, stage: Stage) -> Term
         "expert_parallel": workload.expert_parallel,
         "data_parallel": workload.data_parallel,
     }
-    rank = rank_weights(laid, **degrees, layers=stage.span, first=stage.first, last=stage.last)
-    told = f"tensor parallel {workload.tensor_parallel}"
+    rank = rank_weights(weights, **degrees, layers=stage.span, first=stage.first, last=stage.last)
+    degrees_text = f"tensor parallel {workload.tensor_parallel}"
     if workload.pipeline_parallel > 1:
-        told += f", layers {stage.layers.start} to {stage.layers.stop - 1}"
+        degrees_text += f", layers {stage.layers.start} to {stage.layers.stop - 1}"
     if workload.expert_parallel > 1:
-        told += f", expert parallel {workload.expert_parallel}"
-    formula = f"{laid.scheme.name} weights, {told}: " + " + ".join(
+        degrees_text += f", expert parallel {workload.expert_parallel}"
+    formula = f"{weights.scheme.name} weights, {degrees_text}: " + " + ".join(
         f"{part} {gib(size)}" for part, size in rank.by_part.items()
     )
     size, beyond = rank.bytes, 0
-    if workload.cpu_offload_bytes and workload.engine in SUPPORTS_CPU_OFFLOAD:
+    if cpu_offload_bytes:
         in_layers = rank_weights(
-            laid, **degrees, layers=stage.layers, first=False, last=False
+            weights, **degrees, layers=stage.layers, first=False, last=False
         ).bytes
-        on_host = min(workload.cpu_offload_bytes, in_layers)
-        beyond = min(in_layers - on_host, largest_parameter(laid, ranks_of(laid, workload)))
+        on_host = min(cpu_offload_bytes, in_layers)
+        beyond = min(in_layers - on_host, largest_parameter(weights, ranks_of(weights, workload)))
         size -= on_host
         formula += (
             f", less {gib(on_host)} of the layers in host memory, and up to one parameter of"
@@ -256,20 +258,20 @@ def weights_term(laid: ShardedWeights, workload: Workload, stage: Stage) -> Term
     return msgspec.structs.replace(term, low=size - beyond) if beyond else term
 
 
-def largest_parameter(laid: ShardedWeights, ways: Ranks) -> int:
+def largest_parameter(weights: ShardedWeights, ways: Ranks) -> int:
     """Return the bytes of the largest parameter of any layer on one rank."""
-    layered = (tensor for tensor in laid.tensors if tensor[0].place == "layers")
+    layered = (tensor for tensor in weights.tensors if tensor[0].place == "layers")
     return max(
-        (sum(share_bytes(share, laid.layout, ways) for share in tensor) for tensor in layered),
+        (sum(share_bytes(share, weights.layout, ways) for share in tensor) for tensor in layered),
         default=0,
     )
 
 
-def allocator_term(laid: ShardedWeights, workload: Workload, stage: Stage) -> Term:
+def allocator_term(weights: ShardedWeights, workload: Workload, stage: Stage) -> Term:
     """Return the term `fragmentation`: what PyTorch's allocator adds to the weights of one
     pipeline stage."""
     size = allocator_bytes(
-        laid, ranks_of(laid, workload), stage.span, first=stage.first, last=stage.last
+        weights, ranks_of(weights, workload), stage.span, first=stage.first, last=stage.last
     )
     formula = "tensors of 10 MiB and more, rounded up to 2 MiB where up to 1 MiB is left over"
     return exact_term(

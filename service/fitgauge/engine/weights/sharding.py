@@ -180,13 +180,13 @@ def formats(
             yield tensor, _nominal(spec, rules.format_of("", tensor, block.part)), block.layers
             continue
         by_class: dict[Hashable, Format | None] = {}
-        found: dict[Format | None, list[int]] = {}
+        layers_by_form: dict[Format | None, list[int]] = {}
         for layer, alike in zip(block.layers, classes, strict=True):
             if alike not in by_class:
                 module = (block.prefix.replace("{}", str(layer)) + tensor.name).replace("*", "0")
                 by_class[alike] = rules.format_of(module, tensor, block.part)
-            found.setdefault(by_class[alike], []).append(layer)
-        for form, layers in found.items():
+            layers_by_form.setdefault(by_class[alike], []).append(layer)
+        for form, layers in layers_by_form.items():
             yield tensor, _nominal(spec, form), tuple(layers)
 
 
@@ -230,8 +230,8 @@ def _tower_heads(spec: ModelSpec) -> int:
 @lru_cache(maxsize=4096)
 def _fused(name: str, fused: tuple[str, ...]) -> str:
     """Return the name of the tensor that an engine loads `name` into, see `ShardingRules.fused`."""
-    for number, names in enumerate(fused):
-        name = re.sub(rf"(^|\.)({names})(?=\.)", rf"\g<1>fused{number}", name)
+    for index, names in enumerate(fused):
+        name = re.sub(rf"(^|\.)({names})(?=\.)", rf"\g<1>fused{index}", name)
     return name
 
 

@@ -9,7 +9,7 @@ from threading import Condition, Lock
 from time import monotonic
 from typing import TypeVar
 
-from fitgauge.errors import QuestionTooLarge, QueueFull
+from fitgauge.errors import QuestionTooLargeError, QueueFullError
 
 Answer = TypeVar("Answer")
 
@@ -39,10 +39,10 @@ _STALLED_SECONDS = 1.0
 
 
 def no_checkpoint() -> None:
-    """The Checkpoint of work that nobody else waits for."""
+    """Do nothing: the Checkpoint of work that blocks no other request."""
 
 
-class Abandoned(Exception):
+class AbandonedError(Exception):
     """The caller has gone: raised inside the work, seen by no caller."""
 
 
@@ -131,7 +131,7 @@ class _Work:
     def checkpoint(self) -> None:
         """See Checkpoint."""
         if self.abandoned:
-            raise Abandoned
+            raise AbandonedError
         slice_seconds = monotonic() - self.looked
         if slice_seconds < _SLICE_SECONDS:
             return
@@ -145,9 +145,9 @@ class _Work:
         self.looked = monotonic()
 
     def stop_if_over(self) -> None:
-        """Raise Abandoned, QuestionTooLarge or QueueFull where the work must not go on."""
+        """Raise AbandonedError, QuestionTooLargeError or QueueFullError where the work must end."""
         if self.abandoned:
-            raise Abandoned
+            raise AbandonedError
         if monotonic() >= self.until:
             raise _too_large(self._seconds) if self._computed > self._seconds / 2 else queue_full()
 
@@ -179,7 +179,8 @@ class LongQuestions:
         """Return the result of `work`, which stops where the awaiting task is cancelled.
 
         large: whether it takes seconds for certain, so that all other work goes first.
-        Raise QueueFull where too much waits already, QuestionTooLarge where it takes too long.
+        Raise QueueFullError where too much waits already, QuestionTooLargeError where it takes
+        too long.
         """
         if self._places.locked():
             raise queue_full()
@@ -213,13 +214,15 @@ class LongQuestions:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _too_large(seconds: float) -> QuestionTooLarge:
+def _too_large(seconds: float) -> QuestionTooLargeError:
     detail = f"The question takes longer than the {seconds:g} s it may."
     hint = "Ask for less at a time: fewer models, formats, GPUs, contexts or layouts."
-    return QuestionTooLarge(detail, hint=hint)
+    return QuestionTooLargeError(detail, hint=hint)
 
 
-def queue_full() -> QueueFull:
+def queue_full() -> QueueFullError:
     """Return the error of a question for which there is no place."""
     detail = "Too many long questions wait for an answer."
-    return QueueFull(detail, hint="Ask again a little later.", retry_after_seconds=RETRY_SECONDS)
+    return QueueFullError(
+        detail, hint="Ask again a little later.", retry_after_seconds=RETRY_SECONDS
+    )

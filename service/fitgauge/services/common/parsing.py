@@ -7,22 +7,10 @@ from functools import lru_cache
 from rapidfuzz import process
 
 from fitgauge.engine.model.dtypes import dtype
-from fitgauge.engine.serving.workload import GGUF_ENGINES, EngineName
+from fitgauge.engine.serving.registry import ENGINES, engine_named
+from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import InvalidRequestError
 
-_ENGINES: dict[str, EngineName] = {
-    "vllm": "vllm", "sglang": "sglang", "sgl": "sglang", "srt": "sglang",
-    "tensorrtllm": "tensorrt-llm", "trtllm": "tensorrt-llm",
-    "tensorrt": "tensorrt-llm", "trt": "tensorrt-llm", "nim": "tensorrt-llm",
-    "llamacpp": "llama.cpp", "llama": "llama.cpp",
-    "lmstudio": "llama.cpp", "koboldcpp": "llama.cpp",
-    "llamaserver": "llama.cpp", "llamacpppython": "llama.cpp", "ggml": "llama.cpp",
-    "gguf": "llama.cpp", "ollama": "ollama", "tgi": "tgi",
-    "textgenerationinference": "tgi", "mlx": "mlx", "mlxlm": "mlx",
-    "transformers": "transformers", "hf": "transformers", "huggingface": "transformers",
-    "hftransformers": "transformers",
-    "huggingfacetransformers": "transformers", "accelerate": "transformers",
-}  # fmt: skip
 _VERSION = re.compile(
     r"\s*[vb]?(\d{1,6})(?:\.(\d{1,4}))?(?:\.(\d{1,6}))?(?:[.+-]?(?:rc|dev|post|a|b)[\w.+-]{0,40})?\s*",
     re.IGNORECASE,
@@ -52,15 +40,14 @@ def engine(text: str | None) -> EngineName:
     if text is None:
         return "vllm"
     word = re.sub(r"[^a-z0-9]", "", text.lower())
-    if word in _ENGINES:
-        return _ENGINES[word]
-    known = f"Send {', '.join(sorted(set(_ENGINES.values())))}."
-    near = tuple(
-        name for name, _, _ in process.extract(word, list(_ENGINES), limit=2, score_cutoff=60)
-    )
+    name = engine_named(word)
+    if name is not None:
+        return name
+    words = [word for row in ENGINES.values() for word in (row.name, *row.aliases)]
+    near = tuple(name for name, _, _ in process.extract(word, words, limit=2, score_cutoff=60))
     raise InvalidRequestError(
         f"{text.strip()!r} is no engine that is known here.",
-        hint=known,
+        hint=f"Send {', '.join(sorted(ENGINES))}.",
         matches=near,
         field="engine",
     )
@@ -113,7 +100,7 @@ def cache_dtype(text: str | None, engine: EngineName = "vllm") -> str:
     word = (text or "auto").strip().lower()
     if word in ("auto", "default", "model"):
         return "auto"
-    if engine in GGUF_ENGINES:
+    if ENGINES[engine].reads_gguf:
         return _ggml_type(word, str(text))
     if word in _CACHE_DTYPES:
         return _CACHE_DTYPES[word]

@@ -64,7 +64,7 @@ class WeightCache:
             return prepared
         scheme = scheme_of(model, quantization)
         stored = model.stored if quantization is None else None
-        laid = ENGINES[engine].lay_out(model.spec, scheme, stored=stored)
+        laid = ENGINES[engine].shard_weights(model.spec, scheme, stored=stored)
         laid.remembered.most = self._most_remembered
         prepared = CachedWeights(laid, scheme, weights.rank_weights(laid).bytes)
         key = _key(model, quantization, engine)

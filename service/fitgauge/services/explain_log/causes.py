@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from fitgauge.engine.quantity import GIB, gib
-from fitgauge.engine.serving.workload import GGUF_ENGINES
+from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.logs.measurements import StartLog
 from fitgauge.services.explain_log.comparison import Measured
 from fitgauge.services.explain_log.schemas import ComparisonRow
@@ -111,7 +111,7 @@ def _activations(row: ComparisonRow, seen: Seen) -> Iterator[str]:
     workload = seen.checked.workload
     names = (
         ("n_parallel", "n_ubatch")
-        if seen.log.engine in GGUF_ENGINES
+        if seen.log.engine is not None and ENGINES[seen.log.engine].reads_gguf
         else ("max_num_seqs", "max_batched_tokens")
     )
     for name, taken in zip(

@@ -7,7 +7,8 @@ from msgspec import structs
 
 from fitgauge.engine.quantity import Bytes, Term, total
 from fitgauge.engine.serving.estimate import Estimate, StageEstimate
-from fitgauge.engine.serving.workload import PREALLOCATED_KV_CACHE
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.workload import EngineName
 from fitgauge.logs.measurements import Measurement
 from fitgauge.services.explain_log.schemas import ComparisonRow
 
@@ -81,7 +82,7 @@ def tokens_of(estimate: Estimate, pool: Bytes) -> Bytes | None:
 
 
 def rows(
-    engine: str, measured: Measured, estimate: Estimate | None, context_length: int
+    engine: EngineName, measured: Measured, estimate: Estimate | None, context_length: int
 ) -> list[ComparisonRow]:
     """Return every row the log has a number for, in the order memory is taken."""
     told = []
@@ -95,10 +96,10 @@ def rows(
 
 
 def _cache_rows(
-    engine: str, measured: Measured, estimate: Estimate | None, context_length: int
+    engine: EngineName, measured: Measured, estimate: Estimate | None, context_length: int
 ) -> list[ComparisonRow]:
     told = []
-    pooled = engine in PREALLOCATED_KV_CACHE
+    pooled = ENGINES[engine].preallocates_kv_cache
     pool = measured.pick("kv_pool", by=min if pooled else max)
     state = measured.pick("state")
     if pool and state and engine == "sglang":  # its budget is split between the two

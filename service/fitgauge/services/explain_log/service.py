@@ -10,7 +10,8 @@ from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import GIB, MIB, gib
 from fitgauge.engine.quantization.published import published
-from fitgauge.engine.serving.workload import GGUF_ENGINES
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import InvalidRequestError
 from fitgauge.logs.detect import detect
 from fitgauge.logs.measurements import StartLog
@@ -36,11 +37,11 @@ _REMAINDERS = ("kv_cache", "weights_and_runtime", "usable")
 
 
 class ParsedLog(msgspec.Struct, frozen=True):
-    """A log that was understood. asked: the question it answers, None where its engine is not
-    sized; notes: what was left out of it."""
+    """A log that was understood. asked: the question it answers, None where it is not
+    valid; notes: what was left out of it."""
 
     log: StartLog
-    engine: str
+    engine: EngineName
     asked: FitRequest | None
     notes: tuple[str, ...]
 
@@ -58,13 +59,7 @@ def read(request: ExplainLogRequest, engines: Engines) -> ParsedLog:
             ),
             field="log",
         )
-    engine = log.engine or request.engine or "transformers"
-    try:
-        name = words.engine(engine)
-    except InvalidRequestError as error:
-        if log.engine is None:
-            raise
-        return ParsedLog(log, engine, None, (f"{error.detail} The measurements stand alone.",))
+    name = log.engine or words.engine(request.engine or "transformers")
     fields, notes = _fields(log, request)
     fields["engine"] = name
     if log.version and log.engine == name:
@@ -165,7 +160,7 @@ def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], 
     fields["gpu_count"] = request.gpu_count or (
         log.gpu_count if "tensor_parallel" not in fields else None
     )
-    if log.engine in GGUF_ENGINES:
+    if log.engine is not None and ENGINES[log.engine].reads_gguf:
         fields |= _split_fields(log)
     if log.flags.get("expert_parallel_on"):
         fields["expert_parallel"] = int(fields.get("tensor_parallel", 1)) * int(

@@ -6,7 +6,8 @@ from hashlib import sha256
 import msgspec
 
 from fitgauge.engine.quantity import GIB
-from fitgauge.engine.serving.workload import PREALLOCATED_KV_CACHE
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.workload import EngineName
 from fitgauge.logs.measurements import StartLog
 from fitgauge.logs.names import hub_id
 from fitgauge.services.common.schemas import FitRequest
@@ -30,7 +31,7 @@ _NUMBERS = ("kv_tokens", "kv_blocks", "max_concurrency")
 
 
 def case(
-    log: StartLog, request: FitRequest | None, engine: str, *, doubtful: bool = False
+    log: StartLog, request: FitRequest | None, engine: EngineName, *, doubtful: bool = False
 ) -> LogCase:
     """Return the line for this run. A model that is no public-looking Hub ID is left out, as is
     all text of the log. A run whose model is `doubtful` is kept and scored for nothing."""
@@ -96,18 +97,16 @@ def _release(question: dict[str, str | int | float | bool]) -> str | None:
     return printed if printed and (release is None or release[0] != printed) else None
 
 
-def _measured(log: StartLog, engine: str) -> dict[str, Measurement]:
-    readings = Measured(log.readings)
+def _measured(log: StartLog, engine: EngineName) -> dict[str, Measurement]:
+    readings, pooled = Measured(log.readings), ENGINES[engine].preallocates_kv_cache
     told: dict[str, Measurement] = {}
     for name, sources in _SIZES.items():
         value = readings.value(*sources)
         if value is not None:
-            told[
-                "compute_gib"
-                if name == "activation_gib" and engine not in PREALLOCATED_KV_CACHE
-                else name
-            ] = round(value / GIB, 4)
-    pool = readings.pick("kv_pool", by=min if engine in PREALLOCATED_KV_CACHE else max)
+            told["compute_gib" if name == "activation_gib" and not pooled else name] = round(
+                value / GIB, 4
+            )
+    pool = readings.pick("kv_pool", by=min if pooled else max)
     if pool:
         told["kv_gib"] = round(pool.value / GIB, 4)
     for name in _NUMBERS:

@@ -13,13 +13,13 @@ from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import Bytes, Term
 from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.engine.serving.engine import SplitEstimate
 from fitgauge.engine.serving.estimate import StageMemory, fullest_required
-from fitgauge.engine.serving.fit import Verdict, fit_probability, verdict
+from fitgauge.engine.serving.fit import Verdict, verdict
 from fitgauge.engine.serving.platforms import maker
 from fitgauge.engine.serving.profile import EngineProfile
-from fitgauge.engine.serving.registry import ENGINES, Halves
+from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.support import refusal
-from fitgauge.engine.serving.vllm.memory import stage_startup_probability
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
@@ -162,25 +162,23 @@ class BatchEstimator:
     def against(self, demand: Demand, accelerator: Accelerator) -> BatchEstimate:
         """Return a demand set against a card of its kind."""
         workload, required, layers, parts = demand
-        room = ENGINES[workload.engine]
-        if parts is not None and room.halves is not None and room.halves.sized is not None:
-            workload = room.settled(workload, self._model.spec, accelerator)
+        row = ENGINES[workload.engine]
+        if parts is not None and row.split is not None and row.split.for_accelerator is not None:
+            workload = row.with_defaults(workload, self._model.spec, accelerator)
             required, layers = fullest_required(
-                parts[0], room.halves.sized(*parts, workload, accelerator)
+                parts[0], row.split.for_accelerator(*parts, workload, accelerator)
             )
-        budget = room.budget(accelerator, workload)
-        if workload.engine == "vllm":
-            chance = stage_startup_probability(
-                required, layers, self._model.spec, self.profile("vllm"), workload, accelerator
-            )
-            return BatchEstimate(workload, required, budget, chance)
-        return BatchEstimate(workload, required, budget, fit_probability(required, budget))
+        budget = row.budget(accelerator, workload)
+        chance = row.startup_probability(
+            required, layers, self._model.spec, self.profile(row.name), workload, accelerator
+        )
+        return BatchEstimate(workload, required, budget, chance)
 
     def kind(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> Hashable:
         """Return the cards of one kind have the same demand."""
-        room, profile = ENGINES[engine], self.profile(engine)
+        row, profile = ENGINES[engine], self.profile(engine)
         version = words.version(request.engine_version or profile.newest)
-        return room.kind(accelerator), room.batch(
+        return row.accelerator_kind(accelerator), row.default_batch(
             accelerator, context_length_of(request, self._model.spec), version, self._model.spec
         )
 
@@ -198,7 +196,7 @@ class BatchEstimator:
     ) -> Demand:
         """Return what a workload demands of a card, with the weights in a format. Raises
         InvalidRequestError as `demand`."""
-        kind = ENGINES[workload.engine].kind(accelerator)
+        kind = ENGINES[workload.engine].accelerator_kind(accelerator)
         key = (quantization, workload, kind)
         kept = self._demands.get(key)
         if kept is None:
@@ -208,7 +206,9 @@ class BatchEstimator:
 
     def least_usable(self, demand: Demand) -> int:
         """Usable bytes below which a card is more likely too small than not."""
-        share = demand.workload.gpu_memory_utilization if demand.workload.engine == "vllm" else 1.0
+        workload = demand.workload
+        of_device = ENGINES[workload.engine].terms_outside_budget is not None
+        share = workload.gpu_memory_utilization if of_device else 1.0
         return int(demand.required.expected / share) - 1
 
     def _demand(
@@ -217,40 +217,42 @@ class BatchEstimator:
         """Return the engine's estimate of the fullest card; what comes beside the weights is
         estimated once for all their formats."""
         self._checkpoint()
-        spec, profile, room = (
+        spec, profile, row = (
             self._model.spec,
             self.profile(workload.engine),
             ENGINES[workload.engine],
         )
         laid = self.prepared(quantization, workload.engine).laid
-        if room.halves is None or (workload.cpu_offload_bytes and not room.halves.offloads):
-            fullest = room.estimate(spec, laid, workload, accelerator, profile).fullest
+        if row.split is None or (workload.cpu_offload_bytes and not row.split.supports_offload):
+            fullest = row.estimate(spec, laid, workload, accelerator, profile).fullest
             return Demand(workload, fullest.required, fullest.layers)
         loaded, beside = (
-            room.halves.loaded(spec, laid, workload, accelerator),
-            self._comes_beside(room.halves, workload, accelerator, kind),
+            row.split.loaded(spec, laid, workload, accelerator),
+            self._comes_beside(row.split, workload, accelerator, kind),
         )
         return Demand(
             workload,
             *fullest_required(loaded, beside),
-            None if room.halves.sized is None else (loaded, beside),
+            None if row.split.for_accelerator is None else (loaded, beside),
         )
 
     def _comes_beside(
-        self, halves: Halves, workload: Workload, accelerator: Accelerator, kind: Hashable
+        self, split: SplitEstimate, workload: Workload, accelerator: Accelerator, kind: Hashable
     ) -> tuple[StageMemory, ...]:
         """Return what comes beside the weights, worked out for one request and refilled for more
         where the engine allows."""
         known = self._beside.get((workload, kind))
         if known is None:
-            if halves.refilled and workload.concurrency > 1:
+            if split.with_concurrency and workload.concurrency > 1:
                 one = self._comes_beside(
-                    halves, structs.replace(workload, concurrency=1), accelerator, kind
+                    split, structs.replace(workload, concurrency=1), accelerator, kind
                 )
-                known = halves.refilled(one, workload)
+                known = split.with_concurrency(one, workload)
             else:
-                settled = ENGINES[workload.engine].settled(workload, self._model.spec, accelerator)
-                known = halves.beside(
+                settled = ENGINES[workload.engine].with_defaults(
+                    workload, self._model.spec, accelerator
+                )
+                known = split.stage_memory(
                     self._model.spec,
                     settled,
                     accelerator,

@@ -7,12 +7,8 @@ from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.fit import ServingLimits
-from fitgauge.engine.serving.workload import (
-    GGUF_ENGINES,
-    SUPPORTS_CPU_OFFLOAD,
-    EngineName,
-    Workload,
-)
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.services.common.schemas import FitRequest, Suggestion
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 
@@ -58,8 +54,8 @@ def candidates(
 def combined_with(
     base: Candidate, workload: Workload, limits: ServingLimits, count: int, counts: tuple[int, ...]
 ) -> Iterator[Candidate]:
-    """`base`, which does not suffice alone, with one change more: asking for less of what it
-    holds (`limits`), or more cards."""
+    """Yield `base`, which does not suffice alone, combined with one more change: a smaller
+    workload (`limits`) or more GPUs."""
     for change in (*_fewer(workload, limits), *_more_cards(count, counts)):
         if not change[1].keys() & base[1].keys():
             yield combine(base, change)
@@ -90,7 +86,7 @@ def smaller_elsewhere(engines: Sequence[EngineName]) -> Iterator[tuple[str, dict
     """Yield (what it is in words, the fields to send): an engine that runs on the card, with
     weights in fewer bits."""
     for engine in engines:
-        for scheme in ("q8_0", "q4_k_m") if engine in GGUF_ENGINES else ("fp8", "awq", "gptq"):
+        for scheme in ("q8_0", "q4_k_m") if ENGINES[engine].reads_gguf else ("fp8", "awq", "gptq"):
             yield f"serve it with {engine} in {scheme}", {"engine": engine, "quantization": scheme}
 
 
@@ -163,14 +159,15 @@ def in_host_memory(
 ) -> Iterator[Candidate]:
     """As many weights as the fullest GPU lacks room for, and somewhat more; no more than it
     holds."""
+    row = ENGINES[workload.engine]
     if (
-        workload.engine not in GGUF_ENGINES | SUPPORTS_CPU_OFFLOAD
+        not (row.reads_gguf or row.supports_cpu_offload)
         or short_bytes <= 0
         or workload.cpu_offload_bytes
     ):
         return
-    slower = "slower" if workload.engine in GGUF_ENGINES else "far slower"
-    what = "experts" if workload.engine in GGUF_ENGINES and spec.has_experts else "weights"
+    slower = "slower" if row.reads_gguf else "far slower"
+    what = "experts" if row.reads_gguf and spec.has_experts else "weights"
     for size in (
         round(short_bytes * margin / GIB + 0.5, 1)
         for margin in (1.1, 1.5)
@@ -184,7 +181,8 @@ def in_host_memory(
 
 def _settings(spec: ModelSpec, workload: Workload) -> Iterator[Candidate]:
     """Yield what costs a little speed and no quality."""
-    if workload.engine in GGUF_ENGINES and workload.cache_dtype in ("auto", "F16", "BF16", "F32"):
+    ggml = ENGINES[workload.engine].reads_gguf
+    if ggml and workload.cache_dtype in ("auto", "F16", "BF16", "F32"):
         yield "keep the KV cache in q8_0", {"kv_cache_dtype": "q8_0"}
     if workload.engine in ("sglang", "tensorrt-llm", "tgi"):
         yield from _share(workload)

@@ -1,11 +1,11 @@
 """What was understood: a question with every default filled in, as fields to send again."""
 
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.errors import InvalidRequestError
 from fitgauge.hub.reference import Reference, parse_reference
 from fitgauge.services.common.parsing import AS_PUBLISHED
 from fitgauge.services.fit.estimate import FitEstimate
-from fitgauge.services.fit.warnings import WITHOUT_EFFECT
 
 
 def understood_as(checked: FitEstimate) -> dict[str, str | int | float | bool]:
@@ -44,7 +44,7 @@ def understood_as(checked: FitEstimate) -> dict[str, str | int | float | bool]:
         filled["speculative_tokens"] = workload.speculative_tokens
     if request.draft_model:
         filled["draft_model"] = request.draft_model
-    without_effect = WITHOUT_EFFECT.get(workload.engine, ())
+    without_effect = ENGINES[workload.engine].ignored_fields
     return {name: value for name, value in filled.items() if name not in without_effect}
 
 

@@ -12,11 +12,11 @@ from fitgauge.engine.accelerator import USUAL_NODE, Accelerator, shared
 from fitgauge.engine.model.spec import Model, ModelSpec
 from fitgauge.engine.quantity import GIB, Bytes, total
 from fitgauge.engine.serving.estimate import Estimate
-from fitgauge.engine.serving.fit import Verdict, fit_probability, verdict
+from fitgauge.engine.serving.fit import Verdict, verdict
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.support import refusal
-from fitgauge.engine.serving.vllm.memory import startup_probability, terms_outside_budget
+from fitgauge.engine.serving.vllm.memory import terms_outside_budget
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
@@ -181,10 +181,11 @@ class Estimator:
         given = estimate.given_pool_bytes
         if given is not None and needed_pool_bytes(workload, estimate) > given:
             probability = 0.0
-        elif workload.engine == "vllm":
-            probability = startup_probability(estimate, spec, profile, workload, accelerator)
         else:
-            probability = fit_probability(estimate.fullest.required, estimate.budget)
+            fullest = estimate.fullest
+            probability = ENGINES[workload.engine].startup_probability(
+                fullest.required, fullest.layers, spec, profile, workload, accelerator
+            )
         return FitEstimate(asked, prepared, workload, estimate, probability)
 
 

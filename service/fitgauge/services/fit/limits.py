@@ -5,7 +5,7 @@ from msgspec import structs
 from fitgauge.engine.accelerator import Accelerator, most_cards
 from fitgauge.engine.quantity import largest_where
 from fitgauge.engine.serving.fit import ServingLimits, serving_limits
-from fitgauge.engine.serving.workload import ACTIVATIONS_GROW_WITH_CONTEXT
+from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.common.responses import COUNTS
 from fitgauge.services.fit.estimate import Estimator, FitEstimate
 
@@ -20,7 +20,7 @@ def limits_of(checked: FitEstimate, estimator: Estimator) -> ServingLimits:
     limits = held_limits(checked)
     return (
         _reached(limits, checked, estimator)
-        if checked.workload.engine in ACTIVATIONS_GROW_WITH_CONTEXT
+        if ENGINES[checked.workload.engine].activations_grow_with_context
         else limits
     )
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from fitgauge.engine.model.dtypes import size_of
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantization.published import published
-from fitgauge.engine.serving.workload import GGUF_ENGINES, EngineName
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import FitgaugeError, HubError
 from fitgauge.hub.cache import deep_size
 from fitgauge.hub.siblings import FileKind, choose, names_same
@@ -176,7 +177,7 @@ def _models(found: Published) -> list[Model]:
 
 def kind_for(engine: EngineName) -> FileKind:
     """Return the files that an engine loads."""
-    return "gguf" if engine in GGUF_ENGINES else "mlx" if engine == "mlx" else "safetensors"
+    return "gguf" if ENGINES[engine].reads_gguf else "mlx" if engine == "mlx" else "safetensors"
 
 
 def _alike(base: Model, other: Model) -> bool:

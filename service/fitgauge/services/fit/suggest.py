@@ -8,8 +8,8 @@ from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.fit import ServingLimits
 from fitgauge.engine.serving.platforms import engines_for, maker
+from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.support import refusal
-from fitgauge.engine.serving.workload import GGUF_ENGINES
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.responses import COUNTS, MOST_SUGGESTIONS
 from fitgauge.services.common.schemas import Suggestion
@@ -157,7 +157,7 @@ def _with_experts_on_host(asked: FitQuery, estimator: Estimator) -> list[Suggest
     nothing for other models and questions."""
     if (
         not asked.spec.has_experts
-        or words.engine(asked.request.engine) in GGUF_ENGINES
+        or ENGINES[words.engine(asked.request.engine)].reads_gguf
         or asked.request.engine_version is not None
     ):
         return []

@@ -8,30 +8,12 @@ from fitgauge.engine.quantization.requested import canonical_name
 from fitgauge.engine.serving import architectures as implemented
 from fitgauge.engine.serving import platforms
 from fitgauge.engine.serving.fit import fit_probability, verdict
+from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.support import flash_attention_note, wheels_note
-from fitgauge.engine.serving.workload import GGUF_ENGINES, PREALLOCATED_KV_CACHE, EngineName
 from fitgauge.services.common.display_memory import desktop_note, drives_screens
 from fitgauge.services.common.parsing import version
 from fitgauge.services.fit.estimate import FitEstimate
 from fitgauge.services.fit.launch import loads_asked_format, unsupported_flags
-
-_VLLM_ONLY = ("lora_slots", "lora_rank", "speculative_tokens", "draft_model")
-WITHOUT_EFFECT: dict[EngineName, tuple[str, ...]] = {
-    "sglang": _VLLM_ONLY,
-    "tensorrt-llm": ("cpu_offload_gib", *_VLLM_ONLY),
-    "tgi": ("max_num_seqs", "enforce_eager", "cpu_offload_gib", *_VLLM_ONLY),
-    "llama.cpp": ("gpu_memory_utilization", "enforce_eager", "kv_cache_memory_gib", *_VLLM_ONLY),
-    "ollama": ("gpu_memory_utilization", "enforce_eager", "kv_cache_memory_gib", *_VLLM_ONLY),
-    "transformers": (
-        "gpu_memory_utilization", "max_batched_tokens", "max_num_seqs", "enforce_eager",
-        "cpu_offload_gib", "kv_cache_memory_gib",
-        *_VLLM_ONLY,
-    ),
-    "mlx": ("gpu_memory_utilization", "max_num_seqs", "enforce_eager", "cpu_offload_gib",
-        "kv_cache_memory_gib", *_VLLM_ONLY),
-}  # fmt: skip
-"""Fields that an engine's estimate does not depend on: mostly, that it has no such setting; LoRA
-slots and drafts are sized for vLLM."""
 
 _LLM_INT8 = (
     "int8 is LLM.int8() of bitsandbytes: outlier columns stay in 16 bit, and it is slower than"
@@ -102,7 +84,7 @@ def _of_the_engine(checked: FitEstimate) -> Iterator[str]:
         )
     if engine == "vllm" and request.lora_rank and not request.lora_slots:
         yield "lora_rank changed nothing: no lora_slots were asked for."
-    unused = [name for name in WITHOUT_EFFECT.get(engine, ()) if getattr(request, name)]
+    unused = [name for name in ENGINES[engine].ignored_fields if getattr(request, name)]
     if unused:
         yield (
             f"{', '.join(unused)} changed nothing: the estimate for {engine} does not depend on"
@@ -126,7 +108,7 @@ def _of_the_weights(checked: FitEstimate) -> Iterator[str]:
     model, request, engine = checked.asked.model, checked.asked.request, checked.workload.engine
     if model.source == "size":
         return
-    if engine in GGUF_ENGINES and not (model.stored and model.stored.file_name):
+    if ENGINES[engine].reads_gguf and not (model.stored and model.stored.file_name):
         put = "pull one of" if engine == "ollama" else "put a repository in the command that holds"
         yield f"{engine} loads GGUF files: {put} {model.id}."
     elif not loads_asked_format(request, engine):
@@ -185,7 +167,7 @@ def _beside_others(checked: FitEstimate) -> Iterator[str]:
     spare = budget.expected - checked.required
     if workload.engine == "vllm" and workload.cache_pool_bytes is None:
         spare = card.usable.expected - budget.expected - checked.outside.expected
-    elif workload.engine in PREALLOCATED_KV_CACHE and workload.cache_pool_bytes is None:
+    elif ENGINES[workload.engine].preallocates_kv_cache and workload.cache_pool_bytes is None:
         spare = int(spare / workload.gpu_memory_utilization)
     note = desktop_note(spare)
     if note is not None:

@@ -6,12 +6,7 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.engine.serving.workload import (
-    LAYER_SPLIT,
-    PREALLOCATED_KV_CACHE,
-    EngineName,
-    Workload,
-)
+from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.schemas import FitRequest
@@ -38,7 +33,7 @@ def serving_workload(
 ) -> Workload:
     """Return the Workload a request means on `count` cards. Raises InvalidRequestError where its
     degrees are impossible."""
-    return ENGINES[profile.engine].settled(
+    return ENGINES[profile.engine].with_defaults(
         base_workload(request, spec, accelerator, count, profile), spec, accelerator
     )
 
@@ -51,7 +46,7 @@ def base_workload(
     profile: EngineProfile,
 ) -> Workload:
     """Return the same but for what the engine works out from the model and each card by itself
-    (`Engine.settled`)."""
+    (`Engine.with_defaults`)."""
     name = profile.engine
     context = context_length_of(request, spec)
     tensor, pipeline, data = degrees(request, spec, count, name)
@@ -67,7 +62,7 @@ def base_workload(
             field="expert_parallel",
         )
     version = words.version(request.engine_version or profile.newest)
-    sequences, tokens = ENGINES[name].batch(accelerator, context, version, spec)
+    sequences, tokens = ENGINES[name].default_batch(accelerator, context, version, spec)
     sequences = request.max_num_seqs or sequences
     return Workload(
         engine=name,
@@ -86,7 +81,7 @@ def base_workload(
         cpu_offload_bytes=int((request.cpu_offload_gib or 0) * GIB),
         cache_pool_bytes=(
             int(request.kv_cache_memory_gib * GIB)
-            if request.kv_cache_memory_gib and name in PREALLOCATED_KV_CACHE
+            if request.kv_cache_memory_gib and ENGINES[name].preallocates_kv_cache
             else None
         ),
         taken_bytes=int((request.other_memory_gib or 0) * GIB) if name == "vllm" else 0,
@@ -113,7 +108,7 @@ def degrees(
         if tensor is None:
             tensor = max(tensor_widths(spec, min(max(1, count // data), USUAL_NODE)))
         pipeline = 1
-    if engine in LAYER_SPLIT and (tensor is None or engine != "transformers"):
+    if ENGINES[engine].splits_layers and (tensor is None or engine != "transformers"):
         tensor, pipeline = 1, tensor * (pipeline or 1) if tensor else pipeline
     if tensor is None:
         free = max(1, count // ((pipeline or 1) * data))

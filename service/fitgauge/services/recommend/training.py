@@ -159,7 +159,8 @@ class TrainingRecommender:
         )
         named = (training_words.framework(request.framework),) if request.framework else _FRAMEWORKS
         frameworks = (
-            tuple(name for name in named if not (base.adapted and name == "megatron")) or named
+            tuple(name for name in named if not (base.uses_adapters and name == "megatron"))
+            or named
         )
         searched = Choices(
             frameworks=frameworks,
@@ -265,7 +266,9 @@ def _trained(
     for bits, price."""
     workload = layout.workload
     fastest = peak_tflops(accelerator, "bf16") or peak_tflops(accelerator, "fp16")
-    flops = token_flops(model.spec, workload.sequence_length, frozen_base=workload.adapted).model
+    flops = token_flops(
+        model.spec, workload.sequence_length, frozen_base=workload.uses_adapters
+    ).model
     speed = round(layout.throughput * fastest * 1e12 / flops, 1) if fastest else None
     cost = costs.usd_per_hour(accelerator, count)
     mark = (

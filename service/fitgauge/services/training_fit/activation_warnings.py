@@ -77,7 +77,7 @@ def recipe_notes(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
         scheme is not None
         and scheme.name in BITSANDBYTES
         and experts(spec)
-        and not workload.quantized_experts
+        and not workload.quantize_experts
     ):
         said.append(
             "bitsandbytes leaves experts unquantized, which transformers 5 keeps in one parameter:"

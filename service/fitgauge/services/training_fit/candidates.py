@@ -30,7 +30,7 @@ def candidates(
     yield from _room_for_rollout(workload, setup)
     yield from _divided(workload)
     yield from _methods(workload, setup)
-    if mixture and not workload.quantized_experts and workload.framework == "transformers":
+    if mixture and not workload.quantize_experts and workload.framework == "transformers":
         yield from _quantized_experts(workload)
     yield from _shorter(workload, setup)
     yield from _more_cards(workload, count)
@@ -190,12 +190,16 @@ def _offloaded(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, 
     QLoRA on two cards of 24 GB), else by ZeRO-3."""
     if workload.offload != "none" or setup.algorithm != "sft" or workload.framework == "megatron":
         return
-    if workload.adapted and workload.gpus > 1:
+    if workload.uses_adapters and workload.gpus > 1:
         yield (
             "shard with FSDP, keep parameters in host memory, checkpoint activations",
             {**_SAVING, "framework": "fsdp", "zero_stage": 3, "offload": "cpu"},
         )
-    if not workload.adapted and workload.optimizer == "adamw" and workload.framework != "fsdp":
+    if (
+        not workload.uses_adapters
+        and workload.optimizer == "adamw"
+        and workload.framework != "fsdp"
+    ):
         yield (
             (
                 "keep parameters and optimizer in host memory (DeepSpeed ZeRO-3), checkpoint"

@@ -16,7 +16,7 @@ def open_settings(request: TrainingRequest, workload: TrainingWorkload) -> tuple
     steps = workload.framework in ("transformers", "fsdp") and workload.optimizer == "adamw"
     shards = (
         workload.framework == "fsdp"
-        and workload.adapted
+        and workload.uses_adapters
         and workload.context_parallel * workload.tensor_parallel == 1
     )
     found = (

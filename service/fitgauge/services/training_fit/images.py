@@ -50,7 +50,7 @@ def images(
             train_vision_tower=True if request.train_vision_tower is None else trained,
         )
     tokens = request.image_tokens or tower.usual_tokens
-    room = sequence_length if tower.beside is None else None
+    room = sequence_length if tower.cross_tokens is None else None
     usual = int(any(name in spec.model_type for name in _SEEING) and tokens <= sequence_length)
     count = usual if request.images is None else request.images
     if room is not None and count * tokens > room:
@@ -85,7 +85,7 @@ def image_notes(workload: TrainingWorkload, spec: ModelSpec) -> list[str]:
     each = "an image" if workload.images == 1 else f"{workload.images} images"
     how = "trained" if workload.train_vision_tower else "frozen"
     tower = tower_of(spec)
-    beside = tower is not None and tower.beside is not None
+    beside = tower is not None and tower.cross_tokens is not None
     where = "beside its" if beside else "which are part of its"
     return [
         f"Every sequence holds {each} of {workload.image_tokens} tokens, {where}"

@@ -1,4 +1,4 @@
-"""What people write for a method, a precision, a framework or an optimizer, and what is meant."""
+"""Spellings of methods, precisions, frameworks and optimizers."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,13 @@ from typing import TypeVar, cast, get_args
 
 from fitgauge.engine.training.workload import Framework, Method, Optimizer, Precision, Targets
 from fitgauge.errors import InvalidRequestError
-from fitgauge.services.training_fit.launchers.registry import BY_WORD, TOOLS, uncounted, word_of
+from fitgauge.services.training_fit.launchers.registry import (
+    TOOLS,
+    find_tool,
+    not_modelled,
+    tools_by_word,
+)
+from fitgauge.services.training_fit.launchers.tool import word_of
 
 Word = TypeVar("Word", bound=str)
 
@@ -25,7 +31,7 @@ _PRECISIONS: Mapping[str, Precision] = {
     "tf32": "fp32", "int8": "int8",
     "fp8": "fp8", "mixedfp8": "fp8",
 }  # fmt: skip
-_FRAMEWORKS: Mapping[str, Framework] = {
+_FRAMEWORKS: dict[str, Framework] = {
     "transformers": "transformers", "hf": "transformers", "huggingface": "transformers",
     "accelerate": "transformers",
     "peft": "transformers", "pytorch": "transformers", "ddp": "transformers",
@@ -33,7 +39,6 @@ _FRAMEWORKS: Mapping[str, Framework] = {
     "fsdp": "fsdp", "fsdp1": "fsdp", "fsdp2": "fsdp", "megatron": "megatron",
     "megatronlm": "megatron", "megatroncore": "megatron",
     "mcore": "megatron", "mcorebridge": "megatron", "megatronswift": "megatron",
-    **{word: tool.framework for word, tool in BY_WORD.items()},
 }  # fmt: skip
 _OPTIMIZERS: Mapping[str, Optimizer] = {
     "adamw": "adamw", "adam": "adamw", "adamwtorch": "adamw", "adamwtorchfused": "adamw",
@@ -54,36 +59,33 @@ _OPTIMIZERS: Mapping[str, Optimizer] = {
 
 
 def method(text: str | None) -> Method:
-    """Return the method that is meant, full where nothing is said. Raises InvalidRequestError
-    for an unknown one."""
+    """Return the method of this name, full by default. Raises InvalidRequestError for an unknown
+    one."""
     return parse_choice(text, _METHODS, "method") or "full"
 
 
 def framework(text: str | None) -> Framework:
-    """Return the framework that is meant, or that under a tool; transformers where nothing is
-    said. Raises InvalidRequestError for an unknown one."""
-    refused = None if text is None else uncounted(text)
-    if refused is not None:
-        raise refused
-    return (
-        parse_choice(
-            text,
-            _FRAMEWORKS,
-            "framework",
-            names=(*get_args(Framework), *(tool.name for tool in TOOLS)),
-        )
-        or "transformers"
-    )
+    """Return the framework of this name, or the one under a tool; transformers by default. Raises
+    InvalidRequestError for an unknown one."""
+    if text is None:
+        return "transformers"
+    if (tool := find_tool(text)) is not None:
+        return tool.framework
+    if (error := not_modelled(text)) is not None:
+        raise error
+    words = _FRAMEWORKS | {word: tool.framework for word, tool in tools_by_word().items()}
+    names = (*get_args(Framework), *(tool.name for tool in TOOLS))
+    return parse_choice(text, words, "framework", names=names) or "transformers"
 
 
 def optimizer(text: str | None) -> Optimizer:
-    """Return the optimizer that is meant, adamw where nothing is said. Raises
-    InvalidRequestError for an unknown one."""
+    """Return the optimizer of this name, adamw by default. Raises InvalidRequestError for an
+    unknown one."""
     return parse_choice(text, _OPTIMIZERS, "optimizer") or "adamw"
 
 
 def precision(text: str | None, method: Method) -> Precision:
-    """Return the precision that is meant: left out, mixed_bf16, and bf16 for adapters on a base
+    """Return the precision of this name; by default mixed_bf16, and bf16 for adapters on a base
     that is not quantized.
 
     Raises InvalidRequestError for an unknown one.
@@ -93,34 +95,34 @@ def precision(text: str | None, method: Method) -> Precision:
     )
 
 
-def targets(sent: str | list[str] | None) -> Targets:
-    """Return which linears get an adapter: a word, one module's name, or several."""
-    if sent is None:
+def targets(value: str | list[str] | None) -> Targets:
+    """Return which linears get adapters: a keyword, or the names of modules."""
+    if value is None:
         return "all_linear"
-    if isinstance(sent, list):
-        return tuple(sent)
-    word = re.sub(r"[^a-z]", "", sent.lower())
+    if isinstance(value, list):
+        return tuple(value)
+    word = re.sub(r"[^a-z]", "", value.lower())
     if word in ("alllinear", "all"):
         return "all_linear"
     return (
         "attention"
         if word in ("attention", "attn")
-        else tuple(part for part in re.split(r"[,\s]+", sent) if part)
+        else tuple(part for part in re.split(r"[,\s]+", value) if part)
     )
 
 
 def parse_choice(
-    text: str | None, known: Mapping[str, Word], field: str, *, names: Sequence[str] = ()
+    text: str | None, values: Mapping[str, Word], field: str, *, names: Sequence[str] = ()
 ) -> Word | None:
-    """Return what a text means among words that are `known`; None where nothing is said. Raises
-    InvalidRequestError with what can be sent: `names`, or all that is meant by any word."""
+    """Return the value of a spelling among `values`; None without a text. Raises
+    InvalidRequestError for an unknown one, with the names to send: `names`, or all values."""
     if text is None:
         return None
     word = word_of(text)
-    if word in known:
-        return known[word]
-    near = tuple(cast("list[str]", get_close_matches(word, known, n=3)))
-    hint = f"Send {', '.join(names or dict.fromkeys(known.values()))}."
+    if word in values:
+        return values[word]
+    near = tuple(cast("list[str]", get_close_matches(word, values, n=3)))
+    hint = f"Send {', '.join(names or dict.fromkeys(values.values()))}."
     raise InvalidRequestError(
-        f"{text.strip()!r} is no {field} that is known here.", hint=hint, matches=near, field=field
+        f"Unknown {field} {text.strip()!r}.", hint=hint, matches=near, field=field
     )

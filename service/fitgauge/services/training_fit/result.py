@@ -8,6 +8,7 @@ from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.estimate import TrainingStage
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.training_fit.launchers.registry import tool_of
+from fitgauge.services.training_fit.launchers.tool import Tool
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 
@@ -24,10 +25,9 @@ class TrainingEstimate:
     asked: TrainingRequest
 
     @property
-    def tool(self) -> str | None:
-        """The name of the tool that was asked for."""
-        named = tool_of(self.asked)
-        return None if named is None else named.name
+    def tool(self) -> Tool | None:
+        """The tool that the request names."""
+        return tool_of(self.asked)
 
     @property
     def fullest(self) -> TrainingStage:

@@ -1,5 +1,4 @@
-"""What people write for an algorithm, a trainer, a reference or a rollout engine, and what is
-meant."""
+"""Spellings of algorithms, trainers, references and rollout engines."""
 
 from collections.abc import Mapping
 
@@ -10,7 +9,7 @@ from fitgauge.engine.training.algorithms.setup import (
     Sleep,
     Trainer,
 )
-from fitgauge.services.training_fit.launchers.registry import BY_WORD, tool_named, word_of
+from fitgauge.services.training_fit.launchers.registry import find_tool, tool_named
 from fitgauge.services.training_fit.parsing import parse_choice
 
 _ALGORITHMS: Mapping[str, Algorithm] = {
@@ -40,34 +39,34 @@ _SLEEPS: Mapping[str, Sleep] = {
 
 
 def algorithm(text: str | None) -> Algorithm:
-    """Return the algorithm that is meant, sft where nothing is said. Raises InvalidRequestError
-    for an unknown one."""
+    """Return the algorithm of this name, sft by default. Raises InvalidRequestError for an
+    unknown one."""
     return parse_choice(text, _ALGORITHMS, "algorithm") or "sft"
 
 
 def trainer(text: str | None, framework: str | None) -> Trainer:
-    """Return whose preference and RL training is meant: that of the tool that is asked for, else of
-    the one named as the framework, else trl's.
+    """Return whose preference and RL training runs: the trainer's, else that of a tool named as
+    the framework, else TRL's.
 
     Raises InvalidRequestError for an unknown one.
     """
-    tool = BY_WORD.get(word_of(framework or "")) if text is None else tool_named(text)
+    tool = find_tool(framework) if text is None else tool_named(text)
     return "trl" if tool is None else tool.trainer
 
 
 def reference(text: str | None) -> Reference | None:
-    """Return where the reference is to be; None where nothing is said. Raises
-    InvalidRequestError for an unknown place."""
+    """Return where the reference model is; None without a text. Raises InvalidRequestError for an
+    unknown place."""
     return parse_choice(text, _REFERENCES, "reference")
 
 
 def rollout_engine(text: str | None) -> RolloutEngine | None:
-    """Return the engine that samples; None where nothing is said. Raises InvalidRequestError for
-    an unknown one."""
+    """Return the engine that samples; None without a text. Raises InvalidRequestError for an
+    unknown one."""
     return parse_choice(text, _ROLLOUTS, "rollout_engine")
 
 
 def sleep(text: str | None) -> Sleep | None:
-    """Return how deep it sleeps; None where nothing is said. Raises InvalidRequestError for an
-    unknown level."""
+    """Return the sleep level; None without a text. Raises InvalidRequestError for an unknown
+    one."""
     return parse_choice(text, _SLEEPS, "rollout_sleep")

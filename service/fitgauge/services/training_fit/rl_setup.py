@@ -8,16 +8,14 @@ from fitgauge.engine.training.algorithms.setup import (
     Algorithm,
     Reference,
     Rollout,
-    RolloutEngine,
     Setup,
-    Sleep,
     Trainer,
 )
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.training_fit import parsing as training_words
 from fitgauge.services.training_fit import rl_parsing as words
-from fitgauge.services.training_fit.launchers.registry import tool_of
+from fitgauge.services.training_fit.launchers.registry import tool_named, tool_of
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 DEFAULT_PROMPT = 512
@@ -26,14 +24,6 @@ DEFAULT_COMPLETION = 512
 prompt_length and response_length."""
 _GROUPS: dict[Algorithm, int] = {"grpo": 8, "rloo": 2}
 """trl/trainer/grpo_config.py and rloo_config.py, num_generations."""
-_UTILIZATION: dict[Trainer, float] = {"trl": 0.3, "verl": 0.5, "openrlhf": 0.5}
-"""trl/trainer/grpo_config.py, vllm_gpu_memory_utilization; verl rollout.yaml; openrlhf
-examples/scripts/train_ppo_ray_hybrid_engine.sh."""
-_SLEEP: dict[Trainer, Sleep] = {"trl": "off", "verl": "level_2", "openrlhf": "level_1"}
-"""trl vllm_enable_sleep_mode False; verl free_cache_engine True (vllm_async_server.py, sleep
-level 2); openrlhf as in that script (vllm_engine.py, level 1)."""
-_ENGINE: dict[Trainer, RolloutEngine] = {"trl": "transformers", "verl": "vllm", "openrlhf": "vllm"}
-"""trl use_vllm False; verl's rollout.name has no default; openrlhf has vLLM alone."""
 _ROLLOUT_FIELDS = (
     "rollout_engine",
     "rollout_memory_utilization",
@@ -249,7 +239,7 @@ def _reference(
                 field="reference",
             )
         return "none"
-    if asked == "adapter" and not workload.adapted:
+    if asked == "adapter" and not workload.uses_adapters:
         detail = "Full training changes the weights that the adapter's reference would be."
         raise InvalidRequestError(
             detail,
@@ -269,7 +259,7 @@ def _reference(
     )
     if not wanted:
         return "none"
-    if workload.adapted:
+    if workload.uses_adapters:
         return "adapter"
     return "offloaded" if trainer == "verl" else "resident"
 
@@ -286,13 +276,15 @@ def _rollout(
     request: TrainingRequest, workload: TrainingWorkload, trainer: Trainer, spec: ModelSpec
 ) -> Rollout | None:
     """Return the engine on the cards; None where completions are sampled elsewhere."""
-    engine = words.rollout_engine(request.rollout_engine) or _ENGINE[trainer]
+    defaults = tool_named(trainer).rollout
+    engine = words.rollout_engine(request.rollout_engine) or defaults.engine
     if engine == "none":
         return None
     if engine == "transformers":
         return Rollout(engine=engine, memory_utilization=1.0)
-    usual = 2 if trainer in ("verl", "openrlhf") else 1
-    ranks = request.rollout_tensor_parallel or _dividing(usual, workload.gpus, spec)
+    ranks = request.rollout_tensor_parallel or _dividing(
+        defaults.tensor_parallel, workload.gpus, spec
+    )
     if workload.gpus % ranks or spec.query_heads % ranks:
         possible = [
             width
@@ -308,9 +300,9 @@ def _rollout(
         )
     return Rollout(
         engine=engine,
-        memory_utilization=request.rollout_memory_utilization or _UTILIZATION[trainer],
+        memory_utilization=request.rollout_memory_utilization or defaults.memory_utilization,
         tensor_parallel=ranks,
-        sleep=words.sleep(request.rollout_sleep) or _SLEEP[trainer],
+        sleep=words.sleep(request.rollout_sleep) or defaults.sleep,
     )
 
 

@@ -6,9 +6,9 @@ from typing import Literal
 from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.training.autograd.layers.modules import LayerContext
+from fitgauge.engine.training.autograd.operations import Saved
 from fitgauge.engine.training.autograd.segment import Segment
 from fitgauge.engine.training.autograd.segments import layer_context, segments
-from fitgauge.engine.training.autograd.tape import Saved
 from fitgauge.engine.training.parallel import fsdp
 from fitgauge.engine.training.states.parameters import units
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy

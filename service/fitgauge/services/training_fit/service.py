@@ -37,7 +37,7 @@ from fitgauge.services.training_fit.framework_variants import (
     widened,
 )
 from fitgauge.services.training_fit.launchers.command import launch_command
-from fitgauge.services.training_fit.launchers.registry import as_tool_has_it
+from fitgauge.services.training_fit.launchers.registry import with_tool_defaults
 from fitgauge.services.training_fit.result import TrainingEstimate
 from fitgauge.services.training_fit.rl_models import ALONE, Algorithms, RlModels
 from fitgauge.services.training_fit.saved_tensors import saved_segments
@@ -144,7 +144,7 @@ class TrainingFitService:
 
         Several cards under transformers hold a copy each (DDP), or, where that does not fit and
         nothing was said about it, shards (FSDP)."""
-        request = as_tool_has_it(
+        request = with_tool_defaults(
             in_its_formats(request, accelerator), words.method(request.method), count, model.spec
         )
         workload = training_workload(request, model.spec, count)
@@ -406,10 +406,8 @@ def _summary(model: Model, cards: str, trained: TrainingEstimate, accelerator: A
         workload.method
     ]
     if trained.setup.algorithm != "sft":
-        how = (
-            f"{'reward model' if trained.setup.algorithm == 'reward' else trained.setup.algorithm.upper()}"
-            f" training ({how})"
-        )
+        algorithm = trained.setup.algorithm
+        how = f"{'reward model' if algorithm == 'reward' else algorithm.upper()} training ({how})"
     each = " per GPU" if workload.gpus > 1 else ""
     need, have = gib(fullest.need.expected), gib(accelerator.usable.expected)
     asked = f"{how} with {workload.micro_batch_size} x {workload.sequence_length:,} tokens"
@@ -461,7 +459,7 @@ def understood(
     """Return the question with every default filled in, as fields to send."""
     targets = workload.lora_targets
     adapted: dict[str, str | int | float | bool] = {}
-    if workload.adapted:
+    if workload.uses_adapters:
         adapted = {
             "lora_rank": workload.lora_rank,
             "lora_targets": targets if isinstance(targets, str) else ",".join(targets),
@@ -469,9 +467,9 @@ def understood(
         if workload.method == "qlora" or workload.quantization:
             adapted["quantization"] = workload.quantization or "nf4"
             adapted |= (
-                {"quantize_experts": workload.quantized_experts} if experts(model.spec) else {}
+                {"quantize_experts": workload.quantize_experts} if experts(model.spec) else {}
             )
-        adapted["base_precision"] = "half" if workload.half_base else "fp32"
+        adapted["base_precision"] = workload.base_precision
     return {
         "model": model.id,
         "gpu": accelerator.name,
@@ -507,8 +505,8 @@ def understood(
             else {}
         ),
         "kernels": workload.kernels,
-        "compile": workload.compiled,
-        "expandable_segments": workload.segments_grow,
+        "compile": workload.compile,
+        "expandable_segments": workload.uses_expandable_segments,
         "activation_offload": workload.activation_offload,
         "optimizer_in_backward": workload.optimizer_in_backward,
         "ema": workload.ema,

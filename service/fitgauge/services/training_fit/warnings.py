@@ -11,7 +11,7 @@ from fitgauge.services.training_fit import megatron
 from fitgauge.services.training_fit import rl_setup as algorithm_setups
 from fitgauge.services.training_fit.activation_warnings import recipe_notes
 from fitgauge.services.training_fit.launchers.command import unsupported_settings
-from fitgauge.services.training_fit.launchers.registry import with_tool_defaults
+from fitgauge.services.training_fit.launchers.registry import defaults_message
 from fitgauge.services.training_fit.result import TrainingEstimate
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
@@ -54,7 +54,7 @@ def notes(
             f"What allocator and process add was measured under CUDA; {found.accelerator.vendor}'s"
             " may differ."
         )
-    if (own := with_tool_defaults(request, trained.asked, understood)) is not None:
+    if (own := defaults_message(request, trained.asked, understood)) is not None:
         said.append(own)
     if request.gpu_count is not None and found.count not in (1, request.gpu_count):
         said.append(

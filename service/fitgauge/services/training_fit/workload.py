@@ -82,7 +82,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         fsdp_version=request.fsdp_version
         or (2 if method == "full" or context > 1 or tensor > 1 else 1),
         shard_embeddings=bool(request.shard_embeddings),
-        compiled=bool(request.compile),
+        compile=bool(request.compile),
         expandable_segments=request.expandable_segments,
         activation_offload=bool(request.activation_offload),
         optimizer_in_backward=bool(request.optimizer_in_backward),
@@ -93,10 +93,10 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         image_tokens=seen.tokens,
         train_vision_tower=seen.train_vision_tower,
         activation_rule=request.activation_rule,
-        quantized_experts=bool(request.quantize_experts),
+        quantize_experts=bool(request.quantize_experts),
         recompute_modules=megatron.modules(request, framework),
         runtime_bytes=None if request.runtime_gib is None else int(request.runtime_gib * GIB),
-        half_base=method != "full" and request.base_precision == "half",
+        base_precision=(request.base_precision or "fp32") if method != "full" else "fp32",
         kernels=request.kernels or "none",
     )
     if (
@@ -144,7 +144,7 @@ def _refuse(workload: TrainingWorkload, spec: ModelSpec, count: int) -> None:
 def _refuse_base(workload: TrainingWorkload, spec: ModelSpec) -> None:
     """Raise InvalidRequestError for a base that no library trains adapters beside, and for
     adapters that would sit nowhere."""
-    if not workload.adapted:
+    if not workload.uses_adapters:
         return
     if (
         workload.quantization is not None

@@ -5,23 +5,24 @@ from msgspec.structs import replace
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import joined
-from fitgauge.services.training_fit.launchers import has_command, tool_command
-from fitgauge.services.training_fit.launchers.command import SUPERVISED, allocator, command_of
-from fitgauge.services.training_fit.launchers.config_files import (
-    DEEPSPEED,
-    FSDP,
-    accelerate_config,
-    deepspeed_config,
+from fitgauge.services.training_fit.launchers.accelerate import FSDP, accelerate_config
+from fitgauge.services.training_fit.launchers.command import (
+    SUPERVISED,
+    allocator,
+    command_of,
+    tool_command,
 )
+from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED, deepspeed_config
+from fitgauge.services.training_fit.launchers.tool import Tool
 from fitgauge.services.training_fit.launchers.trl import script_flags
 from fitgauge.services.training_plan.schemas import PlanLaunch
 
 
-def plan_launch(model: Model, workload: TrainingWorkload, tool: str | None = None) -> PlanLaunch:
+def plan_launch(model: Model, workload: TrainingWorkload, tool: Tool | None = None) -> PlanLaunch:
     """Return the launch of check_training_fit; under DeepSpeed and FSDP the settings stand in a
     file that `accelerate launch` reads, or in those that a tool's own command writes."""
-    if tool is not None and has_command(tool, model, workload, SUPERVISED):
-        return PlanLaunch(command=tool_command(tool, model, workload, SUPERVISED), files={})
+    if (own := tool_command(tool, model, workload)) is not None:
+        return PlanLaunch(command=own, files={})
     if workload.framework == "deepspeed":
         return PlanLaunch(
             command=joined(command_of(model, workload, SUPERVISED)),

@@ -30,12 +30,11 @@ from fitgauge.services.training_fit.degree_candidates import whole_nodes
 from fitgauge.services.training_fit.framework_variants import other_choices, widened
 from fitgauge.services.training_fit.launchers.command import unsupported_settings
 from fitgauge.services.training_fit.launchers.registry import (
-    BY_WORD,
-    Tool,
-    as_tool_has_it,
+    defaults_message,
+    find_tool,
     with_tool_defaults,
-    word_of,
 )
+from fitgauge.services.training_fit.launchers.tool import Tool
 from fitgauge.services.training_fit.result import fullest
 from fitgauge.services.training_fit.rl_setup import asked_framework
 from fitgauge.services.training_fit.schemas import TrainingRequest
@@ -156,7 +155,7 @@ class Planner:
             base,
             choices,
             plans,
-            with_tool_defaults(sent, asked, understood(base, accelerator, 1, model)),
+            defaults_message(sent, asked, understood(base, accelerator, 1, model)),
         )
 
     def _plan(
@@ -189,7 +188,7 @@ class Planner:
             cost_per_gpu_hour_of_work=None if price is None else round(price / plan.efficiency, 4),
             settings=settings,
             stages=answers.training_rank_answers(every, usable),
-            launch=plan_launch(model, workload, tool.name if (tool := _tool(request)) else None),
+            launch=plan_launch(model, workload, _tool(request)),
         )
 
 
@@ -233,7 +232,7 @@ def _choices(request: TrainingPlanRequest, model: Model, found: GpuMatch) -> Cho
 
 def _tool(request: TrainingPlanRequest) -> Tool | None:
     """Return the tool that is named as the framework."""
-    return BY_WORD.get(word_of(request.framework or ""))
+    return find_tool(request.framework)
 
 
 def _frameworks(request: TrainingPlanRequest, count: int | None) -> tuple[Framework, ...]:
@@ -242,9 +241,7 @@ def _frameworks(request: TrainingPlanRequest, count: int | None) -> tuple[Framew
     if request.framework is None:
         return ()
     tool = _tool(request)
-    under = (
-        tool.several if tool and tool.several and count != 1 else words.framework(request.framework)
-    )
+    under = tool.framework_on(count or 2) if tool else words.framework(request.framework)
     asked = TrainingRequest(
         model=request.model,
         gpu=request.gpu,
@@ -265,7 +262,7 @@ def _of_tool(request: TrainingPlanRequest, model: Model, searched: list[_Searche
         said
         for one in searched
         for plan in one.plans[:1]
-        for said in unsupported_settings(model, plan.workload, tool=tool.name)
+        for said in unsupported_settings(model, plan.workload, tool=tool)
     ]
     return list(dict.fromkeys([*(one.told for one in searched if one.told), *lacking]))
 
@@ -276,12 +273,12 @@ def _alone_apart(
     """Return the choices of one card and those of several, where nothing that shards has a place
     on one: adapters under no framework asked for, and tools that shard on several cards alone."""
     tool = _tool(request)
-    changes = tool is not None and tool.several is not None
+    changes = tool is not None and tool.framework_on_several is not None
     moved = request.zero_stage is not None or base.offload != "none"
     if (
         1 not in choices.counts
         or moved
-        or not (changes or (base.adapted and request.framework is None))
+        or not (changes or (base.uses_adapters and request.framework is None))
     ):
         return [choices]
     several = tuple(count for count in choices.counts if count > 1)
@@ -331,7 +328,7 @@ def _asked(
         model=request.model, gpu=request.gpu, **{name: getattr(request, name) for name in shared}
     )
     sent = structs.replace(in_its_formats(asked, accelerator), framework=request.framework)
-    filled = as_tool_has_it(sent, words.method(request.method), 2, model.spec)
+    filled = with_tool_defaults(sent, words.method(request.method), 2, model.spec)
     searched = dict.fromkeys(("zero_stage", "activation_checkpointing", "activation_offload"))
     return sent, structs.replace(filled, **searched, offload=request.offload)
 

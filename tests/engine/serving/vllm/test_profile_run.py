@@ -129,8 +129,9 @@ def test_the_largest_video_of_qwen_2_5_vl_grows_with_the_context(
 
 
 def test_the_largest_video_peaks_as_a_log_shows() -> None:
-    """0.23.0, 128,000 tokens, 0.22 of a card of 79.25 GiB: a video of 114,688 tokens, 15.67 GiB loaded, 0.53 of graphs, -14.28 GiB left for
-    the cache. So the pass and the libraries beside it took 15.51 GiB; libraries take some 0.25."""
+    """0.23.0, 128,000 tokens, 0.22 of a card of 79.25 GiB: a video of 114,688 tokens, 15.67 GiB
+    loaded, 0.53 of graphs, -14.28 GiB left for the cache. So the pass and the libraries beside it
+    took 15.51 GiB; libraries take some 0.25."""
     passed = 0.22 * 79.25 + 14.28 - 15.67 - 0.53
     found = peak(
         "Qwen/Qwen2.5-VL-7B-Instruct",

@@ -50,7 +50,8 @@ def flags(command):
             {"--mixed_precision": "fp8", "--fp8_backend": "te", "--bf16": "false"}),
         ({"optimizer": "adamw_bf16"},
          {"--optim": "adamw_anyprecision",
-             "--optim_args": "momentum_dtype=bfloat16,variance_dtype=bfloat16,use_kahan_summation=False"}),
+             "--optim_args":
+                 "momentum_dtype=bfloat16,variance_dtype=bfloat16,use_kahan_summation=False"}),
         ({"optimizer_implementation": "fused"}, {"--optim": "adamw_torch_fused"}),
         ({"loss": "chunked"}, {"--loss_type": "chunked_nll"}),
         ({"loss": "fused"}, {"--use_liger_kernel": "true"}),
@@ -85,7 +86,7 @@ def test_the_command_carries_what_was_asked(command, asked, said):
     assert {name: found.get(name) for name in said} == said
 
 
-def test_segments_grow_under_torchtitan_axolotl_and_megatron_and_where_a_caller_says_so_which_the_command_then_sets(
+def test_segments_expand_under_torchtitan_axolotl_megatron_and_on_request_which_the_command_sets(
     answer,
 ):
     grow = [

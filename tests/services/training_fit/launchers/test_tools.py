@@ -207,7 +207,7 @@ def test_openrlhfs_flags_hold_the_settings_of_training_without_sampling(command)
 def test_a_tool_that_cannot_be_told_the_settings_says_whose_command_it_is(answer, asked):
     found = answer(**asked)
     assert any(
-        f"No command of {asked['framework']} is written here: TRL's" in warning
+        warning.startswith(f"{asked['framework']} has no command") and "TRL's" in warning
         for warning in found.warnings
     )
     assert "accelerate launch" in found.launch.command
@@ -216,7 +216,7 @@ def test_a_tool_that_cannot_be_told_the_settings_says_whose_command_it_is(answer
 def test_a_tool_without_a_command_here_says_whose_it_is(answer):
     assert any("CONFIG" in warning for warning in answer(framework="torchtune").warnings)
     assert not any(
-        "No command" in warning
+        "has no command" in warning
         for warning in answer(trainer="verl", algorithm="grpo", gpu_count=2).warnings
     )
 

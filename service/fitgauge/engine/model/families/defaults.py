@@ -162,7 +162,7 @@ def completed(config: Config) -> Config:
     whole config.json may not: one without its vocabulary, widths, layers or heads is broken
     rather than short."""
     defaults = DEFAULTS.get(config.text("model_type"), {})
-    known = {
+    fields = {
         name: value
         for name, value in defaults.items()
         if config.nested or name not in _NEVER_GUESSED
@@ -173,4 +173,4 @@ def completed(config: Config) -> Config:
             renamed[name] = next(
                 config.values[other] for other in others if config.values.get(other) is not None
             )
-    return Config({**known, **config.values, **renamed}, config.where)
+    return Config({**fields, **config.values, **renamed}, config.where)

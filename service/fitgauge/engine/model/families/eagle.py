@@ -37,12 +37,12 @@ def reader(config: Config) -> Reader | None:
 def read_speculator(config: Config) -> ModelSpec:
     """Return a head in the format of the speculators library."""
     layers = config.section("transformer_layer_config").values
-    beside = {
+    extra = {
         key: config.values[key]
         for key in ("draft_vocab_size", "target_hidden_size", "torch_dtype")
         if key in config.values
     }
-    return read_head(Config({**layers, **beside, "architectures": ["Eagle3LlamaForCausalLM"]}))
+    return read_head(Config({**layers, **extra, "architectures": ["Eagle3LlamaForCausalLM"]}))
 
 
 def read_head(config: Config) -> ModelSpec:
@@ -54,8 +54,8 @@ def read_head(config: Config) -> ModelSpec:
     states = config.integer("target_hidden_size", default=hidden, low=1) * read_states(config)
     mixer = grouped_attention(config)
     stack = [
-        head_layer(config, hidden, mixer, inputs=2 * hidden if number == 0 else hidden)
-        for number in range(config.layers())
+        head_layer(config, hidden, mixer, inputs=2 * hidden if index == 0 else hidden)
+        for index in range(config.layers())
     ]
     mapped = () if drafted == vocabulary else (Tensor("d2t", (drafted,), Kind.OTHER, dtype="I64"),)
     return ModelSpec(
@@ -76,7 +76,7 @@ def read_head(config: Config) -> ModelSpec:
         rotary_tables=dense_rotary_tables(config, Dialect()),
         notes=(
             (
-                "This is a head that drafts tokens for another model: name it as draft_model beside"
+                "This is a head that drafts tokens for another model: send it as draft_model with"
                 " that one."
             ),
         ),

@@ -1,4 +1,4 @@
-"""The reader for architectures nobody taught: what a config says by its usual key names, basis
+"""Fallback reader for unsupported architectures: a config by its usual key names, basis
 `assumed`.
 
 A known language model inside an unknown one, or a known class under an unknown `model_type`, is
@@ -163,10 +163,10 @@ def usual_decoder(config: Config) -> ModelSpec:
     full = renamed(completed(config))
     for name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"):
         if not full.has(name):
-            known = ", ".join((name, *SYNONYMS.get(name, ())))
+            synonyms = ", ".join((name, *SYNONYMS.get(name, ())))
             raise MalformedModelError(
                 f"{config.where} has no {name}.",
-                hint=f"A decoder's config says it as one of: {known}.",
+                hint=f"A decoder's config.json names it as one of: {synonyms}.",
                 field=name,
             )
     count = full.layers()
@@ -175,19 +175,19 @@ def usual_decoder(config: Config) -> ModelSpec:
         "full_attention"
     ] * count
     plan = list(zip(kinds, windows, sparse, strict=True))
-    made = {how: layer(full, how[0], how[1], routed=how[2]) for how in set(plan)}
-    spec = read_stack(full, Dialect(), [made[how] for how in plan])
+    blocks_by_kind = {how: layer(full, how[0], how[1], routed=how[2]) for how in set(plan)}
+    spec = read_stack(full, Dialect(), [blocks_by_kind[how] for how in plan])
     return msgspec.structs.replace(spec, notes=(*spec.notes, *notes_on(full)))
 
 
 def renamed(config: Config) -> Config:
     """Return the config with the mixture's sizes under one name each."""
-    found = {
+    values = {
         name: next(config.values[other] for other in others if config.values.get(other) is not None)
         for name, others in MIXTURE_SYNONYMS.items()
         if not config.has(name) and config.has(*others)
     }
-    return amended(config, **found)
+    return amended(config, **values)
 
 
 def layer(config: Config, kind: str, window: int | None, *, routed: bool) -> parts.Layer:
@@ -249,10 +249,10 @@ def implied_width(config: Config, hidden: int) -> int:
     a gated MLP, which has no usual width."""
     if is_plain(config):
         return 4 * hidden
-    known = ", ".join(("intermediate_size", *SYNONYMS["intermediate_size"]))
+    synonyms = ", ".join(("intermediate_size", *SYNONYMS["intermediate_size"]))
     raise MalformedModelError(
         f"{config.where} has no intermediate_size.",
-        hint=f"A decoder's config says it as one of: {known}.",
+        hint=f"A decoder's config.json names it as one of: {synonyms}.",
         field="intermediate_size",
     )
 
@@ -281,7 +281,7 @@ def sparse_layers(config: Config, layers: int) -> list[bool]:
         return schedules.ernie(config, layers)
     if config.has("interleave_moe_layer_step"):
         step = config.integer("interleave_moe_layer_step", low=1)
-        return [number % step == 0 for number in range(1, layers + 1)]
+        return [index % step == 0 for index in range(1, layers + 1)]
     return schedules.after_dense(config, layers)
 
 

@@ -23,8 +23,8 @@ def blocks(part: Part, prefix: str, layers: Sequence[Layer], first: int = 0) -> 
     """Return layers numbered from `first`, grouped by how they are made, in order of first
     appearance. `prefix` holds `{}`."""
     numbers: dict[Layer, list[int]] = {}
-    for number, layer in enumerate(layers, first):
-        numbers.setdefault(layer, []).append(number)
+    for index, layer in enumerate(layers, first):
+        numbers.setdefault(layer, []).append(index)
     return tuple(
         Block(
             part=part,

@@ -34,10 +34,10 @@ def rotary_tables(
 def table(config: Config, dim: int, *, dtype: str | None = None) -> RotaryTable:
     """Return the table of one embedding that rotates `dim` features whatever factor the config
     holds (MLA's rope part), in `dtype`."""
-    found = _tables(config, rope_section(config), config.integer("max_position_embeddings"), dim)[
+    tables = _tables(config, rope_section(config), config.integer("max_position_embeddings"), dim)[
         -1
     ]
-    return msgspec.structs.replace(found, dtype=dtype)
+    return msgspec.structs.replace(tables, dtype=dtype)
 
 
 def inverse_frequencies(config: Config, head_dim: int) -> RotaryTable:

@@ -30,7 +30,7 @@ def after_dense(config: Config, layers: int) -> list[bool]:
         return [bool(sparse) for sparse in config.items("moe_layer_freq", length=layers)[:layers]]
     first = config.integer("first_k_dense_replace", "num_dense_layers", default=0)
     step = config.integer("moe_layer_freq", default=1, low=1)
-    return [number >= first and number % step == 0 for number in range(layers)]
+    return [index >= first and index % step == 0 for index in range(layers)]
 
 
 def stepped(config: Config, layers: int) -> list[bool]:
@@ -40,8 +40,7 @@ def stepped(config: Config, layers: int) -> list[bool]:
     dense = config.items("mlp_only_layers")
     experts = config.integer("num_experts", "num_local_experts", default=1)
     return [
-        bool(experts) and number not in dense and (number + 1) % step == 0
-        for number in range(layers)
+        bool(experts) and index not in dense and (index + 1) % step == 0 for index in range(layers)
     ]
 
 
@@ -52,7 +51,7 @@ def ernie(config: Config, layers: int) -> list[bool]:
     last = config.integer("moe_layer_end_index", default=-1, low=-1)
     step = config.integer("moe_layer_interval", default=1, low=1)
     end = layers - 1 if last == -1 else last
-    return [(number + 1) % step == 0 and first <= number <= end for number in range(layers)]
+    return [(index + 1) % step == 0 and first <= index <= end for index in range(layers)]
 
 
 def no_window(config: Config, layers: int) -> list[int | None]:
@@ -78,7 +77,7 @@ def alternating_if_used(config: Config, layers: int) -> list[int | None]:
     """Qwen 2: every second layer below `max_window_layers`, or `layer_types`, where
     `use_sliding_window` says so."""
     last = config.integer("max_window_layers", default=28)
-    slides = [(number + 1) % 2 == 1 and number < last for number in range(layers)]
+    slides = [(index + 1) % 2 == 1 and index < last for index in range(layers)]
     return (
         by_types(config, slides) if config.flag("use_sliding_window") else no_window(config, layers)
     )
@@ -87,7 +86,7 @@ def alternating_if_used(config: Config, layers: int) -> list[int | None]:
 def after_window_layers(config: Config, layers: int) -> list[int | None]:
     """dots.llm1: `layer_types`, or from `max_window_layers` on."""
     first = config.integer("max_window_layers", default=layers)
-    return by_types(config, [number >= first for number in range(layers)])
+    return by_types(config, [index >= first for index in range(layers)])
 
 
 def every_nth_full(*names: str, period: int) -> Windows:
@@ -96,7 +95,7 @@ def every_nth_full(*names: str, period: int) -> Windows:
 
     def windows(config: Config, layers: int) -> list[int | None]:
         step = config.integer(*names, default=period, low=1) if names else period
-        return by_types(config, [(number + 1) % step != 0 for number in range(layers)])
+        return by_types(config, [(index + 1) % step != 0 for index in range(layers)])
 
     return windows
 

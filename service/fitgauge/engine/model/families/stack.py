@@ -92,7 +92,7 @@ def context_length(config: Config) -> int:
 
 
 def heads(config: Config, *, window: int | None = None, head_dim: int | None = None) -> Attention:
-    """Grouped attention by the usual keys. `head_dim` defaults to hidden / heads,
+    """Read grouped-query attention from the usual keys. `head_dim` defaults to hidden / heads,
     `num_key_value_heads` to all heads."""
     count = config.integer("num_attention_heads", low=1)
     width = head_dim or config.integer(
@@ -107,8 +107,8 @@ def heads(config: Config, *, window: int | None = None, head_dim: int | None = N
 def rotary(config: Config, head_dim: int, *, fraction: float = 1.0) -> tuple[RotaryTable, ...]:
     """Return the tables of a decoder's rotary embedding, which turns `fraction` of a head where
     the config is silent."""
-    told = filled(config, {"partial_rotary_factor": fraction})
-    return rotary_tables.rotary_tables(told, head_dim, positions=context_length(config))
+    filled_config = filled(config, {"partial_rotary_factor": fraction})
+    return rotary_tables.rotary_tables(filled_config, head_dim, positions=context_length(config))
 
 
 def kinds(config: Config, *names: str, layers: int) -> list[str] | None:
@@ -124,15 +124,15 @@ def interval_kinds(
 ) -> list[str]:
     """`layer_types`, or full attention in every `interval`-th layer and linear attention
     between."""
-    found = kinds(config, *names, layers=layers)
+    layer_types = kinds(config, *names, layers=layers)
     if interval < 1:
         raise MalformedModelError(
-            f"{config.where}: full_attention_interval is {interval}.",
+            f"{config.where}: full_attention_interval is {interval}, not 1 or more.",
             field="full_attention_interval",
         )
-    return found or [
-        "linear_attention" if (number + 1) % interval else "full_attention"
-        for number in range(layers)
+    return layer_types or [
+        "linear_attention" if (index + 1) % interval else "full_attention"
+        for index in range(layers)
     ]
 
 

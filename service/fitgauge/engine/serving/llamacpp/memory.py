@@ -2,6 +2,7 @@
 compute buffer a card."""
 
 from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import ModelSpec, count_within
 from fitgauge.engine.quantity import MIB, Term, exact_term, gib
 from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
@@ -75,7 +76,7 @@ def split_estimate(
     )
 
 
-def loaded_cards(
+def loaded_stages(
     spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator
 ) -> tuple[tuple[Term, ...], ...]:
     """Return what every card holds of the weights, none of which stay on the host."""
@@ -93,8 +94,12 @@ def _loaded(
     )
 
 
-def beside_cards(
-    spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile
+def stage_memory(
+    spec: ModelSpec,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: EngineProfile,
+    memo: Memo,
 ) -> tuple[StageMemory, ...]:
     """Return what every card holds beside its weights, none of which stay on the host."""
     return split_beside(spec, workload, profile, _windows(workload))

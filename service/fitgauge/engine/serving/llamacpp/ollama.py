@@ -5,6 +5,7 @@ model/models/{gptoss,gemma4} (4096 tokens of memory for sliding layers), llm/ser
 is left free on every card)."""
 
 from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.estimate import Estimate, StageMemory
 from fitgauge.engine.serving.llamacpp.kv_cache import Windows
@@ -40,8 +41,12 @@ def estimate(
     return split_estimate(spec, laid, workload, accelerator, profile, _windows(spec, workload))
 
 
-def beside_cards(
-    spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile
+def stage_memory(
+    spec: ModelSpec,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: EngineProfile,
+    memo: Memo,
 ) -> tuple[StageMemory, ...]:
     """Return what every card holds beside its weights, none of which stay on the host."""
     return split_beside(spec, workload, profile, _windows(spec, workload))

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Sequence
 from msgspec import Struct, structs
 
 from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import Attention, LatentAttention, ModelSpec
 from fitgauge.engine.quantity import GIB, MIB, Bytes, Term, exact_term
 from fitgauge.engine.serving.activations import activation_bytes
@@ -83,7 +84,7 @@ def with_engine_defaults(workload: Workload, spec: ModelSpec, accelerator: Accel
 
 
 def card_kind(accelerator: Accelerator) -> Hashable:
-    """Return the cards of one kind hold the same before they are `sized`: whether ranks share
+    """Return the cards of one kind hold the same before they are adapted by `for_accelerator`: whether ranks share
     memory, whether sparse MLA is narrow by itself, and on whose cards what the process holds was
     not measured."""
     return shares_memory(accelerator), _narrow(accelerator), elsewhere(accelerator.vendor)
@@ -191,10 +192,10 @@ def estimate(
 ) -> Estimate:
     """Return the Estimate of every pipeline stage."""
     loaded = loaded_stages(spec, laid, workload, accelerator)
-    beside = beside_stages(spec, workload, accelerator, profile)
+    beside = stage_memory(spec, workload, accelerator, profile, Memo())
     return Estimate(
         accelerator=accelerator,
-        stages=stage_estimates(loaded, sized(loaded, beside, workload, accelerator)),
+        stages=stage_estimates(loaded, for_accelerator(loaded, beside, workload, accelerator)),
         budget=budget_bytes(accelerator, workload),
         given_pool_bytes=workload.cache_pool_bytes,
     )
@@ -222,7 +223,7 @@ def _loaded(
 
     return tuple(
         (
-            weights_term(laid, workload, stage),
+            weights_term(laid, workload, stage, cpu_offload_bytes=workload.cpu_offload_bytes),
             buffers(stage),
             *(_multimodal() if spec.sees_images else ()),
         )
@@ -230,8 +231,12 @@ def _loaded(
     )
 
 
-def beside_stages(
-    spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile
+def stage_memory(
+    spec: ModelSpec,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: EngineProfile,
+    memo: Memo,
 ) -> tuple[StageMemory, ...]:
     """Return what every stage holds beside that: the process, there before SGLang measures what
     is free, the pools, and what comes after them."""
@@ -266,7 +271,7 @@ def beside_stages(
     return tuple(found)
 
 
-def sized(
+def for_accelerator(
     loaded: Sequence[tuple[Term, ...]],
     beside: Sequence[StageMemory],
     workload: Workload,

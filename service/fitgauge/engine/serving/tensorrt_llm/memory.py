@@ -8,6 +8,7 @@ reference/memory. Windows are kept whole unless max_attention_window is set by h
 from collections.abc import Sequence
 
 from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Term, exact_term
 from fitgauge.engine.serving.estimate import Estimate, StageMemory
@@ -42,20 +43,24 @@ def estimate(
 ) -> Estimate:
     """Return the Estimate of every pipeline stage."""
     loaded = loaded_stages(spec, laid, workload, accelerator)
-    beside = sized(
-        loaded, beside_stages(spec, workload, accelerator, profile), workload, accelerator
+    beside = for_accelerator(
+        loaded, stage_memory(spec, workload, accelerator, profile, Memo()), workload, accelerator
     )
     return warmed_estimate(accelerator, workload, loaded, beside)
 
 
-def beside_stages(
-    spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile
+def stage_memory(
+    spec: ModelSpec,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: EngineProfile,
+    memo: Memo,
 ) -> tuple[StageMemory, ...]:
     """Return what every stage holds beside its weights, whatever the card."""
     return warmed_stages(spec, workload, profile, block=TOKENS_PER_BLOCK)
 
 
-def sized(
+def for_accelerator(
     loaded: Sequence[tuple[Term, ...]],
     beside: Sequence[StageMemory],
     workload: Workload,

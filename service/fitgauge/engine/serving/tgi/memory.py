@@ -8,6 +8,7 @@ every layer keeps every token, windows too."""
 from collections.abc import Sequence
 
 from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Term, exact_term
 from fitgauge.engine.serving.activations import math_scores_term
@@ -63,21 +64,25 @@ def estimate(
 ) -> Estimate:
     """Return the Estimate of every pipeline stage."""
     loaded = loaded_stages(spec, laid, workload, accelerator)
-    beside = sized(
-        loaded, beside_stages(spec, workload, accelerator, profile), workload, accelerator
+    beside = for_accelerator(
+        loaded, stage_memory(spec, workload, accelerator, profile, Memo()), workload, accelerator
     )
     return warmed_estimate(accelerator, workload, loaded, beside)
 
 
-def beside_stages(
-    spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile
+def stage_memory(
+    spec: ModelSpec,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: EngineProfile,
+    memo: Memo,
 ) -> tuple[StageMemory, ...]:
     """Return what every stage holds beside its weights, whatever the card."""
     block, scores = block_tokens(workload.version), scores_terms(spec, workload)
     return warmed_stages(spec, workload, profile, block=block, batch=scores)
 
 
-def sized(
+def for_accelerator(
     loaded: Sequence[tuple[Term, ...]],
     beside: Sequence[StageMemory],
     workload: Workload,

@@ -13,9 +13,8 @@ from msgspec import structs
 from fitgauge.engine.accelerator import Accelerator, shared
 from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.quantity import Bytes, Term, exact_term, total
+from fitgauge.engine.quantity import Bytes, Term, exact_term
 from fitgauge.engine.serving.estimate import CacheLayout, Estimate, StageMemory, stage_estimates
-from fitgauge.engine.serving.fit import fit_probability, starting_probability
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import (
     as_measured,
@@ -56,43 +55,10 @@ def estimate(
     loaded = loaded_stages(spec, laid, workload, accelerator)
     return Estimate(
         accelerator=accelerator,
-        stages=stage_estimates(loaded, beside_stages(spec, workload, accelerator, profile, Memo())),
+        stages=stage_estimates(loaded, stage_memory(spec, workload, accelerator, profile, Memo())),
         budget=budget_bytes(accelerator, workload),
         given_pool_bytes=workload.cache_pool_bytes,
     )
-
-
-def startup_probability(
-    estimate: Estimate,
-    spec: ModelSpec,
-    profile: EngineProfile,
-    workload: Workload,
-    accelerator: Accelerator,
-) -> float:
-    """Return the chance that vLLM starts on `accelerator`: its budget holds what the fullest stage
-    requires, the card what lies outside it.
-
-    A pool given outright is no share of the card: then what is required alone decides. Source:
-    v1/worker/utils.py, request_memory."""
-    return stage_startup_probability(
-        estimate.fullest.required, estimate.fullest.layers, spec, profile, workload, accelerator
-    )
-
-
-def stage_startup_probability(
-    required: Bytes,
-    layers: int,
-    spec: ModelSpec,
-    profile: EngineProfile,
-    workload: Workload,
-    accelerator: Accelerator,
-) -> float:
-    """Return the same of the fullest stage: what it requires, and its layers."""
-    budget = budget_bytes(accelerator, workload)
-    if workload.cache_pool_bytes is not None:
-        return fit_probability(required, budget)
-    outside = total(terms_outside_budget(spec, profile, workload, accelerator, layers=layers))
-    return starting_probability(required, budget, outside, accelerator.usable)
 
 
 def terms_outside_budget(
@@ -220,17 +186,17 @@ class ProfileCache(NamedTuple):
     caches: dict[tuple[int, range | tuple[int, ...] | None], KvCacheConfig]
 
 
-def beside_stages(
+def stage_memory(
     spec: ModelSpec,
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
-    known: Memo,
+    memo: Memo,
 ) -> tuple[StageMemory, ...]:
     """Return what every stage holds beside what is loaded: the pass that measures what is left, the
     process, and the pool.
 
-    `known`: of this model and profile; passes and groups of layers depend on the number of
+    `memo`: of this model and profile; passes and groups of layers depend on the number of
     stages only in whether there are several."""
     stages, drafted = (
         stages_of(spec, workload),
@@ -243,7 +209,7 @@ def beside_stages(
         and captures_graphs(accelerator)
     )
     divided = structs.replace(workload, pipeline_parallel=2) if len(stages) > 2 else workload
-    held = known.of(
+    held = memo.of(
         (divided, card_kind(accelerator).alone),
         lambda: ProfileCache(_groups(spec, workload, accelerator), {}, {}),
     )
@@ -314,7 +280,9 @@ def _cache(held: ProfileCache, workload: Workload, layers: range | None) -> KvCa
     return found
 
 
-def refilled(beside: tuple[StageMemory, ...], workload: Workload) -> tuple[StageMemory, ...]:
+def with_concurrency(
+    beside: tuple[StageMemory, ...], workload: Workload
+) -> tuple[StageMemory, ...]:
     """Return what every stage holds for `workload`, from what it holds for one with another
     concurrency."""
     pools = _pools((stage.layout for stage in beside), workload)

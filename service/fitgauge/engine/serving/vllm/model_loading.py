@@ -49,7 +49,7 @@ def loaded_terms(
 ) -> tuple[Term, ...]:
     """`weights`, `fragmentation`, and where there is any `workspace` and `repacking`, of one
     pipeline stage."""
-    parameters = weights_term(laid, workload, stage)
+    parameters = weights_term(laid, workload, stage, cpu_offload_bytes=workload.cpu_offload_bytes)
     beside = buffer_bytes(
         spec, expert_parallel=workload.expert_parallel, layers=stage.span, version=workload.version
     )

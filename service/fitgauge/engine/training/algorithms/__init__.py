@@ -1,2 +1,2 @@
-"""Preference and RL training: the models of an algorithm, the rollout engine beside them, and
+"""Preference and RL training: the models of an algorithm, the rollout engine on the same GPUs, and
 the phases of a step."""

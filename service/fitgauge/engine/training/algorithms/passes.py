@@ -9,9 +9,9 @@ from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 
 def inference_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
-    """Return the highest moment of a pass under no_grad [bytes beside weights]: the widest segment,
-    whose input is all that is left of the one before it, and of a model cut over ranks the two
-    units that are whole at that moment (the one at work and the next).
+    """Return the highest moment of a pass under no_grad [bytes, without weights]: the widest
+    segment, whose input is all that is left of the one before it, and of a model cut over ranks the
+    two units that are whole at that moment (the one at work and the next).
 
     `workload` checkpoints everything, so that a layer keeps nothing but its input; of one layer
     that is the same pass."""

@@ -21,8 +21,8 @@ from fitgauge.engine.training.algorithms.roles import (
     policy_workload,
 )
 from fitgauge.engine.training.algorithms.setup import Setup
+from fitgauge.engine.training.autograd.operations import FLOAT
 from fitgauge.engine.training.autograd.passes import activations
-from fitgauge.engine.training.autograd.tape import FLOAT
 from fitgauge.engine.training.estimate import TrainingStage, training_stage
 from fitgauge.engine.training.phases import Amount, Phase, PhaseName, Stage, stages
 from fitgauge.engine.training.profile import TrainingProfile
@@ -56,17 +56,19 @@ def algorithm_stages(
     policy = policy_workload(workload, setup)
     trained = headless(spec) if setup.algorithm == "reward" else spec
     cast = _Cast(spec, workload, setup, headless(reward or spec), headless(critic or spec))
-    beside = _beside(setup, rollout)
-    found = []
+    other_models = _other_models(setup, rollout)
+    result = []
     for stage in stages(trained, policy):
         whole = replace(
             stage, phases=tuple(cast.phases(stage)), host=stage.host + cast.host(stage, rollout)
         )
-        found.append(training_stage(trained, policy, profile, whole, usable_bytes, beside=beside))
-    return tuple(found)
+        result.append(
+            training_stage(trained, policy, profile, whole, usable_bytes, beside=other_models)
+        )
+    return tuple(result)
 
 
-def _beside(setup: Setup, estimate: Estimate | None) -> dict[PhaseName, tuple[Term, ...]]:
+def _other_models(setup: Setup, estimate: Estimate | None) -> dict[PhaseName, tuple[Term, ...]]:
     """Return what the rollout engine holds in each phase."""
     if estimate is None or setup.rollout is None:
         return {}
@@ -77,7 +79,7 @@ def _beside(setup: Setup, estimate: Estimate | None) -> dict[PhaseName, tuple[Te
 
 
 class _Cast:
-    """The models beside the policy, and the phases they take part in."""
+    """The models other than the policy, and the phases they take part in."""
 
     def __init__(
         self,
@@ -155,9 +157,9 @@ class _Cast:
 
     def _resident(self, number: int) -> list[Amount]:
         """Frozen weights that stay on the card."""
-        found = []
+        result = []
         if self.references and self.setup.reference == "resident":
-            found.append(
+            result.append(
                 _whole(
                     "reference_weights",
                     _size(self.references[number], ("weights",)),
@@ -165,14 +167,14 @@ class _Cast:
                 )
             )
         if self.rewards and not self._reward_offloaded:
-            found.append(
+            result.append(
                 _whole(
                     "reward_weights",
                     _size(self.rewards[number], ("weights",)),
                     "the reward model, frozen",
                 )
             )
-        return found
+        return result
 
     def _critic_states(self, number: int) -> list[Amount]:
         """Return what a critic keeps on the card while another model is at work."""
@@ -214,10 +216,10 @@ class _Cast:
         if self.policy.pipeline_parallel > 1:
             return list(forward.parts)
         between = activations(self.spec, self.policy).between
-        kept = _whole(
+        saved = _whole(
             "activations", between, "what the policy's forward pass saved for its backward pass"
         )
-        return [*(part for part in forward.parts if part.name != "activations"), kept]
+        return [*(part for part in forward.parts if part.name != "activations"), saved]
 
     def _inference(self) -> Amount:
         """Return the highest moment of any model's pass under no_grad."""
@@ -241,15 +243,15 @@ class _Cast:
     def _generation(self) -> list[Amount]:
         """Return what sampling with the training library itself takes: the cache, and under
         ZeRO-3 the whole model."""
-        given = self.setup.rollout
-        if given is None or given.engine != "transformers":
+        engine_setup = self.setup.rollout
+        if engine_setup is None or engine_setup.engine != "transformers":
             return []
         sequences = self.policy.micro_batch_size * self.policy.micro_batches
         tokens = self.setup.prompt_length + self.setup.completion_length
         size = cache_bytes(
             self.spec, tokens, sequences, dtype="BF16", tensor_parallel=self.policy.tensor_parallel
         )
-        found = [
+        result = [
             _whole(
                 "rollout_kv_cache",
                 size,
@@ -258,22 +260,28 @@ class _Cast:
             *self._scores(2),
         ]
         if self.policy.framework == "deepspeed" and self.policy.zero_stage == 3:
-            said = "the whole model, gathered for generation (ds3_gather_for_generation)"
-            found.append(_whole("rollout_weights", whole_bytes(self.spec, self.policy), said))
-        return found
+            formula = "the whole model, gathered for generation (ds3_gather_for_generation)"
+            result.append(_whole("rollout_weights", whole_bytes(self.spec, self.policy), formula))
+        return result
 
     def _scores(self, copies: int) -> list[Amount]:
         """Logits of every sampled token in fp32, which TRL's PPO keeps until it has their
         log-probabilities: as they came and put together, then put together alone
         (trl/experimental/ppo/ppo_trainer.py, batch_generation: `logitss`, `padded_logitss`)."""
-        given = self.setup.rollout
-        if self.setup.algorithm != "ppo" or given is None or given.engine != "transformers":
+        engine_setup = self.setup.rollout
+        if (
+            self.setup.algorithm != "ppo"
+            or engine_setup is None
+            or engine_setup.engine != "transformers"
+        ):
             return []
         tokens = (
             self.policy.micro_batch_size * self.policy.micro_batches * self.setup.completion_length
         )
-        said = f"{copies} x {tokens} sampled tokens x {self.spec.vocabulary_size} words in fp32"
-        return [_whole("rollout_logits", copies * tokens * self.spec.vocabulary_size * FLOAT, said)]
+        formula = f"{copies} x {tokens} sampled tokens x {self.spec.vocabulary_size} words in fp32"
+        return [
+            _whole("rollout_logits", copies * tokens * self.spec.vocabulary_size * FLOAT, formula)
+        ]
 
 
 def _size(stage: Stage, names: Sequence[str]) -> int:

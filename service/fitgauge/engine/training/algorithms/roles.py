@@ -21,7 +21,7 @@ def policy_workload(workload: TrainingWorkload, setup: Setup) -> TrainingWorkloa
     and optimizer are on the card whenever they are at work (verl/workers/fsdp_workers.py,
     load_fsdp_model_to_gpu)."""
     count = 2 if setup.paired else 1
-    kept = (
+    completion_logits = (
         setup.completion_length + 1
         if setup.trainer == "trl" and setup.algorithm in ("grpo", "rloo")
         else None
@@ -30,8 +30,8 @@ def policy_workload(workload: TrainingWorkload, setup: Setup) -> TrainingWorkloa
         workload,
         micro_batch_size=count * workload.micro_batch_size,
         loss=_loss(workload, setup),
-        logits_tokens=kept,
-        compiled=workload.compiled
+        logits_tokens=completion_logits,
+        compile=workload.compile
         or (
             workload.framework == "megatron"
             and setup.algorithm != "sft"

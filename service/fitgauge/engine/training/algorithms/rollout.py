@@ -58,9 +58,9 @@ def _own(estimate: Estimate, setup: Setup) -> Sequence[Term]:
 
 def _pool(estimate: Estimate) -> Term:
     size = estimate.pool_bytes
-    said = f"{estimate.budget.expected} B of the card, less what the engine holds beside it"
+    formula = f"{estimate.budget.expected} B of the card, less what else the engine holds"
     return exact_term(
-        "kv_cache", size, "computed", said, "the engine's own serving estimate (check_fit)"
+        "kv_cache", size, "computed", formula, "the engine's own serving estimate (check_fit)"
     )
 
 

@@ -1,7 +1,8 @@
 """What a segment keeps for its backward pass where not all is saved: under selective
 checkpointing, and compiled."""
 
-from fitgauge.engine.training.autograd.tape import Tape, Value
+from fitgauge.engine.training.autograd.operations import Value
+from fitgauge.engine.training.autograd.tape import Tape
 
 _ATTENTION = ("attention", "attention.scores", "attention.product")
 """Products that are no linears: recipes/layer.py, fused_attention and eager."""
@@ -25,7 +26,7 @@ def products(tape: Tape, *, every_second: bool = False) -> set[int]:
 
 
 def compiled(tape: Tape, output: Value) -> set[int]:
-    """Return the storages that torch.compile keeps for the backward pass beside its inputs,
+    """Return the storages that torch.compile saves for the backward pass besides its inputs,
     `output` included: what products read, and of what else the backward pass reads the products'
     results it can be computed from again.
 
@@ -37,7 +38,7 @@ def compiled(tape: Tape, output: Value) -> set[int]:
         for operation in reversed(tape.operations)
         for value in operation.outputs
     }
-    kept = {
+    saved = {
         value.storage
         for operation in tape.operations
         if operation.product
@@ -51,8 +52,8 @@ def compiled(tape: Tape, output: Value) -> set[int]:
         for value in operation.saved
         if value.counted
     ]
-    given = {value.storage for value in tape.inputs}
-    seen = kept | given
+    inputs = {value.storage for value in tape.inputs}
+    seen = saved | inputs
     while wanted:
         storage = wanted.pop()
         if storage in seen:
@@ -60,7 +61,7 @@ def compiled(tape: Tape, output: Value) -> set[int]:
         seen.add(storage)
         maker = makers.get(storage)
         if maker is not None and maker.product:
-            kept.add(storage)
+            saved.add(storage)
         elif maker is not None:
             wanted += [value.storage for value in maker.inputs if value.counted]
-    return ({*kept, output.storage} if output.counted else kept) - given
+    return ({*saved, output.storage} if output.counted else saved) - inputs

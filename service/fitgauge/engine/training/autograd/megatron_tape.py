@@ -6,15 +6,16 @@ from contextlib import contextmanager
 
 import msgspec
 
-from fitgauge.engine.training.autograd.tape import Pass, Tape, Value
+from fitgauge.engine.training.autograd.operations import Value
+from fitgauge.engine.training.autograd.tape import Pass, Tape
 
 
 class _Span(msgspec.Struct, frozen=True):
-    """Operations `first` to `last`, which made the storages from `made` to `end`."""
+    """Operations `first` to `last`, which made the storages from `first_storage` to `end`."""
 
     first: int
     last: int
-    made: int
+    first_storage: int
     end: int
 
 
@@ -37,49 +38,48 @@ class MegatronTape(Tape):
         return 0 if value.leaf else value.bytes
 
     @contextmanager
-    def recomputed(self, asked: bool, *, discards: bool = False) -> Iterator[None]:
+    def recomputed(self, enabled: bool, *, discards: bool = False) -> Iterator[None]:
         """Provide what is written inside runs again before its backward pass, where that is
-        `asked`: of it only what comes from outside is saved.
+        `enabled`: of it only what comes from outside is saved.
 
         `discards`: what later operations save of it goes as well, and comes back before the
-        backward pass of the operation after which `restore` is called. Made anew, an output is
+        backward pass of the operation after which `restore` is called. Recomputed, an output is
         there until its own backward pass has ended. Source: megatron/core/tensor_parallel/
         random.py, checkpoint and CheckpointWithoutOutput."""
-        first, made = len(self.operations), len(self._sizes)
+        first, first_storage = len(self.operations), len(self._sizes)
         yield
-        if not asked or len(self.operations) == first:
+        if not enabled or len(self.operations) == first:
             return
-        span = _Span(first, len(self.operations) - 1, made, len(self._sizes))
+        span = _Span(first, len(self.operations) - 1, first_storage, len(self._sizes))
         output = self.operations[span.last].outputs[0]
         for number, operation in enumerate(self.operations[first:], first):
             self.operations[number] = operation._replace(
                 saved=tuple(v for v in operation.saved if v.storage != output.storage)
             )
-        given = {
+        inputs = {
             v.storage: v
             for operation in self.operations[first:]
             for v in operation.inputs
-            if 0 <= v.storage < made
+            if 0 <= v.storage < first_storage
         }
         begins = self.operations[first]
-        self.operations[first] = begins._replace(saved=(*begins.saved, *given.values()))
+        self.operations[first] = begins._replace(saved=(*begins.saved, *inputs.values()))
         if discards:
             self._discarded.append(span)
-            self._forgotten.update(range(span.made, span.end))
+            self._forgotten.update(range(span.first_storage, span.end))
         else:
-            self._forgotten.update(set(range(span.made, span.end)) - {output.storage})
+            self._forgotten.update(set(range(span.first_storage, span.end)) - {output.storage})
             self._make_again(span, span.last, output.bytes)
 
     def restore(self) -> None:
-        """The backward pass of the operation that was written last makes again what was last
-        discarded, each output twice over: where its readers look for it, and as what ran again
-        left it."""
+        """Recompute what was discarded last in the backward pass of the operation written last,
+        each output twice over: where its readers look for it, and as what ran again left it."""
         span = self._discarded.pop()
         later = {
             v.storage: v.bytes
             for operation in self.operations[span.last + 1 :]
             for v in operation.saved
-            if v.storage >= span.made
+            if v.storage >= span.first_storage
         }
         copies = sum(self._sizes[storage] for storage in later if storage < span.end)
         self._make_again(span, len(self.operations) - 1, copies)
@@ -87,15 +87,19 @@ class MegatronTape(Tape):
     def _make_again(self, span: _Span, at: int, copies: int) -> None:
         """Before its backward pass operation `at` makes again what anything saves of a span, and
         `copies` [bytes] until the span's ends."""
-        again = self._value("again", copies, 1, grad=False)
-        self._forgotten.add(again.storage)
+        copy = self._value("again", copies, 1, grad=False)
+        self._forgotten.add(copy.storage)
         begins = self.operations[span.first]
         self.operations[span.first] = begins._replace(
-            outputs=(*begins.outputs, again), saved=(*begins.saved, again)
+            outputs=(*begins.outputs, copy), saved=(*begins.saved, copy)
         )
         saved = {v.storage for operation in self.operations[span.first :] for v in operation.saved}
         restored = (
-            sum(self._sizes[storage] for storage in saved if span.made <= storage < span.end)
+            sum(
+                self._sizes[storage]
+                for storage in saved
+                if span.first_storage <= storage < span.end
+            )
             + copies
         )
         part = Tape(self.compute)
@@ -107,8 +111,8 @@ class MegatronTape(Tape):
         )
 
     def lasts(self, elements: int, width: int, *, saved: bool = False) -> None:
-        """A module keeps a tensor of these sizes until its next forward pass; `saved`: so does
-        the backward pass."""
+        """Retain a tensor of these sizes in a module until its next forward pass; `saved`: the
+        backward pass retains it too."""
         self._lasting += elements * width
         self._lasting_unsaved += 0 if saved else elements * width
 

@@ -82,14 +82,14 @@ def simulated(line: StageSegments, *, stays: float = 1) -> Passes:
             opening = peak
         elif peak > backward:
             backward, at = peak, done
-        kept = (
+        reduced = (
             min(segment.gradients, segment.released)
             if stays == 1
             else int(stays * segment.released)
         )
-        gone = shared if stays == 1 else int(stays * shared) + segment.released - kept
+        gone = shared if stays == 1 else int(stays * shared) + segment.released - reduced
         live += segment.backward.end - gone
-        done += kept
+        done += reduced
     return Passes(
         forward_peak=forward,
         between=between,

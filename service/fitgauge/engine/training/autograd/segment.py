@@ -7,7 +7,8 @@ import msgspec
 from fitgauge.engine.model.dtypes import BITS, size_of
 from fitgauge.engine.training.autograd.checkpointing import compiled, products
 from fitgauge.engine.training.autograd.megatron_tape import MegatronTape
-from fitgauge.engine.training.autograd.tape import Pass, Saved, Tape, Value
+from fitgauge.engine.training.autograd.operations import Saved, Value
+from fitgauge.engine.training.autograd.tape import Pass, Tape
 from fitgauge.engine.training.states.optimizer_states import gradient_dtype
 from fitgauge.engine.training.states.parameters import Unit
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
@@ -73,11 +74,11 @@ def trace_segment(
     """Return what is written on a tape, played. `found`: the units whose parameters it holds;
     `checkpointed`: none, selective or full."""
     again = checkpointed != "none"
-    kept = _kept(tape, output, checkpointed, workload, layered=bool(layers))
+    retained = _kept(tape, output, checkpointed, workload, layered=bool(layers))
     forward, backward, casts = (
-        _run_again(tape, start, output, kept or set())
+        _run_again(tape, start, output, retained or set())
         if again
-        else _run_once(tape, output, kept, logits)
+        else _run_once(tape, output, retained, logits)
     )
     return Segment(
         name=name,
@@ -96,33 +97,33 @@ def trace_segment(
         saved=tuple(tape.saved()),
         input_bytes=start.bytes,
         output_bytes=output.bytes,
-        retains_input=again or kept is not None or tape.saves(start),
+        retains_input=again or retained is not None or tape.saves(start),
     )
 
 
 def _kept(
     tape: Tape, output: Value, checkpointed: str, workload: TrainingWorkload, *, layered: bool
 ) -> set[int] | None:
-    """Return the storages that stay between the passes beside the inputs: of a checkpoint, of
+    """Return the storages that stay between the passes besides the inputs: of a checkpoint, of
     compiled layers; None where all that is saved stays."""
     if checkpointed == "selective":
         return products(tape, every_second=workload.framework == "fsdp")
     if checkpointed == "full":
         return set()
-    return compiled(tape, output) if workload.compiled and layered else None
+    return compiled(tape, output) if workload.compile and layered else None
 
 
 def _run_once(
-    tape: Tape, output: Value, kept: set[int] | None, logits: int
+    tape: Tape, output: Value, retained: set[int] | None, logits: int
 ) -> tuple[Pass, Pass, int]:
-    """Return (forward pass, backward pass, casts) of what runs once; `kept` by compiled layers
+    """Return (forward pass, backward pass, casts) of what runs once; `retained` by compiled layers
     is the less the more they compute again."""
     forward, backward, casts = (
         tape.forward(output),
         tape.backward(output),
         tape.kept_bytes(saving=True) - logits,
     )
-    spared = 0 if kept is None else max(0, forward.end - casts - tape.sized(kept))
+    spared = 0 if retained is None else max(0, forward.end - casts - tape.sized(retained))
     return (
         Pass(peak=forward.peak - spared, end=forward.end - spared),
         Pass(peak=backward.peak, end=backward.end + spared),
@@ -130,15 +131,17 @@ def _run_once(
     )
 
 
-def _run_again(tape: Tape, start: Value, output: Value, kept: set[int]) -> tuple[Pass, Pass, int]:
+def _run_again(
+    tape: Tape, start: Value, output: Value, retained: set[int]
+) -> tuple[Pass, Pass, int]:
     """Return the same of a checkpoint, which runs again before its backward pass, but for what
-    it `kept`."""
+    it `retained`."""
     forward, back, again = (
         tape.forward(output, saving=False),
         tape.backward(output),
         tape.forward(output, early_stop=True),
     )
-    held = tape.sized(kept)
+    held = tape.sized(retained)
     there = again.end - held
     left = (
         tape.kept_bytes(saving=True)

@@ -31,6 +31,7 @@ from fitgauge.engine.training.autograd.layers.stacks import (
     written_head,
 )
 from fitgauge.engine.training.autograd.layers.traits import traits_of
+from fitgauge.engine.training.autograd.operations import Value
 from fitgauge.engine.training.autograd.segment import (
     Segment,
     joined,
@@ -39,7 +40,7 @@ from fitgauge.engine.training.autograd.segment import (
     trace_segment,
     used_again,
 )
-from fitgauge.engine.training.autograd.tape import Pass, Tape, Value
+from fitgauge.engine.training.autograd.tape import Pass, Tape
 from fitgauge.engine.training.autograd.vision.segments import (
     first_has_gradient,
     image_constants,
@@ -140,7 +141,7 @@ def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
         batch=workload.micro_batch_size,
         hidden=spec.hidden_size,
         crossed=workload.images * workload.image_tokens,
-        crossed_grad=not workload.adapted or workload.train_vision_tower,
+        crossed_grad=not workload.uses_adapters or workload.train_vision_tower,
         relative=next(
             (
                 t.shape[0]
@@ -171,7 +172,7 @@ def _play(same: ByIdentity, workload: TrainingWorkload) -> ModelSegments:
         layer_context(same.spec, workload),
         workload.activation_checkpointing,
     )
-    asked = workload.adapted and kind != "none"  # for a gradient of the embedding
+    asked = workload.uses_adapters and kind != "none"  # for a gradient of the embedding
     shown = "full" if asked else "none"
     start = kind if asked or workload.images or spec.task == "encoder_decoder" else "none"
     ends = _ends(
@@ -192,7 +193,7 @@ def _play(same: ByIdentity, workload: TrainingWorkload) -> ModelSegments:
 
 def _spread(spec: ModelSpec, workload: TrainingWorkload) -> int:
     """Return the degree of expert parallelism that stands for all degrees alike: under Megatron,
-    which makes no gradients of weights beside those it keeps, layers hold the same for any
+    which makes no gradients of weights besides those it keeps, layers hold the same for any
     number of ranks that each have several experts, but not all."""
     several = workload.framework == "megatron" and 1 < workload.expert_parallel < experts(spec)
     return _SEVERAL if several and experts(spec) > _SEVERAL else workload.expert_parallel
@@ -201,8 +202,12 @@ def _spread(spec: ModelSpec, workload: TrainingWorkload) -> int:
 @lru_cache(maxsize=64)
 def _ends(same: ByIdentity, workload: TrainingWorkload) -> ModelSegments:
     """Return all but layers and constants."""
-    spec, scene, found = same.spec, layer_context(same.spec, workload), units(same.spec, workload)
-    decoder = [unit for unit in found if unit.part in _DECODER]
+    spec, scene, all_units = (
+        same.spec,
+        layer_context(same.spec, workload),
+        units(same.spec, workload),
+    )
+    decoder = [unit for unit in all_units if unit.part in _DECODER]
     apart = handed_on(decoder)
     ends = [
         unit
@@ -228,7 +233,7 @@ def _ends(same: ByIdentity, workload: TrainingWorkload) -> ModelSegments:
         else 0
     )
     return ModelSegments(
-        embedding=beginning(found, spec, scene, workload, tied_bytes),
+        embedding=beginning(all_units, spec, scene, workload, tied_bytes),
         layers=(),
         head=head,
         constants=0,
@@ -250,31 +255,31 @@ def _written(same: ByIdentity, workload: TrainingWorkload) -> tuple[_Written, ..
 
 
 def beginning(
-    found: tuple[Unit, ...],
+    all_units: tuple[Unit, ...],
     spec: ModelSpec,
     scene: LayerContext,
     workload: TrainingWorkload,
     tied_bytes: int,
 ) -> Segment:
     """Return all before the first layer of the language model: its embedding, and the whole
-    encoder beside which it decodes."""
-    apart = handed_on(found)
-    tables = [unit for unit in found if unit.part is Part.EMBEDDING and unit not in apart]
+    encoder whose output it reads."""
+    apart = handed_on(all_units)
+    tables = [unit for unit in all_units if unit.part is Part.EMBEDDING and unit not in apart]
     if spec.task != "encoder_decoder":
         text = embedding_segment(tables, spec, scene, workload)
-        own = per_layer_segment(found, scene, workload)
+        own = per_layer_segment(all_units, scene, workload)
         text = text if own is None else joined("embedding", [text, own])
-        seen = tower_segments(found, spec, scene, workload)
+        seen = tower_segments(all_units, spec, scene, workload)
         return (
             joined("embedding", scattered(seen, text, tied_bytes, spec, scene, workload))
             if seen
             else text
         )
-    around = [unit for unit in found if unit.part is Part.LANGUAGE and not unit.repeated]
+    around = [unit for unit in all_units if unit.part is Part.LANGUAGE and not unit.repeated]
     own = embedded(tables[-1:], around, spec, scene, workload, counted=tables[-1:])
     if spec.tied_embeddings:
         own = again(own, tables[-1], workload)
-    return joined("embedding", [*source_segments(list(found), spec, scene, workload), own])
+    return joined("embedding", [*source_segments(list(all_units), spec, scene, workload), own])
 
 
 def constant_bytes(spec: ModelSpec, scene: LayerContext) -> int:
@@ -302,7 +307,7 @@ def constant_bytes(spec: ModelSpec, scene: LayerContext) -> int:
 
 
 def embedding_segment(
-    found: list[Unit], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload
+    all_units: list[Unit], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload
 ) -> Segment:
     """Token embedding, learned positions, a norm after them, scaling, dropout.
 
@@ -314,7 +319,7 @@ def embedding_segment(
     tape, width = tape_of(workload, accumulates=False), stream_width(workload)
     size = scene.tokens * spec.hidden_size // scene.stream
     made: list[Value] = []
-    for unit in found:
+    for unit in all_units:
         layer = Modules(tape, unit, scene)
         tables = [parameter for parameter in unit.parameters if parameter.kind is Kind.EMBEDDING]
         made += [
@@ -323,25 +328,25 @@ def embedding_segment(
             )
             for p in tables
         ]
-    x = made[0] if made else tape.input("embedding", size, width, grad=not workload.adapted)
-    if workload.adapted and workload.activation_checkpointing != "none":
+    x = made[0] if made else tape.input("embedding", size, width, grad=not workload.uses_adapters)
+    if workload.uses_adapters and workload.activation_checkpointing != "none":
         x = tape.leaf("embedding.leaf", x)
     for other in made[1:]:
         x = tape.add("embedding.sum", x, other)
-    for unit in found:
+    for unit in all_units:
         layer = Modules(tape, unit, scene)
         for name in layer.norms(inside=False):
             x = layer.norm(name, x)
     if scene.traits.scales_embedding:
         x = tape.copy("embedding.scaled", x)
-    for unit in found:
+    for unit in all_units:
         layer = Modules(tape, unit, scene)
         x = layer.dropout("embedding.dropout", "embedding", x)
         for parameter in layer.linears(
             attention=False
         ):  # from the embeddings' width to the layers' (ALBERT, ELECTRA)
             x = layer.linear(parameter, x)
-    return trace_segment("embedding", (), tape, x, x, found, workload, checkpointed="none")
+    return trace_segment("embedding", (), tape, x, x, all_units, workload, checkpointed="none")
 
 
 def _alike(layers: tuple[int, ...], workload: TrainingWorkload) -> tuple[tuple[int, ...], ...]:
@@ -391,8 +396,8 @@ def head_segment(
     scene: LayerContext,
     workload: TrainingWorkload,
 ) -> Segment:
-    """Final norm, logits, loss in fp32 (loss_utils.py, ForCausalLMLoss). The caller holds the
-    logits until after the backward pass."""
+    """Trace final norm, logits and loss in fp32 (loss_utils.py, ForCausalLMLoss). The caller holds
+    the logits until after the backward pass."""
     tape, width = tape_of(workload), stream_width(workload)
     x = start = tape.input(
         "hidden", scene.tokens * spec.hidden_size // scene.stream, width, grad=True
@@ -407,7 +412,9 @@ def head_segment(
     if scene.saves_gathered and scene.stream > 1:
         x = tape.copy("hidden.gathered", x, x.elements * scene.stream)
     kinds = (Kind.EMBEDDING,) if spec.tied_embeddings else (Kind.HEAD,)
-    found = next(((unit, p) for unit in decoder for p in unit.parameters if p.kind in kinds), None)
+    all_units = next(
+        ((unit, p) for unit in decoder for p in unit.parameters if p.kind in kinds), None
+    )
     vocabulary = -(-spec.vocabulary_size // scene.heads)
     if workload.loss == "none":
         return trace_segment("head", (), tape, start, x, ends, workload, checkpointed="none")
@@ -427,12 +434,12 @@ def head_segment(
     if workload.logits_tokens is not None and workload.logits_tokens < workload.sequence_length:
         tokens = scene.batch * -(-workload.logits_tokens // workload.context_parallel)
         x = tape.copy("hidden.kept", x, tokens * spec.hidden_size)
-    if found is None:
+    if all_units is None:
         weight = tape.parameter(
-            "head", vocabulary * spec.hidden_size, width, trained=not workload.adapted
+            "head", vocabulary * spec.hidden_size, width, trained=not workload.uses_adapters
         )
     else:
-        weight = Modules(tape, found[0], scene).weight(found[1])
+        weight = Modules(tape, all_units[0], scene).weight(all_units[1])
     logits, loss = loss_of(
         tape, x, weight, tokens, vocabulary, spec.hidden_size, scene.traits, workload
     )
@@ -455,7 +462,7 @@ def _nominal(unit: Unit, workload: TrainingWorkload) -> Unit:
             units=t.units,
             count=1,
             dtype=form.weights,
-            trained=not workload.adapted,
+            trained=not workload.uses_adapters,
         )
         for t in nominal_linears(unit.block)
     ]
@@ -463,7 +470,7 @@ def _nominal(unit: Unit, workload: TrainingWorkload) -> Unit:
         Parameter(
             name=f"{name}.weight", shape=(width,), kind=Kind.NORM, split=Split.NONE, units=0,
             count=1, dtype=form.weights,
-            trained=not workload.adapted,
+            trained=not workload.uses_adapters,
         )
         for name in ("input_layernorm", "post_attention_layernorm")
     ]  # fmt: skip

@@ -1,80 +1,20 @@
-"""A tape of sizes: plays a forward and a backward pass as autograd does, in bytes alone.
+"""A tape of sizes: simulates a forward and a backward pass as autograd runs them, in bytes alone.
 
-A recipe (recipes/) writes operations on the tape as the modelling code calls them; each
-operation knows what autograd saves of it. Played forward, a tensor lives until its last use, or,
-if it is saved, until the backward of what saved it. Played backward, gradients live until they
-are consumed, and those of parameters stay. Rules of saving: pytorch
-tools/autograd/derivatives.yaml."""
+A layer model (layers/) records operations as the modelling code calls them; each operation knows
+what autograd saves of it. In the forward pass a tensor lives until its last use or, if it is
+saved, until the backward pass of the operation that saved it. In the backward pass gradients live
+until they are consumed, and those of parameters stay."""
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
 
 import msgspec
 
-from fitgauge.engine.memo import Memo
-
-FLOAT = 4
-"""Bytes of a number in fp32."""
-_UNCOUNTED = -1
-
-
-class Value(NamedTuple):
-    """A tensor: `elements` numbers of `width` bytes in `storage` (views share one); `grad`: it
-    gets a gradient; `leaf`: a parameter."""
-
-    number: int
-    name: str
-    elements: int
-    width: int
-    grad: bool
-    storage: int
-    leaf: bool = False
-
-    @property
-    def bytes(self) -> int:
-        """elements x width."""
-        return self.elements * self.width
-
-    @property
-    def counted(self) -> bool:
-        """Whether its bytes are its segment's: no parameter's and no constant's."""
-        return self.storage != _UNCOUNTED
-
-
-class Operation(NamedTuple):
-    """One differentiable operation. `saved`: values its backward reads. `scratch`, `back_scratch`:
-    bytes held only while it runs.
-
-    `passes`: gradients are handed on as they are (addition, views). `product`: a matrix product
-    or attention; `grouped`: of all experts. `restored`: bytes of forgotten tensors that are made
-    again before its backward, `restoring`: the most that making them takes."""
-
-    name: str
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...]
-    saved: tuple[Value, ...]
-    scratch: int
-    back_scratch: int
-    passes: bool
-    product: bool = False
-    grouped: bool = False
-    restored: int = 0
-    restoring: int = 0
-
-
-class Saved(msgspec.Struct, frozen=True, gc=False):
-    """A tensor that is kept for the backward pass: what made and what saves it, how many
-    numbers, bytes of one."""
-
-    name: str
-    by: str
-    elements: int
-    width: int
-
-    @property
-    def bytes(self) -> int:
-        """elements x width."""
-        return self.elements * self.width
+from fitgauge.engine.training.autograd.operations import (
+    UNCOUNTED,
+    Recorder,
+    Saved,
+    Value,
+)
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -89,216 +29,8 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     lead: int = 0
 
 
-class Tape:
-    """Operations in the order they run. `compute`: bytes of a number in products under autocast,
-    0 without autocast."""
-
-    def __init__(self, compute: int = 0) -> None:
-        self.compute = compute
-        self.operations: list[Operation] = []
-        self.inputs: list[Value] = []
-        self._sizes: list[int] = []
-        self._values = 0
-        self._leaves: dict[str, Value] = {}
-        self._casts: dict[str, Value] = {}
-        self._kept: list[int] = []
-        self._forgotten: set[int] = set()
-        self._played = Memo()
-        self.stops_early = True
-        """Whether a checkpoint's recomputation ends where nothing more is saved."""
-
-    def _value(
-        self,
-        name: str,
-        elements: int,
-        width: int,
-        grad: bool,
-        storage: int | None = None,
-        *,
-        leaf: bool = False,
-    ) -> Value:
-        if storage is None:
-            storage = len(self._sizes)
-            self._sizes.append(elements * width)
-        self._values += 1
-        return Value(self._values, name, elements, width, grad, storage, leaf)
-
-    def input(self, name: str, elements: int, width: int, *, grad: bool) -> Value:
-        """Return a tensor that an earlier segment made."""
-        self.inputs.append(self._value(name, elements, width, grad))
-        return self.inputs[-1]
-
-    def parameter(self, name: str, elements: int, width: int, *, trained: bool) -> Value:
-        """Return a weight: not counted, but its gradient is."""
-        if name not in self._leaves:
-            self._leaves[name] = self._value(name, elements, width, trained, _UNCOUNTED, leaf=True)
-        return self._leaves[name]
-
-    def constant(self, name: str, elements: int, width: int, *, grad: bool = False) -> Value:
-        """Return a tensor that is there before and after (rotary tables, masks, an encoder's
-        output): not counted."""
-        return self._value(name, elements, width, grad, _UNCOUNTED)
-
-    def keep(self, value: Value) -> Value:
-        """Somebody holds this tensor when the segment ends."""
-        self._kept.append(value.storage)
-        return value
-
-    def operation(
-        self,
-        name: str,
-        inputs: Sequence[Value],
-        elements: int,
-        width: int,
-        *,
-        saves: Iterable[Value] = (),
-        saves_output: bool = False,
-        scratch: int = 0,
-        back_scratch: int = 0,
-        passes: bool = False,
-        view: bool = False,
-        beside: Iterable[tuple[str, int, int]] = (),
-        product: bool = False,
-        grouped: bool = False,
-    ) -> Value:
-        """Record an operation and gives its output, which gets a gradient if any input does.
-
-        `view`: it shares the first input's storage. `beside`: (name, elements, width) of further
-        outputs that only its backward reads."""
-        grad = any(value.grad for value in inputs)
-        output = self._value(name, elements, width, grad, inputs[0].storage if view else None)
-        outputs: tuple[Value, ...] = (output,)
-        kept = (*saves, *((output,) if saves_output else ()))
-        for other in beside:
-            second = self._value(*other, False)
-            outputs, kept = (*outputs, second), (*kept, second)
-        saved = kept if grad else ()
-        self.operations.append(
-            Operation(
-                name,
-                tuple(inputs),
-                outputs,
-                saved,
-                scratch,
-                back_scratch,
-                passes,
-                product or grouped,
-                grouped,
-            )
-        )
-        return output
-
-    def leaf(self, name: str, value: Value) -> Value:
-        """Return the same tensor asking for a gradient from here on; what follows keeps it
-        (Tensor.requires_grad_)."""
-        asking = value._replace(grad=True)
-        return self.operation(
-            name, (asking,), value.elements, value.width, saves=(asking,), passes=True, view=True
-        )
-
-    def hold(self, value: Value) -> None:
-        """The caller of what was just written still names this tensor: it is there up to here."""
-        self.operations.append(Operation(f"{value.name}.held", (value,), (), (), 0, 0, False))
-
-    # --- elementary operations
-
-    def to(self, value: Value, width: int, name: str = "") -> Value:
-        """Return a copy in another format; the same tensor where it has that format already."""
-        return (
-            value
-            if value.width == width
-            else self.operation(name or f"{value.name}.to", (value,), value.elements, width)
-        )
-
-    def cast(self, value: Value, by: str) -> Value:
-        """Autocast: a copy in the compute format for every use; of a trained weight one copy until
-        the region ends.
-
-        Source: pytorch aten/src/ATen/autocast_mode.cpp, cached_cast (leaves that require grad).
-        """
-        if not self.compute or value.width == self.compute:
-            return value
-        if not (value.leaf and value.grad):
-            return self.to(value, self.compute, f"{by}.cast")
-        if value.name not in self._casts:
-            self._casts[value.name] = self.keep(self.to(value, self.compute, f"{value.name}.cast"))
-        return self._casts[value.name]
-
-    def matmul(
-        self, name: str, left: Value, right: Value, elements: int, *, scratch: int = 0
-    ) -> Value:
-        """Return a product; each side is saved where the other gets a gradient. scratch: a
-        dequantized weight, in either pass."""
-        a, b = self.cast(left, name), self.cast(right, name)
-        saves = [value for value, other in ((a, b), (b, a)) if other.grad]
-        return self.operation(
-            name,
-            (a, b),
-            elements,
-            a.width,
-            saves=saves,
-            scratch=scratch,
-            back_scratch=scratch,
-            product=True,
-        )
-
-    def multiply(self, name: str, left: Value, right: Value) -> Value:
-        """Return an elementwise product in the wider format; each side is saved where the other
-        gets a gradient.
-
-        The gradient of a narrower side is made whole before it is summed.
-        """
-        saves = [value for value, other in ((left, right), (right, left)) if other.grad]
-        elements, width = max(left.elements, right.elements), max(left.width, right.width)
-        summed = (
-            elements * width
-            if any(value.grad and value.elements < elements for value in (left, right))
-            else 0
-        )
-        return self.operation(
-            name, (left, right), elements, width, saves=saves, back_scratch=summed
-        )
-
-    def add(self, name: str, left: Value, right: Value) -> Value:
-        """Return a sum in the wider format: nothing is saved, the gradient goes on to both."""
-        elements, width = max(left.elements, right.elements), max(left.width, right.width)
-        return self.operation(name, (left, right), elements, width, passes=True)
-
-    def copy(self, name: str, value: Value, elements: int | None = None) -> Value:
-        """Return a new tensor that saves nothing: a product with a number, a mean, a repetition,
-        a contiguous copy."""
-        return self.operation(
-            name, (value,), value.elements if elements is None else elements, value.width
-        )
-
-    def pointwise(self, name: str, value: Value, *, of_output: bool = False) -> Value:
-        """Return a function of each number that saves its input (silu, gelu, pow), or its output
-        (tanh, relu, rsqrt)."""
-        return self.operation(
-            name,
-            (value,),
-            value.elements,
-            value.width,
-            saves=() if of_output else (value,),
-            saves_output=of_output,
-        )
-
-    def slice(self, name: str, value: Value, elements: int) -> Value:
-        """Return a view of a part, or of one thing many times; its gradient is made as large as
-        the whole."""
-        return self.operation(name, (value,), elements, value.width, view=True)
-
-    def split(self, name: str, value: Value, *parts: int) -> tuple[Value, ...]:
-        """Return the views of parts that share one backward, which puts their gradients
-        together."""
-        outputs = tuple(
-            self._value(name, elements, value.width, value.grad, value.storage)
-            for elements in parts
-        )
-        self.operations.append(Operation(name, (value,), outputs, (), 0, 0, False))
-        return outputs
-
-    # --- playing
+class Tape(Recorder):
+    """Recorded operations with their forward and backward pass."""
 
     def saved(self) -> list[Saved]:
         """Return every tensor that the backward pass reads, each storage once; parameters and
@@ -311,18 +43,18 @@ class Tape:
             for operation in reversed(self.operations)
             for output in reversed(operation.outputs)
         }
-        found: dict[int, Saved] = {}
+        saved_by_storage: dict[int, Saved] = {}
         for operation in self.operations:
             for value in operation.saved:
-                if value.storage not in found and value.storage not in (
-                    _UNCOUNTED,
+                if value.storage not in saved_by_storage and value.storage not in (
+                    UNCOUNTED,
                     *self._forgotten,
                 ):
                     whole = self._sizes[value.storage] // value.width
-                    found[value.storage] = Saved(
+                    saved_by_storage[value.storage] = Saved(
                         makers.get(value.storage, value.name), operation.name, whole, value.width
                     )
-        return list(found.values())
+        return list(saved_by_storage.values())
 
     def forward(self, output: Value, *, saving: bool = True, early_stop: bool = False) -> Pass:
         """Return the forward pass: its inputs are there before it, and go unless they are saved;
@@ -365,15 +97,13 @@ class Tape:
         waiting = {
             value.storage for operation in self.operations[end:] for value in operation.inputs
         } & until.keys()
-        dropped = waiting - stays - {_UNCOUNTED}
-        kept, freed = stays | waiting | {_UNCOUNTED}, [0] * (end + 1)
+        dropped = waiting - stays - {UNCOUNTED}
+        kept, freed = stays | waiting | {UNCOUNTED}, [0] * (end + 1)
         for storage, number in until.items():
             if storage not in kept:
-                freed[number] += sizes[
-                    storage
-                ]  # of an input that nobody reads nowhere: its number is -1
+                freed[number] += sizes[storage]  # an input without a reader has the number -1
         live = peak = 0
-        made = {_UNCOUNTED, *inputs}
+        made = {UNCOUNTED, *inputs}
         for operation, bytes_freed in zip(operations, freed, strict=False):
             for value in operation.outputs:
                 if value.storage not in made:
@@ -395,7 +125,7 @@ class Tape:
 
     def partial(self, value: Value) -> bool:
         """Return whether a tensor is a view of a part of another, or of another many times."""
-        return value.storage != _UNCOUNTED and self._sizes[value.storage] != value.bytes
+        return value.storage != UNCOUNTED and self._sizes[value.storage] != value.bytes
 
     def saves(self, value: Value) -> bool:
         """Return whether the backward pass reads this tensor."""
@@ -439,7 +169,7 @@ class Tape:
         for operation in self.operations:
             for value in operation.saved:
                 readers[value.storage] = readers.get(value.storage, 0) + 1
-        readers.pop(_UNCOUNTED, None)
+        readers.pop(UNCOUNTED, None)
         pending: dict[int, list[int]] = {output.number: [output.bytes if seed is None else seed, 1]}
         live = peak = 0
         lead: int | None = None
@@ -459,7 +189,7 @@ class Tape:
                     continue
                 whole = operation.outputs[0]
                 if (
-                    value.storage == _UNCOUNTED and not value.leaf
+                    value.storage == UNCOUNTED and not value.leaf
                 ):  # added to a gradient that is counted where the tensor is
                     peak = max(peak, live + value.bytes)
                     continue
@@ -494,6 +224,6 @@ class Tape:
 
 
 def _released(gradient: list[int]) -> int:
-    """Return the bytes that letting go of a gradient frees: its size once nobody else holds it."""
+    """Return the bytes that letting go of a gradient frees: its size once nothing else holds it."""
     gradient[1] -= 1
     return 0 if gradient[1] else gradient[0]

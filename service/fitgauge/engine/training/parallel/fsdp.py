@@ -51,7 +51,7 @@ _NO_SEGMENT = Segment(forward=Pass(peak=0, end=0), backward=Pass(peak=0, end=0))
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is alive beside resident states [bytes]: gathered parameters, gather and reduce
+    """What is alive besides resident states [bytes]: gathered parameters, gather and reduce
     buffers, gradients of this rank (`shards`), and activations with everything that autograd
     holds (`activations`, gradients of gathered parameters among them)."""
 
@@ -98,10 +98,10 @@ def _forward(step: Step) -> Generator[Moment, None, int]:
 
     A gathered buffer is let go only when the next one was copied out, so that the two overlap;
     the root's parameters stay to its end."""
-    live, kept, before = step.constants, step.root.gathered, step.root.gathered
+    live, unsharded, before = step.constants, step.root.gathered, step.root.gathered
     yield Moment(
         phase="forward",
-        gathered=kept,
+        gathered=unsharded,
         buffers=before,
         shards=0,
         activations=live + step.first.forward.peak,
@@ -110,13 +110,13 @@ def _forward(step: Step) -> Generator[Moment, None, int]:
     for group, segment in zip(step.groups, step.layers, strict=True):
         yield Moment(
             phase="forward",
-            gathered=kept,
+            gathered=unsharded,
             buffers=before + group.gathered,
             shards=0,
             activations=live,
         )
         before = group.gathered
-        here = kept + group.gathered
+        here = unsharded + group.gathered
         yield Moment(
             phase="forward",
             gathered=here,
@@ -125,10 +125,10 @@ def _forward(step: Step) -> Generator[Moment, None, int]:
             activations=live + segment.forward.peak,
         )
         live += segment.forward.end
-        kept = kept if step.reshard else here
+        unsharded = unsharded if step.reshard else here
     yield Moment(
         phase="forward",
-        gathered=kept,
+        gathered=unsharded,
         buffers=before,
         shards=0,
         activations=live + step.last.forward.peak,
@@ -145,15 +145,15 @@ def _backward(step: Step, live: int) -> Iterator[Moment]:
     foreach_reduce: new_sharded_grad.to(cpu))."""
     root, groups = step.root, step.groups
     after = [0, *(group.gathered if step.prefetch else 0 for group in groups)]
-    kept = root.gathered + (0 if step.reshard else sum(group.gathered for group in groups))
+    unsharded = root.gathered + (0 if step.reshard else sum(group.gathered for group in groups))
     prefetched = after[-1] if step.reshard else 0
     if step.reshard:
         yield Moment(
-            phase="backward", gathered=kept, buffers=root.gathered, shards=0, activations=live
+            phase="backward", gathered=unsharded, buffers=root.gathered, shards=0, activations=live
         )
     yield Moment(
         phase="backward",
-        gathered=kept,
+        gathered=unsharded,
         buffers=prefetched,
         shards=0,
         activations=live + step.last.backward.peak,
@@ -163,10 +163,10 @@ def _backward(step: Step, live: int) -> Iterator[Moment]:
     for number in range(len(groups) - 1, -1, -1):
         group, segment = groups[number], step.layers[number]
         if step.reshard:
-            kept += group.gathered
+            unsharded += group.gathered
             yield Moment(
                 phase="backward",
-                gathered=kept,
+                gathered=unsharded,
                 buffers=prefetched + reducing,
                 shards=shards,
                 activations=live,
@@ -175,16 +175,16 @@ def _backward(step: Step, live: int) -> Iterator[Moment]:
         peak = live + segment.backward.peak
         yield Moment(
             phase="backward",
-            gathered=kept,
+            gathered=unsharded,
             buffers=prefetched + reducing,
             shards=shards,
             activations=peak,
         )
         live += segment.backward.end
-        kept -= group.gathered
+        unsharded -= group.gathered
         yield Moment(
             phase="backward",
-            gathered=kept,
+            gathered=unsharded,
             buffers=prefetched + group.reduced,
             shards=shards,
             activations=live,
@@ -192,7 +192,9 @@ def _backward(step: Step, live: int) -> Iterator[Moment]:
         live += 2 * step.hooked - segment.gradients
         reducing, shards = group.reduced, group.shard + (0 if step.offload else shards)
     peak = live + step.first.backward.peak
-    yield Moment(phase="backward", gathered=kept, buffers=reducing, shards=shards, activations=peak)
+    yield Moment(
+        phase="backward", gathered=unsharded, buffers=reducing, shards=shards, activations=peak
+    )
     yield Moment(
         phase="backward",
         gathered=0,
@@ -215,32 +217,32 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
     The caller lets the logits go with the forward pass; a tied embedding's gradient is made
     twice and summed."""
     cut = segments(spec, computed(workload))
-    found = units(spec, workload)
+    all_units = units(spec, workload)
     layers = sorted(
         (number, kind)
-        for kind, unit in enumerate(found)
+        for kind, unit in enumerate(all_units)
         if is_layer(unit)
         for number in unit.layers
     )
     pieces = [
         [tensor_slice(parameter, unit.part, workload) for parameter in unit.parameters]
-        for unit in found
+        for unit in all_units
     ]
     groups = [
         group_of(piece, workload) if is_layer(unit) else None
-        for unit, piece in zip(found, pieces, strict=True)
+        for unit, piece in zip(all_units, pieces, strict=True)
     ]
     root = group_of(
         [
             parameter
-            for unit, piece in zip(found, pieces, strict=True)
+            for unit, piece in zip(all_units, pieces, strict=True)
             if not is_layer(unit)
             for parameter in piece
         ],
         workload,
     )
     whole = (
-        sum(whole_gradient_elements(unit, workload) for unit in found)
+        sum(whole_gradient_elements(unit, workload) for unit in all_units)
         * BITS[precision_policy(workload).compute]
         // 8
     )
@@ -269,7 +271,7 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
         return step
     ends = [
         (unit.part is Part.EMBEDDING, piece)
-        for unit, piece in zip(found, pieces, strict=True)
+        for unit, piece in zip(all_units, pieces, strict=True)
         if not is_layer(unit)
     ]
     embedding, head = (
@@ -307,7 +309,7 @@ def _hooked_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
     until the backward pass is done (the same file, _register_post_backward_reshard_only_hook);
     under reentrant checkpointing these are leaves, and so their gradients stay in them
     (torch/utils/checkpoint.py, CheckpointFunction)."""
-    if not workload.adapted or not _reentrant(workload):
+    if not workload.uses_adapters or not _reentrant(workload):
         return 0
     return (
         workload.tokens

@@ -57,7 +57,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     `reshard`: parameters are freed after the forward pass; `active`: the share of them that is
     gathered at once where they are kept; `offload`: shards of gradients go to the host.
     `others`: what the micro-batches in flight but one keep; `between`: what one keeps;
-    `received`: buffers of the stages beside it, there all the time; `sent`: a gradient on its
+    `received`: buffers of the neighbouring stages, there all the time; `sent`: a gradient on its
     way to the stage before; `left`: what the schedule still names at the end; `constants`:
     rotary tables and masks [bytes]. `turns`: a forward pass runs after a backward pass; `adds`:
     there is more than one micro-batch."""
@@ -108,20 +108,20 @@ def moments(step: Step) -> Iterator[Moment]:
 def _forward(step: Step, live: int, *, gathers: bool = False, summed: int = 0) -> Iterator[Moment]:
     """Yield a forward pass over what is `live`. `gathers`: nothing is gathered yet; after a
     backward pass everything is."""
-    kept, before = 0 if gathers else step.gathered, 0
+    unsharded, before = 0 if gathers else step.gathered, 0
     for group, segment, *_ in step.units:
         if gathers:
             buffers = step.received + before + group.gathered
             yield Moment(
                 phase="forward",
-                gathered=int(kept * step.active),
+                gathered=int(unsharded * step.active),
                 buffers=buffers,
                 shards=summed,
                 activations=live,
             )
-            kept, before = kept + group.gathered, group.gathered
+            unsharded, before = unsharded + group.gathered, group.gathered
         peak = live + segment.forward.peak
-        gathered = int(kept * step.active)
+        gathered = int(unsharded * step.active)
         yield Moment(
             phase="forward",
             gathered=gathered,
@@ -130,31 +130,31 @@ def _forward(step: Step, live: int, *, gathers: bool = False, summed: int = 0) -
             activations=peak,
         )
         live += segment.forward.end
-        kept -= group.gathered if step.reshard else 0
+        unsharded -= group.gathered if step.reshard else 0
 
 
 def _backward(step: Step, live: int, *, adds: bool = False) -> Iterator[Moment]:
     """Yield a backward pass, which frees no parameters. `adds`: to sums that are there; else a
     unit's are made of its gradients, one by one."""
-    kept, summed = 0 if step.reshard else step.gathered, step.summed if adds else 0
+    unsharded, summed = 0 if step.reshard else step.gathered, step.summed if adds else 0
     ahead = [0, *(unit.group.gathered if step.reshard else 0 for unit in step.units)]
     for number in range(len(step.units) - 1, -1, -1):
-        group, segment, made, largest, _ = step.units[number]
-        kept += group.gathered if step.reshard else 0
+        group, segment, gradient, largest, _ = step.units[number]
+        unsharded += group.gathered if step.reshard else 0
         peak, buffers = live + segment.backward.peak, step.received + ahead[number]
         yield Moment(
             phase="backward",
-            gathered=int(kept * step.active),
+            gathered=int(unsharded * step.active),
             buffers=buffers,
             shards=summed,
             activations=peak,
         )
         live += segment.backward.end - segment.gradients
         if not adds:
-            summed += made
+            summed += gradient
             yield Moment(
                 phase="backward",
-                gathered=int(kept * step.active),
+                gathered=int(unsharded * step.active),
                 buffers=buffers,
                 shards=summed,
                 activations=live + largest,
@@ -165,16 +165,16 @@ def _reduction(step: Step) -> Iterator[Moment]:
     """Yield the sums reduced, unit by unit from the first: its parameters go, the reduce-scatter
     reads a copy, which stays until the next one's, and makes the shard (_fsdp_collectives.py,
     foreach_reduce)."""
-    kept, summed, shards, buffers, live = (
+    unsharded, summed, shards, buffers, live = (
         step.gathered,
         step.summed,
         0,
         0,
         step.constants + step.left,
     )
-    for group, _, made, _, lingers in step.units:
-        kept, buffers = kept - group.gathered, step.received + group.reduced
-        gathered = int(kept * step.active)
+    for group, _, gradient, _, lingers in step.units:
+        unsharded, buffers = unsharded - group.gathered, step.received + group.reduced
+        gathered = int(unsharded * step.active)
         yield Moment(
             phase="backward",
             gathered=gathered,
@@ -182,7 +182,7 @@ def _reduction(step: Step) -> Iterator[Moment]:
             shards=summed + shards,
             activations=live,
         )
-        summed, shards = summed - made, group.shard + (0 if step.offload else shards)
+        summed, shards = summed - gradient, group.shard + (0 if step.offload else shards)
         yield Moment(
             phase="backward",
             gathered=gathered,

@@ -277,7 +277,7 @@ def _experts(spec: ModelSpec, workload: TrainingWorkload) -> None:
 
 def _expert_ranks(workload: TrainingWorkload) -> int:
     """Return the ranks of a pipeline stage among which experts are divided: Megatron divides its
-    tensor-parallel ranks anew."""
+    tensor-parallel ranks again."""
     return (
         workload.data_parallel
         * workload.context_parallel
@@ -286,9 +286,9 @@ def _expert_ranks(workload: TrainingWorkload) -> int:
 
 
 def _expert_ways(spec: ModelSpec, workload: TrainingWorkload, count: int) -> None:
-    """A degree asked for experts alone is Megatron's: with expert parallelism it divides a
-    stage's ranks, and it divides an expert's width (megatron/core/parallel_state.py, expert
-    groups; transformer/moe/experts.py)."""
+    """Check a tensor-parallel degree of experts alone, which only Megatron has: with expert
+    parallelism it divides a stage's ranks, and it divides an expert's width
+    (megatron/core/parallel_state.py, expert groups; transformer/moe/experts.py)."""
     ways, field = workload.expert_tensor_parallel, "expert_tensor_parallel"
     if ways is None or (ways == 1 and not count):
         return
@@ -524,12 +524,12 @@ def _accumulation(workload: TrainingWorkload) -> None:
 
 
 def _base(spec: ModelSpec, workload: TrainingWorkload) -> None:
-    """Megatron's linears hold no packed weights: adapters are trained beside 16-bit ones
+    """Megatron's linears hold no packed weights: adapters are trained on 16-bit ones
     (ms-swift's Command-line-parameters.md of Megatron-SWIFT; Megatron-Bridge
     src/megatron/bridge/models/README.md, "Future Enhancements")."""
     scheme = base_scheme(spec, workload) if workload.framework == "megatron" else None
     if scheme is not None and scheme.form is not None:
-        detail = f"Megatron trains adapters beside 16-bit weights, not beside {scheme.name}."
+        detail = f"Megatron trains adapters on 16-bit weights, not on {scheme.name}."
         raise InvalidRequestError(
             detail,
             hint="Send method lora, or framework transformers, deepspeed or fsdp.",
@@ -538,8 +538,8 @@ def _base(spec: ModelSpec, workload: TrainingWorkload) -> None:
 
 
 def _gradients(workload: TrainingWorkload) -> None:
-    """transformers' Trainer reduces gradients as autograd makes them (DDP); only mixed precision
-    has two formats to choose from."""
+    """Check the gradients' dtype: transformers' Trainer reduces gradients as autograd makes them
+    (DDP), and only mixed precision has two formats to choose from."""
     if workload.gradient_dtype == "bf16" and (
         workload.framework == "transformers" or workload.precision in ("fp32", "int8")
     ):

@@ -1,4 +1,4 @@
-"""What data parallelism keeps beside states: buckets, gathered parameters and the copies of a
+"""What data parallelism keeps besides states: buckets, gathered parameters and the copies of a
 step, by framework."""
 
 import msgspec
@@ -37,22 +37,22 @@ def exchange(
     rank: RankStates,
     *,
     trained: int,
-    held: int,
+    elements: int,
     largest: int,
     width: int,
 ) -> Exchange:
     """Return what this framework exchanges over data-parallel ranks.
 
-    `trained`, `held`: numbers of trained and of all parameters of the stage, whole; `largest`:
+    `trained`, `elements`: numbers of trained and of all parameters of the stage, whole; `largest`:
     of its largest unit; `width`: bytes of a gathered or reduced number. DDP copies every
     gradient into buckets that it makes at the start (torch/nn/parallel/distributed.py,
     gradient_as_bucket_view False). ZeRO-1 and 2 make a bucket when the first gradient is there,
     of its whole size whatever is in it (stage_1_and_2.py, setup_buckets); ZeRO-1 keeps it from
-    one micro-batch to the next, ZeRO-2 puts what a full one holds in the order of ranks beside
+    one micro-batch to the next, ZeRO-2 puts what a full one holds in the order of ranks next to
     it. ZeRO-3 makes one bucket at the start (stage3.py). So do single ranks. Where ZeRO-1 or 2
     offloads, the largest parameter's gradient has a buffer all the time
     (temp_grad_buffer_for_gpu_offload). Asked for fp32 gradients, ZeRO-1 makes none, and keeps
-    the 16-bit gradients beside them (deepspeed/runtime/bf16_optimizer.py). A step of ZeRO steps
+    the 16-bit gradients next to them (deepspeed/runtime/bf16_optimizer.py). A step of ZeRO steps
     from an fp32 copy of the gradients' shard (step; stage3.py,
     _prepare_fp32_grad_for_sub_group). ZeRO-3 keeps what it will use again within 1e9 numbers,
     forward and back: half of that around the loss, and never less than a unit and the next
@@ -107,11 +107,11 @@ def exchange(
             step_copies=copies,
             frees_gradients=True,
         )
-    least = min(held, largest + PREFETCH_ELEMENTS)
-    usual = min(held, max(LIVE_ELEMENTS // 2, least))
-    most = min(held, max(LIVE_ELEMENTS, least))
+    least = min(elements, largest + PREFETCH_ELEMENTS)
+    usual = min(elements, max(LIVE_ELEMENTS // 2, least))
+    most = min(elements, max(LIVE_ELEMENTS, least))
     copied = workload.zero_hpz_partition_size > 1 and not rank.parked
-    second = (held - usual) * width // workload.zero_hpz_partition_size if copied else 0
+    second = (elements - usual) * width // workload.zero_hpz_partition_size if copied else 0
     gathered = Bytes(
         low=least * width + second, expected=usual * width + second, high=most * width + second
     )

@@ -43,7 +43,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A layout that holds the model. `required`: of its fullest card; `throughput`: its speed in
-    that of one card that computes nothing twice and waits for nobody."""
+    that of one card that computes nothing twice and never waits."""
 
     workload: TrainingWorkload
     required: Bytes
@@ -66,13 +66,13 @@ def search(
 
     `need`: what the fullest card of a workload takes. Of a layout the least checkpointing that
     fits is taken, since it is the fastest."""
-    floors, found = Floors(spec, base, choices.frameworks), list[Plan]()
+    floors, result = Floors(spec, base, choices.frameworks), list[Plan]()
     for count in choices.counts:
         every = ((layout, floors.states(layout)) for layout in layouts(spec, base, choices, count))
         possible = [(layout, least) for layout, least in every if least <= usable_bytes]
         fastest = _fastest(spec, possible, choices, floors, need, usable_bytes)
-        found += pareto([_widest(plan, choices, need, usable_bytes) for plan in fastest])
-    return found
+        result += pareto([_widest(plan, choices, need, usable_bytes) for plan in fastest])
+    return result
 
 
 def _fastest(
@@ -99,9 +99,9 @@ def _fastest(
     )
     waiting = [(-pace, possible[number][1], number, 0) for number, pace in enumerate(paces)]
     heapify(waiting)
-    kept: list[tuple[tuple[float, ...], Plan]] = []
-    while waiting and len(kept) < _PER_COUNT:
-        pace, best = waiting[0][0], kept[-1] if kept else None
+    chosen: list[tuple[tuple[float, ...], Plan]] = []
+    while waiting and len(chosen) < _PER_COUNT:
+        pace, best = waiting[0][0], chosen[-1] if chosen else None
         while waiting and waiting[0][0] == pace:
             _, least, number, step = heappop(waiting)
             if best is not None and least > best[1].required.expected:
@@ -114,9 +114,9 @@ def _fastest(
             elif step + 1 < len(kinds):
                 slower = _throughput(spec, workload, flops[kinds[step + 1]], choices.flops_per_byte)
                 heappush(waiting, (-slower, least, number, step + 1))
-        if best is not None and (not kept or best is not kept[-1]):
-            kept.append(best)
-    return [plan for _, plan in kept]
+        if best is not None and (not chosen or best is not chosen[-1]):
+            chosen.append(best)
+    return [plan for _, plan in chosen]
 
 
 def _fitting(
@@ -185,8 +185,8 @@ def _degrees(
         )
     else:
         tensors, pipelines, contexts = (
-            tuple(n for n in asked or (1,) if n == 1)
-            for asked in (choices.tensor, choices.pipeline, choices.context)
+            tuple(n for n in degrees or (1,) if n == 1)
+            for degrees in (choices.tensor, choices.pipeline, choices.context)
         )
     for tensor in tensors:
         for pipeline in pipelines:
@@ -248,9 +248,10 @@ def throughput(
     """Return cards, less what is computed twice, what tensor parallelism exchanges and what waits
     in a pipeline.
 
-    Every token costs a layer 8 (t - 1) / t x hidden numbers of 16 bit on the link, which nothing overlaps (arXiv 2104.04473, section
-    3.2); `flops_per_byte`: what a card computes at its peak while its link moves one byte. What data and context parallelism exchange
-    overlaps with computation where the micro-batch is large enough, and is left out.
+    Every token costs a layer 8 (t - 1) / t x hidden numbers of 16 bit on the link, which nothing
+    overlaps (arXiv 2104.04473, section 3.2); `flops_per_byte`: what a card computes at its peak
+    while its link moves one byte. What data and context parallelism exchange overlaps with
+    computation where the micro-batch is large enough, and is left out.
     """
     return _throughput(spec, workload, _flops(spec, workload), flops_per_byte)
 
@@ -260,7 +261,7 @@ def _flops(spec: ModelSpec, workload: TrainingWorkload) -> TokenFlops:
         spec,
         workload.sequence_length,
         checkpointing=workload.activation_checkpointing,
-        frozen_base=workload.adapted,
+        frozen_base=workload.uses_adapters,
     )
 
 
@@ -290,11 +291,11 @@ def pareto(plans: Sequence[Plan]) -> list[Plan]:
         plans,
         key=lambda plan: (-plan.throughput, plan.required.expected, _complexity(plan.workload)),
     )
-    kept: list[Plan] = []
+    chosen: list[Plan] = []
     for plan in ordered:
-        if not kept or plan.required.expected < kept[-1].required.expected:
-            kept.append(plan)
-    return kept
+        if not chosen or plan.required.expected < chosen[-1].required.expected:
+            chosen.append(plan)
+    return chosen
 
 
 def _complexity(workload: TrainingWorkload) -> tuple[int, int, int]:

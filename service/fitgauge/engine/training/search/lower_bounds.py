@@ -104,14 +104,14 @@ def _first_stage(spec: ModelSpec, layout: TrainingWorkload) -> range:
 def _whole(spec: ModelSpec, alone: TrainingWorkload) -> tuple[list[RankUnit], list[RankUnit]]:
     """Return every unit of a model on one rank, with as much offloaded as can be: parameters
     that all have, and experts."""
-    found = units(spec, alone)
+    all_units = units(spec, alone)
     shared, routed = (
         [
             to_rank(
                 replace(unit, parameters=tuple(p for p in unit.parameters if _routed(p) is wanted)),
                 alone,
             )
-            for unit in found
+            for unit in all_units
         ]
         for wanted in (False, True)
     )
@@ -136,7 +136,9 @@ def _summed(slices: Sequence[tuple[RankUnit, int]]) -> _States:
 def _share(whole: _States, layout: TrainingWorkload, cut: int, ranks: int) -> float:
     """Return one rank's part of what tensor or expert parallelism cuts, and ZeRO divides over
     `ranks`. Megatron's gradients alone are there all the time (stages.py, _phases)."""
-    gradients = whole.gradients if layout.framework == "megatron" and not layout.steps_early else 0
+    gradients = (
+        whole.gradients if layout.framework == "megatron" and not layout.steps_in_backward else 0
+    )
     over_weights, over_states = (
         ranks if is_sharded(of, layout) else 1 for of in ("weights", "states")
     )

@@ -39,7 +39,7 @@ def host_and_nvme(rank: RankStates, workload: TrainingWorkload) -> tuple[int, in
 
 
 def _beside(rank: RankStates, workload: TrainingWorkload) -> int:
-    """Return what DeepSpeed's offload takes of the host beside the states themselves.
+    """Return what DeepSpeed's offload takes of the host besides the states themselves.
 
     ZeRO-1 and 2: the largest parameter's gradient on its way, and with more than one micro-batch
     ZeRO-2's gradients so far (stage_1_and_2.py, temp_grad_buffer_for_cpu_offload,

@@ -1,5 +1,5 @@
 """The parameters of a model under a training method: what is frozen, what is trained, and the
-adapters beside it.
+adapters.
 
 Two tensors of a checkpoint may be slices of one fused projection (see families/dense.py); here
 they are one again."""
@@ -30,7 +30,7 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One parameter of one layer: `count` of `shape`.
 
     `dtype`: canonical, of an unquantized weight; `form`: of a quantized one. `trained`: it gets
-    a gradient and optimizer states. `adapter`: a low-rank matrix beside a frozen linear.
+    a gradient and optimizer states. `adapter`: a low-rank matrix of a frozen linear.
     `split`, `units`: see architecture.Split."""
 
     name: str
@@ -122,15 +122,15 @@ def on_one_rank(workload: TrainingWorkload) -> TrainingWorkload:
 @lru_cache(maxsize=64)
 def _units(same: ByIdentity, workload: TrainingWorkload) -> tuple[Unit, ...]:
     spec, form = same.spec, precision_policy(workload)
-    scheme, found = base_scheme(spec, workload), []
+    scheme, result = base_scheme(spec, workload), []
     rules = RuleIndex(scheme.rules if scheme else ())
     for block in spec.blocks:
         if block.part is Part.MTP:
             continue
         whole = merged(block)
         base = tuple(_parameter(block, tensor, workload, form, rules) for tensor in whole)
-        adapters = _adapters(block, whole, workload, form) if workload.adapted else ()
-        found.append(
+        adapters = _adapters(block, whole, workload, form) if workload.uses_adapters else ()
+        result.append(
             Unit(
                 part=block.part,
                 prefix=block.prefix,
@@ -139,7 +139,7 @@ def _units(same: ByIdentity, workload: TrainingWorkload) -> tuple[Unit, ...]:
                 parameters=(*base, *adapters),
             )
         )
-    return tuple(found)
+    return tuple(result)
 
 
 def base_scheme(spec: ModelSpec, workload: TrainingWorkload) -> Scheme | None:
@@ -152,7 +152,7 @@ def base_scheme(spec: ModelSpec, workload: TrainingWorkload) -> Scheme | None:
     if workload.base_quantization is None:
         return None
     scheme = requested_scheme(workload.base_quantization, spec)
-    if scheme.name not in BITSANDBYTES or workload.quantized_experts:
+    if scheme.name not in BITSANDBYTES or workload.quantize_experts:
         return scheme
     return msgspec.structs.replace(
         scheme, rules=(Rule(form=None, kinds=(Kind.EXPERT,)), *scheme.rules)
@@ -196,7 +196,7 @@ def _parameter(
         count=tensor.count,
         dtype=form.weights,
         form=stored,
-        trained=not workload.adapted
+        trained=not workload.uses_adapters
         and (workload.train_vision_tower or block.part is not Part.VISION),
     )
 
@@ -204,14 +204,14 @@ def _parameter(
 def _adapters(
     block: Block, whole: Sequence[Tensor], workload: TrainingWorkload, form: PrecisionPolicy
 ) -> tuple[Parameter, ...]:
-    """Return a (rank, in) and B (out, rank) beside every targeted linear; DoRA adds a magnitude for
+    """Return a (rank, in) and B (out, rank) for every targeted linear; DoRA adds a magnitude for
     every output.
 
     Source: PEFT tuners/lora/layer.py; DoRA arXiv 2402.09353. Under tensor parallelism the half
     that meets the divided side divides. PEFT leaves experts that share a tensor alone; under
     Megatron every expert has a pair of its own (ms-swift swift/megatron/utils.py,
     find_all_linears, and tuners/lora.py, LoraParallelLinear)."""
-    rank, found = workload.lora_rank, []
+    rank, result = workload.lora_rank, []
     seeing = (
         block.part in (Part.VISION, Part.PROJECTOR)
         and bool(workload.images)
@@ -228,7 +228,7 @@ def _adapters(
         name, (out, inputs) = tensor.name.removesuffix(".weight"), tensor.shape
         row = tensor.split is Split.ROW
         column = Split.NONE if row else tensor.split
-        found.append(
+        result.append(
             _adapter(
                 f"{name}.lora_A.weight",
                 (rank, inputs),
@@ -237,22 +237,22 @@ def _adapters(
                 form,
             )
         )
-        found.append(_adapter(f"{name}.lora_B.weight", (out, rank), column, tensor, form))
+        result.append(_adapter(f"{name}.lora_B.weight", (out, rank), column, tensor, form))
         if workload.method == "dora":
-            found.append(_adapter(f"{name}.lora_magnitude_vector", (out,), column, tensor, form))
-    return tuple(found)
+            result.append(_adapter(f"{name}.lora_magnitude_vector", (out,), column, tensor, form))
+    return tuple(result)
 
 
 def _adapter(
-    name: str, shape: tuple[int, ...], split: Split, beside: Tensor, form: PrecisionPolicy
+    name: str, shape: tuple[int, ...], split: Split, linear: Tensor, form: PrecisionPolicy
 ) -> Parameter:
-    kind, count = (Kind.EXPERT, beside.count) if beside.kind is Kind.EXPERT else (Kind.LINEAR, 1)
+    kind, count = (Kind.EXPERT, linear.count) if linear.kind is Kind.EXPERT else (Kind.LINEAR, 1)
     return Parameter(
         name=name,
         shape=shape,
         kind=kind,
         split=split,
-        units=beside.units,
+        units=linear.units,
         count=count,
         dtype=form.adapters,
         adapter=True,
@@ -265,28 +265,28 @@ def expert_linears(whole: Iterable[Tensor]) -> list[Tensor]:
 
     Source: megatron/core/transformer/moe/experts.py, TEGroupedMLP. Each has the name of its
     first tensor."""
-    found: dict[tuple[str, Split], Tensor] = {}
+    result: dict[tuple[str, Split], Tensor] = {}
     for tensor in whole:
         if tensor.kind is not Kind.EXPERT or len(tensor.shape) != 2:
             continue
         key = (tensor.name.removesuffix(".weight").rpartition(".")[0], tensor.split)
-        rows = found[key].shape[0] if key in found else 0
-        found[key] = msgspec.structs.replace(
-            found.get(key, tensor), shape=(rows + tensor.shape[0], tensor.shape[1])
+        rows = result[key].shape[0] if key in result else 0
+        result[key] = msgspec.structs.replace(
+            result.get(key, tensor), shape=(rows + tensor.shape[0], tensor.shape[1])
         )
-    return list(found.values())
+    return list(result.values())
 
 
 def linears(block: Block, whole: Iterable[Tensor], *, seeing: bool = False) -> list[Tensor]:
-    """Return the linear modules of a language or encoder layer that an adapter can sit beside: no
-    head, router or fused expert; `seeing`: of a vision tower too.
+    """Return the linear modules of a language or encoder layer that an adapter can be attached to:
+    no head, router or fused expert; `seeing`: of a vision tower too.
 
     Of a model that is only a size, the linears its attention and MLP would have.
     """
     if not seeing and block.part not in (Part.LANGUAGE, Part.ENCODER):
         return []
-    found = [tensor for tensor in whole if tensor.kind is Kind.LINEAR and len(tensor.shape) == 2]
-    return nominal_linears(block) if any(tensor.shape[1] == 1 for tensor in found) else found
+    result = [tensor for tensor in whole if tensor.kind is Kind.LINEAR and len(tensor.shape) == 2]
+    return nominal_linears(block) if any(tensor.shape[1] == 1 for tensor in result) else result
 
 
 def nominal_linears(block: Block) -> list[Tensor]:
@@ -307,7 +307,7 @@ def nominal_linears(block: Block) -> list[Tensor]:
 
 
 def targeted(name: str, targets: Targets) -> bool:
-    """Return whether an adapter sits beside the linear `name`: every one, those of attention, or
+    """Return whether an adapter is attached to the linear `name`: every one, those of attention, or
     those whose module is named."""
     if targets == "all_linear":
         return True

@@ -202,15 +202,15 @@ def offloaded_gradient_bytes(
 ) -> int:
     """Host memory for gradients of an offloaded step.
 
-    DeepSpeed steps from fp32 gradients that stay beside the masters, and keeps its part once
+    DeepSpeed steps from fp32 gradients that stay next to the masters, and keeps its part once
     more in 16 bit: ZeRO-3 the gradients as they come (stage3.py, grad_partitions_flat_buffer),
     ZeRO-1 and 2 the new weights on their way back (stage_1_and_2.py,
     param_buffer_of_bit16_for_cpu_offload_groups). Measured: tools/accuracy/measure_offload.py.
     FSDP keeps the shards it reduced."""
     if workload.framework == "deepspeed":
         form = precision_policy(workload)
-        beside = form.gradients if workload.zero_stage == 3 else form.weights
-        return sum(parameter.elements for parameter in stepped) * (BITS["F32"] + BITS[beside]) // 8
+        second = form.gradients if workload.zero_stage == 3 else form.weights
+        return sum(parameter.elements for parameter in stepped) * (BITS["F32"] + BITS[second]) // 8
     if not is_sharded("gradients", workload):
         return 0
     return _locked([states.gradient_bytes([piece], workload) for piece in reduced], workload)
@@ -245,11 +245,11 @@ def to_rank(unit: Unit, workload: TrainingWorkload) -> RankUnit:
     parameters = tuple(
         tensor_slice(parameter, unit.part, workload) for parameter in unit.parameters
     )
-    held = rank_states(parameters, workload)
+    own_states = rank_states(parameters, workload)
     if workload.framework != "fsdp":  # which cuts a gradient before it keeps it
-        held = replace(
-            held,
-            gradients=held.gradients
+        own_states = replace(
+            own_states,
+            gradients=own_states.gradients
             + whole_gradient_elements(unit, workload)
             * BITS[precision_policy(workload).gradients]
             // 8,
@@ -257,7 +257,7 @@ def to_rank(unit: Unit, workload: TrainingWorkload) -> RankUnit:
     return RankUnit(
         unit=unit,
         parameters=parameters,
-        states=held,
+        states=own_states,
         elements=sum(parameter.elements for parameter in parameters),
         trained=sum(parameter.elements for parameter in parameters if parameter.trained),
     )
@@ -292,7 +292,7 @@ def stage_states(slices: Sequence[tuple[RankUnit, int]], workload: TrainingWorkl
         weights=summed("weights"),
         gradients=(
             max((piece.states.gradients for piece, _ in slices), default=0)
-            if workload.steps_early
+            if workload.steps_in_backward
             else summed("gradients")
         ),
         master_weights=summed("master_weights"),
@@ -338,7 +338,7 @@ def stage_units(
     Embeddings, encoders and towers go to the first stage, final norm and head to the last; tied
     embeddings to both (megatron/core/models/gpt/gpt_model.py,
     share_embeddings_and_output_weights)."""
-    found = []
+    result = []
     for piece in slices:
         unit = piece.unit
         if unit.repeated and unit.part is Part.LANGUAGE:
@@ -351,5 +351,5 @@ def stage_units(
         else:
             count = len(unit.layers) * int(first)
         if count:
-            found.append((piece, count))
-    return found
+            result.append((piece, count))
+    return result

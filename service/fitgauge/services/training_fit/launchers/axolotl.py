@@ -6,10 +6,11 @@ from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import path_of
 from fitgauge.services.training_fit.adapter_names import target_modules
-from fitgauge.services.training_fit.launchers.common import base_format, on_node
-from fitgauge.services.training_fit.launchers.config_files import DEEPSPEED, deepspeed_config
+from fitgauge.services.training_fit.launchers.common import base_format, optim, processes_per_node
+from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED, deepspeed_config
 from fitgauge.services.training_fit.launchers.file_formats import written, yaml_of
-from fitgauge.services.training_fit.launchers.trl import optim
+from fitgauge.services.training_fit.launchers.tool import ADAPTERS, PREFERENCE, Default, Tool
+from fitgauge.services.training_fit.launchers.trainer import unsupported_by_trainer
 
 _FILE = "axolotl.yaml"
 
@@ -35,7 +36,7 @@ def axolotl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
         "attn_implementation": (
             "flash_attention_2" if workload.attention == "flash" else workload.attention
         ),
-        "torch_compile": workload.compiled,
+        "torch_compile": workload.compile,
         **_kernels(workload),
         **_sharding(workload),
     }
@@ -43,7 +44,7 @@ def axolotl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
     if workload.framework == "deepspeed":
         parts.append(written(DEEPSPEED, deepspeed_config(workload) + "\n"))
     several = (
-        f" --launcher accelerate -- --num_processes={on_node(workload)}"
+        f" --launcher accelerate -- --num_processes={processes_per_node(workload)}"
         if workload.gpus > 1
         else ""
     )
@@ -51,7 +52,7 @@ def axolotl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
 
 
 def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
-    if not workload.adapted:
+    if not workload.uses_adapters:
         return {}
     stored = base_format(workload)
     found: dict[str, object] = {
@@ -74,7 +75,7 @@ def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
         else {"lora_target_modules": target_modules(model.spec, workload)}
     )
     found |= {"peft_use_dora": True} if workload.method == "dora" else {}
-    return found | ({"quantize_moe_experts": True} if workload.quantized_experts else {})
+    return found | ({"quantize_moe_experts": True} if workload.quantize_experts else {})
 
 
 def _precision(workload: TrainingWorkload) -> dict[str, object]:
@@ -103,7 +104,7 @@ def _kernels(workload: TrainingWorkload) -> dict[str, object]:
         }
     elif fused:
         found["plugins"] = ["axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin"]
-    if workload.adapted:
+    if workload.uses_adapters:
         found |= dict.fromkeys(
             ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel"), workload.kernels == "lora"
         )
@@ -128,3 +129,40 @@ def _sharding(workload: TrainingWorkload) -> dict[str, object]:
         if workload.data_parallel_replicate > 1:
             found["dp_replicate_size"] = workload.data_parallel_replicate
     return found
+
+
+AXOLOTL = Tool(
+    name="axolotl",
+    title="axolotl",
+    version="0.18",
+    framework="transformers",
+    command=axolotl_command,
+    algorithms=PREFERENCE - {"reward"},
+    kernels="lora",
+    unsupported=unsupported_by_trainer,
+    sets_allocator=True,
+    defaults=(
+        Default("precision", "bf16",
+            "src/axolotl/utils/config/__init__.py, torch_dtype with bf16: auto", ("full",)),
+        Default("precision", "mixed_bf16", "src/axolotl/utils/schemas/config.py, bf16: auto",
+            ADAPTERS),
+        Default("base_precision", "half",
+            "src/axolotl/loaders/model.py, _configure_embedding_dtypes: put back to 16 bit",
+            ADAPTERS),
+        Default("quantization", "nf4_double",
+            "src/axolotl/loaders/model.py, bnb_4bit_use_double_quant", ("qlora",)),
+        Default("optimizer", "adamw",
+            "src/axolotl/utils/schemas/training.py, optimizer: adamw_torch_fused"),
+        Default("optimizer_implementation", "fused",
+            "src/axolotl/utils/schemas/training.py, optimizer: adamw_torch_fused"),
+        Default("activation_checkpointing", "full",
+            "examples: gradient_checkpointing true in 203 of 218 (off in the schema)"),
+        Default("kernels", "lora",
+            "src/axolotl/utils/schemas/config.py, check_auto_enable_lora_kernels",
+                ("lora", "qlora"), supervised=True),
+        Default("lora_rank", 32, "examples/llama-3: lora_r (none in the schema)", ADAPTERS),
+        Default("lora_targets", "all_linear", "examples/llama-3: lora_target_linear", ADAPTERS),
+        Default("expandable_segments", True,
+            "src/axolotl/utils/__init__.py, set_pytorch_cuda_alloc_conf"),
+    ),
+)  # fmt: skip

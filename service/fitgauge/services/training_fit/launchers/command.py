@@ -1,199 +1,104 @@
-"""How to start the training that was estimated: one command with its settings, and the files it
-reads."""
-
-from collections.abc import Mapping
+"""The command that starts the estimated training, with the files it reads, and the settings that
+it cannot carry."""
 
 from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.training.algorithms.setup import Setup
-from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import joined, shell_quote
-from fitgauge.services.training_fit.launchers import has_command, tool_command
-from fitgauge.services.training_fit.launchers.config_files import DEEPSPEED, deepspeed_config
-from fitgauge.services.training_fit.launchers.megatron import (
-    megatron_command,
-    unsupported_by_megatron,
-)
-from fitgauge.services.training_fit.launchers.rl import openrlhf_command, verl_command
-from fitgauge.services.training_fit.launchers.trl import (
-    accelerate_flags,
-    mesh_environment,
-    script_flags,
-)
+from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED, deepspeed_config
+from fitgauge.services.training_fit.launchers.registry import TOOLS, find_tool, launcher_of
+from fitgauge.services.training_fit.launchers.tool import Tool, WordsOf
 
 SUPERVISED = Setup(algorithm="sft", trainer="trl", reference="none")
 """Training without other models."""
-_OVER_TRAINER = ("unsloth", "axolotl", "llama-factory", "ms-swift")
-"""Tools that train by transformers' Trainer."""
-_SAMPLING = ("ppo", "grpo", "rloo")
-"""Algorithms that verl and OpenRLHF have commands for."""
-_NAMED: Mapping[str | None, str] = {
-    "torchtune": "CONFIG stands",
-    "torchtitan": "MODULE and CONFIG stand",
-}
-_UNSAID = {"muon": "Muon", "adam_mini": "Adam-mini", "adamw_torch_fp8": "torchao's AdamWFp8"}
+_ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+"""Source: PyTorch's notes on CUDA semantics."""
 
 
 def launch_command(
-    model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED, tool: str | None = None
+    model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED, tool: Tool | None = None
 ) -> str:
-    """Return the command line, whole: of the tool that was named, where it has one here. What it
-    reads from a file it writes first."""
-    if tool is not None and has_command(tool, model, workload, setup):
-        return tool_command(tool, model, workload, setup)
+    """Return the whole command line: the tool's own, where it has one, else the framework's. Files
+    that it reads are written first."""
+    if (own := tool_command(tool, model, workload, setup)) is not None:
+        return own
     command = joined(command_of(model, workload, setup))
     if workload.framework == "deepspeed" and f" {DEEPSPEED}" in command:
         return f"echo {shell_quote(deepspeed_config(workload))} > {DEEPSPEED} && {command}"
     return command
 
 
+def tool_command(
+    tool: Tool | None, model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED
+) -> str | None:
+    """Return the tool's own command; None where it has none for this training."""
+    if tool is None or tool.command is None or not tool.runs(model, workload, setup):
+        return None
+    command = tool.command(model, workload, setup)
+    if tool.sets_allocator or not workload.uses_expandable_segments:
+        return command
+    return f"export {_ALLOCATOR}\n{command}"
+
+
 def command_of(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
-    """Return the words of the command: of the library that trains, else Megatron's script, else
-    TRL's or transformers' under accelerate."""
-    words = _command(model, workload, setup)
-    return [
-        *allocator(workload),
-        *(words[1:] if workload.segments_grow and words[0] == "env" else words),
-    ]
+    """Return the words of the command: the sampling trainer's, else the framework's."""
+    words = (_sampling_command(setup) or launcher_of(workload).command)(model, workload, setup)
+    environment = allocator(workload)
+    return [*environment, *(words[1:] if environment and words[0] == "env" else words)]
 
 
 def allocator(workload: TrainingWorkload) -> list[object]:
-    """Return how PyTorch's allocator is told to let its segments grow, where they do. Source:
-    PyTorch's notes on CUDA semantics."""
-    return (
-        ["env", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"]
-        if workload.segments_grow
-        else []
-    )
+    """Return the words that turn on expandable segments in PyTorch's allocator, where they are."""
+    return ["env", _ALLOCATOR] if workload.uses_expandable_segments else []
 
 
-def _command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
-    if setup.algorithm in _SAMPLING:
-        if setup.trainer == "verl":
-            return verl_command(model, workload, setup)
-        if setup.trainer == "openrlhf":
-            return openrlhf_command(model, workload, setup)
-    if workload.framework == "megatron":
-        return megatron_command(model, workload, setup)
-    return [
-        *mesh_environment(workload),
-        "accelerate",
-        "launch",
-        *accelerate_flags(workload),
-        *script_flags(model, workload, setup),
-    ]
+def _sampling_command(setup: Setup) -> WordsOf | None:
+    trainer = find_tool(setup.trainer) if setup.sampled else None
+    return None if trainer is None else trainer.sampling_command
 
 
 def unsupported_settings(
-    model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED, tool: str | None = None
+    model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED, tool: Tool | None = None
 ) -> list[str]:
-    """Return what was estimated and has no flag in the command, as sentences."""
-    samples = setup.trainer != "trl" and setup.algorithm in _SAMPLING
-    found, own = [], samples or has_command(tool, model, workload, setup)
-    under_trl = workload.framework != "megatron" and (not own or tool in _OVER_TRAINER)
-    if tool is not None and not own and tool != "trl":
-        found.append(
-            f"No command of {tool} is written here: {'TRL' if under_trl else 'Megatron'}'s has"
-            " these settings."
+    """Return the settings of the estimate that the command has no flag for, as sentences."""
+    messages: list[str] = []
+    if tool is not None and tool.runs(model, workload, setup):
+        if tool.placeholders:
+            messages.append(
+                f"Replace {tool.placeholders} in the command with the names {tool.name} has for"
+                " your model."
+            )
+        if workload.gpus > USUAL_NODE and _sampling_command(setup) is None:
+            messages.append(
+                f"The command starts one node of {USUAL_NODE} GPUs: see {tool.name}'s documentation"
+                " for several."
+            )
+        messages += tool.unsupported(model, workload, setup)
+    elif _sampling_command(setup) is None:
+        launcher = launcher_of(workload)
+        if tool is not None and tool.title != launcher.title:
+            messages.append(
+                f"{tool.name} has no command here for these settings: the command is"
+                f" {launcher.title}'s."
+            )
+        messages += launcher.unsupported(model, workload, setup)
+    runners = {one.kernels: one.name for one in TOOLS if one.kernels}
+    if workload.kernels in runners and (tool is None or not tool.kernels):
+        messages.append(
+            f"The command runs transformers' own layers: send trainer {runners[workload.kernels]}"
+            f" for kernels {workload.kernels}."
         )
-    if own and tool in _NAMED:
-        found.append(f"{_NAMED[tool]} in the command: put there what {tool} has for your model.")
-    if own and not samples and workload.gpus > USUAL_NODE:
-        found.append(
-            f"The command is that of one node of {USUAL_NODE} GPUs: {tool} says how several start"
-            " together."
-        )
-    if workload.kernels in ("lora", "unsloth") and tool not in ("unsloth", "axolotl"):
-        theirs = {"lora": "axolotl", "unsloth": "unsloth"}[workload.kernels]
-        found.append(
-            f"The command runs transformers' own layers: kernels {workload.kernels} are those of"
-            f" trainer {theirs}."
-        )
-    if under_trl and workload.optimizer in _UNSAID:
-        found.append(
-            f"transformers' Trainer has no --optim for {_UNSAID[workload.optimizer]}: hand the"
-            " optimizer to it in code."
-        )
-    if under_trl and workload.activation_checkpointing == "selective":
-        found.append(
-            "The Trainer has no flag for selective checkpointing: the command checkpoints whole"
-            " layers, which takes less."
-        )
-    if (
-        under_trl
-        and workload.optimizer_implementation == "for_loop"
-        and workload.optimizer == "adamw"
-    ):
-        found.append("The Trainer's AdamW steps with foreach: for_loop is set in code.")
-    if under_trl and not workload.adapted and not workload.train_vision_tower:
-        found.append(
-            "The command trains the vision tower too: freeze it in code (requires_grad False)."
-        )
-    if workload.adapted and workload.quantized_experts and not own and experts(model.spec):
-        found.append(
-            "TRL has no flag that quantizes experts: axolotl's is quantize_moe_experts, Unsloth"
-            " does it by itself."
-        )
-    if workload.framework == "megatron":
-        found += unsupported_by_megatron(workload, setup)
-    if under_trl and workload.gradient_dtype == "fp32" and workload.framework == "fsdp":
-        found.append(
-            "accelerate reduces gradients in the format it computes in: ask its FSDP plugin for"
-            " fp32 in code."
-        )
-    if workload.gradient_dtype == "bf16" and workload.framework == "megatron" and workload.adapted:
-        found.append("ms-swift sums gradients in fp32: it has no flag for bf16.")
     if workload.ema != "none":
-        found.append(
-            "The moving average of the weights has no flag: add it to the trainer in code."
+        messages.append(
+            "No flag sets up the moving average of the weights: add it to the trainer in code."
         )
-    if workload.optimizer_in_backward and tool != "torchtune":
-        found.append(
-            "Stepping in the backward pass has no flag: it is set up in code, or by torchtune's"
-            " optimizer_in_bwd."
-        )
-    if under_trl and workload.framework == "transformers" and workload.tensor_parallel > 1:
-        found.append(
-            "TRL loads every tensor whole: load the model with"
-            f" DistributedConfig(tp_size={workload.tensor_parallel}) in code."
-        )
-    if (
-        under_trl
-        and workload.framework == "transformers"
-        and workload.tensor_parallel > 1 < workload.data_parallel
-    ):
-        found.append(
-            "accelerate makes no copies beside tensor parallelism: framework fsdp shards them."
-        )
-    if (
-        under_trl
-        and workload.framework == "fsdp"
-        and workload.fsdp_version == 1
-        and workload.tensor_parallel > 1
-    ):
-        found.append("accelerate divides tensors under FSDP2 alone: send fsdp_version 2.")
-    if under_trl and setup.reference == "offloaded":
-        found.append(
-            "TRL has no flag that keeps the reference in host memory: the command keeps it on the"
-            " card."
-        )
-    if (
-        under_trl
-        and (workload.tensor_parallel > 1 or workload.pipeline_parallel > 1)
-        and workload.framework == "deepspeed"
-    ):
-        found.append(
-            "TRL's trainers use neither tensor nor pipeline parallelism under DeepSpeed: the"
-            " command has data parallelism alone."
-        )
-    if under_trl and workload.pipeline_parallel > 1 and workload.framework == "fsdp":
-        found.append(
-            "TRL's trainers have no pipelines under FSDP: the command has none. Trainer torchtitan"
-            " does."
+    if workload.optimizer_in_backward and not (tool and tool.steps_in_backward):
+        others = ", ".join(one.name for one in TOOLS if one.steps_in_backward)
+        messages.append(
+            "The command has no flag for optimizer_in_backward: set it up in code, or use"
+            f" {others}."
         )
     if model.source == "size":
-        found.append(
-            "The model is only a size: put your model's path in the place of path/to/model."
-        )
-    return found
+        messages.append("The model is only a size: replace path/to/model with your model's path.")
+    return messages

@@ -6,7 +6,12 @@ from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import joined, path_of, said
 from fitgauge.services.training_fit.adapter_names import target_modules
-from fitgauge.services.training_fit.launchers.common import base_format, on_node
+from fitgauge.services.training_fit.launchers.common import (
+    base_format,
+    processes_per_node,
+    sequences_per_step,
+)
+from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, Tool
 
 _PRECISIONS = {
     "bf16": "bf16-true",
@@ -30,30 +35,50 @@ def litgpt_command(model: Model, workload: TrainingWorkload, setup: Setup) -> st
     """`litgpt finetune_full` or `litgpt finetune_lora`; several cards are FSDP's."""
     words: list[object] = [
         "litgpt",
-        "finetune_lora" if workload.adapted else "finetune_full",
+        "finetune_lora" if workload.uses_adapters else "finetune_full",
         path_of(model),
     ]
     words += [
         "--precision",
         _PRECISIONS.get(workload.precision, "bf16-true"),
         "--devices",
-        on_node(workload),
+        processes_per_node(workload),
     ]
     stored = base_format(workload)
     words += ["--quantize", _FORMATS[stored]] if stored in _FORMATS else []
-    if workload.adapted:
+    if workload.uses_adapters:
         names = (
             () if workload.lora_targets == "all_linear" else target_modules(model.spec, workload)
         )
         words += ["--lora_r", workload.lora_rank]
         for part, modules in _PARTS.items():
             words += [f"--lora_{part}", said(not names or any(name in modules for name in names))]
-    batch = workload.micro_batch_size * workload.micro_batches * workload.data_parallel
     words += [
         "--train.micro_batch_size",
         workload.micro_batch_size,
         "--train.global_batch_size",
-        batch,
+        sequences_per_step(workload),
     ]
     words += ["--train.max_seq_length", workload.sequence_length]
     return joined(words)
+
+
+LITGPT = Tool(
+    name="litgpt",
+    title="LitGPT",
+    version="0.5.13",
+    framework="transformers",
+    framework_on_several="fsdp",
+    command=litgpt_command,
+    defaults=(
+        Default("precision", "bf16", "config_hub/finetune, precision: bf16-true"),
+        Default("activation_checkpointing", "full",
+            "litgpt/finetune/full.py, activation_checkpointing_policy", ("full",), "several"),
+        Default("loss", "chunked", "litgpt/utils.py, chunked_cross_entropy", supervised=True),
+        Default("optimizer_implementation", "foreach",
+            "litgpt/utils.py, instantiate_torch_optimizer: torch.optim.AdamW"),
+        Default("lora_rank", 8, "litgpt/finetune/lora.py, lora_r", ADAPTERS),
+        Default("lora_targets", ["q_proj", "v_proj"],
+            "litgpt/finetune/lora.py, lora_query and lora_value", ADAPTERS),
+    ),
+)  # fmt: skip

@@ -5,15 +5,12 @@ from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import path_of
 from fitgauge.services.training_fit.adapter_names import target_modules
-from fitgauge.services.training_fit.launchers.common import base_format
-from fitgauge.services.training_fit.launchers.config_files import (
-    DEEPSPEED,
-    FSDP,
-    accelerate_config,
-    deepspeed_config,
-)
+from fitgauge.services.training_fit.launchers.accelerate import FSDP, accelerate_config
+from fitgauge.services.training_fit.launchers.common import base_format, optim
+from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED, deepspeed_config
 from fitgauge.services.training_fit.launchers.file_formats import written, yaml_of
-from fitgauge.services.training_fit.launchers.trl import optim
+from fitgauge.services.training_fit.launchers.tool import ADAPTERS, PREFERENCE, Default, Tool
+from fitgauge.services.training_fit.launchers.trainer import unsupported_by_trainer
 
 _FILE = "llama_factory.yaml"
 _STAGES = {"sft": {"stage": "sft"}, "reward": {"stage": "rm"}, "dpo": {"stage": "dpo"},
@@ -48,7 +45,7 @@ def llama_factory_command(model: Model, workload: TrainingWorkload, setup: Setup
         "use_unsloth_gc": workload.activation_offload,
         "flash_attn": _ATTENTION[workload.attention],
         "enable_liger_kernel": workload.loss == "fused" or workload.kernels == "liger",
-        "torch_compile": workload.compiled,
+        "torch_compile": workload.compile,
     }
     if workload.framework == "fsdp":
         files = [written(_FILE, yaml_of(settings)), written(FSDP, accelerate_config(workload))]
@@ -63,7 +60,7 @@ def llama_factory_command(model: Model, workload: TrainingWorkload, setup: Setup
 
 
 def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
-    if not workload.adapted:
+    if not workload.uses_adapters:
         return {"finetuning_type": "full"}
     every, stored = workload.lora_targets == "all_linear", base_format(workload)
     found: dict[str, object] = {
@@ -80,3 +77,28 @@ def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
             else {"quantization_type": stored[:3], "double_quantization": stored == "nf4_double"}
         )
     return found
+
+
+LLAMA_FACTORY = Tool(
+    name="llama-factory",
+    title="LLaMA-Factory",
+    version="0.9.6",
+    framework="transformers",
+    aliases=("lmf",),
+    command=llama_factory_command,
+    algorithms=PREFERENCE | {"ppo"},
+    unsupported=unsupported_by_trainer,
+    defaults=(
+        Default("precision", "mixed_bf16",
+            "src/llamafactory/model/adapter.py, cast_trainable_params_to_fp32; bf16 in examples"),
+        Default("base_precision", "half",
+            "src/llamafactory/model/patcher.py, compute_dtype; adapter.py", ADAPTERS),
+        Default("quantization", "nf4_double",
+            "src/llamafactory/hparams/model_args.py, double_quantization", ("qlora",)),
+        Default("activation_checkpointing", "full",
+            "src/llamafactory/hparams/model_args.py, disable_gradient_checkpointing: False"),
+        Default("lora_rank", 8, "src/llamafactory/hparams/finetuning_args.py, lora_rank", ADAPTERS),
+        Default("lora_targets", "all_linear",
+            "src/llamafactory/hparams/finetuning_args.py, lora_target: all", ADAPTERS),
+    ),
+)  # fmt: skip

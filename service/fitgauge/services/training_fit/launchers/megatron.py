@@ -1,13 +1,18 @@
 """Flags of Megatron-LM's pretrain_gpt.py, and of ms-swift's `megatron` command for adapters and
 preferences, which that script has not."""
 
-from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.model.spec import Attention, Block, LatentAttention, Model, ModelSpec, Part
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.autograd.layers.traits import traits_of
 from fitgauge.engine.training.workload import TrainingWorkload, recomputed_modules
 from fitgauge.services.common.shell import path_of, said
 from fitgauge.services.training_fit.adapter_names import USUAL_ATTENTION
+from fitgauge.services.training_fit.launchers.common import (
+    nodes,
+    processes_per_node,
+    sequences_per_step,
+)
+from fitgauge.services.training_fit.launchers.tool import Launcher
 from fitgauge.services.training_fit.megatron import uneven
 
 _POSITIONS = ("wpe.weight", "embed_positions.weight")
@@ -22,35 +27,38 @@ _MODULES = {
 Megatron-SWIFT/Command-line-parameters.md, target_modules."""
 
 
-def unsupported_by_megatron(workload: TrainingWorkload, setup: Setup) -> list[str]:
-    """Return what was estimated and neither Megatron-LM nor ms-swift has a flag for, as
-    sentences."""
-    found: list[str] = []
+def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> list[str]:
+    """Return the settings that neither Megatron-LM nor ms-swift has a flag for, as sentences."""
+    messages: list[str] = []
     if workload.optimizer not in _OPTIMIZERS:
-        found.append(
-            f"Megatron has no --optimizer for {workload.optimizer}: the command says adam."
+        messages.append(
+            f"Megatron has no --optimizer for {workload.optimizer}: the command uses adam."
         )
     if workload.pipeline_parallel > 1 and workload.pipeline_schedule in ("gpipe", "zero_bubble"):
-        found.append(
+        messages.append(
             f"Megatron-LM runs 1f1b, plain or interleaved, not {workload.pipeline_schedule}: the"
-            " command says 1f1b."
+            " command uses 1f1b."
         )
     if workload.loss not in ("full", "in_place") and setup.algorithm == "sft":
-        found.append(f"Megatron-LM has no {workload.loss} loss: its last stage makes whole logits.")
+        messages.append(
+            f"Megatron-LM has no {workload.loss} loss: its last stage computes whole logits."
+        )
     if workload.method == "dora":
-        found.append("ms-swift has no DoRA under Megatron: the command says LoRA.")
-    return found
+        messages.append("ms-swift has no DoRA under Megatron: the command uses LoRA.")
+    if workload.gradient_dtype == "bf16" and workload.uses_adapters:
+        messages.append("ms-swift sums gradients in fp32: it has no flag for bf16.")
+    return messages
 
 
 def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
     """Return the words of the command."""
-    if workload.adapted or setup.algorithm != "sft":
+    if workload.uses_adapters or setup.algorithm != "sft":
         return _swift(model, workload, setup)
-    flags: list[object] = ["torchrun", "--nproc-per-node", min(USUAL_NODE, workload.gpus)]
-    if workload.gpus > USUAL_NODE:
+    flags: list[object] = ["torchrun", "--nproc-per-node", processes_per_node(workload)]
+    if nodes(workload) > 1:
         flags += [
             "--nnodes",
-            -(-workload.gpus // USUAL_NODE),
+            nodes(workload),
             "--node-rank",
             "$NODE_RANK",
             "--master-addr",
@@ -71,7 +79,7 @@ def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
         "--micro-batch-size",
         workload.micro_batch_size,
         "--global-batch-size",
-        _global_batch(workload),
+        sequences_per_step(workload),
     ]
     if workload.zero_stage:
         flags.append("--use-distributed-optimizer")
@@ -93,13 +101,9 @@ def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
     flags += ["--optimizer-cpu-offload"] if workload.offload != "none" else []
     flags += ["--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", path_of(model)]
     flags += ["--data-path", "DATA_PREFIX", "--train-iters", "ITERATIONS", "--lr", "LEARNING_RATE"]
-    flags += ["--cross-entropy-loss-fusion"] if workload.compiled else []
+    flags += ["--cross-entropy-loss-fusion"] if workload.compile else []
     flags += ["--grad-reduce-in-bf16"] if workload.gradient_dtype == "bf16" else []
     return [*flags, *_recompute(workload, "--recompute-"), *_precision(workload)]
-
-
-def _global_batch(workload: TrainingWorkload) -> int:
-    return workload.micro_batch_size * workload.micro_batches * workload.data_parallel
 
 
 def _precision(workload: TrainingWorkload) -> list[object]:
@@ -291,9 +295,9 @@ def _style(spec: ModelSpec, blocks: list[Block]) -> list[object]:
 def _swift(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
     """ms-swift's `megatron sft` and `megatron rlhf`: NPROC_PER_NODE starts its processes."""
     words = {"reward": "rm", "simpo": "simpo"}
-    start: list[object] = ["env", f"NPROC_PER_NODE={min(USUAL_NODE, workload.gpus)}"]
-    if workload.gpus > USUAL_NODE:
-        start += [f"NNODES={-(-workload.gpus // USUAL_NODE)}"]
+    start: list[object] = ["env", f"NPROC_PER_NODE={processes_per_node(workload)}"]
+    if nodes(workload) > 1:
+        start += [f"NNODES={nodes(workload)}"]
     start += (
         ["megatron", "sft"]
         if setup.algorithm == "sft"
@@ -321,8 +325,12 @@ def _swift(model: Model, workload: TrainingWorkload, setup: Setup) -> list[objec
         "--micro_batch_size",
         workload.micro_batch_size,
     ]
-    flags += ["--global_batch_size", _global_batch(workload), *_recompute(workload, "--recompute_")]
-    if workload.adapted:
+    flags += [
+        "--global_batch_size",
+        sequences_per_step(workload),
+        *_recompute(workload, "--recompute_"),
+    ]
+    if workload.uses_adapters:
         flags += [
             "--tuner_type",
             "lora",
@@ -350,3 +358,6 @@ def _targets(workload: TrainingWorkload) -> list[str]:
         return ["all-linear"]
     named = USUAL_ATTENTION if isinstance(workload.lora_targets, str) else workload.lora_targets
     return list(dict.fromkeys(_MODULES.get(name, name) for name in named))
+
+
+MEGATRON_LAUNCHER = Launcher("Megatron", megatron_command, _unsupported)

@@ -6,10 +6,16 @@ from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 from fitgauge.services.common.shell import joined, path_of, said
 from fitgauge.services.training_fit.adapter_names import target_modules
-from fitgauge.services.training_fit.launchers.common import base_format, on_node
-from fitgauge.services.training_fit.launchers.config_files import DEEPSPEED, deepspeed_config
+from fitgauge.services.training_fit.launchers.common import (
+    DTYPES,
+    base_format,
+    optim,
+    processes_per_node,
+)
+from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED, deepspeed_config
 from fitgauge.services.training_fit.launchers.file_formats import written
-from fitgauge.services.training_fit.launchers.trl import DTYPES, optim
+from fitgauge.services.training_fit.launchers.tool import ADAPTERS, PREFERENCE, Default, Tool
+from fitgauge.services.training_fit.launchers.trainer import unsupported_by_trainer
 
 _ATTENTION = {"flash": "flash_attn", "sdpa": "sdpa", "eager": "eager"}
 _TYPES = {"reward": "rm"}
@@ -19,7 +25,7 @@ def ms_swift_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
     """`swift sft`, or `swift rlhf` with its type, on as many processes as there are cards of a
     node."""
     words: list[object] = (
-        ["env", f"NPROC_PER_NODE={on_node(workload)}"] if workload.gpus > 1 else []
+        ["env", f"NPROC_PER_NODE={processes_per_node(workload)}"] if workload.gpus > 1 else []
     )
     words += ["swift", "sft"]
     if setup.algorithm != "sft":
@@ -55,7 +61,7 @@ def ms_swift_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
         if workload.loss == "fused" or workload.kernels == "liger"
         else []
     )
-    words += ["--torch_compile", "true"] if workload.compiled else []
+    words += ["--torch_compile", "true"] if workload.compile else []
     words += (
         ["--sequence_parallel_size", workload.context_parallel]
         if workload.context_parallel > 1
@@ -70,7 +76,7 @@ def ms_swift_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
 
 
 def _adapters(model: Model, workload: TrainingWorkload) -> list[object]:
-    if not workload.adapted:
+    if not workload.uses_adapters:
         return ["--tuner_type", "full"]
     stored = base_format(workload)
     words: list[object] = ["--tuner_type", "lora", "--lora_rank", workload.lora_rank]
@@ -89,3 +95,31 @@ def _adapters(model: Model, workload: TrainingWorkload) -> list[object]:
             ]
         )
     return words
+
+
+MS_SWIFT = Tool(
+    name="ms-swift",
+    title="ms-swift",
+    version="4.6",
+    framework="transformers",
+    aliases=("swift", "swiftsft"),
+    command=ms_swift_command,
+    algorithms=PREFERENCE | {"ppo", "grpo"},
+    unsupported=unsupported_by_trainer,
+    defaults=(
+        Default("precision", "bf16",
+            "swift/arguments/base_args/model_args.py, torch_dtype: the checkpoint's", ("full",)),
+        Default("precision", "mixed_bf16",
+            "swift/arguments/base_args/model_args.py, _init_mixed_precision", ADAPTERS),
+        Default("base_precision", "half",
+            "tuners/lora/model.py, autocast_adapter_dtype: adapters in fp32 with a 16-bit base"
+            " (PEFT)", ADAPTERS),
+        Default("quantization", "nf4_double",
+            "swift/arguments/base_args/quant_args.py, bnb_4bit_use_double_quant", ("qlora",)),
+        Default("activation_checkpointing", "full",
+            "swift/trainers/arguments.py, gradient_checkpointing"),
+        Default("lora_rank", 8, "swift/arguments/tuner_args.py, lora_rank", ADAPTERS),
+        Default("lora_targets", "all_linear",
+            "swift/arguments/tuner_args.py, target_modules: all-linear", ADAPTERS),
+    ),
+)  # fmt: skip

@@ -6,8 +6,15 @@ from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import joined, path_of
 from fitgauge.services.training_fit.adapter_names import target_modules
-from fitgauge.services.training_fit.launchers.common import base_format, on_node
+from fitgauge.services.training_fit.launchers.common import (
+    base_format,
+    nodes,
+    processes_per_node,
+    sequences_per_step,
+)
+from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, RolloutDefaults, Tool
 
+_ESTIMATORS = {"ppo": "gae", "grpo": "group_norm", "rloo": "rloo"}
 _OPTIMIZERS = {"adamw": "adam", "muon": "muon"}
 _ATTENTION = {"flash": "flash_attention_2"}
 _DTYPES = {"mixed_fp16": "fp16", "bf16": "bf16", "mixed_bf16": "bf16"}
@@ -35,7 +42,7 @@ def openrlhf_sft_command(model: Model, workload: TrainingWorkload, setup: Setup)
     words: list[object] = [
         "deepspeed",
         "--num_gpus",
-        on_node(workload),
+        processes_per_node(workload),
         "--module",
         "openrlhf.cli.train_sft",
     ]
@@ -50,7 +57,7 @@ def openrlhf_sft_command(model: Model, workload: TrainingWorkload, setup: Setup)
     words += ["--train.micro_batch_size", workload.micro_batch_size]
     words += [
         "--train.batch_size",
-        workload.micro_batch_size * workload.micro_batches * workload.data_parallel,
+        sequences_per_step(workload),
     ]
     words += (
         ["--model.gradient_checkpointing_enable"]
@@ -84,7 +91,7 @@ def openrlhf_sft_command(model: Model, workload: TrainingWorkload, setup: Setup)
         ["--ds.use_liger_kernel"] if workload.kernels == "liger" or workload.loss == "fused" else []
     )
     words += ["--optim", _OPTIMIZERS[workload.optimizer]]
-    if workload.adapted:
+    if workload.uses_adapters:
         words += ["--ds.lora.rank", workload.lora_rank]
         words += (
             []
@@ -93,3 +100,90 @@ def openrlhf_sft_command(model: Model, workload: TrainingWorkload, setup: Setup)
         )
         words += ["--ds.load_in_4bit"] if base_format(workload) is not None else []
     return joined(words)
+
+
+def openrlhf_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
+    """`openrlhf.cli.train_ppo_ray` with every model on the same cards. Source:
+    openrlhf/cli/train_ppo_ray.py."""
+    node_count, each = nodes(workload), processes_per_node(workload)
+    words: list[object] = ["python3", "-m", "openrlhf.cli.train_ppo_ray"]
+    roles = [
+        "actor",
+        *(["ref"] if setup.reference != "none" else []),
+        *(["critic"] if setup.criticized else []),
+    ]
+    roles += ["reward"] if setup.rewarded else []
+    for role in roles:
+        words += [f"--{role}.num_nodes", node_count, f"--{role}.num_gpus_per_node", each]
+    words += ["--train.colocate_all", "--actor.model_name_or_path", path_of(model)]
+    words += (
+        ["--reward.model_name_or_path", "REWARD_MODEL"]
+        if setup.rewarded
+        else ["--reward.remote_url", "reward_func.py"]
+    )
+    words += [
+        "--algo.advantage.estimator",
+        _ESTIMATORS[setup.algorithm],
+        "--rollout.n_samples_per_prompt",
+        setup.group_size,
+    ]
+    words += ["--algo.kl.init_coef", 0 if setup.reference == "none" else 0.01]
+    words += ["--train.micro_batch_size", workload.micro_batch_size]
+    words += [
+        "--train.batch_size",
+        sequences_per_step(workload),
+    ]
+    words += [
+        "--data.max_len",
+        setup.prompt_length + setup.completion_length,
+        "--data.prompt_dataset",
+        "DATASET",
+    ]
+    words += [
+        "--ds.zero_stage",
+        workload.zero_stage,
+        "--ds.param_dtype",
+        "fp16" if workload.precision == "mixed_fp16" else "bf16",
+    ]
+    words += (
+        ["--actor.gradient_checkpointing_enable"]
+        if workload.activation_checkpointing != "none"
+        else []
+    )
+    words += ["--ds.adam_offload"] if workload.offload != "none" else []
+    words += ["--ref.offload"] if setup.reference == "offloaded" else []
+    if workload.uses_adapters:
+        words += ["--ds.lora.rank", workload.lora_rank]
+        words += ["--ds.load_in_4bit"] if workload.method == "qlora" else []
+    if setup.rollout is not None:
+        words += ["--vllm.num_engines", max(1, workload.gpus // setup.rollout.tensor_parallel)]
+        words += ["--vllm.tensor_parallel_size", setup.rollout.tensor_parallel]
+        words += ["--vllm.gpu_memory_utilization", setup.rollout.memory_utilization]
+        words += (
+            ["--vllm.enable_sleep", "--ds.enable_sleep"] if setup.rollout.sleep != "off" else []
+        )
+    return words
+
+
+OPENRLHF = Tool(
+    name="openrlhf",
+    title="OpenRLHF",
+    version="0.11",
+    framework="deepspeed",
+    command=openrlhf_sft_command,
+    supports=openrlhf_supports,
+    trainer="openrlhf",
+    # examples/scripts/train_ppo_ray_hybrid_engine.sh; vllm_engine.py
+    rollout=RolloutDefaults("vllm", 0.5, "level_1", tensor_parallel=2),
+    sampling_command=openrlhf_command,
+    defaults=(
+        Default("precision", "bf16", "openrlhf/cli/train_sft.py, --ds.param_dtype"),
+        Default("activation_checkpointing", "full",
+            "examples/scripts: gradient_checkpointing_enable (off by default)"),
+        Default("attention", "flash", "openrlhf/cli/train_sft.py, --ds.attn_implementation"),
+        Default("quantization", "nf4_double", "openrlhf/models/actor.py, bnb_4bit_use_double_quant",
+            ("qlora",)),
+        Default("lora_targets", "all_linear", "openrlhf/cli/train_sft.py, --ds.lora.target_modules",
+            ADAPTERS),
+    ),
+)  # fmt: skip

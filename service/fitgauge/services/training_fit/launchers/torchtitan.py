@@ -6,7 +6,8 @@ from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.parallel.pipeline import DEFAULT_CHUNKS
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import joined
-from fitgauge.services.training_fit.launchers.common import on_node
+from fitgauge.services.training_fit.launchers.common import processes_per_node
+from fitgauge.services.training_fit.launchers.tool import Default, Tool
 
 _SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
 """As torch/distributed/pipelining/schedules.py has them, get_schedule_class."""
@@ -22,7 +23,7 @@ def torchtitan_command(model: Model, workload: TrainingWorkload, setup: Setup) -
     )
     words: list[object] = [
         "env",
-        f"NGPU={on_node(workload)}",
+        f"NGPU={processes_per_node(workload)}",
         "MODULE=MODULE",
         "CONFIG=CONFIG",
         "./run_train.sh",
@@ -46,7 +47,7 @@ def torchtitan_command(model: Model, workload: TrainingWorkload, setup: Setup) -
         "always" if workload.zero_stage == 3 else "never",
     ]
     words += _pipeline(model, workload) if workload.pipeline_parallel > 1 else []
-    words += ["--compile.enable"] if workload.compiled else []
+    words += ["--compile.enable"] if workload.compile else []
     words += ["--training.enable_cpu_offload"] if workload.offload != "none" else []
     return joined(words)
 
@@ -64,3 +65,28 @@ def _pipeline(model: Model, workload: TrainingWorkload) -> list[object]:
             -(-(model.spec.layers + 2) // stages),
         ]
     return words
+
+
+TORCHTITAN = Tool(
+    name="torchtitan",
+    title="torchtitan",
+    version="main of August 2026",
+    framework="fsdp",
+    aliases=("titan",),
+    command=torchtitan_command,
+    placeholders="MODULE and CONFIG",
+    sets_allocator=True,
+    defaults=(
+        Default("precision", "mixed_bf16",
+            "torchtitan/config/configs.py, dtype float32, mixed_precision_param bfloat16"),
+        Default("activation_checkpointing", "selective",
+            "torchtitan/models/llama3/config_registry.py, SelectiveAC"),
+        Default("optimizer_implementation", "fused",
+            "torchtitan/components/optimizer/optimizer.py, implementation"),
+        Default("fsdp_version", 2, "torchtitan/distributed/fsdp.py, fully_shard"),
+        Default("shard_embeddings", True,
+            "torchtitan/distributed/fsdp.py: embedding and head apart"),
+        Default("gradient_dtype", "fp32", "torchtitan/config/configs.py, mixed_precision_reduce"),
+        Default("expandable_segments", True, "run_train.sh, PYTORCH_ALLOC_CONF"),
+    ),
+)  # fmt: skip

@@ -6,7 +6,8 @@ from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import joined
 from fitgauge.services.training_fit.adapter_names import target_modules
-from fitgauge.services.training_fit.launchers.common import on_node
+from fitgauge.services.training_fit.launchers.common import processes_per_node
+from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, Tool
 
 _OPTIMIZERS = {
     "adamw": "torch.optim.AdamW", "adamw_8bit": "bitsandbytes.optim.AdamW8bit",
@@ -27,12 +28,12 @@ _MLP = ("gate_proj", "up_proj", "down_proj")
 def torchtune_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
     """`tune run` of the recipe; CONFIG is that of the model and method (`tune ls`)."""
     several = workload.framework == "fsdp"
-    kind = "full" if not workload.adapted else "lora"
+    kind = "full" if not workload.uses_adapters else "lora"
     what = "dpo" if setup.algorithm == "dpo" else "finetune"
     words: list[object] = [
         "tune",
         "run",
-        *(["--nproc_per_node", on_node(workload)] if several else []),
+        *(["--nproc_per_node", processes_per_node(workload)] if several else []),
     ]
     words += [
         f"{kind}_{what}_{'distributed' if several else 'single_device'}",
@@ -48,13 +49,13 @@ def torchtune_command(model: Model, workload: TrainingWorkload, setup: Setup) ->
         "optimizer": _OPTIMIZERS.get(workload.optimizer, workload.optimizer),
         "enable_activation_checkpointing": workload.activation_checkpointing != "none",
         "enable_activation_offloading": workload.activation_offload,
-        "compile": workload.compiled,
+        "compile": workload.compile,
     }
     if setup.algorithm == "sft":
         settings["loss"] = _LOSSES.get(workload.loss, _LOSSES["chunked"])
     if workload.optimizer == "adamw":
         settings["optimizer.fused"] = workload.optimizer_implementation == "fused"
-    if workload.adapted:
+    if workload.uses_adapters:
         names = [_OWN_NAMES.get(name, name) for name in _targets(model, workload)]
         attention = [name for name in names if name not in _MLP]
         settings |= {
@@ -87,3 +88,53 @@ def _targets(model: Model, workload: TrainingWorkload) -> list[str]:
     if workload.lora_targets == "all_linear":
         return ["q_proj", "k_proj", "v_proj", "o_proj", *_MLP]
     return target_modules(model.spec, workload)
+
+
+_LARGE = 60e9
+"""Parameters from which torchtune's configurations are those of its 70B models."""
+_OUTPUTS = ["q_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+TORCHTUNE = Tool(
+    name="torchtune",
+    title="torchtune",
+    version="0.7",
+    framework="transformers",
+    framework_on_several="fsdp",
+    aliases=("tune",),
+    command=torchtune_command,
+    algorithms=frozenset({"sft", "dpo"}),
+    placeholders="CONFIG",
+    steps_in_backward=True,
+    defaults=(
+        Default("precision", "bf16", "recipes/configs, dtype"),
+        Default("activation_checkpointing", "full", "recipes/configs/llama3_1/70B_lora.yaml",
+            ("lora", "dora"), "several", _LARGE),
+        Default("activation_checkpointing", "none", "recipes/configs/llama3_1/8B_lora.yaml",
+            ("lora", "dora"), "several"),
+        Default("activation_checkpointing", "full",
+            "recipes/configs, enable_activation_checkpointing"),
+        Default("loss", "chunked", "recipes/configs, loss: LinearCrossEntropyLoss",
+            supervised=True),
+        Default("optimizer", "paged_adamw_8bit",
+            "recipes/configs/llama3_1/8B_full_single_device.yaml, optimizer", ("full",), "one"),
+        Default("optimizer_in_backward", True,
+            "recipes/configs/llama3_1/8B_full_single_device.yaml, optimizer_in_bwd",
+                ("full",), "one", accumulates=False),
+        Default("optimizer", "adamw", "recipes/configs, optimizer: torch.optim.AdamW"),
+        Default("optimizer_implementation", "fused", "recipes/configs, optimizer: fused"),
+        Default("quantization", "nf4_double",
+            "torchtune/modules/peft/lora.py, NF4Tensor with quantized scalers", ("qlora",)),
+        Default("offload", "cpu", "recipes/configs/llama3_1/70B_full.yaml, fsdp_cpu_offload",
+            ("full",), "several", _LARGE),
+        Default("lora_rank", 16, "recipes/configs/llama3_1/70B_lora.yaml, lora_rank", ADAPTERS,
+            "several", _LARGE),
+        Default("lora_rank", 8, "recipes/configs/llama3_1/8B_lora.yaml, lora_rank", ADAPTERS),
+        Default("lora_targets", _OUTPUTS,
+            "recipes/configs/llama3_1/8B_lora.yaml, lora_attn_modules, apply_lora_to_mlp",
+            ADAPTERS),
+        Default("fsdp_version", 2, "torchtune/training/_distributed.py, shard_model: fully_shard",
+            cards="several"),
+        Default("shard_embeddings", True,
+            "recipes/configs/llama3_1/8B_full.yaml, custom_sharded_layers", ("full",), "several"),
+    ),
+)  # fmt: skip

@@ -1,28 +1,20 @@
-"""Flags of `accelerate launch` and of the script it starts: TRL's, or transformers' examples for
-encoders."""
+"""TRL's scripts, or transformers' examples for encoders, under `accelerate launch`. Source: TRL
+1.10, trl/scripts and trl/trainer."""
 
 from math import gcd
 
-from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.model.spec import Model, Part
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.autograd.layers.stacks import speech
+from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 from fitgauge.services.common.shell import path_of, said
 from fitgauge.services.training_fit.adapter_names import target_modules
-from fitgauge.services.training_fit.launchers.common import base_format
-from fitgauge.services.training_fit.launchers.config_files import DEEPSPEED
+from fitgauge.services.training_fit.launchers.accelerate import accelerate_flags, mesh_environment
+from fitgauge.services.training_fit.launchers.common import DTYPES, base_format, optim
+from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, Launcher, Tool
+from fitgauge.services.training_fit.launchers.trainer import unsupported_by_trainer
 
-_OPTIMIZERS = {
-    "adamw": "adamw_torch", "adamw_8bit": "adamw_bnb_8bit", "paged_adamw": "paged_adamw_32bit",
-    "paged_adamw_8bit": "paged_adamw_8bit",
-    "adamw_bf16": "adamw_anyprecision", "adafactor": "adafactor", "lion": "lion_32bit",
-    "lion_8bit": "lion_8bit", "sgd": "sgd",
-    "sgd_momentum": "sgd", "galore_adamw": "galore_adamw", "lomo": "lomo",
-    "adamw_torch_8bit": "adamw_torch_8bit",
-    "adamw_torch_4bit": "adamw_torch_4bit",
-}  # fmt: skip
-"""transformers training_args.py, OptimizerNames."""
 _OPTIMIZER_ARGUMENTS = {
     "adamw_bf16": "momentum_dtype=bfloat16,variance_dtype=bfloat16,use_kahan_summation=False",
     "sgd_momentum": "momentum=0.9",
@@ -36,86 +28,28 @@ _SCRIPTS = {
     "ppo": ("examples/scripts/ppo/ppo.py",),
 }  # fmt: skip
 """trl/scripts and examples/scripts of its repository."""
-DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _BETA = 0.04
 
 
-def accelerate_flags(workload: TrainingWorkload) -> list[object]:
-    """Return the flags of the launcher: processes, nodes, FSDP or DeepSpeed, degrees. Source:
-    accelerate/commands/launch.py."""
-    flags: list[object] = ["--num_processes", workload.gpus]
-    if workload.gpus > USUAL_NODE:
-        flags += [
-            "--num_machines",
-            -(-workload.gpus // USUAL_NODE),
-            "--machine_rank",
-            "$NODE_RANK",
-            "--main_process_ip",
-            "$MASTER_ADDR",
-        ]
-    if workload.framework == "fsdp":
-        flags += ["--use_fsdp", "--fsdp_version", workload.fsdp_version]
-        if workload.fsdp_version == 2:
-            flags += ["--fsdp_reshard_after_forward", said(workload.zero_stage == 3)]
-        else:
-            flags += ["--fsdp_sharding_strategy", fsdp1_strategy(workload)]
-        flags += ["--fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"]
-        flags += ["--fsdp_offload_params", "true"] if workload.offload != "none" else []
-        flags += _degrees(workload)
-    elif workload.framework == "deepspeed":
-        flags += ["--use_deepspeed", "--deepspeed_config_file", DEEPSPEED]
-    if workload.precision == "fp8":
-        flags += ["--mixed_precision", "fp8", "--fp8_backend", "te", "--fp8_format", "HYBRID"]
-    return flags
-
-
-def mesh_environment(workload: TrainingWorkload) -> list[object]:
-    """Return how accelerate is told to divide sequences under DeepSpeed (Ulysses), or tensors
-    under no framework: its launcher takes flags of a mesh with FSDP2 alone, and tensors beside
-    the rest of the ranks as shards. Source: accelerate/commands/launch.py,
-    _validate_launch_command; accelerate/parallelism_config.py; utils/dataclasses.py,
-    DeepSpeedSequenceParallelConfig."""
-    kernel = "flash_attention_2" if workload.attention == "flash" else workload.attention
-    if workload.framework == "deepspeed" and workload.context_parallel > 1:
-        named: dict[str, object] = {
-            "SP_SIZE": workload.context_parallel,
-            "SP_ATTN_IMPLEMENTATION": kernel,
-        }
-    elif workload.framework == "transformers" and workload.tensor_parallel > 1:
-        named = {"TP_SIZE": workload.tensor_parallel, "DP_SHARD_SIZE": workload.data_parallel}
-    else:
-        return []
+def trl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
+    """Return the words of `accelerate launch` with the script."""
     return [
-        "env",
-        "ACCELERATE_USE_PARALLELISM_CONFIG=true",
-        *(f"PARALLELISM_CONFIG_{name}={value}" for name, value in named.items()),
+        *mesh_environment(workload),
+        "accelerate",
+        "launch",
+        *accelerate_flags(workload),
+        *script_flags(model, workload, setup),
     ]
 
 
-def fsdp1_strategy(workload: TrainingWorkload) -> str:
-    """FSDP1's name of what is sharded, and over which ranks (torch/distributed/fsdp/api.py,
-    ShardingStrategy)."""
-    if workload.data_parallel_replicate > 1:
-        return "HYBRID_SHARD" if workload.zero_stage == 3 else "HYBRID_SHARD_ZERO2"
-    return "FULL_SHARD" if workload.zero_stage == 3 else "SHARD_GRAD_OP"
-
-
-def _degrees(workload: TrainingWorkload) -> list[object]:
-    """Replicas, shards, context and tensor parallel of FSDP2's mesh, where there is more than
-    shards."""
-    replicas = workload.data_parallel_replicate
-    if (
-        workload.fsdp_version == 1
-        or replicas * workload.tensor_parallel * workload.context_parallel == 1
-    ):
-        return []
-    return [
-        "--use_parallelism_config", "true",
-        "--parallelism_config_dp_replicate_size", replicas,
-        "--parallelism_config_dp_shard_size", workload.data_parallel // replicas,
-        "--parallelism_config_tp_size", workload.tensor_parallel,
-        "--parallelism_config_cp_size", workload.context_parallel,
-    ]  # fmt: skip
+def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> list[str]:
+    messages = unsupported_by_trainer(model, workload, setup)
+    if workload.uses_adapters and workload.quantize_experts and experts(model.spec):
+        messages.append(
+            "TRL has no flag that quantizes experts: axolotl has quantize_moe_experts, Unsloth"
+            " quantizes them by default."
+        )
+    return messages
 
 
 def script_flags(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
@@ -192,19 +126,9 @@ def _trainer(workload: TrainingWorkload) -> list[object]:
             if workload.loss != "fused"
             else []
         )
-    if workload.compiled:
+    if workload.compile:
         flags += ["--torch_compile", "true"]
     return flags
-
-
-def optim(workload: TrainingWorkload) -> str | None:
-    """Trainer's name of the optimizer; None where it has none."""
-    name = _OPTIMIZERS.get(workload.optimizer)
-    return (
-        "adamw_torch_fused"
-        if name == "adamw_torch" and workload.optimizer_implementation == "fused"
-        else name
-    )
 
 
 def steps_sampled(workload: TrainingWorkload, setup: Setup) -> int:
@@ -261,7 +185,7 @@ def _rollout(setup: Setup) -> list[object]:
 
 def _adapters(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
     """PEFT and bitsandbytes. Source: trl/trainer/model_config.py."""
-    if not workload.adapted:
+    if not workload.uses_adapters:
         return []
     flags: list[object] = ["--use_peft", "true", "--lora_r", workload.lora_rank]
     flags += ["--lora_target_modules", *target_modules(model.spec, workload)]
@@ -282,8 +206,8 @@ def _adapters(model: Model, workload: TrainingWorkload, setup: Setup) -> list[ob
 
 
 def _encoder(model: Model, workload: TrainingWorkload) -> list[object]:
-    """transformers' own example of what a model without a causal head is trained for. Source:
-    transformers examples/pytorch."""
+    """Return the command of transformers' example script for a model without a causal head.
+    Source: transformers examples/pytorch."""
     script, length = "text-classification/run_classification.py", "--max_seq_length"
     if model.spec.task == "encoder_decoder":
         script, length = "summarization/run_summarization.py", "--max_source_length"
@@ -303,3 +227,21 @@ def _encoder(model: Model, workload: TrainingWorkload) -> list[object]:
         "--do_train",
     ]
     return [*flags, length, workload.sequence_length, *_trainer(workload)]
+
+
+TRL = Tool(
+    name="trl",
+    title="TRL",
+    version="1.10",
+    framework="transformers",
+    defaults=(
+        Default("precision", "mixed_bf16",
+            "trl/trainer/utils.py, create_model_from_path: dtype float32; base_config.py: bf16"),
+        Default("activation_checkpointing", "full",
+            "trl/trainer/base_config.py, gradient_checkpointing"),
+        Default("loss", "recomputed", "trl/trainer/sft_config.py, loss_type: chunked_nll",
+            supervised=True),
+        Default("lora_rank", 16, "trl/trainer/model_config.py, lora_r", ADAPTERS),
+    ),
+)  # fmt: skip
+TRL_LAUNCHER = Launcher("TRL", trl_command, _unsupported)

@@ -6,9 +6,10 @@ from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import path_of
 from fitgauge.services.training_fit.adapter_names import target_modules
-from fitgauge.services.training_fit.launchers.common import base_format, on_node
+from fitgauge.services.training_fit.launchers.common import base_format, optim, processes_per_node
 from fitgauge.services.training_fit.launchers.file_formats import written
-from fitgauge.services.training_fit.launchers.trl import optim
+from fitgauge.services.training_fit.launchers.tool import ADAPTERS, PREFERENCE, Default, Tool
+from fitgauge.services.training_fit.launchers.trainer import unsupported_by_trainer
 
 _FILE = "train.py"
 _LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -35,7 +36,7 @@ def unsloth_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
         "max_seq_length": workload.sequence_length,
         "load_in_4bit": stored in ("nf4", "nf4_double", "fp4"),
         "load_in_8bit": stored == "int8",
-        "full_finetuning": not workload.adapted,
+        "full_finetuning": not workload.uses_adapters,
         "use_gradient_checkpointing": checkpoints,
     }
     settings: dict[str, object] = {
@@ -67,7 +68,7 @@ def unsloth_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
         f"model, tokenizer = FastLanguageModel.from_pretrained({path_of(model)!r},"
         f" {_arguments(loaded)})"
     )
-    if workload.adapted:
+    if workload.uses_adapters:
         every = workload.lora_targets == "all_linear"
         adapted: dict[str, object] = {
             "r": workload.lora_rank,
@@ -86,7 +87,7 @@ def unsloth_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
         f" args=args{rewards}).train()"
     )
     started = (
-        f"torchrun --nproc_per_node {on_node(workload)} {_FILE}"
+        f"torchrun --nproc_per_node {processes_per_node(workload)} {_FILE}"
         if workload.gpus > 1
         else f"python {_FILE}"
     )
@@ -95,3 +96,50 @@ def unsloth_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
 
 def _arguments(settings: dict[str, object]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in settings.items())
+
+
+_FAST = ("llama", "mistral", "gemma", "gemma2", "qwen2", "qwen3", "nominal")
+"""Types of models whose layers Unsloth writes anew; it compiles those of others."""
+
+UNSLOTH = Tool(
+    name="unsloth",
+    title="Unsloth",
+    version="2026.8",
+    framework="transformers",
+    command=unsloth_command,
+    algorithms=PREFERENCE | {"grpo", "rloo"},
+    kernels="unsloth",
+    unsupported=unsupported_by_trainer,
+    sets_allocator=True,
+    defaults=(
+        Default("precision", "bf16",
+            "unsloth/models/vision.py, float32_mixed_precision: False for full finetuning in bf16",
+            ("full",)),
+        Default("precision", "mixed_bf16",
+            "unsloth/models/rl.py: bf16 autocast where the model is bf16", ADAPTERS),
+        Default("base_precision", "half",
+            "unsloth_zoo/training_utils.py, prepare_model_for_training: only adapters are fp32",
+            ADAPTERS),
+        Default("quantization", "nf4_double",
+            "unsloth/models/llama.py, from_pretrained: bnb_4bit_use_double_quant", ("qlora",)),
+        Default("quantize_experts", True,
+            "unsloth_zoo/temporary_patches/moe_bnb.py, post_quantize_moe_experts", ("qlora",)),
+        Default("optimizer", "adamw_8bit", "unsloth/models/rl.py, optim"),
+        Default("activation_checkpointing", "full",
+            "unsloth/models/loader.py, use_gradient_checkpointing: unsloth"),
+        Default("activation_offload", True,
+            "unsloth_zoo/gradient_checkpointing.py, UnslothCheckpointFunction"),
+        Default("loss", "fused",
+            "unsloth/models/llama.py, CausalLM_fast_forward: unsloth_fused_ce_loss",
+            supervised=True),
+        Default("kernels", "unsloth",
+            "unsloth/models/loader.py, dispatch_model; kernels/rms_layernorm.py, rope_embedding.py,"
+            " fast_lora.py", ADAPTERS, families=_FAST),
+        Default("lora_rank", 16, "unsloth/models/llama.py, get_peft_model: r", ADAPTERS),
+        Default("lora_targets", "all_linear",
+            "unsloth/models/llama.py, get_peft_model: target_modules", ADAPTERS),
+        Default("expandable_segments", True, "unsloth_zoo/__init__.py, PYTORCH_ALLOC_CONF"),
+        Default("zero_stage", 0,
+            "unsloth/models/loader_utils.py, prepare_device_map: a copy for every process"),
+    ),
+)  # fmt: skip

@@ -6,8 +6,15 @@ from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import joined, path_of
 from fitgauge.services.training_fit.adapter_names import target_modules
-from fitgauge.services.training_fit.launchers.common import base_format, on_node
+from fitgauge.services.training_fit.launchers.common import (
+    base_format,
+    nodes,
+    processes_per_node,
+    sequences_per_step,
+)
+from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, RolloutDefaults, Tool
 
+_ESTIMATORS = {"ppo": "gae", "grpo": "grpo", "rloo": "rloo"}
 _OPTIMIZERS = {
     "adamw": ("torch.optim", "AdamW"), "adamw_8bit": ("bitsandbytes.optim", "AdamW8bit"),
     "paged_adamw": ("bitsandbytes.optim", "PagedAdamW32bit"),
@@ -47,9 +54,7 @@ def verl_sft_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
     library, optimizer = _OPTIMIZERS[workload.optimizer]
     settings: dict[str, object] = {
         "data.train_files": "DATA.parquet",
-        "data.train_batch_size": (
-            workload.micro_batch_size * workload.micro_batches * workload.data_parallel
-        ),
+        "data.train_batch_size": (sequences_per_step(workload)),
         "data.use_dynamic_bsz": False,
         "data.micro_batch_size_per_gpu": workload.micro_batch_size,
         "data.max_length": workload.sequence_length,
@@ -66,15 +71,130 @@ def verl_sft_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
         "optim.optimizer_impl": library,
         "optim.optimizer": optimizer,
     }
-    if workload.adapted:
+    if workload.uses_adapters:
         targets = target_modules(model.spec, workload)
         named = "all-linear" if workload.lora_targets == "all_linear" else f"[{','.join(targets)}]"
         settings |= {"model.lora_rank": workload.lora_rank, "model.target_modules": named}
     words = [
         "torchrun",
         "--standalone",
-        f"--nproc-per-node={on_node(workload)}",
+        f"--nproc-per-node={processes_per_node(workload)}",
         "-m",
         "verl.trainer.sft_trainer",
     ]
     return joined([*words, *(f"{name}={value}" for name, value in settings.items())])
+
+
+def verl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
+    """`verl.trainer.main_ppo` with its settings. Source: verl/trainer/config/ppo_trainer.yaml,
+    actor, ref, rollout and critic beside it."""
+    actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+    batch = sequences_per_step(workload)
+    words: list[object] = ["python3", "-m", "verl.trainer.main_ppo"]
+    if workload.framework == "megatron":
+        words.append("--config-name=ppo_megatron_trainer")
+    settings: dict[str, object] = {
+        "algorithm.adv_estimator": _ESTIMATORS[setup.algorithm],
+        "data.train_files": "DATA.parquet",
+        "data.train_batch_size": max(1, batch // setup.group_size),
+        "data.max_prompt_length": setup.prompt_length,
+        "data.max_response_length": setup.completion_length,
+        "actor_rollout_ref.model.path": path_of(model),
+        "actor_rollout_ref.model.enable_gradient_checkpointing": (
+            workload.activation_checkpointing != "none"
+        ),
+        f"{actor}.ppo_mini_batch_size": max(1, batch // setup.group_size),
+        f"{actor}.ppo_micro_batch_size_per_gpu": workload.micro_batch_size,
+        f"{actor}.use_kl_loss": setup.reference != "none",
+        f"{rollout}.log_prob_micro_batch_size_per_gpu": workload.micro_batch_size,
+        f"{rollout}.n": setup.group_size,
+    }
+    settings |= _verl_engine(workload, actor)
+    if workload.uses_adapters:
+        targets = workload.lora_targets
+        named = (
+            "all-linear"
+            if targets == "all_linear"
+            else (
+                "[q_proj,k_proj,v_proj,o_proj]"
+                if isinstance(targets, str)
+                else f"[{','.join(targets)}]"
+            )
+        )
+        settings |= {
+            "actor_rollout_ref.model.lora_rank": workload.lora_rank,
+            "actor_rollout_ref.model.target_modules": named,
+        }
+    if setup.rollout is not None and setup.rollout.engine != "transformers":
+        settings |= {
+            f"{rollout}.name": setup.rollout.engine,
+            f"{rollout}.gpu_memory_utilization": setup.rollout.memory_utilization,
+            f"{rollout}.tensor_model_parallel_size": setup.rollout.tensor_parallel,
+            f"{rollout}.free_cache_engine": setup.rollout.sleep != "off",
+        }
+    if setup.reference != "none":
+        settings["actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu"] = (
+            workload.micro_batch_size
+        )
+    if setup.criticized:
+        settings |= {
+            "critic.model.path": path_of(model),
+            "critic.ppo_micro_batch_size_per_gpu": workload.micro_batch_size,
+        }
+    if setup.rewarded:
+        settings |= {"reward_model.enable": True, "reward_model.model.path": "REWARD_MODEL"}
+    settings |= {
+        "trainer.n_gpus_per_node": processes_per_node(workload),
+        "trainer.nnodes": nodes(workload),
+    }
+    return [*words, *(f"{name}={value}" for name, value in settings.items())]
+
+
+def _verl_engine(workload: TrainingWorkload, actor: str) -> dict[str, object]:
+    """Sharding, degrees and what rests in host memory."""
+    everything = workload.offload not in ("none", "optimizer")
+    if workload.framework == "megatron":
+        engine = f"{actor}.megatron"
+        return {
+            f"{engine}.tensor_model_parallel_size": workload.tensor_parallel,
+            f"{engine}.pipeline_model_parallel_size": workload.pipeline_parallel,
+            f"{engine}.context_parallel_size": workload.context_parallel,
+            f"{engine}.expert_model_parallel_size": workload.expert_parallel,
+            f"{engine}.expert_tensor_parallel_size": workload.expert_ways,
+            f"{engine}.param_offload": everything,
+            f"{engine}.grad_offload": everything,
+            f"{engine}.optimizer_offload": workload.offload != "none",
+        }
+    engine = f"{actor}.fsdp_config"
+    return {
+        f"{actor}.strategy": "fsdp2",
+        f"{engine}.reshard_after_forward": workload.zero_stage == 3,
+        f"{engine}.param_offload": everything,
+        f"{engine}.optimizer_offload": workload.offload != "none",
+        f"{engine}.model_dtype": "bfloat16" if workload.precision == "bf16" else "fp32",
+    }
+
+
+VERL = Tool(
+    name="verl",
+    title="verl",
+    version="0.7",
+    framework="fsdp",
+    aliases=("easyr1",),
+    command=verl_sft_command,
+    supports=verl_supports,
+    trainer="verl",
+    # rollout/rollout.yaml; free_cache_engine is sleep level 2 (vllm_async_server.py)
+    rollout=RolloutDefaults("vllm", 0.5, "level_2", tensor_parallel=2),
+    sampling_command=verl_command,
+    defaults=(
+        Default("precision", "mixed_bf16",
+            "verl/trainer/config/engine/fsdp.yaml, model_dtype fp32, dtype bfloat16"),
+        Default("activation_checkpointing", "full",
+            "verl/trainer/config/model/hf_model.yaml, enable_gradient_checkpointing"),
+        Default("gradient_dtype", "fp32",
+            "verl/workers/engine/fsdp/transformer_impl.py, mixed_precision: reduce_dtype"),
+        Default("lora_targets", "all_linear",
+            "verl/trainer/config/model/hf_model.yaml, target_modules", ADAPTERS),
+    ),
+)  # fmt: skip

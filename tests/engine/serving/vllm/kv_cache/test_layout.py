@@ -86,7 +86,6 @@ def test_every_answer_of_the_oracle_is_held():
 
 
 # --- posted logs
-# ----------------------------------------------------------------------------------------------------
 
 POSTED = [
     # model, version, tp, cc, dtype, context, batched, pool GiB as printed, tokens, concurrency;
@@ -154,7 +153,6 @@ def test_posted_logs_are_met_within_the_rounding_of_the_printed_pool(
 
 
 # --- laws
-# -----------------------------------------------------------------------------------------------------------
 
 
 def _model(*stacks: tuple[int, Mixer], task: str = "generate", **fields: Any) -> ModelSpec:
@@ -248,7 +246,6 @@ def test_stages_share_out_every_layer_of_every_group(spec, stages):
 
 
 # --- single rules
-# ---------------------------------------------------------------------------------------------------
 
 
 def test_max_batched_tokens_changes_the_memory_of_a_sliding_window():

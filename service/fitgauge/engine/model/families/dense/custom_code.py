@@ -68,12 +68,12 @@ def read_qwen(config: Config) -> ModelSpec:
     """Qwen 1: `intermediate_size` is the two halves of the gated MLP together; `kv_channels` is
     the head."""
     full = completed(config)
-    sized = amended(
+    with_width = amended(
         full,
         intermediate_size=full.integer("intermediate_size") // 2,
         head_dim=full.integer("kv_channels", default=128),
     )
-    return read_dense(sized, QWEN)
+    return read_dense(with_width, QWEN)
 
 
 def read_chatglm(config: Config) -> ModelSpec:
@@ -86,7 +86,7 @@ def read_chatglm(config: Config) -> ModelSpec:
         if full.flag("multi_query_attention")
         else heads
     )
-    sized = amended(
+    with_width = amended(
         full,
         num_key_value_heads=groups,
         head_dim=full.integer("kv_channels", default=128),
@@ -95,7 +95,7 @@ def read_chatglm(config: Config) -> ModelSpec:
     qkv_bias = full.flag("add_bias_linear") or full.flag("add_qkv_bias")
     final = CHATGLM.final if full.flag("post_layer_norm", default=True) else ""
     return read_dense(
-        sized,
+        with_width,
         replace(
             CHATGLM,
             qkv_bias=qkv_bias,

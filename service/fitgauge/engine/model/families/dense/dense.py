@@ -297,21 +297,19 @@ def layer_windows(config: Config, rule: str, layers: int) -> list[int | None]:
         ]
     if rule == "if_used":
         first = config.integer("max_window_layers", default=layers)
-        return [window if number >= first else None for number in range(layers)]
+        return [window if index >= first else None for index in range(layers)]
     if rule == "always":
         return [window] * layers
     if rule == "nope":
         return [None if rotates else window for rotates in rotating_layers(config, layers)]
     pattern = config.values.get("sliding_window_pattern")
     if isinstance(pattern, str) and pattern:
-        return [
-            None if pattern[number % len(pattern)] == "G" else window for number in range(layers)
-        ]
+        return [None if pattern[index % len(pattern)] == "G" else window for index in range(layers)]
     period, full = (
         config.integer("sliding_window_pattern", low=1),
         0 if rule == "pattern_from_full" else -1,
     )
-    return [None if number % period == full % period else window for number in range(layers)]
+    return [None if index % period == full % period else window for index in range(layers)]
 
 
 def rotating_layers(config: Config, layers: int) -> list[bool]:
@@ -320,8 +318,8 @@ def rotating_layers(config: Config, layers: int) -> list[bool]:
     if config.has("no_rope_layers"):
         return [bool(rotates) for rotates in config.items("no_rope_layers", length=layers)[:layers]]
     return [
-        number % config.integer("no_rope_layer_interval", low=1) != 0
-        for number in range(1, layers + 1)
+        index % config.integer("no_rope_layer_interval", low=1) != 0
+        for index in range(1, layers + 1)
     ]
 
 

@@ -112,7 +112,7 @@ def attention_kinds(config: Config) -> list[str]:
                 kinds += [str(name) for name in names] * times
     if len(kinds) != layers:
         raise MalformedModelError(
-            f"{config.where}: attention_types names {len(kinds)} layers, not {layers}.",
+            f"{config.where}: attention_types names {len(kinds)} layers, num_layers {layers}.",
             field="attention_types",
         )
     return kinds
@@ -122,15 +122,17 @@ def read_gpt_neox_japanese(config: Config) -> ModelSpec:
     """GPT-NeoX Japanese: no biases, but one after the last layer's attention."""
     full = completed(config)
     hidden = full.integer("hidden_size", low=1)
-    sized = amended(full, intermediate_size=full.integer("intermediate_multiple_size") * hidden)
+    with_width = amended(
+        full, intermediate_size=full.integer("intermediate_multiple_size") * hidden
+    )
     dialect = replace(
         GPT_NEOX, stem="gpt_neox_japanese", qkv_bias=False, out_bias=False, mlp_bias=False
     )
-    layer = dense_layer(sized, dialect, hidden, mlp_width(sized, dialect), None)
+    layer = dense_layer(with_width, dialect, hidden, mlp_width(with_width, dialect), None)
     last = replace(
         layer, tensors=(*layer.tensors, Tensor("attention.dense_bias", (hidden,), Kind.BIAS))
     )
-    return read_stack(sized, dialect, [layer] * (full.layers() - 1) + [last])
+    return read_stack(with_width, dialect, [layer] * (full.layers() - 1) + [last])
 
 
 def read_bloom(config: Config) -> ModelSpec:

@@ -249,11 +249,11 @@ def relative_positions(
     )
 
 
-def ending(config: Config, known: Mapping[str, str]) -> str:
-    """Return which of the `known` endings the architecture's name has; the base model where it
-    has none."""
+def ending(config: Config, head_blocks: Mapping[str, str]) -> str:
+    """Return which of the `head_blocks` endings the architecture's name has; the base model where
+    it has none."""
     name = architecture_name(config)
-    return next((end for end in known if name.endswith(end) and end != "Model"), "Model")
+    return next((end for end in head_blocks if name.endswith(end) and end != "Model"), "Model")
 
 
 def is_base(config: Config) -> bool:
@@ -262,12 +262,12 @@ def is_base(config: Config) -> bool:
     return "For" not in name and not name.endswith("LMHeadModel")
 
 
-def heads(config: Config, sizes: Sizes, known: Mapping[str, str]) -> tuple[Block, ...]:
+def heads(config: Config, sizes: Sizes, head_blocks: Mapping[str, str]) -> tuple[Block, ...]:
     """Return what the architecture has behind its layers, or nothing."""
     tied = config.flag("tie_word_embeddings", default=True)
     tensors = [
         tensor
-        for word in known.get(ending(config, known), "").split()
+        for word in head_blocks.get(ending(config, head_blocks), "").split()
         for tensor in head_tensors(word, sizes, labels=label_count(config), tied=tied)
     ]
     return (parts.single(Part.HEAD, "", tensors),) if tensors else ()

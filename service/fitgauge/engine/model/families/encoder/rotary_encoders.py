@@ -45,8 +45,8 @@ def read_modernbert(config: Config) -> ModelSpec:
     shift = config.flag("norm_bias")
     windows = modernbert_windows(config, sizes.layers)
     stack = [
-        modernbert_layer(config, sizes, windows[number], first=number == 0)
-        for number in range(sizes.layers)
+        modernbert_layer(config, sizes, windows[index], first=index == 0)
+        for index in range(sizes.layers)
     ]
     prefix = "" if is_base(config) else "model."
     word = Tensor(
@@ -78,7 +78,7 @@ def modernbert_windows(config: Config, layers: int) -> list[int | None]:
     if kinds:
         return [window if kind == "sliding_attention" else None for kind in kinds[:layers]]
     every = config.integer("global_attn_every_n_layers", default=3, low=1)
-    return [window if number % every else None for number in range(layers)]
+    return [window if index % every else None for index in range(layers)]
 
 
 def modernbert_layer(
@@ -152,7 +152,7 @@ def rotary_encoder(
     config: Config,
     sizes: Sizes,
     base: str,
-    known: Mapping[str, str],
+    head_blocks: Mapping[str, str],
     *,
     attention_bias: bool,
     down_bias: bool,
@@ -196,7 +196,7 @@ def rotary_encoder(
                 (*tables, *parts.norm("LayerNorm", hidden, bias=True)),
             ),
             *parts.blocks(Part.LANGUAGE, prefix + "layers.{}.", [layer] * sizes.layers),
-            *heads(config, sizes, known),
+            *heads(config, sizes, head_blocks),
         ),
         context=sizes.positions,
     )

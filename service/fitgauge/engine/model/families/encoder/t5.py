@@ -124,8 +124,8 @@ def t5_stack(
 ) -> tuple[Block, ...]:
     """Return one stack's layers and the norm after them."""
     stack = [
-        t5_layer(sizes, source_tokens, table=number == 0 or bias_everywhere)
-        for number in range(layers)
+        t5_layer(sizes, source_tokens, table=index == 0 or bias_everywhere)
+        for index in range(layers)
     ]
     return (
         *parts.blocks(part, name + ".block.{}.", stack),
@@ -264,7 +264,7 @@ def gemma_stack(
         config.layers() if config.has("num_hidden_layers") else 26,
     )
     kinds = config.items("layer_types", length=layers) or [
-        "full_attention" if number % 2 else "sliding_attention" for number in range(layers)
+        "full_attention" if index % 2 else "sliding_attention" for index in range(layers)
     ]
     window = config.integer("sliding_window", default=4096)
     stack = [

@@ -1,8 +1,9 @@
 """DeepSeek V4: compressed attention with a sliding window, hyper-connections, experts chosen by
 hash in the first layers.
 
-Tensors: transformers 5.23, models/deepseek_v4, under the names of the checkpoints. Division, formats and rotary tables: vLLM
-0.33, models/deepseek_v4 (attention.py, compressor.py, common/rope.py, nvidia/model.py and nvidia/mtp.py).
+Tensors: transformers 5.23, models/deepseek_v4, under the names of the checkpoints. Division,
+formats and rotary tables: vLLM 0.33, models/deepseek_v4 (attention.py, compressor.py,
+common/rope.py, nvidia/model.py and nvidia/mtp.py).
 """
 
 from collections.abc import Mapping
@@ -83,7 +84,7 @@ def layer_kinds(config: Config) -> list[str]:
             names.get(str(ratio), "sliding_attention")
             for ratio in config.items("compress_ratios", length=count)[:count]
         ]
-    return [SPARSE if number % 2 and number > 2 else HEAVY for number in range(count)]
+    return [SPARSE if index % 2 and index > 2 else HEAVY for index in range(count)]
 
 
 def hash_layers(config: Config) -> list[bool]:
@@ -95,7 +96,7 @@ def hash_layers(config: Config) -> list[bool]:
             str(kind) == "hash_moe"
             for kind in config.items("mlp_layer_types", length=count)[:count]
         ]
-    return [number < config.integer("num_hash_layers") for number in range(count)]
+    return [index < config.integer("num_hash_layers") for index in range(count)]
 
 
 def layer(config: Config, kind: str, *, hashed: bool) -> parts.Layer:

@@ -115,7 +115,7 @@ def chunked_layers(config: Config, layers: int) -> list[int | None]:
         ]
     else:
         step = config.integer("no_rope_layer_interval", default=4, low=1)
-        local = [(number + 1) % step != 0 for number in range(layers)]
+        local = [(index + 1) % step != 0 for index in range(layers)]
     return [chunk if near else None for near in local]
 
 
@@ -124,9 +124,9 @@ def llama4_mixtures(config: Config, layers: int) -> list[bool]:
     `interleave_moe_layer_step`-th."""
     if config.has("moe_layers"):
         chosen = config.items("moe_layers")
-        return [number in chosen for number in range(layers)]
+        return [index in chosen for index in range(layers)]
     step = config.integer("interleave_moe_layer_step", default=1, low=1)
-    return [(number + 1) % step == 0 for number in range(layers)]
+    return [(index + 1) % step == 0 for index in range(layers)]
 
 
 def llama4_layer(config: Config, chunk: int | None, routed: bool) -> parts.Layer:
@@ -173,7 +173,7 @@ def read_afmoe(config: Config) -> ModelSpec:
     count = config.layers()
     windows = schedules.every_nth_full("global_attn_every_n_layers", period=4)(config, count)
     dense = config.integer("num_dense_layers", default=0)
-    layers = [afmoe_layer(config, window, number >= dense) for number, window in enumerate(windows)]
+    layers = [afmoe_layer(config, window, index >= dense) for index, window in enumerate(windows)]
     tables = rotary_tables(
         config, stack.heads(config).head_dim, positions=config.integer("max_position_embeddings")
     )

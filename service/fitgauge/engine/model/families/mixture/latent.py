@@ -210,7 +210,7 @@ def full_indexers(config: Config, layers: int) -> list[bool]:
         ]
     step = max(config.integer("index_topk_freq", default=1), 1)
     offset = config.integer("index_skip_topk_offset", default=2)
-    return [max(number - offset + 1, 0) % step == 0 for number in range(layers)]
+    return [max(index - offset + 1, 0) % step == 0 for index in range(layers)]
 
 
 def rotary_tables(config: Config, family: Family) -> tuple[RotaryTable, ...]:

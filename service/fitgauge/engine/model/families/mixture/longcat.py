@@ -1,5 +1,5 @@
-"""LongCat Flash: every layer holds two latent attentions and two dense MLPs, with a mixture beside
-them.
+"""LongCat Flash: every layer holds two latent attentions and two dense MLPs, with a mixture
+alongside them.
 
 Sizes: transformers 5.23, models/longcat_flash, but for the routed experts: the checkpoints, like
 vLLM 0.33, keep `n_routed_experts` of them, where transformers' class sets aside gate and up
@@ -53,7 +53,7 @@ def layer(config: Config) -> parts.Layer:
         experts_per_token=config.integer("moe_topk", "num_experts_per_tok"),
         shared_intermediate_size=2 * dense,
     )
-    twice = [tensor for number in (0, 1) for tensor in half(config, hidden, dense, number)]
+    twice = [tensor for index in (0, 1) for tensor in half(config, hidden, dense, index)]
     return parts.Layer(
         tensors=(
             *twice,
@@ -69,13 +69,13 @@ def layer(config: Config) -> parts.Layer:
     )
 
 
-def half(config: Config, hidden: int, dense: int, number: int) -> tuple[Tensor, ...]:
+def half(config: Config, hidden: int, dense: int, index: int) -> tuple[Tensor, ...]:
     """Return one of a layer's two halves: norm, latent attention, norm, gated MLP."""
     return (
-        *parts.norm(f"input_layernorm.{number}", hidden),
-        *parts.norm(f"post_attention_layernorm.{number}", hidden),
-        *attention_tensors(config, latent_attention(config), f"self_attn.{number}"),
-        *parts.gated_mlp(hidden, dense, name=f"mlps.{number}"),
+        *parts.norm(f"input_layernorm.{index}", hidden),
+        *parts.norm(f"post_attention_layernorm.{index}", hidden),
+        *attention_tensors(config, latent_attention(config), f"self_attn.{index}"),
+        *parts.gated_mlp(hidden, dense, name=f"mlps.{index}"),
     )
 
 
@@ -121,12 +121,13 @@ def prediction_heads(config: Config) -> tuple[Block, ...]:
         *parts.gated_mlp(hidden, dense, name="transformer_layer.mlp"),
     )
     inner = parts.Layer(tensors=tensors, mixers=(mixer,), mlp=Mlp(intermediate_size=dense))
-    once = (
+    single = (
         *parts.embedding(config.integer("vocab_size", low=1), hidden).tensors,
         *parts.norm("norm", hidden),
     )
     shared = tuple(
-        msgspec.structs.replace(tensor, name=tensor.name.removeprefix("model.")) for tensor in once
+        msgspec.structs.replace(tensor, name=tensor.name.removeprefix("model."))
+        for tensor in single
     )
     return (
         mtp.block("model.mtp.layers.{}.", tensors, inner, range(heads)),

@@ -128,21 +128,21 @@ def query_key_norms(config: Config, family: Family, mixer: Attention) -> tuple[T
     query, key = (f"self_attn.{name}" for name in family.qk_norm_names)
     if kind == "head":
         return (*parts.norm(query, mixer.head_dim), *parts.norm(key, mixer.head_dim))
-    divided = kind == "divided"
+    sharded = kind == "divided"
     heads, kv_heads = mixer.query_heads, mixer.kv_heads
     return (
         Tensor(
             f"{query}.weight",
             (heads * mixer.head_dim,),
             Kind.NORM,
-            Split.COLUMN if divided else Split.NONE,
+            Split.COLUMN if sharded else Split.NONE,
             heads,
         ),
         Tensor(
             f"{key}.weight",
             (kv_heads * mixer.head_dim,),
             Kind.NORM,
-            Split.KV if divided else Split.NONE,
+            Split.KV if sharded else Split.NONE,
             kv_heads,
         ),
     )

@@ -1,7 +1,8 @@
 """Mixtures whose sliding layers have other heads than their full ones: Step 3.5 and 3.7, MiMo V2.
 
-Sizes: transformers 5.23, models/step3p7 and models/mimo_v2_flash. Names of tensors, formats and multi-token prediction: vLLM
-0.33, model_executor/models/step3p5.py, step3p5_mtp.py, mimo_v2.py and mimo_v2_mtp.py.
+Sizes: transformers 5.23, models/step3p7 and models/mimo_v2_flash. Names of tensors, formats and
+multi-token prediction: vLLM 0.33, model_executor/models/step3p5.py, step3p5_mtp.py, mimo_v2.py and
+mimo_v2_mtp.py.
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,13 +64,13 @@ def read_step(config: Config, *, base: str = "model", head: str = "lm_head") -> 
 def layer_kinds(config: Config, layers: int) -> list[str]:
     """`layer_types` of layers and prediction heads; the heads' may be left out, and all of them
     mean full attention."""
-    found = [
+    layer_types = [
         str(kind)
         for kind in config.items(
             "layer_types", length=config.layers() if config.has("layer_types") else None
         )
     ]
-    return (found + ["full_attention"] * layers)[:layers]
+    return (layer_types + ["full_attention"] * layers)[:layers]
 
 
 def step_mixtures(config: Config, layers: int) -> list[bool]:
@@ -78,14 +79,14 @@ def step_mixtures(config: Config, layers: int) -> list[bool]:
     if config.has("mlp_layer_types", "first_k_dense_replace"):
         return schedules.after_dense(config, layers)
     if not config.has("moe_layers_enum"):
-        return [number >= 3 for number in range(layers)]
+        return [index >= 3 for index in range(layers)]
     written = config.values["moe_layers_enum"]
     chosen = (
         written.split(",")
         if isinstance(written, str)
-        else [str(number) for number in config.items("moe_layers_enum")]
+        else [str(index) for index in config.items("moe_layers_enum")]
     )
-    return [str(number) in (text.strip() for text in chosen) for number in range(layers)]
+    return [str(index) in (text.strip() for text in chosen) for index in range(layers)]
 
 
 def step_heads(config: Config, kind: str) -> Attention:
@@ -111,7 +112,7 @@ def step_heads(config: Config, kind: str) -> Attention:
 
 
 def step_layer(config: Config, kind: str, routed: bool) -> parts.Layer:
-    """Return one layer: norms, attention with a gate a head, a mixture beside a shared expert
+    """Return one layer: norms, attention with a gate a head, a mixture with a shared expert
     where it is `routed`, else a gated MLP."""
     hidden, mixer = config.integer("hidden_size", low=1), step_heads(config, kind)
     bias = config.flag("attention_bias")
@@ -141,7 +142,7 @@ def step_layer(config: Config, kind: str, routed: bool) -> parts.Layer:
 
 def step_feed_forward(config: Config, hidden: int, routed: bool) -> tuple[tuple[Tensor, ...], Mlp]:
     """Return the MLP of a layer. Routed experts are packed, one tensor a projection; the shared
-    expert stands beside the mixture."""
+    expert runs next to the mixture."""
     if not routed:
         width = config.integer("intermediate_size")
         return parts.gated_mlp(hidden, width), Mlp(intermediate_size=width)
@@ -209,14 +210,14 @@ def mimo_slides(config: Config, layers: int) -> list[bool]:
         return [
             bool(slides) for slides in config.items("hybrid_layer_pattern", length=layers)[:layers]
         ]
-    return [number > 0 and (number + 1) % 6 != 0 for number in range(layers)]
+    return [index > 0 and (index + 1) % 6 != 0 for index in range(layers)]
 
 
 def mimo_mixtures(config: Config, layers: int) -> list[bool]:
     """`mlp_layer_types` or `moe_layer_freq`, else all but the first layer."""
     if config.has("mlp_layer_types", "moe_layer_freq"):
         return schedules.after_dense(config, layers)
-    return [number > 0 for number in range(layers)]
+    return [index > 0 for index in range(layers)]
 
 
 def mimo_heads(config: Config, sliding: bool) -> Attention:

@@ -41,10 +41,10 @@ def read_gemma3n(config: Config) -> ModelSpec:
             hidden,
             per_layer,
             slides=kind == "sliding_attention",
-            shares=0 < first_shared <= number,
-            width=mlp_width(config, number),
+            shares=0 < first_shared <= index,
+            width=mlp_width(config, index),
         )
-        for number, kind in enumerate(types)
+        for index, kind in enumerate(types)
     ]
     spec = decoder(
         config, stack, rotary_tables=2 * rotary(config, config.integer("head_dim", low=1))
@@ -74,13 +74,13 @@ def read_gemma3n(config: Config) -> ModelSpec:
     return msgspec.structs.replace(spec, blocks=(*spec.blocks, *added))
 
 
-def mlp_width(config: Config, number: int) -> int:
-    """`intermediate_size` of layer `number`: one for all or one for each."""
+def mlp_width(config: Config, index: int) -> int:
+    """`intermediate_size` of layer `index`: one for all or one for each."""
     value = config.values.get("intermediate_size")
     if not isinstance(value, list):
         return config.integer("intermediate_size")
     sizes = config.items("intermediate_size", length=config.layers())
-    return Config({"intermediate_size": sizes[number]}, config.where).integer("intermediate_size")
+    return Config({"intermediate_size": sizes[index]}, config.where).integer("intermediate_size")
 
 
 def layer(

@@ -102,36 +102,37 @@ def places(config: Config) -> list[Place]:
         full["num_key_value_heads"] = config.integer(
             "num_global_key_value_heads", default=kv_heads, low=1
         )
-    found = []
-    for number, kind in enumerate(types):
+    result = []
+    for index, kind in enumerate(types):
         own = (
-            own_sizes(config, number)
+            own_sizes(config, index)
             if config.has("per_layer_config")
             else Config({} if kind == "sliding_attention" else full)
         )
         heads = own.integer("num_key_value_heads", default=kv_heads, low=1)
         width = own.integer("head_dim", default=head_dim, low=1)
-        found.append(Place(kind == "sliding_attention", 0 < first_shared <= number, heads, width))
-    return found
+        result.append(Place(kind == "sliding_attention", 0 < first_shared <= index, heads, width))
+    return result
 
 
-def own_sizes(config: Config, number: int) -> Config:
-    """Return what `per_layer_config` says of layer `number`. Raises MalformedModelError where a
+def own_sizes(config: Config, index: int) -> Config:
+    """Return what `per_layer_config` says of layer `index`. Raises MalformedModelError where a
     key is no layer's number."""
     section = config.section("per_layer_config")
     for key, value in section.values.items():
         if not str(key).isdecimal() or not isinstance(value, dict):
             raise MalformedModelError(
-                f"{section.where}: {str(key)[:40]!r} is no layer.", field="per_layer_config"
+                f"{section.where}: per_layer_config names an unknown layer {str(key)[:40]!r}.",
+                field="per_layer_config",
             )
-        if int(key) == number:
+        if int(key) == index:
             return Config(value, section.where)
     return Config({}, section.where)
 
 
 def layer(config: Config, hidden: int, per_layer: int, place: Place) -> parts.Layer:
     """Four norms, attention, an MLP (twice as wide where `use_double_wide_mlp` and the cache is
-    shared), and beside it a mixture where `enable_moe_block`; the gate of the per-layer input."""
+    shared), and next to it a mixture where `enable_moe_block`; the gate of the per-layer input."""
     width = config.integer("intermediate_size") * (
         2 if place.shares and config.flag("use_double_wide_mlp") else 1
     )
@@ -255,7 +256,7 @@ def vision_tower(vision: Config, hidden: int) -> tuple[Block, ...]:
         qkv_bias=False,
         out_bias=False,
         mlp_bias=False,
-        divided=False,
+        sharded=False,
         extras=(
             *parts.norm("self_attn.q_norm", head_dim),
             *parts.norm("self_attn.k_norm", head_dim),

@@ -58,7 +58,7 @@ def read_text(config: Config) -> ModelSpec:
     mlp, crossing = Mlp(intermediate_size=width), config.items("cross_attention_layers")
     reading = parts.Layer((*common, *parts.attention(hidden, attention)), (attention,), mlp)
     looking = parts.Layer((*common, *looks), (cross,), mlp)
-    stack = [looking if number in crossing else reading for number in range(config.layers())]
+    stack = [looking if index in crossing else reading for index in range(config.layers())]
     untied = Config({**config.values, "tie_word_embeddings": False}, config.where)
     spec = decoder(untied, stack, rotary_tables=(rotary_tables.table(config, attention.head_dim),))
     table = Tensor(

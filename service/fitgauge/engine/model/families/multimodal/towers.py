@@ -23,7 +23,7 @@ Tower = Callable[[Config, Config, int], tuple[Block, ...]]
 @dataclass(frozen=True)
 class Vit:
     """How the layers of a vision transformer are named and made: `qkv` of one name is a joint
-    projection, `mlp` of three is gated; `divided` False: every rank holds the layers whole."""
+    projection, `mlp` of three is gated; `sharded` False: every rank holds the layers whole."""
 
     prefix: str
     qkv: tuple[str, ...] = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
@@ -34,7 +34,7 @@ class Vit:
     qkv_bias: bool = True
     out_bias: bool = True
     mlp_bias: bool = True
-    divided: bool = True
+    sharded: bool = True
     extras: tuple[Tensor, ...] = ()
 
 
@@ -46,7 +46,7 @@ def vit(
     inner = hidden if inner is None else inner
     rows = 3 * inner // len(style.qkv)
     *ups, down = style.mlp
-    column, row = (Split.COLUMN, Split.ROW) if style.divided else (Split.NONE, Split.NONE)
+    column, row = (Split.COLUMN, Split.ROW) if style.sharded else (Split.NONE, Split.NONE)
     tensors = (
         *[
             tensor
@@ -98,7 +98,7 @@ def sides(config: Config, name: str) -> tuple[int, int]:
         return config.integer(name, low=1), config.integer(name, low=1)
     pair = [Config({name: part}, config.where).integer(name, low=1) for part in value]
     if len(pair) != 2:
-        raise MalformedModelError(f"{config.where}: {name} is not one number or two.", field=name)
+        raise MalformedModelError(f"{config.where}: {name} must be one number or two.", field=name)
     return pair[0], pair[1]
 
 

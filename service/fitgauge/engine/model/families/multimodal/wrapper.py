@@ -89,13 +89,13 @@ def read_wrapped(config: Config, wrapper: Wrapper) -> ModelSpec:
         vision = Config(wrapper.vision, vision.where)
     reader = TEXT.get(text.text("model_type"))
     spec = (reader or dense.read_dense)(text)
-    kept = (
+    language = (
         [uncounted(block) for block in spec.blocks]
         if tied_by_default(config, wrapper)
         else spec.blocks
     )
     blocks = (
-        *[renamed(block, wrapper) for block in kept],
+        *[renamed(block, wrapper) for block in language],
         *wrapper.tower(vision, config, spec.hidden_size),
     )
     return msgspec.structs.replace(

@@ -45,7 +45,7 @@ def read_gated_delta(config: Config, projections: Projections) -> ModelSpec:
     types = interval_kinds(
         config, layers=layers, interval=config.integer("full_attention_interval", default=4)
     )
-    stack = [layer(config, projections, kind, number) for number, kind in enumerate(types)]
+    stack = [layer(config, projections, kind, index) for index, kind in enumerate(types)]
     spec = decoder(
         config, stack, rotary_tables=rotary(config, heads(config).head_dim, fraction=0.25)
     )
@@ -54,15 +54,15 @@ def read_gated_delta(config: Config, projections: Projections) -> ModelSpec:
     )
 
 
-def layer(config: Config, projections: Projections, kind: str, number: int) -> parts.Layer:
-    """Return two norms, a mixer, and an MLP or mixture; `number` tells which of the two where
+def layer(config: Config, projections: Projections, kind: str, index: int) -> parts.Layer:
+    """Return two norms, a mixer, and an MLP or mixture; `index` tells which of the two where
     `mlp_only_layers` and `decoder_sparse_step` do."""
     hidden = config.integer("hidden_size", low=1)
     norms = (
         *parts.norm("input_layernorm", hidden),
         *parts.norm("post_attention_layernorm", hidden),
     )
-    feed, mlp = feed_forward(config, hidden, number)
+    feed, mlp = feed_forward(config, hidden, index)
     if is_recurrent(kind):
         return parts.Layer(
             (*norms, *delta_tensors(config, projections, hidden), *feed),
@@ -137,11 +137,11 @@ def delta_mixer(config: Config) -> Recurrent:
     )
 
 
-def feed_forward(config: Config, hidden: int, number: int) -> tuple[tuple[Tensor, ...], Mlp]:
-    """Return the MLP, or the mixture with its gated shared expert, of layer `number`."""
+def feed_forward(config: Config, hidden: int, index: int) -> tuple[tuple[Tensor, ...], Mlp]:
+    """Return the MLP, or the mixture with its gated shared expert, of layer `index`."""
     experts = config.integer("num_experts", default=0)
     step = config.integer("decoder_sparse_step", default=1)
-    if not experts or number in config.items("mlp_only_layers") or step < 1 or (number + 1) % step:
+    if not experts or index in config.items("mlp_only_layers") or step < 1 or (index + 1) % step:
         width = config.integer("intermediate_size")
         return parts.gated_mlp(hidden, width), Mlp(intermediate_size=width)
     width, shared = (
@@ -173,7 +173,7 @@ def prediction_head(config: Config, projections: Projections) -> tuple[Block, ..
     if not count:
         return ()
     hidden, vocabulary = config.integer("hidden_size", low=1), config.integer("vocab_size", low=1)
-    stack = [layer(config, projections, "full_attention", number) for number in range(count)]
+    stack = [layer(config, projections, "full_attention", index) for index in range(count)]
     joint = (
         *parts.linear("mtp.fc", hidden, 2 * hidden, Split.COLUMN),
         *parts.norm("mtp.pre_fc_norm_embedding", hidden),

@@ -41,8 +41,8 @@ def read_recurrent_gemma(config: Config) -> ModelSpec:
     )
     pattern = config.items("block_types") or ["recurrent", "recurrent", "attention"]
     stack = [
-        recurrent if pattern[number % len(pattern)] == "recurrent" else attending
-        for number in range(config.layers())
+        recurrent if pattern[index % len(pattern)] == "recurrent" else attending
+        for index in range(config.layers())
     ]
     return decoder(
         config,

@@ -47,11 +47,11 @@ def read_jamba(config: Config) -> ModelSpec:
     )
     attention = heads(config)
 
-    def layer(number: int) -> parts.Layer:
-        attends = number % config.integer("attn_layer_period", low=1) == config.integer(
+    def layer(index: int) -> parts.Layer:
+        attends = index % config.integer("attn_layer_period", low=1) == config.integer(
             "attn_layer_offset"
         )
-        mixture = experts > 1 and number % config.integer(
+        mixture = experts > 1 and index % config.integer(
             "expert_layer_period", low=1
         ) == config.integer("expert_layer_offset")
         mlp = Mlp(intermediate_size=intermediate)
@@ -69,7 +69,7 @@ def read_jamba(config: Config) -> ModelSpec:
         )
 
     return decoder(
-        config, [layer(number) for number in range(config.layers())], final_norm="final_layernorm"
+        config, [layer(index) for index in range(config.layers())], final_norm="final_layernorm"
     )
 
 
@@ -111,7 +111,7 @@ def read_bamba(config: Config) -> ModelSpec:
         mlp,
     )
     recurrent = parts.Layer((*shared, *mamba2_tensors("mamba", sizes)), (mamba2_mixer(sizes),), mlp)
-    layers = [attending if number in attends else recurrent for number in range(config.layers())]
+    layers = [attending if index in attends else recurrent for index in range(config.layers())]
     return decoder(
         config,
         layers,
@@ -153,7 +153,7 @@ def read_falcon_h1(config: Config) -> ModelSpec:
 
 def read_granite_hybrid(config: Config) -> ModelSpec:
     """Granite 4: attention or Mamba 2 by `layer_types`; a shared MLP in every layer and, where
-    there are experts, a mixture beside it."""
+    there are experts, a mixture alongside it."""
     config = filled(config, GRANITE_DEFAULTS)
     hidden, shared = (
         config.integer("hidden_size", low=1),

@@ -38,7 +38,7 @@ def read_kimi_linear(config: Config) -> ModelSpec:
     head is never tied."""
     config = overruled(filled(config, DEFAULTS), tie_word_embeddings=False)
     hidden = config.integer("hidden_size", low=1)
-    stack = [layer(config, hidden, kind, number) for number, kind in enumerate(layer_kinds(config))]
+    stack = [layer(config, hidden, kind, index) for index, kind in enumerate(layer_kinds(config))]
     spec = decoder(config, stack)
     if not config.has("attn_res_block_size"):
         return spec
@@ -55,29 +55,28 @@ def layer_kinds(config: Config) -> list[str]:
     """`layer_types`; or the lists of `linear_attn_config`, which count from 1; or full attention
     in every fourth layer but the first."""
     count, section = config.layers(), config.section("linear_attn_config")
-    found = kinds(config, "layer_types", layers=count)
-    if found:
-        return found
+    layer_types = kinds(config, "layer_types", layers=count)
+    if layer_types:
+        return layer_types
     if section.has("full_attn_layers") and section.has("kda_layers"):
         full = section.items("full_attn_layers")
         return [
-            "full_attention" if number + 1 in full else "linear_attention"
-            for number in range(count)
+            "full_attention" if index + 1 in full else "linear_attention" for index in range(count)
         ]
     return [
-        "full_attention" if number and number % 4 == 0 else "linear_attention"
-        for number in range(count)
+        "full_attention" if index and index % 4 == 0 else "linear_attention"
+        for index in range(count)
     ]
 
 
-def layer(config: Config, hidden: int, kind: str, number: int) -> parts.Layer:
+def layer(config: Config, hidden: int, kind: str, index: int) -> parts.Layer:
     """Norms, KDA or latent attention, MLP or mixture, and what the attention residuals of Kimi
     K3 add."""
     norms = (
         *parts.norm("input_layernorm", hidden),
         *parts.norm("post_attention_layernorm", hidden),
     )
-    feed, mlp = feed_forward(config, hidden, number)
+    feed, mlp = feed_forward(config, hidden, index)
     residuals = attention_residuals(hidden) if config.has("attn_res_block_size") else ()
     if kind == "linear_attention":
         return parts.Layer(
@@ -211,13 +210,13 @@ def latent_tensors(config: Config, hidden: int, mixer: LatentAttention) -> tuple
     )
 
 
-def feed_forward(config: Config, hidden: int, number: int) -> tuple[tuple[Tensor, ...], Mlp]:
+def feed_forward(config: Config, hidden: int, index: int) -> tuple[tuple[Tensor, ...], Mlp]:
     """Return the MLP of the first `first_k_dense_replace` layers, the mixture of the others."""
     types = kinds(config, "mlp_layer_types", layers=config.layers())
     sparse = (
-        types[number] == "sparse"
+        types[index] == "sparse"
         if types
-        else number >= config.integer("first_k_dense_replace", default=1)
+        else index >= config.integer("first_k_dense_replace", default=1)
     )
     if not sparse:
         width = config.integer("intermediate_size")

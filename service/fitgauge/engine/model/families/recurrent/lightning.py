@@ -25,7 +25,7 @@ def read_minimax(config: Config) -> ModelSpec:
             for kind in config.items("attn_type_list", length=count)[:count]
         ]
     types = types or [
-        "linear_attention" if number % 2 else "full_attention" for number in range(count)
+        "linear_attention" if index % 2 else "full_attention" for index in range(count)
     ]
     experts, width = config.integer("num_local_experts", low=1), config.integer("intermediate_size")
     feed = (

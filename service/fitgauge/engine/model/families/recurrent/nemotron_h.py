@@ -60,7 +60,7 @@ def layer_kinds(
         return default
     if len(letters) > 4096 or not set(letters) <= set(_LETTERS):
         raise MalformedModelError(
-            f"{config.where}: {pattern} holds letters other than M, E, * and -.", field=pattern
+            f"{config.where}: {pattern} may only contain M, E, * and -.", field=pattern
         )
     return [_LETTERS[letter] for letter in letters]
 
@@ -84,7 +84,7 @@ def single_layer(config: Config, kind: str) -> parts.Layer:
             mlp=Mlp(intermediate_size=width, gated=False),
         )
     raise MalformedModelError(
-        f"{config.where}: a layer is of kind {kind[:40]!r}.", field="layers_block_type"
+        f"{config.where}: unknown layer kind {kind[:40]!r}.", field="layers_block_type"
     )
 
 
@@ -161,9 +161,9 @@ def prediction_head(config: Config) -> tuple[Block, ...]:
     )
     hidden = config.integer("hidden_size", low=1)
     layers = []
-    for number, kind in enumerate(types * steps):
+    for index, kind in enumerate(types * steps):
         layer = single_layer(config, kind)
-        place = number % len(types)
+        place = index % len(types)
         join = (
             *parts.norm("enorm", hidden),
             *parts.norm("hnorm", hidden),

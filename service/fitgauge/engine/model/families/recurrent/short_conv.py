@@ -31,17 +31,17 @@ def read_lfm2(config: Config) -> ModelSpec:
     hidden, count = config.integer("hidden_size", low=1), config.layers()
     attends = config.items("full_attn_idxs") if config.has("full_attn_idxs") else range(count)
     types = kinds(config, "layer_types", layers=count) or [
-        "full_attention" if number in attends else "conv" for number in range(count)
+        "full_attention" if index in attends else "conv" for index in range(count)
     ]
     attention, dense = (
         heads(config, head_dim=hidden // config.integer("num_attention_heads", low=1)),
         config.integer("num_dense_layers", default=count),
     )
 
-    def layer(number: int, kind: str) -> parts.Layer:
+    def layer(index: int, kind: str) -> parts.Layer:
         norms = (*parts.norm("operator_norm", hidden), *parts.norm("ffn_norm", hidden))
         feed, mlp = (
-            mixture(config, hidden) if experts and number >= dense else mlp_layer(config, hidden)
+            mixture(config, hidden) if experts and index >= dense else mlp_layer(config, hidden)
         )
         if is_recurrent(kind):
             return parts.Layer(
@@ -57,7 +57,7 @@ def read_lfm2(config: Config) -> ModelSpec:
             mlp,
         )
 
-    stack = [layer(number, kind) for number, kind in enumerate(types)]
+    stack = [layer(index, kind) for index, kind in enumerate(types)]
     return decoder(
         config, stack, final_norm="embedding_norm", rotary_tables=rotary(config, attention.head_dim)
     )

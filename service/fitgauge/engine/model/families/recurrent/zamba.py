@@ -43,12 +43,12 @@ def read_zamba2(config: Config) -> ModelSpec:
     owner = parts.Layer(
         (*own, *shared_block(config, hidden, width, attention)), hybrid.mixers, hybrid.mlp
     )
-    owners = [number for number, kind in enumerate(types) if kind == "hybrid"][
+    owners = [index for index, kind in enumerate(types) if kind == "hybrid"][
         : config.integer("num_mem_blocks", low=1)
     ]
     stack = [
-        plain if kind != "hybrid" else owner if number in owners else hybrid
-        for number, kind in enumerate(types)
+        plain if kind != "hybrid" else owner if index in owners else hybrid
+        for index, kind in enumerate(types)
     ]
     tables = rotary(config, attention.head_dim) if config.flag("use_mem_rope") else ()
     return decoder(config, stack, final_norm="final_layernorm", rotary_tables=tables)
@@ -58,7 +58,7 @@ def default_kinds(config: Config, count: int) -> list[str]:
     """Return the layers of Zamba2Config's own pattern: those of `hybrid_layer_ids`, else the
     ones of Zamba2-2.7B."""
     ids = config.items("hybrid_layer_ids") or [6, 12, 18, 24, 30, 36, 42, 47, 51]
-    return ["hybrid" if number in ids else "linear_attention" for number in range(count)]
+    return ["hybrid" if index in ids else "linear_attention" for index in range(count)]
 
 
 def mamba_sizes(config: Config, hidden: int) -> Mamba2:

@@ -9,7 +9,7 @@ computed. Derived from its source, not measured."""
 
 from typing import Literal
 
-from fitgauge.engine.training.autograd.tape import FLOAT
+from fitgauge.engine.training.autograd.operations import FLOAT
 from fitgauge.engine.training.workload import TrainingWorkload
 
 Way = Literal["ring", "ulysses", "p2p"]
@@ -26,7 +26,7 @@ def way_of(workload: TrainingWorkload) -> Way | None:
 
 
 def ring_forward_bytes(outputs: int, keys_values: int, ranks: int, width: int) -> int:
-    """Return the most that a ring's forward pass makes beside its output [bytes].
+    """Return the most that a ring's forward pass makes besides its output [bytes].
 
     `outputs`: numbers of the rank's output, `keys_values`: of its own keys and values, of
     `width` bytes. All ranks' keys and values are gathered; merging holds the sum of outputs so
@@ -37,13 +37,13 @@ def ring_forward_bytes(outputs: int, keys_values: int, ranks: int, width: int) -
 
 
 def ring_backward_bytes(queries: int, keys_values: int, ranks: int, width: int) -> int:
-    """Return the most that a ring's backward pass makes beside what was saved and the gradients of
+    """Return the most that a ring's backward pass makes besides what was saved and the gradients of
     output and inputs [bytes].
 
     Gradients are summed in fp32 while those of keys and values go round by all-to-all: each of
     three in fp32 is the running sum, what is sent and what comes. Highest of three moments: half
     of the queries' sums put into a new whole (for a rank that skips the keys after its own), a
-    pass of attention beside the one before, the second copy of keys and values to gather (which
+    pass of attention next to the one before, the second copy of keys and values to gather (which
     only more than two ranks make). Source: the same, _templated_ring_attention_backward,
     _partial_update."""
     summed = 3 * FLOAT * keys_values
@@ -55,7 +55,7 @@ def ring_backward_bytes(queries: int, keys_values: int, ranks: int, width: int) 
 
 
 def passed_forward_bytes(outputs: int, keys_values: int, sums: int, ranks: int, width: int) -> int:
-    """Return the most that Transformer Engine's ring makes in a forward pass beside its output and
+    """Return the most that Transformer Engine's ring makes in a forward pass besides its output and
     the keys and values it saves [bytes].
 
     `outputs`, `keys_values`: numbers of the rank's output, and of its keys and values, of
@@ -68,11 +68,11 @@ def passed_forward_bytes(outputs: int, keys_values: int, sums: int, ranks: int, 
 
 
 def passed_backward_bytes(queries: int, keys_values: int, width: int) -> int:
-    """Return the most that Transformer Engine's ring makes in a backward pass beside what was saved
-    and the gradients it gives back [bytes].
+    """Return the most that Transformer Engine's ring makes in a backward pass besides what was
+    saved and the gradients it gives back [bytes].
 
     Two buffers go round, each of keys and values and their gradients, one of which is given
-    back; a step makes gradients of all three anew. Source: the same,
+    back; a step makes new gradients of all three. Source: the same,
     AttnFuncWithCPAndKVP2P.backward (p2p_comm_buffers, dq_, dk_, dv_)."""
     return (queries + 4 * keys_values) * width
 

@@ -1,14 +1,15 @@
 """A layer whose modules run as fused kernels in the place of transformers' modelling code: Liger's,
 Unsloth's, axolotl's for adapters.
 
-Source: Liger-Kernel ops/rms_norm.py, rope.py, swiglu.py; unsloth 2026.8 kernels/rms_layernorm.py, rope_embedding.py, fast_lora.py; axolotl
-0.18 kernels/lora.py.
+Source: Liger-Kernel ops/rms_norm.py, rope.py, swiglu.py; unsloth 2026.8 kernels/rms_layernorm.py,
+rope_embedding.py, fast_lora.py; axolotl 0.18 kernels/lora.py.
 """
 
 from fitgauge.engine.model.spec import Split
 from fitgauge.engine.training.autograd.layers.layer import Layer
 from fitgauge.engine.training.autograd.layers.modules import LayerContext
-from fitgauge.engine.training.autograd.tape import FLOAT, Tape, Value
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
+from fitgauge.engine.training.autograd.tape import Tape
 from fitgauge.engine.training.states.parameters import Parameter, Unit
 from fitgauge.engine.training.workload import Kernels
 
@@ -35,10 +36,10 @@ class FusedLayer(Layer):
         )
         if not self._elementwise or parameter is None or not rms:
             return super().norm(name, x)
-        beside = [(f"{name}.deviation", x.elements // parameter.shape[-1], FLOAT)]
+        extra = [(f"{name}.deviation", x.elements // parameter.shape[-1], FLOAT)]
         inputs, passes = (x, self.weight(parameter)), self.traits.norm != "shifted_rms"
         return self.tape.operation(
-            name, inputs, x.elements, x.width, saves=(x,), beside=beside, passes=passes
+            name, inputs, x.elements, x.width, saves=(x,), extra=extra, passes=passes
         )
 
     def rotate(self, name: str, x: Value, cos: Value, sin: Value) -> Value:
@@ -72,7 +73,7 @@ class FusedLayer(Layer):
 
     def mlp(self, linears: list[Parameter], x: Value) -> Value:
         """down(act(gate(x)) up(x)): what gate and up give is saved, their product made again
-        (swiglu.py). With adapters beside all three it is one function, which saves x too and
+        (swiglu.py). With adapters on all three it is one function, which saves x too and
         writes the gradients of gate, up and x over these (LoRA_MLP.backward)."""
         pairs = [pair for linear in linears if (pair := self._pair(linear)) is not None]
         if (
@@ -94,7 +95,7 @@ class FusedLayer(Layer):
                 x.elements,
                 x.width,
                 saves=(x,),
-                beside=[("mlp.gate", inner, x.width), ("mlp.up", inner, x.width)],
+                extra=[("mlp.gate", inner, x.width), ("mlp.up", inner, x.width)],
                 scratch=product + unpacked,
                 back_scratch=max(0, product + unpacked - x.bytes),
                 product=True,
@@ -107,7 +108,7 @@ class FusedLayer(Layer):
         )
 
     def _pair(self, parameter: Parameter) -> tuple[Value, ...] | None:
-        """Return the parts of the adapter beside a linear, where its kernel takes them:
+        """Return the parts of the adapter of a linear, where its kernel takes them:
         Unsloth's knows neither biases nor magnitudes (DoRA)."""
         name = parameter.name.removesuffix(".weight")
         a, b = (

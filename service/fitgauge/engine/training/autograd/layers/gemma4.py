@@ -1,5 +1,5 @@
-"""A layer of Gemma 4 as transformers' modelling code computes it: values normed beside queries and
-keys, keys that are values too, keys and values of an earlier layer, a mixture beside the MLP, and
+"""A layer of Gemma 4 as transformers' modelling code computes it: values normed like queries and
+keys, keys that are values too, keys and values of an earlier layer, a mixture next to the MLP, and
 an input of its own for every layer.
 
 Source: transformers 5.23, models/gemma4/modeling_gemma4.py (Gemma4TextAttention,
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from fitgauge.engine.model.spec import Attention, Kind
 from fitgauge.engine.training.autograd.layers.layer import Layer
 from fitgauge.engine.training.autograd.layers.modules import LayerContext, Modules
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.autograd.segment import Segment, stream_width, tape_of, trace_segment
-from fitgauge.engine.training.autograd.tape import FLOAT, Value
 from fitgauge.engine.training.states.parameters import Parameter, Unit
 from fitgauge.engine.training.workload import TrainingWorkload
 
@@ -20,7 +20,7 @@ class Gemma4Layer(Layer):
     """Writes one layer on a tape."""
 
     def play(self, x: Value) -> Value:
-        """Attention, MLP with a mixture beside it, and the layer's own input, each where it has
+        """Attention, MLP with a mixture next to it, and the layer's own input, each where it has
         one."""
         return self.layer(x)
 
@@ -71,7 +71,7 @@ class Gemma4Layer(Layer):
         return self.linear(out, mixed)
 
     def _fed(self, x: Value) -> Value:
-        """Return the MLP; beside it a mixture that reads the stream itself."""
+        """Return the MLP; next to it a mixture that reads the stream itself."""
         experts = [
             p
             for p in self.unit.parameters
@@ -126,24 +126,24 @@ class Gemma4Layer(Layer):
         )
 
 
-def handed_on(found: Sequence[Unit]) -> list[Unit]:
+def handed_on(all_units: Sequence[Unit]) -> list[Unit]:
     """Return the units behind the layers' own inputs: their table, and the linear and norm
-    beside it; empty where there are none."""
+    with it; empty where there are none."""
     return [
         unit
-        for unit in found
+        for unit in all_units
         if any("per_layer" in parameter.name for parameter in unit.parameters) and not unit.repeated
     ]
 
 
 def per_layer_segment(
-    found: Sequence[Unit], scene: LayerContext, workload: TrainingWorkload
+    all_units: Sequence[Unit], scene: LayerContext, workload: TrainingWorkload
 ) -> Segment | None:
     """Return inputs for every layer, made before the first: words from a table of their own,
     added to a linear of the words' embeddings after a norm, scaled
     (Gemma4TextModel.get_per_layer_inputs, project_per_layer_inputs). They stay for the layers'
     backward passes. None where there are none."""
-    units = handed_on(found)
+    units = handed_on(all_units)
     if not units:
         return None
     tape, width = tape_of(workload), stream_width(workload)
@@ -172,12 +172,14 @@ def per_layer_segment(
     return trace_segment("embedding", (), tape, words, made, units, workload, checkpointed="none")
 
 
-def per_layer_bytes(found: Sequence[Unit], scene: LayerContext, workload: TrainingWorkload) -> int:
+def per_layer_bytes(
+    all_units: Sequence[Unit], scene: LayerContext, workload: TrainingWorkload
+) -> int:
     """Return the bytes of the gradient of all layers' own inputs, which is whole from the last
     layer's backward pass on."""
     widths = [
         p.shape[0]
-        for unit in handed_on(found)
+        for unit in handed_on(all_units)
         for p in unit.parameters
         if p.name.endswith("per_layer_model_projection.weight")
     ]

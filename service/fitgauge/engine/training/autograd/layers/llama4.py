@@ -6,7 +6,7 @@ apply_rotary_emb, Llama4TextL2Norm)."""
 
 from fitgauge.engine.model.spec import Attention, Kind
 from fitgauge.engine.training.autograd.layers.layer import Layer
-from fitgauge.engine.training.autograd.tape import FLOAT, Value
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.states.parameters import Parameter
 
 
@@ -41,7 +41,7 @@ class Llama4Layer(Layer):
 
     def feed_forward(self, x: Value) -> Value:
         """Return an MLP; or all tokens once for every expert, times its score, which is none
-        where it was not chosen, products of all experts at once, and a shared expert beside
+        where it was not chosen, products of all experts at once, and a shared expert next to
         them, during which what the experts read and gave is held (Llama4TextMoe.forward)."""
         experts = [
             p
@@ -62,18 +62,18 @@ class Llama4Layer(Layer):
         scores = tape.copy(
             "router.by_expert", tape.to(scores, tape.compute or x.width, "router.scores")
         )
-        given = tape.multiply(
+        scaled = tape.multiply(
             "experts.weighed", tape.copy("experts.tokens", x, count * x.elements), scores
         )
         rows, inner = count * scene.tokens, experts[-1].shape[1] // scene.expert_heads
-        first = self._every("experts.gate_up", given, experts[:-1], rows * 2 * inner)
+        first = self._every("experts.gate_up", scaled, experts[:-1], rows * 2 * inner)
         gate, up = tape.split("experts.chunk", first, rows * inner, rows * inner)
         product = tape.multiply("experts.product", up, self.activation(gate))
-        routed = self._every("experts.down", product, experts[-1:], given.elements)
+        routed = self._every("experts.down", product, experts[-1:], scaled.elements)
         shared = self.mlp(self.linears(attention=False), x)
         return tape.operation(
             "mlp.with_experts",
-            (shared, routed, given._replace(grad=False)),
+            (shared, routed, scaled._replace(grad=False)),
             shared.elements,
             shared.width,
             passes=True,

@@ -3,7 +3,8 @@ log-probabilities."""
 
 from fitgauge.engine.training.autograd.layers.megatron import loss_of_pieces
 from fitgauge.engine.training.autograd.layers.traits import Traits
-from fitgauge.engine.training.autograd.tape import FLOAT, Tape, Value
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
+from fitgauge.engine.training.autograd.tape import Tape
 from fitgauge.engine.training.workload import TrainingWorkload
 
 _CHUNKS = 8
@@ -36,7 +37,7 @@ def loss_of(
     if workload.loss == "chunked":
         made = tokens * vocabulary * (1 + 2 * traits.logits_cap + traits.scales_logits)
         return 0, _chunked(
-            tape, x, weight, tokens * vocabulary // _CHUNKS, made, compiled=workload.compiled
+            tape, x, weight, tokens * vocabulary // _CHUNKS, made, compiled=workload.compile
         )
     if workload.loss == "recomputed":
         return 0, _recomputed(tape, x, weight, tokens, vocabulary)
@@ -56,7 +57,7 @@ def loss_of(
         return 0, _log_probs(tape, logits, workload)
     if workload.framework == "megatron":
         return 0, loss_of_pieces(tape, logits, compiled=workload.loss == "fused")
-    if workload.framework == "fsdp" and workload.compiled:
+    if workload.framework == "fsdp" and workload.compile:
         return 0, tape.operation("loss", (logits,), 1, FLOAT, saves=(logits,))
     if workload.loss == "in_place":
         return 0, _in_place(tape, logits, tokens // workload.sequence_length * vocabulary)
@@ -86,7 +87,7 @@ def _fused(tape: Tape, x: Value, weight: Value, tokens: int, vocabulary: int, hi
         1,
         FLOAT,
         scratch=scratch,
-        beside=[("loss.gradients", made, weight.width)],
+        extra=[("loss.gradients", made, weight.width)],
     )
 
 
@@ -97,7 +98,7 @@ def _chunked(
     gradients and (unless `compiled`) fp32 are there of one piece."""
     x, weight = tape.cast(x, "logits"), tape.cast(weight, "logits")
     saves, scratch = (x,) if weight.grad else (), 0 if compiled else 2 * piece * FLOAT
-    back_scratch, beside = scratch + piece * x.width, [("loss.logits", made, x.width)]
+    back_scratch, extra = scratch + piece * x.width, [("loss.logits", made, x.width)]
     return tape.operation(
         "loss",
         (x, weight),
@@ -106,7 +107,7 @@ def _chunked(
         saves=saves,
         scratch=scratch,
         back_scratch=back_scratch,
-        beside=beside,
+        extra=extra,
         product=True,
     )
 
@@ -117,10 +118,10 @@ def _in_place(tape: Tape, logits: Value, last: int) -> Value:
     modeling_llama.py)."""
     wide = tape.to(logits, FLOAT, "logits.float")
     shifted = tape.copy("logits.shifted", wide, wide.elements - last)
-    held = wide._replace(grad=False)  # a name of the loss still has it
+    unread = wide._replace(grad=False)  # a name of the loss still has it
     written = tape.operation(
         "loss.gradients",
-        (shifted, held),
+        (shifted, unread),
         shifted.elements,
         FLOAT,
         saves=(shifted,),
@@ -145,13 +146,13 @@ def _recomputed(tape: Tape, x: Value, weight: Value, tokens: int, vocabulary: in
     copied = 0 if weight.width == FLOAT else FLOAT
     product, rows = head * (copied + tape.compute) + piece * narrow, piece * (narrow + 3 * FLOAT)
     back = max(product, rows + head * (tape.compute or copied))
-    beside = [("loss.ordered", x.elements, x.width)]
+    extra = [("loss.ordered", x.elements, x.width)]
     return tape.operation(
         "loss",
         (x, weight),
         1,
         FLOAT,
-        beside=beside,
+        extra=extra,
         scratch=max(product, rows),
         back_scratch=back,
         product=True,
@@ -187,7 +188,7 @@ def _log_probs(tape: Tape, logits: Value, workload: TrainingWorkload) -> Value:
         (logits,),
         1,
         FLOAT,
-        beside=made,
+        extra=made,
         scratch=logits.bytes,
         back_scratch=2 * logits.bytes,
     )

@@ -16,7 +16,8 @@ from fitgauge.engine.training.autograd.layers.context import (
 from fitgauge.engine.training.autograd.layers.layer import Layer
 from fitgauge.engine.training.autograd.layers.modules import LayerContext
 from fitgauge.engine.training.autograd.megatron_tape import MegatronTape
-from fitgauge.engine.training.autograd.tape import FLOAT, Tape, Value
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
+from fitgauge.engine.training.autograd.tape import Tape
 from fitgauge.engine.training.states.parameters import Parameter, Unit
 from fitgauge.engine.training.workload import Loss, TrainingWorkload
 
@@ -39,14 +40,17 @@ def whole_logits(workload: TrainingWorkload) -> dict[str, Loss | bool]:
         "recomputed",
     ):
         return {}
-    return {"loss": "fused" if workload.compiled or workload.adapted else "full", "compiled": False}
+    return {
+        "loss": "fused" if workload.compile or workload.uses_adapters else "full",
+        "compile": False,
+    }
 
 
 def loss_of_pieces(tape: Tape, logits: Value, *, compiled: bool) -> Value:
     """Return the loss of a rank's logits: their fp32 copy becomes the softmax and then the
     gradient, all in place.
 
-    `compiled`: by the kernels that torch.compile makes the gradient is another tensor, beside
+    `compiled`: by the kernels that torch.compile makes the gradient is another tensor, next to
     the softmax and its own copy in 16 bit. Source:
     megatron/core/tensor_parallel/cross_entropy.py, fusions/fused_cross_entropy.py; both
     measured: tools/accuracy/measure_megatron_loss.py."""
@@ -72,12 +76,12 @@ class MegatronLayer(Layer):
         """Return where a module that may be recomputed is written."""
         return self.tape.recomputed(module in self.recomputes, discards=discards)
 
-    def back(self, module: str, made: Value) -> Value:
+    def back(self, module: str, output: Value) -> Value:
         """Return what was made of the output of a recomputed module, before whose backward pass
         that output comes back."""
         if module in self.recomputes:
             self.tape.restore()
-        return made
+        return output
 
     # --- norms, linears, rotation
 
@@ -92,9 +96,9 @@ class MegatronLayer(Layer):
             return super().norm(name, x)
         x = self.whole(f"{name}.input", x)
         means = f"{name}.bias" in self._tensors or self.traits.norm in ("layer", "centred")
-        beside = [(f"{name}.statistics", (1 + means) * x.elements // parameter.shape[-1], FLOAT)]
+        extra = [(f"{name}.statistics", (1 + means) * x.elements // parameter.shape[-1], FLOAT)]
         return self.tape.operation(
-            name, (x, self.weight(parameter)), x.elements, x.width, saves=(x,), beside=beside
+            name, (x, self.weight(parameter)), x.elements, x.width, saves=(x,), extra=extra
         )
 
     def whole(self, name: str, x: Value) -> Value:
@@ -106,7 +110,7 @@ class MegatronLayer(Layer):
             return super()._normed(name, x)
 
     def mix(self, x: Value) -> Value:
-        """Return the layer's attention, beside which its input has a name, and after which its
+        """Return the layer's attention, during which its input has a name, and after which its
         norm's output comes back."""
         return self.back("layernorm", self._read(super().mix(x), x))
 
@@ -199,7 +203,7 @@ class MegatronLayer(Layer):
                 scene.tokens * heads,
                 k.elements + v.elements,
             )
-            beside, passed = [("attention.log_sum", sums, FLOAT)], scene.way == "p2p"
+            extra, passed = [("attention.log_sum", sums, FLOAT)], scene.way == "p2p"
             mixed = tape.operation(
                 "attention",
                 parts,
@@ -211,14 +215,14 @@ class MegatronLayer(Layer):
                     passed_forward_bytes(size, shared, sums, scene.ranks, q.width) if passed else 0
                 ),
                 back_scratch=passed_backward_bytes(q.elements, shared, q.width) if passed else 0,
-                beside=[*beside, ("attention.passed", shared, q.width)] if passed else beside,
+                extra=[*extra, ("attention.passed", shared, q.width)] if passed else extra,
                 product=True,
             )
             return tape.copy("attention.output", mixed) if turned else mixed
 
     def latent_attention(self, x: Value, mixer: LatentAttention) -> Value:
         """Multi-head latent attention: latents are narrow, cut as the stream is, and normed as
-        tensors of their own; rotation, which is not fused here, saves its cosines and sines anew,
+        tensors of their own; rotation, which is not fused here, saves its own cosines and sines,
         and every layer keeps its angles; values are copied out of what keys and values were
         expanded to.
 
@@ -264,7 +268,7 @@ class MegatronLayer(Layer):
                 (self.linear(wide, q),),
                 width * plain.head_dim,
                 x.width,
-                beside=angles,
+                extra=angles,
             )
             nope, v = tape.split(
                 "expanded.split",
@@ -347,9 +351,9 @@ class MegatronLayer(Layer):
         scores = self.tape.operation(
             "router", (x, self.weight(router)), tokens * router.shape[0], FLOAT, saves=(x,)
         )
-        beside = [("router.indices", chosen, _INDEX), ("router.scores", chosen, FLOAT)]
+        extra = [("router.indices", chosen, _INDEX), ("router.scores", chosen, FLOAT)]
         return self.tape.operation(
-            "router.probabilities", (scores,), tokens * router.shape[0], FLOAT, beside=beside
+            "router.probabilities", (scores,), tokens * router.shape[0], FLOAT, extra=extra
         )
 
     @property
@@ -413,7 +417,7 @@ class MegatronLayer(Layer):
         for number, (_, elements, width) in enumerate(mapped):
             tape.lasts(elements, width, saved=not number)
         permuted = sent = tape.operation(
-            "experts.permuted", (x,), pairs * scene.hidden, x.width, beside=mapped
+            "experts.permuted", (x,), pairs * scene.hidden, x.width, extra=mapped
         )
         if scene.experts > 1:
             sent = tape.copy("experts.exchanged", permuted)

@@ -1,5 +1,5 @@
 """A layer of Llama 3.2 Vision: a Llama's, or one whose attention reads the tokens of images, which
-stand beside the sequence.
+stay outside the sequence.
 
 Source: transformers 5.23, models/mllama/modeling_mllama.py (MllamaCrossAttentionDecoderLayer,
 MllamaTextModel.forward)."""
@@ -10,7 +10,7 @@ import msgspec
 
 from fitgauge.engine.model.spec import Attention, CrossAttention
 from fitgauge.engine.training.autograd.layers.layer import Layer
-from fitgauge.engine.training.autograd.tape import Value
+from fitgauge.engine.training.autograd.operations import Value
 
 
 class MllamaLayer(Layer):

@@ -10,7 +10,8 @@ from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import Kind, Split
 from fitgauge.engine.training.autograd.layers.context import Way
 from fitgauge.engine.training.autograd.layers.traits import Place, Traits
-from fitgauge.engine.training.autograd.tape import FLOAT, Tape, Value
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
+from fitgauge.engine.training.autograd.tape import Tape
 from fitgauge.engine.training.states.parameters import Parameter, Unit
 from fitgauge.engine.training.workload import AttentionKernel
 
@@ -26,7 +27,7 @@ class LayerContext:
     experts are spread; `expert_heads`: into how many parts each is divided. `relative`: rows of
     DeBERTa's table of relative positions, 0 for other families. `rotary`: queries and keys are
     rotated; `table_width`: bytes of a number of its tables. `ranks`: of context parallelism,
-    which divide attention in the `way` of their framework. `crossed`: tokens of images beside a
+    which divide attention in the `way` of their framework. `crossed`: tokens of images outside a
     sequence, `crossed_grad`: they get a gradient."""
 
     traits: Traits
@@ -174,9 +175,9 @@ class Modules:
         parameter, style = self._tensors.get(f"{name}.weight"), self.traits.norm
         if parameter is None:
             wide = self.tape.to(x, FLOAT, f"{name}.float")
-            beside = [(f"{name}.statistics", 2 * self.scene.tokens, FLOAT)]
+            extra = [(f"{name}.statistics", 2 * self.scene.tokens, FLOAT)]
             return self.tape.to(
-                self.tape.operation(name, (wide,), x.elements, FLOAT, saves=(wide,), beside=beside),
+                self.tape.operation(name, (wide,), x.elements, FLOAT, saves=(wide,), extra=extra),
                 x.width,
             )
         if f"{name}.bias" in self._tensors or style == "layer":
@@ -188,9 +189,9 @@ class Modules:
     def layer_norm(self, name: str, x: Value, parameter: Parameter) -> Value:
         """torch.nn.LayerNorm: saves its input, means and deviations."""
         rows = x.elements // parameter.elements
-        beside = [(f"{name}.statistics", 2 * rows, x.width)]
+        extra = [(f"{name}.statistics", 2 * rows, x.width)]
         return self.tape.operation(
-            name, (x, self.weight(parameter)), x.elements, x.width, saves=(x,), beside=beside
+            name, (x, self.weight(parameter)), x.elements, x.width, saves=(x,), extra=extra
         )
 
     def rms_norm(self, name: str, x: Value, parameter: Parameter) -> Value:
@@ -248,7 +249,7 @@ class Modules:
         if place not in self.traits.drops:
             return x
         return self.tape.operation(
-            name, (x,), x.elements, x.width, beside=[(f"{name}.mask", x.elements, 1)]
+            name, (x,), x.elements, x.width, extra=[(f"{name}.mask", x.elements, 1)]
         )
 
     def activation(self, x: Value) -> Value:
@@ -287,3 +288,19 @@ class Modules:
                 )
             case name:
                 return tape.pointwise(name, x)
+
+    def unknown(self, x: Value) -> Value:
+        """Return a layer without a model of its own: every linear saves its input, one after
+        the other, each followed by one activation."""
+        y = x
+        for parameter in (*self.linears(attention=True), *self.linears(attention=False)):
+            y = self.linear(
+                parameter,
+                self.tape.pointwise(
+                    "activation", self._sized(y, self.scene.tokens * parameter.shape[1])
+                ),
+            )
+        return self.tape.add("residual", x, self._sized(y, x.elements))
+
+    def _sized(self, x: Value, elements: int) -> Value:
+        return x if x.elements == elements else self.tape.copy("reshaped", x, elements)

@@ -2,7 +2,7 @@
 tape.
 
 What runs on a card are the kernels of mamba_ssm, causal_conv1d and fla, which transformers 5.23
-calls where they are installed: they keep few tensors and make the rest anew. `eager` asks for
+calls where they are installed: they save few tensors and recompute the rest. `eager` asks for
 Mamba's reference in PyTorch instead, whose scan keeps every state of every token; those of the
 others, which keep more than their kernels too, are not derived. The kernels cannot be run
 without a card, so nothing here was compared with autograd but Mamba's reference. Source:
@@ -17,7 +17,7 @@ from math import ceil
 
 from fitgauge.engine.model.spec import Attention, Kind, Recurrent
 from fitgauge.engine.training.autograd.layers.layer import Layer
-from fitgauge.engine.training.autograd.tape import FLOAT, Value
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.states.parameters import Parameter
 
 _SCAN_CHUNK = 2048
@@ -37,32 +37,32 @@ class RecurrentLayer(Layer):
     def linears(self, *, attention: bool) -> list[Parameter]:
         """Return the weights of the attention's linears in their order, or of the MLP's; a
         recurrent mixer's are found by name."""
-        found = {
+        projections = {
             _module(p): p
             for p in self.unit.parameters
             if p.kind is Kind.LINEAR and not p.adapter and len(p.shape) == 2
         }
         if attention:
-            return [found[name] for name in _PROJECTIONS if name in found]
+            return [projections[name] for name in _PROJECTIONS if name in projections]
         return [
             p
-            for name, p in found.items()
+            for name, p in projections.items()
             if name not in _PROJECTIONS and not name.startswith(_INNER) and p.shape[0] > 1
         ]
 
     def play(self, x: Value) -> Value:
         """Return every half with a recipe, in their order; as `unknown` where one has none."""
-        halves: list[Callable[[Value], Value] | None] = [
+        sublayers: list[Callable[[Value], Value] | None] = [
             self._mixer(mixer) for mixer in self.unit.block.mixers
         ]
         if self.linears(attention=False) or any(
             p.kind is Kind.EXPERT for p in self.unit.parameters
         ):
-            halves.append(self.feed_forward)
+            sublayers.append(self.feed_forward)
         norms = self.norms(inside=False)
-        if None in halves or len(norms) != len(halves):
+        if None in sublayers or len(norms) != len(sublayers):
             return self.unknown(x)
-        for half, norm in zip(halves, norms, strict=True):
+        for half, norm in zip(sublayers, norms, strict=True):
             if half is not None:
                 x = self.tape.add(f"{norm}.residual", x, half(self.norm(norm, x)))
         return x
@@ -94,19 +94,19 @@ class RecurrentLayer(Layer):
     def scan(self, x: Value) -> Value:
         """Mamba's one kernel from the input projection to the output: it keeps xz, time steps
         with B and C, states of every 2048th token and the scan's output; the convolution and
-        time steps are made anew (checkpoint_lvl 1)."""
+        time steps are recomputed (checkpoint_lvl 1)."""
         tape, tokens = self.tape, self.scene.tokens
         out, narrow = self._own("out_proj"), self._own("x_proj").shape[0]
         inner, state = out.shape[1] // self.scene.heads, self._own("A_log").shape[1]
         xz = self.linear(self._own("in_proj"), x)
         states = self.scene.batch * inner * ceil(self.scene.sequence / _SCAN_CHUNK) * 2 * state
-        beside = [
+        extra = [
             ("scan.steps", tokens * narrow, xz.width),
             ("scan.b_and_c", 2 * tokens * state, xz.width),
             ("scan.states", states, FLOAT),
             ("scan.output", tokens * inner, xz.width),
         ]
-        inputs, again = (xz, *self._weights("in_proj")), 2 * tokens * inner * xz.width
+        inputs, recomputed = (xz, *self._weights("in_proj")), 2 * tokens * inner * xz.width
         size = tokens * out.shape[0]
         return tape.operation(
             "scan",
@@ -114,9 +114,9 @@ class RecurrentLayer(Layer):
             size,
             xz.width,
             saves=(xz,),
-            beside=beside,
-            scratch=again,
-            back_scratch=again,
+            extra=extra,
+            scratch=recomputed,
+            back_scratch=recomputed,
             product=True,
         )
 
@@ -129,7 +129,7 @@ class RecurrentLayer(Layer):
         inner, state = out.shape[1] // self.scene.heads, self._own("A_log").shape[1]
         wide, whole = scene.tokens * inner, scene.tokens * inner * state
         xz = self.linear(self._own("in_proj"), x)
-        beside = [
+        extra = [
             ("conv.padded", scene.batch * inner * (scene.sequence + conv.shape[-1] - 1), xz.width),
             *[
                 (name, wide, xz.width)
@@ -147,13 +147,13 @@ class RecurrentLayer(Layer):
             wide,
             xz.width,
             saves=(xz,),
-            beside=beside,
+            extra=extra,
         )
         return self.linear(out, scanned)
 
     def state_space(self, x: Value, mixer: Recurrent) -> Value:
         """Mamba 2's one kernel: it keeps the input projection, the scan's output and a deviation
-        for every token and group; convolution and states of chunks are made anew."""
+        for every token and group; convolution and states of chunks are recomputed."""
         scene, out = self.scene, self._own("out_proj")
         ways, state = scene.heads, next(s for s in mixer.states if s.name == "ssm")
         conv = self._own("conv1d").shape[0] // ways
@@ -161,7 +161,7 @@ class RecurrentLayer(Layer):
         groups = max(
             1, (conv - inner) // 2 * inner // (state.width * state.heads // ways)
         )  # B and C of each group: two states wide
-        beside = [
+        extra = [
             ("scan.output", scene.tokens * inner, projected.width),
             ("scan.rstd", scene.tokens * groups, FLOAT),
         ]
@@ -173,11 +173,12 @@ class RecurrentLayer(Layer):
             * state.width
             * FLOAT
         )
-        again = scene.tokens * conv * projected.width + chunks
+        recomputed = scene.tokens * conv * projected.width + chunks
         return self.tape.operation(
             "scan", (projected, *self._weights("in_proj")), scene.tokens * out.shape[0],
             projected.width,
-            saves=(projected,), beside=beside, scratch=again, back_scratch=2 * again, product=True,
+            saves=(projected,), extra=extra, scratch=recomputed, back_scratch=2 * recomputed,
+            product=True,
         )  # fmt: skip
 
     def gated_delta(self, x: Value, mixer: Recurrent) -> Value:
@@ -214,7 +215,7 @@ class RecurrentLayer(Layer):
             tape.copy(f"delta.{name}", mixed, tokens * size)
             for name, size in (("query", key), ("key", key), ("value", value))
         )
-        beside = [
+        extra = [
             ("delta.decay", tokens * heads, FLOAT),
             ("delta.beta", tokens * heads, x.width),
             ("delta.chunks", tokens * heads * _DELTA_CHUNK, x.width),
@@ -227,16 +228,16 @@ class RecurrentLayer(Layer):
             * state.width
             * x.width
         )
-        again = states + tokens * (key + 2 * value) * x.width
+        recomputed = states + tokens * (key + 2 * value) * x.width
         ruled = tape.operation(
             "delta",
             (q, k, v),
             tokens * value,
             x.width,
             saves=(q, k, v),
-            beside=beside,
-            scratch=again,
-            back_scratch=2 * again,
+            extra=extra,
+            scratch=recomputed,
+            back_scratch=2 * recomputed,
             product=True,
         )
         normed = tape.operation(

@@ -8,7 +8,7 @@ models/glm_moe_dsa/modeling_glm_moe_dsa.py."""
 from fitgauge.engine.model.spec import Attention, LatentAttention, ModelSpec
 from fitgauge.engine.training.autograd.layers.layer import Layer
 from fitgauge.engine.training.autograd.layers.modules import LayerContext
-from fitgauge.engine.training.autograd.tape import FLOAT, Value
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.workload import TrainingWorkload
 
 _INDEX = 4
@@ -53,7 +53,7 @@ class SparseLayer(Layer):
         return super().fused_attention(q, k, v, heads, mixer)
 
     def _pick(self, *ready: Value) -> None:
-        """The indexer, which runs without gradients while queries, keys and values are `ready`:
+        """Run the indexer, without gradients, while queries, keys and values are `ready`:
         its queries, in fp32 for a product with its keys, and scores of every head in fp32, two
         tensors of them at a time. Of several sequences its keys are copied for every query, as a
         product over both does not broadcast a view (torch.matmul)."""
@@ -65,16 +65,16 @@ class SparseLayer(Layer):
         pairs = self.scene.tokens * self.scene.keys
         scores = pairs * indexer.heads * FLOAT
         queries = self.scene.tokens * indexer.heads * indexer.dim
-        made = queries * ready[0].width
+        ones = queries * ready[0].width
         spread = queries * FLOAT + (pairs * indexer.dim * FLOAT if self.scene.batch > 1 else 0)
         self.tape.operation(
             "indexer",
             [x._replace(grad=False) for x in ready],
             pairs,
             1,
-            scratch=made + scores + max(scores, spread),
+            scratch=ones + scores + max(scores, spread),
         )
 
     def explicit(self, mixer: Attention) -> bool:
-        """SDPA is given a mask of what was picked, anew in every layer."""
+        """SDPA is given a mask of what was picked, in every layer."""
         return True

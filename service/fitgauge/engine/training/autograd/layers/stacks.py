@@ -15,8 +15,9 @@ from fitgauge.engine.model.dtypes import size_of
 from fitgauge.engine.model.spec import Attention, CrossAttention, Kind, ModelSpec, Part
 from fitgauge.engine.training.autograd.layers.layer import Layer
 from fitgauge.engine.training.autograd.layers.modules import LayerContext, Modules
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.autograd.segment import Segment, stream_width, tape_of, trace_segment
-from fitgauge.engine.training.autograd.tape import FLOAT, Pass, Tape, Value
+from fitgauge.engine.training.autograd.tape import Pass, Tape
 from fitgauge.engine.training.states.optimizer_states import gradient_dtype
 from fitgauge.engine.training.states.parameters import Unit
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -28,7 +29,7 @@ _MEL_FRAMES = 2
 
 
 class StackLayer(Layer):
-    """A layer of an encoder, or of a decoder beside one, which reads `source`: the encoder's
+    """A layer of an encoder, or of a decoder with one, which reads `source`: the encoder's
     output, counted with the encoder."""
 
     def __init__(
@@ -93,7 +94,7 @@ class StackLayer(Layer):
             (relative,),
             relative.elements,
             q.width,
-            beside=[("relative.dropout.mask", relative.elements, 1)],
+            extra=[("relative.dropout.mask", relative.elements, 1)],
         )
         projections = self.linears(attention=True)
         for name, content, parameter in (("key", q, projections[1]), ("query", k, projections[0])):
@@ -111,13 +112,13 @@ class StackLayer(Layer):
                 count,
                 q.width,
                 saves=(product,),
-                beside=index,
+                extra=index,
             )
             scores = tape.add(
                 "attention.summed", scores, tape.copy(f"attention.scaled_{name}", gathered)
             )
         mask = [("attention.mask", self.scene.tokens * self.scene.keys, 1)]
-        scores = tape.operation("attention.masked", (scores,), count, scores.width, beside=mask)
+        scores = tape.operation("attention.masked", (scores,), count, scores.width, extra=mask)
         wide = tape.to(scores, FLOAT, "attention.float") if tape.compute else scores
         weights = tape.to(
             tape.pointwise("attention.softmax", wide, of_output=True), q.width, "attention.weights"
@@ -135,7 +136,7 @@ class StackLayer(Layer):
         return k.elements // (mixer.head_dim * heads * self.scene.batch)
 
     def explicit(self, mixer: Attention) -> bool:
-        """Return a decoder beside an encoder is given its causal mask as a tensor
+        """Return whether a decoder with an encoder gets its causal mask as a tensor
         (create_causal_mask with a cache of two parts)."""
         return mixer.causal and self.source is not None and self.traits.explicit_mask
 
@@ -166,24 +167,26 @@ def source_tokens(spec: ModelSpec, scene: LayerContext) -> int:
 
 
 def source_segments(
-    found: list[Unit], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload
+    all_units: list[Unit], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload
 ) -> list[Segment]:
     """Return the encoder of an encoder-decoder: its embeddings, its layers, what follows them."""
     tokens, width = source_tokens(spec, scene), stream_width(workload)
-    beside = replace(scene, sequence=tokens, keys=tokens)
-    size = beside.tokens * spec.hidden_size
-    units = [unit for unit in found if unit.part is Part.ENCODER]
+    encoder_scene = replace(scene, sequence=tokens, keys=tokens)
+    size = encoder_scene.tokens * spec.hidden_size
+    units = [unit for unit in all_units if unit.part is Part.ENCODER]
     around, tables = (
         [unit for unit in units if not unit.repeated],
-        [unit for unit in found if unit.part is Part.EMBEDDING],
+        [unit for unit in all_units if unit.part is Part.EMBEDDING],
     )
-    first = embedded(tables[:1], around, spec, beside, workload, counted=[*around, *tables[:-1]])
+    first = embedded(
+        tables[:1], around, spec, encoder_scene, workload, counted=[*around, *tables[:-1]]
+    )
     line = [again(first, tables[0], workload) if len(tables) == 1 and not speech(spec) else first]
-    line += _layers([unit for unit in units if unit.repeated], size, beside, workload)
+    line += _layers([unit for unit in units if unit.repeated], size, encoder_scene, workload)
     tape = tape_of(workload)
     x = y = tape.input("hidden", size, width, grad=True)
     for unit in around:
-        y = final(Modules(tape, unit, beside), y)
+        y = final(Modules(tape, unit, encoder_scene), y)
     return (
         [*line, trace_segment("encoder.end", (), tape, x, y, [], workload, checkpointed="none")]
         if y is not x
@@ -192,17 +195,17 @@ def source_segments(
 
 
 def _layers(
-    found: list[Unit], size: int, scene: LayerContext, workload: TrainingWorkload
+    all_units: list[Unit], size: int, scene: LayerContext, workload: TrainingWorkload
 ) -> list[Segment]:
     """Return a segment for every layer of an encoder, in order: those made alike are played
     once, the first of a frozen base by itself."""
-    frozen = workload.adapted and workload.activation_checkpointing == "none"
+    frozen = workload.uses_adapters and workload.activation_checkpointing == "none"
     played: dict[tuple[int, bool], Segment] = {}
     line = []
     for number, kind in sorted(
-        (number, kind) for kind, unit in enumerate(found) for number in unit.layers
+        (number, kind) for kind, unit in enumerate(all_units) for number in unit.layers
     ):
-        key, unit = (kind, not (frozen and number == 0)), found[kind]
+        key, unit = (kind, not (frozen and number == 0)), all_units[kind]
         if key not in played:
             tape = tape_of(workload)
             x = tape.input("hidden", size, stream_width(workload), grad=key[1])
@@ -249,7 +252,7 @@ def embedded(
             (unit, p) for unit in tables for p in unit.parameters if p.kind is Kind.EMBEDDING
         )
         x = tape.operation("words", (Modules(tape, words[0], scene).weight(words[1]),), size, width)
-        if workload.adapted and workload.activation_checkpointing != "none":
+        if workload.uses_adapters and workload.activation_checkpointing != "none":
             x = tape.leaf("words.leaf", x)
     if "embed_positions.weight" in named:
         unit, table = named["embed_positions.weight"]
@@ -327,8 +330,8 @@ def bias_bytes(spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload)
     """Trained biases by distance of T5 (heads x s x s), one for each kind of attention, made
     once and kept by whoever needs them again: SDPA, or a checkpoint. Eager scores take them up
     and keep nothing."""
-    kept = workload.activation_checkpointing != "none" or not scene.traits.eager(scene.attention)
-    if not scene.traits.position_bias or not kept:
+    saved = workload.activation_checkpointing != "none" or not scene.traits.eager(scene.attention)
+    if not scene.traits.position_bias or not saved:
         return 0
     kinds = 1 if spec.task == "encode" else 3
     return (

@@ -26,14 +26,14 @@ class Traits:
     encoder-decoder, norms take the sum of stream and branch. `gated_activation`: where its MLP
     is gated. `proven`: its saved tensors were compared with autograd's own. `slices`: a fused
     projection is sliced, not split. `rotates_part`: rotated and plain parts of queries and keys
-    are put together again, `interleaves`: by tables made anew in every layer. `parallel`:
+    are put together again, `interleaves`: by tables made in every layer. `parallel`:
     attention and MLP side by side. `scales_queries`: before the product instead of after;
     `copies_queries`: head by head, as then the output is (Whisper). `explicit_mask`: SDPA in a
-    decoder beside an encoder is given its causal mask as a tensor. `position_bias`: a trained
+    decoder with an encoder is given its causal mask as a tensor. `position_bias`: a trained
     table is added to scores. `score_cap`, `logits_cap`: tanh caps. `logits_bias`: a buffer is
     added to logits. `float_softmax`, `float_scores`, `float_rotary`, `float_router`,
     `float_loss`: in fp32 whatever the precision; `casts_router`: so is its weight;
-    `float_weights`: and so stay the weights of chosen experts. `sinks`: a learned score beside
+    `float_weights`: and so stay the weights of chosen experts. `sinks`: a learned score next to
     every query's. `clamps`: gates, and what they weigh, are bounded (gpt-oss). `bare_sdpa`:
     PyTorch's SDPA is called with keys as they are, or repeated before. `lacks`: kinds of
     attention that transformers has not for it and runs eagerly instead. `drops`: where dropout
@@ -185,7 +185,7 @@ TRAITS: Mapping[str, Traits] = {
 
 
 def traits_of(spec: ModelSpec) -> Traits:
-    """Return the traits of a family; of one that was not taught Llama's, or BERT's where it is
+    """Return the traits of a family; of an unsupported one Llama's, or BERT's where it is
     no decoder."""
     return TRAITS.get(spec.model_type, LLAMA if spec.task == "generate" else BERT)
 

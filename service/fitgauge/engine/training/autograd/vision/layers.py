@@ -3,7 +3,8 @@
 from fitgauge.engine.model.spec import Attention, Kind
 from fitgauge.engine.training.autograd.layers.layer import Layer
 from fitgauge.engine.training.autograd.layers.modules import LayerContext
-from fitgauge.engine.training.autograd.tape import FLOAT, Tape, Value
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
+from fitgauge.engine.training.autograd.tape import Tape
 from fitgauge.engine.training.autograd.vision.styles import Style
 from fitgauge.engine.training.states.parameters import Parameter, Unit
 
@@ -18,14 +19,14 @@ class TowerLayer(Layer):
     def linears(self, *, attention: bool) -> list[Parameter]:
         """Return the weights of the attention's linears, or of the MLP's; MoonViT's names say
         "w" where others say "attn"."""
-        found = [
+        parameters = [
             p
             for p in self.unit.parameters
             if p.kind is Kind.LINEAR and not p.adapter and len(p.shape) == 2
         ]
         return [
             p
-            for p in found
+            for p in parameters
             if (p.name in ("wqkv.weight", "wo.weight") or "att" in p.name) == attention
         ]
 

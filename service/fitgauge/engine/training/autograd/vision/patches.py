@@ -3,8 +3,9 @@ after them."""
 
 from fitgauge.engine.model.spec import Kind
 from fitgauge.engine.training.autograd.layers.modules import LayerContext, Modules
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.autograd.segment import Segment, stream_width, tape_of
-from fitgauge.engine.training.autograd.tape import FLOAT, Tape, Value
+from fitgauge.engine.training.autograd.tape import Tape
 from fitgauge.engine.training.autograd.vision.simulated import simulated
 from fitgauge.engine.training.autograd.vision.styles import Tower, patch_tensor
 from fitgauge.engine.training.states.parameters import Unit
@@ -28,7 +29,7 @@ def patches(
         "pixels.narrow",
     )
     unit, patch = next(
-        named[found.name] for unit in units if (found := patch_tensor(unit.block.tensors))
+        named[embedded.name] for unit in units if (embedded := patch_tensor(unit.block.tensors))
     )
     modules = Modules(tape, unit, scene)
     if patch.kind is Kind.LINEAR:
@@ -36,12 +37,12 @@ def patches(
     else:
         read = tuple(tape.cast(value, "patches") for value in (pixels, modules.weight(patch)))
         x = tape.operation("patches", read, count * tower.width, read[0].width, saves=read)
-    asked = (
+    grad_from = (
         tower.style.asks
-        if workload.adapted and workload.activation_checkpointing != "none"
+        if workload.uses_adapters and workload.activation_checkpointing != "none"
         else "none"
     )
-    if asked == "patches":
+    if grad_from == "patches":
         x = tape.leaf("patches.leaf", x)
     if tower.style.places == "tiles":
         x = tape.copy("patches.by_tile", x)
@@ -52,16 +53,17 @@ def patches(
         x = normed(tape, units, scene, x, "post_conv_layernorm")
     place = next(
         (
-            found
-            for name, found in named.items()
-            if "pos" in name and found[1].kind in (Kind.EMBEDDING, Kind.OTHER)
+            embedded
+            for name, embedded in named.items()
+            if "pos" in name and embedded[1].kind in (Kind.EMBEDDING, Kind.OTHER)
         ),
         None,
     )
     if place is not None:
         x = _placed(tape, x, Modules(tape, place[0], scene).weight(place[1]), tower, scene)
     tile = next(
-        (found for name, found in named.items() if name.endswith("tile_embedding.weight")), None
+        (embedded for name, embedded in named.items() if name.endswith("tile_embedding.weight")),
+        None,
     )
     if tile is not None:
         rows = tape.operation(
@@ -74,7 +76,7 @@ def patches(
     x = normed(tape, units, scene, x, "pre_layrnorm", "layernorm_pre", "ln_pre")
     if tower.style.places == "tiles":
         x = tape.copy("patches.padded", x, scene.tokens * tower.width)
-    if asked == "embedded":
+    if grad_from == "embedded":
         x = tape.leaf("patches.leaf", x)
     return simulated("patches", tape, pixels, x, units, workload, checkpointed="none"), x
 
@@ -89,13 +91,13 @@ def _placed(tape: Tape, x: Value, table: Value, tower: Tower, scene: LayerContex
             summed = tape.operation(
                 "positions", (corners,), x.elements, FLOAT, scratch=weighed, back_scratch=scratch
             )
-            found = tape.to(summed, x.width)
+            embedded = tape.to(summed, x.width)
         case "grid":
             plane = tape.to(table, FLOAT, "positions.plane")
             spots = [("positions.grid", 2 * scene.tokens, FLOAT)]
-            found = tape.to(
+            embedded = tape.to(
                 tape.operation(
-                    "positions", (plane,), x.elements, FLOAT, saves=(plane,), beside=spots
+                    "positions", (plane,), x.elements, FLOAT, saves=(plane,), extra=spots
                 ),
                 table.width,
             )
@@ -104,18 +106,20 @@ def _placed(tape: Tape, x: Value, table: Value, tower: Tower, scene: LayerContex
                 ("positions.rows", _BAG * scene.tokens, 8),
                 ("positions.weights", _BAG * scene.tokens, table.width),
             ]
-            found = tape.to(
-                tape.operation("positions", (table,), x.elements, table.width, beside=bags), x.width
+            embedded = tape.to(
+                tape.operation("positions", (table,), x.elements, table.width, extra=bags), x.width
             )
         case "axes":
             across, down = (
                 tape.operation(f"positions.{axis}", (table,), x.elements, table.width)
                 for axis in ("columns", "rows")
             )
-            found = tape.copy("positions.unpadded", tape.add("positions", across, down))
+            embedded = tape.copy("positions.unpadded", tape.add("positions", across, down))
         case _:
-            found = tape.operation("positions", (table,), scene.sequence * tower.width, table.width)
-    return tape.add("patches.placed", x, found)
+            embedded = tape.operation(
+                "positions", (table,), scene.sequence * tower.width, table.width
+            )
+    return tape.add("patches.placed", x, embedded)
 
 
 def ended(

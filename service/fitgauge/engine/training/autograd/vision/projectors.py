@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from fitgauge.engine.model.spec import Kind
 from fitgauge.engine.training.autograd.layers.modules import LayerContext, Modules
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.autograd.segment import Segment, tape_of
-from fitgauge.engine.training.autograd.tape import FLOAT, Tape, Value
+from fitgauge.engine.training.autograd.tape import Tape
 from fitgauge.engine.training.autograd.vision.simulated import simulated
 from fitgauge.engine.training.autograd.vision.styles import Tower
 from fitgauge.engine.training.states.parameters import Unit
@@ -21,7 +22,7 @@ def projector(
     hidden: Value,
     workload: TrainingWorkload,
 ) -> Segment:
-    """Norms and linears in their order, GELU between linears. One that stands beside the last
+    """Norms and linears in their order, GELU between linears. One next to the last
     (deepstack) reads a layer's own output."""
     tape = tape_of(workload)
     take = tape.constant if unit.repeated else tape.input
@@ -102,7 +103,7 @@ class Projector(Modules):
                 return x
 
     def _side_by_side(self, x: Value) -> Value:
-        """Llama 3.2's: outputs of several layers beside the last, without padding, of which a
+        """Llama 3.2's: outputs of several layers and the last, without padding, of which a
         stack is made first (MllamaVisionModel)."""
         inputs = next(p for p in self.unit.parameters if p.kind is Kind.LINEAR).shape[1]
         stacked = self.scene.tokens * (inputs - self.tower.width) * x.width
@@ -120,15 +121,15 @@ class Projector(Modules):
         (Gemma4VisionPooler, Gemma4MultimodalEmbedder)."""
         tape, patches, pool = self.tape, self.scene.tokens, self.tower.style.pool
         filled = tape.operation(
-            "image.filled", (x,), x.elements, x.width, beside=[("image.padding", patches, 1)]
+            "image.filled", (x,), x.elements, x.width, extra=[("image.padding", patches, 1)]
         )
         places = [("image.places", patches * self.scene.sequence // pool, FLOAT)]
         pooled = tape.operation(
-            "image.pooled", (tape.to(filled, FLOAT),), x.elements // pool, FLOAT, beside=places
+            "image.pooled", (tape.to(filled, FLOAT),), x.elements // pool, FLOAT, extra=places
         )
         scaled = tape.copy("image.scaled", tape.to(tape.to(pooled, x.width), FLOAT))
-        kept = tape.to(tape.copy("image.kept", scaled), x.width)
-        return self.unit_length("image.norm", kept, self.tower.width)
+        unpadded = tape.to(tape.copy("image.kept", scaled), x.width)
+        return self.unit_length("image.norm", unpadded, self.tower.width)
 
     def merged(self, x: Value) -> Value:
         """GLM-4V's: a convolution over the patches of a token, a linear, a norm with GELU, a

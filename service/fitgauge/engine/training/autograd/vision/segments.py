@@ -8,8 +8,9 @@ import msgspec
 from fitgauge.engine.model.spec import Attention, Block, Kind, ModelSpec, Part
 from fitgauge.engine.training.autograd.layers.modules import LayerContext
 from fitgauge.engine.training.autograd.layers.traits import Traits
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.autograd.segment import Segment, stream_width, tape_of
-from fitgauge.engine.training.autograd.tape import FLOAT, Pass, Value
+from fitgauge.engine.training.autograd.tape import Pass
 from fitgauge.engine.training.autograd.vision.layers import TowerLayer
 from fitgauge.engine.training.autograd.vision.patches import ended, patches
 from fitgauge.engine.training.autograd.vision.projectors import projector
@@ -20,7 +21,7 @@ from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 
 def tower_segments(
-    found: tuple[Unit, ...], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload
+    all_units: tuple[Unit, ...], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload
 ) -> list[Segment]:
     """Of the images of one micro-batch: patches, layers, projectors; empty where none are seen."""
     tower = tower_of(spec)
@@ -28,7 +29,7 @@ def tower_segments(
         return []
     own = _scene(tower, scene, workload)
     images = workload.images * scene.batch * tower.tiles(workload.image_tokens)
-    units = [unit for unit in found if unit.part is Part.VISION]
+    units = [unit for unit in all_units if unit.part is Part.VISION]
     start, stream = patches(
         [unit for unit in units if not unit.repeated], tower, own, images, workload
     )
@@ -36,19 +37,21 @@ def tower_segments(
     layers = sorted(
         (number, unit.prefix, unit) for unit in units if unit.repeated for number in unit.layers
     )
-    projectors = [unit for unit in found if unit.part is Part.PROJECTOR and _projects(unit.block)]
+    projectors = [
+        unit for unit in all_units if unit.part is Part.PROJECTOR and _projects(unit.block)
+    ]
     stacked = [unit for unit in projectors if unit.repeated for _ in unit.layers]
     depth = len(layers) // (len(stacked) + 1)
-    made: dict[tuple[str, bool, bool], tuple[Segment, Value]] = {}
+    layers_by_kind: dict[tuple[str, bool, bool], tuple[Segment, Value]] = {}
     for number, _, unit in layers[: len(layers) - tower.style.unread]:
         windowed = (
             tower.style.window is not None and number % tower.style.whole != tower.style.whole - 1
         )
         here = replace(own, keys=min(own.keys, tower.style.window or own.keys)) if windowed else own
         alike = (unit.prefix, windowed, stream.grad)
-        if alike not in made:
-            made[alike] = _layer(unit, here, tower.style, stream, workload)
-        segment, stream = made[alike]
+        if alike not in layers_by_kind:
+            layers_by_kind[alike] = _layer(unit, here, tower.style, stream, workload)
+        segment, stream = layers_by_kind[alike]
         line.append(segment)
         if stacked and (number + 1) % depth == 0:  # spread evenly, as configurations have them
             line.append(projector(stacked.pop(), tower, own, images, stream, workload))
@@ -133,7 +136,7 @@ def scattered(
         )
         for each in seen
     ]
-    if style.beside:
+    if style.cross_attends:
         return [text, *early]
     tape, width = tape_of(workload), stream_width(workload)
     outputs = sum(
@@ -142,8 +145,8 @@ def scattered(
         if block.part is Part.PROJECTOR and _projects(block)
     )
     projected = outputs * workload.images * workload.image_tokens * scene.batch * spec.hidden_size
-    asked = not workload.adapted or workload.activation_checkpointing != "none"
-    words = tape.input("words", scene.tokens * spec.hidden_size, width, grad=asked)
+    needs_grad = not workload.uses_adapters or workload.activation_checkpointing != "none"
+    words = tape.input("words", scene.tokens * spec.hidden_size, width, grad=needs_grad)
     features = tape.input(
         "features",
         projected,
@@ -154,7 +157,7 @@ def scattered(
     held = () if style.hands_on == "nothing" else (features,)
     mask = [("image.mask", scene.tokens, 1)]
     mixed = tape.operation(
-        "embedding.with_images", (words, features), words.elements, width, saves=held, beside=mask
+        "embedding.with_images", (words, features), words.elements, width, saves=held, extra=mask
     )
     return [
         text,
@@ -167,8 +170,8 @@ def first_has_gradient(workload: TrainingWorkload) -> bool:
     """Return whether the first layer's input gets a gradient: of a frozen base only under
     checkpointing, whose hooks ask for it in every model's first module (modeling_utils.py,
     enable_input_require_grads), or behind a tower with adapters."""
-    asked = not workload.adapted or workload.activation_checkpointing != "none"
-    return asked or (workload.images > 0 and workload.train_vision_tower)
+    needs_grad = not workload.uses_adapters or workload.activation_checkpointing != "none"
+    return needs_grad or (workload.images > 0 and workload.train_vision_tower)
 
 
 def _projects(block: Block) -> bool:
@@ -185,7 +188,7 @@ def image_constants(spec: ModelSpec, scene: LayerContext, workload: TrainingWork
     own = _scene(tower, scene, workload)
     checkpointed = workload.activation_checkpointing != "none"
     reached = workload.train_vision_tower or (
-        tower.style.asks != "none" and workload.adapted and checkpointed
+        tower.style.asks != "none" and workload.uses_adapters and checkpointed
     )
     mask = (
         own.tokens * own.keys * stream_width(workload)
@@ -201,7 +204,7 @@ def image_constants(spec: ModelSpec, scene: LayerContext, workload: TrainingWork
         else 0
     )
     held += own.tokens * tower.width if tower.style.hands_on == "tower" else 0
-    crossing = tower.style.beside and (checkpointed or workload.attention == "sdpa")
+    crossing = tower.style.cross_attends and (checkpointed or workload.attention == "sdpa")
     held += (
         scene.tokens * scene.crossed if crossing else 0
     )  # a mask, by which every word meets every image

@@ -2,8 +2,9 @@
 
 import msgspec
 
+from fitgauge.engine.training.autograd.operations import Value
 from fitgauge.engine.training.autograd.segment import Segment, trace_segment
-from fitgauge.engine.training.autograd.tape import Pass, Tape, Value
+from fitgauge.engine.training.autograd.tape import Pass, Tape
 from fitgauge.engine.training.states.parameters import Unit
 from fitgauge.engine.training.workload import TrainingWorkload
 
@@ -13,7 +14,7 @@ def simulated(
     tape: Tape,
     start: Value,
     output: Value,
-    found: list[Unit],
+    units: list[Unit],
     workload: TrainingWorkload,
     *,
     checkpointed: str,
@@ -25,7 +26,7 @@ def simulated(
         tape,
         start,
         output,
-        found,
+        units,
         workload,
         checkpointed=checkpointed if output.grad else "none",
     )

@@ -31,17 +31,17 @@ positions (Gemma); none, but layers' outputs side by side (Llama 3.2)."""
 @dataclass(frozen=True, kw_only=True)
 class Style:
     """How a family's tower computes. `masked`: by which images, or tiles and padding, are kept
-    apart; `checkpoints`: whether its layers can be checkpointed; `beside`: its tokens stand
-    beside the sequence, for cross-attention; `tiles`: into which the family's processor cuts an
-    image of 768 x 768 pixels, a small whole one among them; `window`: patches that meet in all
-    but every `whole`th layer, and whose order is restored at the end; `unread`: last layers
-    whose output nothing reads; `ends_normed`: the norm after the layers is read; `pool`: patches
-    averaged into one token; `norms_values`: as queries and keys are, without a weight; `asks`:
-    which module's output is asked for a gradient before frozen layers that are checkpointed: the
+    apart; `checkpoints`: whether its layers can be checkpointed; `cross_attends`: its tokens
+    stay outside the sequence, for cross-attention; `tiles`: into which the family's processor cuts
+    an image of 768 x 768 pixels, a small whole one among them; `window`: patches that meet in all
+    but every `whole`th layer, and whose order is restored at the end; `unread`: last layers whose
+    output nothing reads; `ends_normed`: the norm after the layers is read; `pool`: patches averaged
+    into one token; `norms_values`: as queries and keys are, without a weight; `asks`: which
+    module's output is asked for a gradient before frozen layers that are checkpointed: the
     patches', all before the layers, or none that transformers knows (`_input_embed_layer`);
-    `hands_on`: what the model's answer holds (image_hidden_states): the projected features, or
-    what the tower gave too; `casts`: pixels come in fp32, as processors give them, and the tower
-    narrows them (else whoever calls it must); `activation`, `norm`, `float_softmax`: see Traits."""
+    `hands_on`: what the model's answer holds (image_hidden_states): the projected features, or what
+    the tower gave too; `casts`: pixels come in fp32, as processors give them, and the tower narrows
+    them (else whoever calls it must); `activation`, `norm`, `float_softmax`: see Traits."""
 
     activation: str = "gelu"
     norm: str = "layer"
@@ -51,7 +51,7 @@ class Style:
     gathers: Gather = "none"
     masked: bool = False
     checkpoints: bool = True
-    beside: bool = False
+    cross_attends: bool = False
     tiles: int = 1
     window: int | None = None
     whole: int = 1
@@ -118,7 +118,7 @@ STYLES: Mapping[str, Style] = {
         gathers="layers",
         masked=True,
         checkpoints=False,
-        beside=True,
+        cross_attends=True,
         ends_normed=True,
     ),
     "kimi_k25": replace(
@@ -144,7 +144,7 @@ where half a canvas must be filled) and Idefics 3's (four by four of any square)
 class Tower(NamedTuple):
     """A tower in numbers: features, pixels of a patch's side, numbers of a patch (frames
     included), patches of a token, patches of an image where the tower fixes them, whether a
-    class token stands beside them, and tokens of an image that stand beside the sequence."""
+    class token precedes them, and tokens of an image that stay outside the sequence."""
 
     style: Style
     width: int
@@ -153,7 +153,7 @@ class Tower(NamedTuple):
     merged: int
     fixed: int | None
     classed: bool
-    beside: int | None
+    cross_tokens: int | None
 
     def sequence(self, tokens: int) -> int:
         """Return patches, class tokens and padding of an image of so many tokens: tiles are
@@ -194,8 +194,8 @@ class Tower(NamedTuple):
     def usual_tokens(self) -> int:
         """Tokens of an image of 768 x 768 pixels, as the family's processor makes them: of tiles
         of the tower's own size, if it has one."""
-        if self.beside is not None:
-            return self.beside
+        if self.cross_tokens is not None:
+            return self.cross_tokens
         if self.fixed is not None:
             return self.style.tiles * self.fixed // self.merged
         return int((USUAL_SIDE // (self.side * isqrt(self.merged))) ** 2)
@@ -222,7 +222,7 @@ def tower_of(spec: ModelSpec) -> Tower | None:
         None,
     )
     fixed = rows - classed if rows is not None and style.places in ("table", "tiles") else None
-    beside = next(
+    cross_tokens = next(
         (
             m.source_tokens
             for block in spec.blocks
@@ -234,7 +234,7 @@ def tower_of(spec: ModelSpec) -> Tower | None:
     if "pre_layrnorm" in "".join(named):
         style = replace(style, activation="quick_gelu")
     return Tower(
-        style, width, side, numbers, _merged(spec, width) * style.pool, fixed, classed, beside
+        style, width, side, numbers, _merged(spec, width) * style.pool, fixed, classed, cross_tokens
     )
 
 

@@ -1,21 +1,20 @@
-"""Configuration files that carry the settings of a training run a command line has no flags for."""
+"""DeepSpeed's configuration file, with the settings that no command line has flags for."""
 
 import msgspec
 
-from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.training.parallel.zero import BUCKET_ELEMENTS, LIVE_ELEMENTS, PREFETCH_ELEMENTS
 from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.services.training_fit.launchers.common import sequences_per_step
 
 DEEPSPEED = "ds_config.json"
-FSDP = "fsdp.yaml"
 
 
 def deepspeed_config(workload: TrainingWorkload, indent: int = -1) -> str:
-    """DeepSpeed's JSON: batch sizes, precision, optimizer, ZeRO with the buckets that were counted,
-    offload. See its docs, "Configuration JSON". AdamW stands in it, as DeepSpeed takes its own on
-    the host then (CPUAdam); "auto" is filled in by transformers.
+    """Return DeepSpeed's JSON: batch sizes, precision, optimizer, ZeRO with the buckets of the
+    estimate, offload. Source: its docs, "Configuration JSON".
 
-    `indent`: -1 for one line.
+    AdamW is in it, since DeepSpeed then takes its own on the host (CPUAdam); transformers fills
+    in "auto". `indent`: -1 for one line.
     """
     half = {"mixed_fp16": "fp16"}.get(workload.precision, "bf16")
     zero: dict[str, object] = {"stage": workload.zero_stage}
@@ -45,9 +44,7 @@ def deepspeed_config(workload: TrainingWorkload, indent: int = -1) -> str:
                 if name in zero:
                     zero[name] = {"device": device, "nvme_path": "/nvme", "pin_memory": True}
     config: dict[str, object] = {
-        "train_batch_size": (
-            workload.micro_batch_size * workload.micro_batches * workload.data_parallel
-        ),
+        "train_batch_size": sequences_per_step(workload),
         "train_micro_batch_size_per_gpu": workload.micro_batch_size,
         "gradient_accumulation_steps": workload.micro_batches,
         half: {"enabled": workload.precision != "fp32"},
@@ -66,51 +63,3 @@ def deepspeed_config(workload: TrainingWorkload, indent: int = -1) -> str:
             "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"},
         }
     return msgspec.json.format(msgspec.json.encode(config), indent=indent).decode()
-
-
-def accelerate_config(workload: TrainingWorkload) -> str:
-    """Accelerate's YAML for FSDP. Checkpointing stands in it, and not among the script's flags:
-    the Trainer refuses both. See its docs, "Fully Sharded Data Parallel"."""
-    precision = {"mixed_fp16": "fp16", "mixed_bf16": "bf16", "fp8": "fp8"}.get(
-        workload.precision, "no"
-    )
-    lines = [
-        "distributed_type: FSDP",
-        f"num_processes: {workload.gpus}",
-        f"num_machines: {-(-workload.gpus // USUAL_NODE)}",
-    ]
-    lines.append(f"mixed_precision: {precision}")
-    if precision == "fp8":
-        lines += ["fp8_config:", "  backend: TE", "  fp8_format: HYBRID"]
-    lines += [
-        "fsdp_config:",
-        f"  fsdp_version: {workload.fsdp_version}",
-        "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP",
-    ]
-    if workload.fsdp_version == 2:
-        lines.append(f"  fsdp_reshard_after_forward: {_said(workload.zero_stage == 3)}")
-    else:
-        lines.append(
-            "  fsdp_sharding_strategy:"
-            f" {'FULL_SHARD' if workload.zero_stage == 3 else 'SHARD_GRAD_OP'}"
-        )
-    lines.append(f"  fsdp_offload_params: {_said(workload.offload != 'none')}")
-    lines.append(
-        f"  fsdp_activation_checkpointing: {_said(workload.activation_checkpointing == 'full')}"
-    )
-    if workload.data_parallel_replicate * workload.tensor_parallel * workload.context_parallel > 1:
-        lines += [
-            "parallelism_config:",
-            f"  parallelism_config_dp_replicate_size: {workload.data_parallel_replicate}",
-            (
-                "  parallelism_config_dp_shard_size:"
-                f" {workload.data_parallel // workload.data_parallel_replicate}"
-            ),
-            f"  parallelism_config_tp_size: {workload.tensor_parallel}",
-            f"  parallelism_config_cp_size: {workload.context_parallel}",
-        ]
-    return "\n".join(lines) + "\n"
-
-
-def _said(value: bool) -> str:
-    return str(value).lower()

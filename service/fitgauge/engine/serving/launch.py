@@ -1,0 +1,76 @@
+"""What a launch command is made of, for every engine."""
+
+import shlex
+from typing import NamedTuple, Protocol
+
+from fitgauge.engine.model.spec import Model
+from fitgauge.engine.serving.workload import Workload
+from fitgauge.engine.weights.sharding import ShardedWeights
+
+Flags = list[object]
+
+
+class LaunchSettings(Protocol):
+    """The settings that a request sets itself; None leaves the engine's default."""
+
+    @property
+    def quantization(self) -> str | None:
+        """The number format of the weights."""
+
+    @property
+    def gpu_memory_utilization(self) -> float | None:
+        """The share of the device that the engine may use."""
+
+    @property
+    def max_num_seqs(self) -> int | None:
+        """The most requests of one forward pass."""
+
+    @property
+    def max_batched_tokens(self) -> int | None:
+        """The most tokens of one forward pass."""
+
+    @property
+    def cpu_offload_gib(self) -> float | None:
+        """Weights of one GPU in host memory [GiB]."""
+
+    @property
+    def draft_model(self) -> str | None:
+        """The Hub ID of a draft model."""
+
+
+class Launch(NamedTuple):
+    """One deployment to start."""
+
+    model: Model
+    settings: LaunchSettings
+    workload: Workload
+
+    revision: str | None
+    """The revision of the repository, where the request names one."""
+
+    quantization: str | None
+    """The engine's own word for the format it quantizes to while it loads."""
+
+    cache_dtype: str | None
+    """The engine's own word for the format of the KV cache; None for its default."""
+
+    pool_tokens: int | None
+    """The tokens of a KV cache given outright."""
+
+    weights: ShardedWeights | None
+    """The weights, for an engine that takes layers in host memory by their number."""
+
+
+def shell(flags: Flags) -> str:
+    """Return the command line, quoted for a shell."""
+    return shlex.join(str(flag) for flag in flags)
+
+
+def optional(*pairs: tuple[str, object]) -> Flags:
+    """Return the flags that have a value."""
+    return [part for flag, value in pairs if value is not None for part in (flag, value)]
+
+
+def degree(ranks: int) -> int | None:
+    """Return a degree of parallelism; None for 1, the default."""
+    return ranks if ranks > 1 else None

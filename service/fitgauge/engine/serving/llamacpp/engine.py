@@ -1,0 +1,64 @@
+"""llama.cpp, and Ollama, which runs its models.
+
+Source: llama.cpp ggml.h, ggml_type; docs/build.md (Metal, CUDA, HIP, SYCL, Vulkan, CANN);
+docs.ollama.com, gpu (CUDA, ROCm, Metal, Vulkan)."""
+
+from fitgauge.engine.serving.engine import (
+    ANY_CAPABILITY,
+    SIZED_FOR_VLLM,
+    ArchitectureList,
+    Engine,
+    Platform,
+    SplitEstimate,
+)
+from fitgauge.engine.serving.llamacpp import launch, memory, ollama
+from fitgauge.engine.serving.llamacpp.architectures import ARCHITECTURES
+from fitgauge.engine.serving.llamacpp.architectures import OLLAMA as OLLAMA_ARCHITECTURES
+from fitgauge.engine.serving.llamacpp.offload import shard_weights
+
+ENGINE = Engine(
+    name="llama.cpp",
+    aliases=(
+        "llamacpp", "llama", "lmstudio", "koboldcpp", "llamaserver", "llamacpppython", "ggml",
+        "gguf",
+    ),
+    estimate=memory.estimate,
+    shard_weights=shard_weights,
+    default_batch=memory.default_batch,
+    command=launch.command,
+    platforms={
+        vendor: Platform() for vendor in ("nvidia", "amd", "intel", "apple", "huawei")
+    },
+    formats={"gguf": ANY_CAPABILITY, "mxfp4": ANY_CAPABILITY},
+    split=SplitEstimate(memory.loaded_stages, memory.stage_memory, supports_offload=False),
+    min_compute_capability=(5, 0),
+    format_hint="a GGUF file or quantization q4_k_m",
+    without_flash_attention=None,
+    architectures=ArchitectureList(ARCHITECTURES, (), "at commit 00bdaa1"),
+    unsupported_flags=(("data_parallel", "start as many servers"),),
+    ignored_fields=(
+        "gpu_memory_utilization", "enforce_eager", "kv_cache_memory_gib", *SIZED_FOR_VLLM,
+    ),
+    splits_layers=True,
+    reads_gguf=True,
+)  # fmt: skip
+
+OLLAMA = ENGINE._replace(
+    name="ollama",
+    aliases=(),
+    estimate=ollama.estimate,
+    default_batch=ollama.default_batch,
+    command=launch.ollama_command,
+    platforms={vendor: Platform() for vendor in ("nvidia", "amd", "intel", "apple")},
+    split=SplitEstimate(memory.loaded_stages, ollama.stage_memory, supports_offload=False),
+    architectures=ArchitectureList(ARCHITECTURES | OLLAMA_ARCHITECTURES, (), "at commit 00bdaa1"),
+    unsupported_flags=(
+        ("data_parallel", "start as many servers"),
+        ("max_batched_tokens", "send num_batch in the options of a request"),
+        (
+            "cpu_offload_gib",
+            "Ollama keeps on the host what does not fit; num_gpu in the options of a request sets"
+            " the layers on the GPU",
+        ),
+    ),
+)

@@ -1,0 +1,45 @@
+"""MLX LM. Source: mlx-lm 0.32, utils.py."""
+
+from fitgauge.engine.serving.engine import (
+    ANY_CAPABILITY,
+    SIZED_FOR_VLLM,
+    ArchitectureList,
+    Engine,
+    Platform,
+)
+from fitgauge.engine.serving.mlx import launch, memory
+from fitgauge.engine.serving.mlx.architectures import MODEL_TYPES, VISION
+
+ENGINE = Engine(
+    name="mlx",
+    aliases=("mlxlm",),
+    estimate=memory.estimate,
+    shard_weights=memory.shard_weights,
+    default_batch=memory.default_batch,
+    command=launch.command,
+    platforms={"apple": Platform()},
+    formats=dict.fromkeys(("mlx", "int8", "int4", "mxfp4", "mxfp8", "nvfp4"), ANY_CAPABILITY),
+    format_hint="an mlx-community checkpoint or quantization int4",
+    without_flash_attention=None,
+    architectures=ArchitectureList(
+        MODEL_TYPES | VISION,
+        (0, 32),
+        "0.32.0 and mlx-vlm 0.6.15",
+        by_type=True,
+        generates_only=True,
+    ),
+    unsupported_flags=(
+        ("data_parallel", "start as many servers"),
+        ("context_length", "the server sets no bound"),
+        ("kv_cache_dtype", "mlx_lm.generate has --kv-bits, the server has not"),
+    ),
+    ignored_fields=(
+        "gpu_memory_utilization",
+        "max_num_seqs",
+        "enforce_eager",
+        "cpu_offload_gib",
+        "kv_cache_memory_gib",
+        *SIZED_FOR_VLLM,
+    ),
+    splits_layers=True,
+)

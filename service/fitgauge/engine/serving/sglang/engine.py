@@ -1,0 +1,58 @@
+"""SGLang.
+
+Source: sglang 0.5.23, srt/layers/quantization; docs, advanced_features/quantization (Platform
+Compatibility); sgl-kernel/setup_rocm.py (targets)."""
+
+from fitgauge.engine.serving.engine import (
+    SIZED_FOR_VLLM,
+    ArchitectureList,
+    Engine,
+    Platform,
+    SplitEstimate,
+)
+from fitgauge.engine.serving.sglang import launch, memory
+from fitgauge.engine.serving.sglang.architectures import ARCHITECTURES
+from fitgauge.engine.serving.sglang.mem_fraction import default_batch
+from fitgauge.engine.serving.vllm.weights import shard_weights
+
+ENGINE = Engine(
+    name="sglang",
+    aliases=("sgl", "srt"),
+    estimate=memory.estimate,
+    shard_weights=shard_weights,
+    default_batch=default_batch,
+    command=launch.command,
+    platforms={
+        "nvidia": Platform(),
+        "amd": Platform(
+            targets=frozenset({"gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201"}),
+            methods=frozenset({
+                "awq", "gptq", "fp8", "compressed-tensors", "quark", "mxfp4", "nvfp4", "torchao",
+                "int8", "int4", "bitsandbytes",
+            }),
+        ),
+        "intel": Platform(),
+        "huawei": Platform(
+            methods=frozenset({"awq", "gptq", "compressed-tensors", "gguf", "int8", "int4"})
+        ),
+        "google": Platform(plugin="sglang-jax"),
+    },
+    formats={
+        "awq": (7, 5), "gptq": (8, 0), "fp8": (8, 0), "mxfp4": (8, 0), "mxfp8": (10, 0),
+        "nvfp4": (8, 0), "modelopt": (8, 9), "compressed-tensors": (7, 0), "torchao": (8, 0),
+        "quark": (7, 0), "int8": (7, 5), "int4": (7, 5), "bitsandbytes": (7, 0), "gguf": (6, 0),
+    },
+    split=SplitEstimate(
+        memory.loaded_stages, memory.stage_memory, for_accelerator=memory.for_accelerator
+    ),
+    with_defaults=memory.with_engine_defaults,
+    budget=memory.budget_bytes,
+    accelerator_kind=memory.card_kind,
+    min_compute_capability=(7, 5),
+    architectures=ArchitectureList(ARCHITECTURES, (0, 5), "0.5.23", borrows=True),
+    online_formats=launch.ONLINE_FORMATS,
+    cache_dtypes=launch.CACHE_DTYPES,
+    ignored_fields=SIZED_FOR_VLLM,
+    preallocates_kv_cache=True,
+    supports_cpu_offload=True,
+)  # fmt: skip

@@ -1,0 +1,30 @@
+"""How to start SGLang. Source: sglang 0.5.23, srt/arg_groups/fields."""
+
+from fitgauge.engine.serving.launch import Flags, Launch, degree, optional, shell
+
+ONLINE_FORMATS = {"fp8": "fp8", "nf4": "bitsandbytes"}
+CACHE_DTYPES = {"F8_E4M3": "fp8_e4m3", "F8_E5M2": "fp8_e5m2", "BF16": "bf16"}
+
+
+def command(launch: Launch) -> str:
+    """Return the command line."""
+    settings, workload = launch.settings, launch.workload
+    flags: Flags = ["python", "-m", "sglang.launch_server", "--model-path", launch.model.id]
+    flags += ["--context-length", workload.context_length]
+    flags += optional(
+        ("--revision", launch.revision),
+        ("--tp", degree(workload.tensor_parallel)),
+        ("--pp", degree(workload.pipeline_parallel)),
+        ("--dp", degree(workload.data_parallel)),
+        ("--ep", degree(workload.expert_parallel)),
+        ("--quantization", launch.quantization),
+        ("--kv-cache-dtype", launch.cache_dtype),
+        ("--mem-fraction-static", settings.gpu_memory_utilization),
+        ("--max-running-requests", settings.max_num_seqs),
+        ("--chunked-prefill-size", settings.max_batched_tokens),
+        ("--cpu-offload-gb", settings.cpu_offload_gib or None),
+        ("--max-total-tokens", launch.pool_tokens),
+    )
+    if launch.model.spec.task == "encode":
+        flags.append("--is-embedding")
+    return shell([*flags, "--disable-cuda-graph"] if workload.enforce_eager else flags)

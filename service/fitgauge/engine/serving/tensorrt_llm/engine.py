@@ -1,0 +1,36 @@
+"""TensorRT-LLM. Source: TensorRT-LLM 1.2 support matrix (docs, reference/support-matrix)."""
+
+from fitgauge.engine.serving import warmup
+from fitgauge.engine.serving.engine import (
+    SIZED_FOR_VLLM,
+    ArchitectureList,
+    Engine,
+    Platform,
+    SplitEstimate,
+)
+from fitgauge.engine.serving.tensorrt_llm import launch, memory
+from fitgauge.engine.serving.tensorrt_llm.architectures import ARCHITECTURES, BUILT
+from fitgauge.engine.serving.vllm.weights import shard_weights
+
+ENGINE = Engine(
+    name="tensorrt-llm",
+    aliases=("tensorrtllm", "trtllm", "tensorrt", "trt", "nim"),
+    estimate=memory.estimate,
+    shard_weights=shard_weights,
+    default_batch=memory.default_batch,
+    command=launch.command,
+    platforms={"nvidia": Platform()},
+    formats={
+        "awq": (8, 0), "gptq": (8, 0), "fp8": (8, 9), "nvfp4": (10, 0), "mxfp4": (9, 0),
+        "modelopt": (8, 9), "int8": (8, 0), "int4": (8, 0), "compressed-tensors": (8, 9),
+    },
+    split=SplitEstimate(
+        warmup.loaded_stages, memory.stage_memory, for_accelerator=memory.for_accelerator
+    ),
+    min_compute_capability=(8, 0),
+    architectures=ArchitectureList(ARCHITECTURES | BUILT, (1, 2), "1.2", generates_only=True),
+    cache_dtypes=launch.CACHE_DTYPES,
+    unsupported_flags=(("data_parallel", "start as many servers"),),
+    ignored_fields=("cpu_offload_gib", *SIZED_FOR_VLLM),
+    preallocates_kv_cache=True,
+)  # fmt: skip

@@ -1,0 +1,45 @@
+"""How to start TensorRT-LLM. Source: TensorRT-LLM 1.2, tensorrt_llm/commands/serve.py and
+llmapi/llm_args.py."""
+
+import shlex
+
+from msgspec import json
+
+from fitgauge.engine.serving.launch import Flags, Launch, degree, optional, shell
+
+CACHE_DTYPES = {"F8_E4M3": "fp8"}
+
+_FILE = "trtllm.json"
+"""JSON is YAML too."""
+
+
+def command(launch: Launch) -> str:
+    """Return the command line, which first writes what trtllm-serve reads from a file alone."""
+    settings, workload = launch.settings, launch.workload
+    flags: Flags = ["trtllm-serve", launch.model.id, "--max_seq_len", workload.context_length]
+    flags += optional(
+        ("--revision", launch.revision),
+        ("--tp_size", degree(workload.tensor_parallel)),
+        ("--pp_size", degree(workload.pipeline_parallel)),
+        ("--ep_size", degree(workload.expert_parallel)),
+        ("--kv_cache_free_gpu_memory_fraction", settings.gpu_memory_utilization),
+        ("--max_batch_size", settings.max_num_seqs),
+        ("--max_num_tokens", settings.max_batched_tokens),
+    )
+    config = _config(launch)
+    if not config:
+        return shell(flags)
+    text = shlex.quote(json.encode(config).decode())
+    return f"echo {text} > {_FILE} && {shell(flags)} --extra_llm_api_options {_FILE}"
+
+
+def _config(launch: Launch) -> dict[str, object]:
+    """Return the contents of the file. A kv_cache_config there replaces that of the flags, so it
+    repeats their share."""
+    workload, config = launch.workload, dict[str, object]()
+    pairs = (("dtype", launch.cache_dtype), ("max_tokens", launch.pool_tokens))
+    cache = {name: value for name, value in pairs if value is not None}
+    if cache:
+        share = {"free_gpu_memory_fraction": workload.gpu_memory_utilization}
+        config["kv_cache_config"] = {**cache, **share}
+    return config | {"cuda_graph_config": None} if workload.enforce_eager else config

@@ -1,0 +1,51 @@
+"""text-generation-inference. Source: release 3.3, server/layers; docs, conceptual/quantization
+and installation_amd."""
+
+from fitgauge.engine.serving import warmup
+from fitgauge.engine.serving.engine import (
+    SIZED_FOR_VLLM,
+    ArchitectureList,
+    Engine,
+    Platform,
+    SplitEstimate,
+)
+from fitgauge.engine.serving.tgi import launch, memory
+from fitgauge.engine.serving.tgi.architectures import AUTOMATIC, LATER, MODEL_TYPES
+from fitgauge.engine.serving.vllm.weights import shard_weights
+
+ENGINE = Engine(
+    name="tgi",
+    aliases=("textgenerationinference",),
+    estimate=memory.estimate,
+    shard_weights=shard_weights,
+    default_batch=memory.default_batch,
+    command=launch.command,
+    platforms={
+        "nvidia": Platform(),
+        "amd": Platform(targets=frozenset({"gfx90a", "gfx942"})),
+        "intel": Platform(),
+        "gaudi": Platform(),
+        "aws": Platform(plugin="optimum-neuron"),
+    },
+    formats={
+        "awq": (7, 5), "gptq": (7, 0), "fp8": (8, 0), "fbgemm_fp8": (8, 0), "bitsandbytes": (7, 0),
+        "compressed-tensors": (8, 0), "int8": (7, 5), "int4": (7, 5),
+    },
+    split=SplitEstimate(
+        warmup.loaded_stages, memory.stage_memory, for_accelerator=memory.for_accelerator
+    ),
+    min_compute_capability=(7, 0),
+    architectures=ArchitectureList(
+        MODEL_TYPES | AUTOMATIC,
+        (3, 3),
+        "3.3.7",
+        by_type=True,
+        lacking=LATER,
+        without_awq=AUTOMATIC - MODEL_TYPES,  # models/__init__.py, get_model
+    ),
+    online_formats=launch.ONLINE_FORMATS,
+    cache_dtypes=launch.CACHE_DTYPES,
+    unsupported_flags=(("data_parallel", "start as many servers"),),
+    ignored_fields=("max_num_seqs", "enforce_eager", "cpu_offload_gib", *SIZED_FOR_VLLM),
+    preallocates_kv_cache=True,
+)  # fmt: skip

@@ -1,0 +1,48 @@
+"""Transformers. Source: transformers 5.23, quantizers/."""
+
+from fitgauge.engine.serving.engine import ANY_CAPABILITY, SIZED_FOR_VLLM, Engine, Platform
+from fitgauge.engine.serving.transformers import launch, memory
+from fitgauge.engine.serving.vllm.defaults import default_batch
+from fitgauge.engine.weights.sharding import shard_weights
+
+ENGINE = Engine(
+    name="transformers",
+    aliases=("hf", "huggingface", "hftransformers", "huggingfacetransformers", "accelerate"),
+    estimate=memory.estimate,
+    shard_weights=shard_weights,
+    default_batch=default_batch,
+    command=launch.command,
+    platforms={
+        "nvidia": Platform(),
+        "amd": Platform(),
+        "intel": Platform(),
+        "apple": Platform(),
+        "gaudi": Platform(plugin="optimum-habana"),
+        "google": Platform(plugin="torch_xla"),
+        "aws": Platform(plugin="optimum-neuron"),
+        "huawei": Platform(plugin="torch_npu"),
+    },
+    formats={
+        "awq": (7, 5), "gptq": ANY_CAPABILITY, "fp8": (8, 9), "fbgemm_fp8": (9, 0),
+        "mxfp4": (7, 5), "nvfp4": (9, 0), "bitsandbytes": ANY_CAPABILITY,
+        "compressed-tensors": ANY_CAPABILITY, "torchao": ANY_CAPABILITY, "quark": ANY_CAPABILITY,
+        "int8": ANY_CAPABILITY, "int4": ANY_CAPABILITY, "gguf": ANY_CAPABILITY,
+        "modelopt": (8, 9),
+    },
+    min_compute_capability=(5, 0),
+    without_flash_attention="use attn_implementation='sdpa'",
+    online_formats=launch.ONLINE_FORMATS,
+    unsupported_flags=(
+        ("data_parallel", "start as many processes"),
+        (
+            "kv_cache_dtype",
+            "the cache has the format of the activations, unless generate is given another cache",
+        ),
+    ),
+    ignored_fields=(
+        "gpu_memory_utilization", "max_batched_tokens", "max_num_seqs", "enforce_eager",
+        "cpu_offload_gib", "kv_cache_memory_gib", *SIZED_FOR_VLLM,
+    ),
+    splits_layers=True,
+    activations_grow_with_context=True,
+)  # fmt: skip

@@ -1,0 +1,38 @@
+"""vLLM."""
+
+from fitgauge.engine.serving.engine import ArchitectureList, Engine, SplitEstimate
+from fitgauge.engine.serving.vllm import architectures, launch, memory, support
+from fitgauge.engine.serving.vllm.compute_capability import card_kind
+from fitgauge.engine.serving.vllm.defaults import default_batch, removed
+from fitgauge.engine.serving.vllm.weights import shard_weights
+
+ENGINE = Engine(
+    name="vllm",
+    aliases=(),
+    estimate=memory.estimate,
+    shard_weights=shard_weights,
+    default_batch=default_batch,
+    command=launch.command,
+    platforms=support.PLATFORMS,
+    formats=support.FORMATS,
+    split=SplitEstimate(memory.loaded_stages, memory.stage_memory, memory.with_concurrency),
+    budget=memory.budget_bytes,
+    terms_outside_budget=memory.terms_outside_budget,
+    accelerator_kind=card_kind,
+    refusal=support.refusal,
+    min_compute_capability=(7, 0),
+    removed_formats={"bitsandbytes": (0, 33), "gguf": (0, 33)},
+    wheels=((0, 24), (7, 5)),  # docs/getting_started/installation/gpu.cuda.inc.md: 7.0 in 0.14
+    without_flash_attention="vLLM takes its Triton attention there",
+    architectures=ArchitectureList(
+        architectures.SETTLED | architectures.LATER,
+        (0, 33),
+        "0.33.0",
+        borrows=True,
+        removed=removed,
+    ),
+    online_formats=launch.ONLINE_FORMATS,
+    cache_dtypes=launch.CACHE_DTYPES,
+    preallocates_kv_cache=True,
+    supports_cpu_offload=True,
+)

@@ -1,0 +1,81 @@
+"""Which weights vLLM reads on which accelerators, and which models it refuses.
+
+Source: vllm 0.33, model_executor/layers/quantization (get_min_capability, QUANTIZATION_METHODS),
+platforms/rocm.py and xpu.py (supported_quantization; GGUF until 0.32),
+docs/getting_started/installation/gpu.rocm.inc.md (targets); tpu-inference
+platforms/tpu_platform.py (supported_quantization)."""
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.serving.engine import Capability, Platform
+from fitgauge.engine.serving.vllm import compute_capability
+from fitgauge.engine.serving.vllm.defaults import removed
+from fitgauge.engine.serving.workload import Workload
+
+FORMATS: dict[str, Capability] = {
+    "awq": (7, 5), "gptq": (6, 0), "fp8": (7, 5), "fbgemm_fp8": (8, 0), "mxfp4": (8, 0),
+    "mxfp8": (8, 0), "nvfp4": (7, 5), "modelopt": (8, 0), "compressed-tensors": (7, 0),
+    "torchao": (7, 5), "quark": (7, 0), "int8": (7, 5), "int4": (7, 5), "bitsandbytes": (7, 0),
+    "gguf": (6, 0),
+}  # fmt: skip
+
+PLATFORMS = {
+    "nvidia": Platform(),
+    "amd": Platform(
+        targets=frozenset({
+            "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1150", "gfx1151", "gfx1200",
+            "gfx1201",
+        }),
+        methods=frozenset({
+            "awq", "gptq", "fp8", "fbgemm_fp8", "compressed-tensors", "quark", "mxfp4", "mxfp8",
+            "nvfp4", "torchao", "modelopt", "int8", "int4", "gguf",
+        }),
+        fp8_targets=frozenset({"gfx942", "gfx950", "gfx1200", "gfx1201"}),
+    ),
+    "intel": Platform(methods=frozenset({
+        "awq", "gptq", "fp8", "mxfp4", "mxfp8", "modelopt", "compressed-tensors", "int8", "int4",
+    })),
+    "gaudi": Platform(plugin="vllm-gaudi"),
+    "google": Platform(
+        methods=frozenset({"awq", "fp8", "mxfp4", "compressed-tensors", "int8", "int4"}),
+        plugin="tpu-inference",
+    ),
+    "huawei": Platform(plugin="vllm-ascend"),
+    "aws": Platform(plugin="vllm-neuron"),
+}  # fmt: skip
+"""By vendor. fp8_targets are those of torch._scaled_mm; block-scaled fp8 has Triton kernels on
+all. Source: vLLM 0.33 kernels/linear/scaled_mm/pytorch.py (_rocm_torch_fp8_scaled_mm_supported),
+triton.py."""
+
+_ENCODER_DECODERS = frozenset({
+    "WhisperForConditionalGeneration", "CohereAsrForConditionalGeneration",
+    "NemotronParseForConditionalGeneration", "FireRedASR2ForConditionalGeneration",
+})  # fmt: skip
+_PLUGIN = frozenset({
+    "BartModel", "BartForConditionalGeneration", "Florence2ForConditionalGeneration",
+    "MBartForConditionalGeneration",
+})  # fmt: skip
+_ENCODER_DECODERS_UNTIL = (0, 10, 2)
+"""Encoder-decoders that vLLM runs, those that need a plugin, and the last version that had them
+itself (with the V0 engine).
+
+Source: vllm 0.33, model_executor/models/registry.py (Encoder-decoder, _OOT_SUPPORTED_MODELS).
+"""
+
+
+def refusal(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> str | None:
+    """Return why vLLM does not run the model on this accelerator; None where it does."""
+    return (
+        removed(spec, workload.version)
+        or compute_capability.refusal(spec, workload.cache_dtype, accelerator.compute_capability)
+        or _encoder_decoder(spec, workload.version)
+    )
+
+
+def _encoder_decoder(spec: ModelSpec, version: tuple[int, ...]) -> str | None:
+    if spec.task != "encoder_decoder" or spec.architecture in _ENCODER_DECODERS:
+        return None
+    if spec.architecture in _PLUGIN and version <= _ENCODER_DECODERS_UNTIL:
+        return None
+    plugin = ", or install vLLM's bart-plugin" if spec.architecture in _PLUGIN else ""
+    return f"vllm has no {spec.architecture}. Send engine transformers{plugin}."

@@ -1,0 +1,176 @@
+"""The feed-forward part of a layer on a tape: an MLP, or a mixture of experts with its router.
+
+Source: transformers 5.23, models/*/modeling_*.py and integrations/moe.py."""
+
+from fitgauge.engine.model.spec import Kind, Split
+from fitgauge.engine.training.autograd.layers.modules import Modules
+from fitgauge.engine.training.autograd.operations import FLOAT, Value
+from fitgauge.engine.training.states.parameters import Parameter
+
+
+class FeedForwardModules(Modules):
+    """Write the MLP or the mixture of a layer on a tape."""
+
+    def feed_forward(self, x: Value) -> Value:
+        """Return the MLP, or the mixture and its shared expert."""
+        experts = [
+            p
+            for p in self.unit.parameters
+            if p.kind is Kind.EXPERT and len(p.shape) == 2 and not p.adapter
+        ]
+        x, dense = self.gathered(x), self.linears(attention=False)
+        if not experts:
+            return self.dropout("mlp.dropout", "mlp", self.mlp(dense, x))
+        mixed = self.mixture(experts, x)
+        if not dense:
+            return mixed
+        shared = self.mlp(dense, x)
+        gate = next(
+            (
+                p
+                for p in self.unit.parameters
+                if p.kind in (Kind.ROUTER, Kind.LINEAR) and p.shape[0] == 1
+            ),
+            None,
+        )
+        if gate is not None:
+            shared = self.tape.multiply(
+                "shared.gated",
+                self.tape.pointwise("sigmoid", self.linear(gate, x), of_output=True),
+                shared,
+            )
+        return self.tape.add("mlp.with_shared", mixed, shared)
+
+    def mlp(self, linears: list[Parameter], x: Value) -> Value:
+        """down(act(gate(x)) up(x)), gate and up apart or fused, or down(act(up(x)))."""
+        *ups, down = linears
+        first = self.linear(ups[0], x)
+        inner = (
+            down.shape[1]
+            // (self.scene.heads if down.split is Split.ROW else 1)
+            * self.scene.tokens
+        )
+        if len(ups) > 1 and self.traits.clamps:
+            product = self.clamped(first, self.linear(ups[1], x))
+        elif len(ups) > 1:
+            gated = self.activation(first)
+            product = self.tape.multiply("mlp.product", gated, self.linear(ups[1], x))
+        elif first.elements >= 2 * inner:
+            gate, up = self.tape.split("mlp.chunk", first, inner, inner)
+            product = self.tape.multiply("mlp.product", self.activation(gate), up)
+        else:
+            product = self.activation(first)
+        return self.linear(down, self.dropout("mlp.inner_dropout", "inside", product))
+
+    def mixture(self, experts: list[Parameter], x: Value) -> Value:
+        """Router, experts as one grouped product over the tokens sorted by expert, and their
+        weighted sum.
+
+        Sorting and putting back in order each make a tensor of zeros in the backward pass, which
+        index_put copies.
+
+        Grouped products know no autocast: they run in the format of the weights
+        (integrations/moe.py, grouped_mm_experts_forward). Ranks that share every expert have all
+        tokens and a part of its width, others their part of the tokens."""
+        return self.chosen_experts(experts, x, self.routing(x))
+
+    def chosen_experts(self, experts: list[Parameter], x: Value, weights: Value) -> Value:
+        """Return what the experts give, times the weights of those that were chosen."""
+        tape, scene, mlp = self.tape, self.scene, self.unit.block.mlp
+        picks, down = self.picks, experts[-1]
+        inner = down.shape[1] // scene.expert_heads
+        wide, indices = tape.to(x, self.weight(down).width), [("experts.indices", picks, 8)] * 4
+        size = picks * scene.hidden
+        sorted_tokens = tape.operation(
+            "experts.tokens", (wide,), size, wide.width, extra=indices, back_scratch=wide.bytes
+        )
+        gated = mlp is None or mlp.gated
+        first = self.grouped(
+            "experts.gate_up", sorted_tokens, experts[:-1], picks * (1 + gated) * inner
+        )
+        if not gated:
+            product = self.activation(first)
+        else:
+            gate, up = tape.split("experts.chunk", first, picks * inner, picks * inner)
+            product = (
+                self.clamped(gate, up)
+                if self.traits.clamps
+                else tape.multiply("experts.product", self.activation(gate), up)
+            )
+        out = self.grouped("experts.down", product, [down], size)
+        weighted = tape.multiply("experts.weighted", out, weights)
+        ordered = tape.operation(
+            "experts.in_order", (weighted,), size, weighted.width, back_scratch=weighted.bytes
+        )
+        return tape.to(tape.copy("experts.sum", ordered, scene.tokens * scene.hidden), x.width)
+
+    @property
+    def picks(self) -> int:
+        """Tokens that the experts of this rank get, each as often as it chose one of them."""
+        scene, mlp = self.scene, self.unit.block.mlp
+        return (
+            scene.tokens * (mlp.experts_per_token if mlp else 1) * scene.expert_heads // scene.heads
+        )
+
+    def routing(self, x: Value) -> Value:
+        """Return the weights of the chosen experts."""
+        router = next(
+            (p for p in self.unit.parameters if p.kind is Kind.ROUTER and p.shape[0] > 1), None
+        )
+        if router is None:
+            return self.tape.constant("router.weights", self.picks, x.width)
+        scores = self.tape.to(self._routed(router, x), FLOAT, "router.float")
+        chosen = self.tape.copy(
+            "router.top_k",
+            self.tape.pointwise("router.softmax", scores, of_output=True),
+            self.picks,
+        )
+        return (
+            chosen
+            if self.traits.casts_router or self.traits.float_weights
+            else self.tape.to(chosen, x.width, "router.weights")
+        )
+
+    def _routed(self, router: Parameter, x: Value) -> Value:
+        """Return the router's product, in fp32 where its family says so; DeepSeek's weight
+        becomes fp32 for it, others' is kept so."""
+        if not self.traits.float_router:
+            return self.linear(router, x)
+        given, weight = self.tape.to(x, FLOAT, "router.input"), self.weight(router)
+        if not self.traits.casts_router:
+            return self.linear(router, given)
+        return self.tape.matmul(
+            "router",
+            given,
+            self.tape.to(weight, FLOAT, "router.weight"),
+            self.scene.tokens * router.shape[0],
+        )
+
+    def clamped(self, gate: Value, up: Value) -> Value:
+        """Return (up + 1) x gate x sigmoid(1.702 gate), both clamped, of gate and up side by
+        side (GptOssExperts._apply_gate)."""
+        tape = self.tape
+        gate, up = (
+            tape.pointwise("experts.gate_clamped", gate),
+            tape.pointwise("experts.up_clamped", up),
+        )
+        sigmoid = tape.pointwise(
+            "experts.sigmoid", tape.copy("experts.scaled", gate), of_output=True
+        )
+        return tape.multiply(
+            "experts.product",
+            tape.copy("experts.up_plus_one", up),
+            tape.multiply("experts.glu", gate, sigmoid),
+        )
+
+    def grouped(self, name: str, x: Value, parameters: list[Parameter], elements: int) -> Value:
+        """Return one product of every expert with its tokens, and of its adapter."""
+        weights = [self.weight(parameter) for parameter in parameters]
+        saves = [x] if any(weight.grad for weight in weights) else []
+        y = self.tape.operation(
+            name, (x, *weights), elements, weights[0].width, saves=saves, grouped=True
+        )
+        inputs = parameters[0].shape[1] // (
+            self.scene.expert_heads if parameters[0].split is Split.ROW else 1
+        )
+        return self.adapted(parameters[0], x, y, x.elements // inputs, elements)

@@ -1,0 +1,128 @@
+"""accelerate: flags of its launcher, and its configuration file for FSDP. Source:
+accelerate/commands/launch.py."""
+
+from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.services.common.shell import said
+from fitgauge.services.training_fit.launchers.common import nodes
+from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED
+
+FSDP = "fsdp.yaml"
+
+
+def accelerate_flags(workload: TrainingWorkload) -> list[object]:
+    """Return the flags of the launcher: processes, nodes, FSDP or DeepSpeed, degrees. Source:
+    accelerate/commands/launch.py."""
+    flags: list[object] = ["--num_processes", workload.gpus]
+    if nodes(workload) > 1:
+        flags += [
+            "--num_machines",
+            nodes(workload),
+            "--machine_rank",
+            "$NODE_RANK",
+            "--main_process_ip",
+            "$MASTER_ADDR",
+        ]
+    if workload.framework == "fsdp":
+        flags += ["--use_fsdp", "--fsdp_version", workload.fsdp_version]
+        if workload.fsdp_version == 2:
+            flags += ["--fsdp_reshard_after_forward", said(workload.zero_stage == 3)]
+        else:
+            flags += ["--fsdp_sharding_strategy", fsdp1_strategy(workload)]
+        flags += ["--fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"]
+        flags += ["--fsdp_offload_params", "true"] if workload.offload != "none" else []
+        flags += _degrees(workload)
+    elif workload.framework == "deepspeed":
+        flags += ["--use_deepspeed", "--deepspeed_config_file", DEEPSPEED]
+    if workload.precision == "fp8":
+        flags += ["--mixed_precision", "fp8", "--fp8_backend", "te", "--fp8_format", "HYBRID"]
+    return flags
+
+
+def mesh_environment(workload: TrainingWorkload) -> list[object]:
+    """Return accelerate's environment for a mesh without FSDP2: sequences under DeepSpeed
+    (Ulysses), tensors under no framework. Its launcher takes flags of a mesh with FSDP2 only.
+    Source: accelerate/commands/launch.py, _validate_launch_command;
+    accelerate/parallelism_config.py; utils/dataclasses.py, DeepSpeedSequenceParallelConfig."""
+    kernel = "flash_attention_2" if workload.attention == "flash" else workload.attention
+    if workload.framework == "deepspeed" and workload.context_parallel > 1:
+        variables: dict[str, object] = {
+            "SP_SIZE": workload.context_parallel,
+            "SP_ATTN_IMPLEMENTATION": kernel,
+        }
+    elif workload.framework == "transformers" and workload.tensor_parallel > 1:
+        variables = {"TP_SIZE": workload.tensor_parallel, "DP_SHARD_SIZE": workload.data_parallel}
+    else:
+        return []
+    return [
+        "env",
+        "ACCELERATE_USE_PARALLELISM_CONFIG=true",
+        *(f"PARALLELISM_CONFIG_{name}={value}" for name, value in variables.items()),
+    ]
+
+
+def fsdp1_strategy(workload: TrainingWorkload) -> str:
+    """Return FSDP1's name of what is sharded, and over which ranks
+    (torch/distributed/fsdp/api.py, ShardingStrategy)."""
+    if workload.data_parallel_replicate > 1:
+        return "HYBRID_SHARD" if workload.zero_stage == 3 else "HYBRID_SHARD_ZERO2"
+    return "FULL_SHARD" if workload.zero_stage == 3 else "SHARD_GRAD_OP"
+
+
+def _degrees(workload: TrainingWorkload) -> list[object]:
+    """Return FSDP2's mesh: replicas, shards, context and tensor parallel; nothing where all ranks
+    hold shards."""
+    replicas = workload.data_parallel_replicate
+    if (
+        workload.fsdp_version == 1
+        or replicas * workload.tensor_parallel * workload.context_parallel == 1
+    ):
+        return []
+    return [
+        "--use_parallelism_config", "true",
+        "--parallelism_config_dp_replicate_size", replicas,
+        "--parallelism_config_dp_shard_size", workload.data_parallel // replicas,
+        "--parallelism_config_tp_size", workload.tensor_parallel,
+        "--parallelism_config_cp_size", workload.context_parallel,
+    ]  # fmt: skip
+
+
+def accelerate_config(workload: TrainingWorkload) -> str:
+    """Return accelerate's YAML for FSDP. Checkpointing is in it, not among the script's flags: the
+    Trainer refuses both. Source: its docs, "Fully Sharded Data Parallel"."""
+    precision = {"mixed_fp16": "fp16", "mixed_bf16": "bf16", "fp8": "fp8"}.get(
+        workload.precision, "no"
+    )
+    lines = [
+        "distributed_type: FSDP",
+        f"num_processes: {workload.gpus}",
+        f"num_machines: {nodes(workload)}",
+    ]
+    lines.append(f"mixed_precision: {precision}")
+    if precision == "fp8":
+        lines += ["fp8_config:", "  backend: TE", "  fp8_format: HYBRID"]
+    lines += [
+        "fsdp_config:",
+        f"  fsdp_version: {workload.fsdp_version}",
+        "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP",
+    ]
+    if workload.fsdp_version == 2:
+        lines.append(f"  fsdp_reshard_after_forward: {said(workload.zero_stage == 3)}")
+    else:
+        strategy = "FULL_SHARD" if workload.zero_stage == 3 else "SHARD_GRAD_OP"
+        lines.append(f"  fsdp_sharding_strategy: {strategy}")
+    lines.append(f"  fsdp_offload_params: {said(workload.offload != 'none')}")
+    lines.append(
+        f"  fsdp_activation_checkpointing: {said(workload.activation_checkpointing == 'full')}"
+    )
+    if workload.data_parallel_replicate * workload.tensor_parallel * workload.context_parallel > 1:
+        lines += [
+            "parallelism_config:",
+            f"  parallelism_config_dp_replicate_size: {workload.data_parallel_replicate}",
+            (
+                "  parallelism_config_dp_shard_size:"
+                f" {workload.data_parallel // workload.data_parallel_replicate}"
+            ),
+            f"  parallelism_config_tp_size: {workload.tensor_parallel}",
+            f"  parallelism_config_cp_size: {workload.context_parallel}",
+        ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,14 @@
+"""Lightning: its defaults. Its training loop is the user's own script."""
+
+from fitgauge.services.training_fit.launchers.tool import Default, Tool
+
+LIGHTNING = Tool(
+    name="lightning",
+    title="Lightning",
+    version="2.6",
+    framework="transformers",
+    aliases=("pytorchlightning", "lightningfabric", "fabric"),
+    defaults=(
+        Default("precision", "fp32", "src/lightning/fabric/connector.py, precision: 32-true"),
+    ),
+)  # fmt: skip

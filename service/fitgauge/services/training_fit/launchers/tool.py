@@ -1,0 +1,149 @@
+"""What a training tool's own file says of it: its defaults, the algorithms and settings that it
+runs, and its command."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from fitgauge.engine.model.spec import Model, ModelSpec
+from fitgauge.engine.training.algorithms.setup import RolloutEngine, Setup, Sleep, Trainer
+from fitgauge.engine.training.workload import Framework, TrainingWorkload
+from fitgauge.services.training_fit.schemas import TrainingRequest
+
+Value = str | int | float | bool | list[str]
+WordsOf = Callable[[Model, TrainingWorkload, Setup], list[object]]
+"""The words of a command."""
+MessagesOf = Callable[[Model, TrainingWorkload, Setup], list[str]]
+"""Settings that a command has no flag for, as sentences."""
+ADAPTERS = ("lora", "dora", "qlora")
+PREFERENCE = frozenset({"sft", "reward", "dpo", "kto", "orpo", "simpo"})
+"""Algorithms that sample nothing in training."""
+
+
+def word_of(text: str) -> str:
+    """Return a name in the form it is looked up by: lower-case letters and digits."""
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """The value a tool takes for a field that the request leaves out."""
+
+    field: str
+    value: Value
+    source: str
+    """File and name in the tool's repository."""
+    methods: tuple[str, ...] = ()
+    """Methods it applies to; empty for all."""
+    cards: Literal["any", "one", "several"] = "any"
+    parameters: float = 0
+    """Least size of the model [parameters]."""
+    supervised: bool = False
+    """For algorithm sft only."""
+    accumulates: bool = True
+    """With several micro-batches too."""
+    families: tuple[str, ...] = ()
+    """Model types it applies to; empty for all."""
+
+    def applies(self, request: TrainingRequest, method: str, count: int, spec: ModelSpec) -> bool:
+        """Return whether it applies to a request of this method, on `count` GPUs, for this
+        model."""
+        return (
+            (self.cards == "any" or (self.cards == "several") == (count > 1))
+            and (not self.methods or method in self.methods)
+            and (not self.supervised or word_of(request.algorithm or "sft") == "sft")
+            and spec.parameters >= self.parameters
+            and (not self.families or spec.model_type in self.families)
+            and (self.accumulates or (request.micro_batches or 1) == 1)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutDefaults:
+    """How a tool samples completions on the GPUs that train; as TRL does (use_vllm False,
+    vllm_enable_sleep_mode False; trl/trainer/grpo_config.py, vllm_gpu_memory_utilization)."""
+
+    engine: RolloutEngine = "transformers"
+    memory_utilization: float = 0.3
+    sleep: Sleep = "off"
+    tensor_parallel: int = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Launcher:
+    """The command of a framework, for tools without one of their own."""
+
+    title: str
+    command: WordsOf
+    unsupported: MessagesOf
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Tool:
+    """A training tool: one row, in the tool's own file."""
+
+    name: str
+    title: str
+    """As the tool calls itself."""
+    version: str
+    """Whose source was read."""
+    framework: Framework
+    """What trains under it."""
+    framework_on_several: Framework | None = None
+    """On more than one GPU, where that differs."""
+    aliases: tuple[str, ...] = ()
+    """Other names, in the form of `word_of`."""
+    defaults: tuple[Default, ...] = ()
+    """Of rows for one field the first that applies counts."""
+    command: Callable[[Model, TrainingWorkload, Setup], str] | None = None
+    """The whole command, with the files it reads."""
+    algorithms: frozenset[str] = frozenset({"sft"})
+    """Algorithms that `command` runs."""
+    supports: Callable[[TrainingWorkload], bool] = lambda workload: True
+    """Whether `command` can carry these settings."""
+    unsupported: MessagesOf = lambda model, workload, setup: []
+    """Of the settings that `command` carries otherwise."""
+    sampling_command: WordsOf | None = None
+    """Of ppo, grpo and rloo, where it is another one."""
+    trainer: Trainer = "trl"
+    """Whose preference and RL training it runs."""
+    rollout: RolloutDefaults = RolloutDefaults()
+    placeholders: str = ""
+    """Words of the command that the user replaces by names the tool has for the model."""
+    kernels: str | None = None
+    """Kernels that only it runs."""
+    sets_allocator: bool = False
+    """It sets expandable_segments by itself."""
+    steps_in_backward: bool = False
+    """Its command has a flag for optimizer_in_backward."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Its name and aliases, in the form they are looked up by."""
+        return (word_of(self.name), *self.aliases)
+
+    def framework_on(self, count: int) -> Framework:
+        """Return the framework under it on `count` GPUs."""
+        return (self.framework_on_several or self.framework) if count > 1 else self.framework
+
+    def defaults_for(
+        self, request: TrainingRequest, method: str, count: int, spec: ModelSpec
+    ) -> Iterator[Default]:
+        """Yield its defaults for the fields that are left out, one row a field."""
+        filled = set[str]()
+        for default in self.defaults:
+            left_out = getattr(request, default.field) is None and default.field not in filled
+            if left_out and default.applies(request, method, count, spec):
+                filled.add(default.field)
+                yield default
+
+    def runs(self, model: Model, workload: TrainingWorkload, setup: Setup) -> bool:
+        """Return whether it has a command of its own for this training."""
+        return (
+            self.command is not None
+            and workload.framework != "megatron"
+            and model.spec.task == "generate"
+            and setup.algorithm in self.algorithms
+            and self.supports(workload)
+        )

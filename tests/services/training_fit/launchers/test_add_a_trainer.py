@@ -1,0 +1,68 @@
+"""A training tool is one row: what a new one needs, added from outside the package."""
+
+import asyncio
+
+import pytest
+
+from fitgauge.services.training_fit.launchers import registry
+from fitgauge.services.training_fit.launchers.tool import Default, Tool
+from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_plan.schemas import TrainingPlanRequest
+
+TOY = Tool(
+    name="toy-tuner",
+    title="ToyTuner",
+    version="0.1",
+    framework="transformers",
+    framework_on_several="fsdp",
+    aliases=("toy",),
+    algorithms=frozenset({"sft", "dpo"}),
+    command=lambda model, workload, setup: (
+        f"toy {setup.algorithm} {model.id} --batch {workload.micro_batch_size}"
+    ),
+    supports=lambda workload: workload.optimizer != "muon",
+    defaults=(
+        Default("optimizer", "lion", "toy/defaults.py"),
+        Default("lora_rank", 4, "toy/defaults.py", ("lora",)),
+    ),
+)
+ASKED = {"model": "Qwen/Qwen3-0.6B", "gpu": "A100 80GB", "method": "lora"}
+
+
+@pytest.fixture
+def train(questions, monkeypatch):
+    monkeypatch.setattr(registry, "TOOLS", (*registry.TOOLS, TOY))
+    return lambda **fields: asyncio.run(
+        questions.check_training_fit(TrainingRequest(**ASKED | fields))
+    )[1]
+
+
+@pytest.mark.parametrize("field", ["framework", "trainer"])
+@pytest.mark.parametrize("name", ["toy-tuner", "Toy"])
+def test_a_new_tool_is_one_row_with_its_names_its_defaults_and_its_command(train, field, name):
+    answer = train(**{field: name})
+    understood = answer.understood_as
+    assert (understood["trainer"], understood["optimizer"], understood["lora_rank"]) == (
+        "toy-tuner",
+        "lion",
+        4,
+    )
+    assert answer.launch.command == "toy sft Qwen/Qwen3-0.6B --batch 1"
+    assert "Defaults of ToyTuner (0.1): optimizer lion, lora_rank 4." in answer.warnings
+
+
+def test_a_new_tool_trains_on_several_gpus_under_the_framework_that_its_row_names(train):
+    assert train(trainer="toy", gpu_count=2).understood_as["framework"] == "fsdp"
+
+
+@pytest.mark.parametrize("asked", [{"optimizer": "muon"}, {"algorithm": "kto"}], ids=str)
+def test_settings_that_a_new_tool_cannot_carry_are_started_by_trl(train, asked):
+    answer = train(trainer="toy", **asked)
+    assert answer.launch.command.startswith("accelerate launch ")
+    assert any("toy-tuner has no command" in warning for warning in answer.warnings)
+
+
+def test_a_new_tool_has_plans(train, questions):
+    asked = TrainingPlanRequest(**ASKED, framework="toy", gpu_count=1)
+    plans = asyncio.run(questions.plan_training(asked))[1].plans
+    assert plans[0].launch.command.startswith("toy sft ")

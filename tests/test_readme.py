@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from fitgauge.api.operations import OPERATIONS
 from fitgauge.catalog import instances
 from fitgauge.cli import main
 from fitgauge.settings import Settings, variable
+from live.conformance import OPERATIONS
 
 ROOT = Path(__file__).parents[1]
 README = ROOT.joinpath("README.md").read_text("utf-8")

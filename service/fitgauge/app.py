@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from litestar import Litestar, Response, get
+from litestar import Litestar, MediaType, Response, get
 from litestar.exceptions import HTTPException
 from litestar.types import ASGIApp
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
 from fitgauge.api.admission import Admission
-from fitgauge.api.handlers import handlers
+from fitgauge.api.answer_cache import AnswerCache
+from fitgauge.api.controllers import CONTROLLERS
+from fitgauge.api.dependencies import dependencies
 from fitgauge.api.middleware import ObservabilityMiddleware
-from fitgauge.api.openapi import document
+from fitgauge.api.openapi import document, weights
 from fitgauge.api.problems import (
     RequestError,
     on_defect,
@@ -26,6 +28,7 @@ from fitgauge.api.problems import (
     on_http_error,
     on_refusal,
 )
+from fitgauge.api.request_parsing import ApiRequest
 from fitgauge.catalog.catalog import Catalog, bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.overlay_reload import OverlayReload
@@ -108,11 +111,16 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
             generate_latest(registry), media_type=CONTENT_TYPE_LATEST.partition("; charset")[0]
         )
 
+    openapi = msgspec.json.encode(document(settings.public_url))
+
+    @get("/schema/openapi.json", media_type=MediaType.JSON)
+    async def openapi_document() -> bytes:
+        return openapi
+
     app = Litestar(
-        route_handlers=[
-            *handlers(questions, mounted, msgspec.json.encode(document(settings.public_url))),
-            metrics,
-        ],
+        route_handlers=[*CONTROLLERS, openapi_document, metrics],
+        request_class=ApiRequest,
+        dependencies=dependencies(questions, AnswerCache(questions), mounted),
         lifespan=[hub_running, catalog_followed],
         exception_handlers={
             FitgaugeError: on_fitgauge_error,
@@ -126,7 +134,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
     )
     told = logging.getLevelNamesMapping()[settings.log_level.upper()] <= logging.INFO
     return ObservabilityMiddleware(
-        registry, settings.requests_per_second, sys.stderr.write if told else None
+        registry, settings.requests_per_second, sys.stderr.write if told else None, weights()
     )(Admission(app, _HELD_BODY_BYTES))
 
 

@@ -31,7 +31,7 @@ PARAMETERS = 2 * LAYER + 2 * 1000 * 256 + 256
 
 @pytest.fixture
 def family(monkeypatch):
-    """A family that adds biases to Llama's q, k and v projections."""
+    """Register a family that adds biases to Llama's q, k and v projections."""
     dialect = Dialect(qkv_bias=True, out_bias=False)
     reader = lambda config: read_dense(config, dialect)  # noqa: E731
     monkeypatch.setitem(families.READERS, "toy_family", reader)

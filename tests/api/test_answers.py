@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from fitgauge.api.operations import OPERATIONS
 from hub_stand_in import HubStandIn, llama_config, safetensors_repository
 from live import client, serving
+from live.conformance import OPERATIONS
 
 
 def test_a_fit_answers_with_a_verdict_and_terms_that_add_up(ask):

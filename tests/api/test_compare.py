@@ -4,7 +4,7 @@ import json
 
 import httpx
 
-from fitgauge.api.operations import NDJSON
+from fitgauge.api.media_types import NDJSON
 
 
 def ask(http, **fields):

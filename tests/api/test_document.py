@@ -7,18 +7,20 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
+from litestar import Litestar
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from fitgauge.api.controllers import CONTROLLERS
+from fitgauge.api.dependencies import dependencies
 from fitgauge.api.export import artefacts, parameters
-from fitgauge.api.handlers import handlers
-from fitgauge.api.openapi import document, schemas
-from fitgauge.api.operations import OPERATIONS
-from live.conformance import UNDOCUMENTED
+from fitgauge.api.openapi import document, tool_ids
+from fitgauge.api.request_parsing import ApiRequest
+from live.conformance import OPERATIONS
 
 COMMITTED = Path(__file__).parents[2] / "openapi"
-TOOLS = [operation for operation in OPERATIONS if operation.tool]
+TOOLS = [operation for operation in OPERATIONS if operation.id in tool_ids()]
 BODIES = [operation for operation in OPERATIONS if operation.request]
-SCHEMAS, ARTEFACTS = schemas(), artefacts()
+SCHEMAS, ARTEFACTS = document()["components"]["schemas"], artefacts()
 NODE_KEYS = {"type", "description", "minimum", "maximum", "exclusiveMinimum", "enum"}
 
 
@@ -46,17 +48,16 @@ def test_the_service_answers_its_own_document(http):
 
 
 def test_every_route_is_an_operation_and_every_operation_a_route():
-    def plain(path):
-        return re.sub(r":str}", "}", path)
-
+    application = Litestar(
+        CONTROLLERS, dependencies=dependencies(), request_class=ApiRequest, openapi_config=None
+    )
     routes = {
-        (method, plain(path))
-        for handler in handlers(None, None, b"")
-        for path in handler.paths
-        for method in handler.http_methods
+        (method, route.path_format)
+        for route in application.routes
+        for method in route.methods - {"OPTIONS"}
     }
-    table = {(operation.method, operation.path) for operation in OPERATIONS}
-    assert {route for route in routes if route[1] not in UNDOCUMENTED} == table
+    documented = {(operation.method, operation.path) for operation in OPERATIONS}
+    assert routes == documented
 
 
 def test_names_are_unique_and_short():
@@ -67,8 +68,8 @@ def test_names_are_unique_and_short():
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=by_id)
 def test_summary_and_description_are_there_and_short(operation):
-    assert 1 <= len(operation.summary) <= 300
-    assert 1 <= len(operation.description) <= 300
+    assert 1 <= len(operation.raw["summary"]) <= 300
+    assert 1 <= len(operation.raw["description"]) <= 300
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=by_id)
@@ -126,7 +127,7 @@ def test_whole_bounds_are_whole_numbers():
 
 @pytest.mark.parametrize("operation", BODIES, ids=by_id)
 def test_requests_are_closed_and_flat(operation):
-    schema = SCHEMAS[operation.request.__name__]
+    schema = SCHEMAS[operation.request]
     assert schema["additionalProperties"] is False
     assert "$ref" not in json.dumps(schema)
     assert not any("properties" in field for field in schema["properties"].values())
@@ -134,7 +135,7 @@ def test_requests_are_closed_and_flat(operation):
 
 @pytest.mark.parametrize("operation", TOOLS, ids=by_id)
 def test_a_tool_takes_one_flat_object(operation):
-    schema = parameters(operation, SCHEMAS)
+    schema = parameters(operation.raw, SCHEMAS)
     assert schema["type"] == "object"
     assert schema["additionalProperties"] is False
     assert set(schema["required"]) <= set(schema["properties"])
@@ -162,7 +163,7 @@ def test_the_manifests_name_the_same_tools_with_the_same_arguments():
         openai
         == anthropic
         == gemini
-        == {operation.id: parameters(operation, SCHEMAS) for operation in TOOLS}
+        == {operation.id: parameters(operation.raw, SCHEMAS) for operation in TOOLS}
     )
 
 
@@ -187,7 +188,9 @@ def test_the_tools_of_serving_take_little_of_a_context():
 
 
 EXAMPLES = [
-    (operation, name, example) for operation in OPERATIONS for name, example in operation.examples
+    (operation, name, example)
+    for operation in OPERATIONS
+    for name, example in operation.examples.items()
 ]
 
 
@@ -197,8 +200,8 @@ EXAMPLES = [
     ids=[f"{operation.id}: {name}" for operation, name, _ in EXAMPLES],
 )
 def test_an_example_is_valid_and_answered(http, operation, name, example):
-    Draft202012Validator(SCHEMAS[operation.request.__name__]).validate(example)
-    Draft202012Validator(parameters(operation, SCHEMAS)).validate(example)
+    Draft202012Validator(SCHEMAS[operation.request]).validate(example)
+    Draft202012Validator(parameters(operation.raw, SCHEMAS)).validate(example)
     assert http.request(operation.method, operation.path, json=example).status_code == 200
 
 
@@ -207,21 +210,21 @@ def test_an_example_is_valid_and_answered(http, operation, name, example):
 )
 def test_the_example_of_every_parameter_is_valid_and_answered(http, operation):
     path = operation.path.format(
-        **{parameter.name: parameter.example for parameter in operation.parameters}
+        **{parameter["name"]: parameter["example"] for parameter in operation.parameters}
     )
     query = {
-        parameter.name: parameter.example
+        parameter["name"]: parameter["example"]
         for parameter in operation.parameters
-        if parameter.where == "query"
+        if parameter["in"] == "query"
     }
     for parameter in operation.parameters:
-        Draft202012Validator(parameter.schema).validate(parameter.example)
+        Draft202012Validator(parameter["schema"]).validate(parameter["example"])
     assert http.get(path, params=query).status_code == 200
 
 
 def test_the_examples_of_fields_are_valid():
     for operation in BODIES:
-        for field in SCHEMAS[operation.request.__name__]["properties"].values():
+        for field in SCHEMAS[operation.request]["properties"].values():
             for example in field.get("examples", ()):
                 Draft202012Validator(field).validate(example)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from fitgauge.api.openapi import document
-from fitgauge.api.operations import OPERATIONS
 from hub_stand_in import HubStandIn, gguf_repository, llama_config, safetensors_repository
 from live import serving
+from live.conformance import OPERATIONS
 
 HERE = Path(__file__).parent
 EXAMPLES = int(os.environ.get("FITGAUGE_EXAMPLES", "100"))

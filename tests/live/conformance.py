@@ -3,16 +3,54 @@ that the document promises."""
 
 import json
 import re
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import httpx
 from jsonschema import Draft202012Validator
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
+from fitgauge.api.media_types import NDJSON
 from fitgauge.api.openapi import document
-from fitgauge.api.operations import NDJSON
 
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of the OpenAPI document."""
+
+    method: str
+    path: str
+    raw: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        return str(self.raw["operationId"])
+
+    @property
+    def parameters(self) -> list[dict[str, Any]]:
+        return self.raw.get("parameters", [])
+
+    @property
+    def request(self) -> str | None:
+        """Name of the schema of its JSON body."""
+        body = self.raw.get("requestBody")
+        return body and body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+
+    @property
+    def examples(self) -> dict[str, Any]:
+        """Examples of its JSON body, by name."""
+        body = self.raw.get("requestBody")
+        examples = body["content"]["application/json"]["examples"] if body else {}
+        return {name: example["value"] for name, example in examples.items()}
+
+
+OPERATIONS = [
+    Operation(method.upper(), path, raw)
+    for path, methods in document()["paths"].items()
+    for method, raw in methods.items()
+]
 UNDOCUMENTED = ("/metrics", "/schema/openapi.json")
 PROBLEM = {"$ref": "urn:document#/components/schemas/Problem"}
 

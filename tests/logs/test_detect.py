@@ -3,11 +3,11 @@ three spellings, names that are paths."""
 
 import pytest
 
-from fitgauge.logs.arguments import argument, flag
+from fitgauge.engine.serving.start_log.arguments import argument, flag
+from fitgauge.engine.serving.start_log.lines import MAX_CHARACTERS, clean_lines
+from fitgauge.engine.serving.start_log.names import card, hub_id
+from fitgauge.engine.serving.vllm.start_log import rank_of
 from fitgauge.logs.detect import detect
-from fitgauge.logs.lines import MAX_CHARACTERS, clean_lines
-from fitgauge.logs.names import card, hub_id
-from fitgauge.logs.vllm import rank_of
 from fitgauge.services.explain_log.comparison import Measured
 
 LOADED = (

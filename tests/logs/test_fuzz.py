@@ -9,9 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fitgauge.logs import arguments, lines, llamacpp, names, ollama, sglang, torch_oom, vllm
+from fitgauge.engine.serving.llamacpp import ollama_log as ollama
+from fitgauge.engine.serving.llamacpp import start_log as llamacpp
+from fitgauge.engine.serving.sglang import start_log as sglang
+from fitgauge.engine.serving.start_log import arguments, lines, names
+from fitgauge.engine.serving.start_log.measurements import Rule, StartLog
+from fitgauge.engine.serving.vllm import start_log as vllm
+from fitgauge.logs import torch_oom
 from fitgauge.logs.detect import detect
-from fitgauge.logs.measurements import Rule, StartLog
 
 LOGS = [path.read_text() for path in sorted((Path(__file__).parent / "data").glob("*.log"))]
 WORDS = sorted({word for log in LOGS for word in log.split(" ") if word})

@@ -67,7 +67,7 @@ def campaign(row: Row) -> str:
 
 
 def ran(which: str) -> Iterator[Published]:
-    """Yield the published runs of a part that ended."""
+    """Return the published runs of a part that ended."""
     return (run for run in published()[0] if run.row["outcome"] != "oom" and part(run.row) == which)
 
 

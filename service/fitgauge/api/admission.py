@@ -13,7 +13,7 @@ from litestar.types import (
     WebSocketReceiveMessage,
 )
 
-from fitgauge.api.operations import UPLOADS
+from fitgauge.api.media_types import UPLOADS
 from fitgauge.api.problems import RequestError, on_refusal
 
 _SMALL_BODY = 4 * 1024

@@ -9,7 +9,8 @@ import msgspec
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from fitgauge.api.problems import PROBLEM_JSON, RequestError, refusal_problem
+from fitgauge.api.media_types import PROBLEM_JSON
+from fitgauge.api.problems import RequestError, refusal_problem
 
 
 class BoundedConnection(HttpToolsProtocol):

@@ -7,54 +7,62 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fitgauge.api.openapi import document, schemas
-from fitgauge.api.operations import OPERATIONS, Operation
+from fitgauge.api.openapi import document, tool_ids
 
 
 def artefacts() -> dict[str, Any]:
     """Return every artefact by its path under openapi/."""
-    known = schemas()
+    openapi = document()
+    schemas = openapi["components"]["schemas"]
     tools = [
-        (operation, parameters(operation, known)) for operation in OPERATIONS if operation.tool
+        (
+            operation["operationId"],
+            f"{operation['summary']} {operation['description']}",
+            parameters(operation, schemas),
+        )
+        for methods in openapi["paths"].values()
+        for operation in methods.values()
+        if operation["operationId"] in tool_ids()
     ]
     return {
-        "openapi.json": document(),
+        "openapi.json": openapi,
         "tools/openai.json": [
             {
                 "type": "function",
-                "function": {"name": op.id, "description": _described(op), "parameters": schema},
+                "function": {"name": name, "description": description, "parameters": schema},
             }
-            for op, schema in tools
+            for name, description, schema in tools
         ],
         "tools/anthropic.json": [
-            {"name": op.id, "description": _described(op), "input_schema": schema}
-            for op, schema in tools
+            {"name": name, "description": description, "input_schema": schema}
+            for name, description, schema in tools
         ],
         "tools/gemini.json": [
             {
                 "functionDeclarations": [
-                    {"name": op.id, "description": _described(op), "parametersJsonSchema": schema}
-                    for op, schema in tools
+                    {"name": name, "description": description, "parametersJsonSchema": schema}
+                    for name, description, schema in tools
                 ]
             }
         ],
     }
 
 
-def parameters(operation: Operation, known: Mapping[str, Any]) -> dict[str, Any]:
+def parameters(operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of an operation as one flat object: no references, no unions,
-    optional means left out. known: `openapi.schemas`."""
+    optional means left out. schemas: the document's components."""
     properties: dict[str, Any] = {}
     required: list[str] = []
-    for parameter in operation.parameters:
-        properties[parameter.name] = {
-            **flat(parameter.schema),
-            "description": parameter.description,
+    for parameter in operation.get("parameters", ()):
+        properties[parameter["name"]] = {
+            **flat(parameter["schema"]),
+            "description": parameter["description"],
         }
-        if parameter.required:
-            required.append(parameter.name)
-    if operation.request:
-        schema = known[operation.request.__name__]
+        if parameter["required"]:
+            required.append(parameter["name"])
+    if "requestBody" in operation:
+        reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+        schema = schemas[reference.rpartition("/")[2]]
         properties |= {name: flat(value) for name, value in schema["properties"].items()}
         required += schema["required"]
     return {
@@ -85,10 +93,6 @@ def flat(schema: dict[str, Any]) -> dict[str, Any]:
     if merged.get("maximum", 0) > _GUARDS:
         left_out = (*left_out, "maximum")
     return {key: value for key, value in merged.items() if key not in left_out}
-
-
-def _described(operation: Operation) -> str:
-    return f"{operation.summary} {operation.description}"
 
 
 def main(directory: str) -> None:

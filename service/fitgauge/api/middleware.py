@@ -3,7 +3,7 @@ every message."""
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache
 
@@ -11,13 +11,9 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from fitgauge.api.operations import OPERATIONS
 from fitgauge.api.problems import RequestError, on_refusal
 
 _UNLIMITED = ("/health/", "/metrics")
-
-
-_WEIGHTS = {operation.path: operation.weight for operation in OPERATIONS if operation.weight > 1}
 
 
 class TokenBucket:
@@ -57,10 +53,13 @@ class ObservabilityMiddleware:
         registry: CollectorRegistry,
         requests_per_second: float,
         write: Callable[[str], object] | None = None,
+        weights: Mapping[str, int] | None = None,
     ) -> None:
-        """write: takes each line of the log; a stream's own method, because logging would cost a
-        fifth of a warm answer."""
+        """weights: requests that one counts as under the limit, by path; 1 where absent. write:
+        takes each line of the log; a stream's own method, because logging would cost a fifth of a
+        warm answer."""
         self._write = write
+        self._weights = weights or {}
         self._requests = Counter(
             "fitgauge_requests",
             "Requests answered.",
@@ -96,7 +95,7 @@ class ObservabilityMiddleware:
             try:
                 path, wait = scope["path"], 0.0
                 if self._bucket and not path.startswith(_UNLIMITED):
-                    wait = self._bucket.wait_seconds(_WEIGHTS.get(path, 1))
+                    wait = self._bucket.wait_seconds(self._weights.get(path, 1))
                 if wait:
                     await _too_many(wait)(inner, receive, sent)
                 else:

@@ -1,138 +1,230 @@
-"""The OpenAPI 3.1 document, made from the table of operations and the structs of the contract."""
+"""The OpenAPI 3.1 document: Litestar's, with msgspec's schemas and what Litestar cannot express."""
 
+from functools import cache
 from typing import Any
 
 import msgspec
+from litestar import Litestar
+from litestar.handlers import HTTPRouteHandler
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.spec import License, Schema, Server
+from litestar.plugins import OpenAPISchemaPlugin
+from litestar.routes import HTTPRoute
+from litestar.typing import FieldDefinition
+from msgspec import Struct, inspect
 
 from fitgauge import __version__
-from fitgauge.api.operations import NDJSON, OPERATIONS, Operation
-from fitgauge.api.problems import PROBLEM_JSON
-from fitgauge.services.common.schemas import Problem
+from fitgauge.api.controllers import CONTROLLERS
+from fitgauge.api.dependencies import dependencies
+from fitgauge.api.media_types import NDJSON
+from fitgauge.api.request_parsing import ApiRequest
 
-_REASONS = {
-    400: "The body is not JSON.",
-    403: "The Hub shows this model only to a token that was granted access.",
-    404: "No such model, accelerator or path; see matches.",
-    405: "The path knows other methods; see the Allow header.",
-    413: "The body is too large.",
-    415: "The body is not declared application/json.",
-    422: "A value is missing, of the wrong type, out of bounds, or impossible; see hint.",
-    424: "Only the Hub knows this model, and it gave no answer; see the Retry-After header.",
-    429: "Too many requests; see the Retry-After header.",
-    500: "A defect of the service.",
-    503: "Too many long questions wait; see the Retry-After header.",
-}
 _SECONDS = {"type": "integer", "minimum": 1}
 _RETRY_AFTER = {
     "Retry-After": {"description": "Seconds to wait.", "required": True, "schema": _SECONDS},
 }
-_HEADERS = {
-    405: {
-        "Allow": {
-            "description": "The methods it knows.",
-            "required": True,
-            "schema": {"type": "string"},
-        }
-    },
-    424: _RETRY_AFTER,
-    429: _RETRY_AFTER,
-    503: _RETRY_AFTER,
+_ALLOW = {
+    "Allow": {
+        "description": "The methods it knows.",
+        "required": True,
+        "schema": {"type": "string"},
+    }
 }
-_ALWAYS = (405, 429, 500)
+_HEADERS = {"405": _ALLOW, "424": _RETRY_AFTER, "429": _RETRY_AFTER, "503": _RETRY_AFTER}
 
 
 def document(server: str = "/") -> dict[str, Any]:
     """Return the whole document. server: the public address, where clients need an absolute one."""
-    paths: dict[str, dict[str, Any]] = {}
-    for operation in OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
+    return {**_document(), "servers": [{"url": server}]}
+
+
+def tool_ids() -> frozenset[str]:
+    """Return the ids of the operations that are offered as tools."""
+    return frozenset(
+        str(handler.operation_id)
+        for _, handler in _handlers(_application())
+        if handler.opt.get("tool", True)
+    )
+
+
+def weights() -> dict[str, int]:
+    """Return how many requests one counts as under the rate limit, by path; 1 where absent."""
     return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Fitgauge",
-            "version": __version__,
-            "summary": "Will model X fit on GPU Y, and if not, what will?",
-            "description": (
+        path: handler.opt["weight"]
+        for path, handler in _handlers(_application())
+        if "weight" in handler.opt
+    }
+
+
+class StructSchemas(OpenAPISchemaPlugin):
+    """Describe msgspec structs by msgspec's own JSON schema.
+
+    Litestar's loses docstrings, `additionalProperties: false` and bounds inside optional fields.
+    """
+
+    @staticmethod
+    def is_plugin_supported_type(value: Any) -> bool:  # noqa: ANN401 - the plugin's protocol
+        """Return whether it is a struct."""
+        return isinstance(value, type) and issubclass(value, Struct)
+
+    def to_openapi_schema(
+        self,
+        field_definition: FieldDefinition,
+        schema_creator: Any,  # noqa: ANN401 - Litestar's SchemaCreator is private
+    ) -> Any:  # noqa: ANN401 - a Reference, which the protocol forgets
+        """Register the schema of a struct and of those within it, and return its reference."""
+        kind = field_definition.annotation
+        registry = schema_creator.schema_registry
+        named = FieldDefinition.from_annotation(kind)
+        registered = registry.get_schema_for_field_definition(named)
+        registered.__class__ = _JsonSchema
+        registered.json = _struct_schema(kind)
+        for nested in _nested(inspect.type_info(kind)):
+            schema_creator.for_field_definition(FieldDefinition.from_annotation(nested))
+        return registry.get_reference_for_field_definition(named)
+
+
+class _JsonSchema(Schema):
+    """A schema given as JSON."""
+
+    json: dict[str, Any]
+
+    def to_schema(self) -> dict[str, Any]:
+        return self.json
+
+
+@cache
+def _application() -> Litestar:
+    """Return an application that is never served, for its routes and its document."""
+    return Litestar(
+        CONTROLLERS,
+        request_class=ApiRequest,
+        dependencies=dependencies(),
+        plugins=[StructSchemas()],
+        openapi_config=OpenAPIConfig(
+            title="Fitgauge",
+            version=__version__,
+            summary="Will model X fit on GPU Y, and if not, what will?",
+            description=(
                 "Memory estimates with evidence: every byte has a name, a formula, a basis and an"
                 " interval. Sizes are bytes."
             ),
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        },
-        "servers": [{"url": server}],
-        "paths": paths,
-        "components": {"schemas": schemas()},
+            license=License(name="Apache-2.0", identifier="Apache-2.0"),
+            servers=[Server(url="/")],
+        ),
+        logging_config=None,
+    )
+
+
+@cache
+def _document() -> dict[str, Any]:
+    application = _application()
+    generated = application.openapi_schema.to_schema()
+    paths: dict[str, Any] = {}
+    for path, handler in _handlers(application):
+        (method,) = (name.lower() for name in handler.http_methods)
+        operation = generated["paths"][path][method]
+        _complete(operation, handler)
+        paths.setdefault(path, {})[method] = operation
+    return {**generated, "paths": paths}
+
+
+def _handlers(application: Litestar) -> list[tuple[str, HTTPRouteHandler]]:
+    """Return each documented handler with its path, in the order of the controllers."""
+    handlers = {
+        str(handler.operation_id): (route.path_format, handler)
+        for route in application.routes
+        if isinstance(route, HTTPRoute)
+        for handler in route.route_handlers
+        if handler.operation_id
     }
+    order = [
+        handler.operation_id
+        for controller in CONTROLLERS
+        for handler in vars(controller).values()
+        if isinstance(handler, HTTPRouteHandler)
+    ]
+    return [handlers[str(name)] for name in order]
 
 
-def schemas() -> dict[str, Any]:
-    """Return the schema of every struct of the contract, by its name."""
-    sparse = {
-        kind.__name__ for kind in _structs(msgspec.Struct) if kind.__struct_config__.omit_defaults
-    }
-    answers = _components([Problem, *(operation.answer for operation in OPERATIONS)])
-    found = {
-        name: schema if name in sparse else _always_sent(schema) for name, schema in answers.items()
-    }
-    found |= _components([operation.request for operation in OPERATIONS if operation.request])
-    return {name: _plain(schema) for name, schema in sorted(found.items())}
+def _complete(operation: dict[str, Any], handler: HTTPRouteHandler) -> None:
+    """Add what Litestar has no argument for: examples and files of a body, headers of errors, rows.
 
-
-def _components(kinds: list[type]) -> dict[str, Any]:
-    return msgspec.json.schema_components(
-        dict.fromkeys(kinds), ref_template="#/components/schemas/{name}"
-    )[1]
-
-
-def _operation(operation: Operation) -> dict[str, Any]:
-    described: dict[str, Any] = {
-        "operationId": operation.id,
-        "summary": operation.summary,
-        "description": operation.description,
-        "x-openai-isConsequential": False,
-    }
-    if operation.parameters:
-        described["parameters"] = [
-            {
-                "name": p.name,
-                "in": p.where,
-                "required": p.required,
-                "description": p.description,
-                "schema": p.schema,
-                "example": p.example,
-            }
-            for p in operation.parameters
-        ]
-    if operation.request:
-        body: dict[str, Any] = {"schema": _reference(operation.request)}
-        body["examples"] = {name: {"value": value} for name, value in operation.examples}
-        files = {
-            media: {"schema": {"type": "string", "format": "binary"}} for media in operation.uploads
+    Drop its own 400, which this service never answers, and flags at their defaults."""
+    operation.pop("deprecated", None)
+    operation["x-openai-isConsequential"] = False
+    for parameter in operation.get("parameters", ()):
+        for flag in ("deprecated", "allowEmptyValue", "allowReserved"):
+            parameter.pop(flag, None)
+        (example,) = parameter.pop("examples").values()
+        parameter["example"] = example["value"]
+        parameter["schema"] = {
+            key: int(value) if isinstance(value, float) else value  # Litestar writes 1 as 1.0
+            for key, value in parameter["schema"].items()
+            if key not in ("description", "examples")
         }
-        described["requestBody"] = {
-            "required": True,
-            "content": {"application/json": body, **files},
+    if "requestBody" in operation:
+        content = operation["requestBody"]["content"]
+        content["application/json"] = {
+            "schema": _reference(handler.opt["body"].kind),
+            "examples": {name: {"value": value} for name, value in handler.opt["examples"].items()},
         }
-    answers: dict[str, Any] = {
-        "200": {
-            "description": "The answer.",
-            "content": {"application/json": {"schema": _reference(operation.answer)}},
-        }
+        for media_type in handler.opt.get("uploads", ()):
+            content[media_type] = {"schema": {"type": "string", "format": "binary"}}
+    responses = operation["responses"]
+    responses["200"] = {
+        "description": "The answer.",
+        "content": responses["200"]["content"],
     }
-    if operation.row:
-        answers["200"]["content"][NDJSON] = {"schema": _reference(operation.row)}
-    for status in sorted({*operation.errors, *_ALWAYS, *((503,) if operation.queued else ())}):
-        answers[str(status)] = {
-            "description": _REASONS[status],
-            "content": {PROBLEM_JSON: {"schema": _reference(Problem)}},
-        }
-        if status in _HEADERS:
-            answers[str(status)]["headers"] = _HEADERS[status]
-    described["responses"] = answers
-    return described
+    if "row" in handler.opt:
+        responses["200"]["content"][NDJSON] = {"schema": _reference(handler.opt["row"])}
+    for status in sorted(responses):
+        if status != "200" and int(status) not in (handler.responses or {}):
+            del responses[status]
+        elif status in _HEADERS:
+            responses[status]["headers"] = _HEADERS[status]
 
 
 def _reference(kind: type) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{kind.__name__}"}
+
+
+def _nested(info: inspect.Type) -> list[type[Struct]]:
+    """Return the structs directly within a type."""
+    match info:
+        case inspect.StructType():
+            inner = [field.type for field in info.fields]
+        case inspect.ListType() | inspect.VarTupleType():
+            inner = [info.item_type]
+        case inspect.DictType():
+            inner = [info.value_type]
+        case inspect.UnionType():
+            inner = list(info.types)
+        case inspect.Metadata():
+            inner = [info.type]
+        case _:
+            inner = []
+    structs: list[type[Struct]] = []
+    for part in inner:
+        if isinstance(part, inspect.Metadata):
+            part = part.type
+        structs += [part.cls] if isinstance(part, inspect.StructType) else _nested(part)
+    return structs
+
+
+def _struct_schema(kind: type[Struct]) -> dict[str, Any]:
+    """Return the JSON schema of one struct.
+
+    Answers send fields at their defaults too, unless declared otherwise: those are required."""
+    template = "#/components/schemas/{name}"
+    schema = msgspec.json.schema_components([kind], ref_template=template)[1][kind.__name__]
+    config = kind.__struct_config__
+    if not config.omit_defaults and not config.forbid_unknown_fields:
+        properties = schema.get("properties", {})
+        always = [name for name, field in properties.items() if "default" in field]
+        schema = {**schema, "required": [*schema.get("required", ()), *always]}
+    plain: dict[str, Any] = _plain(schema)
+    return plain
 
 
 def _plain(schema: Any) -> Any:  # noqa: ANN401 - JSON is any
@@ -156,14 +248,3 @@ def _plain(schema: Any) -> Any:  # noqa: ANN401 - JSON is any
         plain |= {key: value for option in options for key, value in option.items()}
         plain["type"] = [option["type"] for option in options]
     return plain
-
-
-def _always_sent(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an answer whose struct sends fields at their defaults too; callers
-    may rely on them."""
-    always = [name for name, field in schema.get("properties", {}).items() if "default" in field]
-    return {**schema, "required": [*schema.get("required", ()), *always]}
-
-
-def _structs(root: type[msgspec.Struct]) -> list[type[msgspec.Struct]]:
-    return [kind for child in root.__subclasses__() for kind in (child, *_structs(child))]

@@ -9,6 +9,7 @@ import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
 
+from fitgauge.api.media_types import PROBLEM_JSON
 from fitgauge.errors import (
     FitgaugeError,
     GatedModelError,
@@ -27,7 +28,6 @@ from fitgauge.errors import (
 )
 from fitgauge.services.common.schemas import Problem
 
-PROBLEM_JSON = "application/problem+json"
 _TYPE = "urn:fitgauge:problem:"
 _log = logging.getLogger("fitgauge.api")
 

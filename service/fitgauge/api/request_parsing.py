@@ -1,7 +1,7 @@
-"""Reads what a stranger sends, strictly: its type, its JSON, its bounds."""
+"""Strict parsing of request bodies: media type, JSON, types and bounds."""
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
@@ -20,13 +20,19 @@ _FORM = "application/x-www-form-urlencoded"
 _LONGEST_NUMBER = 20
 
 
-class BodyReader(Generic[Body]):
-    """Decodes application/json bodies into one struct, without guessing: a number sent as text
-    is refused with the value to send."""
+class BodyDecoder(Generic[Body]):
+    """Decode JSON into one struct, strictly: refuse a number sent as text, with the value to send.
 
-    def __init__(self, kind: type[Body], example: Mapping[str, str | int]) -> None:
-        """example: what to send at least, for hints."""
-        self._kind = kind
+    Litestar itself would convert leniently. A handler names its decoder as `opt["body"]`.
+    """
+
+    def __init__(
+        self, kind: type[Body], example: Mapping[str, str | int], largest: int | None = None
+    ) -> None:
+        """example: the least to send, for hints; largest: bytes of a body, where the handler takes
+        larger files too."""
+        self.largest = largest
+        self.kind = kind
         self._decoder = msgspec.json.Decoder(kind)
         self._needed = tuple(example)
         self._example = msgspec.json.format(msgspec.json.encode(example), indent=0).decode()
@@ -36,53 +42,19 @@ class BodyReader(Generic[Body]):
             for name, field in schema["properties"].items()
         }
 
-    async def read(self, request: Request[Any, Any, Any], most: int | None = None) -> bytes:
-        """Return the raw body. Raises Refusal 415 unless it is declared application/json; a body
-        beyond the limit is a 413 of the framework.
-
-        `curl -d '{...}'` declares a form: an object under that name is taken for the JSON it is.
-        `most`: bytes of a question where the operation takes larger files too."""
-        pieces, size = [], 0
-        async for chunk in chunks(request):
-            pieces.append(chunk)
-            size += len(chunk)
-            if most is not None and size > most:
-                raise RequestError(
-                    413,
-                    "body-too-large",
-                    f"A question is at most {most} bytes.",
-                    "Send less, or a file as application/gzip.",
-                )
-        raw, declared, kind = (
-            b"".join(pieces),
-            request.headers.get("content-type", ""),
-            media_type(request),
-        )
-        if kind != "application/json" and not (kind == _FORM and raw.lstrip().startswith(b"{")):
-            named = (
-                f"Content-Type {declared[:80]!r} is not understood."
-                if declared
-                else "The request has no Content-Type."
-            )
-            raise RequestError(
-                415, "unsupported-media-type", named, "Send Content-Type: application/json."
-            )
-        return raw
-
-    async def question(self, request: Request[Any, Any, Any], most: int | None = None) -> Body:
-        """Return the body as the struct it means. See `read` and `decode`, also for what they
-        raise."""
-        return self.decode(await self.read(request, most))
+    def __deepcopy__(self, _: object) -> "BodyDecoder[Body]":
+        """Return itself: Litestar copies a controller's handlers with their `opt`."""
+        return self
 
     def decode(self, raw: bytes) -> Body:
-        """Return the struct. Raises Refusal 400 for what is no JSON, 422 for JSON that is no
+        """Return the struct. Raises RequestError 400 for what is no JSON, 422 for JSON that is no
         such question."""
         try:
             return self._decoder.decode(raw)
         except msgspec.ValidationError as error:
             whole = _with_whole_numbers(raw)
             try:
-                return msgspec.convert(whole, self._kind)
+                return msgspec.convert(whole, self.kind)
             except msgspec.ValidationError:
                 raise self._invalid(str(error), whole) from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -136,26 +108,9 @@ def _values(field: dict[str, Any]) -> Iterator[str]:
             yield f"Send {number} {least} to {kind['maximum']:.10g}."
 
 
-def media_type(request: Request[Any, Any, Any]) -> str:
-    """Return what the body is declared to be, without parameters."""
-    return str(request.headers.get("content-type", "")).partition(";")[0].strip().lower()
-
-
-async def chunks(request: Request[Any, Any, Any]) -> AsyncIterator[bytes]:
-    """Yield the body as it comes in. Raises Refusal 400 where the caller hung up; a body beyond
-    the limit is a 413 of the framework."""
-    try:
-        async for chunk in request.stream():
-            yield chunk
-    except InternalServerException:  # how the framework says that the caller hung up
-        raise RequestError(
-            400, "incomplete-body", "The body ended before it was complete.", "Send all of it."
-        ) from None
-
-
 def _with_whole_numbers(raw: bytes) -> object:
-    """Return the JSON with 4.0 as 4 in its fields: JSON does not tell them apart. Raises Refusal
-    400 for what is no JSON after all."""
+    """Return the JSON with 4.0 as 4 in its fields: JSON does not tell them apart. Raises
+    RequestError 400 for what is no JSON after all."""
     try:
         sent = msgspec.json.decode(raw)
     except RecursionError:
@@ -207,33 +162,68 @@ def _unquoted(field: str, message: str, sent: object) -> str | None:
     return f'Send a JSON number: "{field}": {plain}.'
 
 
-def integer_query(
-    request: Request[Any, Any, Any], name: str, default: int, low: int, high: int
-) -> int:
-    """Return an integer query parameter in [low, high]. Raises Refusal 422."""
-    values = request.query_params.getall(name, [])
-    if not values:
-        return default
-    if (
-        len(values) == 1
-        and re.fullmatch(r"[0-9]{1,9}", values[0], re.ASCII)
-        and low <= int(values[0]) <= high
-    ):
-        return int(values[0])
-    detail = f"{name} is {str(values[0])[:40]!r}, not an integer from {low} to {high}."
-    if len(values) > 1:
-        detail = f"{name} is there {len(values)} times."
-    raise RequestError(422, "invalid-request", detail, f"Send {name}={default}.", field=name)
+class ApiRequest(Request[Any, Any, Any]):
+    """A request whose JSON body is decoded strictly, by the decoder that its handler declares.
 
+    Litestar calls `body` and `json` before a handler with a `data` argument.
+    """
 
-def only_query(request: Request[Any, Any, Any], *names: str) -> None:
-    """Refuse query parameters that are not known, so that a misspelt one is not silently
-    ignored. Raises Refusal 422."""
-    for name in request.query_params:
-        if name not in names:
-            known = f"Known here: {', '.join(names)}." if names else "None is known here."
-            matches = tuple(get_close_matches(name[:40], names, n=1))
-            detail = f"The query parameter {name[:40]!r} is not known."
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """Yield the body as it comes in. Raises RequestError 400 where the caller disconnects, 413
+        beyond the decoder's limit; Litestar raises 413 beyond the handler's."""
+        largest, size = None if self._is_upload() else self._decoder.largest, 0
+        try:
+            async for chunk in super().stream():
+                size += len(chunk)
+                if largest is not None and size > largest:
+                    raise RequestError(
+                        413,
+                        "body-too-large",
+                        f"A question is at most {largest} bytes.",
+                        "Send less, or a file as application/gzip.",
+                    )
+                yield chunk
+        except InternalServerException:  # Litestar's error where the caller disconnects
             raise RequestError(
-                422, "invalid-request", detail, known, field=name[:40], matches=matches
-            )
+                400, "incomplete-body", "The body ended before it was complete.", "Send all of it."
+            ) from None
+
+    async def body(self) -> bytes:
+        """Return the body, read whole. Empty for an upload, which the handler reads by `stream`."""
+        if self._is_upload():
+            return b""
+        raw = await super().body()
+        if not raw:
+            await self.json()  # Litestar takes an empty body for a missing argument: refuse it
+        return raw
+
+    async def json(self) -> Any:  # noqa: ANN401 - what the handler's decoder makes
+        """Return the body as the handler's struct. Raises RequestError 400, 415 or 422.
+
+        `curl -d '{...}'` declares a form: accept an object under that media type as JSON.
+        """
+        raw, media_type = await super().body(), self._media_type()
+        if media_type == "application/json" or (
+            media_type == _FORM and raw.lstrip().startswith(b"{")
+        ):
+            return self._decoder.decode(raw)
+        declared = str(self.headers.get("content-type", ""))
+        detail = (
+            f"Content-Type {declared[:80]!r} is not supported."
+            if declared
+            else "The request has no Content-Type."
+        )
+        raise RequestError(
+            415, "unsupported-media-type", detail, "Send Content-Type: application/json."
+        )
+
+    @property
+    def _decoder(self) -> BodyDecoder[Any]:
+        decoder: BodyDecoder[Any] = self.route_handler.opt["body"]
+        return decoder
+
+    def _media_type(self) -> str:
+        return str(self.headers.get("content-type", "")).partition(";")[0].strip().lower()
+
+    def _is_upload(self) -> bool:
+        return self._media_type() in self.route_handler.opt.get("uploads", ())

@@ -1,2 +1,2 @@
-"""What an engine's own start-up log says: pure text in, structs out. No I/O; any text is read in
-linear time and none raises."""
+"""Which engine wrote a log, what PyTorch prints when memory runs out, and profiler traces. The
+parsers of the engines' logs are in engine/serving/vllm/start_log.py and alike."""

@@ -3,8 +3,8 @@
 
 from itertools import takewhile
 
-from fitgauge.logs.lines import Line
-from fitgauge.logs.measurements import Measurement, find_readings, rule
+from fitgauge.engine.serving.start_log.lines import Line
+from fitgauge.engine.serving.start_log.measurements import Measurement, find_readings, rule
 
 _UNIT = r"(?P<{0}>NUM) (?P<{0}_unit>GiB|MiB|KiB|bytes)"
 

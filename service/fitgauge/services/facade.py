@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import NamedTuple
-from weakref import ref
 
 from msgspec import structs
 
@@ -25,7 +24,6 @@ from fitgauge.services.common.long_questions import (
     LongQuestions,
     queue_full,
 )
-from fitgauge.services.common.lru_cache import LruCacheBytes
 from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.services.common.schemas import FitAnswer, FitRequest, ModelDetail
 from fitgauge.services.compare.schemas import CompareRequest, CompareRow
@@ -57,10 +55,6 @@ reader waits."""
 
 _FEW_FORMATS = 3
 """Formats of all bundled models that are estimated in well below a second."""
-_CACHE_BYTES, _LARGEST_ENTRY, _ENTRY_OVERHEAD = 16 * 2**20, 256 * 2**10, 1024
-"""Bytes of the cache of encoded answers: of all entries, of the largest that is stored, and what
-an entry takes in addition to its question and its answer (tuples, strings, hash table; rounded
-up)."""
 
 
 class CacheDependencies(NamedTuple):
@@ -96,9 +90,6 @@ class Services:
         self._long = LongQuestions(question_seconds)
         self._open_tables = asyncio.Semaphore(_OPEN_TABLES)
         self._planner = Planner(load_training())
-        self._answers: LruCacheBytes[tuple[CacheDependencies, ref[Model], bytes]] = LruCacheBytes(
-            _CACHE_BYTES, _LARGEST_ENTRY
-        )
         self.use(catalog)
 
     def use(self, catalog: Catalog) -> None:
@@ -269,38 +260,18 @@ class Services:
             await self._long.resume(partial(_feed, reader, chunk))
         return explain_trace(await self._long.resume(lambda _: reader.finish()), self._catalog)
 
-    def recall(self, asked: tuple[str, bytes]) -> bytes | None:
-        """Return the encoded answer to these very bytes of this question, where what it rests on
-        is still what is known; else None."""
-        kept = self._answers.get(asked)
-        if kept is None:
-            return None
-        grounds, model_in_memory, answer = kept
-        model = model_in_memory()
-        if (
-            grounds.catalog is not self._catalog
-            or model is None
-            or self._models.peek(grounds.text) is not model
-        ):
-            return None
-        if (
-            grounds.engine is not None
-            and self._siblings.serial(model, grounds.engine) != grounds.siblings
-        ):
-            return None
-        return answer
-
-    def remember(
-        self, asked: tuple[str, bytes], grounds: CacheDependencies, answer: bytes
-    ) -> bytes:
-        """Store an encoded answer for `recall`, and return it. It does not keep its model in
-        memory."""
-        if grounds.model is not None:
-            size = len(asked[1]) + len(answer) + _ENTRY_OVERHEAD
-            self._answers.put(
-                asked, (grounds._replace(model=None), ref(grounds.model), answer), size
+    def holds(self, dependencies: CacheDependencies, model: Model | None) -> bool:
+        """Return whether an answer is still valid. model: the one it was given from, or None where
+        nothing else holds it in memory."""
+        return (
+            model is not None
+            and dependencies.catalog is self._catalog
+            and self._models.peek(dependencies.text) is model
+            and (
+                dependencies.engine is None
+                or self._siblings.serial(model, dependencies.engine) == dependencies.siblings
             )
-        return answer
+        )
 
     async def close(self) -> None:
         """End what goes on in the background."""

@@ -5,7 +5,7 @@ Sources: transformers utils/quantization_config.py, NVIDIA ModelOpt's unified ex
 vllm-project/compressed-tensors config/base.py, AutoGPTQ, AutoAWQ and bitsandbytes configs, as
 read by vLLM 0.33 (model_executor/layers/quantization)."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -13,24 +13,18 @@ from fitgauge.engine.memo import ByIdentity
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
 from fitgauge.engine.quantization import formats as q
 from fitgauge.engine.quantization.formats import Format
+from fitgauge.engine.quantization.limits import (
+    FEWEST_MATRICES,
+    MAX_FORMATS,
+    MAX_MATCHING,
+    MAX_NAMES,
+    MAX_PATTERN_CHARACTERS,
+    check_limit,
+    pattern_characters,
+)
 from fitgauge.engine.quantization.scheme import LINEARS, MATRICES, Rule, Scheme, named
-from fitgauge.errors import MalformedModelError
 
 Values = Mapping[str, Any]
-MAX_NAMES = 100_000
-"""Names in one list of modules. The snapshot's longest has 712 (GLM-5-FP8); those that name every
-expert have tens of thousands."""
-MAX_FORMATS = 64
-"""Number formats of one scheme. The snapshot has at most 3; 2 to 8 bits x 3 group sizes make 21."""
-MAX_PATTERN_CHARACTERS = 16_384
-"""Characters of all globs and regular expressions. The snapshot has at most 175 (Kimi-K3)."""
-MAX_MATCHING = 4_000_000
-"""States of all patterns x matrices of the model. The snapshot has at most 0.3 million (Kimi-K3); a
-pattern for each of the 94 layers of Qwen3-235B comes to 2.1 million. At the bound, reading and
-matching take 0.1 s; the costliest config of the snapshot takes 10 ms."""
-_FEWEST_MATRICES = 256
-"""A smaller model counts as one of so many: the automaton has to be built too."""
-
 COMPRESSORS = ("compressor", "indexer.weights_proj")
 """What DeepSeek V4 leaves in 16 bit without saying so. Source: vLLM
 models/deepseek_v4/compressor.py, attention.py."""
@@ -49,55 +43,20 @@ def published(spec: ModelSpec) -> Scheme | None:
 def _published(same: ByIdentity) -> Scheme | None:
     spec = same.spec
     values = spec.quantization or {}
-    _bounded("characters of patterns", _pattern_characters(values), MAX_PATTERN_CHARACTERS)
+    check_limit("characters of patterns", pattern_characters(values), MAX_PATTERN_CHARACTERS)
     scheme = _read(spec, values)
     if scheme is not None:
         matrices = sum(
             len(block.layers) * sum(len(tensor.shape) > 1 for tensor in block.tensors)
             for block in spec.blocks
         )
-        _bounded(
+        check_limit(
             "states of patterns x matrices",
-            scheme.pattern_states * max(matrices, _FEWEST_MATRICES),
+            scheme.pattern_states * max(matrices, FEWEST_MATRICES),
             MAX_MATCHING,
         )
-        _bounded("number formats", len(scheme.formats), MAX_FORMATS)
+        check_limit("number formats", len(scheme.formats), MAX_FORMATS)
     return scheme
-
-
-def _pattern_characters(values: Values) -> int:
-    """Count the characters of globs and regular expressions; each key of `dynamic` is one."""
-    dynamic = values.get("dynamic")
-    keys = dynamic if isinstance(dynamic, Mapping) else ()
-    texts = _texts({**values, "dynamic": None})
-    return sum(map(len, keys)) + sum(
-        len(text) for text in texts if text.startswith("re:") or "*" in text[:-1]
-    )
-
-
-def _texts(value: object) -> Iterator[str]:
-    """Yield every key and text of a quantization_config, nested ones included."""
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, str):
-            yield item
-        elif isinstance(item, Mapping):
-            waiting += [*item, *item.values()]
-        elif isinstance(item, list):
-            waiting += item
-
-
-def _bounded(what: str, count: int, most: int) -> None:
-    if count > most:
-        raise MalformedModelError(
-            f"quantization_config has {count} {what}; the limit is {most}.",
-            hint=(
-                "Send `quantization` with a model whose quantization is simpler, or name modules"
-                " instead of patterns."
-            ),
-            field="quantization_config",
-        )
 
 
 def _read(spec: ModelSpec, values: Values) -> Scheme | None:

@@ -15,6 +15,8 @@ from fitgauge.engine.serving.estimate import Estimate, StageMemory
 from fitgauge.engine.serving.fit import fit_probability, starting_probability
 from fitgauge.engine.serving.launch import Launch
 from fitgauge.engine.serving.profile import EngineProfile
+from fitgauge.engine.serving.start_log.lines import Line
+from fitgauge.engine.serving.start_log.measurements import StartLog
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
 
@@ -113,6 +115,19 @@ class ArchitectureList(NamedTuple):
     """Why a release no longer has a model's class."""
 
 
+class LogParser(NamedTuple):
+    """How to read the start-up log of an engine."""
+
+    signatures: tuple[str, ...]
+    """Texts that its logs alone hold."""
+
+    read: Callable[[list[Line]], StartLog]
+    """Return what the log says."""
+
+    wraps_another: bool = False
+    """Whether its log also holds that of another engine, which it runs."""
+
+
 def unchanged(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> Workload:
     """Return the workload as it is: nothing of it depends on the model and the accelerator."""
     return workload
@@ -195,6 +210,12 @@ class Engine(NamedTuple):
     architectures: ArchitectureList | None = None
     """None: it runs whatever transformers or the repository has code for."""
 
+    served_formats: tuple[str, ...] = ()
+    """The formats people serve a 16-bit model in, other than as published."""
+
+    log_parser: LogParser | None = None
+    """None: it prints no log of its memory."""
+
     online_formats: Mapping[str, str] = {}
     """Formats it quantizes to while it loads, and the value of the flag; others need a
     checkpoint."""
@@ -222,6 +243,16 @@ class Engine(NamedTuple):
 
     activations_grow_with_context: bool = False
     """Reads every prompt in one pass."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Name and aliases, in small letters and digits alone."""
+        return self.name.replace(".", "").replace("-", ""), *self.aliases
+
+    @property
+    def budget_is_device_share(self) -> bool:
+        """Whether its budget is a share of the whole device."""
+        return self.terms_outside_budget is not None
 
     def startup_probability(
         self,

@@ -16,11 +16,11 @@ ENGINES: dict[EngineName, Engine] = {
         vllm.ENGINE,
         sglang.ENGINE,
         tensorrt_llm.ENGINE,
-        tgi.ENGINE,
-        transformers.ENGINE,
         llamacpp.ENGINE,
         llamacpp.OLLAMA,
+        tgi.ENGINE,
         mlx.ENGINE,
+        transformers.ENGINE,
     )
 }
 """By name, in the order in which messages list them."""
@@ -29,11 +29,4 @@ ENGINES: dict[EngineName, Engine] = {
 def engine_named(word: str) -> EngineName | None:
     """Return the engine of a name or alias in small letters and digits alone; None where there
     is none."""
-    return next(
-        (
-            name
-            for name, row in ENGINES.items()
-            if word in row.aliases or word == name.replace(".", "").replace("-", "")
-        ),
-        None,
-    )
+    return next((name for name, row in ENGINES.items() if word in row.words), None)

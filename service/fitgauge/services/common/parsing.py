@@ -43,7 +43,7 @@ def engine(text: str | None) -> EngineName:
     name = engine_named(word)
     if name is not None:
         return name
-    words = [word for row in ENGINES.values() for word in (row.name, *row.aliases)]
+    words = [word for row in ENGINES.values() for word in row.words]
     near = tuple(name for name, _, _ in process.extract(word, words, limit=2, score_cutoff=60))
     raise InvalidRequestError(
         f"{text.strip()!r} is no engine that is known here.",

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from fitgauge.engine.quantity import GIB, gib
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.logs.measurements import StartLog
+from fitgauge.engine.serving.start_log.measurements import StartLog
 from fitgauge.services.explain_log.comparison import Measured
 from fitgauge.services.explain_log.schemas import ComparisonRow
 from fitgauge.services.fit.estimate import FitEstimate

@@ -8,8 +8,8 @@ from msgspec import structs
 from fitgauge.engine.quantity import Bytes, Term, total
 from fitgauge.engine.serving.estimate import Estimate, StageEstimate
 from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.start_log.measurements import Measurement
 from fitgauge.engine.serving.workload import EngineName
-from fitgauge.logs.measurements import Measurement
 from fitgauge.services.explain_log.schemas import ComparisonRow
 
 _WEIGHTS = ("weights", "buffers", "fragmentation", "workspace", "repacking")

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from fitgauge.logs.lines import MAX_CHARACTERS
+from fitgauge.engine.serving.start_log.lines import MAX_CHARACTERS
 from fitgauge.services.common.schemas import GpuAnswer, ModelAnswer, Text
 
 LONGEST_LOG = MAX_CHARACTERS

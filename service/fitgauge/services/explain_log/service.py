@@ -11,10 +11,10 @@ from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import GIB, MIB, gib
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.start_log.measurements import StartLog
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import InvalidRequestError
 from fitgauge.logs.detect import detect
-from fitgauge.logs.measurements import StartLog
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.schemas import FitRequest

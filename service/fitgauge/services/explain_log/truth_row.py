@@ -7,9 +7,9 @@ import msgspec
 
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.start_log.measurements import StartLog
+from fitgauge.engine.serving.start_log.names import hub_id
 from fitgauge.engine.serving.workload import EngineName
-from fitgauge.logs.measurements import StartLog
-from fitgauge.logs.names import hub_id
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.explain_log.comparison import Measured
 from fitgauge.services.explain_log.schemas import LogCase, Measurement

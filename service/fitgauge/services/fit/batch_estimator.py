@@ -207,7 +207,7 @@ class BatchEstimator:
     def least_usable(self, demand: Demand) -> int:
         """Usable bytes below which a card is more likely too small than not."""
         workload = demand.workload
-        of_device = ENGINES[workload.engine].terms_outside_budget is not None
+        of_device = ENGINES[workload.engine].budget_is_device_share
         share = workload.gpu_memory_utilization if of_device else 1.0
         return int(demand.required.expected / share) - 1
 

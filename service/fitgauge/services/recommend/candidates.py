@@ -9,6 +9,7 @@ from fitgauge.catalog.quality import recovery
 from fitgauge.engine.accelerator import Accelerator, most_cards
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
+from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
@@ -21,17 +22,6 @@ from fitgauge.services.recommend.search import MOST_CARDS, weight_bits
 
 _TOLD = 8
 """Quotas that a warning names."""
-
-_SERVER_FORMATS = ("fp8", "w8a8", "awq", "gptq", "nvfp4", "mxfp4")
-_GGUF_FORMATS = ("q8_0", "q6_k", "q5_k_m", "q4_k_m")
-_FORMATS: dict[EngineName, tuple[str, ...]] = {
-    "vllm": _SERVER_FORMATS, "sglang": _SERVER_FORMATS,
-    "tensorrt-llm": ("fp8", "w8a8", "awq", "gptq", "nvfp4", "mxfp4"),
-    "tgi": ("fp8", "awq", "gptq"), "transformers": ("fp8", "int8", "nf4", "awq", "gptq"),
-    "llama.cpp": _GGUF_FORMATS,
-    "ollama": _GGUF_FORMATS, "mlx": ("int8", "int4"),
-}  # fmt: skip
-"""The formats people serve a 16-bit model in, by engine; beside as published."""
 
 
 def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[GpuLimit]:
@@ -185,7 +175,7 @@ def _formats(
     """Return the formats to try on an engine; None is as published."""
     if request.quantization:
         return (request.quantization,)
-    return (None,) if published or request.no_quantization else (None, *_FORMATS[engine])
+    return (None,) if published or request.no_quantization else (None, *ENGINES[engine].served_formats)
 
 
 def _lossy(

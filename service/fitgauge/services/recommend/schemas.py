@@ -18,7 +18,7 @@ from fitgauge.services.common.schemas import (
 )
 from fitgauge.services.recommend.costs import CostAnswer
 from fitgauge.services.recommend.kubernetes import Kubernetes
-from fitgauge.services.training_fit.schemas import Switch
+from fitgauge.services.training_fit.shared_fields import Switch
 from fitgauge.services.training_plan.schemas import PlanLaunch
 
 """Several names: a list, or one text with commas between them."""

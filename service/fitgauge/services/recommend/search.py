@@ -14,6 +14,7 @@ from fitgauge.engine.model.spec import Attention, LatentAttention, Model, ModelS
 from fitgauge.engine.performance.decode import DecodeSpeed, step_bytes
 from fitgauge.engine.performance.flops import token_flops
 from fitgauge.engine.serving.kv_cache import CACHED_PARTS, request_bytes
+from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.weights import rank_bytes as weights
 from fitgauge.errors import InvalidRequestError
@@ -258,7 +259,7 @@ class Search:
             )
         share = (
             self._fitting.profile(plan.engine).gpu_memory_utilization
-            if plan.engine == "vllm"
+            if ENGINES[plan.engine].budget_is_device_share
             else 1.0
         )
         return int(self._floors[key] / stages / share)

@@ -5,37 +5,22 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from fitgauge.engine.quantity import Bytes
+from fitgauge.engine.training.workload import Checkpointing
 from fitgauge.services.common.schemas import (
     Degree,
     GpuAnswer,
     ModelAnswer,
     RankAnswer,
-    Text,
-    Tokens,
 )
-from fitgauge.services.training_fit.schemas import Switch, Targets
+from fitgauge.services.training_fit.shared_fields import BatchSize, SharedFields, Switch, ZeroStage
 
 Objective = Literal["fewest_gpus", "cheapest", "fastest"]
 
 
-class TrainingPlanRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+class TrainingPlanRequest(SharedFields, kw_only=True, forbid_unknown_fields=True):
     """Which layouts train this model on these GPUs? Only `model` and `gpu` are needed; what is
     left out is searched."""
 
-    model: Annotated[
-        Text,
-        Meta(
-            description="Hugging Face Hub ID, a well-known name, or a size such as 13b.",
-            examples=["meta-llama/Llama-3.1-8B"],
-        ),
-    ]
-    gpu: Annotated[
-        Text,
-        Meta(
-            description="The accelerator as people write it, or a memory size: 80GB.",
-            examples=["H100"],
-        ),
-    ]
     gpu_count: Annotated[
         Annotated[int, Meta(ge=1, le=1024)] | None,
         Meta(description="Exactly so many. Default: every power of two up to max_gpu_count."),
@@ -69,20 +54,6 @@ class TrainingPlanRequest(Struct, kw_only=True, forbid_unknown_fields=True):
             )
         ),
     ] = None
-    lora_rank: Annotated[
-        Annotated[int, Meta(ge=1, le=8192)] | None,
-        Meta(description="Rank of the adapters. Default 16."),
-    ] = None
-    lora_targets: Annotated[
-        Switch | Targets | None,
-        Meta(
-            description="attention, all_linear (default), or a list of module names such as q_proj."
-        ),
-    ] = None
-    quantization: Annotated[
-        Text | None,
-        Meta(description="Of a frozen base: nf4 (qlora's default), nf4_double, fp4, int8, gptq."),
-    ] = None
     precision: Annotated[
         Switch | None,
         Meta(description="mixed_bf16 (default; bf16 for lora), mixed_fp16, bf16, fp32 or fp8."),
@@ -96,10 +67,6 @@ class TrainingPlanRequest(Struct, kw_only=True, forbid_unknown_fields=True):
             )
         ),
     ] = None
-    optimizer: Annotated[
-        Switch | None,
-        Meta(description="adamw (default), adamw_8bit, adafactor, lion, muon, sgd and others."),
-    ] = None
     loss: Annotated[
         Literal["full", "chunked", "recomputed", "fused"] | None,
         Meta(
@@ -108,11 +75,8 @@ class TrainingPlanRequest(Struct, kw_only=True, forbid_unknown_fields=True):
             )
         ),
     ] = None
-    sequence_length: Annotated[
-        Tokens | None, Meta(description="Tokens of one sequence. Default 2048.", examples=[4096])
-    ] = None
     micro_batch_size: Annotated[
-        Annotated[int, Meta(ge=1, le=65_536)] | None,
+        BatchSize | None,
         Meta(
             description=(
                 "Sequences of one forward pass. Default: the largest that fits, 1 in a pipeline."
@@ -120,47 +84,17 @@ class TrainingPlanRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = None
     activation_checkpointing: Annotated[
-        Literal["none", "selective", "full"] | None,
+        Checkpointing | None,
         Meta(description="Default: the least that fits."),
     ] = None
-    attention: Annotated[
-        Literal["eager", "sdpa", "flash"] | None,
-        Meta(description="eager keeps its scores; sdpa (default) does not."),
-    ] = None
-    activation_rule: Annotated[
-        Literal["recipe", "34sbh", "40shl", "widths"] | None,
-        Meta(
-            description=(
-                "recipe (default): what autograd keeps; or a rule of thumb, as in"
-                " check_training_fit."
-            )
-        ),
-    ] = None
-    quantize_experts: Annotated[
-        bool | None,
-        Meta(
-            description=(
-                "Experts of a bitsandbytes base are quantized too (Unsloth; axolotl). Default"
-                " false."
-            )
-        ),
-    ] = None
     zero_stage: Annotated[
-        Annotated[int, Meta(ge=0, le=3)] | None,
+        ZeroStage | None,
         Meta(description="What ZeRO divides. Default: searched."),
-    ] = None
-    offload: Annotated[
-        Literal["none", "optimizer", "parameters", "cpu", "nvme"] | None,
-        Meta(description="What lives in host memory. Default none."),
     ] = None
     tensor_parallel: Annotated[Degree | None, Meta(description="Default: searched, up to 8.")] = (
         None
     )
     pipeline_parallel: Annotated[Degree | None, Meta(description="Default: searched.")] = None
-    pipeline_schedule: Annotated[
-        Literal["1f1b", "gpipe", "interleaved", "zero_bubble"] | None,
-        Meta(description="Order of micro-batches. Default 1f1b."),
-    ] = None
     context_parallel: Annotated[
         Degree | None, Meta(description="Default: searched for sequences beyond 16384 tokens.")
     ] = None

@@ -24,7 +24,7 @@ from fitgauge.engine.model.families.dense.dense import (
 )
 from fitgauge.engine.model.families.dense.gpt2_era import amended
 from fitgauge.engine.model.families.mixture import latent
-from fitgauge.engine.model.families.multimodal import towers
+from fitgauge.engine.model.families.multimodal import vit
 from fitgauge.engine.model.families.recurrent import gated_delta
 from fitgauge.engine.model.families.stack import is_recurrent
 from fitgauge.engine.model.spec import Block, Mixer, Mlp, ModelSpec, Part, Tensor
@@ -338,7 +338,7 @@ def vision_blocks(config: Config, hidden: int) -> tuple[Block, ...]:
     merged = width * vision.integer("spatial_merge_size", "merge_size", default=1, low=1) ** 2
     patch = vision.integer("patch_size", default=14)
     joined = (
-        *towers.patches(
+        *vit.patches(
             "vision.patch_embed",
             width,
             vision.integer("num_channels", "in_channels", default=3),
@@ -348,8 +348,8 @@ def vision_blocks(config: Config, hidden: int) -> tuple[Block, ...]:
         *parts.plain_mlp(merged, merged, "projector.linear_1", "projector.act")[:2],
         *parts.linear("projector.linear_2", hidden, merged),
     )
-    tower = towers.vit(
-        towers.Vit(prefix="vision.layers.{}."),
+    tower = vit.vit(
+        vit.Vit(prefix="vision.layers.{}."),
         hidden=width,
         heads=heads,
         width=inner,

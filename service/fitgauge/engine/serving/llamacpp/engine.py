@@ -8,10 +8,11 @@ from fitgauge.engine.serving.engine import (
     SIZED_FOR_VLLM,
     ArchitectureList,
     Engine,
+    LogParser,
     Platform,
     SplitEstimate,
 )
-from fitgauge.engine.serving.llamacpp import launch, memory, ollama
+from fitgauge.engine.serving.llamacpp import launch, memory, ollama, ollama_log, start_log
 from fitgauge.engine.serving.llamacpp.architectures import ARCHITECTURES
 from fitgauge.engine.serving.llamacpp.architectures import OLLAMA as OLLAMA_ARCHITECTURES
 from fitgauge.engine.serving.llamacpp.offload import shard_weights
@@ -19,8 +20,7 @@ from fitgauge.engine.serving.llamacpp.offload import shard_weights
 ENGINE = Engine(
     name="llama.cpp",
     aliases=(
-        "llamacpp", "llama", "lmstudio", "koboldcpp", "llamaserver", "llamacpppython", "ggml",
-        "gguf",
+        "llama", "lmstudio", "koboldcpp", "llamaserver", "llamacpppython", "ggml", "gguf",
     ),
     estimate=memory.estimate,
     shard_weights=shard_weights,
@@ -30,6 +30,7 @@ ENGINE = Engine(
         vendor: Platform() for vendor in ("nvidia", "amd", "intel", "apple", "huawei")
     },
     formats={"gguf": ANY_CAPABILITY, "mxfp4": ANY_CAPABILITY},
+    served_formats=("q8_0", "q6_k", "q5_k_m", "q4_k_m"),
     split=SplitEstimate(memory.loaded_stages, memory.stage_memory, supports_offload=False),
     min_compute_capability=(5, 0),
     format_hint="a GGUF file or quantization q4_k_m",
@@ -39,6 +40,7 @@ ENGINE = Engine(
     ignored_fields=(
         "gpu_memory_utilization", "enforce_eager", "kv_cache_memory_gib", *SIZED_FOR_VLLM,
     ),
+    log_parser=LogParser(start_log.SIGNATURES, start_log.read),
     splits_layers=True,
     reads_gguf=True,
 )  # fmt: skip
@@ -52,6 +54,7 @@ OLLAMA = ENGINE._replace(
     platforms={vendor: Platform() for vendor in ("nvidia", "amd", "intel", "apple")},
     split=SplitEstimate(memory.loaded_stages, ollama.stage_memory, supports_offload=False),
     architectures=ArchitectureList(ARCHITECTURES | OLLAMA_ARCHITECTURES, (), "at commit 00bdaa1"),
+    log_parser=LogParser(ollama_log.SIGNATURES, ollama_log.read, wraps_another=True),
     unsupported_flags=(
         ("data_parallel", "start as many servers"),
         ("max_batched_tokens", "send num_batch in the options of a request"),

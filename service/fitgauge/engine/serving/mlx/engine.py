@@ -19,6 +19,7 @@ ENGINE = Engine(
     command=launch.command,
     platforms={"apple": Platform()},
     formats=dict.fromkeys(("mlx", "int8", "int4", "mxfp4", "mxfp8", "nvfp4"), ANY_CAPABILITY),
+    served_formats=("int8", "int4"),
     format_hint="an mlx-community checkpoint or quantization int4",
     without_flash_attention=None,
     architectures=ArchitectureList(

@@ -7,10 +7,11 @@ from fitgauge.engine.serving.engine import (
     SIZED_FOR_VLLM,
     ArchitectureList,
     Engine,
+    LogParser,
     Platform,
     SplitEstimate,
 )
-from fitgauge.engine.serving.sglang import launch, memory
+from fitgauge.engine.serving.sglang import launch, memory, start_log
 from fitgauge.engine.serving.sglang.architectures import ARCHITECTURES
 from fitgauge.engine.serving.sglang.mem_fraction import default_batch
 from fitgauge.engine.serving.vllm.weights import shard_weights
@@ -42,6 +43,7 @@ ENGINE = Engine(
         "nvfp4": (8, 0), "modelopt": (8, 9), "compressed-tensors": (7, 0), "torchao": (8, 0),
         "quark": (7, 0), "int8": (7, 5), "int4": (7, 5), "bitsandbytes": (7, 0), "gguf": (6, 0),
     },
+    served_formats=("fp8", "w8a8", "awq", "gptq", "nvfp4", "mxfp4"),
     split=SplitEstimate(
         memory.loaded_stages, memory.stage_memory, for_accelerator=memory.for_accelerator
     ),
@@ -53,6 +55,7 @@ ENGINE = Engine(
     online_formats=launch.ONLINE_FORMATS,
     cache_dtypes=launch.CACHE_DTYPES,
     ignored_fields=SIZED_FOR_VLLM,
+    log_parser=LogParser(start_log.SIGNATURES, start_log.read),
     preallocates_kv_cache=True,
     supports_cpu_offload=True,
 )  # fmt: skip

@@ -5,16 +5,17 @@ from fitgauge.engine.serving.engine import (
     SIZED_FOR_VLLM,
     ArchitectureList,
     Engine,
+    LogParser,
     Platform,
     SplitEstimate,
 )
-from fitgauge.engine.serving.tensorrt_llm import launch, memory
+from fitgauge.engine.serving.tensorrt_llm import launch, memory, start_log
 from fitgauge.engine.serving.tensorrt_llm.architectures import ARCHITECTURES, BUILT
 from fitgauge.engine.serving.vllm.weights import shard_weights
 
 ENGINE = Engine(
     name="tensorrt-llm",
-    aliases=("tensorrtllm", "trtllm", "tensorrt", "trt", "nim"),
+    aliases=("trtllm", "tensorrt", "trt", "nim"),
     estimate=memory.estimate,
     shard_weights=shard_weights,
     default_batch=memory.default_batch,
@@ -24,6 +25,7 @@ ENGINE = Engine(
         "awq": (8, 0), "gptq": (8, 0), "fp8": (8, 9), "nvfp4": (10, 0), "mxfp4": (9, 0),
         "modelopt": (8, 9), "int8": (8, 0), "int4": (8, 0), "compressed-tensors": (8, 9),
     },
+    served_formats=("fp8", "w8a8", "awq", "gptq", "nvfp4", "mxfp4"),
     split=SplitEstimate(
         warmup.loaded_stages, memory.stage_memory, for_accelerator=memory.for_accelerator
     ),
@@ -32,5 +34,6 @@ ENGINE = Engine(
     cache_dtypes=launch.CACHE_DTYPES,
     unsupported_flags=(("data_parallel", "start as many servers"),),
     ignored_fields=("cpu_offload_gib", *SIZED_FOR_VLLM),
+    log_parser=LogParser(start_log.SIGNATURES, start_log.read),
     preallocates_kv_cache=True,
 )  # fmt: skip

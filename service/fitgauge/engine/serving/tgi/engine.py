@@ -6,10 +6,11 @@ from fitgauge.engine.serving.engine import (
     SIZED_FOR_VLLM,
     ArchitectureList,
     Engine,
+    LogParser,
     Platform,
     SplitEstimate,
 )
-from fitgauge.engine.serving.tgi import launch, memory
+from fitgauge.engine.serving.tgi import launch, memory, start_log
 from fitgauge.engine.serving.tgi.architectures import AUTOMATIC, LATER, MODEL_TYPES
 from fitgauge.engine.serving.vllm.weights import shard_weights
 
@@ -31,6 +32,7 @@ ENGINE = Engine(
         "awq": (7, 5), "gptq": (7, 0), "fp8": (8, 0), "fbgemm_fp8": (8, 0), "bitsandbytes": (7, 0),
         "compressed-tensors": (8, 0), "int8": (7, 5), "int4": (7, 5),
     },
+    served_formats=("fp8", "awq", "gptq"),
     split=SplitEstimate(
         warmup.loaded_stages, memory.stage_memory, for_accelerator=memory.for_accelerator
     ),
@@ -47,5 +49,6 @@ ENGINE = Engine(
     cache_dtypes=launch.CACHE_DTYPES,
     unsupported_flags=(("data_parallel", "start as many servers"),),
     ignored_fields=("max_num_seqs", "enforce_eager", "cpu_offload_gib", *SIZED_FOR_VLLM),
+    log_parser=LogParser(start_log.SIGNATURES, start_log.read),
     preallocates_kv_cache=True,
 )  # fmt: skip

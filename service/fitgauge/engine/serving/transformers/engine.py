@@ -29,6 +29,7 @@ ENGINE = Engine(
         "int8": ANY_CAPABILITY, "int4": ANY_CAPABILITY, "gguf": ANY_CAPABILITY,
         "modelopt": (8, 9),
     },
+    served_formats=("fp8", "int8", "nf4", "awq", "gptq"),
     min_compute_capability=(5, 0),
     without_flash_attention="use attn_implementation='sdpa'",
     online_formats=launch.ONLINE_FORMATS,

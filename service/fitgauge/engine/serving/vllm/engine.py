@@ -1,7 +1,7 @@
 """vLLM."""
 
-from fitgauge.engine.serving.engine import ArchitectureList, Engine, SplitEstimate
-from fitgauge.engine.serving.vllm import architectures, launch, memory, support
+from fitgauge.engine.serving.engine import ArchitectureList, Engine, LogParser, SplitEstimate
+from fitgauge.engine.serving.vllm import architectures, launch, memory, start_log, support
 from fitgauge.engine.serving.vllm.compute_capability import card_kind
 from fitgauge.engine.serving.vllm.defaults import default_batch, removed
 from fitgauge.engine.serving.vllm.weights import shard_weights
@@ -15,6 +15,7 @@ ENGINE = Engine(
     command=launch.command,
     platforms=support.PLATFORMS,
     formats=support.FORMATS,
+    served_formats=("fp8", "w8a8", "awq", "gptq", "nvfp4", "mxfp4"),
     split=SplitEstimate(memory.loaded_stages, memory.stage_memory, memory.with_concurrency),
     budget=memory.budget_bytes,
     terms_outside_budget=memory.terms_outside_budget,
@@ -33,6 +34,7 @@ ENGINE = Engine(
     ),
     online_formats=launch.ONLINE_FORMATS,
     cache_dtypes=launch.CACHE_DTYPES,
+    log_parser=LogParser(start_log.SIGNATURES, start_log.read),
     preallocates_kv_cache=True,
     supports_cpu_offload=True,
 )

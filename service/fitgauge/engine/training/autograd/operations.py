@@ -123,7 +123,7 @@ class Recorder:
         return self._value(name, elements, width, grad, UNCOUNTED)
 
     def keep(self, value: Value) -> Value:
-        """Somebody holds this tensor when the segment ends."""
+        """Keep this tensor until the segment ends."""
         self._kept.append(value.storage)
         return value
 
@@ -144,7 +144,7 @@ class Recorder:
         product: bool = False,
         grouped: bool = False,
     ) -> Value:
-        """Record an operation and gives its output, which gets a gradient if any input does.
+        """Record an operation and return its output, which gets a gradient if any input does.
 
         `view`: it shares the first input's storage. `extra`: (name, elements, width) of further
         outputs that only its backward reads."""
@@ -180,7 +180,7 @@ class Recorder:
         )
 
     def hold(self, value: Value) -> None:
-        """Record that the caller still names this tensor, which stays allocated up to here."""
+        """Keep this tensor alive up to here: the caller of the last operation still names it."""
         self.operations.append(Operation(f"{value.name}.held", (value,), (), (), 0, 0, False))
 
     # --- elementary operations

@@ -6,7 +6,7 @@ whole on every rank."""
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.families.multimodal.towers import patches, whole
+from fitgauge.engine.model.families.multimodal.vit import patches, whole
 from fitgauge.engine.model.families.stack import filled
 from fitgauge.engine.model.spec import Attention, Block, Kind, Mlp, Part, Split, Tensor
 

@@ -10,7 +10,7 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.multimodal.audio import conformer_mlp
-from fitgauge.engine.model.families.multimodal.towers import patches, whole
+from fitgauge.engine.model.families.multimodal.vit import patches, whole
 from fitgauge.engine.model.families.stack import decoder, filled, kinds, rotary
 from fitgauge.engine.model.spec import Attention, Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
 

@@ -12,7 +12,7 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.multimodal.audio import conformer
-from fitgauge.engine.model.families.multimodal.towers import Vit, vit, whole
+from fitgauge.engine.model.families.multimodal.vit import Vit, vit, whole
 from fitgauge.engine.model.families.stack import context_length, decoder, filled, kinds, vector
 from fitgauge.engine.model.spec import (
     Attention,

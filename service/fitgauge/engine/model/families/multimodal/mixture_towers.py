@@ -6,7 +6,7 @@ what transformers does not know, and for the division."""
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.families.multimodal.towers import (
+from fitgauge.engine.model.families.multimodal.vit import (
     Vit,
     patch_count,
     patches,

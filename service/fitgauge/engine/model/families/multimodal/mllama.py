@@ -10,7 +10,7 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families import rotary_tables
 from fitgauge.engine.model.families.dense.dense import Reader
-from fitgauge.engine.model.families.multimodal.towers import Vit, patch_count, patches, vit, whole
+from fitgauge.engine.model.families.multimodal.vit import Vit, patch_count, patches, vit, whole
 from fitgauge.engine.model.families.stack import decoder, filled, heads
 from fitgauge.engine.model.spec import (
     Block,

@@ -6,7 +6,7 @@ step3p7.py."""
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.families.multimodal.towers import Vit, patches, vit, whole
+from fitgauge.engine.model.families.multimodal.vit import Vit, patches, vit, whole
 from fitgauge.engine.model.families.stack import filled
 from fitgauge.engine.model.spec import Block, Part, Split
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.families.multimodal import audio, towers
+from fitgauge.engine.model.families.multimodal import audio, towers, vit
 from fitgauge.engine.model.families.multimodal.towers import Tower
 from fitgauge.engine.model.families.stack import filled
 from fitgauge.engine.model.spec import Block, Part, Split
@@ -33,7 +33,7 @@ def llava_next(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]
     """LLaVA-NeXT: LLaVA and a learned line break."""
     return (
         *llava(vision, config, hidden),
-        parts.single(Part.PROJECTOR, "", (towers.whole("image_newline", hidden),)),
+        parts.single(Part.PROJECTOR, "", (vit.whole("image_newline", hidden),)),
     )
 
 
@@ -75,7 +75,7 @@ def gemma3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     tower, width = any_tower(vision, config, hidden)
     name = "multi_modal_projector"
     projector = (
-        towers.whole(f"{name}.mm_input_projection_weight", width, hidden),
+        vit.whole(f"{name}.mm_input_projection_weight", width, hidden),
         *parts.norm(f"{name}.mm_soft_emb_norm", width),
     )
     return (*tower, parts.single(Part.PROJECTOR, "", projector))

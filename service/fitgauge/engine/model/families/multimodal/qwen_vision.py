@@ -5,7 +5,7 @@ Sources: transformers 5.23, models/{qwen2_vl,qwen2_5_vl,qwen3_vl,qwen3_5,glm4v};
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.families.multimodal.towers import Vit, patches, vit, whole
+from fitgauge.engine.model.families.multimodal.vit import Vit, patches, vit, whole
 from fitgauge.engine.model.families.stack import filled
 from fitgauge.engine.model.spec import Block, Part, Split
 

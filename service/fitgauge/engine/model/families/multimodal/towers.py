@@ -8,104 +8,22 @@ models/{siglip,clip,pixtral,internvl,idefics3,llava,mistral3,gemma3}; division: 
 models/{siglip,clip,pixtral,intern_vit}.py (`mm_encoder_tp_mode` "weights", its default)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.families.stack import filled, vector
-from fitgauge.engine.model.spec import Attention, Block, Kind, Mlp, Part, Split, Tensor
-from fitgauge.errors import MalformedModelError
+from fitgauge.engine.model.families.multimodal.vit import (
+    Vit,
+    patch_count,
+    patches,
+    sides,
+    vit,
+    whole,
+)
+from fitgauge.engine.model.families.stack import filled
+from fitgauge.engine.model.spec import Block, Part, Split, Tensor
 
 Tower = Callable[[Config, Config, int], tuple[Block, ...]]
 """(vision section, whole config, width of the language model [features]) -> blocks."""
-
-
-@dataclass(frozen=True)
-class Vit:
-    """How the layers of a vision transformer are named and made: `qkv` of one name is a joint
-    projection, `mlp` of three is gated; `sharded` False: every rank holds the layers whole."""
-
-    prefix: str
-    qkv: tuple[str, ...] = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
-    out: str = "self_attn.out_proj"
-    norms: tuple[str, ...] = ("layer_norm1", "layer_norm2")
-    mlp: tuple[str, ...] = ("mlp.fc1", "mlp.fc2")
-    norm_bias: bool = True
-    qkv_bias: bool = True
-    out_bias: bool = True
-    mlp_bias: bool = True
-    sharded: bool = True
-    extras: tuple[Tensor, ...] = ()
-
-
-def vit(
-    style: Vit, *, hidden: int, heads: int, width: int, layers: int, inner: int | None = None
-) -> tuple[Block, ...]:
-    """`layers` layers of `hidden` features, `heads` heads over `inner` features (None: `hidden`)
-    and an MLP of `width`."""
-    inner = hidden if inner is None else inner
-    rows = 3 * inner // len(style.qkv)
-    *ups, down = style.mlp
-    column, row = (Split.COLUMN, Split.ROW) if style.sharded else (Split.NONE, Split.NONE)
-    tensors = (
-        *[
-            tensor
-            for name in style.norms
-            for tensor in parts.norm(name, hidden, bias=style.norm_bias)
-        ],
-        *[
-            t
-            for name in style.qkv
-            for t in parts.linear(name, rows, hidden, column, units=heads, bias=style.qkv_bias)
-        ],
-        *parts.linear(style.out, hidden, inner, row, units=heads, bias=style.out_bias),
-        *[
-            tensor
-            for name in ups
-            for tensor in parts.linear(name, width, hidden, column, bias=style.mlp_bias)
-        ],
-        *parts.linear(down, hidden, width, row, bias=style.mlp_bias),
-        *style.extras,
-    )
-    mixer = Attention(
-        query_heads=heads,
-        kv_heads=heads,
-        head_dim=inner // heads,
-        value_dim=inner // heads,
-        causal=False,
-    )
-    layer = parts.Layer(tensors, (mixer,), Mlp(intermediate_size=width, gated=len(ups) == 2))
-    return parts.blocks(Part.VISION, style.prefix, [layer] * layers)
-
-
-def patches(name: str, hidden: int, *shape: int, bias: bool = True) -> tuple[Tensor, ...]:
-    """Return the convolution that makes patches into features: weight (hidden, *shape), whole on
-    every rank."""
-    weight = Tensor(f"{name}.weight", (hidden, *shape), Kind.CONV)
-    return (weight, Tensor(f"{name}.bias", (hidden,), Kind.BIAS)) if bias else (weight,)
-
-
-def whole(name: str, *shape: int) -> Tensor:
-    """Return a parameter that every rank holds whole: position and class embeddings."""
-    return vector(name, *shape, split=Split.NONE)
-
-
-def sides(config: Config, name: str) -> tuple[int, int]:
-    """Return a size [pixels] given as one number or as two. Raises MalformedModelError where it
-    is neither."""
-    value = config.values.get(name)
-    if not isinstance(value, list | tuple):
-        return config.integer(name, low=1), config.integer(name, low=1)
-    pair = [Config({name: part}, config.where).integer(name, low=1) for part in value]
-    if len(pair) != 2:
-        raise MalformedModelError(f"{config.where}: {name} must be one number or two.", field=name)
-    return pair[0], pair[1]
-
-
-def patch_count(config: Config) -> int:
-    """Return the patches of one image: (height / patch) x (width / patch)."""
-    (height, width), (down, across) = sides(config, "image_size"), sides(config, "patch_size")
-    return (height // down) * (width // across)
 
 
 def siglip(

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable
 
-from fitgauge.logs.lines import Line
-from fitgauge.logs.measurements import first
+from fitgauge.engine.serving.start_log.lines import Line
+from fitgauge.engine.serving.start_log.measurements import first
 
 _HUB_ID = re.compile(
     r"(?P<owner>[A-Za-z0-9][\w.-]{0,95})/(?P<name>[A-Za-z0-9][\w.-]{0,95})(?P<rest>[@:][\w./-]{1,96})?",

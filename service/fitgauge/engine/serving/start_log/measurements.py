@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from fitgauge.engine.quantity import GIB, KIB, MIB
+from fitgauge.engine.serving.start_log.lines import Line
 from fitgauge.engine.serving.workload import EngineName
-from fitgauge.logs.lines import Line
 
 Outcome = Literal["served", "kv_too_small", "oom"]
 Flag = str | int | float | bool

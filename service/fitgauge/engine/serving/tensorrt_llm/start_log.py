@@ -7,9 +7,9 @@ profiling pass is told before the real one."""
 
 import re
 
-from fitgauge.logs.arguments import argument, flags
-from fitgauge.logs.lines import Line
-from fitgauge.logs.measurements import (
+from fitgauge.engine.serving.start_log.arguments import argument, flags
+from fitgauge.engine.serving.start_log.lines import Line
+from fitgauge.engine.serving.start_log.measurements import (
     Flag,
     Measurement,
     Outcome,
@@ -19,7 +19,7 @@ from fitgauge.logs.measurements import (
     has,
     rule,
 )
-from fitgauge.logs.names import card, hub_id
+from fitgauge.engine.serving.start_log.names import card, hub_id
 
 SIGNATURES = (
     "[TensorRT-LLM]",

@@ -4,7 +4,7 @@
 import re
 from functools import lru_cache
 
-from fitgauge.logs.measurements import NUMBER, Flag
+from fitgauge.engine.serving.start_log.measurements import NUMBER, Flag
 
 _VALUE = (
     r"(?:'(?P<single>[^']{0,512})'|\"(?P<double>[^\"]{0,512})\""

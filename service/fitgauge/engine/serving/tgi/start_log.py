@@ -6,9 +6,16 @@ server/text_generation_server/models/flash_causal_lm.py (`KV-cache blocks`)."""
 
 import re
 
-from fitgauge.logs.lines import Line
-from fitgauge.logs.measurements import Flag, Outcome, StartLog, find_readings, has, rule
-from fitgauge.logs.names import card, hub_id
+from fitgauge.engine.serving.start_log.lines import Line
+from fitgauge.engine.serving.start_log.measurements import (
+    Flag,
+    Outcome,
+    StartLog,
+    find_readings,
+    has,
+    rule,
+)
+from fitgauge.engine.serving.start_log.names import card, hub_id
 
 SIGNATURES = (
     "text_generation_launcher",

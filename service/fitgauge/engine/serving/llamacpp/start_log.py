@@ -8,9 +8,9 @@ import re
 
 from msgspec import structs
 
-from fitgauge.logs.arguments import argument
-from fitgauge.logs.lines import Line
-from fitgauge.logs.measurements import (
+from fitgauge.engine.serving.start_log.arguments import argument
+from fitgauge.engine.serving.start_log.lines import Line
+from fitgauge.engine.serving.start_log.measurements import (
     Flag,
     Measurement,
     Outcome,
@@ -20,7 +20,7 @@ from fitgauge.logs.measurements import (
     has,
     rule,
 )
-from fitgauge.logs.names import card, cards, hub_id
+from fitgauge.engine.serving.start_log.names import card, cards, hub_id
 
 SIGNATURES = (
     "load_tensors:", "llama_model_loader:", "llama_kv_cache", "llama_context:",

@@ -11,9 +11,9 @@ import re
 
 from msgspec import structs
 
-from fitgauge.logs.arguments import argument, flags
-from fitgauge.logs.lines import Line
-from fitgauge.logs.measurements import (
+from fitgauge.engine.serving.start_log.arguments import argument, flags
+from fitgauge.engine.serving.start_log.lines import Line
+from fitgauge.engine.serving.start_log.measurements import (
     Flag,
     Measurement,
     Outcome,
@@ -24,7 +24,7 @@ from fitgauge.logs.measurements import (
     last_start,
     rule,
 )
-from fitgauge.logs.names import card, hub_id
+from fitgauge.engine.serving.start_log.names import card, hub_id
 
 SIGNATURES = (
     "Initializing a V", "Initializing an LLM engine", "Model loading took",

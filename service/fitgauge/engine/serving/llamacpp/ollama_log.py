@@ -5,9 +5,9 @@ import re
 
 from msgspec import structs
 
-from fitgauge.logs import llamacpp
-from fitgauge.logs.lines import Line
-from fitgauge.logs.measurements import (
+from fitgauge.engine.serving.llamacpp import start_log as llamacpp
+from fitgauge.engine.serving.start_log.lines import Line
+from fitgauge.engine.serving.start_log.measurements import (
     Measurement,
     Outcome,
     StartLog,
@@ -16,7 +16,7 @@ from fitgauge.logs.measurements import (
     has,
     rule,
 )
-from fitgauge.logs.names import card, cards
+from fitgauge.engine.serving.start_log.names import card, cards
 
 SIGNATURES = (
     "source=server.go", "source=sched.go", "source=routes.go", "source=device.go", "source=ggml.go",

@@ -1,0 +1,76 @@
+"""The catalog in force, and the health of the process."""
+
+from litestar import Controller, get
+from litestar.di import NamedDependency
+
+from fitgauge import __version__
+from fitgauge.api.documentation import errors
+from fitgauge.api.query_parameters import strict_query
+from fitgauge.catalog.overlay_reload import OverlayReload
+from fitgauge.services import Services
+from fitgauge.services.common.catalog_status import (
+    CatalogState,
+    Readiness,
+    catalog_state,
+    standing,
+)
+from fitgauge.services.common.schemas import Health
+
+
+class CatalogController(Controller):
+    """The catalog in force."""
+
+    @get(
+        "/v1/catalog",
+        operation_id="get_catalog",
+        summary="Which catalog is in force?",
+        description=(
+            "How many accelerators, names, quotas and instance types are known, and of a catalog"
+            " that a company mounts over the bundled one: its files, when they were read, and why"
+            " the newest were refused, if they were."
+        ),
+        responses=errors(422),
+        guards=[strict_query],
+        opt={"tool": False},
+    )
+    async def get_catalog(
+        self,
+        services: NamedDependency[Services],
+        overlay: NamedDependency[OverlayReload | None],
+    ) -> CatalogState:
+        """Describe the catalog in force."""
+        return catalog_state(services.catalog, overlay)
+
+
+class HealthController(Controller):
+    """Probes of Kubernetes."""
+
+    path = "/health"
+
+    @get(
+        "/live",
+        operation_id="health_live",
+        summary="Does the process live?",
+        description="Answers as long as the process runs.",
+        responses=errors(),
+        opt={"tool": False},
+    )
+    async def live(self) -> Health:
+        """Answer as long as the process runs."""
+        return Health(status="ok", version=__version__)
+
+    @get(
+        "/ready",
+        operation_id="health_ready",
+        summary="Can it answer?",
+        description=(
+            "Answers when the catalog is loaded; the Hub is not asked, because the service answers"
+            " without it too. Says whether an own catalog is in force, or refused in its newest"
+            " form."
+        ),
+        responses=errors(),
+        opt={"tool": False},
+    )
+    async def ready(self, overlay: NamedDependency[OverlayReload | None]) -> Readiness:
+        """Answer when the catalog is loaded; do not ask the Hub."""
+        return Readiness(status="ok", version=__version__, catalog=standing(overlay))

@@ -1,0 +1,309 @@
+"""Fields of a training request, by topic."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from fitgauge.engine.training.workload import (
+    Averages,
+    BasePrecision,
+    Checkpointing,
+    GradientFormat,
+    Implementation,
+    Kernels,
+)
+from fitgauge.services.common.schemas import Degree, Text, Tokens
+from fitgauge.services.training_fit.shared_fields import BatchSize, SharedFields, Switch, ZeroStage
+
+
+class StepFields(SharedFields, kw_only=True):
+    """How a step computes."""
+
+    method: Annotated[
+        Switch | None, Meta(description="full (default), lora, dora or qlora.", examples=["lora"])
+    ] = None
+    precision: Annotated[
+        Switch | None,
+        Meta(
+            description=(
+                "mixed_bf16 (default; bf16 for lora, mixed_fp16 where the card has no bf16), bf16,"
+                " fp32, int8 or fp8."
+            ),
+            examples=["bf16"],
+        ),
+    ] = None
+    base_precision: Annotated[
+        BasePrecision | None,
+        Meta(
+            description=(
+                "Of what is frozen and not quantized, under mixed precision: half, with adapters in"
+                " fp32 (PEFT), or fp32 (default)."
+            )
+        ),
+    ] = None
+    framework: Annotated[
+        Switch | None,
+        Meta(
+            description=(
+                "transformers (default), deepspeed, fsdp or megatron; or the tool, whose defaults"
+                " then hold: see trainer."
+            ),
+            examples=["unsloth"],
+        ),
+    ] = None
+    optimizer_implementation: Annotated[
+        Implementation | None,
+        Meta(description="foreach (PyTorch's default on CUDA) holds one more copy of the update."),
+    ] = None
+    optimizer_in_backward: Annotated[
+        bool | None, Meta(description="Every parameter steps in the backward pass. Default false.")
+    ] = None
+    ema: Annotated[
+        Averages | None,
+        Meta(description="Where a moving average of the weights is kept. Default none."),
+    ] = None
+    gradient_dtype: Annotated[
+        GradientFormat | None,
+        Meta(
+            description=(
+                "In which gradients are summed. Default: fp32 under megatron and fsdp, 16 bit under"
+                " deepspeed."
+            )
+        ),
+    ] = None
+    fp8_parameters: Annotated[
+        bool | None,
+        Meta(description="Linears' weights are fp8 alone (--fp8-param-gather)."),
+    ] = None
+    loss: Annotated[
+        Literal["full", "chunked", "recomputed", "fused", "in_place"] | None,
+        Meta(
+            description=(
+                "full (default): whole logits; in_place: their gradient too; chunked; recomputed:"
+                " chunked, and made again (TRL); fused with the head (Liger)."
+            )
+        ),
+    ] = None
+    kernels: Annotated[
+        Kernels | None,
+        Meta(
+            description=(
+                "Fused kernels in layers: Liger's, those of adapters alone (axolotl), Unsloth's."
+                " Default none."
+            )
+        ),
+    ] = None
+    compile: Annotated[bool | None, Meta(description="torch.compile. Default false.")] = None
+    micro_batch_size: Annotated[
+        BatchSize | None,
+        Meta(description="Sequences of one forward pass on one rank. Default 1."),
+    ] = None
+    micro_batches: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None,
+        Meta(
+            description=(
+                "Forward passes of a step on one rank (gradient accumulation). Default 1; of a"
+                " pipeline under FSDP its stages."
+            )
+        ),
+    ] = None
+
+
+class MemoryFields(StepFields, kw_only=True):
+    """What saves memory, and what else takes some."""
+
+    activation_checkpointing: Annotated[
+        Checkpointing | None,
+        Meta(description="none (default); selective keeps products; full keeps layers' inputs."),
+    ] = None
+    recompute_modules: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=120)] | None,
+        Meta(
+            description="Megatron's, selective. Default core_attn.", examples=["moe_act,layernorm"]
+        ),
+    ] = None
+    activation_offload: Annotated[
+        bool | None, Meta(description="What layers keep waits in host memory. Default false.")
+    ] = None
+    expandable_segments: Annotated[
+        bool | None, Meta(description="The allocator's. Default: the trainer's; Megatron's true.")
+    ] = None
+    runtime_gib: Annotated[
+        Annotated[float, Meta(ge=0, le=1024)] | None,
+        Meta(
+            description=(
+                "GiB a process holds before its first tensor (CUDA context, libraries), where you"
+                " measured it."
+            ),
+            examples=[1.2],
+        ),
+    ] = None
+    other_memory_gib: Annotated[
+        Annotated[float, Meta(ge=0, le=65_536)] | None,
+        Meta(
+            description="GiB of each GPU that others hold: a desktop, another process. Default 0.",
+            examples=[1.5],
+        ),
+    ] = None
+
+
+class ParallelismFields(MemoryFields, kw_only=True):
+    """How ranks share the work."""
+
+    zero_stage: Annotated[
+        ZeroStage | None,
+        Meta(
+            description=(
+                "ZeRO divides: 1 states, 2 gradients, 3 parameters. FSDP: 3 frees what it gathered,"
+                " 2 keeps it."
+            )
+        ),
+    ] = None
+    zero_hpz_partition_size: Annotated[
+        Degree | None,
+        Meta(
+            description=(
+                "ZeRO++: ranks that share a second copy of ZeRO-3's weights. Default 1: none."
+            )
+        ),
+    ] = None
+    fsdp_version: Annotated[
+        Annotated[int, Meta(ge=1, le=2)] | None,
+        Meta(description="Of FSDP: 2 (default; 1 for adapters) or 1."),
+    ] = None
+    shard_embeddings: Annotated[
+        bool | None,
+        Meta(description="FSDP wraps embedding and head by themselves. Default: the trainer's."),
+    ] = None
+    tensor_parallel: Annotated[
+        Degree | None, Meta(description="Ranks that share every layer. Default 1.")
+    ] = None
+    sequence_parallel: Annotated[
+        bool | None, Meta(description="With tensor parallel: norms and residuals divided too.")
+    ] = None
+    pipeline_parallel: Annotated[
+        Degree | None, Meta(description="Stages the layers are spread over. Default 1.")
+    ] = None
+    pipeline_chunks: Annotated[
+        Annotated[int, Meta(ge=2, le=64)] | None,
+        Meta(description="Interleaved: chunks of a rank. Default 2."),
+    ] = None
+    last_stage_layers: Annotated[
+        Degree | None, Meta(description="Megatron. Default: as others, or nearly.")
+    ] = None
+    context_parallel: Annotated[
+        Degree | None, Meta(description="Ranks that share every sequence. Default 1.")
+    ] = None
+    expert_parallel: Annotated[
+        Degree | None, Meta(description="Ranks the experts are spread over. Default 1.")
+    ] = None
+    expert_tensor_parallel: Annotated[
+        Degree | None, Meta(description="Ranks that share an expert. Default: tensor_parallel.")
+    ] = None
+    data_parallel: Annotated[
+        Degree | None,
+        Meta(description="Ranks with data of their own. Default: what the GPUs leave."),
+    ] = None
+    data_parallel_replicate: Annotated[
+        Degree | None,
+        Meta(description="Groups that each hold a whole set of shards (HSDP). Default 1."),
+    ] = None
+
+
+class ImageFields(ParallelismFields, kw_only=True):
+    """Images of vision-language models."""
+
+    images: Annotated[
+        Annotated[int, Meta(ge=0, le=4096)] | None,
+        Meta(description="Images of a sequence. Default: 1 for vision-language models."),
+    ] = None
+    image_tokens: Annotated[
+        Tokens | None,
+        Meta(
+            description=(
+                "Of each, within sequence_length. Default: the tower's, or of 768 x 768 pixels."
+            )
+        ),
+    ] = None
+    train_vision_tower: Annotated[
+        bool | None, Meta(description="A frozen tower keeps nothing. Default: true for full.")
+    ] = None
+
+
+class AlgorithmFields(ImageFields, kw_only=True):
+    """Preference and RL training, and the tool that runs it."""
+
+    algorithm: Annotated[
+        Switch | None,
+        Meta(
+            description="sft (default), reward, dpo, kto, orpo, simpo, ppo, grpo or rloo.",
+            examples=["grpo"],
+        ),
+    ] = None
+    trainer: Annotated[
+        Switch | None,
+        Meta(
+            description=(
+                "The tool whose defaults hold for what is left out: trl, unsloth, axolotl,"
+                " llama-factory, ms-swift, torchtune, torchtitan, litgpt, lightning, nemo, verl or"
+                " openrlhf. Of an algorithm but sft by default trl, for its placement alone."
+            )
+        ),
+    ] = None
+    reference: Annotated[
+        Switch | None,
+        Meta(
+            description=(
+                "The reference model: resident, offloaded, adapter (its base), none. Default: the"
+                " trainer's."
+            )
+        ),
+    ] = None
+    reward_model: Annotated[
+        Text | None,
+        Meta(
+            description=(
+                "Of ppo, grpo and rloo: a Hub ID, policy (its architecture), or none. Default:"
+                " policy for ppo."
+            )
+        ),
+    ] = None
+    critic_model: Annotated[
+        Text | None, Meta(description="Of ppo: a Hub ID or policy (its architecture, the default).")
+    ] = None
+    group_size: Annotated[
+        Annotated[int, Meta(ge=1, le=4096)] | None,
+        Meta(description="Completions of one prompt. Default 8 for grpo."),
+    ] = None
+    prompt_length: Annotated[
+        Tokens | None,
+        Meta(description="Tokens of a prompt where completions are sampled. Default 512."),
+    ] = None
+    completion_length: Annotated[
+        Tokens | None, Meta(description="Tokens of a sampled completion. Default 512.")
+    ] = None
+    rollout_engine: Annotated[
+        Switch | None,
+        Meta(
+            description=(
+                "What samples on the same GPUs: vllm, sglang, transformers (trl's default), none:"
+                " sampled elsewhere."
+            )
+        ),
+    ] = None
+    rollout_memory_utilization: Annotated[
+        Annotated[float, Meta(gt=0, le=1)] | None,
+        Meta(description="Share of a GPU it may take. Default: 0.3 for trl, else 0.5."),
+    ] = None
+    rollout_tensor_parallel: Annotated[
+        Degree | None, Meta(description="Ranks that share a copy of it. Default: the trainer's.")
+    ] = None
+    rollout_sleep: Annotated[
+        Switch | None,
+        Meta(
+            description=(
+                "While the policy trains: off, level_1 (weights to the host), level_2 (dropped)."
+                " Default: the trainer's."
+            )
+        ),
+    ] = None

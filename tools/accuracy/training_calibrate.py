@@ -154,8 +154,8 @@ def dispatched(which: str) -> list[Seen]:
 
 
 def fragmentation(seen: list[Sample]) -> tuple[float, dict[AllocatorKind, float]]:
-    """Return (times the logits, share of the peak by kind) with the least sum of absolute errors, as
-    shares of what was held, every campaign weighing the same within a kind."""
+    """Return (times the logits, share of the peak by kind) with the least sum of absolute errors,
+    as shares of what was held, every campaign weighing the same within a kind."""
     names = sorted({one.kind for one in seen})
 
     def shares(times: float) -> dict[AllocatorKind, float]:

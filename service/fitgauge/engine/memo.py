@@ -1,4 +1,4 @@
-"""A bounded memory of what was worked out, for what asks the same again."""
+"""A bounded memo cache, and weak keys for it."""
 
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
@@ -12,17 +12,16 @@ MOST_REMEMBERED = 256
 
 
 class Memo(dict[Hashable, Any]):
-    """What was derived, by key: the same arguments give the same bytes, so remembering changes
-    nothing. Emptied where it is full."""
+    """Derived values by key. It is cleared when it is full."""
 
     __slots__ = ("most",)
 
     def __init__(self, most: int = MOST_REMEMBERED) -> None:
-        """most: the number of keys that it holds."""
+        """Hold at most `most` keys."""
         self.most = most
 
     def of(self, key: Hashable, derive: Callable[[], Derived]) -> Derived:
-        """Return what `derive` gives, derived once for every `key`."""
+        """Return the value of `key`; call `derive` where there is none."""
         known: Derived | None = self.get(key)
         if known is None:
             if len(self) >= self.most:
@@ -32,8 +31,8 @@ class Memo(dict[Hashable, Any]):
 
 
 class ByIdentity:
-    """A model by identity, so that looking it up does not read it, and a memo does not keep it
-    alive."""
+    """A key that compares a model by identity: a lookup does not hash the model, and a memo does
+    not keep it alive."""
 
     __slots__ = ("_hash", "_reference")
 
@@ -43,7 +42,7 @@ class ByIdentity:
 
     @property
     def spec(self) -> ModelSpec:
-        """The model. It lives at least as long as the call that looks it up."""
+        """Return the model, which the caller of the lookup keeps alive."""
         spec = self._reference()
         assert spec is not None
         return spec

@@ -1,4 +1,4 @@
-"""A bounded memory of what was used lately."""
+"""LRU caches, bounded by entries or by bytes."""
 
 from collections import OrderedDict
 from contextlib import suppress
@@ -8,22 +8,22 @@ Value = TypeVar("Value")
 
 
 class LruCache(Generic[Value]):
-    """The `size` values used last, by key. Threads may share it."""
+    """An LRU cache of `size` values. Threads may share it."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._values: OrderedDict[object, Value] = OrderedDict()
 
     def get(self, key: object) -> Value | None:
-        """Return the value, which now counts as used last; None where it is not there."""
+        """Return the value, now the most recently used; None where there is none."""
         value = self._values.get(key)
         if value is not None:
-            with suppress(KeyError):  # another thread may have let go of it
+            with suppress(KeyError):  # another thread may have evicted it
                 self._values.move_to_end(key)
         return value
 
     def put(self, key: object, value: Value) -> None:
-        """Keep a value, and lets go of the one used longest ago where there are too many."""
+        """Store a value, and evict the least recently used where there are too many."""
         self._values[key] = value
         with suppress(KeyError):
             self._values.move_to_end(key)
@@ -31,25 +31,24 @@ class LruCache(Generic[Value]):
             self._values.popitem(last=False)
 
     def discard(self, key: object, mark: object) -> None:
-        """Drop the value where it is a tuple that begins with `mark`: another may stand in its
-        place."""
+        """Drop the value where it is a tuple that begins with `mark`, not one stored since."""
         value = self._values.get(key)
         if isinstance(value, tuple) and value[0] is mark:
             self._values.pop(key, None)
 
 
 class LruCacheBytes(Generic[Value]):
-    """The values used last, by key, within `size` bytes; the caller says how many each takes."""
+    """An LRU cache of `size` bytes; the caller sizes each value."""
 
     def __init__(self, size: int, largest: int) -> None:
-        """largest: bytes of the largest value that is stored."""
+        """Store no value of more than `largest` bytes."""
         self._size = size
         self._largest = largest
         self._values: OrderedDict[object, tuple[Value, int]] = OrderedDict()
         self.bytes = 0
 
     def get(self, key: object) -> Value | None:
-        """Return the value, which now counts as used last; None where there is none."""
+        """Return the value, now the most recently used, or None."""
         entry = self._values.get(key)
         if entry is None:
             return None
@@ -57,7 +56,7 @@ class LruCacheBytes(Generic[Value]):
         return entry[0]
 
     def put(self, key: object, value: Value, size: int) -> None:
-        """Store a value of `size` bytes, its key included, and evict those used longest ago."""
+        """Store a value of `size` bytes, its key included, and evict the least recently used."""
         replaced = self._values.pop(key, None)
         if replaced is not None:
             self.bytes -= replaced[1]

@@ -5,7 +5,7 @@ storage. Needs torch and transformers.
 
 Two sequences of 64 tokens, fake tensors (nothing is computed), PyTorch's saved_tensors_hooks;
 parameters are left out, and so is what the first layer saved already (rotary tables). Dropout is
-CUDA's (see tools/accuracy/measure_steps.py). `lora`: adapters of rank 16 on every linear layer but the
+CUDA's (tools/accuracy/measure_steps.py). `lora`: adapters of rank 16 on every linear layer but the
 head, the base frozen."""
 
 import contextlib

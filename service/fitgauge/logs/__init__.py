@@ -1,2 +1,2 @@
-"""Which engine wrote a log, what PyTorch prints when memory runs out, and profiler traces. The
-parsers of the engines' logs are in engine/serving/NAME/start_log.py."""
+"""Which engine wrote a log, what PyTorch prints when memory runs out, and profiler traces. Every
+engine brings the parser of its own log (`LogParser`)."""

@@ -249,7 +249,9 @@ class BatchEstimator:
                 )
                 known = split.with_concurrency(one, workload)
             else:
-                settled = ENGINES[workload.engine].with_defaults(workload, self._model.spec, accelerator)
+                settled = ENGINES[workload.engine].with_defaults(
+                    workload, self._model.spec, accelerator
+                )
                 known = split.stage_memory(
                     self._model.spec,
                     settled,

@@ -6,7 +6,10 @@ from functools import lru_cache
 
 from fitgauge.engine.serving.start_log.measurements import NUMBER, Flag
 
-_VALUE = r"(?:'(?P<single>[^']{0,512})'|\"(?P<double>[^\"]{0,512})\"|(?P<bare>(?!--)[^\s,'\"{}()\[\]]{1,128}))"
+_VALUE = (
+    r"(?:'(?P<single>[^']{0,512})'|\"(?P<double>[^\"]{0,512})\""
+    r"|(?P<bare>(?!--)[^\s,'\"{}()\[\]]{1,128}))"
+)
 
 _NUMBER = re.compile(NUMBER)
 _WORD = re.compile(r"[A-Za-z][\w.-]{0,23}", re.ASCII)

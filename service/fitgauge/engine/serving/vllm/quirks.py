@@ -69,8 +69,8 @@ class Quirks(NamedTuple):
     """That class registers a boolean mask of positions x positions."""
 
     native_resolution: bool = False
-    """Its images keep their resolution up to the largest image of encoder.py. Later model types bound a
-    whole video by less than their largest image."""
+    """Its images keep their resolution up to the largest image of encoder.py. Later model types
+    bound a whole video by less than their largest image."""
 
     video_by_frame: bool = False
     """Its videos are sized a frame at a time, each as large as the largest image."""

@@ -18,11 +18,11 @@ from fitgauge.catalog.engines import whole as whole_rows
 from fitgauge.engine.model.spec import Part
 from fitgauge.engine.serving.activations import HALF, layer_width
 from fitgauge.engine.serving.profile import SecondRunner
+from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.compute_capability import shares_memory
 from fitgauge.engine.serving.vllm.defaults import first_engine
 from fitgauge.engine.serving.vllm.encoder import images
 from fitgauge.engine.serving.vllm.profile_run import (
-    WORKSPACES_KEPT,
     kept_workspace,
     runs_second,
     stage_bytes,
@@ -169,7 +169,7 @@ def copies_of_logits(run: Run, found: FitEstimate) -> float | None:
 def held(run: Run, found: FitEstimate) -> float:
     """Hidden states and experts' workspaces alive while the sampler runs [bytes]."""
     spec, work = spec_of(run), found.workload
-    kept = kept_workspace(spec, work) if work.version >= WORKSPACES_KEPT else 0
+    kept = kept_workspace(spec, work) if work.version >= releases.WORKSPACES_KEPT else 0
     return (
         HALF
         * spec.hidden_size

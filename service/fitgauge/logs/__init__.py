@@ -1,2 +1,2 @@
-"""Which engine wrote a log, what PyTorch prints when memory runs out, and profiler traces. The
-parsers of the engines' logs are in engine/serving/vllm/start_log.py and alike."""
+"""Which engine wrote a log, what PyTorch prints when memory runs out, and profiler traces. Every
+engine brings the parser of its own log (`LogParser`)."""

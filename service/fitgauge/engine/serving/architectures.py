@@ -9,7 +9,7 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.vllm.architectures import SETTLED
 from fitgauge.engine.serving.workload import EngineName, Workload
 
-_INSTEAD: tuple[EngineName, ...] = ("vllm", "sglang", "mlx", "llama.cpp", "transformers")
+_FALLBACKS: tuple[EngineName, ...] = ("vllm", "sglang", "mlx", "llama.cpp", "transformers")
 
 
 def supports(engine: EngineName, spec: ModelSpec) -> bool:
@@ -82,7 +82,7 @@ def _others(engine: EngineName, spec: ModelSpec, accelerator: Accelerator) -> st
     """Up to two engines that have the model and kernels for the card."""
     others = [
         name
-        for name in _INSTEAD
+        for name in _FALLBACKS
         if name != engine and supports(name, spec) and platforms.built(name, accelerator)
     ]
     return (

@@ -213,6 +213,18 @@ class Engine(NamedTuple):
     served_formats: tuple[str, ...] = ()
     """The formats people serve a 16-bit model in, other than as published."""
 
+    tunable: frozenset[str] = frozenset()
+    """Fields that may be changed where a model does not fit, for a little speed or quality."""
+
+    highest_utilization: float = 0.95
+    """The largest gpu_memory_utilization to suggest."""
+
+    smaller_weights: tuple[tuple[str, str], ...] = (
+        ("quantize the weights to fp8", "fp8"),
+        ("take a 4-bit checkpoint (AWQ)", "awq"),
+    )
+    """How to take smaller weights, in words and as a quantization."""
+
     log_parser: LogParser | None = None
     """None: it prints no log of its memory."""
 
@@ -228,6 +240,15 @@ class Engine(NamedTuple):
 
     ignored_fields: tuple[str, ...] = ()
     """Request fields that its estimate does not depend on, mostly as it has no such setting."""
+
+    experts_over_all_ranks: bool = False
+    """Expert parallelism, where it is on, spreads experts over all tensor x data parallel ranks."""
+
+    embeddings_on_gpu: bool = False
+    """Keeps embedding and head on the GPU, whatever it offloads."""
+
+    pipeline_parallel: bool = True
+    """Whether it can be split into pipeline stages."""
 
     splits_layers: bool = False
     """Every GPU holds whole layers: GPUs are pipeline stages."""

@@ -54,22 +54,28 @@ class StageEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StageMemory(NamedTuple):
-    """What one rank of a pipeline stage holds beside the loaded weights, the same in every number
-    format of them.
-
-    `after`: of an engine that keeps a part of the card back, what comes later and lives in that
-    part."""
+    """All memory of one rank of a pipeline stage but its weights, whose number format changes
+    none of it."""
 
     layers: int
+    """The layers of the stage."""
+
     fixed: tuple[Term, ...]
+    """Whatever requests do."""
+
     cache: tuple[Term, ...]
+    """The KV cache and states of the requests."""
+
     layout: CacheLayout
-    after: tuple[Term, ...] = ()
+    """How both are laid out in a pool."""
+
+    in_reserve: tuple[Term, ...] = ()
+    """What comes after the pools, and lives in what the engine keeps back of the GPU."""
 
     @property
     def expected_bytes(self) -> int:
         """Expected bytes of all of it."""
-        return sum([term.bytes for term in (*self.fixed, *self.cache, *self.after)])
+        return sum([term.bytes for term in (*self.fixed, *self.cache, *self.in_reserve)])
 
 
 def stage_estimates(

@@ -10,27 +10,27 @@ from fitgauge.engine.serving.engine import Platform
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName
 
-_INSTEAD: dict[str, tuple[EngineName, ...]] = {"apple": ("mlx", "llama.cpp")}
+_FALLBACKS: dict[str, tuple[EngineName, ...]] = {"apple": ("mlx", "llama.cpp")}
 _FIRST: tuple[EngineName, ...] = ("vllm", "llama.cpp", "transformers")
 
 
 def maker(accelerator: Accelerator) -> str:
-    """Return whose platform it is, in small letters: the vendor, but Gaudi beside Intel's GPUs."""
+    """Return the vendor in small letters; Gaudi is one of its own, apart from Intel's GPUs."""
     return "gaudi" if accelerator.id.startswith("gaudi") else accelerator.vendor.lower()
 
 
 def engines_for(accelerator: Accelerator) -> tuple[EngineName, ...]:
     """Return the engines to take on this card, best first; empty where none of those known here
     has kernels for it."""
-    whose = maker(accelerator)
-    asked = _INSTEAD.get(whose, _FIRST)
-    return tuple(name for name in asked if _built(ENGINES[name].platforms.get(whose), accelerator))
+    vendor = maker(accelerator)
+    names = _FALLBACKS.get(vendor, _FIRST)
+    return tuple(name for name in names if _built(ENGINES[name].platforms.get(vendor), accelerator))
 
 
 def built(engine: EngineName, accelerator: Accelerator) -> bool:
-    """Return whether the engine is built for this card; so for one of a maker that nobody knows."""
-    whose = maker(accelerator)
-    return _built(ENGINES[engine].platforms.get(whose), accelerator) or not _is_known(whose)
+    """Return whether the engine is built for this GPU; also for one of an unknown vendor."""
+    vendor = maker(accelerator)
+    return _built(ENGINES[engine].platforms.get(vendor), accelerator) or not _is_known(vendor)
 
 
 def refusal(
@@ -41,10 +41,10 @@ def refusal(
 
     method: support.family, None for 16-bit weights. form: how most weights are stored. Makers
     that nobody knows pass."""
-    whose = maker(accelerator)
-    if not _is_known(whose):
+    vendor = maker(accelerator)
+    if not _is_known(vendor):
         return None
-    platform = ENGINES[engine].platforms.get(whose)
+    platform = ENGINES[engine].platforms.get(vendor)
     if platform is None or not _built(platform, accelerator):
         return _no_kernels(engine, accelerator, platform)
     if method is None or platform.methods is None:
@@ -73,8 +73,8 @@ def refusal(
 def note(engine: EngineName, accelerator: Accelerator) -> str | None:
     """Return what a reader must know of an estimate for this maker: the plugin it takes, and
     that its terms were measured on other cards."""
-    whose = maker(accelerator)
-    platform = ENGINES[engine].platforms.get(whose)
+    vendor = maker(accelerator)
+    platform = ENGINES[engine].platforms.get(vendor)
     if platform is None or platform.plugin is None:
         return None
     return (

@@ -83,9 +83,9 @@ def _format(
         instead = (
             row.format_hint or f"engine {' or '.join(readers[:2])}, or an AWQ or 16-bit checkpoint"
         )
-        said = f"{engine} reads no {scheme.name} weights"
+        message = f"{engine} reads no {scheme.name} weights"
         return (
-            f"{said}{f' from {_dotted(until)} on' if until and version >= until else ''}. Send"
+            f"{message}{f' from {_dotted(until)} on' if until and version >= until else ''}. Send"
             f" {instead}."
         )
     capability = accelerator.compute_capability

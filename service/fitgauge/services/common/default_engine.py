@@ -1,23 +1,19 @@
-"""The engine that is meant where none is named."""
+"""The engine of a request that names none."""
 
 from collections.abc import Callable
 
 from fitgauge.engine.serving.workload import EngineName
 
 USUAL: tuple[EngineName, ...] = ("vllm", "mlx", "llama.cpp")
-"""Engines in the order in which they are taken where none is named: the first that runs these
-weights on the card."""
+"""The engines to try, in this order: the first that runs these weights on the GPU is taken."""
 
 
 def first_that_runs(runs: Callable[[EngineName], bool]) -> EngineName:
-    """Return the first usual engine that runs what is asked; vLLM, which says what is missing,
-    where none does."""
+    """Return the first of these engines that runs the request; the first of all, whose refusal
+    explains what is missing, where none does."""
     return next((engine for engine in USUAL if runs(engine)), USUAL[0])
 
 
 def unnamed(refused: str, engine: EngineName) -> str:
-    """Return why another engine than the first usual one was taken where none was named;
-    refused: what that one does not do, and a remedy."""
-    return (
-        f"No engine was asked for: {engine} was taken, because {refused.partition('. Send ')[0]}."
-    )
+    """Return why another engine than the first was taken. refused: its refusal, and a remedy."""
+    return f"`engine` not set: using {engine}, because {refused.partition('. Send ')[0]}."

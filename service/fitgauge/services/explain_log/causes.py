@@ -152,6 +152,7 @@ def _pool(row: ComparisonRow, seen: Seen) -> Iterator[str]:
     others = [
         seen.rows[name] for name in _FIXED if name in seen.rows and seen.rows[name].difference
     ]
+    of_device = seen.log.engine is not None and ENGINES[seen.log.engine].budget_is_device_share
     explained = -sum(other.difference or 0 for other in others)
     share, taken = (
         seen.log.flags.get("gpu_memory_utilization"),
@@ -164,7 +165,7 @@ def _pool(row: ComparisonRow, seen: Seen) -> Iterator[str]:
         yield f"{said}: {parts} leave as much {'more' if difference > 0 else 'less'}."
     elif share is not None:
         yield f"{said} at gpu_memory_utilization {share}: {_hidden(seen.rows)}."
-    elif seen.log.engine == "vllm" and "weights" in seen.rows:
+    elif of_device and "weights" in seen.rows:
         implied = (row.measured + _fixed(seen)) / seen.checked.estimate.accelerator.usable.expected
         if 0.05 < implied <= 1 and abs(implied - taken) > _SHARE:
             yield (

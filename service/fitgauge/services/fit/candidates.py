@@ -17,9 +17,6 @@ Candidate = tuple[str, Fields]
 
 _SHORTEST = 1024
 _FEWEST_SEQUENCES = 16
-_HIGHEST_UTILIZATION: dict[EngineName, float] = {"sglang": 0.9}
-"""SGLang's share leaves out activations and graphs, vLLM's holds them."""
-
 _EIGHT_BIT_CACHES = ("F8_E4M3", "F8_E5M2", "I8")
 
 
@@ -117,17 +114,6 @@ def dominated(suggestion: Suggestion, others: list[Suggestion]) -> bool:
 
 
 _AMOUNTS = {"gpu_count", "cpu_offload_gib", "concurrency", "context_length", "model"}
-_USUAL_WEIGHTS = (("quantize the weights to fp8", "fp8"), ("take a 4-bit checkpoint (AWQ)", "awq"))
-_GGUF_WEIGHTS = (("take a Q8_0 file", "q8_0"), ("take a Q4_K_M file", "q4_k_m"))
-_WEIGHTS: dict[EngineName, tuple[tuple[str, str], ...]] = {
-    "llama.cpp": _GGUF_WEIGHTS,
-    "ollama": _GGUF_WEIGHTS,
-    "transformers": (
-        ("load in 8 bit (bitsandbytes)", "int8"),
-        ("load in 4 bit (bitsandbytes)", "nf4"),
-    ),
-    "mlx": (("take an 8-bit checkpoint", "int8"), ("take a 4-bit checkpoint", "int4")),
-}
 
 
 def _published(siblings: Sequence[QuantizedRepo]) -> Iterator[Candidate]:
@@ -141,7 +127,7 @@ def _published(siblings: Sequence[QuantizedRepo]) -> Iterator[Candidate]:
 def _supposed(spec: ModelSpec, workload: Workload, request: FitRequest) -> Iterator[Candidate]:
     """Yield the formats that nobody was seen to publish these weights in."""
     if spec.quantization is None and request.quantization is None:
-        for words, scheme in _WEIGHTS.get(workload.engine, _USUAL_WEIGHTS):
+        for words, scheme in ENGINES[workload.engine].smaller_weights:
             yield words, {"quantization": scheme}
 
 
@@ -149,7 +135,7 @@ def _slower(
     spec: ModelSpec, workload: Workload, short_bytes: int, weights_bytes: int
 ) -> Iterator[Candidate]:
     """Yield what costs speed: no CUDA graphs, weights in host memory."""
-    if workload.engine == "vllm" and not workload.enforce_eager:
+    if "enforce_eager" in ENGINES[workload.engine].tunable and not workload.enforce_eager:
         yield "capture no CUDA graphs (enforce_eager), which is slower", {"enforce_eager": True}
     yield from in_host_memory(spec, workload, short_bytes, weights_bytes)
 
@@ -181,33 +167,32 @@ def in_host_memory(
 
 def _settings(spec: ModelSpec, workload: Workload) -> Iterator[Candidate]:
     """Yield what costs a little speed and no quality."""
-    ggml = ENGINES[workload.engine].reads_gguf
-    if ggml and workload.cache_dtype in ("auto", "F16", "BF16", "F32"):
-        yield "keep the KV cache in q8_0", {"kv_cache_dtype": "q8_0"}
-    if workload.engine in ("sglang", "tensorrt-llm", "tgi"):
-        yield from _share(workload)
-    if (
-        workload.engine in ("sglang", "tensorrt-llm")
-        and workload.cache_dtype not in _EIGHT_BIT_CACHES
-    ):
-        yield "keep the KV cache in fp8", {"kv_cache_dtype": "fp8"}
-    if workload.engine != "vllm":
-        return
+    row = ENGINES[workload.engine]
     fewer = max(_FEWEST_SEQUENCES, workload.requests_per_replica)
-    if fewer < workload.max_num_seqs:
+    if "max_num_seqs" in row.tunable and fewer < workload.max_num_seqs:
         why = (
             f": each of {workload.max_num_seqs} takes a state block"
             if spec.keeps_states
             else f" instead of {workload.max_num_seqs}"
         )
         yield f"start with max_num_seqs {fewer}{why}", {"max_num_seqs": fewer}
-    yield from _share(workload)
-    if workload.cache_dtype not in _EIGHT_BIT_CACHES:
+    if "gpu_memory_utilization" in row.tunable:
+        yield from _share(workload)
+    if "kv_cache_dtype" in row.tunable:
+        yield from _smaller_cache(workload)
+
+
+def _smaller_cache(workload: Workload) -> Iterator[Candidate]:
+    """Yield a KV cache of 8 bits, where it is wider."""
+    if ENGINES[workload.engine].reads_gguf:
+        if workload.cache_dtype in ("auto", "F16", "BF16", "F32"):
+            yield "keep the KV cache in q8_0", {"kv_cache_dtype": "q8_0"}
+    elif workload.cache_dtype not in _EIGHT_BIT_CACHES:
         yield "keep the KV cache in fp8", {"kv_cache_dtype": "fp8"}
 
 
 def _share(workload: Workload) -> Iterator[Candidate]:
-    highest = _HIGHEST_UTILIZATION.get(workload.engine, 0.95)
+    highest = ENGINES[workload.engine].highest_utilization
     if workload.cache_pool_bytes is None and workload.gpu_memory_utilization < highest:
         yield f"raise gpu_memory_utilization to {highest}", {"gpu_memory_utilization": highest}
 

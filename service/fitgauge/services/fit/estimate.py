@@ -16,7 +16,6 @@ from fitgauge.engine.serving.fit import Verdict, verdict
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.support import refusal
-from fitgauge.engine.serving.vllm.memory import terms_outside_budget
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
@@ -74,17 +73,13 @@ class FitEstimate:
 
     @property
     def outside(self) -> Bytes:
-        """What vLLM and others hold of the fullest card beside the engine's share of it."""
+        """What the engine and others hold of the fullest card outside the engine's share of it."""
         asked, fullest = self.asked, self.estimate.fullest
-        return total(
-            terms_outside_budget(
-                asked.spec,
-                asked.profile,
-                self.workload,
-                self.estimate.accelerator,
-                layers=fullest.layers,
-            )
-        )
+        terms = ENGINES[self.workload.engine].terms_outside_budget
+        if terms is None:
+            return total(())
+        accelerator, layers = self.estimate.accelerator, fullest.layers
+        return total(terms(asked.spec, asked.profile, self.workload, accelerator, layers=layers))
 
     @property
     def refused(self) -> str | None:

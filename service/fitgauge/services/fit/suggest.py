@@ -241,7 +241,8 @@ def _lower_share(checked: FitEstimate) -> Iterator[Candidate]:
     """Yield the largest share of the card that leaves room for what vLLM and others hold beside
     it, in hundredths."""
     workload, estimate = checked.workload, checked.estimate
-    if workload.engine != "vllm" or estimate.given_pool_bytes is not None:
+    row = ENGINES[workload.engine]
+    if not row.budget_is_device_share or estimate.given_pool_bytes is not None:
         return
     usable = estimate.accelerator.usable
     share = floor(100 * (usable.low - checked.outside.high) / usable.low) / 100

@@ -73,18 +73,19 @@ def _of_the_engine(checked: FitEstimate) -> Iterator[str]:
     """Yield what the engine does with the question on this card, and what of it changes nothing."""
     request, workload, card = checked.asked.request, checked.workload, checked.asked.accelerator
     engine, newest = workload.engine, checked.asked.profile.newest
-    if engine == "vllm" and workload.requests_per_replica > workload.max_num_seqs:
+    row = ENGINES[engine]
+    if "max_num_seqs" in row.tunable and workload.requests_per_replica > workload.max_num_seqs:
         yield (
-            f"vLLM runs at most max_num_seqs = {workload.max_num_seqs} requests at once; more wait."
+            f"{engine} runs at most max_num_seqs = {workload.max_num_seqs} requests at once; more wait."
         )
     if request.engine_version and workload.version > version(newest):
         yield (
             f"engine_version {request.engine_version} is newer than what is known of {engine}:"
             f" {newest} was taken."
         )
-    if engine == "vllm" and request.lora_rank and not request.lora_slots:
+    if "lora_rank" not in row.ignored_fields and request.lora_rank and not request.lora_slots:
         yield "lora_rank changed nothing: no lora_slots were asked for."
-    unused = [name for name in ENGINES[engine].ignored_fields if getattr(request, name)]
+    unused = [name for name in row.ignored_fields if getattr(request, name)]
     if unused:
         yield (
             f"{', '.join(unused)} changed nothing: the estimate for {engine} does not depend on"
@@ -122,7 +123,8 @@ def _outgrown(checked: FitEstimate) -> Iterator[str]:
     """Yield where what lies outside vLLM's budget makes the verdict, not what requests need of
     it."""
     workload, estimate = checked.workload, checked.estimate
-    if workload.engine != "vllm" or workload.cache_pool_bytes is not None:
+    row = ENGINES[workload.engine]
+    if not row.budget_is_device_share or workload.cache_pool_bytes is not None:
         return
     if checked.verdict == verdict(fit_probability(estimate.fullest.required, estimate.budget)):
         return
@@ -165,9 +167,10 @@ def _beside_others(checked: FitEstimate) -> Iterator[str]:
     ):
         return
     spare = budget.expected - checked.required
-    if workload.engine == "vllm" and workload.cache_pool_bytes is None:
+    row = ENGINES[workload.engine]
+    if row.budget_is_device_share and workload.cache_pool_bytes is None:
         spare = card.usable.expected - budget.expected - checked.outside.expected
-    elif ENGINES[workload.engine].preallocates_kv_cache and workload.cache_pool_bytes is None:
+    elif row.preallocates_kv_cache and workload.cache_pool_bytes is None:
         spare = int(spare / workload.gpu_memory_utilization)
     note = desktop_note(spare)
     if note is not None:

@@ -47,11 +47,13 @@ def base_workload(
 ) -> Workload:
     """Return the same but for what the engine works out from the model and each card by itself
     (`Engine.with_defaults`)."""
-    name = profile.engine
+    name, row = profile.engine, ENGINES[profile.engine]
     context = context_length_of(request, spec)
     tensor, pipeline, data = degrees(request, spec, count, name)
     expert = request.expert_parallel or 1
-    if expert not in ((1, tensor * data) if name == "vllm" else (1, tensor, tensor * data)):
+    if expert not in (
+        (1, tensor * data) if row.experts_over_all_ranks else (1, tensor, tensor * data)
+    ):
         hint = (
             f"{name} spreads experts over all tensor x data parallel ranks: send 1 (off) or"
             f" {tensor * data}."
@@ -62,7 +64,7 @@ def base_workload(
             field="expert_parallel",
         )
     version = words.version(request.engine_version or profile.newest)
-    sequences, tokens = ENGINES[name].default_batch(accelerator, context, version, spec)
+    sequences, tokens = row.default_batch(accelerator, context, version, spec)
     sequences = request.max_num_seqs or sequences
     return Workload(
         engine=name,
@@ -81,10 +83,12 @@ def base_workload(
         cpu_offload_bytes=int((request.cpu_offload_gib or 0) * GIB),
         cache_pool_bytes=(
             int(request.kv_cache_memory_gib * GIB)
-            if request.kv_cache_memory_gib and ENGINES[name].preallocates_kv_cache
+            if request.kv_cache_memory_gib and row.preallocates_kv_cache
             else None
         ),
-        taken_bytes=int((request.other_memory_gib or 0) * GIB) if name == "vllm" else 0,
+        taken_bytes=(
+            int((request.other_memory_gib or 0) * GIB) if row.budget_is_device_share else 0
+        ),
         lora_slots=request.lora_slots or 0,
         lora_rank=request.lora_rank or DEFAULT_LORA_RANK,
         speculative_tokens=request.speculative_tokens or 0,
@@ -99,11 +103,11 @@ def degrees(
     Engines that spread layers have stages alone, whatever the degrees are called."""
     data = request.data_parallel or 1
     tensor, pipeline = request.tensor_parallel, request.pipeline_parallel
-    if engine == "tgi":
+    if not ENGINES[engine].pipeline_parallel:
         if (pipeline or 1) > 1:
             hint = "Send tensor_parallel (num_shard) alone, or another engine."
             raise InvalidRequestError(
-                "tgi has no pipeline parallelism.", hint=hint, field="pipeline_parallel"
+                f"{engine} has no pipeline parallelism.", hint=hint, field="pipeline_parallel"
             )
         if tensor is None:
             tensor = max(tensor_widths(spec, min(max(1, count // data), USUAL_NODE)))

@@ -293,12 +293,12 @@ def cache_floor(spec: ModelSpec, request: FitRequest, tensor_parallel: int = 1) 
 
 def weights_floor(prepared: CachedWeights, engine: EngineName, tensor_parallel: int) -> int:
     """Return the bytes of weights that an engine keeps on a tensor-parallel rank of all layers,
-    never less than this: those of the language model, and under vLLM, which offloads nothing, of
-    its embedding and head too."""
+    never less than this: those of the language model, and of an engine
+    that keeps them on the GPU, embedding and head too."""
     laid = prepared.laid
     parts = laid.remembered.of(
         ("weights of parts", tensor_parallel),
         lambda: weights.rank_weights(laid, tensor_parallel=tensor_parallel).by_part,
     )
-    kept = (Part.LANGUAGE, Part.EMBEDDING, Part.HEAD) if engine == "vllm" else (Part.LANGUAGE,)
+    kept = (Part.LANGUAGE, Part.EMBEDDING, Part.HEAD) if ENGINES[engine].embeddings_on_gpu else (Part.LANGUAGE,)
     return int(sum(parts.get(part, 0) for part in kept) * min(1.0, laid.scale))

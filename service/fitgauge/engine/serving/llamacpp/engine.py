@@ -41,6 +41,8 @@ ENGINE = Engine(
         "gpu_memory_utilization", "enforce_eager", "kv_cache_memory_gib", *SIZED_FOR_VLLM,
     ),
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
+    tunable=frozenset({"kv_cache_dtype"}),
+    smaller_weights=(("take a Q8_0 file", "q8_0"), ("take a Q4_K_M file", "q4_k_m")),
     splits_layers=True,
     reads_gguf=True,
 )  # fmt: skip

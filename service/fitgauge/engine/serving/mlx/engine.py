@@ -42,5 +42,6 @@ ENGINE = Engine(
         "kv_cache_memory_gib",
         *SIZED_FOR_VLLM,
     ),
+    smaller_weights=(("take an 8-bit checkpoint", "int8"), ("take a 4-bit checkpoint", "int4")),
     splits_layers=True,
 )

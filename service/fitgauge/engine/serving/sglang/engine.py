@@ -56,6 +56,8 @@ ENGINE = Engine(
     cache_dtypes=launch.CACHE_DTYPES,
     ignored_fields=SIZED_FOR_VLLM,
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
+    tunable=frozenset({"gpu_memory_utilization", "kv_cache_dtype"}),
+    highest_utilization=0.9,  # its share leaves out activations and graphs
     preallocates_kv_cache=True,
     supports_cpu_offload=True,
 )  # fmt: skip

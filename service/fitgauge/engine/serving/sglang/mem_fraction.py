@@ -74,8 +74,8 @@ def mem_fraction_static(spec: ModelSpec, workload: Workload, accelerator: Accele
 
 
 def share_of_ranks(memory: float, ranks: int, version: tuple[int, ...]) -> float:
-    """0.88 on one rank, less on more; from 0.4.6 on 0.88 beyond 80 GiB, and beyond 96 GiB as much as leaves what 48 GiB of it would
-    have left, or 18 GiB. memory [MiB]."""
+    """Return 0.88 on one rank, less on more; from 0.4.6 on 0.88 beyond 80 GiB, and beyond 96 GiB
+    as much as leaves what 48 GiB of it would have left, or 18 GiB. memory [MiB]."""
     share = next(share for least, share in _STEPS if ranks >= least)
     if version < LARGE_CARDS or memory <= 80 * 1024:
         return share

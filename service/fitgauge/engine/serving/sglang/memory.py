@@ -1,9 +1,9 @@
 """Serving with SGLang: a static share of what is free before loading, split into pools of tokens,
 windows and states.
 
-Source: sglang 0.5.23, srt/mem_cache/kv_cache_configurator.py (`_profile_available_bytes`): pool = free after loading
-- free before loading x (1 - mem_fraction_static), whose automatic value is `sglang_share.py`'s; srt/model_executor/pool_configurator.py
-for the pools. "GB" in its logs is GiB.
+Source: sglang 0.5.23, srt/mem_cache/kv_cache_configurator.py (`_profile_available_bytes`): pool =
+free after loading - free before loading x (1 - mem_fraction_static), whose automatic value is that
+of mem_fraction.py; srt/model_executor/pool_configurator.py for the pools. "GB" in its logs is GiB.
 """
 
 from collections.abc import Hashable, Sequence
@@ -13,18 +13,16 @@ from msgspec import Struct, structs
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import Attention, LatentAttention, ModelSpec
-from fitgauge.engine.quantity import GIB, MIB, Bytes, Term, exact_term
-from fitgauge.engine.serving.activations import activation_bytes
+from fitgauge.engine.quantity import MIB, Bytes, Term, exact_term
 from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import (
     as_measured,
-    captures_graphs,
     communication_term,
     elsewhere,
-    graph_term,
 )
 from fitgauge.engine.serving.sglang.mem_fraction import mem_fraction_static
+from fitgauge.engine.serving.sglang.reserve import memory_in_reserve, reserve_term
 from fitgauge.engine.serving.token_pool import (
     cache_dtype,
     full_token_bytes,
@@ -84,9 +82,8 @@ def with_engine_defaults(workload: Workload, spec: ModelSpec, accelerator: Accel
 
 
 def card_kind(accelerator: Accelerator) -> Hashable:
-    """Return the cards of one kind hold the same before they are adapted by `for_accelerator`: whether ranks share
-    memory, whether sparse MLA is narrow by itself, and on whose cards what the process holds was
-    not measured."""
+    """Return what decides what a GPU holds before `for_accelerator`: whether ranks share memory,
+    whether sparse MLA is narrow by itself, and the vendor where its process was not measured."""
     return shares_memory(accelerator), _narrow(accelerator), elsewhere(accelerator.vendor)
 
 
@@ -254,9 +251,9 @@ def stage_memory(
     found = []
     for stage in stages_of(spec, workload):
         pool = radix_pool(spec, workload, stage.span)
-        after: tuple[Term, ...] = ()
+        later: tuple[Term, ...] = ()
         if workload.cache_pool_bytes is None:
-            after = _after_loading(
+            later = memory_in_reserve(
                 spec, profile, workload, stage.layers, accelerator, last=stage.last
             )
         found.append(
@@ -265,7 +262,7 @@ def stage_memory(
                 fixed=process,
                 cache=cache_terms(pool, workload),
                 layout=pool,
-                after=after,
+                in_reserve=later,
             )
         )
     return tuple(found)
@@ -290,9 +287,9 @@ def for_accelerator(
         kept = (
             ()
             if workload.cache_pool_bytes is not None
-            else reserve_term(stage.after, int(free * (1 - share)), workload)
+            else reserve_term(stage.in_reserve, int(free * (1 - share)), workload)
         )
-        found.append(stage._replace(fixed=(*before, *kept), after=()))
+        found.append(stage._replace(fixed=(*before, *kept), in_reserve=()))
     return tuple(found)
 
 
@@ -330,54 +327,6 @@ def _multimodal() -> tuple[Term]:
             source,
         ),
     )
-
-
-def _after_loading(
-    spec: ModelSpec,
-    profile: EngineProfile,
-    workload: Workload,
-    layers: range,
-    accelerator: Accelerator,
-    *,
-    last: bool,
-) -> tuple[Term, ...]:
-    """Return what comes after the pools are taken and lives in what is kept back."""
-    terms = activation_bytes(
-        spec,
-        profile,
-        tokens=workload.max_batched_tokens,
-        sequences=workload.max_num_seqs,
-        tensor_parallel=workload.tensor_parallel,
-        samples=last and spec.task != "encode",
-    )
-    if workload.enforce_eager or not captures_graphs(accelerator):
-        return terms
-    return (*terms, *as_measured([graph_term(profile, len(layers))], accelerator))
-
-
-def reserve_term(after: tuple[Term, ...], kept: int, workload: Workload) -> tuple[Term, ...]:
-    """Return the terms that come after the pools, and `reserve`, what `kept` bytes hold beyond
-    them.
-
-    As long as they stay within what is kept back, their doubt changes nothing of what has to
-    fit: only an excess has a spread."""
-    spare = kept - sum(term.bytes for term in after)
-    risk = sum(term.high - term.bytes for term in after)
-    excess = max(0, risk - max(0, spare)) / risk if risk else 0.0
-    terms = [
-        structs.replace(
-            term,
-            low=term.low if spare < 0 else term.bytes,
-            high=term.bytes + int((term.high - term.bytes) * excess),
-        )
-        for term in after
-    ]
-    formula = (
-        f"{kept / GIB:.2f} GiB = what is free before loading x (1 - mem_fraction_static"
-        f" {workload.gpu_memory_utilization:g}), less these"
-    )
-    source = "sglang/srt/mem_cache/kv_cache_configurator.py, _profile_available_bytes"
-    return (*terms, exact_term("reserve", max(0, spare), "computed", formula, source))
 
 
 def cache_terms(pool: SglangPools, workload: Workload) -> tuple[Term, ...]:

@@ -35,5 +35,6 @@ ENGINE = Engine(
     unsupported_flags=(("data_parallel", "start as many servers"),),
     ignored_fields=("cpu_offload_gib", *SIZED_FOR_VLLM),
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
+    tunable=frozenset({"gpu_memory_utilization", "kv_cache_dtype"}),
     preallocates_kv_cache=True,
 )  # fmt: skip

@@ -50,5 +50,7 @@ ENGINE = Engine(
     unsupported_flags=(("data_parallel", "start as many servers"),),
     ignored_fields=("max_num_seqs", "enforce_eager", "cpu_offload_gib", *SIZED_FOR_VLLM),
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
+    tunable=frozenset({"gpu_memory_utilization"}),
+    pipeline_parallel=False,
     preallocates_kv_cache=True,
 )  # fmt: skip

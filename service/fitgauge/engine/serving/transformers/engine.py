@@ -44,6 +44,10 @@ ENGINE = Engine(
         "gpu_memory_utilization", "max_batched_tokens", "max_num_seqs", "enforce_eager",
         "cpu_offload_gib", "kv_cache_memory_gib", *SIZED_FOR_VLLM,
     ),
+    smaller_weights=(
+        ("load in 8 bit (bitsandbytes)", "int8"),
+        ("load in 4 bit (bitsandbytes)", "nf4"),
+    ),
     splits_layers=True,
     activations_grow_with_context=True,
 )  # fmt: skip

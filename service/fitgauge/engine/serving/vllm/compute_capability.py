@@ -13,6 +13,7 @@ from fitgauge.engine.accelerator import SERVER_GENERATIONS, Accelerator
 from fitgauge.engine.model.spec import Attention, LatentAttention, ModelSpec, Split
 from fitgauge.engine.serving.runtime import elsewhere
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import cuda_major, resolved_format
+from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.weights.sharding import ShardedWeights, TensorGroup, round_up
 
 AMPERE, HOPPER, BLACKWELL = 8, 9, 10
@@ -25,25 +26,6 @@ v1/attention/backends/triton_attn.py, mla/triton_mla.py."""
 
 FLASHINFER_HEADS = frozenset({64, 128, 256, 512})
 """Source: v1/attention/backends/flashinfer.py, get_supported_head_sizes."""
-
-SINKS = frozenset({"gpt_oss", "mimo_v2_flash", "mimo_v2"})
-"""Model types with attention sinks, which FlashInfer does not run below Hopper. Source: the
-models' own classes."""
-
-TRITON_ONLY = frozenset({"gemma4"})
-"""Model types with heads of two sizes, for which vLLM takes Triton attention below Blackwell.
-Source: models/config.py."""
-
-NOT_SILU = frozenset({"gpt_oss", "gemma4", "minimax_m3", "minimax_m3_vl", "kimi_k3", "grok"})
-"""Model types whose experts' activation FlashInfer's TRT-LLM kernels have not: gelu, clamped
-swiglu, situ.
-
-Source: fused_moe/experts/trtllm_bf16_moe.py, _supports_activation (silu and relu2)."""
-
-ROUTERS_IN_F32 = frozenset({"nemotron_h"})
-"""Model types whose router has F32 weights where no kernel sums 16-bit ones in F32. Source:
-fused_moe/router/gate_linear.py (force_fp32_compute: kernels for 9.0 and 10.x),
-models/nemotron_h.py."""
 
 
 class Tiles(NamedTuple):
@@ -66,7 +48,7 @@ def expert_tiles(
     major = cuda_major(compute_capability)
     if form == "mxfp4" and major not in (0, HOPPER):
         return Tiles(128, 256)
-    if form is None and major == BLACKWELL and spec.model_type not in NOT_SILU:
+    if form is None and major == BLACKWELL and not quirks(spec).experts_not_silu:
         return Tiles(128, 1)
     return None
 
@@ -79,7 +61,7 @@ def on_card(
     experts = [share for share in laid.shares if share.experts]
     stored = form if any(share.form is not None for share in experts) else None
     tiles = expert_tiles(spec, stored, compute_capability) if experts else None
-    wide = spec.model_type in ROUTERS_IN_F32 and cuda_major(compute_capability) not in (
+    wide = quirks(spec).router_in_f32_without_kernel and cuda_major(compute_capability) not in (
         0,
         HOPPER,
         BLACKWELL,
@@ -232,7 +214,8 @@ def refusal(
     if (
         latent
         or spec.image_prefix
-        or spec.model_type in SINKS | TRITON_ONLY
+        or quirks(spec).attention_sinks
+        or quirks(spec).triton_attention
         or not heads <= FLASHINFER_HEADS
     ):
         return (

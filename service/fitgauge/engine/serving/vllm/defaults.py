@@ -6,23 +6,9 @@ model_executor/layers/quantization, get_min_capability."""
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Attention, LatentAttention, ModelSpec
 from fitgauge.engine.quantity import GIB
-
-SECOND_ENGINE = (0, 8)
-"""The first version whose V1 engine is the default."""
-
-_SECOND_ENGINE_ALONE = (0, 11)
+from fitgauge.engine.serving.vllm import releases
 
 _GB10 = (12, 1)
-_GB10_SMALL = (0, 29)
-"""From here on GB10 is taken for a small card: 0.28.0 does not, 0.33.0 does; the releases
-between were not read."""
-
-_LARGE_TIER = (0, 28)
-"""Of the versions read, the first with larger batches from 160 GiB (0.25 has none)."""
-
-_A100_SMALL = (0, 9)
-"""The first version that treats an A100 as a small card (vLLM pull request 17885; 0.8.5 does
-not)."""
 
 
 def default_batch(
@@ -44,8 +30,8 @@ def first_engine(accelerator: Accelerator, version: tuple[int, ...]) -> bool:
     Source: vllm/engine/arg_utils.py (0.8.5), _is_v1_supported_oracle; 0.11 has the second engine
     alone."""
     capability = accelerator.compute_capability
-    return version < SECOND_ENGINE or (
-        version < _SECOND_ENGINE_ALONE and capability is not None and capability < (8, 0)
+    return version < releases.SECOND_ENGINE or (
+        version < releases.SECOND_ENGINE_ALONE and capability is not None and capability < (8, 0)
     )
 
 
@@ -68,10 +54,10 @@ def _first_engine_tokens(context_length: int, spec: ModelSpec) -> int:
 
 def _tier(accelerator: Accelerator, version: tuple[int, ...]) -> tuple[int, int]:
     memory = accelerator.usable.expected
-    if memory >= 160 * GIB and version >= _LARGE_TIER:
+    if memory >= 160 * GIB and version >= releases.LARGE_TIER:
         return 1024, 16384
-    small = ("a100" in accelerator.name.lower() and version >= _A100_SMALL) or (
-        accelerator.compute_capability == _GB10 and version >= _GB10_SMALL
+    small = ("a100" in accelerator.name.lower() and version >= releases.A100_SMALL) or (
+        accelerator.compute_capability == _GB10 and version >= releases.GB10_SMALL
     )
     if memory >= 70 * GIB and not small:
         return 1024, 8192

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from fitgauge.engine.model.spec import Block, CrossAttention, ModelSpec, Part
 from fitgauge.engine.serving.activations import HALF, attention_width
+from fitgauge.engine.serving.vllm import releases
+from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.serving.workload import Workload
 
 _FLOAT = 4
@@ -24,43 +26,12 @@ _LARGEST_IMAGE = 16_384
 Source: preprocessor_config.json of Qwen2-VL, Qwen2.5-VL and Qwen3-VL;
 vllm/model_executor/models/qwen2_vl.py, get_max_image_tokens."""
 
-_FRAMED = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "qwen2_5_omni_thinker")
-"""Model types whose videos are sized a frame at a time, each as large as the largest image."""
-
-_NATIVE = (*_FRAMED, "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "qwen3_omni_moe")
-"""Model types whose images keep their resolution up to that size. Later ones bound a whole video
-by less than their largest image."""
-
 _MOST_PAIRS = 7
 """Pairs of frames in the largest video. Source: models/qwen2_vl.py, _MAX_FRAMES_PER_VIDEO 14,
 temporal_patch_size 2."""
 
-_VIDEO_OF_CONTEXT = (0, 11)
-"""Of the releases read, the first that builds its largest video as long as the context (0.8.3:
-as long as one pass)."""
-
 _GEMMA_IMAGE = 256
 """Tokens of every image of Gemma 3. Source: its mm_tokens_per_image."""
-
-_POOLED = {"gemma3": 16, "gemma3n": 1, "gemma4": 9}
-"""Patches pooled into one token where no projection shows it. Source: transformers,
-models/gemma3 and gemma4 (pooling kernels 4 and 3)."""
-
-_WIDE_PIXELS_UNTIL = (0, 9)
-"""Before it pixels came in float32 and were cast on the card. Source: 0.8.3,
-models/qwen2_5_vl.py, _process_image_input; the processor of 0.11.0 casts them before."""
-
-_SPREAD = ((0, 11), (0, 14))
-"""Releases that keep every item's outputs in a tensor of the whole budget. Source: 0.11.0,
-v1/worker/gpu_model_runner.py (pull request 25810); pull request 30475 of December 2025 stores
-outputs alone, as 0.19.0 does."""
-
-_ROTATED_IN_FLOAT_UNTIL = (0, 12)
-"""Of the releases read, 0.11.0 is the last whose Qwen towers rotate queries and keys in float32
-and gather them from all ranks."""
-
-_ROTATED_APART_UNTIL = (0, 9)
-"""Of the releases read, 0.8.3 rotates queries and keys one after the other, 0.11.0 both at once."""
 
 _SQUARES = (1, 4, 9, 16)
 
@@ -98,10 +69,10 @@ def images(spec: ModelSpec, workload: Workload, *, first_engine: bool) -> Images
         batch.tokens
         * patches
         * each
-        * (HALF + _FLOAT if workload.version < _WIDE_PIXELS_UNTIL else HALF)
+        * (HALF + _FLOAT if workload.version < releases.PIXELS_IN_16_BIT else HALF)
     )
     outputs = batch.tokens * spec.hidden_size * HALF
-    if _SPREAD[0] <= workload.version < _SPREAD[1] and batch.items > 1:
+    if releases.ITEMS_SPREAD <= workload.version < releases.ITEMS_PACKED and batch.items > 1:
         outputs = batch.items * workload.max_batched_tokens * spec.hidden_size * HALF
     moment = layer_moment(layer, width, spec, workload)
     return Images(
@@ -119,7 +90,7 @@ def largest_batch(spec: ModelSpec, workload: Workload, *, first_engine: bool) ->
     budget, sequences = workload.max_batched_tokens, workload.max_num_seqs
     if first_engine and (source := _cross_tokens(spec)):
         return Batch(sequences, sequences * source, sequences * source)
-    if first_engine and spec.model_type in _FRAMED:
+    if first_engine and quirks(spec).video_by_frame:
         video = _video(workload.context_length - _LARGEST_IMAGE)
         requests = max(1, min(sequences, budget // (_LARGEST_IMAGE + video)))
         video = _video(budget // requests - _LARGEST_IMAGE)
@@ -136,13 +107,13 @@ def largest_batch(spec: ModelSpec, workload: Workload, *, first_engine: bool) ->
 def largest_item(spec: ModelSpec, workload: Workload) -> int | None:
     """Return the tokens of the largest image or video, None where it is not known and taken to
     fill the budget."""
-    if spec.model_type in _FRAMED:
+    if quirks(spec).video_by_frame:
         return _video(
             workload.context_length
-            if workload.version >= _VIDEO_OF_CONTEXT
+            if workload.version >= releases.VIDEO_OF_CONTEXT
             else workload.max_batched_tokens
         )
-    if spec.model_type in _NATIVE:
+    if quirks(spec).native_resolution:
         return _LARGEST_IMAGE
     return _GEMMA_IMAGE if spec.model_type == "gemma3" else None
 
@@ -168,9 +139,12 @@ def layer_moment(layer: Block, width: int, spec: ModelSpec, workload: Workload) 
     mlp, ranks = layer.mlp, workload.tensor_parallel
     product = (3 if mlp.gated else 2) * mlp.intermediate_size // ranks if mlp else 0
     moment = 4 * width + max(product, *(attention_width(mixer, ranks) for mixer in layer.mixers), 0)
-    if spec.model_type not in _NATIVE or workload.version >= _ROTATED_IN_FLOAT_UNTIL:
+    if not quirks(spec).native_resolution or workload.version >= releases.TOWERS_ROTATE_IN_16_BIT:
         return moment
-    rotated = 2 * width + (10 if workload.version < _ROTATED_APART_UNTIL else 16) * width // ranks
+    rotated = (
+        2 * width
+        + (10 if workload.version < releases.TOWERS_ROTATE_TOGETHER else 16) * width // ranks
+    )
     gathered = 8 * width + 3 * width // ranks if ranks > 1 else 0
     return max(moment, rotated, gathered)
 
@@ -196,8 +170,9 @@ def _patch_numbers(spec: ModelSpec) -> tuple[int, int] | None:
 def _patches(spec: ModelSpec, width: int) -> int:
     """Return patches merged into one token, a square: inputs of the widest projection over the
     tower's width, or the pooling of its family."""
-    if spec.model_type in _POOLED:
-        return _POOLED[spec.model_type]
+    pooled = quirks(spec).pooled_patches
+    if pooled is not None:
+        return pooled
     merged = (
         tensor.shape[1] // width
         for block in spec.blocks

@@ -35,6 +35,11 @@ ENGINE = Engine(
     online_formats=launch.ONLINE_FORMATS,
     cache_dtypes=launch.CACHE_DTYPES,
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
+    tunable=frozenset(
+        {"enforce_eager", "max_num_seqs", "gpu_memory_utilization", "kv_cache_dtype"}
+    ),
+    experts_over_all_ranks=True,
+    embeddings_on_gpu=True,
     preallocates_kv_cache=True,
     supports_cpu_offload=True,
 )

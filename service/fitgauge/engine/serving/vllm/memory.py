@@ -1,8 +1,9 @@
 """Serving with vLLM: what every rank holds before the first request, and the pool its requests
 need.
 
-Source: vllm/v1/worker/gpu_worker.py, determine_available_memory: pool = total x gpu_memory_utilization - weights - non-torch
-- peak of the profiling pass (- CUDA graphs, from 0.21).
+Source: vllm/v1/worker/gpu_worker.py, determine_available_memory: pool = total x
+gpu_memory_utilization - weights - non-torch - peak of the profiling pass (- CUDA graphs, from
+0.21).
 """
 
 from collections.abc import Iterable

@@ -9,17 +9,12 @@ load_model."""
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import LatentAttention, ModelSpec, Part, count_within
 from fitgauge.engine.quantity import MIB, Term, exact_term, gib
+from fitgauge.engine.serving.vllm import releases
+from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.serving.vllm.weights import buffer_bytes
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.rank_bytes import Stage, allocator_term, weights_term
 from fitgauge.engine.weights.sharding import TOWERS, ShardedWeights
-
-_TOWER_DIVIDED = (0, 20)
-"""The first version whose Pixtral tower tensor parallelism divides. Source: models/pixtral.py of
-0.19.0 (nn.Linear) and 0.20.0."""
-
-_WHOLE_TOWERS = ("mistral3", "pixtral")
-"""Model types whose Mistral checkpoint is read by that class."""
 
 _MLA_WORKSPACE = 128 * MIB
 """Allocated when the attention backends of MLA are imported."""
@@ -35,9 +30,6 @@ _PADDING_SOURCE = (
     "logs of gpt-oss-20b (0.11, 13.47 GiB) and -120b (0.14, 64.38 GiB) on an H100, explained to 0.3"
     " %; no source line found"
 )
-_PADDING_SEEN_UNTIL = (0, 17)
-"""From here on no log shows whether rows are still padded: parameters, as they are built, are
-not."""
 
 
 def loaded_terms(
@@ -55,7 +47,7 @@ def loaded_terms(
     )
     beside += whole_tower_bytes(spec, workload) if stage.first else 0
     padding = repacked_bytes(laid, workload, accelerator, stage.layers)
-    seen = workload.version < _PADDING_SEEN_UNTIL
+    seen = workload.version < releases.MXFP4_PADDING_UNSEEN
     beside += padding if seen else 0
     terms = [
         Term(
@@ -99,7 +91,7 @@ def loaded_terms(
 def whole_tower_bytes(spec: ModelSpec, workload: Workload) -> int:
     """Return what a rank holds more where a tower stands whole on every one of t ranks: its
     bytes x (1 - 1/t)."""
-    if workload.version >= _TOWER_DIVIDED or spec.model_type not in _WHOLE_TOWERS:
+    if workload.version >= releases.PIXTRAL_DIVIDED or not quirks(spec).tower_once_whole:
         return 0
     held = sum(
         2 * block.elements for block in spec.blocks if block.part in (*TOWERS, Part.PROJECTOR)

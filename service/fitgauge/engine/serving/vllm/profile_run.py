@@ -26,22 +26,13 @@ from fitgauge.engine.serving.activations import (
     expert_width,
 )
 from fitgauge.engine.serving.profile import Coefficient, EngineProfile, SecondRunner
+from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.defaults import first_engine
 from fitgauge.engine.serving.vllm.encoder import images
+from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.serving.vllm.speculative import is_head, read_bytes
 from fitgauge.engine.serving.workload import Workload
 
-WORKSPACES_KEPT = (0, 14)
-"""The first version read whose experts' workspaces outlive the layers. Source:
-vllm/v1/worker/workspace.py (0.14.1; 0.11.0 has none)."""
-
-_MONOLITHIC = (0, 19)
-"""Of the releases read, the first that prefers kernels of router and experts together (0.11.0
-has none)."""
-
-_INDEXED = (0, 19)
-"""Of the releases read, the first whose sparse indexers take their workspace and logits in the
-pass (0.11.0 does not)."""
 _INDEXER_LOGITS = 512 * MIB
 """VLLM_SPARSE_INDEXER_MAX_LOGITS_MB."""
 _INDEXER_LENGTH = 40
@@ -56,16 +47,6 @@ max_num_batched_tokens.
 Source: posted logs of 0.26 to 0.28 whose default is 2048 tokens (Qwen2.5-0.5B 0.25 GiB,
 Qwen2.5-7B-AWQ 1.04 GiB, Qwen3-14B-FP8): the peaks are those of the layers at 8192. No line of
 vLLM's source was found that says so."""
-_SECOND_PASS_UNTIL = (0, 31)
-
-_SECOND_SEES_IMAGES = (0, 27)
-"""The first release whose second model runner profiles the encoder. Source: 0.27.0,
-v1/worker/gpu/model_runner.py, profile_run (vLLM pull request 47985, which came too late for
-0.26: ray-project/ray pull request 65045)."""
-
-_EXPANDED = (0, 11)
-"""Of the releases read, the first whose pass stands in for the latents of earlier tokens that a
-layer of MLA expands."""
 _EXPANDED_MOST = 64 * 1024
 """Tokens of them at most. Source:
 MLACommonMetadataBuilder.determine_chunked_prefill_workspace_size (0.11.0, 0.19.0, 0.33.0)."""
@@ -73,9 +54,6 @@ _ATTENDING_SOURCE = (
     "vllm/model_executor/layers/attention/mla_attention.py, forward_impl; v1/worker/workspace.py"
 )
 
-_WARMED = (0, 33)
-"""The first release whose second model runner's sampler is profiled with every sampling
-parameter set (0.32.0 has none)."""
 _FUSED = ((8, 0), (12, 1))
 """Compute capabilities for which that release takes FlashInfer's sampler. Source:
 v1/attention/backends/flashinfer.py (0.33.0)."""
@@ -112,10 +90,20 @@ def profiling_terms(
     second = runs_second(spec, profile.second_runner)
     sampler = second_sampler(profile, workload, accelerator) if second else profile.logits_copies
     seen_tokens = (
-        max(tokens, _SECOND_PASS) if second and workload.version < _SECOND_PASS_UNTIL else tokens
+        max(tokens, _SECOND_PASS)
+        if second and workload.version < releases.SECOND_RUNNER_SMALL_PASS
+        else tokens
     )
-    kept = kept_workspace(spec, workload, accelerator) if workload.version >= WORKSPACES_KEPT else 0
-    indexed = indexed_peak(spec, profile, workload, kept) if workload.version >= _INDEXED else 0
+    kept = (
+        kept_workspace(spec, workload, accelerator)
+        if workload.version >= releases.WORKSPACES_KEPT
+        else 0
+    )
+    indexed = (
+        indexed_peak(spec, profile, workload, kept)
+        if workload.version >= releases.INDEXERS_PROFILED
+        else 0
+    )
     terms = activation_bytes(
         spec,
         profile,
@@ -143,7 +131,7 @@ def profiling_terms(
         + (read_bytes(spec, workload) if last else 0)
     )
     terms = (_with(terms[0], extra), *terms[1:])
-    profiled = first and (not second or workload.version >= _SECOND_SEES_IMAGES)
+    profiled = first and (not second or workload.version >= releases.SECOND_RUNNER_IMAGES)
     seen = profiled and images(
         spec, workload, first_engine=first_engine(accelerator, workload.version)
     )
@@ -188,7 +176,11 @@ def second_sampler(
     least, most = _FUSED
     capability = accelerator.compute_capability
     fused = capability is not None and least <= capability <= most
-    return profile.second_logits_copies if fused or workload.version < _WARMED else _UNFUSED
+    return (
+        profile.second_logits_copies
+        if fused or workload.version < releases.SAMPLER_WARMED
+        else _UNFUSED
+    )
 
 
 def in_one_kernel(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> bool:
@@ -198,7 +190,12 @@ def in_one_kernel(spec: ModelSpec, workload: Workload, accelerator: Accelerator)
     capability = accelerator.compute_capability
     built = capability is not None and (9, 0) <= capability < (11, 0)
     stored = (spec.quantization or {}).get("quant_method") == "mxfp4"
-    return built and stored and spec.model_type == "gpt_oss" and workload.version >= _MONOLITHIC
+    return (
+        built
+        and stored
+        and quirks(spec).joint_router_kernels
+        and workload.version >= releases.JOINT_ROUTER_KERNELS
+    )
 
 
 def kept_workspace(
@@ -220,7 +217,7 @@ def kept_workspace(
     gathered = (
         _INDEXER_LENGTH * workload.context_length // ratio * (dim + 4)
         for dim, ratio in indexers(spec)
-        if workload.version >= _INDEXED
+        if workload.version >= releases.INDEXERS_PROFILED
     )
     return max(experts, *gathered, 0)
 
@@ -301,7 +298,11 @@ def expanded_bytes(mixer: Mixer, workload: Workload) -> int:
     """Return keys and values of eight contexts, or of 4 x 16 tokens a sequence, expanded from
     their latents: tokens x heads x (nope + value) x 2 B, of 65,536 tokens at most [bytes]; 0
     where nothing is expanded."""
-    if not isinstance(mixer, LatentAttention) or mixer.indexer or workload.version < _EXPANDED:
+    if (
+        not isinstance(mixer, LatentAttention)
+        or mixer.indexer
+        or workload.version < releases.LATENTS_EXPANDED
+    ):
         return 0
     tokens = min(max(8 * workload.context_length, 64 * workload.max_num_seqs), _EXPANDED_MOST)
     return (

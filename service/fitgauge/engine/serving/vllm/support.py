@@ -8,7 +8,7 @@ platforms/tpu_platform.py (supported_quantization)."""
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.engine import Capability, Platform
-from fitgauge.engine.serving.vllm import compute_capability
+from fitgauge.engine.serving.vllm import compute_capability, releases
 from fitgauge.engine.serving.vllm.defaults import removed
 from fitgauge.engine.serving.workload import Workload
 
@@ -51,16 +51,15 @@ _ENCODER_DECODERS = frozenset({
     "WhisperForConditionalGeneration", "CohereAsrForConditionalGeneration",
     "NemotronParseForConditionalGeneration", "FireRedASR2ForConditionalGeneration",
 })  # fmt: skip
+"""Encoder-decoders that vLLM runs. Source: vllm 0.33, model_executor/models/registry.py
+(Encoder-decoder)."""
+
 _PLUGIN = frozenset({
     "BartModel", "BartForConditionalGeneration", "Florence2ForConditionalGeneration",
     "MBartForConditionalGeneration",
 })  # fmt: skip
-_ENCODER_DECODERS_UNTIL = (0, 10, 2)
-"""Encoder-decoders that vLLM runs, those that need a plugin, and the last version that had them
-itself (with the V0 engine).
-
-Source: vllm 0.33, model_executor/models/registry.py (Encoder-decoder, _OOT_SUPPORTED_MODELS).
-"""
+"""Those that need a plugin since `releases.ENCODER_DECODERS_UNTIL`. Source: the same,
+_OOT_SUPPORTED_MODELS."""
 
 
 def refusal(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> str | None:
@@ -75,7 +74,7 @@ def refusal(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> st
 def _encoder_decoder(spec: ModelSpec, version: tuple[int, ...]) -> str | None:
     if spec.task != "encoder_decoder" or spec.architecture in _ENCODER_DECODERS:
         return None
-    if spec.architecture in _PLUGIN and version <= _ENCODER_DECODERS_UNTIL:
+    if spec.architecture in _PLUGIN and version <= releases.ENCODER_DECODERS_UNTIL:
         return None
     plugin = ", or install vLLM's bart-plugin" if spec.architecture in _PLUGIN else ""
     return f"vllm has no {spec.architecture}. Send engine transformers{plugin}."

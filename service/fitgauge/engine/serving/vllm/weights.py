@@ -23,12 +23,13 @@ from fitgauge.engine.model.spec import (
     count_within,
 )
 from fitgauge.engine.quantization.scheme import Rule, Scheme, is_nominal, named
+from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.model_classes import (
-    OWN_CLASSES,
     own_class,
     position_bytes,
     table_factor,
 )
+from fitgauge.engine.serving.vllm.quirks import Quirks, quirks
 from fitgauge.engine.weights.sharding import (
     TOWERS,
     ShardedWeights,
@@ -70,20 +71,6 @@ KEPT = named(
 indexer's wk and weights_proj, fused into one (models/deepseek_v2.py, Indexer), and Kimi K3's
 projections around its latent experts and residuals (as its class registers them)."""
 
-TRANSFORMERS_TOWERS = frozenset({"gemma4", "gemma3n"})
-"""Model types whose vision and audio towers are transformers' own modules, whole on every rank.
-Source: models/gemma4_mm.py."""
-
-UNPLANNED = frozenset({"gpt_bigcode", "hunyuan_v1_dense", "hunyuan_vl", "emu3"})
-"""Model types served through transformers' own classes that have no tensor parallel plan: attention
-is divided, MLPs are not.
-
-Source: models/registry.py, models/transformers/base.py; transformers 5.23, base_model_tp_plan."""
-
-
-MASKED = frozenset({"gpt_bigcode"})
-"""Model types whose transformers class registers a boolean causal mask of positions x positions."""
-
 
 def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> ShardedWeights:
     """Return the model as vLLM registers it."""
@@ -97,22 +84,23 @@ def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None)
 
 def registered(spec: ModelSpec) -> ModelSpec:
     """`spec` with the tensors that vLLM's class for it makes, divided as it does."""
-    if spec.model_type in OWN_CLASSES:
+    special = quirks(spec)
+    if special.own_class:
         return own_class(spec)
-    if spec.model_type not in UNPLANNED | TRANSFORMERS_TOWERS:
+    if not (special.no_tensor_parallel_plan or special.towers_of_transformers):
         return spec
     return msgspec.structs.replace(
-        spec, blocks=tuple(_whole(block, spec.model_type) for block in spec.blocks)
+        spec, blocks=tuple(_whole(block, special) for block in spec.blocks)
     )
 
 
-def _whole(block: Block, model_type: str) -> Block:
+def _whole(block: Block, special: Quirks) -> Block:
     """Return the block with what vLLM does not divide made whole."""
-    tower = block.part in TOWERS and model_type in TRANSFORMERS_TOWERS
+    tower = block.part in TOWERS and special.towers_of_transformers
     tensors = tuple(
         (
             msgspec.structs.replace(tensor, split=Split.NONE, units=0)
-            if tower or (model_type in UNPLANNED and "mlp." in tensor.name)
+            if tower or (special.no_tensor_parallel_plan and "mlp." in tensor.name)
             else tensor
         )
         for tensor in block.tensors
@@ -140,7 +128,7 @@ def buffer_bytes(
         * (BITS[table.dtype] // 8 if table.dtype else width)
         for table in spec.rotary_tables
     )
-    if spec.model_type in MASKED:
+    if quirks(spec).registers_causal_mask:
         size += spec.max_context_length**2
     for block in spec.blocks:
         if block.part is not Part.LANGUAGE:
@@ -159,12 +147,6 @@ def buffer_bytes(
     return size
 
 
-BLOCKS_REFINED = (0, 20)
-"""The first version taken to repeat the scales of experts whose blocks tensor parallelism cuts:
-0.19.0 refuses Qwen3-30B-A3B-FP8 over eight ranks, 0.33.0 runs it; the releases between were not
-read."""
-
-
 def check_parallel(
     spec: ModelSpec,
     laid: ShardedWeights,
@@ -176,7 +158,7 @@ def check_parallel(
 ) -> None:
     """Raise InvalidRequestError where vLLM refuses to build the model so, with the tensor
     parallel degrees that work."""
-    refines = version >= BLOCKS_REFINED
+    refines = version >= releases.BLOCKS_REFINED
     degrees = (tensor_parallel, expert_parallel, data_parallel)
     reason, works = laid.once(
         (*degrees, refines), lambda: _parallel(spec, laid, *degrees, refines=refines)

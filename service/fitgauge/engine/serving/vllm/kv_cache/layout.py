@@ -17,6 +17,7 @@ from fitgauge.engine.model.spec import (
     Recurrent,
 )
 from fitgauge.engine.serving.kv_cache import CACHED_PARTS, rank_heads, state_bytes
+from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import (
     attention_token_bytes,
     latent_token_bytes,
@@ -34,19 +35,6 @@ from fitgauge.engine.serving.vllm.kv_cache.specs import (
     state_policy,
 )
 from fitgauge.engine.serving.vllm.speculative import drafted_mixers, lengthened
-
-IN_FLIGHT_COUNTED = (0, 26)
-"""The first version whose windows reserve for every batch in flight, not one. Source: vLLM pull
-request 47728, merged after 6 July 2026; logs of DeepSeek-V4-Flash count one batch in 0.25.0 and
-two in 0.26.0, of Gemma 4 two in 0.28.0."""
-
-STATES_CHECKED = (0, 19)
-"""The first version that refuses more sequences than blocks instead of capturing fewer graphs.
-Source: vLLM pull request 38270."""
-
-TOKENS_BY_REQUEST = (0, 21)
-"""The first version that logs concurrency x max_model_len; before it, blocks of one group.
-Source: posted logs of both."""
 
 
 class KvGroup(NamedTuple):
@@ -207,10 +195,11 @@ def stage_layout(
         in_flight=in_flight,
         max_state_requests=(
             max_num_seqs
-            if version >= STATES_CHECKED and any(group.kind == SpecKind.STATE for group in groups)
+            if version >= releases.STATES_CHECKED
+            and any(group.kind == SpecKind.STATE for group in groups)
             else 0
         ),
-        tokens_by_group=version < TOKENS_BY_REQUEST,
+        tokens_by_group=version < releases.TOKENS_BY_REQUEST,
     )
 
 
@@ -270,7 +259,7 @@ def batches_in_flight(pipeline_parallel: int, version: tuple[int, ...]) -> int:
 
     Source: `config/vllm.py`, max_concurrent_batches.
     """
-    return pipeline_parallel + 1 if version >= IN_FLIGHT_COUNTED else 1
+    return pipeline_parallel + 1 if version >= releases.IN_FLIGHT_COUNTED else 1
 
 
 def kv_group(members: Members) -> KvGroup:

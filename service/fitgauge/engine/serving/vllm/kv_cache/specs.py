@@ -19,6 +19,7 @@ from fitgauge.engine.model.spec import (
     Recurrent,
 )
 from fitgauge.engine.serving.kv_cache import rank_heads, state_bytes
+from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import (
     attention_token_bytes,
     cuda_major,
@@ -261,17 +262,12 @@ def attention_block(
     return DEFAULT_BLOCK
 
 
-FLASH_ATTENTION_LATENTS = (0, 19)
-"""Of the releases read, the first that reads MLA with FlashAttention on Hopper; 0.11.0 takes
-FlashMLA, with blocks of 64, for all."""
-
-
 def latent_block(
     nope_dim: int, cache_format: str, major: int, version: tuple[int, ...] = (0, 33)
 ) -> int:
     """Return the block of the MLA kernel that wins: FlashInfer 32 or CUTLASS 128 on 10.x,
     FlashMLA 64 for fp8 on 9.x, else 16."""
-    if major == 9 and version < FLASH_ATTENTION_LATENTS:
+    if major == 9 and version < releases.FLASH_ATTENTION_LATENTS:
         return 64
     if major == 10:
         return 32 if nope_dim in (64, 128, 192) else 128
@@ -290,17 +286,6 @@ def hybrid_block(
     return max(block, step * -(-state_page // (step * attention_token)))
 
 
-HYBRID_PREFIX_CACHING = (0, 27)
-"""The first version that caches prefixes of hybrid models unless told not to. Source: vLLM pull
-request 50991, merged August 2026 after 0.26.0; a log of 0.27.1 (198,529 tokens of Qwen3.8-27B at
-150,000) holds two states a request."""
-
-STATES_EXPORTED = (0, 32)
-"""The first version taken to export states in mid-prefill: pull request 57329 (Mamba 2) was open
-in September 2026, when 0.31 was near, and 0.33.0 has it. Which release between them was first is
-not known here."""
-
-
 def state_policy(
     spec: ModelSpec,
     mixers: Sequence[Recurrent],
@@ -315,11 +300,11 @@ def state_policy(
     (9.0, 10.x, 12.x; every 64 tokens), for bounded KDA with FlashKDA. Sources:
     MambaSpec.max_memory_usage_bytes; get_kv_cache_spec of `mamba_mixer2.py`,
     `gdn/qwen_gdn_linear_attn.py`, `kimi_k3/nvidia/kda.py`."""
-    if version < HYBRID_PREFIX_CACHING:
+    if version < releases.HYBRID_PREFIX_CACHING:
         return 1, 1
     kinds = {mixer.kind for mixer in mixers}
     newest = cuda_major(compute_capability) in (9, 10, 12)
-    if version < STATES_EXPORTED:
+    if version < releases.STATES_EXPORTED:
         return 2, 1
     if kinds == {"gated_delta"} and newest and not spec.model_type.startswith("olmo"):
         return 3, 64

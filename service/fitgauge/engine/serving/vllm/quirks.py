@@ -1,0 +1,146 @@
+"""What vLLM's classes do differently for single model types.
+
+Source: vLLM 0.33.0, the module of vllm/model_executor/models named at each field."""
+
+from typing import NamedTuple
+
+from fitgauge.engine.model.spec import ModelSpec
+
+
+class Quirks(NamedTuple):
+    """How vLLM treats one model type otherwise than the rest."""
+
+    attention_sinks: bool = False
+    """FlashInfer does not run it below Hopper. Source: the models' own classes."""
+
+    triton_attention: bool = False
+    """Has heads of two sizes: Triton attention below Blackwell. Source: models/config.py."""
+
+    experts_not_silu: bool = False
+    """FlashInfer's TRT-LLM kernels lack its experts' activation: gelu, clamped swiglu, situ.
+    Source: fused_moe/experts/trtllm_bf16_moe.py, _supports_activation (silu and relu2)."""
+
+    joint_router_kernels: bool = False
+    """Runs kernels of router and experts together, from `releases.JOINT_ROUTER_KERNELS` on."""
+
+    router_in_f32: bool = False
+    """Its routers have F32 weights on every GPU. Source: ernie45_moe.py."""
+
+    router_in_f32_without_kernel: bool = False
+    """They have F32 weights where no kernel sums 16-bit ones in F32. Source:
+    fused_moe/router/gate_linear.py (force_fp32_compute: kernels for 9.0 and 10.x),
+    models/nemotron_h.py."""
+
+    padded_tables: bool = False
+    """An encoder whose position and type tables are padded like vocabularies, and whose pooler is
+    left out. Source: bert.py, roberta.py."""
+
+    whole_vocabulary: bool = False
+    """Every rank holds the whole embedding. Source: whisper.py."""
+
+    zero_key_bias: bool = False
+    """Its keys have no bias, and one of zeros in the fused projection. Source: whisper.py."""
+
+    long_rotary_tables: bool = False
+    """Its multimodal rotary tables have four times the positions. Source:
+    rotary_embedding/mrope.py, positions_factor."""
+
+    once_long_rotary_tables: bool = False
+    """The same before `releases.ROTARY_TABLES_CUT`. Source: models/qwen3_vl.py,
+    mrope_positions_factor."""
+
+    tower_ends_early: bool = False
+    """Its tower ends one layer early, without its last norm: vision_feature_layer -2, the default.
+    Source: clip.py."""
+
+    tower_once_whole: bool = False
+    """Its tower was whole on every rank before `releases.PIXTRAL_DIVIDED`."""
+
+    towers_of_transformers: bool = False
+    """Its towers are transformers' own modules, whole on every rank. Source:
+    models/gemma4_mm.py."""
+
+    no_tensor_parallel_plan: bool = False
+    """Served through transformers' class without a plan: attention is divided, MLPs are not.
+    Source: models/registry.py, models/transformers/base.py; transformers 5.23,
+    base_model_tp_plan."""
+
+    registers_causal_mask: bool = False
+    """That class registers a boolean mask of positions x positions."""
+
+    native_resolution: bool = False
+    """Its images keep their resolution up to the largest image of encoder.py. Later model types
+    bound a whole video by less than their largest image."""
+
+    video_by_frame: bool = False
+    """Its videos are sized a frame at a time, each as large as the largest image."""
+
+    pooled_patches: int | None = None
+    """Patches pooled into one token, where no projection shows it. Source: transformers,
+    models/gemma3 and gemma4 (pooling kernels 4 and 3)."""
+
+    @property
+    def own_class(self) -> bool:
+        """Whether vLLM's class builds other tensors than the checkpoint holds."""
+        return (
+            self.padded_tables
+            or self.router_in_f32
+            or self.tower_ends_early
+            or self.whole_vocabulary
+        )
+
+
+_QWEN2_VISION = Quirks(long_rotary_tables=True, native_resolution=True, video_by_frame=True)
+_QWEN3_VISION = Quirks(once_long_rotary_tables=True, native_resolution=True)
+_ENCODER = Quirks(padded_tables=True)
+
+_QUIRKS: dict[str, Quirks] = {
+    "bert": _ENCODER,
+    "emu3": Quirks(no_tensor_parallel_plan=True),
+    "ernie4_5_moe": Quirks(router_in_f32=True),
+    "gemma3": Quirks(pooled_patches=16),
+    "gemma3n": Quirks(pooled_patches=1, towers_of_transformers=True),
+    "gemma4": Quirks(
+        triton_attention=True,
+        experts_not_silu=True,
+        towers_of_transformers=True,
+        pooled_patches=9,
+    ),
+    "glm4v": Quirks(long_rotary_tables=True),
+    "glm4v_moe": Quirks(long_rotary_tables=True),
+    "gpt_bigcode": Quirks(no_tensor_parallel_plan=True, registers_causal_mask=True),
+    "gpt_oss": Quirks(attention_sinks=True, experts_not_silu=True, joint_router_kernels=True),
+    "grok": Quirks(experts_not_silu=True),
+    "hunyuan_v1_dense": Quirks(no_tensor_parallel_plan=True),
+    "hunyuan_vl": Quirks(no_tensor_parallel_plan=True),
+    "kimi_k3": Quirks(experts_not_silu=True),
+    "llava": Quirks(tower_ends_early=True),
+    "llava_next": Quirks(tower_ends_early=True),
+    "mimo_v2": Quirks(attention_sinks=True),
+    "mimo_v2_flash": Quirks(attention_sinks=True),
+    "minimax_m3": Quirks(experts_not_silu=True),
+    "minimax_m3_vl": Quirks(experts_not_silu=True),
+    "mistral3": Quirks(tower_once_whole=True),
+    "nemotron_h": Quirks(router_in_f32_without_kernel=True),
+    "pixtral": Quirks(tower_once_whole=True),
+    "qwen2_5_omni": _QWEN2_VISION,
+    "qwen2_5_omni_thinker": _QWEN2_VISION,
+    "qwen2_5_vl": _QWEN2_VISION,
+    "qwen2_vl": _QWEN2_VISION,
+    "qwen3_5": _QWEN3_VISION,
+    "qwen3_5_moe": _QWEN3_VISION,
+    "qwen3_omni_moe": Quirks(native_resolution=True),
+    "qwen3_vl": _QWEN3_VISION,
+    "qwen3_vl_moe": _QWEN3_VISION,
+    "roberta": _ENCODER,
+    "whisper": Quirks(whole_vocabulary=True, zero_key_bias=True),
+    "xlm-roberta": _ENCODER,
+}
+"""By model type."""
+
+_NONE = Quirks()
+
+
+def quirks(spec: ModelSpec) -> Quirks:
+    """Return how vLLM treats a model's type otherwise than the rest."""
+    return _QUIRKS.get(spec.model_type, _NONE)

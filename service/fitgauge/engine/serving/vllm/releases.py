@@ -1,0 +1,119 @@
+"""What changed in which release of vLLM, oldest first, as far as memory depends on it."""
+
+SECOND_ENGINE = (0, 8)
+"""The first version whose V1 engine is the default."""
+
+A100_SMALL = (0, 9)
+"""The first version that treats an A100 as a small GPU (vLLM pull request 17885; 0.8.5 does
+not)."""
+
+PIXELS_IN_16_BIT = (0, 9)
+"""The first release taken to cast pixels before they reach the GPU. Source: 0.8.3,
+models/qwen2_5_vl.py, _process_image_input; the processor of 0.11.0 casts them before."""
+
+TOWERS_ROTATE_TOGETHER = (0, 9)
+"""The first release taken to rotate a tower's queries and keys at once: 0.8.3 rotates one after
+the other, 0.11.0 both."""
+
+ENCODER_DECODERS_UNTIL = (0, 10, 2)
+"""The last release with encoder-decoders other than speech, which left with the V0 engine."""
+
+SECOND_ENGINE_ALONE = (0, 11)
+"""The first release without the V0 engine, which served GPUs before Ampere."""
+
+ITEMS_SPREAD = (0, 11)
+"""The first release that keeps every item's encoder outputs in a tensor of the whole budget.
+Source: 0.11.0, v1/worker/gpu_model_runner.py (pull request 25810)."""
+
+VIDEO_OF_CONTEXT = (0, 11)
+"""Of the releases read, the first that builds its largest video as long as the context (0.8.3:
+as long as one pass)."""
+
+LATENTS_EXPANDED = (0, 11)
+"""Of the releases read, the first whose pass stands in for the latents of earlier tokens that a
+layer of MLA expands."""
+
+TOWERS_ROTATE_IN_16_BIT = (0, 12)
+"""The first release after 0.11.0, the last one read whose Qwen towers rotate queries and keys in
+float32 and gather them from all ranks."""
+
+ITEMS_PACKED = (0, 14)
+"""The first release that stores the outputs alone again, as 0.19.0 does. Source: pull request
+30475 of December 2025."""
+
+WORKSPACES_KEPT = (0, 14)
+"""The first version read whose experts' workspaces outlive the layers. Source:
+vllm/v1/worker/workspace.py (0.14.1; 0.11.0 has none)."""
+
+MXFP4_PADDING_UNSEEN = (0, 17)
+"""The first release of which no log shows whether rows of MXFP4 experts are still padded:
+parameters, as they are built, are not."""
+
+JOINT_ROUTER_KERNELS = (0, 19)
+"""Of the releases read, the first that prefers kernels of router and experts together (0.11.0
+has none)."""
+
+INDEXERS_PROFILED = (0, 19)
+"""Of the releases read, the first whose sparse indexers take their workspace and logits in the
+pass (0.11.0 does not)."""
+
+STATES_CHECKED = (0, 19)
+"""The first version that refuses more sequences than blocks instead of capturing fewer graphs.
+Source: vLLM pull request 38270."""
+
+FLASH_ATTENTION_LATENTS = (0, 19)
+"""Of the releases read, the first that reads MLA with FlashAttention on Hopper; 0.11.0 takes
+FlashMLA, with blocks of 64, for all."""
+
+PIXTRAL_DIVIDED = (0, 20)
+"""The first version whose Pixtral tower tensor parallelism divides. Source: models/pixtral.py of
+0.19.0 (nn.Linear) and 0.20.0."""
+
+BLOCKS_REFINED = (0, 20)
+"""The first version taken to repeat the scales of experts whose blocks tensor parallelism cuts:
+0.19.0 refuses Qwen3-30B-A3B-FP8 over eight ranks, 0.33.0 runs it; the releases between were not
+read."""
+
+TOKENS_BY_REQUEST = (0, 21)
+"""The first version that logs concurrency x max_model_len; before it, blocks of one group.
+Source: posted logs of both."""
+
+IN_FLIGHT_COUNTED = (0, 26)
+"""The first version whose windows reserve for every batch in flight, not one. Source: vLLM pull
+request 47728, merged after 6 July 2026; logs of DeepSeek-V4-Flash count one batch in 0.25.0 and
+two in 0.26.0, of Gemma 4 two in 0.28.0."""
+
+SECOND_RUNNER_IMAGES = (0, 27)
+"""The first release whose second model runner profiles the encoder. Source: 0.27.0,
+v1/worker/gpu/model_runner.py, profile_run (vLLM pull request 47985, which came too late for
+0.26: ray-project/ray pull request 65045)."""
+
+HYBRID_PREFIX_CACHING = (0, 27)
+"""The first version that caches prefixes of hybrid models unless told not to. Source: vLLM pull
+request 50991, merged August 2026 after 0.26.0; a log of 0.27.1 (198,529 tokens of Qwen3.8-27B at
+150,000) holds two states a request."""
+
+LARGE_TIER = (0, 28)
+"""Of the versions read, the first with larger batches from 160 GiB (0.25 has none)."""
+
+GB10_SMALL = (0, 29)
+"""The first release taken to treat GB10 as a small GPU: 0.28.0 does not, 0.33.0 does; the releases
+between were not read."""
+
+SECOND_RUNNER_SMALL_PASS = (0, 31)
+"""The first release whose second model runner profiles no more tokens than
+max_num_batched_tokens."""
+
+STATES_EXPORTED = (0, 32)
+"""The first version taken to export states in mid-prefill: pull request 57329 (Mamba 2) was open
+in September 2026, when 0.31 was near, and 0.33.0 has it. Which release between them was first is
+not known here."""
+
+ROTARY_TABLES_CUT = (0, 33)
+"""Of the releases read, the first whose Qwen3-VL and Qwen3.5 have tables of one length (0.19.0
+has four; so had June 2026, see vLLM pull request 44738: 224 MiB more than 32,768 positions
+need)."""
+
+SAMPLER_WARMED = (0, 33)
+"""The first release whose second model runner's sampler is profiled with every sampling
+parameter set (0.32.0 has none)."""

@@ -89,6 +89,4 @@ class Llama4Layer(Layer):
         y = self.tape.operation(
             name, (x, *weights), elements, x.width, saves=[*saves, *casts], product=True
         )
-        return self.adapted(
-            parameters[0], x, y, x.elements // parameters[0].shape[1], elements
-        )
+        return self.adapted(parameters[0], x, y, x.elements // parameters[0].shape[1], elements)

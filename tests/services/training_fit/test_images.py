@@ -69,14 +69,14 @@ def test_a_vision_language_model_is_trained_on_an_image_of_768_pixels_a_side():
     }
     assert understood == {"images": 1, "image_tokens": 729, "train_vision_tower": True}
     assert any(
-        "an image of 729 tokens, which are part of its 2048" in warning
+        "an image of 729 tokens, within sequence_length 2048" in warning
         for warning in answer.warnings
     )
 
 
 def test_a_model_trained_on_text_as_often_sees_no_image_until_one_is_asked_for():
     assert ask(GEMMA).understood_as["images"] == 0
-    assert any(warning.startswith("Text alone") for warning in ask(GEMMA).warnings)
+    assert any(warning.startswith("Text only") for warning in ask(GEMMA).warnings)
     assert ask(GEMMA, images=1).understood_as["image_tokens"] == 256
 
 
@@ -89,7 +89,10 @@ def test_a_processor_that_cuts_images_into_tiles_makes_the_tokens_of_all_of_them
 def test_images_for_cross_attention_add_no_tokens_and_layers_that_read_them_are_skipped_without():
     answer = ask(MLLAMA, images=1)
     assert answer.understood_as["image_tokens"] == 4 * 1601
-    assert any("an image of 6404 tokens, beside its 2048" in warning for warning in answer.warnings)
+    assert any(
+        "an image of 6404 tokens, in addition to sequence_length 2048" in warning
+        for warning in answer.warnings
+    )
     assert required(MLLAMA, images=2) > required(MLLAMA, images=1) > required(MLLAMA, images=0)
 
 

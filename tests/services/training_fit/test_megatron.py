@@ -26,7 +26,7 @@ def test_61_layers_are_spread_as_megatrons_flags_can_and_the_answer_says_how(ans
     asked = answer(**LARGE, pipeline_parallel=8, detail="full")
     assert [rank.layers for rank in asked.ranks] == [7, *[8] * 6, 6]
     assert (
-        "61 layers do not divide into 8 stages: 7, 6 x 8 and 6 were taken (last_stage_layers)."
+        "61 layers do not divide into 8 stages: using 7, 6 x 8 and 6 (last_stage_layers)."
         in asked.warnings
     )
     assert (
@@ -83,8 +83,8 @@ def test_recomputed_modules_save_what_they_made_and_are_named_to_megatron(answer
 def test_core_attention_recomputed_in_vain_is_told_with_what_keeps_less(answer):
     asked = {**SMALL, "activation_checkpointing": "selective"}
     said = (
-        "core_attn keeps no less under flash, which keeps no scores: recompute_modules layernorm,"
-        " with moe_act for experts would."
+        "Recomputing core_attn saves nothing under flash, which keeps no scores: send"
+        " recompute_modules layernorm, with moe_act for experts."
     )
     assert said in answer(**asked, attention="flash").warnings
     assert not [

@@ -42,12 +42,12 @@ from fitgauge.services.recommend.schemas import (
     TrainingRecommendation,
 )
 from fitgauge.services.training_fit import parsing as training_words
+from fitgauge.services.training_fit.echo import workload_fields
 from fitgauge.services.training_fit.schemas import TrainingRequest
-from fitgauge.services.training_fit.service import understood
 from fitgauge.services.training_fit.support import refusal
 from fitgauge.services.training_fit.workload import training_workload
+from fitgauge.services.training_plan.choices import DEFAULT_GLOBAL_BATCH, DEFAULT_MOST
 from fitgauge.services.training_plan.launch import plan_launch
-from fitgauge.services.training_plan.service import DEFAULT_GLOBAL_BATCH, DEFAULT_MOST
 
 _PAGE = 20
 _VENDORS = ("NVIDIA", "AMD")
@@ -204,7 +204,7 @@ class TrainingRecommender:
         """Return one option in the words of the contract."""
         accelerator, workload = trained.accelerator, trained.layout.workload
         every = training_stages(model.spec, workload, self._profile, accelerator.usable.expected)
-        settings = understood(workload, accelerator, trained.gpus, model)
+        settings = workload_fields(workload, accelerator, trained.gpus, model)
         return TrainingRecommendation(
             gpu=answers.gpu_answer(accelerator, trained.gpus),
             framework=workload.framework,

@@ -1,5 +1,4 @@
-"""What an answer says of the recipe behind its activations: whether there is one, and what it
-takes for granted."""
+"""Warnings about the activation recipe of a model and its assumptions."""
 
 from fitgauge.engine.model.spec import CompressedAttention, ModelSpec, Recurrent
 from fitgauge.engine.quantization.requested import BITSANDBYTES
@@ -12,40 +11,40 @@ from fitgauge.services.training_fit.images import image_notes
 
 
 def recipe_notes(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
-    """Warnings about how the activations of this model were derived."""
-    said, name = [], spec.model_type or "this architecture"
+    """Return warnings about how the activations of this model are derived."""
+    messages, name = list[str](), spec.model_type or "this architecture"
     rule = rule_of(spec, workload)
     if rule != "recipe":
-        said.append(
-            f"Activations by the rule of thumb {rule}: send activation_rule recipe for what"
-            " autograd keeps."
+        messages.append(
+            f"Activations follow the rule of thumb {rule}: send activation_rule recipe for the"
+            " tensors autograd saves."
         )
     elif not is_supported(spec):
         like = "Llama's" if spec.task == "generate" else "BERT's"
-        said.append(
-            f"The activation recipe of {name} was derived from its code and not compared with a"
+        messages.append(
+            f"The activation recipe of {name} is derived from its code, not checked against a"
             " measured step."
             if spec.model_type in TRAITS
-            else f"No activation recipe for {name}: {like} was used on its own tensors."
+            else f"No activation recipe for {name}: using {like} with its own tensors."
         )
         if any(
             isinstance(mixer, CompressedAttention)
             for block in spec.blocks
             for mixer in block.mixers
         ):
-            said.append(
-                "Hyper-connections and compressors are left out of that: a measured step of a small"
-                " model kept five times as much."
+            messages.append(
+                "The recipe omits hyper-connections and compressors: a measured step of a small"
+                " model saved five times as much."
             )
     if workload.attention != "eager" and traits_of(spec).eager(workload.attention):
-        said.append(
-            f"transformers has no {workload.attention} attention for {name}: it runs eagerly, with"
-            " its scores in memory."
+        messages.append(
+            f"transformers has no {workload.attention} attention for {name}: it runs eager"
+            " attention, with its scores in memory."
         )
     if rule == "recipe" and traits_of(spec).drops:
-        said.append(
-            f"Dropout of {name} is as CUDA's kernels keep it, a byte a number; a CPU keeps more,"
-            " and with SDPA scores too."
+        messages.append(
+            f"Dropout masks of {name} take a byte per number, as CUDA kernels save them; a CPU"
+            " saves more, and with SDPA the scores too."
         )
     kinds = {
         mixer.kind
@@ -54,22 +53,21 @@ def recipe_notes(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
         if isinstance(mixer, Recurrent)
     }
     if kinds:
-        said.append(
-            "Recurrent layers: as transformers runs them in PyTorch alone."
+        messages.append(
+            "Recurrent layers: counted as transformers runs them in plain PyTorch."
             if workload.attention == "eager" and kinds == {"mamba1"}
             else (
-                "Recurrent layers: as the CUDA kernels of mamba_ssm, causal_conv1d and fla run"
-                " them; in PyTorch alone they keep far more."
+                "Recurrent layers: counted as the CUDA kernels of mamba_ssm, causal_conv1d and fla"
+                " run them; plain PyTorch saves far more."
             )
         )
     if spec.task == "encoder_decoder":
-        said.append(
-            "The source is taken to be as long as sequence_length, or as a spectrogram's encoder"
-            " fixes it."
+        messages.append(
+            "Assuming a source as long as sequence_length, or as a spectrogram's encoder fixes it."
         )
     if spec.max_context_length and workload.sequence_length > spec.max_context_length:
-        said.append(
-            f"sequence_length {workload.sequence_length} is beyond the model's maximum of"
+        messages.append(
+            f"sequence_length {workload.sequence_length} exceeds the model's maximum of"
             f" {spec.max_context_length}."
         )
     scheme = base_scheme(spec, workload)
@@ -79,9 +77,9 @@ def recipe_notes(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
         and experts(spec)
         and not workload.quantize_experts
     ):
-        said.append(
-            "bitsandbytes leaves experts unquantized, which transformers 5 keeps in one parameter:"
-            " where your trainer quantizes them (Unsloth; axolotl's quantize_moe_experts) send"
+        messages.append(
+            "bitsandbytes leaves experts unquantized (transformers 5 fuses them in one parameter)."
+            " If your trainer quantizes them (Unsloth; axolotl's quantize_moe_experts), send"
             " quantize_experts true."
         )
-    return said + image_notes(workload, spec)
+    return messages + image_notes(workload, spec)

@@ -1,4 +1,4 @@
-"""How commands name the modules beside which adapters sit."""
+"""Names of the modules with adapters, for commands."""
 
 import re
 
@@ -14,14 +14,14 @@ _TOWERS = "visual|vision|audio|image"
 
 
 def target_modules(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
-    """PEFT's target_modules. Of a model with a tower that has no adapters one regular
-    expression, since PEFT would find linears of these names, and with all-linear every one, in
-    the tower too (peft/tuners/tuners_utils.py, check_target_module_exists)."""
-    seeing = (
+    """Return PEFT's target_modules: one regular expression for a model whose tower gets no
+    adapters, since PEFT would match linears of these names, and with all-linear every one, in the
+    tower too (peft/tuners/tuners_utils.py, check_target_module_exists)."""
+    has_tower = (
         any(block.part in (Part.VISION, Part.AUDIO) for block in spec.blocks)
         and spec.task == "generate"
     )
-    if seeing and not (workload.images and workload.train_vision_tower):
+    if has_tower and not (workload.images and workload.train_vision_tower):
         return [f"(?!.*({_TOWERS})).*\\.({'|'.join(map(re.escape, _names(spec, workload)))})"]
     if workload.lora_targets == "all_linear":
         return ["all-linear"]
@@ -31,8 +31,8 @@ def target_modules(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
 
 
 def _names(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
-    """Return the linears that get an adapter, each by the last part of its name, or by all of it
-    where another one ends alike."""
+    """Return the linears with adapters by the last part of their name, or by the whole name where
+    others share that part."""
     parts = (Part.LANGUAGE, Part.ENCODER)
     every = {
         tensor.name.removesuffix(".weight")

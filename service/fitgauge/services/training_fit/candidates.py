@@ -1,5 +1,5 @@
-"""The changes worth trying where training does not fit, cheapest first. Each is estimated anew
-before anybody hears of it."""
+"""Changes worth trying where training does not fit, cheapest first. Each is re-estimated before it
+is returned."""
 
 from collections.abc import Iterator
 
@@ -11,22 +11,22 @@ _SHORTEST = 512
 
 Fields = dict[str, str | int | float | bool]
 _SAVING: Fields = {"activation_checkpointing": "full", "loss": "fused", "micro_batch_size": 1}
-"""What saves memory beside other changes."""
+"""Saves memory together with other changes."""
 
 
 def candidates(
     workload: TrainingWorkload, setup: Setup, count: int, *, mixture: bool
 ) -> Iterator[tuple[str, Fields]]:
-    """Yield (what it is in words, the fields to send) in the order in which they cost least.
+    """Yield (the change in words, the fields to send), cheapest first.
     `mixture`: the model has routed experts."""
     settings = [*_of_algorithm(workload, setup), *_settings(workload)]
     yield from settings
     if len(settings) > 1:
-        together: Fields = {}
+        combined: Fields = {}
         for _, fields in settings:
-            together |= fields
-        kept = [words for words, fields in settings if fields.items() <= together.items()]
-        yield ", ".join(kept), together
+            combined |= fields
+        changes = [words for words, fields in settings if fields.items() <= combined.items()]
+        yield ", ".join(changes), combined
     yield from _room_for_rollout(workload, setup)
     yield from _divided(workload)
     yield from _methods(workload, setup)
@@ -55,7 +55,7 @@ def _settings(workload: TrainingWorkload) -> Iterator[tuple[str, Fields]]:
 
 
 def _of_algorithm(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fields]]:
-    """Yield what the models beside the policy can do without."""
+    """Yield savings of the models other than the policy."""
     rollout = setup.rollout
     if rollout is not None and rollout.engine in ("vllm", "sglang"):
         if rollout.sleep == "off":
@@ -68,12 +68,12 @@ def _of_algorithm(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[st
         )
         if less is not None:
             yield (
-                f"give the rollout engine {less:.0%} of the card",
+                f"give the rollout engine {less:.0%} of the GPU",
                 {"rollout_memory_utilization": less},
             )
     if setup.trainer == "verl" and setup.rests != "all":
         yield (
-            "let parameters and states rest in host memory while completions are sampled",
+            "offload parameters and optimizer states while completions are sampled",
             {"offload": "cpu"},
         )
     if setup.reference == "resident":
@@ -83,7 +83,7 @@ def _of_algorithm(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[st
 
 
 def _room_for_rollout(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fields]]:
-    """Yield what lets an engine start whose share of the card does not hold its model."""
+    """Yield changes that let an engine start whose share of the GPU does not hold its model."""
     rollout = setup.rollout
     if rollout is None or rollout.engine not in ("vllm", "sglang"):
         return
@@ -96,13 +96,13 @@ def _room_for_rollout(workload: TrainingWorkload, setup: Setup) -> Iterator[tupl
     more = next((share for share in (0.5, 0.7, 0.85) if share > rollout.memory_utilization), None)
     if more is not None:
         yield (
-            f"give the rollout engine {more:.0%} of the card",
+            f"give the rollout engine {more:.0%} of the GPU",
             {"rollout_memory_utilization": more},
         )
 
 
 def _divided(workload: TrainingWorkload) -> Iterator[tuple[str, Fields]]:
-    """More of it over the same cards, for more that they exchange."""
+    """Yield more sharding over the same GPUs, which costs communication."""
     if (
         workload.gpus == 1
         or workload.pipeline_parallel > 1
@@ -114,15 +114,15 @@ def _divided(workload: TrainingWorkload) -> Iterator[tuple[str, Fields]]:
     if workload.framework == "transformers":
         divided = {"framework": "fsdp", "zero_stage": 3}
     how = "FSDP" if divided.get("framework", workload.framework) == "fsdp" else "ZeRO-3"
-    yield f"divide parameters too ({how})", divided
-    yield f"divide parameters too ({how}), checkpoint activations", {**_SAVING, **divided}
+    yield f"shard parameters too ({how})", divided
+    yield f"shard parameters too ({how}), checkpoint activations", {**_SAVING, **divided}
 
 
 def _methods(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fields]]:
-    """Yield what changes the result a little: smaller states, then adapters."""
+    """Yield changes that affect the result a little: smaller states, then adapters."""
     if not workload.activation_offload and workload.framework in ("transformers", "fsdp"):
         yield (
-            "checkpoint activations and let them wait in host memory",
+            "checkpoint activations and offload them to host memory",
             {**_SAVING, "activation_offload": True},
         )
     if workload.optimizer == "adamw" and workload.framework == "transformers":
@@ -153,8 +153,8 @@ def _methods(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fi
 
 
 def _quantized_experts(workload: TrainingWorkload) -> Iterator[tuple[str, Fields]]:
-    """Experts in 4 bit too, which bitsandbytes leaves alone under transformers 5: Unsloth
-    quantizes them on one card."""
+    """Yield experts in 4 bit too, which bitsandbytes does not quantize under transformers 5 and
+    Unsloth does on one GPU."""
     if workload.gpus > 1:
         return
     change = (
@@ -174,8 +174,7 @@ def _quantized_experts(workload: TrainingWorkload) -> Iterator[tuple[str, Fields
 
 
 def _shorter(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fields]]:
-    """Sequences cut to half, a quarter ... of their length, with all that saves memory beside
-    it."""
+    """Yield sequences of half, a quarter ... of their length, with every memory saving."""
     length = workload.sequence_length
     while not setup.sampled and length > _SHORTEST:
         length = max(_SHORTEST, length // 2)
@@ -210,13 +209,13 @@ def _offloaded(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, 
 
 
 def more_cards(fields: Fields, count: int) -> bool:
-    """Return whether a change asks for more cards than there are."""
-    asked = fields.get("gpu_count")
-    return isinstance(asked, int) and asked > count
+    """Return whether a change needs more GPUs than there are."""
+    gpus = fields.get("gpu_count")
+    return isinstance(gpus, int) and gpus > count
 
 
 def _more_cards(workload: TrainingWorkload, count: int) -> Iterator[tuple[str, Fields]]:
-    """Shard over up to 64 cards."""
+    """Yield sharding over up to 64 GPUs."""
     for more in (2, 4, 8, 16, 32, 64):
         if more > count and workload.tensor_parallel * workload.pipeline_parallel == 1:
             yield (

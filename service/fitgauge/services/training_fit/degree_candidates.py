@@ -1,5 +1,5 @@
-"""Degrees of parallelism that hold a model under Megatron where those asked for do not: the
-planner's layouts, as changes to send."""
+"""Degrees of parallelism that fit a model under Megatron: the planner's layouts, as changes to
+send."""
 
 from collections.abc import Iterator
 
@@ -27,8 +27,8 @@ def degrees_that_fit(
     accelerator: Accelerator,
     count: int,
 ) -> Iterator[tuple[str, Fields]]:
-    """Yield (what it is in words, the fields to send) of the fastest layout on as many cards,
-    else on the fewest beyond: twice, four times ... as many, or whole nodes."""
+    """Yield (the change in words, the fields to send) of the fastest layout on as many GPUs, else
+    on the fewest beyond: twice, four times ... as many, or whole nodes."""
 
     def need(tried: TrainingWorkload) -> Bytes:
         every = (
@@ -62,8 +62,8 @@ def degrees_that_fit(
 
 
 def whole_nodes(spec: ModelSpec) -> set[int]:
-    """Return the cards of as many nodes, or twice as many, as there are stages, for every number
-    of stages worth trying."""
+    """Return the GPUs of as many nodes, or twice as many, as stages, for every number of stages
+    worth trying."""
     layers = max(1, spec.layers)
     return {
         MOST_TENSOR * stages * replicas
@@ -74,21 +74,23 @@ def whole_nodes(spec: ModelSpec) -> set[int]:
 
 def _change(plan: Plan, count: int) -> tuple[str, Fields]:
     workload = plan.workload
-    named = {
+    degree_by_name = {
         "tensor": workload.tensor_parallel, "pipeline": workload.pipeline_parallel,
         "context": workload.context_parallel,
         "expert": workload.expert_parallel, "data": workload.data_parallel,
     }  # fmt: skip
-    degrees = " x ".join(f"{name} {degree}" for name, degree in named.items() if degree > 1)
+    degrees = " x ".join(
+        f"{name} {degree}" for name, degree in degree_by_name.items() if degree > 1
+    )
     more = f" on {workload.gpus} GPUs" if workload.gpus != count else ""
-    kept = (
+    checkpointing = (
         ""
         if workload.activation_checkpointing == "none"
         else f", {workload.activation_checkpointing} checkpointing"
     )
-    return f"split it by {degrees} parallelism{more}{kept}", {
+    return f"split it by {degrees} parallelism{more}{checkpointing}", {
         "gpu_count": workload.gpus,
-        **{f"{name}_parallel": degree for name, degree in named.items()},
+        **{f"{name}_parallel": degree for name, degree in degree_by_name.items()},
         "sequence_parallel": workload.sequence_parallel,
         "micro_batches": workload.micro_batches,
         "zero_stage": workload.zero_stage,

@@ -1,5 +1,5 @@
-"""What a question leaves open and frameworks decide by version: the same estimate under their
-other choice, so that intervals hold both."""
+"""Settings that the framework's version decides: the estimate under the other choice too, so that
+intervals cover both."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,20 +11,19 @@ from fitgauge.services.training_fit.schemas import TrainingRequest
 
 
 def open_settings(request: TrainingRequest, workload: TrainingWorkload) -> tuple[str, ...]:
-    """Return the fields a question leaves to a framework's version: sent again with a value, the
-    question would be a narrower one."""
+    """Return the unset fields that the framework's version decides."""
     steps = workload.framework in ("transformers", "fsdp") and workload.optimizer == "adamw"
     shards = (
         workload.framework == "fsdp"
         and workload.uses_adapters
         and workload.context_parallel * workload.tensor_parallel == 1
     )
-    found = (
+    settings = (
         ("optimizer_implementation", steps),
         ("fsdp_version", shards),
         ("gradient_dtype", reduces(workload)),
     )
-    return tuple(name for name, matters in found if matters and getattr(request, name) is None)
+    return tuple(name for name, matters in settings if matters and getattr(request, name) is None)
 
 
 def reduces(workload: TrainingWorkload) -> bool:
@@ -35,12 +34,11 @@ def reduces(workload: TrainingWorkload) -> bool:
 def other_choices(
     request: TrainingRequest, workload: TrainingWorkload
 ) -> Iterator[TrainingWorkload]:
-    """Yield the workload with one setting each as another version of its framework has it, where
-    nothing was said about it.
+    """Yield the workload with one unset setting each as another version of its framework has it.
 
     AdamW steps with foreach or, in Trainer with torch 2.8 and newer, fused (transformers
-    training_args.py, default_optim). Accelerate shards adapters with FSDP1, or FSDP2 where its
-    launcher was told. QLoRA in bf16 runs as loaded, or with fp32 norms, embedding and head (peft
+    training_args.py, default_optim). Accelerate shards adapters with FSDP1, or FSDP2 by a
+    flag of its launcher. QLoRA in bf16 runs as loaded, or with fp32 norms, embedding and head (peft
     utils/other.py, prepare_model_for_kbit_training), which scripts call or do not. FSDP's
     gradients are reduced in fp32, or by accelerate in the format it computes in
     (utils/dataclasses.py, FullyShardedDataParallelPlugin.set_mixed_precision)."""
@@ -60,7 +58,7 @@ def other_choices(
 
 
 def widened(own: Bytes, others: Sequence[Bytes]) -> Bytes:
-    """Return the size with an interval that holds those of the others too."""
+    """Return the size with an interval that covers those of the others."""
     every = (own, *others)
     return Bytes(
         low=min(one.low for one in every),

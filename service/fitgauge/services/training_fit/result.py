@@ -1,4 +1,4 @@
-"""A training question, estimated: what answer, notes and suggestions are made from."""
+"""An estimated training request: the base of answer, warnings and suggestions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from fitgauge.services.training_fit.schemas import TrainingRequest
 
 @dataclass(frozen=True, slots=True)
 class TrainingEstimate:
-    """One training question, estimated."""
+    """An estimated training request."""
 
     workload: TrainingWorkload
     setup: Setup
@@ -23,6 +23,7 @@ class TrainingEstimate:
     verdict: Verdict
     count: int
     asked: TrainingRequest
+    """The request with its tool's defaults."""
 
     @property
     def tool(self) -> Tool | None:
@@ -31,10 +32,10 @@ class TrainingEstimate:
 
     @property
     def fullest(self) -> TrainingStage:
-        """The stage that needs most."""
+        """The stage that needs the most memory."""
         return fullest(self.stages)
 
 
 def fullest(stages: Sequence[TrainingStage]) -> TrainingStage:
-    """Return the stage that needs most."""
+    """Return the stage that needs the most memory."""
     return max(stages, key=lambda stage: stage.need.expected)

@@ -1,5 +1,5 @@
-"""From a training request to the Setup of its algorithm: defaults of the library that runs it,
-and what cannot be together refused."""
+"""Turn a training request into the Setup of its algorithm: fill in the trainer's defaults, refuse
+impossible combinations."""
 
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.training.algorithms.setup import (
@@ -40,24 +40,23 @@ _SAMPLED_FIELDS = (
 
 
 def asked_framework(request: TrainingRequest) -> Framework:
-    """Return the framework that is meant: as asked, else that of the trainer (verl: FSDP,
-    OpenRLHF: DeepSpeed); DeepSpeed where transformers is to divide states or to offload them,
-    which it hands to DeepSpeed (transformers integrations/deepspeed.py), FSDP where it is to
-    divide sequences. Raises InvalidRequestError for an unknown one."""
+    """Return the framework: the requested one, else the trainer's; DeepSpeed where transformers
+    shards or offloads states (transformers integrations/deepspeed.py), FSDP where it shards
+    sequences. Raises InvalidRequestError for an unknown one."""
     if hands_over(request):
         return "deepspeed"
     return "fsdp" if cuts_sequences(request) else _named_framework(request)
 
 
 def hands_over(request: TrainingRequest) -> bool:
-    """Return whether a question asks transformers' Trainer for what it leaves to DeepSpeed."""
+    """Return whether transformers' Trainer runs the request by DeepSpeed: ZeRO or offload."""
     divides = bool(request.zero_stage) or request.offload not in (None, "none")
     return divides and _named_framework(request) == "transformers"
 
 
 def cuts_sequences(request: TrainingRequest) -> bool:
-    """Return whether a question asks transformers' Trainer for context parallelism, which it has
-    under FSDP2 (accelerate ParallelismConfig)."""
+    """Return whether transformers' Trainer runs the request by FSDP2: context parallelism
+    (accelerate ParallelismConfig)."""
     return (
         (request.context_parallel or 1) > 1
         and not hands_over(request)
@@ -70,8 +69,8 @@ def _named_framework(request: TrainingRequest) -> Framework:
 
 
 def asked_length(request: TrainingRequest) -> int | None:
-    """Return the tokens of a sequence that the algorithm's lengths make, where any is given or
-    it samples and no length was asked for."""
+    """Return sequence_length, or the sum of prompt and completion where either is set or the
+    algorithm samples; None where all are unset [tokens]."""
     if request.prompt_length is None and request.completion_length is None:
         sampled = words.algorithm(request.algorithm) in SAMPLED
         return (
@@ -84,18 +83,15 @@ def asked_length(request: TrainingRequest) -> int | None:
 
 
 def setup(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec) -> Setup:
-    """Return the Setup a request means. Raises InvalidRequestError for what the algorithm has no
-    place for."""
+    """Return the Setup of a request. Raises InvalidRequestError for fields that the algorithm does
+    not have."""
     algorithm, trainer = (
         words.algorithm(request.algorithm),
         words.trainer(request.trainer, request.framework),
     )
     sampled = algorithm in SAMPLED
     if algorithm not in ("sft", "reward") and spec.task != "generate":
-        detail = (
-            f"{algorithm} trains models that generate text, which {spec.model_type} does not by"
-            " itself."
-        )
+        detail = f"{algorithm} needs a model that generates text, which {spec.model_type} does not."
         raise InvalidRequestError(
             detail,
             hint="Send algorithm sft or reward, or a causal language model.",
@@ -123,7 +119,7 @@ def setup(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec)
 
 
 def understood(request: TrainingRequest, setup: Setup) -> dict[str, str | int | float | bool]:
-    """Return the Setup as fields to send."""
+    """Return the Setup's fields of understood_as."""
     tool = tool_of(request)
     if setup.algorithm == "sft":
         return {} if tool is None else {"trainer": tool.name}
@@ -151,19 +147,19 @@ def understood(request: TrainingRequest, setup: Setup) -> dict[str, str | int | 
 def warnings(
     request: TrainingRequest, setup: Setup, workload: TrainingWorkload, probability: float
 ) -> list[str]:
-    """Return what a reader of an answer about this algorithm should know."""
-    said = []
+    """Return warnings about the algorithm."""
+    messages = []
     if (
         setup.trainer == "verl"
         and setup.reference == "offloaded"
         and request.reference not in (None, "offloaded", "cpu")
     ):
-        said.append("verl's FSDP workers keep the reference in host memory.")
-    made = workload.micro_batch_size * workload.micro_batches * workload.data_parallel
-    if setup.sampled and setup.trainer == "trl" and made % setup.group_size:
-        said.append(
-            f"{made} completions of a step are no multiple of group_size {setup.group_size}: one"
-            " sampling serves several steps (steps_per_generation)."
+        messages.append("verl's FSDP workers keep the reference in host memory.")
+    completions = workload.micro_batch_size * workload.micro_batches * workload.data_parallel
+    if setup.sampled and setup.trainer == "trl" and completions % setup.group_size:
+        messages.append(
+            f"{completions} completions of a step are not a multiple of group_size"
+            f" {setup.group_size}: one sampling serves several steps (steps_per_generation)."
         )
     if (
         setup.rollout is not None
@@ -171,16 +167,16 @@ def warnings(
         and setup.trainer == "trl"
         and setup.rollout.sleep == "off"
     ):
-        said.append(
-            "The rollout engine keeps its weights and cache while the policy is trained:"
-            " rollout_sleep level_2 lets them go."
+        messages.append(
+            "The rollout engine keeps its weights and cache while the policy is trained: send"
+            " rollout_sleep level_2 to free them."
         )
-    return said
+    return messages
 
 
 def named_model(text: str | None) -> str | None:
-    """Return the name of a reward model or critic that is not the policy's architecture; None
-    where it is, or where there is none."""
+    """Return the name of a reward model or critic; None for the policy's architecture, and without
+    one."""
     return (
         None if text is None or text.strip().lower() in ("policy", "none", "function", "") else text
     )
@@ -197,15 +193,15 @@ def _refuse(request: TrainingRequest, algorithm: Algorithm) -> None:
         return
     for field in (*_SAMPLED_FIELDS, "reward_model"):
         if getattr(request, field) is not None:
-            detail = f"{algorithm} samples nothing in training: {field} has no place in it."
+            detail = f"{algorithm} samples nothing in training: it has no {field}."
             raise InvalidRequestError(
                 detail, hint=f"Send algorithm grpo, rloo or ppo, or leave {field} out.", field=field
             )
 
 
 def _lengths(request: TrainingRequest, sequence: int) -> tuple[int, int]:
-    """Return (prompt, completion) in tokens: as asked; what is left of the sequence for the
-    other; half each of one that is shorter."""
+    """Return (prompt, completion) [tokens]: as requested; the rest of the sequence for the other;
+    half each of a short sequence."""
     prompt, completion = request.prompt_length, request.completion_length
     if prompt is not None and completion is not None:
         return prompt, completion
@@ -221,17 +217,17 @@ def _lengths(request: TrainingRequest, sequence: int) -> tuple[int, int]:
 def _reference(
     request: TrainingRequest, workload: TrainingWorkload, algorithm: Algorithm, trainer: Trainer
 ) -> Reference:
-    """Return where the reference is: as asked, else as the library has it by default.
+    """Return where the reference is: as requested, else by the trainer's default.
 
     TRL takes the policy's base where an adapter is trained, else loads a second model
     (trl/trainer/dpo_trainer.py, grpo_trainer.py). GRPO has one where beta is above 0, which it
     is not by default; RLOO's is 0.05. verl has none unless a KL term is turned on
     (trainer/config/ppo_trainer.yaml, use_kl_in_reward), and keeps it in host memory
     (workers/fsdp_workers.py); OpenRLHF's algo.kl.init_coef of 0.01 wants one."""
-    asked = words.reference(request.reference)
+    requested = words.reference(request.reference)
     possible = algorithm in REFERRING or algorithm in SAMPLED
     if not possible:
-        if asked not in (None, "none"):
+        if requested not in (None, "none"):
             detail = f"{algorithm} has no reference model."
             raise InvalidRequestError(
                 detail,
@@ -239,25 +235,25 @@ def _reference(
                 field="reference",
             )
         return "none"
-    if asked == "adapter" and not workload.uses_adapters:
-        detail = "Full training changes the weights that the adapter's reference would be."
+    if requested == "adapter" and not workload.uses_adapters:
+        detail = "reference adapter requires adapters: full training changes the base weights."
         raise InvalidRequestError(
             detail,
             hint="Send reference resident, offloaded or none, or method lora.",
             field="reference",
         )
-    if asked is not None:
+    if requested is not None:
         return (
             "offloaded"
-            if trainer == "verl" and asked == "resident" and workload.framework == "fsdp"
-            else asked
+            if trainer == "verl" and requested == "resident" and workload.framework == "fsdp"
+            else requested
         )
-    wanted = (
+    has_reference = (
         algorithm in ("dpo", "kto")
         or trainer == "openrlhf"
         or (trainer == "trl" and algorithm in ("ppo", "rloo"))
     )
-    if not wanted:
+    if not has_reference:
         return "none"
     if workload.uses_adapters:
         return "adapter"
@@ -265,8 +261,8 @@ def _reference(
 
 
 def _rewarded(request: TrainingRequest, algorithm: Algorithm, trainer: Trainer) -> bool:
-    """Return whether a reward model is on the cards: PPO has one under TRL and OpenRLHF; GRPO
-    and RLOO take functions unless one is named."""
+    """Return whether a reward model is on the GPUs: PPO has one under TRL and OpenRLHF; GRPO and
+    RLOO use functions unless one is named."""
     if request.reward_model is not None:
         return request.reward_model.strip().lower() not in ("none", "function")
     return algorithm == "ppo" and trainer != "verl"
@@ -275,7 +271,7 @@ def _rewarded(request: TrainingRequest, algorithm: Algorithm, trainer: Trainer) 
 def _rollout(
     request: TrainingRequest, workload: TrainingWorkload, trainer: Trainer, spec: ModelSpec
 ) -> Rollout | None:
-    """Return the engine on the cards; None where completions are sampled elsewhere."""
+    """Return the engine on the GPUs; None where completions are sampled elsewhere."""
     defaults = tool_named(trainer).rollout
     engine = words.rollout_engine(request.rollout_engine) or defaults.engine
     if engine == "none":
@@ -307,5 +303,5 @@ def _rollout(
 
 
 def _dividing(usual: int, gpus: int, spec: ModelSpec) -> int:
-    """Return the usual degree where cards and heads can be divided by it, else 1."""
+    """Return the usual degree where it divides GPUs and heads, else 1."""
     return usual if gpus % usual == 0 and spec.query_heads % usual == 0 else 1

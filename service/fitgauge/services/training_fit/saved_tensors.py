@@ -1,5 +1,4 @@
-"""The recipe of a model as a reader sees it: every saved tensor with its shape and format, part
-by part."""
+"""Saved activations of a model: every tensor with its shape and format, part by part."""
 
 from typing import Literal
 
@@ -34,7 +33,7 @@ _HALVES: dict[str, Form] = {"BF16": "bf16", "F16": "fp16"}
 
 
 def saved_segments(spec: ModelSpec, workload: TrainingWorkload) -> list[SavedSegment]:
-    """Embedding, every kind of layer, head: what each saves."""
+    """Return the tensors that embedding, every kind of layer and head save."""
     run = fsdp.computed(workload) if workload.framework == "fsdp" else workload
     cut, scene = segments(spec, run), layer_context(spec, run)
     weights = {unit.prefix + p.name: p.shape for unit in units(spec, run) for p in unit.parameters}
@@ -68,15 +67,15 @@ def _segment(
 
 
 def _held(part: Segment, workload: TrainingWorkload) -> tuple[Saved, ...]:
-    """Return the logits that the caller holds until the backward pass has ended, in the format
-    of products."""
+    """Return the logits, which the caller holds until the backward pass ends, in the compute
+    format."""
     width = BITS[precision_policy(workload).compute] // 8
     return (Saved("logits", "the caller", part.logits // width, width),) if part.logits else ()
 
 
 def shape_of(saved: Saved, scene: LayerContext, weights: dict[str, tuple[int, ...]]) -> list[int]:
-    """[batch, sequence, features]; of scores [batch, heads, sequence, keys]; of a cast weight
-    its own; else the number of elements."""
+    """Return the shape: [batch, sequence, features]; of scores [batch, heads, sequence, keys]; of a
+    cast weight its own; else the number of elements."""
     own = weights.get(saved.name.removesuffix(".cast"))
     if own is not None:
         return list(own)

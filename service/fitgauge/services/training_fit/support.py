@@ -1,4 +1,4 @@
-"""What a card cannot train, and what to send instead."""
+"""What a GPU cannot train, and what to send instead."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ _WITHOUT: Mapping[str, tuple[Framework, ...]] = {
 """Megatron calls torch.cuda, which ROCm answers too and Intel's Gaudi has a fork for;
 torch.distributed has no backend for Apple's GPUs."""
 _BITSANDBYTES_MAKERS = ("AMD", "Intel", "Apple", "custom")
-_LEAST, _INT8 = (6, 0), (7, 5)
-"""Whose cards bitsandbytes runs on beside NVIDIA's, and of these the compute capabilities for
+_MIN_COMPUTE_CAPABILITY, _INT8 = (6, 0), (7, 5)
+"""Vendors besides NVIDIA that bitsandbytes supports, and NVIDIA's least compute capabilities for
 4-bit bases and 8-bit optimizers, and for LLM.int8(). Source: bitsandbytes 0.50 docs,
 Installation Guide."""
 _TITLES: Mapping[Framework, str] = {
@@ -28,7 +28,7 @@ _TITLES: Mapping[Framework, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a card cannot run a workload, and the `field` that would let it with another `value`."""
+    """Why a GPU cannot run a workload, and the `field` and `value` that it can run."""
 
     why: str
     field: str
@@ -44,8 +44,8 @@ class Refusal:
 
 
 def refusal(workload: TrainingWorkload, accelerator: Accelerator) -> Refusal | None:
-    """Return why this card cannot run it, and what to use instead; None where it can, or where
-    nobody knows."""
+    """Return why this GPU cannot run it, and what to use instead; None where it can, or where that
+    is unknown."""
     formats = accelerator.formats
     if not runs_on(workload.framework, accelerator):
         return Refusal(
@@ -65,12 +65,14 @@ def refusal(workload: TrainingWorkload, accelerator: Accelerator) -> Refusal | N
         return Refusal(f"{accelerator.name} has no fp8 arithmetic.", "precision", "mixed_bf16")
     base = _bitsandbytes_base(workload)
     if base is not None and not _runs_bitsandbytes(
-        accelerator, _INT8 if base == "int8" else _LEAST
+        accelerator, _INT8 if base == "int8" else _MIN_COMPUTE_CAPABILITY
     ):
         return Refusal(
             f"bitsandbytes has no {base} for {accelerator.name}.", "quantization", "bf16"
         )
-    if workload.optimizer in EIGHT_BIT and not _runs_bitsandbytes(accelerator, _LEAST):
+    if workload.optimizer in EIGHT_BIT and not _runs_bitsandbytes(
+        accelerator, _MIN_COMPUTE_CAPABILITY
+    ):
         return Refusal(
             f"bitsandbytes has no 8-bit optimizers for {accelerator.name}.", "optimizer", "adamw"
         )
@@ -78,7 +80,7 @@ def refusal(workload: TrainingWorkload, accelerator: Accelerator) -> Refusal | N
 
 
 def _bitsandbytes_base(workload: TrainingWorkload) -> str | None:
-    """Return the format in which bitsandbytes holds the frozen base, None where it holds none."""
+    """Return the bitsandbytes format of the frozen base; None without one."""
     name = (
         None if workload.base_quantization is None else canonical_name(workload.base_quantization)
     )
@@ -86,7 +88,7 @@ def _bitsandbytes_base(workload: TrainingWorkload) -> str | None:
 
 
 def _runs_bitsandbytes(accelerator: Accelerator, least: tuple[int, int]) -> bool:
-    """Return whether its kernels run on a card: of NVIDIA's, on those with that compute
+    """Return whether its kernels run on a GPU: of NVIDIA's, on those with that compute
     capability."""
     if accelerator.vendor == "NVIDIA":
         return accelerator.compute_capability is None or accelerator.compute_capability >= least
@@ -94,5 +96,5 @@ def _runs_bitsandbytes(accelerator: Accelerator, least: tuple[int, int]) -> bool
 
 
 def runs_on(framework: Framework, accelerator: Accelerator) -> bool:
-    """Return whether a framework drives this maker's cards."""
+    """Return whether a framework runs on this vendor's GPUs."""
     return framework not in _WITHOUT.get(accelerator.vendor, ())

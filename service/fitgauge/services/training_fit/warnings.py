@@ -1,14 +1,14 @@
-"""Warnings of a training answer: what was assumed, what the framework does besides, and what of
-the question contradicts itself."""
+"""Warnings of a training answer: defaults, what the framework adds, and contradictions in the
+request."""
 
 from collections.abc import Mapping
 
 from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.display_memory import desktop_note, drives_screens
-from fitgauge.services.training_fit import megatron
-from fitgauge.services.training_fit import rl_setup as algorithm_setups
+from fitgauge.services.training_fit import megatron, rl_setup
 from fitgauge.services.training_fit.activation_warnings import recipe_notes
 from fitgauge.services.training_fit.launchers.command import unsupported_settings
 from fitgauge.services.training_fit.launchers.registry import defaults_message
@@ -17,88 +17,91 @@ from fitgauge.services.training_fit.schemas import TrainingRequest
 
 Value = str | int | float | bool
 
-HOPELESS = (
-    "No change of settings that was tried makes it fit: POST /v1/recommend with task training names"
-    " cards that hold it."
+NO_SUGGESTION = (
+    "No change of settings makes it fit. POST /v1/recommend with task training to find GPUs that"
+    " hold it."
 )
-"""Said where no suggestion is left."""
 
 
-def notes(
+def warnings(
     request: TrainingRequest,
     model: Model,
-    found: GpuMatch,
+    match: GpuMatch,
     trained: TrainingEstimate,
     understood: Mapping[str, Value],
 ) -> list[str]:
-    """Return what a reader must know: of model and card, of what was taken for granted, and of
-    what contradicts itself. `understood`: the question with every default filled in."""
+    """Return the warnings about model, GPU, defaults and contradictions. `understood`: the request
+    with every default filled in."""
     workload, spec = trained.workload, model.spec
-    said = [*model.warnings, *spec.notes]
-    if found.note:
-        said.append(found.note)
-    said += recipe_notes(spec, workload)
-    if workload.precision == "fp8":
-        said.append(
-            "fp8: the copies of weights that Transformer Engine keeps are counted, what it saves on"
-            " activations is not."
+    messages = [*model.warnings, *spec.notes, *([match.note] if match.note else [])]
+    messages += recipe_notes(spec, workload)
+    messages += _precision_warnings(request, match.accelerator, workload)
+    if match.accelerator.vendor not in ("NVIDIA", "AMD", "custom"):
+        messages.append(
+            "Allocator and process overheads were measured under CUDA:"
+            f" {match.accelerator.vendor}'s may differ."
         )
-    if workload.framework != algorithm_setups.asked_framework(trained.asked):
-        said.append("A copy on every card (DDP) does not fit: parameters are sharded with FSDP.")
-    if request.precision is None and workload.precision == "mixed_fp16":
-        said.append(
-            f"{found.accelerator.name} has no bf16 arithmetic: precision mixed_fp16 was taken."
+    if (message := defaults_message(request, trained.asked, understood)) is not None:
+        messages.append(message)
+    if request.gpu_count is not None and match.count not in (1, request.gpu_count):
+        messages.append(
+            f"`gpu` says {match.count}, `gpu_count` says {request.gpu_count}: using"
+            f" {request.gpu_count}."
         )
-    if found.accelerator.vendor not in ("NVIDIA", "AMD", "custom"):
-        said.append(
-            f"What allocator and process add was measured under CUDA; {found.accelerator.vendor}'s"
-            " may differ."
-        )
-    if (own := defaults_message(request, trained.asked, understood)) is not None:
-        said.append(own)
-    if request.gpu_count is not None and found.count not in (1, request.gpu_count):
-        said.append(
-            f"gpu names {found.count} cards and gpu_count {request.gpu_count}: {request.gpu_count}"
-            " were taken."
-        )
-    if workload.framework == "deepspeed" and workload.offload == "cpu" and workload.zero_stage < 3:
-        said.append(
-            f"ZeRO-{workload.zero_stage} has the optimizer alone in host memory: send zero_stage 3"
-            " for the parameters too."
-        )
-    if algorithm_setups.hands_over(trained.asked):
-        said.append("transformers leaves ZeRO and offload to DeepSpeed: counted and started so.")
-    if algorithm_setups.cuts_sequences(trained.asked):
-        said.append("transformers divides sequences under FSDP2 alone: counted and started so.")
-    if (
-        request.sequence_length is None
-        and request.prompt_length is None
-        and request.completion_length is None
-    ):
-        said.append(
-            f"No sequence_length was asked for: {workload.sequence_length} tokens were taken."
-        )
-    said += algorithm_setups.warnings(request, trained.setup, workload, trained.probability)
-    said += unsupported_settings(model, workload, trained.setup, trained.tool) + megatron.notes(
-        request, workload, model.spec
-    )
+    messages += _framework_warnings(trained)
+    lengths = (request.sequence_length, request.prompt_length, request.completion_length)
+    if lengths == (None, None, None):
+        messages.append(f"`sequence_length` not set: assuming {workload.sequence_length:,} tokens.")
+    messages += rl_setup.warnings(request, trained.setup, workload, trained.probability)
+    messages += unsupported_settings(model, workload, trained.setup, trained.tool)
+    messages += megatron.notes(request, workload, spec)
     if workload.tensor_parallel > USUAL_NODE:
-        said.append(
-            f"tensor_parallel {workload.tensor_parallel} reaches beyond a node of {USUAL_NODE}"
-            " GPUs: its exchanges leave the fast link."
+        messages.append(
+            f"tensor_parallel {workload.tensor_parallel} spans several nodes of {USUAL_NODE} GPUs:"
+            " its communication leaves the fast link."
         )
     if workload.gpus < trained.count:
-        said.append(
+        messages.append(
             f"{trained.count - workload.gpus} of {trained.count} GPUs are idle: the degrees make"
             f" {workload.gpus} ranks."
         )
-    return said
+    return messages
 
 
-def desktops(
+def _precision_warnings(
+    request: TrainingRequest, accelerator: Accelerator, workload: TrainingWorkload
+) -> list[str]:
+    messages: list[str] = []
+    if workload.precision == "fp8":
+        messages.append(
+            "fp8: Transformer Engine's copies of the weights are counted, its savings on"
+            " activations are not."
+        )
+    if request.precision is None and workload.precision == "mixed_fp16":
+        messages.append(f"{accelerator.name} has no bf16 arithmetic: using precision mixed_fp16.")
+    return messages
+
+
+def _framework_warnings(trained: TrainingEstimate) -> list[str]:
+    workload, messages = trained.workload, list[str]()
+    if workload.framework != rl_setup.asked_framework(trained.asked):
+        messages.append("A copy on every GPU (DDP) does not fit: FSDP shards the parameters.")
+    if workload.framework == "deepspeed" and workload.offload == "cpu" and workload.zero_stage < 3:
+        messages.append(
+            f"ZeRO-{workload.zero_stage} offloads the optimizer only: send zero_stage 3 to offload"
+            " the parameters too."
+        )
+    if rl_setup.hands_over(trained.asked):
+        messages.append("transformers runs ZeRO and offload by DeepSpeed: framework is deepspeed.")
+    if rl_setup.cuts_sequences(trained.asked):
+        messages.append("transformers runs context parallelism by FSDP2: framework is fsdp.")
+    return messages
+
+
+def display_warnings(
     request: TrainingRequest, accelerator: Accelerator, trained: TrainingEstimate
 ) -> list[str]:
-    """Return a warning where a screen's share of the card would change the verdict."""
+    """Return a warning where a screen's share of the GPU would change the verdict."""
     if (
         request.other_memory_gib is not None
         or trained.verdict == "does_not_fit"

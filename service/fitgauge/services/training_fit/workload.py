@@ -1,5 +1,4 @@
-"""From a training request to a TrainingWorkload: every default filled in, every impossible
-setting refused with those that work."""
+"""Turn a training request into a TrainingWorkload: fill in defaults, refuse impossible settings."""
 
 from msgspec import structs
 
@@ -22,13 +21,13 @@ DEFAULT_SEQUENCE = 2048
 _BASES = ("nf4", "nf4_double", "fp4", "int8", "gptq", "awq")
 """PEFT's developer guide on quantization."""
 _ZERO: dict[Framework, int] = {"fsdp": 3, "deepspeed": 2, "megatron": 1, "transformers": 0}
-"""The usual stage where nothing is said. Megatron's distributed optimizer is what NeMo and
-ms-swift turn on. Parameters are offloaded by ZeRO-3 alone."""
+"""Default stages. NeMo and ms-swift turn on Megatron's distributed optimizer. Only ZeRO-3 offloads
+parameters."""
 
 
 def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> TrainingWorkload:
-    """Return the TrainingWorkload a request means on `count` cards. Raises InvalidRequestError
-    where it is impossible."""
+    """Return the TrainingWorkload of a request on `count` GPUs. Raises InvalidRequestError where it
+    is impossible."""
     method, framework = words.method(request.method), asked_framework(request)
     tensor, pipeline, context = (
         request.tensor_parallel or 1,
@@ -49,7 +48,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
     length = asked_length(request) or min(
         DEFAULT_SEQUENCE, spec.max_context_length or DEFAULT_SEQUENCE
     )
-    seen = images(request, spec, length, adapted=method != "full")
+    request_images = images(request, spec, length, uses_adapters=method != "full")
     workload = TrainingWorkload(
         method=method,
         framework=framework,
@@ -89,9 +88,9 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         ema=request.ema or "none",
         fp8_parameters=bool(request.fp8_parameters),
         gradient_dtype=request.gradient_dtype,
-        images=seen.number,
-        image_tokens=seen.tokens,
-        train_vision_tower=seen.train_vision_tower,
+        images=request_images.number,
+        image_tokens=request_images.tokens,
+        train_vision_tower=request_images.train_vision_tower,
         activation_rule=request.activation_rule,
         quantize_experts=bool(request.quantize_experts),
         recompute_modules=megatron.modules(request, framework),
@@ -104,10 +103,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         and request.quantization is not None
         and canonical_name(request.quantization) not in UNQUANTIZED
     ):
-        detail = (
-            f"Full training changes every weight, which {request.quantization.strip()} weights do"
-            " not allow."
-        )
+        detail = f"Full training cannot update {request.quantization.strip()} weights."
         raise InvalidRequestError(
             detail, hint="Send method qlora, or leave quantization out.", field="quantization"
         )
@@ -116,13 +112,13 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
 
 
 def _refuse(workload: TrainingWorkload, spec: ModelSpec, count: int) -> None:
-    """Raise InvalidRequestError for degrees that nothing could run, with the values that work."""
+    """Raise InvalidRequestError for impossible degrees, with the values that work."""
     check(spec, workload)
     _refuse_base(workload, spec)
     if workload.fp8_parameters and (
         workload.precision != "fp8" or workload.framework != "megatron"
     ):
-        detail = "fp8 parameters belong to fp8 training under Megatron (--fp8-param-gather)."
+        detail = "fp8_parameters requires fp8 training under Megatron (--fp8-param-gather)."
         hint = "Send precision fp8 and framework megatron, or leave fp8_parameters out."
         raise InvalidRequestError(detail, hint=hint, field="fp8_parameters")
     if workload.gpus > count:
@@ -142,15 +138,15 @@ def _refuse(workload: TrainingWorkload, spec: ModelSpec, count: int) -> None:
 
 
 def _refuse_base(workload: TrainingWorkload, spec: ModelSpec) -> None:
-    """Raise InvalidRequestError for a base that no library trains adapters beside, and for
-    adapters that would sit nowhere."""
+    """Raise InvalidRequestError for a base that no library trains adapters on, and for adapters
+    without a linear layer."""
     if not workload.uses_adapters:
         return
     if (
         workload.quantization is not None
         and canonical_name(workload.quantization).upper() in GGUF_FILE_BITS
     ):
-        detail = f"Adapters are not trained beside GGUF weights ({workload.quantization.strip()})."
+        detail = f"No library trains adapters on GGUF weights ({workload.quantization.strip()})."
         raise InvalidRequestError(
             detail, hint=f"Send quantization {', '.join(_BASES)}.", field="quantization"
         )
@@ -159,7 +155,7 @@ def _refuse_base(workload: TrainingWorkload, spec: ModelSpec) -> None:
     ):
         blocks = (linear.name for block in spec.blocks for linear in linears(block, merged(block)))
         names = sorted({name.removesuffix(".weight").split(".")[-1] for name in blocks})
-        detail = "No linear layer of the model has a name of lora_targets."
+        detail = "lora_targets matches no linear layer of the model."
         raise InvalidRequestError(
             detail,
             hint=f"Send all_linear, attention, or some of {', '.join(names[:12])}.",
@@ -168,8 +164,8 @@ def _refuse_base(workload: TrainingWorkload, spec: ModelSpec) -> None:
 
 
 def training_gpus(request: TrainingRequest, named: int | None) -> int:
-    """Return how many cards: as asked, else the count in the name ("2x4090"), else what the
-    degrees say."""
+    """Return the number of GPUs: gpu_count, else the count in the name ("2x4090"), else the product
+    of the degrees."""
     if request.gpu_count is not None:
         return request.gpu_count
     if named is not None and named > 1:
@@ -187,7 +183,7 @@ def training_gpus(request: TrainingRequest, named: int | None) -> int:
 
 
 def in_its_formats(request: TrainingRequest, accelerator: Accelerator) -> TrainingRequest:
-    """Return the request in fp16 where no precision was asked for and the card has no bf16."""
+    """Return the request with mixed_fp16 where precision is unset and the GPU has no bf16."""
     formats = accelerator.formats
     if request.precision is not None or formats is None or "bf16" in formats:
         return request

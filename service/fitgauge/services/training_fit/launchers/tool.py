@@ -68,6 +68,8 @@ class RolloutDefaults:
     memory_utilization: float = 0.3
     sleep: Sleep = "off"
     tensor_parallel: int = 1
+    batched_tokens: int | None = 4096
+    """trl/generation/vllm_generation.py; None leaves it to vLLM."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

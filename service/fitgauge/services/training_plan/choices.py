@@ -1,0 +1,219 @@
+"""What a plan search chooses from, and the workload that all plans share."""
+
+from msgspec import structs
+
+from fitgauge.catalog.lookup import GpuMatch
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.model.spec import Model
+from fitgauge.engine.performance.flops import peak_tflops
+from fitgauge.engine.training.parallel.validate import check
+from fitgauge.engine.training.search.layouts import (
+    A100_FLOPS_PER_BYTE,
+    Choices,
+    layouts,
+)
+from fitgauge.engine.training.workload import Framework, TrainingWorkload
+from fitgauge.errors import InvalidRequestError
+from fitgauge.services.training_fit import parsing as words
+from fitgauge.services.training_fit.launchers.registry import (
+    find_tool,
+    with_tool_defaults,
+)
+from fitgauge.services.training_fit.launchers.tool import Tool
+from fitgauge.services.training_fit.rl_setup import asked_framework
+from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_fit.support import runs_on
+from fitgauge.services.training_fit.workload import in_its_formats, training_workload
+from fitgauge.services.training_plan.schemas import (
+    TrainingPlanRequest,
+)
+
+DEFAULT_GLOBAL_BATCH = 128
+DEFAULT_MOST = 64
+_SEARCHED: tuple[Framework, ...] = ("megatron", "fsdp", "deepspeed")
+
+
+def choices_of(request: TrainingPlanRequest, model: Model, match: GpuMatch) -> Choices:
+    """Return what the search chooses from; fields of the request are fixed. Raises
+    InvalidRequestError where two fields contradict each other."""
+    most = request.max_gpu_count or DEFAULT_MOST
+    count = request.gpu_count or (match.count if match.count > 1 else None)
+    if count is not None and request.max_gpu_count is not None and count > most:
+        raise InvalidRequestError(
+            f"gpu_count {count} exceeds max_gpu_count {most}.",
+            hint="Send only one of them.",
+            field="max_gpu_count",
+        )
+    doubled = [2**power for power in range(most.bit_length()) if 2**power <= most]
+    adapted = words.method(request.method) != "full"
+    possible = tuple(name for name in _SEARCHED if runs_on(name, match.accelerator))
+    searched = tuple(
+        name
+        for name in possible
+        if name != "megatron" or (not adapted and model.spec.task == "generate")
+    )
+    counts = tuple(dict.fromkeys([*doubled, most])) if searched else (1,)
+    return Choices(
+        frameworks=_frameworks(request, count) or searched or ("transformers",),
+        counts=(count,) if count else counts,
+        global_batch_size=request.global_batch_size
+        or _usual_batch(count, request.micro_batch_size),
+        checkpointing=(
+            (request.activation_checkpointing,) if request.activation_checkpointing else ()
+        ),
+        micro_batch_sizes=_fixed(request.micro_batch_size),
+        tensor=_fixed(request.tensor_parallel),
+        pipeline=_fixed(request.pipeline_parallel),
+        context=_fixed(request.context_parallel),
+        expert=_fixed(request.expert_parallel),
+        zero_stages=_fixed(request.zero_stage),
+        flops_per_byte=_flops_per_byte(match.accelerator),
+    )
+
+
+def tool_of(request: TrainingPlanRequest) -> Tool | None:
+    """Return the tool that the request names as its framework."""
+    return find_tool(request.framework)
+
+
+def _frameworks(request: TrainingPlanRequest, count: int | None) -> tuple[Framework, ...]:
+    """Return the framework to plan for: the one under a tool, on several GPUs where their number is
+    open; DeepSpeed or FSDP where transformers uses them for the request."""
+    if request.framework is None:
+        return ()
+    tool = tool_of(request)
+    under = tool.framework_on(count or 2) if tool else words.framework(request.framework)
+    settings = TrainingRequest(
+        model=request.model,
+        gpu=request.gpu,
+        framework=under,
+        zero_stage=request.zero_stage,
+        offload=request.offload,
+        context_parallel=request.context_parallel,
+    )
+    return (asked_framework(settings),)
+
+
+def _usual_batch(count: int | None, micro_batch_size: int | None) -> int:
+    """Return the least batch from DEFAULT_GLOBAL_BATCH on that data parallelism divides, over
+    `count` GPUs or any power of two of them, in micro-batches of that size."""
+    each = (count or (DEFAULT_MOST if micro_batch_size else 1)) * (micro_batch_size or 1)
+    return -(-DEFAULT_GLOBAL_BATCH // each) * each
+
+
+def _fixed(value: int | None) -> tuple[int, ...]:
+    return () if value is None else (value,)
+
+
+def _flops_per_byte(accelerator: Accelerator) -> float:
+    """Return the operations a GPU computes while its link moves a byte; an A100's where the catalog
+    lacks either."""
+    peak, link = peak_tflops(accelerator, "bf16"), accelerator.interconnect_gbps
+    return peak * 1e12 / (link * 1e9) if peak and link else A100_FLOPS_PER_BYTE
+
+
+def split_choices(
+    request: TrainingPlanRequest, base: TrainingWorkload, choices: Choices
+) -> list[Choices]:
+    """Return the choices for one GPU and those for several, where only several shard: adapters
+    without a framework, and tools with another framework on several GPUs."""
+    tool = tool_of(request)
+    changes = tool is not None and tool.framework_on_several is not None
+    moved = request.zero_stage is not None or base.offload != "none"
+    if (
+        1 not in choices.counts
+        or moved
+        or not (changes or (base.uses_adapters and request.framework is None))
+    ):
+        return [choices]
+    several = tuple(count for count in choices.counts if count > 1)
+    alone = structs.replace(choices, counts=(1,), frameworks=("transformers",))
+    return [alone, *([structs.replace(choices, counts=several)] if several else [])]
+
+
+def shared_settings(
+    request: TrainingPlanRequest, model: Model, accelerator: Accelerator
+) -> tuple[TrainingRequest, TrainingRequest]:
+    """Return the settings that all plans share as a training request, as sent and with the tool's
+    defaults: formats, optimizer, loss, kernels and adapters. Searched fields stay unset."""
+    shared = (
+        "method",
+        "lora_rank",
+        "lora_targets",
+        "quantization",
+        "precision",
+        "optimizer",
+        "loss",
+        "sequence_length",
+        "attention",
+        "offload",
+        "activation_rule",
+        "quantize_experts",
+    )
+    settings = TrainingRequest(
+        model=request.model, gpu=request.gpu, **{name: getattr(request, name) for name in shared}
+    )
+    sent = structs.replace(in_its_formats(settings, accelerator), framework=request.framework)
+    filled = with_tool_defaults(sent, words.method(request.method), 2, model.spec)
+    searched = dict.fromkeys(("zero_stage", "activation_checkpointing", "activation_offload"))
+    return sent, structs.replace(filled, **searched, offload=request.offload)
+
+
+def base_workload(
+    request: TrainingPlanRequest, filled: TrainingRequest, model: Model, choices: Choices
+) -> TrainingWorkload:
+    """Return the workload that all plans share, on one GPU."""
+    base = training_workload(structs.replace(filled, framework=None, trainer=None), model.spec, 1)
+    return structs.replace(
+        base, framework=choices.frameworks[0], pipeline_schedule=request.pipeline_schedule or "1f1b"
+    )
+
+
+def refuse_impossible(base: TrainingWorkload, model: Model, choices: Choices) -> None:
+    """Raise InvalidRequestError where no layout is possible, with the reason."""
+    if any(True for count in choices.counts for _ in layouts(model.spec, base, choices, count)):
+        return
+    most, product = choices.counts[-1], 1
+    fixed = {
+        "tensor_parallel": choices.tensor,
+        "pipeline_parallel": choices.pipeline,
+        "context_parallel": choices.context,
+    }
+    degrees = {name: values[0] for name, values in fixed.items() if values}
+    for degree in degrees.values():
+        product *= degree
+    if most % product:
+        detail = f"{product} ranks of the requested degrees do not divide {most} GPUs."
+        raise InvalidRequestError(
+            detail, hint=f"Send gpu_count {product} or a multiple of it.", field="gpu_count"
+        )
+    expert, zero = (
+        choices.expert[0] if choices.expert else 1,
+        choices.zero_stages[0] if choices.zero_stages else 0,
+    )
+    for framework in choices.frameworks:
+        if framework != "megatron" and product > 1:
+            detail = f"Plans under {framework} use data parallelism only."
+            raise InvalidRequestError(
+                detail, hint="Send framework megatron, or leave the degrees out.", field="framework"
+            )
+        layout = structs.replace(
+            base,
+            **degrees,
+            framework=framework,
+            expert_parallel=expert,
+            zero_stage=zero,
+            data_parallel=most // product,
+        )
+        check(model.spec, layout)
+    size = choices.micro_batch_sizes[0] if choices.micro_batch_sizes else 1
+    ranks = most // product * size
+    detail = (
+        f"global_batch_size {choices.global_batch_size} does not divide over {most // product}"
+        f" data-parallel ranks of {size} sequences."
+    )
+    raise InvalidRequestError(
+        detail,
+        hint=f"Send a global_batch_size that is a multiple of {ranks}.",
+        field="global_batch_size",
+    )

@@ -1,0 +1,113 @@
+"""Parts of a plan answer: summary, layout in words, understood_as."""
+
+from dataclasses import dataclass
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.model.spec import Model
+from fitgauge.engine.quantity import gib
+from fitgauge.engine.training.search.layouts import (
+    Choices,
+    Plan,
+)
+from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.services.training_plan.choices import tool_of
+from fitgauge.services.training_plan.schemas import (
+    TrainingPlanRequest,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MethodPlans:
+    """The plans of one method."""
+
+    base: TrainingWorkload
+    choices: Choices
+    plans: list[Plan]
+    tool_defaults: str | None = None
+    """Which settings are a tool's, as a sentence."""
+
+
+def summary(model: Model, accelerator: Accelerator, searched: MethodPlans, *, many: bool) -> str:
+    """Return the result of one method in words, with its name where there are `many`."""
+    counts, method = searched.choices.counts, f"{searched.base.method}: " if many else ""
+    if not searched.plans:
+        tried = (
+            f"up to {counts[-1]} x {accelerator.name}"
+            if len(counts) > 1
+            else f"{counts[0]} x {accelerator.name}"
+        )
+        remedy = (
+            ""
+            if many
+            else ": try lora or qlora, offload, more or larger GPUs, or a shorter sequence_length"
+        )
+        return f"{method}No layout of {model.id} fits on {tried}{remedy}."
+    first, least = searched.plans[0], min(plan.workload.gpus for plan in searched.plans)
+    tried = ", the fewest of the counts tried" if len(counts) > 1 else ""
+    return (
+        f"{method}{model.id} trains on {least} x {accelerator.name}{tried}. First plan:"
+        f" {layout_text(first.workload)} on {first.workload.gpus}, at least"
+        f" {gib(first.required.expected)} on the fullest GPU, efficiency {first.efficiency:.0%}."
+    )
+
+
+def layout_text(workload: TrainingWorkload) -> str:
+    """Return a layout in words: 'megatron, tensor 2 x pipeline 4 x data 2, ZeRO-1, selective
+    checkpointing'."""
+    named = (
+        ("tensor", workload.tensor_parallel),
+        ("pipeline", workload.pipeline_parallel),
+        ("context", workload.context_parallel),
+        ("data", workload.data_parallel),
+    )
+    degrees = " x ".join(f"{word} {degree}" for word, degree in named if degree != 1) or "one rank"
+    zero = f", ZeRO-{workload.zero_stage}" if workload.zero_stage else ""
+    checkpointing = workload.activation_checkpointing.replace("none", "no")
+    return f"{workload.framework}, {degrees}{zero}, {checkpointing} checkpointing"
+
+
+def echo(
+    searched: list[MethodPlans],
+    request: TrainingPlanRequest,
+    model: Model,
+    accelerator: Accelerator,
+) -> dict[str, str | int | float | bool]:
+    """Return understood_as: what all plans share and the range of the search."""
+    shared = ("optimizer", "loss", "sequence_length", "attention", "offload", "pipeline_schedule")
+    base, choices = searched[0].base, searched[0].choices
+    filled: dict[str, str | int | float | bool] = {"model": model.id, "gpu": accelerator.name}
+    filled["method"] = base.method if len(searched) == 1 else "any"
+    if len({one.base.precision for one in searched}) == 1:
+        filled["precision"] = base.precision
+    if request.framework is not None:
+        tool = tool_of(request)
+        filled["framework"] = tool.name if tool else choices.frameworks[0]
+    filled |= {name: getattr(base, name) for name in shared}
+    filled["max_gpu_count" if len(choices.counts) > 1 else "gpu_count"] = choices.counts[-1]
+    filled |= {
+        "global_batch_size": choices.global_batch_size,
+        "objective": request.objective or "fewest_gpus",
+    }
+    fields = (
+        *(
+            "micro_batch_size",
+            "activation_checkpointing",
+            "zero_stage",
+            "tensor_parallel",
+            "pipeline_parallel",
+            "context_parallel",
+        ),
+        *(
+            "expert_parallel",
+            "lora_rank",
+            "lora_targets",
+            "quantization",
+            "quantize_experts",
+            "activation_rule",
+        ),
+        *("price_per_gpu_hour", "limit"),
+    )
+    sent = {name: value for name in fields if (value := getattr(request, name)) is not None}
+    return filled | {
+        name: ",".join(value) if isinstance(value, list) else value for name, value in sent.items()
+    }

@@ -26,7 +26,7 @@ from fitgauge.api.problems import (
     on_defect,
     on_fitgauge_error,
     on_http_error,
-    on_refusal,
+    on_request_error,
 )
 from fitgauge.api.request_parsing import ApiRequest
 from fitgauge.catalog.catalog import Catalog, bundled
@@ -124,7 +124,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         lifespan=[hub_running, catalog_followed],
         exception_handlers={
             FitgaugeError: on_fitgauge_error,
-            RequestError: on_refusal,
+            RequestError: on_request_error,
             HTTPException: on_http_error,
             Exception: on_defect,
         },

@@ -226,4 +226,5 @@ class ApiRequest(Request[Any, Any, Any]):
         return str(self.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
     def _is_upload(self) -> bool:
-        return self._media_type() in self.route_handler.opt.get("uploads", ())
+        uploads = self.route_handler.opt.get("uploads")
+        return uploads is not None and self._media_type() in uploads

@@ -1,4 +1,4 @@
-"""create_app: the only place that wires everything."""
+"""Composition root: wire the settings, the Hub, the services and the API."""
 
 import asyncio
 import gc
@@ -26,7 +26,7 @@ from fitgauge.api.problems import (
     on_defect,
     on_fitgauge_error,
     on_http_error,
-    on_refusal,
+    on_request_error,
 )
 from fitgauge.api.request_parsing import ApiRequest
 from fitgauge.catalog.catalog import Catalog, bundled
@@ -40,51 +40,51 @@ from fitgauge.services.common.long_questions import QUESTION_SECONDS
 from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.settings import Settings
 
-_HELD_BODY_BYTES = 16 * 2**20
-"""of questions and logs under way; reading a log takes some times its size"""
+_BODY_BYTES = 16 * 2**20
+"""Of request bodies in progress; reading a log takes several times its size."""
 
 
 GC_THRESHOLDS = (10_000, 50, 1_000)
-"""Of the collector of cycles. By default it walks every object whenever their number has grown by a
-quarter: up to 100 ms during which no question is answered, measured while 200 callers read large
-tables slowly (p99 of another caller's warm question 98 ms, with these 13 ms)."""
+"""Of the garbage collector. By default it walks every object whenever their number has grown by a
+quarter: pauses of up to 100 ms, measured while 200 callers read large tables slowly (p99 of another
+caller's warm question: 98 ms, with these thresholds 13 ms)."""
 
 
 def create_hub(settings: Settings) -> Hub:
-    """Return the Hub as these settings and huggingface_hub's environment variables say."""
+    """Return the Hub client for these settings and huggingface_hub's environment variables."""
     hosts = tuple(settings.hub_redirect_hosts.split(","))
     return Hub(HubSettings(wait_seconds=settings.hub_wait_seconds, redirect_hosts=hosts))
 
 
 def create_mounted(settings: Settings) -> OverlayReload | None:
-    """Return the own catalog that the settings name, if they do. Raises InvalidCatalogError
-    where it cannot be used."""
+    """Return the mounted catalog of the settings, if any. Raises InvalidCatalogError where it is
+    invalid."""
     return OverlayReload(Path(settings.catalog), bundled()) if settings.catalog else None
 
 
 def create_questions(
     hub: Hub, catalog: Catalog, question_seconds: float = QUESTION_SECONDS
 ) -> Services:
-    """Questions over a Hub, the bundled snapshot and a catalog."""
+    """Return the services over a Hub, the bundled snapshot and a catalog."""
     return Services(ModelResolver(hub, Snapshot()), load_engines(), catalog, question_seconds)
 
 
 def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
-    """Return the service as an ASGI application, over `hub` where one is given. Raises
-    InvalidCatalogError for an own catalog with a bad row."""
+    """Return the ASGI application. hub: replaces that of the settings. Raises InvalidCatalogError
+    where the mounted catalog has a bad row."""
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
     hub = hub or create_hub(settings)
     registry = CollectorRegistry()
     mounted = create_mounted(settings)
-    questions = create_questions(
+    services = create_questions(
         hub, mounted.current.catalog if mounted else bundled(), settings.question_seconds
     )
     long_questions = Gauge(
         "fitgauge_long_questions", "Long questions that wait or are computed.", registry=registry
     )
-    long_questions.set_function(lambda: float(questions.long_questions_under_way))
+    long_questions.set_function(lambda: float(services.long_questions_under_way))
 
     @asynccontextmanager
     async def hub_running(_: Litestar) -> AsyncIterator[None]:
@@ -93,16 +93,16 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         yield
-        await questions.close()
+        await services.close()
         await hub.close()
 
     @asynccontextmanager
-    async def catalog_followed(_: Litestar) -> AsyncIterator[None]:
+    async def catalog_reloading(_: Litestar) -> AsyncIterator[None]:
         if mounted is None:
             yield
             return
-        _tell(mounted, registry)
-        async with _following(mounted.follow(settings.catalog_seconds, questions.use)):
+        _add_catalog_metrics(mounted, registry)
+        async with _in_background(mounted.follow(settings.catalog_seconds, services.use)):
             yield
 
     @get("/metrics")
@@ -120,11 +120,11 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
     app = Litestar(
         route_handlers=[*CONTROLLERS, openapi_document, metrics],
         request_class=ApiRequest,
-        dependencies=dependencies(questions, AnswerCache(questions), mounted),
-        lifespan=[hub_running, catalog_followed],
+        dependencies=dependencies(services, AnswerCache(services), mounted),
+        lifespan=[hub_running, catalog_reloading],
         exception_handlers={
             FitgaugeError: on_fitgauge_error,
-            RequestError: on_refusal,
+            RequestError: on_request_error,
             HTTPException: on_http_error,
             Exception: on_defect,
         },
@@ -132,15 +132,18 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         openapi_config=None,
         logging_config=None,
     )
-    told = logging.getLevelNamesMapping()[settings.log_level.upper()] <= logging.INFO
+    log_requests = logging.getLevelNamesMapping()[settings.log_level.upper()] <= logging.INFO
     return ObservabilityMiddleware(
-        registry, settings.requests_per_second, sys.stderr.write if told else None, weights()
-    )(Admission(app, _HELD_BODY_BYTES))
+        registry,
+        settings.requests_per_second,
+        sys.stderr.write if log_requests else None,
+        weights(),
+    )(Admission(app, _BODY_BYTES))
 
 
 @asynccontextmanager
-async def _following(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """While `work` goes on in the background."""
+async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run `work` in the background."""
     task = asyncio.create_task(work)
     yield
     task.cancel()
@@ -148,8 +151,8 @@ async def _following(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         await task
 
 
-def _tell(mounted: OverlayReload, registry: CollectorRegistry) -> None:
-    """Metrics of the own catalog, called as Prometheus calls those of its own configuration."""
+def _add_catalog_metrics(mounted: OverlayReload, registry: CollectorRegistry) -> None:
+    """Add metrics of the mounted catalog, named like those of Prometheus' own configuration."""
     successful = Gauge(
         "fitgauge_catalog_last_reload_successful",
         "Whether the own catalog that is mounted is in force.",

@@ -1,4 +1,4 @@
-"""What a request must be before the application sees it, and how many bytes of bodies it may hold.
+"""Checks before the application: the form of a request, and the bytes of all request bodies.
 
 The server leaves these checks to the application: exactly one Host, no Content-Encoding.
 """
@@ -14,22 +14,22 @@ from litestar.types import (
 )
 
 from fitgauge.api.media_types import UPLOADS
-from fitgauge.api.problems import RequestError, on_refusal
+from fitgauge.api.problems import RequestError, on_request_error
 
 _SMALL_BODY = 4 * 1024
 _MOST_UPLOADS = 2
-"""read at once: a trace takes up to 60 MiB when it is read"""
+"""read at the same time: reading a trace takes up to 60 MiB"""
 _UPLOADS = tuple(kind.encode() for kind in UPLOADS)
 
 
 class Admission:
-    """Refuse requests of the wrong form, and bodies beyond the memory there is for all of them."""
+    """Refuse malformed requests, and bodies beyond the memory for all of them."""
 
     def __init__(self, app: ASGIApp, body_bytes: int) -> None:
-        """body_bytes: bodies of all requests under way together [bytes].
+        """body_bytes: limit of the bodies of all requests in progress [bytes].
 
         Bodies of at most 4 KiB do not count, so that large ones never delay ordinary questions.
-        Nor do uploads, which are read piece by piece; they are bounded in number.
+        Nor do uploads, which are read in chunks; their number is bounded.
         """
         self._app = app
         self._body_bytes = body_bytes
@@ -37,7 +37,7 @@ class Admission:
         self._uploads = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer with the application, or refuse."""
+        """Pass the request to the application, or refuse it."""
         if scope["type"] != ScopeType.HTTP:
             await self._app(scope, receive, send)
             return
@@ -56,18 +56,18 @@ class Admission:
         if hosts > 1 or (hosts == 0 and scope["http_version"] == "1.1"):
             await _bad_host(hosts)(scope, receive, send)
         elif coding and coding.lower() != b"identity" and length not in (b"", b"0"):
-            await _coded(coding)(scope, receive, send)
+            await _unsupported_coding(coding)(scope, receive, send)
         elif kind.partition(b";")[0].strip().lower() in _UPLOADS:
             await self._upload(scope, receive, send)
         elif _is_small(length):
             await self._app(scope, receive, send)
         else:
-            await self._held(scope, receive, send)
+            await self._counted(scope, receive, send)
 
     async def _upload(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer an upload, or refuse it where too many are under way."""
+        """Pass an upload, or refuse it where too many are in progress."""
         if self._uploads >= _MOST_UPLOADS:
-            detail = f"{_MOST_UPLOADS} files are being read."
+            detail = f"{_MOST_UPLOADS} files are already being read."
             await _answer(_busy(detail))(scope, receive, send)
             return
         self._uploads += 1
@@ -76,8 +76,8 @@ class Admission:
         finally:
             self._uploads -= 1
 
-    async def _held(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request whose body counts as long as the request is under way."""
+    async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request, and count its body until it is answered."""
         held = 0
 
         async def counted() -> HTTPReceiveMessage | WebSocketReceiveMessage:
@@ -85,7 +85,7 @@ class Admission:
             message = await receive()
             size = len(message["body"]) if message["type"] == "http.request" else 0
             if self.held_bytes + size > self._body_bytes:
-                raise _busy("The service holds as many bytes of questions as it may.")
+                raise _busy("Too many bytes of request bodies are in memory.")
             held += size
             self.held_bytes += size
             return message
@@ -111,11 +111,11 @@ def _bad_host(hosts: int) -> ASGIApp:
     return _answer(RequestError(400, "malformed-request", detail, "Send exactly one."))
 
 
-def _coded(coding: bytes) -> ASGIApp:
+def _unsupported_coding(coding: bytes) -> ASGIApp:
     detail = f"Content-Encoding {coding[:80].decode('latin-1')!r} is not supported."
     hint = "Send the body without Content-Encoding."
     return _answer(RequestError(415, "unsupported-content-encoding", detail, hint))
 
 
-def _answer(refusal: RequestError) -> ASGIApp:
-    return on_refusal(None, refusal).to_asgi_response(None, None)  # type: ignore[arg-type]
+def _answer(error: RequestError) -> ASGIApp:
+    return on_request_error(None, error).to_asgi_response(None, None)  # type: ignore[arg-type]

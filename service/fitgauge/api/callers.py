@@ -1,4 +1,4 @@
-"""The caller of a request, who may go before the answer is ready."""
+"""Cancel work when the caller disconnects."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -14,11 +14,12 @@ Answer = TypeVar("Answer")
 async def while_connected(
     request: Request[Any, Any, Any], work: Coroutine[Any, Any, Answer]
 ) -> Answer:
-    """Return the result of `work`, which is cancelled when the caller closes the connection.
+    """Return the result of `work`, which is cancelled when the caller disconnects.
 
-    The body must have been read: the server then has no other message left than the disconnect.
+    Read the body before: the only message left is then the disconnect.
     """
-    working, gone = asyncio.create_task(work), asyncio.create_task(_disconnect(request))
+    working = asyncio.create_task(work)
+    gone = asyncio.create_task(_disconnect(request))
     try:
         await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
@@ -31,6 +32,6 @@ async def while_connected(
 
 
 async def _disconnect(request: Request[Any, Any, Any]) -> None:
-    """Return when the caller closes the connection."""
+    """Return when the caller disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""One ASGI middleware that counts, times, logs and limits: cheaper than three that each wrap
+"""Metrics, access log and rate limit in one ASGI middleware: cheaper than three that each wrap
 every message."""
 
 import math
@@ -11,17 +11,16 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from fitgauge.api.problems import RequestError, on_refusal
+from fitgauge.api.problems import RequestError, on_request_error
 
 _UNLIMITED = ("/health/", "/metrics")
 
 
 class TokenBucket:
-    """At most `rate` requests a second on average, `rate` at once. All callers share it: behind a
-    gateway they share an address anyway.
+    """Rate limit: `rate` requests a second on average, `rate` at once.
 
-    An expensive request counts as several: it passes where one would, and those that follow wait
-    for what it took."""
+    All callers share it, because behind a gateway they share an address. An expensive request
+    counts as several: it passes where one token is left, and the next ones wait for its debt."""
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
@@ -30,8 +29,7 @@ class TokenBucket:
         self._filled = clock()
 
     def wait_seconds(self, weight: int = 1) -> float:
-        """0 where a request may pass (it then counts as `weight` of them), else how long until
-        one may."""
+        """Return 0 and take `weight` tokens, or return the seconds until a request may pass."""
         now = self._clock()
         self._tokens = min(max(1.0, self._rate), self._tokens + (now - self._filled) * self._rate)
         self._filled = now
@@ -42,11 +40,10 @@ class TokenBucket:
 
 
 class ObservabilityMiddleware:
-    """Counts requests by route and status, times them, writes a line of each to the log, and
-    answers 429 beyond the limit.
+    """Count and time requests by route and status, log a line of each, answer 429 beyond the limit.
 
-    A route is its template and never what a caller made up, so there are few; so is a method,
-    which the server takes from a fixed list."""
+    Label values are bounded: a route is its template, never the requested path, and the server
+    accepts a fixed list of methods."""
 
     def __init__(
         self,
@@ -70,10 +67,10 @@ class ObservabilityMiddleware:
             "fitgauge_request_seconds", "Time to answer.", ("route",), registry=registry
         )
         self._bucket = TokenBucket(requests_per_second) if requests_per_second > 0 else None
-        self._observe = cache(self._observing)
+        self._observe = cache(self._observer)
 
     def __call__(self, app: ASGIApp) -> ASGIApp:
-        """Return the application, observed."""
+        """Return the application wrapped in this middleware."""
 
         async def observed(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != ScopeType.HTTP:
@@ -106,8 +103,8 @@ class ObservabilityMiddleware:
 
         return observed
 
-    def _observing(self, route: str, method: str, status: int) -> Callable[[float], None]:
-        """Return what to call with the seconds that such a request took."""
+    def _observer(self, route: str, method: str, status: int) -> Callable[[float], None]:
+        """Return a function that records the seconds of such a request."""
         count, time_of = (
             self._requests.labels(route, method, str(status)).inc,
             self._seconds.labels(route).observe,
@@ -131,11 +128,11 @@ class ObservabilityMiddleware:
 
 def _too_many(wait: float) -> ASGIApp:
     seconds = math.ceil(wait)
-    refusal = RequestError(
+    error = RequestError(
         429,
         "too-many-requests",
-        "More requests than this service takes.",
+        "Too many requests.",
         f"Ask again in {seconds} s.",
         retry_after=seconds,
     )
-    return on_refusal(None, refusal).to_asgi_response(None, None)  # type: ignore[arg-type]
+    return on_request_error(None, error).to_asgi_response(None, None)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Every error as RFC 9457 problem+json: one table from what went wrong to a status."""
+"""Errors as RFC 9457 problem+json: one table from exception to status."""
 
 import logging
 import math
@@ -48,7 +48,7 @@ STATUS: dict[type[FitgaugeError], tuple[int, str]] = {
 
 
 class RequestError(Exception):
-    """A request refused before it became a question: status, slug and words of the problem."""
+    """A request refused before it is answered: status, slug and texts of the problem."""
 
     def __init__(
         self,
@@ -81,58 +81,57 @@ def problem_response(problem: Problem, headers: dict[str, str] | None = None) ->
     )
 
 
-def problem_of(status: int, slug: str, said: FitgaugeError | RequestError) -> Problem:
-    """Return what was `said`, as the problem of this kind."""
+def problem_of(status: int, slug: str, error: FitgaugeError | RequestError) -> Problem:
+    """Return the problem that describes an error."""
     return Problem(
         type=_TYPE + slug,
         title=HTTPStatus(status).phrase,
         status=status,
-        detail=said.detail,
-        hint=said.hint or "See the detail.",
-        matches=list(said.matches),
-        field=said.field,
+        detail=error.detail,
+        hint=error.hint or "See the detail.",
+        matches=list(error.matches),
+        field=error.field,
     )
 
 
 def on_fitgauge_error(_: Request[Any, Any, Any], error: FitgaugeError) -> Response[bytes]:
-    """Return an error raised on purpose, by the table above."""
+    """Answer with an error of fitgauge.errors, by the table above."""
     headers = {}
     if isinstance(error, HubError | QueueFullError):
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_seconds)))
     return problem_response(problem_of(*STATUS[type(error)], error), headers)
 
 
-def refusal_problem(refusal: RequestError) -> Problem:
-    """Return what a refusal tells."""
-    return problem_of(refusal.status, refusal.slug, refusal)
+def request_problem(error: RequestError) -> Problem:
+    """Return the problem of a refused request."""
+    return problem_of(error.status, error.slug, error)
 
 
-def on_refusal(_: Request[Any, Any, Any], refusal: RequestError) -> Response[bytes]:
-    """Return a request refused at the door."""
+def on_request_error(_: Request[Any, Any, Any], error: RequestError) -> Response[bytes]:
+    """Answer with the problem of a refused request."""
     return problem_response(
-        refusal_problem(refusal),
-        {"Retry-After": str(refusal.retry_after)} if refusal.retry_after else None,
+        request_problem(error),
+        {"Retry-After": str(error.retry_after)} if error.retry_after else None,
     )
 
 
-_SAID = {
-    404: ("There is no such path.", "The paths are listed in /schema/openapi.json."),
-    405: ("This path does not know this method.", "Use one of the methods in the Allow header."),
+_HTTP_ERRORS = {
+    404: ("Unknown path.", "The paths are listed in /schema/openapi.json."),
+    405: ("This path does not support this method.", "Use one of the methods in the Allow header."),
     413: (
-        "The body is larger than this service reads.",
+        "The body is too large.",
         "A question is a small JSON object: send less.",
     ),
 }
-_UNSAID = ("The request cannot be understood.", "See /schema/openapi.json for what is understood.")
+_OTHER_HTTP_ERROR = ("The request is malformed.", "See /schema/openapi.json.")
 
 
 def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
-    """Return what the framework itself refuses: unknown paths, methods, bodies that are too
-    large."""
+    """Answer with an error of Litestar: unknown path or method, body too large."""
     status = error.status_code
     if status >= 500:
         return on_defect(request, error)
-    detail, hint = _SAID.get(status, _UNSAID)
+    detail, hint = _HTTP_ERRORS.get(status, _OTHER_HTTP_ERROR)
     problem = Problem(
         type="about:blank", title=HTTPStatus(status).phrase, status=status, detail=detail, hint=hint
     )
@@ -140,7 +139,7 @@ def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Resp
 
 
 def on_defect(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """Return a defect of ours: logged once with its trace, and told without it."""
+    """Answer 500 without the trace of a defect, which is logged once."""
     _log.error("defect while answering %s %s", request.method, request.url.path, exc_info=error)
     problem = Problem(
         type=_TYPE + "defect",

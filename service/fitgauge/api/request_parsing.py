@@ -47,8 +47,8 @@ class BodyDecoder(Generic[Body]):
         return self
 
     def decode(self, raw: bytes) -> Body:
-        """Return the struct. Raises RequestError 400 for what is no JSON, 422 for JSON that is no
-        such question."""
+        """Return the struct. Raises RequestError 400 where it is not JSON, 422 where it does not
+        match the struct."""
         try:
             return self._decoder.decode(raw)
         except msgspec.ValidationError as error:
@@ -63,15 +63,15 @@ class BodyDecoder(Generic[Body]):
             raise _too_deep() from None
 
     def _invalid(self, message: str, sent: object) -> RequestError:
-        """Return the 422 for a message of msgspec, with the field, what to send for it, and
-        names that a misspelt one may mean."""
+        """Return the 422 for a message of msgspec: the field, what to send, and near matches of a
+        misspelt name."""
         named, at = _NAMED.search(message), _AT_FIELD.search(message)
-        found = named or at
-        field = found["field"].partition("[")[0][:80] if found else None
+        match = named or at
+        field = match["field"].partition("[")[0][:80] if match else None
         detail = (
             _AT_FIELD.sub("", message)
-            .replace("Object missing", "The question lacks the")
-            .replace("Object", "The question")[:200]
+            .replace("Object missing", "Missing")
+            .replace("Object contains unknown", "Unknown")[:200]
             + "."
         )
         matches: tuple[str, ...] = ()
@@ -92,8 +92,8 @@ class BodyDecoder(Generic[Body]):
 
 
 def _values(field: dict[str, Any]) -> Iterator[str]:
-    """Yield what a field takes, as a sentence, where it is a number within bounds or one of a
-    few words. `field`: its JSON schema."""
+    """Yield a sentence on the values of a field, where it is a bounded number or an enum. field:
+    its JSON schema."""
     for kind in field.get("anyOf", [field]):
         if "enum" in kind:
             *most, last = sorted(map(str, kind["enum"]))
@@ -109,13 +109,13 @@ def _values(field: dict[str, Any]) -> Iterator[str]:
 
 
 def _with_whole_numbers(raw: bytes) -> object:
-    """Return the JSON with 4.0 as 4 in its fields: JSON does not tell them apart. Raises
-    RequestError 400 for what is no JSON after all."""
+    """Return the JSON with 4.0 as 4 in its fields: JSON does not distinguish them. Raises
+    RequestError 400 where it is not JSON."""
     try:
         sent = msgspec.json.decode(raw)
     except RecursionError:
         raise _too_deep() from None
-    except msgspec.ValidationError:  # a number beyond any that is known
+    except msgspec.ValidationError:  # a number out of range
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _no_json(error, "Send a flat object.") from None
@@ -142,12 +142,12 @@ def _too_deep() -> RequestError:
 
 
 def _unquoted(field: str, message: str, sent: object) -> str | None:
-    """Return the hint for a number or a boolean sent as text: the value to send, where the text
-    holds one. None for other faults."""
-    wanted = _OF_TEXT.search(message)
-    if wanted is None or not isinstance(sent, dict):
+    """Return the hint for a number or a boolean sent as text, with the value to send where the
+    text contains one. None for other errors."""
+    expected = _OF_TEXT.search(message)
+    if expected is None or not isinstance(sent, dict):
         return None
-    if wanted["type"] == "bool":
+    if expected["type"] == "bool":
         return f"Send true or false without quotes, or leave {field} out."
     text = str(sent.get(field)).strip().replace(",", "").replace("_", "")
     try:
@@ -169,7 +169,7 @@ class ApiRequest(Request[Any, Any, Any]):
     """
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
-        """Yield the body as it comes in. Raises RequestError 400 where the caller disconnects, 413
+        """Yield the body in chunks. Raises RequestError 400 where the caller disconnects, 413
         beyond the decoder's limit; Litestar raises 413 beyond the handler's."""
         largest, size = None if self._is_upload() else self._decoder.largest, 0
         try:
@@ -226,4 +226,5 @@ class ApiRequest(Request[Any, Any, Any]):
         return str(self.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
     def _is_upload(self) -> bool:
-        return self._media_type() in self.route_handler.opt.get("uploads", ())
+        uploads = self.route_handler.opt.get("uploads")
+        return uploads is not None and self._media_type() in uploads

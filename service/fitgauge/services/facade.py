@@ -1,4 +1,4 @@
-"""Questions: the one door to every answer, for the API, the terminal and whoever else asks."""
+"""Facade over all services, for the API and the terminal."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -47,7 +47,7 @@ from fitgauge.services.utilization.service import explain_utilization
 from fitgauge.services.utilization.trace import explain_trace
 
 _ROWS = 100
-"""Rows of a comparison made in one go: some ten milliseconds."""
+"""Rows of a table that are estimated at once: some ten milliseconds."""
 
 _OPEN_TABLES = 32
 """Tables that are read at once. One takes up to 1 MiB between its rows, for as long as its
@@ -58,14 +58,17 @@ _FEW_FORMATS = 3
 
 
 class CacheDependencies(NamedTuple):
-    """What an answer rests on: it holds for as long as these are what is known. siblings: the
-    number of those that were known."""
+    """What an answer depends on: it is valid as long as these are current."""
 
     catalog: Catalog
     text: str
+    """The model as the request names it."""
     model: Model | None = None
+    """None where the answer must not be cached."""
     engine: EngineName | None = None
+    """Set where the answer depends on quantized repositories."""
     siblings: int | None = None
+    """Serial number of the list of quantized repositories."""
 
 
 class Services:
@@ -93,43 +96,39 @@ class Services:
         self.use(catalog)
 
     def use(self, catalog: Catalog) -> None:
-        """From now on answers are given from this catalog; questions under way keep the one they
-        began with."""
+        """Switch to this catalog. Questions in progress finish with the previous one."""
         self._catalog = catalog
         self._recommender = Recommender(self._engines, catalog)
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog that is in force."""
+        """The catalog in force."""
         return self._catalog
 
     @property
     def long_questions_under_way(self) -> int:
-        """How many long questions wait or are computed."""
+        """Number of long questions that wait or are computed."""
         return self._long.under_way
 
     async def check_fit(self, request: FitRequest) -> tuple[CacheDependencies, FitAnswer]:
-        """Return the answer, and what it rests on. Raises the errors of fitgauge.errors.
+        """Return the answer and what it depends on. Raises the errors of fitgauge.errors.
 
-        Where the model does not fit for certain, published quantized siblings of it are looked
-        up for a short while."""
-        grounds, found = (
-            CacheDependencies(self._catalog, request.model),
-            self._catalog.find(request.gpu),
-        )
+        Where the model does not surely fit, look up quantized repositories of it, briefly."""
+        dependencies = CacheDependencies(self._catalog, request.model)
+        gpu = self._catalog.find(request.gpu)
         model = await self._models.find(request.model)
         if request.draft_model:
             model = await self._drafted(model, request.draft_model)
-        if not self._serving.is_prepared(request, model, found):
-            await self._long.run(lambda _: self._serving.prepare(request, model, found))
+        if not self._serving.is_prepared(request, model, gpu):
+            await self._long.run(lambda _: self._serving.prepare(request, model, gpu))
         if (
             not wants_quantized_repos(model, request.quantization)
-            or self._serving.check(request, model, found).verdict == "fits"
+            or self._serving.check(request, model, gpu).verdict == "fits"
         ):
-            return grounds._replace(model=model), self._serving.answer(request, model, found)
+            return dependencies._replace(model=model), self._serving.answer(request, model, gpu)
         engine = words.engine(request.engine)
         siblings = await self._siblings.find(model, engine)
-        grounds = grounds._replace(
+        dependencies = dependencies._replace(
             model=model, engine=engine, siblings=self._siblings.serial(model, engine)
         )
         if request.draft_model:
@@ -139,11 +138,11 @@ class Services:
                     for one in siblings
                 ]
             )
-        return grounds, self._serving.answer(request, model, found, siblings)
+        return dependencies, self._serving.answer(request, model, gpu, siblings)
 
     async def _drafted(self, model: Model, name: str) -> Model:
-        """Return the model with its draft beside it. Raises the errors of fitgauge.errors, which
-        then speak of `draft_model`."""
+        """Return the model with its draft model. Raises the errors of fitgauge.errors, with
+        `draft_model` as their field."""
         try:
             draft = await self._models.find(name)
         except FitgaugeError as error:
@@ -154,25 +153,22 @@ class Services:
     async def check_training_fit(
         self, request: TrainingRequest
     ) -> tuple[CacheDependencies, TrainingAnswer]:
-        """Return the answer about training, and what it rests on. Raises the errors of
+        """Return the answer about training and what it depends on. Raises the errors of
         fitgauge.errors."""
-        grounds, found = (
-            CacheDependencies(self._catalog, request.model),
-            self._catalog.find(request.gpu),
-        )
+        dependencies = CacheDependencies(self._catalog, request.model)
+        gpu = self._catalog.find(request.gpu)
         model = await self._models.find(request.model)
-        cast = await self._cast(request)
-        alone = cast.reward is None and cast.critic is None
+        rl_models = await self._rl_models(request)
+        alone = rl_models.reward is None and rl_models.critic is None
         answer = await self._long.run(
             lambda checkpoint: self._training.with_checkpoint(checkpoint).answer(
-                request, model, found, cast
+                request, model, gpu, rl_models
             )
         )
-        # An answer that rests on further models is not kept: nobody looks whether those are still
-        # what is known.
-        return grounds._replace(model=model if alone else None), answer
+        # An answer that depends on further models is not cached: their validity is not checked.
+        return dependencies._replace(model=model if alone else None), answer
 
-    async def _cast(self, request: TrainingRequest) -> RlModels:
+    async def _rl_models(self, request: TrainingRequest) -> RlModels:
         """Return the reward model and the critic that a request names. Raises the errors of
         fitgauge.errors."""
         names = (named_model(request.reward_model), named_model(request.critic_model))
@@ -182,36 +178,33 @@ class Services:
     async def plan_training(
         self, request: TrainingPlanRequest
     ) -> tuple[CacheDependencies, TrainingPlanAnswer]:
-        """Return the layouts that train a model, and what the answer rests on. Raises the errors
+        """Return the layouts that train a model and what the answer depends on. Raises the errors
         of fitgauge.errors."""
-        grounds, found = (
-            CacheDependencies(self._catalog, request.model),
-            self._catalog.find(request.gpu),
-        )
+        dependencies = CacheDependencies(self._catalog, request.model)
+        gpu = self._catalog.find(request.gpu)
         model = await self._models.find(request.model)
         answer = await self._long.run(
-            lambda checkpoint: self._planner.answer(request, model, found, checkpoint)
+            lambda checkpoint: self._planner.answer(request, model, gpu, checkpoint)
         )
-        return grounds._replace(model=model), answer
+        return dependencies._replace(model=model), answer
 
     async def recommend_gpus(self, request: RecommendRequest) -> RecommendAnswer:
-        """Return what to serve a model on. Raises the errors of fitgauge.errors."""
+        """Return the GPUs to use for a model. Raises the errors of fitgauge.errors."""
         model, recommender = await self._models.find(request.model), self._recommender
         return await self._long.run(
             lambda checkpoint: recommender.answer(request, model, checkpoint)
         )
 
     async def list_models_that_fit(self, request: ModelsForGpuRequest) -> ModelsForGpuAnswer:
-        """Return which bundled models run on a card. Raises the errors of fitgauge.errors."""
-        found = self._catalog.find(request.gpu)
+        """Return the bundled models that run on a GPU. Raises the errors of fitgauge.errors."""
+        gpu = self._catalog.find(request.gpu)
         large = len(words.split_list(request.quantizations)) > _FEW_FORMATS
         return await self._long.run(
-            lambda checkpoint: self._models_for_gpu.answer(request, found, checkpoint), large=large
+            lambda checkpoint: self._models_for_gpu.answer(request, gpu, checkpoint), large=large
         )
 
     async def compare_fit(self, request: CompareRequest) -> Comparison:
-        """Return the table that is meant, to be filled by `rows`. Raises the errors of
-        fitgauge.errors."""
+        """Return the table, whose cells `rows` estimates. Raises the errors of fitgauge.errors."""
         gpus = [self._catalog.find(text) for text in words.split_list(request.gpus)]
         names = words.split_list(request.models)
         cells(len(names), len(gpus), 1)
@@ -220,8 +213,8 @@ class Services:
         )
 
     async def rows(self, comparison: Comparison) -> AsyncIterator[list[CompareRow]]:
-        """Yield the rows of a table as they are made, a few at a time, so that they wait for a
-        slow reader. Raises QueueFullError before the first."""
+        """Yield the rows of a table in batches, at the pace of its reader. Raises QueueFullError
+        before the first."""
         if self._open_tables.locked():
             raise queue_full()
         async with self._open_tables:
@@ -233,28 +226,29 @@ class Services:
                 )
 
     async def explain_log(self, request: ExplainLogRequest) -> LogAnswer:
-        """Return what a start-up log measured, beside the estimate of the same question. Raises
-        the errors of fitgauge.errors."""
+        """Compare what a start-up log measured with the estimate. Raises the errors of
+        fitgauge.errors."""
         reading = await self._long.run(lambda _: read(request, self._engines))
         asked, full = reading.asked, request.detail == "full"
         if asked is None:
             return self._ledger.answer(reading, None, None, full=full)
-        found = self._catalog.find(asked.gpu)
+        gpu = self._catalog.find(asked.gpu)
         model = await self._models.find(asked.model)
         return await self._long.resume(
-            lambda _: self._ledger.answer(reading, model, found, full=full)
+            lambda _: self._ledger.answer(reading, model, gpu, full=full)
         )
 
     async def explain_utilization(self, request: UtilizationRequest) -> UtilizationAnswer:
         """Return how much of its GPUs a training run uses. Raises the errors of fitgauge.errors."""
-        found, model = self._catalog.find(request.gpu), None
+        gpu = self._catalog.find(request.gpu)
+        model = None
         if request.model is not None:
             model = await self._models.find(request.model)
-        return explain_utilization(request, model, found)
+        return explain_utilization(request, model, gpu)
 
     async def explain_trace(self, chunks: AsyncIterator[bytes]) -> UtilizationAnswer:
-        """Return where the GPUs' time goes in a profiler's trace, read as it comes in. Raises
-        InvalidRequestError for what is no trace."""
+        """Return how the GPUs spend their time in a profiler trace, read in chunks. Raises
+        InvalidRequestError where it is not a trace."""
         reader = TraceReader()
         async for chunk in chunks:
             await self._long.resume(partial(_feed, reader, chunk))
@@ -274,7 +268,7 @@ class Services:
         )
 
     async def close(self) -> None:
-        """End what goes on in the background."""
+        """Stop the background work."""
         self._long.close()
         await self._siblings.close()
 
@@ -291,7 +285,7 @@ class Services:
         )
 
     def get_gpu(self, text: str) -> GpuDetail:
-        """Return one accelerator, by id or by what people call it. Raises
+        """Return one accelerator by its id or any usual name. Raises
         UnknownAcceleratorError."""
         return gpu_detail(self._catalog.find(text).accelerator, self._catalog.offers, full=True)
 

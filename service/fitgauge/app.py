@@ -79,7 +79,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         hub, mounted.current.catalog if mounted else bundled(), settings.question_seconds
     )
     long_questions = Gauge(
-        "fitgauge_long_questions", "Long questions that wait or are computed.", registry=registry
+        "fitgauge_long_questions", "Long requests waiting or running.", registry=registry
     )
     long_questions.set_function(lambda: float(questions.long_questions_under_way))
 
@@ -124,9 +124,9 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         openapi_config=None,
         logging_config=None,
     )
-    told = logging.getLevelNamesMapping()[settings.log_level.upper()] <= logging.INFO
+    access_log = logging.getLevelNamesMapping()[settings.log_level.upper()] <= logging.INFO
     return ObservabilityMiddleware(
-        registry, settings.requests_per_second, sys.stderr.write if told else None
+        registry, settings.requests_per_second, sys.stderr.write if access_log else None
     )(Admission(app, _HELD_BODY_BYTES))
 
 
@@ -144,13 +144,13 @@ def _tell(mounted: OverlayReload, registry: CollectorRegistry) -> None:
     """Metrics of the own catalog, called as Prometheus calls those of its own configuration."""
     successful = Gauge(
         "fitgauge_catalog_last_reload_successful",
-        "Whether the own catalog that is mounted is in force.",
+        "Whether the mounted catalog overlay is in force.",
         registry=registry,
     )
     successful.set_function(lambda: float(mounted.refused is None))
     loaded = Gauge(
         "fitgauge_catalog_loaded_timestamp_seconds",
-        "When the own catalog in force was read.",
+        "When the catalog overlay in force was read.",
         registry=registry,
     )
     loaded.set_function(lambda: mounted.current.at)

@@ -25,12 +25,12 @@ class Source(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Accelerator(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
-    """One accelerator as a process sees it. What nobody was seen to print, and what no vendor
+    """One accelerator as a process sees it. What no tool prints, and what no vendor
     states, is None.
 
     `marketed_bytes`: what the box says [bytes], its GB taken as 10^9. `total_bytes`: what the
     vendor's tool shows (nvidia-smi's MiB, the profile of a MIG slice) [bytes]. `usable`: what a
-    process on Linux is told it has [bytes]; of a laptop's GPU, mostly run under Windows,
+    process on Linux sees [bytes]; of a laptop's GPU, mostly run under Windows,
     `expected` is what Windows shows and `low` what Linux does. `usable_basis` is `exact` where
     it was read off such a process, `calibrated` where it follows from cards of the same memory
     and generation (`derived_from`, their ids), `assumed` where the relation is weaker.

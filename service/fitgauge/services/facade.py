@@ -151,7 +151,7 @@ class Services:
         return grounds, self._serving.answer(request, model, found, siblings)
 
     async def _drafted(self, model: Model, name: str) -> Model:
-        """Return the model with its draft beside it. Raises the errors of fitgauge.errors, which
+        """Return the model with its draft model. Raises the errors of fitgauge.errors, which
         then speak of `draft_model`."""
         try:
             draft = await self._models.find(name)
@@ -177,8 +177,7 @@ class Services:
                 request, model, found, cast
             )
         )
-        # An answer that rests on further models is not kept: nobody looks whether those are still
-        # what is known.
+        # An answer that depends on further models is not cached: those may have changed.
         return grounds._replace(model=model if alone else None), answer
 
     async def _cast(self, request: TrainingRequest) -> RlModels:
@@ -242,7 +241,7 @@ class Services:
                 )
 
     async def explain_log(self, request: ExplainLogRequest) -> LogAnswer:
-        """Return what a start-up log measured, beside the estimate of the same question. Raises
+        """Return what a start-up log measured, compared with the estimate. Raises
         the errors of fitgauge.errors."""
         reading = await self._long.run(lambda _: read(request, self._engines))
         asked, full = reading.asked, request.detail == "full"

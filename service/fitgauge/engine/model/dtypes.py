@@ -30,7 +30,7 @@ def dtype(name: str) -> str:
     found = _ALIASES.get(text.lower(), text.upper())
     if found not in BITS:
         raise InvalidRequestError(
-            f"{name!r} is no number format that is known here.",
+            f"Unknown number format {name!r}.",
             hint="Send bf16, fp16, fp32, fp8 or int8.",
         )
     return found

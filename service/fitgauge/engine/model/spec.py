@@ -120,7 +120,7 @@ class LatentAttention(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="
 class CompressedAttention(
     msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="compressed_attention"
 ):
-    """DeepSeek V4: a sliding window over one shared key-value head of `head_dim`, and beside it
+    """DeepSeek V4: a sliding window over one shared key-value head of `head_dim`, plus
     one entry for every `ratio` tokens (0: the window alone). `indexer` picks entries where
     `ratio` is small."""
 
@@ -234,10 +234,10 @@ class RotaryTable(msgspec.Struct, frozen=True, gc=False):
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True):
     """What a model is made of.
 
-    `basis` is `exact` where a reader was taught this architecture, `assumed` where the config
+    `basis` is `exact` where the architecture has a reader, `assumed` where the config
     was read by its usual names. `image_prefix`: the tokens of an image also attend to those
     after them. `quantization`: the config's own `quantization_config` (or hf_quant_config.json),
-    as published, else None. `draft`: another model that drafts tokens beside it. `layer_uses`:
+    as published, else None. `draft`: another model that drafts tokens for it. `layer_uses`:
     how often each layer runs in one pass (ALBERT's share their weights)."""
 
     model_type: str

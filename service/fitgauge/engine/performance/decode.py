@@ -17,7 +17,7 @@ from fitgauge.engine.weights.rank_bytes import ranks, share_bytes
 from fitgauge.engine.weights.sharding import ShardedWeights
 
 EFFICIENCY = 0.91
-"""Share of a card's bandwidth that reading gets in a step, beside what its layers wait.
+"""Share of a card's bandwidth that reading gets in a step, without the layers' latency.
 
 Calibrated with LAYER_SECONDS: of all hundredths and 10 us the pair with the least mean error (of
 logarithms, 0.16; 0.46 with none) over 83 published runs of one request on one card (llama.cpp,
@@ -25,7 +25,7 @@ vLLM, SGLang, MLC LLM and gpt-fast; 0.5B to 72B; NVIDIA and Apple), in
 tests/accuracy/decode_speeds.jsonl; a test derives them again from the rows."""
 
 LAYER_SECONDS = 120e-6
-"""What a layer takes beside reading [s], on however many cards: kernels that start one after
+"""Latency of a layer without reading [s], on however many cards: kernels that start one after
 another and are too small to fill a card. The runs leave it by layers, not by steps: 2.5 ms of 24
 layers, 3.6 of 36."""
 
@@ -122,7 +122,7 @@ def _visited_share(spec: ModelSpec, tokens: int) -> float:
 def waiting_seconds(
     spec: ModelSpec, concurrency: int, tensor_parallel: int, accelerator: Accelerator
 ) -> float:
-    """Return what a step takes beside reading and multiplying [s] = layers x LAYER_SECONDS +
+    """Return the latency of a step besides reading and multiplying [s] = layers x LAYER_SECONDS +
     all-reduces.
 
     Those are two a layer of `concurrency` hidden states where tensor parallel ranks divide it, each

@@ -74,7 +74,7 @@ def attention_flops(mixer: Mixer, sequence_length: int) -> float:
 
     T [tokens]: what a query reads, counted in full as PaLM and Megatron do though half of it is
     masked, at most the window; h heads of d_key and d_value numbers. A recurrent state's update
-    is small beside its projections and left out. Source: PaLM, arXiv 2204.02311, appendix B (12
+    is small against its projections and left out. Source: PaLM, arXiv 2204.02311, appendix B (12
     L H Q T for forward and backward)."""
     if isinstance(mixer, Recurrent):
         return 0.0
@@ -131,7 +131,7 @@ def token_flops(
 
 
 def peak_tflops(accelerator: Accelerator, arithmetic: Arithmetic) -> float | None:
-    """10^12 dense operations a second in this arithmetic, None where nobody states it or the
+    """10^12 dense operations a second in this arithmetic, None if unknown or the
     hardware has none.
 
     fp16 and bf16 run at one rate on every accelerator that has both.
@@ -169,7 +169,7 @@ def budget_seconds(
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What ZeRO moves in one micro-batch beside what it computes: `bytes` through one GPU's
+    """What ZeRO moves in one micro-batch compared with its computation: `bytes` through one GPU's
     link, and seconds of each at full speed."""
 
     bytes: int

@@ -143,7 +143,7 @@ def prefill_seconds(
 
     Pipeline stages follow each other, so they are no faster than one. peak: 10^12 operations a
     second of one card; link_gbps: 10^9 bytes a second, one direction; read_seconds: of the
-    weights, once. Waiting in a queue and what the server does beside the model are left out."""
+    weights, once. Waiting in a queue and server overhead are left out."""
     multiplied = flops / (tensor_parallel * peak * 1e12)
     moved = exchanged / ((link_gbps or PCIE_GBPS) * 1e9 * LINK_EFFICIENCY)
     slow, expected, fast = (

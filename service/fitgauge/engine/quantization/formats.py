@@ -1,5 +1,4 @@
-"""How a quantizer stores a weight: bits of a weight, and the scales, zero points and tables beside
-them.
+"""How a quantizer stores a weight: bits per weight, scales, zero points and tables.
 
 A `Format` says it for one tensor; which tensors a quantizer touches is the work of a Scheme
 (schemes.py)."""

@@ -167,7 +167,7 @@ def _left_alone(names: list[str]) -> tuple[Rule, ...]:
 
 def _fp8(values: Values) -> Scheme:
     """FP8 in blocks of weight_block_size (DeepSeek, Qwen) or with one scale a tensor; a mixture may
-    name NVFP4 or fp4 experts beside it.
+    name NVFP4 or fp4 experts in addition.
 
     With `expert_dtype` fp4 (DeepSeek V4) the experts are MXFP4 and the other scales e8m0; its
     compressors are not quantized."""

@@ -201,7 +201,7 @@ def stages_of(spec: ModelSpec, workload: Workload) -> tuple[Stage, ...]:
 
 
 def loading_degrees(workload: Workload) -> tuple[int, ...]:
-    """Return what `weights_term` depends on beside the model: over how many ranks it is divided,
+    """Return what `weights_term` depends on besides the model: over how many ranks it is divided,
     and how much of it the host keeps."""
     degrees = (
         workload.tensor_parallel,
@@ -226,12 +226,12 @@ def weights_term(laid: ShardedWeights, workload: Workload, stage: Stage) -> Term
         "data_parallel": workload.data_parallel,
     }
     rank = rank_weights(laid, **degrees, layers=stage.span, first=stage.first, last=stage.last)
-    told = f"tensor parallel {workload.tensor_parallel}"
+    sharding = f"tensor parallel {workload.tensor_parallel}"
     if workload.pipeline_parallel > 1:
-        told += f", layers {stage.layers.start} to {stage.layers.stop - 1}"
+        sharding += f", layers {stage.layers.start} to {stage.layers.stop - 1}"
     if workload.expert_parallel > 1:
-        told += f", expert parallel {workload.expert_parallel}"
-    formula = f"{laid.scheme.name} weights, {told}: " + " + ".join(
+        sharding += f", expert parallel {workload.expert_parallel}"
+    formula = f"{laid.scheme.name} weights, {sharding}: " + " + ".join(
         f"{part} {gib(size)}" for part, size in rank.by_part.items()
     )
     size, beyond = rank.bytes, 0

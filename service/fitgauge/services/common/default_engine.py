@@ -1,12 +1,11 @@
-"""The engine that is meant where none is named."""
+"""Choose the engine of a request that names none."""
 
 from collections.abc import Callable
 
 from fitgauge.engine.serving.workload import EngineName
 
 USUAL: tuple[EngineName, ...] = ("vllm", "mlx", "llama.cpp")
-"""Engines in the order in which they are taken where none is named: the first that runs these
-weights on the card."""
+"""Default engines, in order of preference: the first that runs these weights on the GPU is used."""
 
 
 def first_that_runs(runs: Callable[[EngineName], bool]) -> EngineName:
@@ -18,6 +17,4 @@ def first_that_runs(runs: Callable[[EngineName], bool]) -> EngineName:
 def unnamed(refused: str, engine: EngineName) -> str:
     """Return why another engine than the first usual one was taken where none was named;
     refused: what that one does not do, and a remedy."""
-    return (
-        f"No engine was asked for: {engine} was taken, because {refused.partition('. Send ')[0]}."
-    )
+    return f"`engine` not set: using {engine}, because {refused.partition('. Send ')[0]}."

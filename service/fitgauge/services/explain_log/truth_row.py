@@ -98,23 +98,23 @@ def _release(question: dict[str, str | int | float | bool]) -> str | None:
 
 def _measured(log: StartLog, engine: str) -> dict[str, Measurement]:
     readings = Measured(log.readings)
-    told: dict[str, Measurement] = {}
+    measured: dict[str, Measurement] = {}
     for name, sources in _SIZES.items():
         value = readings.value(*sources)
         if value is not None:
-            told[
+            measured[
                 "compute_gib"
                 if name == "activation_gib" and engine not in PREALLOCATED_KV_CACHE
                 else name
             ] = round(value / GIB, 4)
     pool = readings.pick("kv_pool", by=min if engine in PREALLOCATED_KV_CACHE else max)
     if pool:
-        told["kv_gib"] = round(pool.value / GIB, 4)
+        measured["kv_gib"] = round(pool.value / GIB, 4)
     for name in _NUMBERS:
         number = readings.pick(name, by=min)
         if number:
-            told[name] = number.value if name == "max_concurrency" else int(number.value)
-    return told
+            measured[name] = number.value if name == "max_concurrency" else int(number.value)
+    return measured
 
 
 def _scores(

@@ -74,7 +74,7 @@ class FitEstimate:
 
     @property
     def outside(self) -> Bytes:
-        """What vLLM and others hold of the fullest card beside the engine's share of it."""
+        """Memory of vLLM and others on the fullest GPU outside the engine's share [bytes]."""
         asked, fullest = self.asked, self.estimate.fullest
         return total(
             terms_outside_budget(

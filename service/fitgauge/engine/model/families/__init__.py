@@ -1,7 +1,7 @@
 """From a config.json to a ModelSpec: one reader for every family, found by `model_type`.
 
 A family module exports READERS: model_type -> function(Config) -> ModelSpec. An architecture
-nobody taught is read by its config's usual names, with basis `assumed` and a note that says so."""
+without a reader is read by its config's usual names, with basis `assumed` and a note."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -84,7 +84,7 @@ def published_quantization(
     """quantization_config of the config or its text section, else `apart`, which also counts where
     the config names no quant_method.
 
-    `expert_dtype`, which DeepSeek V4 keeps beside it, goes with it.
+    `expert_dtype`, which DeepSeek V4 has in addition, goes with it.
     """
     inside = config.values.get("quantization_config") or config.section("text_config").values.get(
         "quantization_config"
@@ -93,5 +93,5 @@ def published_quantization(
         inside = apart or inside
     if not isinstance(inside, Mapping):
         return None
-    beside = {key: config.values[key] for key in ("expert_dtype",) if key in config.values}
-    return {**inside, **beside}
+    outer = {key: config.values[key] for key in ("expert_dtype",) if key in config.values}
+    return {**inside, **outer}

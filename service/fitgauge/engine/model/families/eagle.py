@@ -37,12 +37,12 @@ def reader(config: Config) -> Reader | None:
 def read_speculator(config: Config) -> ModelSpec:
     """Return a head in the format of the speculators library."""
     layers = config.section("transformer_layer_config").values
-    beside = {
+    outer = {
         key: config.values[key]
         for key in ("draft_vocab_size", "target_hidden_size", "torch_dtype")
         if key in config.values
     }
-    return read_head(Config({**layers, **beside, "architectures": ["Eagle3LlamaForCausalLM"]}))
+    return read_head(Config({**layers, **outer, "architectures": ["Eagle3LlamaForCausalLM"]}))
 
 
 def read_head(config: Config) -> ModelSpec:
@@ -76,7 +76,7 @@ def read_head(config: Config) -> ModelSpec:
         rotary_tables=dense_rotary_tables(config, Dialect()),
         notes=(
             (
-                "This is a head that drafts tokens for another model: name it as draft_model beside"
+                "This is a head that drafts tokens for another model: name it as draft_model of"
                 " that one."
             ),
         ),

@@ -1,5 +1,6 @@
-"""The reader for architectures nobody taught: what a config says by its usual key names, basis
-`assumed`.
+"""Fallback reader for architectures without a dedicated one.
+
+It reads a config by its usual key names, with basis `assumed`.
 
 A known language model inside an unknown one, or a known class under an unknown `model_type`, is
 read by its own reader. All else is read as a pre-norm decoder: grouped, latent or linear

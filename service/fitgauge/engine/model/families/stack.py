@@ -107,8 +107,8 @@ def heads(config: Config, *, window: int | None = None, head_dim: int | None = N
 def rotary(config: Config, head_dim: int, *, fraction: float = 1.0) -> tuple[RotaryTable, ...]:
     """Return the tables of a decoder's rotary embedding, which turns `fraction` of a head where
     the config is silent."""
-    told = filled(config, {"partial_rotary_factor": fraction})
-    return rotary_tables.rotary_tables(told, head_dim, positions=context_length(config))
+    complete = filled(config, {"partial_rotary_factor": fraction})
+    return rotary_tables.rotary_tables(complete, head_dim, positions=context_length(config))
 
 
 def kinds(config: Config, *names: str, layers: int) -> list[str] | None:

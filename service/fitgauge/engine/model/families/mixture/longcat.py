@@ -1,5 +1,4 @@
-"""LongCat Flash: every layer holds two latent attentions and two dense MLPs, with a mixture beside
-them.
+"""LongCat Flash: every layer holds two latent attentions, two dense MLPs and a mixture.
 
 Sizes: transformers 5.23, models/longcat_flash, but for the routed experts: the checkpoints, like
 vLLM 0.33, keep `n_routed_experts` of them, where transformers' class sets aside gate and up

@@ -112,7 +112,7 @@ def step_heads(config: Config, kind: str) -> Attention:
 
 
 def step_layer(config: Config, kind: str, routed: bool) -> parts.Layer:
-    """Return one layer: norms, attention with a gate a head, a mixture beside a shared expert
+    """Return one layer: norms, attention with a gate a head, a mixture with a shared expert
     where it is `routed`, else a gated MLP."""
     hidden, mixer = config.integer("hidden_size", low=1), step_heads(config, kind)
     bias = config.flag("attention_bias")
@@ -142,7 +142,7 @@ def step_layer(config: Config, kind: str, routed: bool) -> parts.Layer:
 
 def step_feed_forward(config: Config, hidden: int, routed: bool) -> tuple[tuple[Tensor, ...], Mlp]:
     """Return the MLP of a layer. Routed experts are packed, one tensor a projection; the shared
-    expert stands beside the mixture."""
+    expert adds to the mixture."""
     if not routed:
         width = config.integer("intermediate_size")
         return parts.gated_mlp(hidden, width), Mlp(intermediate_size=width)

@@ -131,7 +131,7 @@ def own_sizes(config: Config, number: int) -> Config:
 
 def layer(config: Config, hidden: int, per_layer: int, place: Place) -> parts.Layer:
     """Four norms, attention, an MLP (twice as wide where `use_double_wide_mlp` and the cache is
-    shared), and beside it a mixture where `enable_moe_block`; the gate of the per-layer input."""
+    shared), and a mixture where `enable_moe_block`; the gate of the per-layer input."""
     width = config.integer("intermediate_size") * (
         2 if place.shares and config.flag("use_double_wide_mlp") else 1
     )

@@ -153,7 +153,7 @@ def read_falcon_h1(config: Config) -> ModelSpec:
 
 def read_granite_hybrid(config: Config) -> ModelSpec:
     """Granite 4: attention or Mamba 2 by `layer_types`; a shared MLP in every layer and, where
-    there are experts, a mixture beside it."""
+    there are experts, also a mixture."""
     config = filled(config, GRANITE_DEFAULTS)
     hidden, shared = (
         config.integer("hidden_size", low=1),

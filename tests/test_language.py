@@ -1,4 +1,4 @@
-"""The code is written in the terms of the field: phrases that only this project used do not return."""
+"""Hold the code to the terms of the field: phrases that only this project used do not return."""
 
 import re
 from pathlib import Path

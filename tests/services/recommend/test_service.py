@@ -126,7 +126,7 @@ def test_understood_as_can_be_sent_back(recommend):
 def test_an_engine_that_runs_on_none_of_the_cards_is_told_from_one_that_is_too_small(
     recommend, fields
 ):
-    with pytest.raises(InvalidRequestError, match="No option .* satisfies `engine`"):
+    with pytest.raises(InvalidRequestError, match=r"No option .* satisfies `engine`"):
         recommend(**fields)
 
 

@@ -49,7 +49,7 @@ TEXTS = {
     "note", "notes", "why",
     "reason", "message", "description", "label", "sentence", "explanation", "files", "launch",
     "text", "type",
-    "cause", "causes", "basis_note",
+    "cause", "causes", "basis_note", "advice",
 }  # fmt: skip
 """Fields that hold prose; every other field is compared exactly."""
 

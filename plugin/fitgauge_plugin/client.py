@@ -81,16 +81,20 @@ class Client:
                 f"The service gave no answer ({type(error).__name__}).",
                 "Ask again in a moment.",
             ) from error
-        told = _object(response)
+        problem = _object(response)
         if response.is_success:
-            return told
+            return problem
         hint, field, matches = (
-            told.get("hint", ""),
-            told.get("field"),
-            tuple(told.get("matches", ())),
+            problem.get("hint", ""),
+            problem.get("field"),
+            tuple(problem.get("matches", ())),
         )
         raise ProblemError(
-            response.status_code, told.get("detail", response.reason_phrase), hint, field, matches
+            response.status_code,
+            problem.get("detail", response.reason_phrase),
+            hint,
+            field,
+            matches,
         )
 
 
@@ -104,7 +108,7 @@ def _object(response: httpx.Response) -> Answer:
     """Return the JSON object of a response; an empty one where somebody else answered, such as a
     gateway."""
     try:
-        told = response.json()
+        problem = response.json()
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return problem if isinstance(problem, dict) else {}

@@ -82,7 +82,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         hub, mounted.current.catalog if mounted else bundled(), settings.question_seconds
     )
     long_questions = Gauge(
-        "fitgauge_long_questions", "Long questions that wait or are computed.", registry=registry
+        "fitgauge_long_questions", "Long requests waiting or running.", registry=registry
     )
     long_questions.set_function(lambda: float(services.long_questions_under_way))
 
@@ -155,13 +155,13 @@ def _add_catalog_metrics(mounted: OverlayReload, registry: CollectorRegistry) ->
     """Add metrics of the mounted catalog, named like those of Prometheus' own configuration."""
     successful = Gauge(
         "fitgauge_catalog_last_reload_successful",
-        "Whether the own catalog that is mounted is in force.",
+        "Whether the mounted catalog overlay is in force.",
         registry=registry,
     )
     successful.set_function(lambda: float(mounted.refused is None))
     loaded = Gauge(
         "fitgauge_catalog_loaded_timestamp_seconds",
-        "When the own catalog in force was read.",
+        "When the catalog overlay in force was read.",
         registry=registry,
     )
     loaded.set_function(lambda: mounted.current.at)

@@ -244,10 +244,10 @@ def _converted(given: dict[str, Any], kind: type[_Answer]) -> _Answer:
 
 @main.command("explain-log")
 @click.argument("log", metavar="FILE", type=click.File("rb"))
-@click.option("--model", help="The model, where the log names only a path.")
-@click.option("--gpu", help="The accelerator, where the log does not name it.")
-@click.option("--gpu-count", type=click.IntRange(1, 4096), help="How many of them.")
-@click.option("--engine", help="The engine, where the log is a bare out-of-memory message.")
+@click.option("--model", help="The model, if the log names only a path.")
+@click.option("--gpu", help="The accelerator, if the log does not name it.")
+@click.option("--gpu-count", type=click.IntRange(1, 4096), help="The number of GPUs.")
+@click.option("--engine", help="The engine, for a bare out-of-memory message.")
 @click.option(
     "--append",
     "truth",
@@ -311,7 +311,7 @@ def check_catalog(path: Path) -> None:
         f"{len(made.all())} accelerators, {len(made.names)} names, {len(made.quotas)} quotas,"
         f" {len(made.offers.all())} instance types"
     )
-    click.echo(f"{', '.join(loaded.files)}: sound. Over the bundled catalog it makes {held}.")
+    click.echo(f"{', '.join(loaded.files)}: valid. With the bundled catalog: {held}.")
 
 
 @catalog.command("schema")
@@ -327,7 +327,7 @@ def _catalog() -> Catalog:
 
 
 def _answered(ask: Callable[[Services], Awaitable[_Answer]]) -> _Answer:
-    """Return what `ask` gets from the questions of this process, or its error told in words."""
+    """Return the result of `ask` on the services of this process; exit with its error."""
     answer: _Answer = _told(lambda: asyncio.run(_asked(ask)))
     return answer
 
@@ -357,7 +357,7 @@ def _echo_json(value: object) -> None:
 
 
 def _told(ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever is asked
-    """Return what `ask` gives; an error of ours is told in words, with exit code 2."""
+    """Return the result of `ask`; print a FitgaugeError and exit with code 2."""
     try:
         return ask()
     except FitgaugeError as error:

@@ -368,7 +368,7 @@ def show_gpus(rows: list[Accelerator], offers: Offers, console: Console | None =
     console.print(table)
     if days := [price.as_of for price in prices if price]:
         console.print(
-            "[dim]USD/h: one card on demand, over clouds and regions; the oldest price is of"
+            "[dim]USD/h: one card on demand, over clouds and regions; the oldest price is from"
             f" {min(days)}.[/dim]",
             highlight=False,
         )
@@ -380,7 +380,7 @@ def show_gpu(row: Accelerator, offers: Offers, console: Console | None = None) -
     show_gpus([row], offers, console)
     machines = offers.of(row.id)
     if not machines:
-        console.print(f"\nNo machine of a cloud that holds {row.name} is known.", highlight=False)
+        console.print(f"\nNo cloud instance with {row.name} is known.", highlight=False)
         return
     table = _table("cloud", "machine", right=("cards", "vCPUs", "GiB", "USD/h", "as of"))
     for offer in machines:

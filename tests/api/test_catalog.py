@@ -109,16 +109,16 @@ def test_a_recommendation_stays_within_the_quota_and_says_so(http):
     }
     quotas = http.post("/v1/recommend", json={**question, "concurrency": 8, "limit": 1000}).json()
     assert {item["gpu"]["count"] for item in quotas["items"]} <= {1, 2}
-    assert "Quotas of the catalog hold: at most 2 x Lab X1." in quotas["warnings"]
+    assert "Limited by the catalog's quotas: at most 2 x Lab X1." in quotas["warnings"]
     refused = http.post("/v1/recommend", json={**question, "concurrency": 500})
     assert refused.status_code == 422
-    assert "Lab X1 would do, and 2 may be used" in refused.json()["detail"]
+    assert "Lab X1, the quota is 2" in refused.json()["detail"]
 
 
 def test_more_cards_than_the_quota_are_warned_of_and_never_suggested(http):
     question = {"model": "acme/large", "gpu": "lab-x1", "context_length": 4096}
     many = http.post("/v1/fit", json={**question, "gpu_count": 4}).json()
-    assert "The catalog's quota of Lab X1 is 2: 4 are more than may be used." in many["warnings"]
+    assert "4 x Lab X1 exceed the catalog's quota of 2." in many["warnings"]
     full = http.post("/v1/fit", json={**question, "concurrency": 300}).json()
     assert full["verdict"] == "does_not_fit"
     assert all(suggestion["request"].get("gpu_count", 1) <= 2 for suggestion in full["suggestions"])

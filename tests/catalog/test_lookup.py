@@ -65,12 +65,12 @@ def test_a_plain_name_needs_no_note(text):
 
 def test_a_card_of_two_devices_and_a_machine_of_eight_are_explained():
     assert "two of these" in find("MI250X").note
-    assert "holds 8" in find("dgx h100").note
-    assert "holds 72" in find("gb200 nvl72").note
+    assert "has 8" in find("dgx h100").note
+    assert "has 72" in find("gb200 nvl72").note
 
 
 def test_a_machine_of_a_cloud_says_what_it_holds():
-    assert find("2x p5.48xlarge").note == "p5.48xlarge of aws holds 8 x H100 SXM."
+    assert find("2x p5.48xlarge").note == "aws p5.48xlarge has 8 x H100 SXM."
     assert (find("2x p5.48xlarge").count, find("2x p5.48xlarge").accelerator.name) == (
         16,
         "H100 SXM",
@@ -80,8 +80,8 @@ def test_a_machine_of_a_cloud_says_what_it_holds():
 def test_a_family_of_machines_means_one_of_the_cards_in_it():
     found = find("aws g5 instance")
     assert (found.accelerator.id, found.count) == ("a10g-24gb", 1)
-    assert found.note.startswith("aws's machines such as g5.")
-    assert found.note.endswith("hold A10G; one is counted.")
+    assert found.note.startswith("aws instances such as g5.")
+    assert found.note.endswith("have A10G; one is counted.")
     assert find("4x p5").note.endswith("4 are counted.")
 
 
@@ -104,7 +104,7 @@ def test_a_remark_in_brackets_is_left_out_and_told():
     found = find("L4 24GB (g6.xlarge)")
     assert (found.accelerator.id, found.note) == (
         "l4-24gb",
-        "What stands in brackets was not read.",
+        "Text in brackets is ignored.",
     )
 
 

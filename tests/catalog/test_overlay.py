@@ -178,11 +178,11 @@ def test_files_of_a_folder_are_one_catalog():
         ),
         (
             {"accelerators": [CARD, CARD]},
-            "accelerators, row 2 (lab-x1): id: another row has the same.",
+            "accelerators, row 2 (lab-x1): id: duplicate of another row.",
         ),
         (
             {"accelerators": [{**CARD, "usable": -1}]},
-            "accelerators, row 1 (lab-x1): usable.low: -1 is no such number.",
+            "accelerators, row 1 (lab-x1): usable.low: -1 is out of range.",
         ),
         (
             {"accelerators": [{**CARD, "usable": 0}]},
@@ -190,11 +190,11 @@ def test_files_of_a_folder_are_one_catalog():
         ),
         (
             {"accelerators": [{**CARD, "usable": {"low": 3, "expected": 2, "high": 4}}]},
-            "usable: low, expected and high are not in this order.",
+            "usable: low, expected and high must ascend.",
         ),
         (
             {"accelerators": [{**CARD, "bandwidth_gbps": 1e300}]},
-            "accelerators, row 1 (lab-x1): bandwidth_gbps: 1e+300 is no such number.",
+            "accelerators, row 1 (lab-x1): bandwidth_gbps: 1e+300 is out of range.",
         ),
         (
             {"accelerators": [{**CARD, "name": ""}]},
@@ -209,25 +209,25 @@ def test_files_of_a_folder_are_one_catalog():
             "accelerators, row 1 (lab-x1): sources[0]: ",
         ),
         ({"accelerators": 7}, "0.json: accelerators: Expected `array`, got `int`."),
-        ({"only": True}, "only: true without a single row of accelerators leaves nothing."),
+        ({"only": True}, "only: true needs at least one row of accelerators."),
         (
             {"names": {"big": "RTX 9999"}},
-            "names, 'big': No accelerator of the catalog is meant by 'rtx 9999'.",
+            "names, 'big': Unknown accelerator 'rtx 9999'.",
         ),
-        ({"names": {"big": "a100"}}, "names, 'big': 'a100' means no card for certain: "),
+        ({"names": {"big": "a100"}}, "names, 'big': 'a100' is ambiguous: "),
         (
             {"names": {"big": "big"}},
-            "names, 'big': No accelerator of the catalog is meant by 'big'.",
+            "names, 'big': Unknown accelerator 'big'.",
         ),
         ({"names": {"big": 4}}, "names, 'big': Expected `str`, got `int`."),
         ({"names": {" Big": "L4", "big ": "L4"}}, "names, 'big ': named twice."),
-        ({"names": {"\u202e": "L4"}}, "names, '\\u202e': The name holds control characters."),
+        ({"names": {"\u202e": "L4"}}, "names, '\\u202e': The name contains control characters."),
         ({"quotas": {"L4": -1}}, "quotas, 'L4': Expected `int` >= 0."),
         ({"quotas": {"L4": 1.5}}, "quotas, 'L4': Expected `int`, got `float`."),
         ({"quotas": {"L4": 2, "l4-24gb": 3}}, "quotas, 'l4-24gb': L4 has a quota already."),
         ({"quotas": {"2x L4": 3}}, "quotas, '2x L4': '2x L4' means 2 cards."),
-        ({"quotas": {"24GB": 3}}, "quotas, '24GB': '24GB' means no card for certain: "),
-        ({"prices": {"L4": 0.5}}, "prices, 'L4': a price without a date."),
+        ({"quotas": {"24GB": 3}}, "quotas, '24GB': '24GB' is ambiguous: "),
+        ({"prices": {"L4": 0.5}}, "prices, 'L4': the price has no date."),
         ({"as_of": "soon", "prices": {"L4": 0.5}}, "0.json: as_of: "),
         (
             {"as_of": "2026-11-01", "prices": {"L4": "cheap"}},
@@ -244,7 +244,7 @@ def test_files_of_a_folder_are_one_catalog():
         ),
         (
             {"instances": [{"cloud": "own", "instance": "rack", "accelerator": "H1", "count": 1}]},
-            "instances, row 1 (rack): No accelerator",
+            "instances, row 1 (rack): Unknown accelerator",
         ),
         (
             {"instances": [{"cloud": "own", "instance": "r", "accelerator": "L4", "count": 1}] * 2},
@@ -269,9 +269,9 @@ def test_a_bad_row_refuses_the_catalog_with_file_row_and_field(contents, told):
         ("a.toml", b"[quotas]\nL4 = 1\nL4 = 2\n", "Cannot overwrite a value (at line 3"),
         ("a.toml", b"x = " + b"[" * 5000, "nested too deeply"),
         ("a.toml", b"\xff", "utf-8"),
-        ("a.json", b'{"quotas": {"L4": 1, "L4": 2}}', "a key stands twice in one object"),
+        ("a.json", b'{"quotas": {"L4": 1, "L4": 2}}', "a key is repeated in one object"),
         ("a.json", b"[" * 100000, "nested too deeply"),
-        ("a.json", b"[]", "no object at its top"),
+        ("a.json", b"[]", "the top level is not an object"),
         ("a.json", b"{", "line 1 column 2"),
         ("a.json", b" " * (LARGEST + 1), f"more than {LARGEST} bytes"),
         ("a.json", b'{"quotas": {"L4": ' + b"9" * 5000 + b"}}", "Exceeds the limit"),

@@ -52,13 +52,13 @@ def test_a_private_repository_looks_missing_and_is_read_with_the_token(stand_in,
 
 
 def test_a_private_repository_seen_with_a_token_that_may_not_read_it(open_hub):
-    assert "may read it" in refusal(open_hub, "acme/none", UnknownModelError, token=TOKEN).hint
+    assert "read access" in refusal(open_hub, "acme/none", UnknownModelError, token=TOKEN).hint
 
 
 def test_a_gated_repository(stand_in, open_hub):
     stand_in.add(safetensors_repository("acme/gated", gated=True))
     error = refusal(open_hub, "acme/gated", GatedModelError)
-    assert "Ask for access at https://huggingface.co/acme/gated" in error.hint
+    assert "Request access at https://huggingface.co/acme/gated" in error.hint
 
 
 def test_a_token_the_hub_does_not_accept(stand_in, open_hub):
@@ -140,14 +140,14 @@ def test_weights_without_a_config(stand_in, open_hub):
     ("body", "said"),
     [
         (b"not json", "no JSON"),
-        (b"[]", "no JSON object"),
+        (b"[]", "not a JSON object"),
         (b'{"model_type": "ll\xff\xfe"}', "no JSON"),
         (b"[" * 100_000, "nested"),
         (b'{"a":' * 100_000, "nested"),
         (b'{"hidden_size": ' + b"9" * 5000 + b"}", "no JSON"),
         (json.dumps(llama_config(hidden_size=-1)).encode(), "hidden_size"),
         (b'{"model_type": ["llama"]}', "model_type"),
-        (b'{"pad": "' + b"x" * (4 * 2**20) + b'"}', "larger than"),
+        (b'{"pad": "' + b"x" * (4 * 2**20) + b'"}', "exceeds the limit"),
     ],
 )
 def test_a_config_that_is_none(stand_in, open_hub, body, said):
@@ -157,7 +157,7 @@ def test_a_config_that_is_none(stand_in, open_hub, body, said):
 
 def test_a_config_without_an_end(stand_in, open_hub):
     stand_in.fault("config.json", endless=True)
-    assert "larger than" in refusal(open_hub, "acme/tiny", MalformedModelError).detail
+    assert "exceeds the limit" in refusal(open_hub, "acme/tiny", MalformedModelError).detail
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_description_that_says_nonsense(stand_in, open_hub, body):
 )
 def test_a_portal_that_answers_for_the_hub(stand_in, open_hub, body):
     stand_in.fault("/api/", body=body)
-    assert "no Hub" in refusal(open_hub, "acme/tiny", HubUnreachableError).detail
+    assert "is it a Hugging Face Hub?" in refusal(open_hub, "acme/tiny", HubUnreachableError).detail
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 407, 451])
@@ -192,7 +192,7 @@ def test_a_proxy_that_forbids_the_hub(stand_in, open_hub, status):
     stand_in.fault(
         status=status, headers={"Content-Type": "text/html"}, body=b"<h1>Blocked by policy</h1>"
     )
-    assert "is no Hub" in refusal(open_hub, "acme/tiny", HubUnreachableError).detail
+    assert "is it a Hugging Face Hub?" in refusal(open_hub, "acme/tiny", HubUnreachableError).detail
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_another_bare_status_is_no_word_of_the_repository(stand_in, open_hub, st
 
 def test_a_json_text_of_very_many_values_is_refused(stand_in, open_hub):
     stand_in.fault("config.json", body=b'{"pad": [' + b"[]," * 100_000 + b"0]}")
-    assert "more than 100000 values" in refusal(open_hub, "acme/tiny", MalformedModelError).detail
+    assert "more than 100,000 values" in refusal(open_hub, "acme/tiny", MalformedModelError).detail
 
 
 @pytest.mark.parametrize("part", ["/api/", "config.json"])
@@ -274,7 +274,7 @@ def test_gguf_shards_that_are_missing(stand_in, open_hub):
             {"tiny-Q8_0-00001-of-00003.gguf": 1, "tiny-Q8_0-00003-of-00003.gguf": 1},
         )
     )
-    assert "Of the 3 shards" in refusal(open_hub, "acme/tiny-GGUF", MalformedModelError).detail
+    assert "2 of 3 shards" in refusal(open_hub, "acme/tiny-GGUF", MalformedModelError).detail
 
 
 def test_a_refusal_is_remembered_for_a_while(stand_in, open_hub):

@@ -119,7 +119,7 @@ def test_a_renamed_repository_is_answered_with_its_new_name(stand_in, open_hub):
     stand_in.renamed["old/name"] = "acme/tiny"
     model = resolved(open_hub, "old/name")
     assert model.id == "acme/tiny"
-    assert "old/name is acme/tiny" in model.warnings[0]
+    assert "old/name was renamed to acme/tiny" in model.warnings[0]
 
 
 def test_quantization_kept_in_its_own_file_costs_one_more_request(stand_in, open_hub):
@@ -149,7 +149,7 @@ def test_weights_the_hub_did_not_count_are_left_empty_with_a_warning(stand_in, o
     model = resolved(open_hub, "acme/tiny")
     assert model.stored is not None
     assert model.stored.elements == {}
-    assert "gives no count" in model.warnings[0]
+    assert "reports no parameter counts" in model.warnings[0]
 
 
 def test_dtypes_are_canonical_and_unknown_ones_are_named(stand_in, open_hub):
@@ -251,7 +251,7 @@ def test_an_architecture_that_does_not_add_up_to_the_hubs_count_is_assumed(stand
     stand_in.add(gguf_repository("acme/tiny-GGUF", LLAMA_KEYS, SIZES, gguf_parameters=3_000_000))
     model = resolved(open_hub, "acme/tiny-GGUF:Q8_0")
     assert model.spec.basis == "assumed"
-    assert "counts 3000000 parameters" in model.warnings[0]
+    assert "reports 3,000,000 parameters" in model.warnings[0]
 
 
 def test_a_config_beside_gguf_files_saves_reading_their_key_values(stand_in, open_hub):

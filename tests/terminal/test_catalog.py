@@ -41,7 +41,7 @@ def test_a_sound_catalog_is_told_with_what_it_makes(run):
         files={"own.json": json.dumps({"accelerators": [LAB], "quotas": {"L4": 2}})},
     )
     assert told.exit_code == 0
-    assert "own.json: sound." in told.output
+    assert "own.json: valid." in told.output
     assert "1 quotas" in told.output
 
 
@@ -53,7 +53,7 @@ def test_a_folder_is_checked_as_one_catalog(run):
     }
     told = run("catalog", "check", "mounted", files=files)
     assert told.exit_code == 0
-    assert "a.json, b.toml: sound." in told.output
+    assert "a.json, b.toml: valid." in told.output
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_folder_is_checked_as_one_catalog(run):
         (
             "own.yaml",
             {"own.yaml": "quotas: {}"},
-            "own.yaml: the name of a catalog ends in .toml or .json.",
+            "own.yaml: the name of an overlay must end in .toml or .json.",
         ),
         ("mounted", {"mounted/readme.md": ""}, "mounted: a folder without a .toml or .json file."),
         (

@@ -33,7 +33,7 @@ def test_a_machine_of_a_cloud_shows_its_accelerator(run):
 
 def test_an_accelerator_that_nobody_rents_out_is_shown_with_those_words(run):
     assert (
-        "No machine of a cloud that holds RTX 5090 D is known."
+        "No cloud instance with RTX 5090 D is known."
         in run("RTX 5090 D 32").output + run("rtx-5090-d-32gb").output
     )
 
@@ -47,4 +47,4 @@ def test_what_means_nothing_is_told_with_what_resembles_it(run):
 def test_what_resembles_nothing_is_told_too(run):
     result = run("nosuch")
     assert result.exit_code == 2
-    assert "No accelerator of the catalog is meant by 'nosuch'." in result.output
+    assert "Unknown accelerator 'nosuch'." in result.output

@@ -38,8 +38,8 @@ class Accelerators(NamedTuple):
             return self.by_id[accelerator_id]
         except KeyError:
             raise UnknownAcceleratorError(
-                f"No accelerator has the id {accelerator_id!r}.",
-                hint="GET /v1/gpus lists them.",
+                f"Unknown accelerator id {accelerator_id!r}.",
+                hint="GET /v1/gpus lists all accelerators.",
                 field="gpu",
             ) from None
 

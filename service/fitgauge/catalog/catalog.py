@@ -1,5 +1,4 @@
-"""The Catalog: what may be asked about and chosen from. One value, handed to whoever asks; a
-reload makes another."""
+"""The Catalog: an immutable value. A reload makes another."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -25,8 +24,7 @@ _NO_QUOTAS: Quotas = MappingProxyType({})
 
 
 class Catalog:
-    """Accelerators, how people call them, where they are rented, and how many may be used.
-    Nothing in it ever changes."""
+    """Accelerators, their names, cloud offers and quotas. Immutable."""
 
     def __init__(
         self,
@@ -42,8 +40,8 @@ class Catalog:
         self._lookup = Lookup(rows, offers, names)
 
     def find(self, text: str) -> GpuMatch:
-        """Return the accelerator and the count that `text` means. See Lookup.find, also for what
-        it raises."""
+        """Return the accelerator and the count that `text` names. See Lookup.find, also for
+        errors."""
         found = self._lookup.find(text)
         quota = self.quota(found.accelerator)
         return found if quota is None else structs.replace(found, quota=quota)
@@ -62,11 +60,11 @@ class Catalog:
         return Catalog(self._rows, self.offers, self.names)
 
     def quota(self, accelerator: Accelerator) -> int | None:
-        """Return how many of these may be used at once, None where nobody limits them."""
+        """Return how many of these may be used at once, None for no limit."""
         return self.quotas.get(accelerator.id)
 
 
 @cache
 def bundled() -> Catalog:
-    """Ours, without a company's own."""
+    """Return the bundled catalog, without overlays."""
     return Catalog(accelerators.load(), instances.load())

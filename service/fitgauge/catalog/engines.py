@@ -35,7 +35,7 @@ class Engines:
         if not holding:
             oldest = ".".join(str(part) for part in known[0].since)
             raise InvalidRequestError(
-                f"{engine} {'.'.join(map(str, version))} is older than what is known here.",
+                f"{engine} {'.'.join(map(str, version))} is too old: it has no profile.",
                 hint=f"Send a version from {oldest}.",
                 field="engine_version",
             )

@@ -70,7 +70,7 @@ _REWRITES = tuple(
         (r"\bpci[- ]?(?:express|e)\b", "pcie"),
         (r"\bmax[- ]q\b", "maxq"),
         (r"\bmac(?:book)?[- ](?:pro|air|studio|mini)\b|\b(?:macbook|imac|mac)\b", "apple"),
-        (r"\+(?:me|gfx)(?:\.\w+)?\b|(?<=gb)\.me\b", ""),  # what a MIG profile has beside memory
+        (r"\+(?:me|gfx)(?:\.\w+)?\b|(?<=gb)\.me\b", ""),  # what a MIG profile has besides memory
         (r"\b(\d)g[.\-_ ](\d+)gb\b", r"\1g.\2gb"),
         (
             r"\bh100[- ]80gb[- ]hbm3\b",
@@ -171,19 +171,19 @@ def clean(text: str) -> str:
     stripped = text.strip()
     if not stripped:
         raise InvalidRequestError(
-            "No accelerator is named.",
+            "The name of the GPU is empty.",
             hint='Send a name such as "RTX 4090", or a size such as "24GB".',
             field="gpu",
         )
     if len(text) > MAX_LENGTH:
         raise InvalidRequestError(
-            f"A name of {len(text)} characters is too long.",
+            f"The name is too long: {len(text)} characters.",
             hint=f"Send {MAX_LENGTH} characters at most.",
             field="gpu",
         )
     if any(unicodedata.category(character).startswith("C") for character in stripped):
         raise InvalidRequestError(
-            "The name holds control characters.",
+            "The name contains control characters.",
             hint='Send plain text such as "RTX 4090".',
             field="gpu",
         )

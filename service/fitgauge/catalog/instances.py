@@ -26,7 +26,7 @@ CLOUD_NAMES = {
     "tencentcloud": "tencent",
     "volcano": "volcengine", "datacrunch": "verda",
 }  # fmt: skip
-"""What people call clouds beside their own names, in small letters without anything between
+"""Other names of clouds, in small letters without anything between
 them."""
 
 _FILLERS = frozenset(
@@ -111,7 +111,7 @@ def rental(offer: Offer, count: int, node: int) -> Rental | None:
     less than a node of the deployment.
 
     node: accelerators that share a machine. Layers split over machines that are smaller would
-    meet over a network, which nobody means who asks for so many accelerators."""
+    meet over a network, so they do not match a request for that many accelerators."""
     largest = offer.sizes[-1] if offer.sizes else offer.count
     if largest < min(count, node):
         return None
@@ -201,7 +201,7 @@ class Offers:
         return row if row and (not clouds or row.cloud in clouds) else None
 
     def _read(self, text: str) -> tuple[str, set[str]]:
-        """Return the key of the name in `text`, and the clouds that stand beside it."""
+        """Return the key of the name in `text`, and the clouds named with it."""
         clouds, rest = set(), []
         for word in text.lower().replace("-series", "").split():
             cloud = CLOUD_NAMES.get(word, word)

@@ -1,4 +1,4 @@
-"""The accelerator that people mean: text in, one row of a catalog and a count out."""
+"""Resolve the name of a GPU to a row of the catalog and a count."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,11 +18,11 @@ from fitgauge.errors import InvalidRequestError, UnknownAcceleratorError
 MAX_COUNT = 4096
 
 _SIZE_TOLERANCE = 0.03
-"""A size in a name may be the box's, the tool's or the process's: 80 GB, 81559 MiB and 79.2 GiB
-are one card."""
+"""A size in a name may be the marketed one, the tool's or the process's: 80 GB, 81559 MiB and 79.2
+GiB are one GPU."""
 
 _TYPO_SIMILARITY = 0.75
-"""Share of a word's letters that must stand for a typo to be mended: "gefroce", never "foo"."""
+"""Least similarity of a word for a typo to be corrected: "gefroce", never "foo"."""
 
 _PLURAL = re.compile(r"(?<=\d{4})s\b")
 """The s of "two 3090s"; of one card it says SUPER first, as in "4070s"."""
@@ -40,10 +40,9 @@ _HINT = (
 
 
 class GpuMatch(msgspec.Struct, frozen=True):
-    """What a text was understood as: `count` cards of `accelerator`. `note` says what was assumed,
-    None where nothing was.
+    """A resolved name: `count` GPUs of `accelerator`. `note`: what was assumed, if anything.
 
-    `quota`: how many of these may be used at once, None where nobody limits them.
+    `quota`: how many of these may be used at once, None for no limit.
     """
 
     accelerator: Accelerator
@@ -53,7 +52,7 @@ class GpuMatch(msgspec.Struct, frozen=True):
 
 
 class Lookup:
-    """Finds rows of one catalog."""
+    """Resolves names in one catalog."""
 
     def __init__(
         self,
@@ -61,7 +60,7 @@ class Lookup:
         offers: Offers,
         names: Mapping[str, tuple[Accelerator, int]],
     ) -> None:
-        """names: clean texts that mean so many cards, whatever else they might mean."""
+        """names: clean texts with the GPU and count they stand for, which take precedence."""
         self._accelerators = accelerators
         self._offers = offers
         self._names = names
@@ -71,22 +70,19 @@ class Lookup:
         """Return the accelerator and the count that `text` means: "2x4090",
         "NVIDIA-H100-80GB-HBM3", "aws p5.48xlarge", "24GB".
 
-        Raises UnknownAcceleratorError with near matches where nothing is meant for certain,
-        InvalidRequestError where the text is no name or the count is not within 1 and 4096."""
+        Raise UnknownAcceleratorError, with close matches, for an unknown or ambiguous name, and
+        InvalidRequestError for an invalid text or a count outside 1 to 4096."""
         return self._known(clean(text))
 
     def _find(self, text: str) -> GpuMatch:
         """`find` for a clean text."""
-        for reading, told in self._readings(text):
+        for reading, remark in self._readings(text):
             for count, name in counts(reading, self._vocabulary):
                 if machine := self._machine(name):
                     offer, accelerator = machine
-                    held = (
-                        f"{offer.instance} of {offer.cloud} holds {offer.count} x"
-                        f" {accelerator.name}."
-                    )
+                    held = f"{offer.cloud} {offer.instance} has {offer.count} x {accelerator.name}."
                     return _found(
-                        accelerator, count * offer.count, " ".join(filter(None, (told, held)))
+                        accelerator, count * offer.count, " ".join(filter(None, (remark, held)))
                     )
                 singular = _PLURAL.sub("", name)
                 for form in (name, singular) if count == 1 else (singular, name):
@@ -95,7 +91,7 @@ class Lookup:
                         return _found(
                             rows[0],
                             count * each,
-                            " ".join(filter(None, (told, _note(name, rows)))) or None,
+                            " ".join(filter(None, (remark, _note(name, rows)))) or None,
                         )
         for count, name in counts(text, self._vocabulary):
             if family := self._family(name):
@@ -104,7 +100,7 @@ class Lookup:
                 return _found(
                     accelerator,
                     count,
-                    f"{offer.cloud}'s machines such as {offer.instance} hold {accelerator.name};"
+                    f"{offer.cloud} instances such as {offer.instance} have {accelerator.name};"
                     f" {counted} counted.",
                 )
         names = {row.name: row.name.lower() for row in self._accelerators.all()} | {
@@ -119,17 +115,17 @@ class Lookup:
             )
         )
         raise UnknownAcceleratorError(
-            f"No accelerator of the catalog is meant by {text!r}.",
+            f"Unknown accelerator {text!r}.",
             hint=_HINT,
             matches=near,
             field="gpu",
         )
 
     def _readings(self, text: str) -> Iterator[tuple[str, str | None]]:
-        """Ways to read a clean text, the plainest first, each with what must be told of it."""
+        """Yield the ways to read a clean text, the plainest first, each with its note."""
         yield text, None
         if (plain := _REMARK.sub("", text)) != text:
-            yield plain, "What stands in brackets was not read."
+            yield plain, "Text in brackets is ignored."
         if (mended := self._mend(text)) != text:
             yield mended, f"Read as {mended!r}."
 
@@ -156,15 +152,15 @@ class Lookup:
         return (offer, accelerator) if offer and accelerator else None
 
     def _meant(self, name: str) -> tuple[list[Accelerator], int]:
-        """Return the rows a text without a count may mean, the likeliest first, and how many
-        cards it is a name of."""
+        """Return the candidates of a text without a count, the likeliest first, and the GPU count
+        it stands for."""
         if name in self._exact:
             accelerator, count = self._exact[name]
             return [accelerator], count
         return self._rows(name), 1
 
     def _rows(self, name: str) -> list[Accelerator]:
-        """Return the rows that are meant by pattern, else a card of the size alone."""
+        """Return the rows whose pattern matches, else a GPU of the size alone."""
         spelling = read(name, self._vocabulary)
         if not spelling.words:
             return _custom(spelling)
@@ -184,8 +180,7 @@ class Lookup:
         return [row for distance, row in rows.values() if distance == nearest]
 
     def _mend(self, text: str) -> str:
-        """`text` with its typos in words of letters put right; names with digits are never
-        touched."""
+        """Return `text` with typos corrected in words of letters; words with digits stay."""
         known = [
             word
             for word in self._vocabulary | VENDORS.keys() | FILLERS
@@ -203,8 +198,8 @@ class Lookup:
 
     @cached_property
     def _exact(self) -> dict[str, tuple[Accelerator, int]]:
-        """Every given name, id and row's name, in lower case, with its row and how many of it
-        are meant."""
+        """Every name of the overlay, id and row's name, in lower case, with its row and GPU
+        count."""
         rows = self._accelerators.all()
         return (
             {row.name.lower(): (row, 1) for row in rows}
@@ -214,15 +209,16 @@ class Lookup:
 
     @cached_property
     def _vocabulary(self) -> frozenset[str]:
-        """Every word that patterns know."""
+        """Every word of the patterns."""
         return frozenset().union(*(pattern.allowed for pattern in self._accelerators.patterns))
 
 
 def _found(accelerator: Accelerator, count: float, note: str | None) -> GpuMatch:
-    """Return the answer. Raises InvalidRequestError where `count` is no number of cards."""
+    """Return the match. Raise InvalidRequestError for a `count` that is not a whole number in
+    range."""
     if count != int(count) or not 1 <= count <= MAX_COUNT:
         raise InvalidRequestError(
-            f"{count:g} is no number of accelerators.",
+            f"The GPU count must be a whole number, not {count:g}.",
             hint=f"Send a whole number from 1 to {MAX_COUNT}.",
             field="gpu",
         )
@@ -230,7 +226,7 @@ def _found(accelerator: Accelerator, count: float, note: str | None) -> GpuMatch
 
 
 def _custom(spelling: Spelling) -> list[Accelerator]:
-    """Return a card of which only the size was given: "80GB", "24 gb gpu"."""
+    """Return a GPU named by its size alone: "80GB", "24 gb gpu"."""
     if len(spelling.sizes) != 1 or spelling.vendors:
         return []
     return [custom(spelling.sizes[0].bytes, str(spelling.sizes[0]))]
@@ -256,23 +252,21 @@ def _size_distance(row: Accelerator, sizes: list[Size]) -> float:
 
 
 def _note(name: str, rows: list[Accelerator]) -> str | None:
-    """Return what a reader must know about the reading of `name`: other rows it could mean, a
-    card of two devices, a size alone."""
+    """Return the note on how `name` was read: other candidates, a card of two devices, a size
+    alone."""
     first, *others = rows
     if first.vendor == "custom":
-        return f"A card of {first.marketed_bytes} bytes, all of it usable."
+        return f"A GPU of {first.marketed_bytes:,} bytes, all of them usable."
     notes = []
     if others:
         notes.append(
-            f"{name!r} is read as {first.name}; it may also mean"
+            f"{name!r} is read as {first.name}; it could also be"
             f" {', '.join(row.name for row in others[:4])}."
         )
     if "(per " in first.name:
-        notes.append("One card holds two of these devices; one device is counted.")
+        notes.append("One card has two of these devices; one device is counted.")
     if name.startswith(("dgx ", "hgx ", "nvidia dgx ")) and first.node_size:
-        notes.append(
-            f"One accelerator is counted; the machine of this name holds {first.node_size}."
-        )
+        notes.append(f"One accelerator is counted; the machine of this name has {first.node_size}.")
     if rack := _RACK.search(name):
-        notes.append(f"One accelerator is counted; the rack of this name holds {rack[1]}.")
+        notes.append(f"One accelerator is counted; the rack of this name has {rack[1]}.")
     return " ".join(notes) or None

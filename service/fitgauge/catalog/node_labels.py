@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 @cache
 def load() -> Mapping[str, tuple[str, str]]:
-    """Return (Key, value) of the label by accelerator id, read once. Cards whose label nobody
+    """Return (Key, value) of the label by accelerator id, read once. GPUs whose label is not
     was seen to print are missing."""
     lines = (
         files("fitgauge.catalog").joinpath("data/node_labels.tsv").read_text("utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""A company's own catalog over ours: its cards, its names, its prices, its quotas."""
+"""Apply catalog overlays: GPUs, names, prices and quotas."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,18 +17,18 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.errors import FitgaugeError
 
 CLOUD = "own"
-"""The cloud that a company's prices of single cards are listed under."""
+"""The cloud name of prices of single GPUs."""
 
 _ANY_SIZE = tuple(range(1, 73))
-"""A price of one card holds for as many as a node may have."""
+"""A price of one GPU holds for any count within a node."""
 
 _LARGEST_NUMBER = 2**53
 _LONGEST_TEXT = 500
 
 
 def overlay(ours: Catalog, files: Sequence[tuple[str, OverlayFile]]) -> Catalog:
-    """`ours` under the contents of `files` (each with its name), in their order. Raises
-    InvalidCatalogError, naming file, row and field."""
+    """Return `ours` with `files` (name, contents) applied in order. Raise InvalidCatalogError,
+    which names file, row and field."""
     rows = _accelerators(ours, files)
     plain = Catalog(rows)
     names = _names(plain, files)
@@ -46,13 +46,11 @@ def _accelerators(ours: Catalog, files: Sequence[tuple[str, OverlayFile]]) -> Ac
             fields: dict[str, Any] = msgspec.to_builtins(given)
             where = place("accelerators", number, fields["id"])
             if fields["id"] in own:
-                raise refused(file, where, "id: another row has the same.")
+                raise refused(file, where, "id: duplicate of another row.")
             own[fields["id"]] = _accelerator(known, fields, file, where)
     merged = own if any(contents.only for _, contents in files) else known | own
     if not merged:
-        raise refused(
-            files[0][0], "", "only: true without a single row of accelerators leaves nothing."
-        )
+        raise refused(files[0][0], "", "only: true needs at least one row of accelerators.")
     patterns = tuple(
         pattern._replace(accelerator=merged[pattern.accelerator.id])
         for pattern in ours.patterns
@@ -92,8 +90,8 @@ def _accelerator(
             ""
             if base
             else (
-                "A new card needs a name, a vendor, marketed_bytes and usable; to change one of"
-                " ours send its id."
+                "A new GPU needs name, vendor, marketed_bytes and usable; to change a bundled one"
+                " send its id."
             )
         )
         raise refused(file, where, f"{error}.", hint) from None
@@ -109,12 +107,12 @@ def _bounded(row: Mapping[str, Any], file: str, where: str) -> None:
         if isinstance(value, int | float) and not (
             math.isfinite(value) and 0 <= value <= _LARGEST_NUMBER
         ):
-            raise refused(file, where, f"{path}: {value} is no such number.")
+            raise refused(file, where, f"{path}: {value} is out of range.")
         if field in ("marketed_bytes", "usable", "total_bytes") and value == 0:
             raise refused(file, where, f"{path}: 0 bytes.")
     usable = row.get("usable")
     if isinstance(usable, dict) and not usable["low"] <= usable["expected"] <= usable["high"]:
-        raise refused(file, where, "usable: low, expected and high are not in this order.")
+        raise refused(file, where, "usable: low, expected and high must ascend.")
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - whatever a row holds
@@ -130,7 +128,7 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: A
 
 
 def _names(catalog: Catalog, files: Sequence[tuple[str, OverlayFile]]) -> Names:
-    """Return what people say here, with the card and the count it means."""
+    """Return the overlay's names, each with its GPU and count."""
     names: dict[str, tuple[Accelerator, int]] = {}
     for file, contents in files:
         for name, meaning in contents.names.items():
@@ -146,7 +144,7 @@ def _names(catalog: Catalog, files: Sequence[tuple[str, OverlayFile]]) -> Names:
 
 
 def _quotas(catalog: Catalog, files: Sequence[tuple[str, OverlayFile]]) -> dict[str, int]:
-    """Return how many cards of each id may be used."""
+    """Return the maximum usable GPUs by id."""
     quotas: dict[str, int] = {}
     for file, contents in files:
         for name, most in contents.quotas.items():
@@ -197,8 +195,8 @@ def _offer(
         raise refused(
             file,
             where,
-            "a price without a date.",
-            "Say when the prices were true: as_of = 2026-01-31 at the top of the file.",
+            "the price has no date.",
+            "Set the date of the prices: as_of = 2026-01-31 at the top of the file.",
         )
     return Offer(
         cloud=row.cloud.lower(),
@@ -218,7 +216,9 @@ def _one(catalog: Catalog, text: str, file: str, where: str) -> Accelerator:
     """Return the one card that a text means."""
     accelerator, count = _meant(catalog, text, file, where)
     if count != 1:
-        raise refused(file, where, f"{text!r} means {count} cards.", "Name the card alone.")
+        raise refused(
+            file, where, f"{text!r} means {count} cards.", ("Name one GPU, without a count.")
+        )
     return accelerator
 
 
@@ -232,7 +232,7 @@ def _meant(catalog: Catalog, text: str, file: str, where: str) -> tuple[Accelera
         raise refused(
             file,
             where,
-            f"{text!r} means no card for certain: {found.note}",
-            "Send the id of the card.",
+            f"{text!r} is ambiguous: {found.note}",
+            "Send the id of the GPU.",
         )
     return found.accelerator, found.count

@@ -35,7 +35,7 @@ def _own_accelerator() -> type[Struct]:
         str,
         Meta(
             pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$",
-            description="One of ours changes it; any other is a new card.",
+            description="A bundled id changes that GPU; any other adds one.",
         ),
     ]
     return msgspec.defstruct(
@@ -45,8 +45,8 @@ def _own_accelerator() -> type[Struct]:
         forbid_unknown_fields=True,
         namespace={
             "__doc__": (
-                "A new card, or changes to one of ours: the fields that are given. `usable`: bytes,"
-                " or an interval of them."
+                "A new GPU, or the fields to change of a bundled one. `usable`: bytes, or an"
+                " interval of them."
             )
         },
     )
@@ -58,15 +58,13 @@ OwnAccelerator = _own_accelerator()
 class OverlayInstance(Struct, kw_only=True, forbid_unknown_fields=True):
     """A machine with `count` accelerators. One of ours of the same cloud and name is replaced."""
 
-    cloud: Annotated[Name, Meta(description="Whose it is, such as own or aws.")]
+    cloud: Annotated[Name, Meta(description="The cloud, such as own or aws.")]
     instance: Name
-    accelerator: Annotated[
-        Name, Meta(description="Anything that means one card of the catalog for certain.")
-    ]
+    accelerator: Annotated[Name, Meta(description="An unambiguous name of one GPU of the catalog.")]
     count: Count
     vcpus: Annotated[int, Meta(ge=1, le=65536)] | None = None
     memory_gib: Annotated[float, Meta(gt=0, le=1e6)] | None = None
-    usd_per_hour: Annotated[Dollars | None, Meta(description="Of the whole machine.")] = None
+    usd_per_hour: Annotated[Dollars | None, Meta(description="Of the whole instance.")] = None
 
 
 Names = dict[Name, Name]
@@ -82,24 +80,20 @@ _FEW = Meta(max_length=_MOST_ROWS)
 class OverlayFile(Struct, kw_only=True, forbid_unknown_fields=True):
     """A company's own catalog, laid over the bundled one."""
 
-    only: Annotated[
-        bool, Meta(description="Hide every accelerator of ours that has no row here.")
-    ] = False
-    as_of: Annotated[date | None, Meta(description="The day the prices were true.")] = None
+    only: Annotated[bool, Meta(description="Hide bundled accelerators without a row here.")] = False
+    as_of: Annotated[date | None, Meta(description="The date of the prices.")] = None
     accelerators: Annotated[list[OwnAccelerator], _FEW] = []  # type: ignore[valid-type]
     names: Annotated[
         Names,
         _FEW,
-        Meta(description="What people say, and what it means: a card, or so many of it."),
+        Meta(description="Names, each with the GPU, or count and GPU, it stands for."),
     ] = {}
     prices: Annotated[
         Prices,
         _FEW,
-        Meta(description="USD an hour of one card here; what clouds ask for it is then left out."),
+        Meta(description="USD per hour of one GPU; replaces the clouds' prices of it."),
     ] = {}
-    quotas: Annotated[
-        Quotas, _FEW, Meta(description="How many cards of a kind may be used at once.")
-    ] = {}
+    quotas: Annotated[Quotas, _FEW, Meta(description="Maximum GPUs of a kind in use at once.")] = {}
     instances: Annotated[list[OverlayInstance], _FEW] = []
 
 
@@ -141,15 +135,12 @@ def schema() -> dict[str, Any]:
     made = msgspec.json.schema(OverlayFile)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "A company's own catalog for Fitgauge",
+        "title": "Catalog overlay for Fitgauge",
         **made,
     }
 
 
-_HINT = (
-    "`fitgauge catalog check FILE` tells whether a file is sound; docs/own-catalog.md says what it"
-    " may hold."
-)
+_HINT = "`fitgauge catalog check FILE` validates a file; docs/own-catalog.md documents it."
 
 
 def _decoded(file: str, raw: bytes) -> dict[str, Any]:
@@ -167,14 +158,14 @@ def _decoded(file: str, raw: bytes) -> dict[str, Any]:
     except ValueError as error:  # of either parser, and of text that is no UTF-8
         raise refused(file, "", f"{error}.") from None
     if not isinstance(contents, dict):
-        raise refused(file, "", "no object at its top.")
+        raise refused(file, "", "the top level is not an object.")
     return contents
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object; refuse repeated keys, as TOML does."""
     if len(dict(pairs)) < len(pairs):
-        raise ValueError("a key stands twice in one object")
+        raise ValueError("a key is repeated in one object")
     return dict(pairs)
 
 

@@ -59,7 +59,7 @@ class OverlayReload:
             if isinstance(news, Refused):
                 self.refused = news
                 logger.error(
-                    "The own catalog was refused, the one of before stays in force: %s %s",
+                    "The catalog overlay was refused, the previous one stays in force: %s %s",
                     news.error.detail,
                     news.error.hint,
                 )
@@ -67,7 +67,7 @@ class OverlayReload:
                 self.current, self.refused = news, None
                 use(news.catalog)
                 logger.info(
-                    "The own catalog was read anew: %s, sha256 %s",
+                    "The catalog overlay was reloaded: %s, sha256 %s",
                     ", ".join(news.files),
                     news.digest,
                 )
@@ -130,7 +130,7 @@ def _files(path: Path) -> list[Path]:
 
 def _bytes(path: Path) -> bytes:
     if path.suffix not in SUFFIXES:
-        raise refused(path.name, "", f"the name of a catalog ends in {' or '.join(SUFFIXES)}.")
+        raise refused(path.name, "", f"the name of an overlay must end in {' or '.join(SUFFIXES)}.")
     try:
         with path.open("rb") as file:
             return file.read(LARGEST + 1)

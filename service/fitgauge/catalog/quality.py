@@ -17,7 +17,7 @@ Measure = Literal["benchmarks", "perplexity"]
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
-    """One model in one format beside the same model as trained.
+    """One model in one format, compared with the same model as trained.
 
     `quantization`: canonical (see what_if). `measure`: a score, of which more is better, or a
     perplexity, of which less is. `measured`: what on. `unquantized`, `quantized`: as the source

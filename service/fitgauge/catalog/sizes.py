@@ -49,7 +49,7 @@ def parse_size(text: str) -> int | None:
     parameters = round(float(match[1]) * _SCALE[match[2].lower()])
     if not _SMALLEST <= parameters <= _LARGEST:
         raise InvalidRequestError(
-            f"A model of {text.strip()} is beyond what is sized here.",
+            f"A model of {text.strip()} is out of range.",
             hint="Send a size from 1m to 10t.",
             field="model",
         )
@@ -85,8 +85,8 @@ def nominal_model(text: str, parameters: int) -> Model:
             )
         )
     note = (
-        f"{text.strip()} is a size, not a model: counted as {parameters} parameters in the shape of"
-        f" {name}."
+        f"{text.strip()} is a size, not a model: assuming {parameters:,} parameters in the shape"
+        f" of {name}."
     )
     spec = ModelSpec(
         model_type="nominal",

@@ -29,7 +29,7 @@ class SnapshotModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     `config`: its config.json; `quantization`: its hf_quant_config.json, where it has one;
     `source`: where both come from. `parameters`: the exact count, and `counted` how it was made;
-    None where nobody could build the model. `elements`: numbers stored, by canonical dtype,
+    None where the model could not be built. `elements`: numbers stored, by canonical dtype,
     where they are known."""
 
     id: str

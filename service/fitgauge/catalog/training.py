@@ -1,4 +1,4 @@
-"""What training processes were seen to hold beside their tensors."""
+"""Memory of training processes in addition to their tensors, as observed."""
 
 from functools import cache
 from importlib.resources import files

@@ -72,7 +72,7 @@ async def read_body(
     compressed although identity was asked for: a few bytes may unpack to gigabytes."""
     if response.headers.get("content-encoding", "identity") != "identity":
         raise HubUnreachableError(
-            "The Hub sent a compressed body, which was not asked for.",
+            "The Hub sent a compressed body that was not requested.",
             hint="Check HF_ENDPOINT and the proxy.",
         )
     body = bytearray()
@@ -84,9 +84,7 @@ async def read_body(
             if cut:
                 break
             path = response.url.path[-80:]
-            raise MalformedModelError(
-                f"{path} is larger than the {limit} bytes that are read of it."
-            )
+            raise MalformedModelError(f"{path} exceeds the limit of {limit:,} bytes.")
     return bytes(body[:limit])
 
 
@@ -101,4 +99,4 @@ async def drain(response: httpx2.Response) -> None:
 def refuse_too_many_values(body: bytes, name: str) -> None:
     """Raise MalformedModelError where a JSON text may hold more than MAX_VALUES values."""
     if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
-        raise MalformedModelError(f"{name} has more than {MAX_VALUES} values.")
+        raise MalformedModelError(f"{name} has more than {MAX_VALUES:,} values.")

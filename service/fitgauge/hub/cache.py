@@ -232,5 +232,5 @@ def _regular_file(path: Path) -> bytes:
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE:
-            raise OSError(f"{path} is no regular file of at most {MAX_FILE} bytes")
+            raise OSError(f"{path} is not a regular file of at most {MAX_FILE} bytes")
         return file.read(MAX_FILE)

@@ -80,7 +80,7 @@ class HubRequest:
     revision: str
     headers: dict[str, str]
     deadline: float
-    """the loop's time after which nobody waits for a retry"""
+    """the loop's time after which no retry starts"""
     permit: LargePermit
     started: float
     """by the circuit breaker's clock"""
@@ -132,7 +132,7 @@ class Client:
             token = await loop.run_in_executor(self._pool, _token, self._settings.token)
         except (OSError, OIDCError, DeviceCodeError) as error:
             raise HubUnreachableError(
-                f"No token for the Hub: {type(error).__name__}.",
+                f"Cannot read the Hub token: {type(error).__name__}.",
                 hint="Check HF_TOKEN, or log in again.",
             ) from error
         headers = {"user-agent": USER_AGENT, "accept-encoding": "identity"} | (
@@ -286,8 +286,8 @@ class Client:
             finally:
                 await response.aclose()
         raise RenamedModelError(
-            f"{trip.repo_id} has moved in a circle.",
-            hint="Look the model up on the Hub and send its new name.",
+            f"{trip.repo_id} redirects in a loop.",
+            hint="Send the model's current name on the Hub.",
         )
 
     async def _sent(self, trip: HubRequest, request: httpx2.Request) -> httpx2.Response:
@@ -319,7 +319,8 @@ class Client:
             return None
         if not self._redirects.allows(request.url):
             raise HubUnreachableError(
-                f"The Hub redirects {trip.repo_id} to {request.url.host[:80]!r}: not followed.",
+                f"The Hub redirects {trip.repo_id} to {request.url.host[:80]!r}, which is not"
+                " allowed.",
                 hint="If you trust this host, add it to FITGAUGE_HUB_REDIRECT_HOSTS.",
             )
         if not self._redirects.is_endpoint(request.url):
@@ -339,11 +340,8 @@ class Client:
 def offline(endpoint: str) -> HubUnreachableError:
     """Return the error of a Hub that must not be asked."""
     return HubUnreachableError(
-        f"Offline: HF_HUB_OFFLINE is set and nothing is cached of this model from {endpoint}.",
-        hint=(
-            "Ask for a model that is cached or in the snapshot, or start the service without"
-            " HF_HUB_OFFLINE."
-        ),
+        f"Offline (HF_HUB_OFFLINE), and this model of {endpoint} is not cached.",
+        hint=("Send a model that is cached or in the snapshot, or unset HF_HUB_OFFLINE."),
         retry_after_seconds=60.0,
     )
 
@@ -352,7 +350,7 @@ def unreachable(endpoint: str, why: str) -> HubUnreachableError:
     """Return the error of a Hub that gives no answer, or none that can be read."""
     return HubUnreachableError(
         f"No answer from {endpoint}: {why}",
-        hint="Ask again in a moment, or check HF_ENDPOINT and the proxy.",
+        hint="Retry shortly, or check HF_ENDPOINT and the proxy.",
     )
 
 
@@ -367,6 +365,6 @@ def _token(setting: str | bool | None) -> str | None:
 def _there(answer: Answer, url: str) -> bytes:
     if answer.body is None:
         raise MalformedModelError(
-            f"The Hub names {url.rsplit('/', 1)[-1][:80]} and has no such file."
+            f"The Hub lists {url.rsplit('/', 1)[-1][:80]} but does not have it."
         )
     return answer.body

@@ -67,12 +67,13 @@ def read_description(body: bytes, repo_id: str) -> Description:
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise HubUnreachableError(
-            "What answers is no Hub: it sends no JSON.", hint="Check HF_ENDPOINT and the proxy."
+            "HF_ENDPOINT did not return JSON; is it a Hugging Face Hub?",
+            hint=("Check HF_ENDPOINT and the proxy."),
         ) from None
     counts = description.safetensors.parameters.values() if description.safetensors else ()
     if any(not 0 <= count <= MAX_ELEMENTS for count in counts):
         raise MalformedModelError(
-            f"The Hub counts an impossible number of parameters in {repo_id}."
+            f"The Hub reports an impossible number of parameters for {repo_id}."
         )
     return description
 
@@ -90,7 +91,7 @@ def read_tree(body: bytes, repo_id: str) -> dict[str, int]:
 
 
 def weight_files(files: list[str]) -> list[str]:
-    """Files an engine could load as a whole model; adapters and what a trainer keeps beside them
+    """Return the files an engine could load as a whole model; adapters and other files of a trainer
     are none."""
     names = [(file, file.rpartition("/")[2]) for file in files]
     return [
@@ -117,7 +118,7 @@ def refuse_without_weights(repo_id: str, files: list[str]) -> None:
     nothing a model could be sized by."""
     if not [file for file in files if file not in (".gitattributes", "README.md")]:
         raise ModelWithoutWeightsError(
-            f"{repo_id} is empty.", hint="Check on the Hub whether its files were ever uploaded."
+            f"{repo_id} is empty.", hint="Check that its files were uploaded to the Hub."
         )
     if "model_index.json" in files and "config.json" not in files:
         raise ModelWithoutWeightsError(

@@ -43,16 +43,16 @@ def error_of(response: httpx2.Response, repo_id: str, revision: str) -> Fitgauge
     if status == 429 or (status == 503 and "retry-after" in response.headers):
         seconds = retry_after(response)
         return HubBusyError(
-            f"The Hub asks to come back in {seconds:.0f} s ({status}).",
+            f"The Hub is busy ({status}): retry in {seconds:.0f} s.",
             retry_after_seconds=seconds,
-            hint="Ask again then. A token (HF_TOKEN) raises the Hub's limit.",
+            hint="A token (HF_TOKEN) raises the Hub's rate limit.",
         )
     if status < 400 or status >= 500 or status == 408:
-        return HubUnreachableError(f"The Hub answered {status}.", hint="Ask again in a moment.")
+        return HubUnreachableError(f"The Hub answered {status}.", hint="Retry shortly.")
     if not _is_the_hubs(response):
         return HubUnreachableError(
-            f"What answers {status} is no Hub.",
-            hint="Check HF_ENDPOINT, and whether a proxy forbids the Hub.",
+            f"HF_ENDPOINT answered {status}; is it a Hugging Face Hub?",
+            hint="Check HF_ENDPOINT and the proxy.",
         )
     try:
         # without its body, which huggingface_hub would parse unbounded for a message that is not
@@ -64,8 +64,8 @@ def error_of(response: httpx2.Response, repo_id: str, revision: str) -> Fitgauge
         return GatedModelError(
             f"{repo_id} is gated.",
             hint=(
-                f"Ask for access at https://huggingface.co/{repo_id} and give the service a token"
-                " that has it (HF_TOKEN)."
+                f"Request access at https://huggingface.co/{repo_id} and set HF_TOKEN to a token"
+                " with access."
             ),
         )
     except RevisionNotFoundError:
@@ -84,7 +84,7 @@ def error_of(response: httpx2.Response, repo_id: str, revision: str) -> Fitgauge
         "Invalid credentials"
     ):
         return GatedModelError(
-            "The Hub does not accept the service's token.",
+            "The Hub rejects the service's token.",
             hint="Renew HF_TOKEN, or unset it for public models.",
         )
     if status in (401, 404):
@@ -92,7 +92,7 @@ def error_of(response: httpx2.Response, repo_id: str, revision: str) -> Fitgauge
     if status == 403:
         return GatedModelError(
             f"The Hub forbids reading {repo_id}.",
-            hint="Give the service a token with the right to read it (HF_TOKEN).",
+            hint="Set HF_TOKEN to a token with read access.",
         )
     return UnknownModelError(
         f"The Hub refuses {repo_id} ({status}).", hint="Check the model's name on the Hub."
@@ -125,13 +125,13 @@ def _unknown(response: httpx2.Response, repo_id: str) -> UnknownModelError:
     """Missing or private: the Hub does not tell strangers which."""
     if "authorization" in response.request.headers:
         who, hint = (
-            "is private to others",
-            "Check the spelling, or give the service a token that may read it (HF_TOKEN).",
+            "is private",
+            "Check the spelling, or set HF_TOKEN to a token with read access.",
         )
     else:
         who, hint = (
             "is private",
-            "Check the spelling; a private model needs a token in the service's HF_TOKEN.",
+            "Check the spelling; a private model requires HF_TOKEN.",
         )
     return UnknownModelError(f"The Hub has no model {repo_id}, or it {who}.", hint=hint)
 

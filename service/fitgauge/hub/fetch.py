@@ -88,12 +88,7 @@ def _moved(reference: Reference, description: Description) -> tuple[str, ...]:
     """Return a warning where the Hub answered for a repository of another name."""
     if not description.id or description.id == reference.repo_id:
         return ()
-    return (
-        (
-            f"{reference.repo_id} is {description.id} on the Hub now: the answer is for that"
-            " repository."
-        ),
-    )
+    return ((f"{reference.repo_id} was renamed to {description.id}: using that repository."),)
 
 
 async def _with_quantization(
@@ -131,8 +126,8 @@ async def _with_gguf(
     if wanted is None and len(models) > 1:
         warnings += (
             (
-                f"Of {len(models)} GGUF files {chosen.label} was taken; send {trip.repo_id}:LABEL"
-                " for another."
+                f"Using {chosen.label} of {len(models)} GGUF files; send {trip.repo_id}:LABEL for"
+                " another."
             ),
         )
     listing, metadata = await asyncio.gather(
@@ -141,10 +136,10 @@ async def _with_gguf(
     )
     sizes = await client.parse(read_tree, listing, trip.repo_id)
     if any(sizes.get(file, 0) <= 0 for file in chosen.files):
-        raise MalformedModelError(f"The Hub gives no size of {chosen.name}.")
+        raise MalformedModelError(f"The Hub reports no size for {chosen.name}.")
     if metadata is not None:
         warnings += tuple(
-            f"{key} differs from layer to layer: the largest is taken."
+            f"{key} differs between layers: using the largest."
             for key in gguf_config.uneven(metadata)
         )
     gguf = GgufModel(

@@ -60,7 +60,7 @@ def read_metadata(data: bytes) -> Metadata:
             key = cursor.text(MAX_KEY_LENGTH)
             if key is None:
                 raise MalformedModelError(
-                    f"The GGUF file has a key of more than {MAX_KEY_LENGTH} bytes."
+                    f"The GGUF file has a key longer than {MAX_KEY_LENGTH} bytes."
                 )
             kind = cursor.integer("<I")
             if kind == _ARRAY:
@@ -78,16 +78,14 @@ def read_metadata(data: bytes) -> Metadata:
 def _header(cursor: "_Cursor") -> int:
     """Return the number of key-values."""
     if cursor.take(4) != b"GGUF":
-        raise MalformedModelError("The file is no GGUF file: it does not begin with GGUF.")
+        raise MalformedModelError("The file is not a GGUF file: it does not begin with GGUF.")
     if (version := cursor.integer("<I")) not in (2, 3):
         raise MalformedModelError(
-            f"The GGUF file has version {version}; 2 and 3 are read, little-endian."
+            f"Unsupported GGUF version {version}: 2 and 3 are supported, little-endian."
         )
     cursor.take(8)
     if (count := cursor.integer("<Q")) > MAX_KEYS:
-        raise MalformedModelError(
-            f"The GGUF file claims {count} key-values; at most {MAX_KEYS} are read."
-        )
+        raise MalformedModelError(f"The GGUF file has {count} key-values; the limit is {MAX_KEYS}.")
     return count
 
 
@@ -145,5 +143,5 @@ class _Cursor:
 
 def _form(kind: int) -> str:
     if kind not in _SCALARS:
-        raise MalformedModelError(f"The GGUF file holds a value of the unknown type {kind}.")
+        raise MalformedModelError(f"The GGUF file has a value of unknown type {kind}.")
     return _SCALARS[kind]

@@ -68,7 +68,7 @@ def config_of(metadata: Metadata) -> dict[str, Any]:
     architecture or ended before its sizes."""
     architecture = metadata.values.get("general.architecture")
     if not isinstance(architecture, str):
-        raise MalformedModelError("The GGUF file names no architecture (general.architecture).")
+        raise MalformedModelError("The GGUF file has no general.architecture.")
     own = {
         key.removeprefix(f"{architecture}."): _plain(value)
         for key, value in metadata.values.items()
@@ -77,7 +77,7 @@ def config_of(metadata: Metadata) -> dict[str, Any]:
     for needed in ("block_count", "embedding_length"):
         if needed not in own:
             raise MalformedModelError(
-                f"The GGUF file says no {architecture}.{needed}.", field=f"{architecture}.{needed}"
+                f"The GGUF file has no {architecture}.{needed}.", field=f"{architecture}.{needed}"
             )
     own.setdefault("vocab_size", metadata.lengths.get("tokenizer.ggml.tokens"))
     config: dict[str, Any] = {"model_type": _model_type(architecture, own)}
@@ -121,7 +121,7 @@ def _layers(own: Mapping[str, Any]) -> dict[str, Any]:
         )
     except TypeError:
         raise MalformedModelError(
-            "The GGUF file's number of layers is no number.", field="block_count"
+            "The GGUF file's block_count is not a number.", field="block_count"
         ) from None
 
 

@@ -63,7 +63,7 @@ def choose(models: list[GgufFiles], wanted: str | None, repo_id: str) -> GgufFil
         labels = sorted({model.label for model in models})
         raise UnknownModelError(
             f"{repo_id} has no GGUF file {wanted}.",
-            hint=f"Send one of {', '.join(labels[:12])}.",
+            hint=f"Use one of {', '.join(labels[:12])}.",
             matches=tuple(f"{repo_id}:{label}" for label in labels),
         )
     # of several that bear the label the plainest name: `model-Q4_K_M` before `model-UD-Q4_K_M`
@@ -93,7 +93,5 @@ def _whole(model: GgufFiles) -> GgufFiles:
         if [
             int(part["number"]) for file in model.files if (part := _SHARD.fullmatch(file))
         ] != list(range(1, count + 1)):
-            raise MalformedModelError(
-                f"Of the {count} shards of {model.name} {len(model.files)} are there."
-            )
+            raise MalformedModelError(f"{model.name} has {len(model.files)} of {count} shards.")
     return model

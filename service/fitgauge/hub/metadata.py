@@ -34,7 +34,7 @@ class GgufModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RepoMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """Kept instead of the Model, so that a later version reads them anew. `config`,
+    """Cached instead of the Model, so that a later version parses them again. `config`,
     `quantization`: the files as they are."""
 
     repo_id: str
@@ -62,7 +62,7 @@ def read_json(body: bytes, name: str) -> dict[str, Any]:
     except ValueError as error:
         raise MalformedModelError(f"{name} is no JSON: {str(error)[:100]}") from None
     if not isinstance(values, dict):
-        raise MalformedModelError(f"{name} is no JSON object.")
+        raise MalformedModelError(f"{name} is not a JSON object.")
     return values
 
 
@@ -72,7 +72,7 @@ def model_of(facts: RepoMetadata) -> Model:
         return _gguf_model(facts, facts.gguf)
     if facts.config is None:
         raise MalformedModelError(
-            f"{facts.repo_id} holds weights and no config.json.",
+            f"{facts.repo_id} has weights but no config.json.",
             hint="Send a repository in transformers' format.",
         )
     quantization = (
@@ -87,15 +87,11 @@ def model_of(facts: RepoMetadata) -> Model:
     elements, unknown = _canonical(facts.elements)
     warnings = [
         *facts.warnings,
-        *(
-            f"The Hub counts numbers of the unknown format {name}: they are left out."
-            for name in unknown
-        ),
+        *(f"The Hub reports parameters of unknown dtype {name}: ignored." for name in unknown),
     ]
     if not elements:
         warnings.append(
-            "The Hub gives no count of the stored parameters: sizes are computed from the"
-            " architecture."
+            "The Hub reports no parameter counts: sizes are computed from the architecture."
         )
     return Model(
         id=facts.repo_id,
@@ -116,7 +112,7 @@ def _planned_model(
         spec = read_config(config, quantization)
     except MalformedModelError:
         raise no_weights(facts.repo_id) from None
-    warning = "The repository holds no weights: everything is computed from its config.json."
+    warning = "The repository has no weights: sizes are computed from config.json."
     return Model(
         id=facts.repo_id,
         source="config",
@@ -138,8 +134,8 @@ def _gguf_model(facts: RepoMetadata, gguf: GgufModel) -> Model:
         spec = msgspec.structs.replace(spec, basis="assumed")
         warnings += (
             (
-                f"The Hub counts {gguf.parameters} parameters; the architecture as it was read has"
-                f" {spec.parameters}."
+                f"The Hub reports {gguf.parameters:,} parameters, the architecture has"
+                f" {spec.parameters:,}."
             ),
         )
     return Model(
@@ -162,7 +158,7 @@ def _as_counted(config: Mapping[str, Any], parameters: int) -> ModelSpec:
 
 
 def _canonical(elements: Mapping[str, int]) -> tuple[dict[str, int], list[str]]:
-    """Count by canonical dtype, and the names nobody knows."""
+    """Return the counts by canonical dtype, and the unknown names."""
     known: dict[str, int] = {}
     unknown: list[str] = []
     for name, count in elements.items():

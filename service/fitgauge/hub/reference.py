@@ -47,7 +47,7 @@ def parse_reference(text: str) -> Reference:
     cannot be one."""
     if len(text) > MAX_LENGTH:
         raise InvalidRequestError(
-            f"A model's name has at most {MAX_LENGTH} characters, this one {len(text)}.",
+            f"The model's name is too long: {len(text)} characters, the limit is {MAX_LENGTH}.",
             hint=HINT,
             field="model",
         )
@@ -70,7 +70,7 @@ def _path_of_address(text: str) -> str | None:
         return unquote(text.split("://", 1)[1])
     if parts.scheme not in ("http", "https") or host not in hosts:
         raise InvalidRequestError(
-            f"{text[:80]!r} is no address on the Hugging Face Hub.", hint=HINT, field="model"
+            f"{text[:80]!r} is not a Hugging Face Hub URL.", hint=HINT, field="model"
         )
     return unquote(parts.path)
 
@@ -81,7 +81,7 @@ def _from_address(path: str) -> Reference:
     segments = [segment for segment in path.split("/") if segment]
     if segments and segments[0] in _OTHER_KINDS:
         raise InvalidRequestError(
-            f"This address is one of the Hub's {segments[0]}, not a model's.",
+            f"This URL is for {segments[0]}, not a model.",
             hint=HINT,
             field="model",
         )
@@ -122,6 +122,4 @@ def _checked(repo_id: str, revision: str | None, file: str | None) -> Reference:
 
 
 def _refuse(text: str) -> InvalidRequestError:
-    return InvalidRequestError(
-        f"{text[:80]!r} cannot be a name on the Hub.", hint=HINT, field="model"
-    )
+    return InvalidRequestError(f"{text[:80]!r} is not a valid Hub ID.", hint=HINT, field="model")

@@ -71,7 +71,7 @@ class Hub:
 
     @property
     def settings(self) -> HubSettings:
-        """What it was told."""
+        """The settings of the resolver."""
         return self._settings
 
     @property
@@ -123,8 +123,9 @@ class Hub:
             model = await outcome(task, self._settings.wait_seconds)
         except TimeoutError:
             error = HubUnreachableError(
-                f"{self._settings.endpoint} gave no answer in {self._settings.wait_seconds:g} s.",
-                hint="Ask again in a moment: the search goes on in the background.",
+                f"{self._settings.endpoint} did not answer within {self._settings.wait_seconds:g}"
+                " s.",
+                hint="Retry shortly: the lookup continues in the background.",
                 retry_after_seconds=self._settings.outage_seconds,
             )
             self._failures.put(reference, error, error.retry_after_seconds)
@@ -215,7 +216,9 @@ class Hub:
 
     def _no_answer(self) -> HubUnreachableError:
         seconds = self._settings.flight_seconds
-        return HubUnreachableError(f"{self._settings.endpoint} gave no answer in {seconds:g} s.")
+        return HubUnreachableError(
+            f"{self._settings.endpoint} did not answer within {seconds:g} s."
+        )
 
     def _is_fresh(self, reference: Reference, facts: RepoMetadata) -> bool:
         return (

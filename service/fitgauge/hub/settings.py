@@ -1,4 +1,4 @@
-"""What the Hub resolver may be told: where the Hub is, how long anybody waits, how much is kept."""
+"""Settings of the Hub resolver: endpoint, timeouts, cache sizes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -42,8 +42,8 @@ class Listed(msgspec.Struct, frozen=True):
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of its safetensors files; 0 where the Hub did not count them, or counts what
-        nobody knows."""
+        """Bytes of its safetensors files; 0 where the Hub did not count them, or counts an
+        unknown dtype."""
         counts = self.safetensors.parameters if self.safetensors else {}
         if any(not 0 <= count <= MAX_ELEMENTS for count in counts.values()):
             return 0
@@ -57,14 +57,14 @@ _FORMAT_WORD = re.compile(
     r"(?:nv|mx)?fp\d|int\d|w\d+a\d+\w*|\d+bit|q\d|k|m|s|g\d+|v\d|awq|gptq\w*|gguf|mlx|bnb|nf4|bits?|\d|quantized|quant|quants|dynamic|static|block|per|"
     r"tensor|channel|tokens?|marlin|auto|round|autoround|sym|asym|hf|hqq|i1|imatrix|mixed|precision|kv|kvcache|attn|w\d|a\d+|bf16|dwq|ct|modelopt"
 )
-"""What names of quantized repositories hold beside the model's own."""
+"""Words in names of quantized repositories in addition to the model's own."""
 
 _LIST = msgspec.json.Decoder(list[Listed])
 
 
 def names_same(base_id: str, other_id: str) -> bool:
-    """Return whether a repository is called like the model, with words for a format and owners
-    alone beside it.
+    """Return whether a repository is called like the model, except for words for a
+    format and owners.
 
     Fine-tunes are published quantized under the model they come from too; their names say what
     they are."""
@@ -78,9 +78,9 @@ def names_same(base_id: str, other_id: str) -> bool:
     ]
     if not starts:
         return False
-    beside = words[: starts[0]] + words[starts[0] + len(wanted) :]
+    extra = words[: starts[0]] + words[starts[0] + len(wanted) :]
     owners = {*_words(owner), *_words(other_owner)}
-    return bool(beside) and all(word in owners or _FORMAT_WORD.fullmatch(word) for word in beside)
+    return bool(extra) and all(word in owners or _FORMAT_WORD.fullmatch(word) for word in extra)
 
 
 def _words(name: str) -> list[str]:
@@ -99,7 +99,8 @@ def read_list(body: bytes) -> tuple[Listed, ...]:
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise HubUnreachableError(
-            "What answers is no Hub: it sends no JSON.", hint="Check HF_ENDPOINT and the proxy."
+            "HF_ENDPOINT did not return JSON; is it a Hugging Face Hub?",
+            hint=("Check HF_ENDPOINT and the proxy."),
         ) from None
 
 

@@ -36,9 +36,9 @@ class SingleFlight(Generic[Key, Value]):
             return task
         if self.is_full:
             raise HubBusyError(
-                "Too many models are being looked up at once.",
+                "Too many lookups of models at once.",
                 retry_after_seconds=1.0,
-                hint="Ask again in a second.",
+                hint="Retry in a second.",
             )
         task = asyncio.get_running_loop().create_task(_without_frames(fetch()))
         self._tasks[key] = task

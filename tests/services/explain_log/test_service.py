@@ -125,7 +125,7 @@ def test_a_share_that_the_log_does_not_show_is_worked_out(explain, pool):
     left = pool(engine_version="0.19.0", context_length=8192, gpu_memory_utilization=0.7)
     answer = explain(vllm(pool=round(left, 2)), gpu="H100")
     assert answer.largest_difference == "kv_cache"
-    assert any("add up to 0.70 of the card" in cause for cause in answer.causes)
+    assert any("add up to 0.70 of the GPU" in cause for cause in answer.causes)
 
 
 def test_the_memory_of_others_is_named(explain):
@@ -135,7 +135,7 @@ def test_the_memory_of_others_is_named(explain):
         " peak activation, 0.2 GiB for non-torch memory, and 0.9 GiB for CUDAGraph memory."
     )
     answer = explain(vllm(more=more), gpu="H100")
-    assert any("9.19 GiB were taken before the engine started" in cause for cause in answer.causes)
+    assert any("9.19 GiB were in use before the engine started" in cause for cause in answer.causes)
     assert answer.understood_as["gpu_memory_utilization"] == 0.8
 
 
@@ -225,14 +225,14 @@ def test_flags_that_cannot_be_are_left_out_and_said(explain):
     answer = explain(
         vllm(config=", tensor_parallel_size=999999, kv_cache_dtype=turbo9"), gpu="H100"
     )
-    assert any("tensor_parallel 999999 is out of bounds" in warning for warning in answer.warnings)
+    assert any("`tensor_parallel` 999999 is out of range" in warning for warning in answer.warnings)
     assert any("turbo9" in warning for warning in answer.warnings)
 
 
 def test_an_old_version_is_sized_as_the_oldest_known(explain):
     answer = explain(vllm().replace("v0.19.0", "v0.3.1"), gpu="H100")
     assert answer.engine_version == "0.3.1"
-    assert any("0.3.1 is not known here" in warning for warning in answer.warnings)
+    assert any("0.3.1 is unknown" in warning for warning in answer.warnings)
 
 
 def test_running_out_of_memory_gives_a_lower_bound(explain):

@@ -200,7 +200,7 @@ def test_a_file_of_trtllm_repeats_the_share_that_it_replaces(check_fit: Check) -
         (
             "llama.cpp",
             {"kv_cache_memory_gib": 4.0, "quantization": "q8_0"},
-            "kv_cache_memory_gib changed nothing",
+            "ignores `kv_cache_memory_gib`",
         ),
     ],
 )

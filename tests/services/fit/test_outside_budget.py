@@ -15,7 +15,7 @@ def test_a_share_that_leaves_no_room_for_the_process_is_told(check_fit, utilizat
         model=SMALL, gpu="RTX 4090", context_length=2048, gpu_memory_utilization=utilization
     )
     assert answer.verdict == verdict
-    assert any("a lower share makes room" in warning for warning in answer.warnings) == (
+    assert any("send a lower share" in warning for warning in answer.warnings) == (
         verdict != "fits"
     )
 
@@ -73,7 +73,7 @@ def test_what_others_hold_stops_a_start_at_the_same_share_and_a_lower_one_is_off
     assert (check_fit(**asked).verdict, answer.verdict) == ("fits", "does_not_fit")
     assert answer.per_gpu.budget_bytes == check_fit(**asked).per_gpu.budget_bytes
     assert (answer.limits.kv_cache_tokens, answer.limits.max_concurrency) == (0, 0)
-    assert "beside that share of the card" in answer.summary
+    assert "outside that share of the GPU" in answer.summary
     lower = answer.suggestions[0].request["gpu_memory_utilization"]
     assert lower < 0.9
     assert (
@@ -127,4 +127,4 @@ def test_one_card_is_not_filled_with_weights_by_device_map(check_fit, gpu, said)
         model="Qwen/Qwen2.5-7B-Instruct", gpu=gpu, engine="transformers", context_length=64
     )
     assert answer.verdict in ("fits", "tight")
-    assert any("would go to host memory" in warning for warning in answer.warnings) == said
+    assert any("offloaded to host memory" in warning for warning in answer.warnings) == said

@@ -25,13 +25,13 @@ def test_headroom_is_budget_less_required(check_fit):
 def test_a_context_left_out_is_8192_or_the_models_maximum_and_said(check_fit):
     answer = check_fit(model=LLAMA, gpu="H100")
     assert answer.understood_as["context_length"] == 8192
-    assert any("8192 tokens were taken" in warning for warning in answer.warnings)
+    assert any("assuming 8,192 tokens" in warning for warning in answer.warnings)
     assert check_fit(model="gpt2", gpu="H100").understood_as["context_length"] == 1024
 
 
 def test_a_context_beyond_the_models_maximum_is_answered_with_a_warning(check_fit):
     answer = check_fit(model=LLAMA, gpu="H100", context_length=200_000)
-    assert any("beyond the model's maximum of 131072" in warning for warning in answer.warnings)
+    assert any("exceeds the model's maximum of 131,072" in warning for warning in answer.warnings)
 
 
 def test_the_longest_context_fits_and_the_next_block_does_not(check_fit):

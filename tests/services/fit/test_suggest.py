@@ -112,7 +112,7 @@ def test_of_a_mixture_its_experts_are_kept_in_host_memory(check_fit: Check) -> N
     offload = next(
         suggestion for suggestion in suggestions if "cpu_offload_gib" in suggestion.request
     )
-    assert "of experts per GPU in host memory" in offload.change
+    assert "of experts per GPU to host memory" in offload.change
 
 
 def test_a_mixture_is_offered_under_llama_cpp_with_experts_in_host_memory(check_fit: Check) -> None:
@@ -160,7 +160,7 @@ def test_more_of_the_same_is_not_offered_beside_what_fits(check_fit: Check) -> N
 
 def test_a_pool_that_was_given_too_small_is_what_the_summary_names(check_fit: Check) -> None:
     assert (
-        "0.10 GiB, does not hold"
+        "The requested KV cache of 0.10 GiB is too small"
         in check_fit(model=LLAMA, gpu="H100", kv_cache_memory_gib=0.1).summary
     )
 
@@ -210,7 +210,7 @@ def test_a_size_is_no_name_to_launch(check_fit: Check) -> None:
 
 def test_a_version_from_the_future_is_answered_with_a_warning(check_fit: Check) -> None:
     assert any(
-        "newer than what is known" in warning
+        "is unknown: using" in warning
         for warning in check_fit(model=LLAMA, gpu="H100", engine_version="99.0").warnings
     )
 
@@ -223,7 +223,7 @@ def test_fused_columns_may_be_cut_through_a_block_of_fp8(check_fit: Check) -> No
 
 
 def test_two_counts_that_differ_are_told(check_fit: Check) -> None:
-    said = "gpu names 2 cards and gpu_count 4"
+    said = "`gpu` says 2, `gpu_count` says 4: using 4."
     assert any(
         said in warning for warning in check_fit(model=LLAMA, gpu="2x4090", gpu_count=4).warnings
     )

@@ -147,9 +147,7 @@ def test_where_no_engine_is_named_the_first_that_runs_it_is_taken_and_told(
     answer = check_fit(**asked)
     assert answer.understood_as["engine"] == engine
     assert answer.verdict != "unsupported"
-    assert answer.warnings[0].startswith(
-        f"`engine` not set: using {engine}, because vllm "
-    )
+    assert answer.warnings[0].startswith(f"`engine` not set: using {engine}, because vllm ")
     assert structs.replace(answer, warnings=answer.warnings[1:]) == check_fit(
         **asked, engine=engine
     )

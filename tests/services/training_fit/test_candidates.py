@@ -197,9 +197,9 @@ def test_a_card_that_may_drive_a_screen_gets_a_warning_where_that_would_decide(t
     largest = train(**asked).limits.max_micro_batch_size
     full = train(**asked, micro_batch_size=largest)
     assert full.verdict != "does_not_fit"
-    assert any("Send other_memory_gib" in line for line in full.warnings)
+    assert any("Send `other_memory_gib`" in line for line in full.warnings)
     assert not any(
-        "Send other_memory_gib" in line
+        "Send `other_memory_gib`" in line
         for line in train(**asked, micro_batch_size=largest, other_memory_gib=0).warnings
     )
 

@@ -16,8 +16,8 @@ Standing = Literal["bundled", "own", "refused"]
 class CatalogRefusal(Struct, kw_only=True):
     """Why the files that are mounted now are not in force."""
 
-    at: Annotated[str, Meta(description="When they were read (RFC 3339).")]
-    detail: Annotated[str, Meta(description="The file, the row and the field.")]
+    at: Annotated[str, Meta(description="When the files were read (RFC 3339).")]
+    detail: Annotated[str, Meta(description="The file, row and field.")]
     hint: str
 
 
@@ -26,11 +26,11 @@ class OwnCatalog(Struct, kw_only=True):
 
     files: list[str]
     sha256: Annotated[
-        str, Meta(description="Of the files: alike in every replica that has read the same.")
+        str, Meta(description="Hash of the files: equal in replicas with the same files.")
     ]
     loaded_at: Annotated[str, Meta(description="RFC 3339.")]
     refused: Annotated[
-        CatalogRefusal | None, Meta(description="Null where what is mounted is what is in force.")
+        CatalogRefusal | None, Meta(description="Null if the mounted files are in force.")
     ]
 
 
@@ -41,15 +41,13 @@ class CatalogState(Struct, kw_only=True):
         Standing,
         Meta(
             description=(
-                "refused: what is mounted now has a bad row, and the catalog of before is in force."
+                "refused: the mounted files are invalid, and the previous catalog stays in force."
             )
         ),
     ]
     accelerators: int
-    names: Annotated[int, Meta(description="Names that the company gave.")]
-    quotas: Annotated[
-        dict[str, int], Meta(description="How many of an accelerator may be used, by id.")
-    ]
+    names: Annotated[int, Meta(description="Names the overlay defines.")]
+    quotas: Annotated[dict[str, int], Meta(description="Maximum usable GPUs by accelerator id.")]
     instances: int
     own: OwnCatalog | None
 

@@ -24,6 +24,6 @@ def desktop_note(spare: int) -> str | None:
     if not 0 <= spare < _DESKTOP:
         return None
     return (
-        f"What a desktop or another process holds of the card is not counted: beyond {gib(spare)}"
-        " it would not fit so. Send other_memory_gib."
+        f"Memory of a desktop or another process is not counted: beyond {gib(spare)} this would"
+        " not fit. Send `other_memory_gib`."
     )

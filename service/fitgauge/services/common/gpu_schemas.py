@@ -1,4 +1,4 @@
-"""The contract of the catalog: what is known of an accelerator, and where it is rented."""
+"""Schemas of the catalog: accelerators and their cloud offers."""
 
 from typing import Annotated
 
@@ -8,24 +8,24 @@ from fitgauge.engine.quantity import Basis, Bytes
 
 
 class OfferAnswer(Struct, kw_only=True):
-    """One machine of a cloud that holds this accelerator; null is unknown. Prices are dated
+    """One cloud instance with this accelerator; null is unknown. Prices are dated
     facts, not quotes."""
 
     cloud: str
     instance: str
-    count: Annotated[int, Meta(description="Accelerators in the machine.")]
+    count: Annotated[int, Meta(description="Accelerators in the instance.")]
     vcpus: int | None
     memory_gib: Annotated[float | None, Meta(description="The host's memory.")]
     usd_per_hour_low: Annotated[
-        float | None, Meta(description="The whole machine on demand in the cheapest region.")
+        float | None, Meta(description="The whole instance on demand in the cheapest region.")
     ]
-    usd_per_hour_high: Annotated[float | None, Meta(description="The same in the dearest region.")]
+    usd_per_hour_high: Annotated[
+        float | None, Meta(description=("The same in the most expensive region."))
+    ]
     as_of: Annotated[str | None, Meta(description="Date of the price, YYYY-MM-DD.")]
     regions: Annotated[
         int | None,
-        Meta(
-            description="Regions the price was taken over; null where it is one price everywhere."
-        ),
+        Meta(description="Regions with a price; null for one global price."),
     ]
     source: str
 
@@ -36,10 +36,10 @@ class CardHour(Struct, kw_only=True):
 
     usd_per_hour_low: float
     usd_per_hour_high: Annotated[
-        float, Meta(description="The dearest region of the dearest cloud.")
+        float, Meta(description="The most expensive region of the most expensive cloud.")
     ]
     as_of: Annotated[str, Meta(description="The oldest date among the prices, YYYY-MM-DD.")]
-    clouds: Annotated[list[str], Meta(description="Those with a price, the cheapest first.")]
+    clouds: Annotated[list[str], Meta(description="Clouds with a price, cheapest first.")]
 
 
 class GpuDetail(Struct, kw_only=True):
@@ -60,38 +60,43 @@ class GpuDetail(Struct, kw_only=True):
     fp4_tflops_dense: float | None
     int8_tops_dense: float | None
     interconnect_gbps: Annotated[
-        float | None, Meta(description="10^9 bytes a second, one direction, within a node.")
+        float | None, Meta(description="GB/s in one direction, within a node.")
     ]
     node_size: Annotated[int | None, Meta(description="Accelerators in the usual node.")]
-    tdp_watts: Annotated[int | None, Meta(description="Power it is built to draw.")]
-    msrp_usd: Annotated[int | None, Meta(description="About what one cost when it came out.")]
+    tdp_watts: Annotated[int | None, Meta(description="Thermal design power.")]
+    msrp_usd: Annotated[int | None, Meta(description="Approximate launch price.")]
     release_year: int | None
     card_hour: Annotated[
-        CardHour | None, Meta(description="Price of one card an hour; null where none is known.")
+        CardHour | None, Meta(description="Price of one GPU per hour; null if unknown.")
     ]
     total_bytes: Annotated[
         int | UnsetType | None,
-        Meta(description="What the vendor's tool shows. This and what follows: of get_gpu alone."),
+        Meta(
+            description=(
+                "As the vendor's tool shows it. This and the following fields: get_gpu only."
+            )
+        ),
     ] = UNSET
     usable_windows_bytes: Annotated[
         int | UnsetType | None,
-        Meta(description="What a process on Windows and WSL is told it has."),
+        Meta(description="Usable bytes on Windows and WSL."),
     ] = UNSET
     unified_memory: Annotated[
-        bool | UnsetType, Meta(description="Whether the CPU's memory is the same.")
+        bool | UnsetType, Meta(description="Whether CPU and GPU share memory.")
     ] = UNSET
     nvlink: Annotated[
-        bool | UnsetType | None, Meta(description="Whether cards of a node are joined by it.")
+        bool | UnsetType | None,
+        Meta(description=("Whether the GPUs of a node are linked by NVLink.")),
     ] = UNSET
     flash_attention: Annotated[
-        bool | UnsetType | None, Meta(description="Whether any FlashAttention runs on it.")
+        bool | UnsetType | None, Meta(description="Whether any FlashAttention version runs on it.")
     ] = UNSET
     flash_attention_2: Annotated[
-        bool | UnsetType | None, Meta(description="Whether FlashAttention-2 does.")
+        bool | UnsetType | None, Meta(description="Whether FlashAttention-2 runs on it.")
     ] = UNSET
     offers: Annotated[
         list[OfferAnswer] | UnsetType,
-        Meta(description="Machines of clouds that hold it, by cloud and count."),
+        Meta(description="Cloud instances with this accelerator, by cloud and count."),
     ] = UNSET
 
 

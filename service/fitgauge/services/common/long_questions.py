@@ -35,7 +35,7 @@ _SLICE_SECONDS = 0.005
 
 
 _STALLED_SECONDS = 1.0
-"""Without a checkpoint for so long, work loses its turn to others and runs beside them."""
+"""Without a checkpoint for so long, work loses its turn to others and runs alongside them."""
 
 
 def no_checkpoint() -> None:
@@ -215,14 +215,12 @@ class LongQuestions:
 
 
 def _too_large(seconds: float) -> QuestionTooLargeError:
-    detail = f"The question takes longer than the {seconds:g} s it may."
+    detail = f"The request takes longer than the limit of {seconds:g} s."
     hint = "Ask for less at a time: fewer models, formats, GPUs, contexts or layouts."
     return QuestionTooLargeError(detail, hint=hint)
 
 
 def queue_full() -> QueueFullError:
     """Return the error of a question for which there is no place."""
-    detail = "Too many long questions wait for an answer."
-    return QueueFullError(
-        detail, hint="Ask again a little later.", retry_after_seconds=RETRY_SECONDS
-    )
+    detail = "Too many long requests are waiting."
+    return QueueFullError(detail, hint="Retry shortly.", retry_after_seconds=RETRY_SECONDS)

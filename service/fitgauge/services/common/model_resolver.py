@@ -1,5 +1,4 @@
-"""Which model is meant, and where its facts come from: the Hub first, the bundled snapshot where
-the Hub gives no answer."""
+"""Resolve the name of a model: from the Hub, else from the bundled snapshot."""
 
 import time
 from collections.abc import Callable
@@ -74,11 +73,11 @@ class ModelResolver:
         return self.peek(text) or await self.resolve(text)
 
     async def resolve(self, text: str) -> Model:
-        """Return the Model that is meant, asked for anew.
+        """Return the Model of this name, always from the Hub.
 
         Raises UnknownModelError (with near matches), GatedModelError, ModelWithoutWeightsError,
         MalformedModelError, HubUnreachableError and HubBusyError where the snapshot cannot
-        answer in the Hub's place, InvalidRequestError where the text is no name."""
+        answer in the Hub's place, InvalidRequestError for an invalid name."""
         parameters = parse_size(text)
         if parameters is not None:
             model = nominal_model(text, parameters)
@@ -88,19 +87,17 @@ class ModelResolver:
         try:
             return await self._hub.resolve(reference)
         except UnknownModelError as error:
-            return self._second_best(reference, "The Hub does not show this repository", error)
+            return self._second_best(
+                reference, ("The Hub has no public repository of this name"), error
+            )
         except GatedModelError as error:
             return self._second_best(
                 reference,
-                "The Hub shows this repository only with a token that was granted access",
+                "The Hub requires a token with access to this repository",
                 error,
             )
         except HubError as error:
-            why = (
-                "The Hub was not asked (HF_HUB_OFFLINE)"
-                if self._hub.offline
-                else "The Hub gave no answer"
-            )
+            why = "Offline (HF_HUB_OFFLINE)" if self._hub.offline else "The Hub did not answer"
             return self._second_best(reference, why, error)
 
     def _reference(self, text: str) -> Reference:
@@ -122,7 +119,7 @@ class ModelResolver:
         model = self.bundled(reference.repo_id)
         if model is not None and reference.file is None:
             pinned = (
-                f" Revision {reference.revision} was not looked at." if reference.revision else ""
+                f" Revision {reference.revision} was not checked." if reference.revision else ""
             )
             warning = f"{why}: answered from the bundled snapshot.{pinned}"
             known = self._instead.get(reference)

@@ -1,4 +1,4 @@
-"""What people write for an engine, a version or a cache format, and what is meant."""
+"""Parse the names of engines, versions and number formats."""
 
 import re
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ _GGML_ALIASES = {
     "int8": "Q8_0",
 }
 AS_PUBLISHED = "as published"
-"""How an answer calls the number format of a repository's own weights."""
+"""The name of the number format of a repository's own weights."""
 
 _PUBLISHED = ("aspublished", "published", "auto", "default", "null")
 _MOST_FORMATS = 16
@@ -35,8 +35,8 @@ _CACHE_DTYPES = {"fp8": "F8_E4M3", "fp8_e4m3": "F8_E4M3", "fp8_e5m2": "F8_E5M2",
 
 
 def engine(text: str | None) -> EngineName:
-    """Return the engine that is meant; vllm where nothing is said. Raises InvalidRequestError
-    for one that is not sized here."""
+    """Return the engine of this name; vllm for None. Raise InvalidRequestError for an unknown
+    one."""
     if text is None:
         return "vllm"
     word = re.sub(r"[^a-z0-9]", "", text.lower())
@@ -46,15 +46,15 @@ def engine(text: str | None) -> EngineName:
     words = [word for row in ENGINES.values() for word in row.words]
     near = tuple(name for name, _, _ in process.extract(word, words, limit=2, score_cutoff=60))
     raise InvalidRequestError(
-        f"{text.strip()!r} is no engine that is known here.",
-        hint=f"Send {', '.join(sorted(ENGINES))}.",
+        f"Unknown engine {text.strip()!r}.",
+        hint=f"Use {', '.join(sorted(ENGINES))}.",
         matches=near,
         field="engine",
     )
 
 
 def split_list(sent: str | Sequence[str] | None) -> list[str]:
-    """Name sent as a list, or as one text with commas between them; each once."""
+    """Return names sent as a list, or as one comma-separated text; each once."""
     if sent is None:
         return []
     parts = sent.split(",") if isinstance(sent, str) else sent
@@ -62,16 +62,16 @@ def split_list(sent: str | Sequence[str] | None) -> list[str]:
 
 
 def quantization(text: str | None) -> str | None:
-    """Return the number format of the weights that is asked for, as it was written; None where
-    it is the published one."""
+    """Return the requested number format of the weights, as written; None for the published one."""
     return None if text is None or re.sub(r"[^a-z]", "", text.lower()) in _PUBLISHED else text
 
 
 def quantizations(sent: str | Sequence[str] | None) -> list[str | None]:
-    """Such formats, as published where none is named. Raises InvalidRequestError for too many."""
+    """Return such formats; the published one for an empty list. Raise InvalidRequestError for too
+    many."""
     named = split_list(sent) or [AS_PUBLISHED]
     if len(named) > _MOST_FORMATS:
-        detail = f"{len(named)} quantizations are too many."
+        detail = f"{len(named)} quantizations are too many: the limit is {_MOST_FORMATS}."
         raise InvalidRequestError(
             detail, hint=f"Send up to {_MOST_FORMATS}.", field="quantizations"
         )
@@ -80,12 +80,12 @@ def quantizations(sent: str | Sequence[str] | None) -> list[str | None]:
 
 @lru_cache(maxsize=256)
 def version(text: str) -> tuple[int, ...]:
-    """'v0.31.0', '0.31' or '0.29.1rc1.dev187' as numbers. Raises InvalidRequestError for what is
-    no version."""
+    """Return the numbers of 'v0.31.0', '0.31' or '0.29.1rc1.dev187'. Raise InvalidRequestError for
+    any other text."""
     match = _VERSION.fullmatch(text)
     if match is None:
         raise InvalidRequestError(
-            f"{text.strip()!r} is no version.",
+            f"Invalid version {text.strip()!r}.",
             hint="Send a version such as 0.33.0.",
             field="engine_version",
         )
@@ -93,10 +93,10 @@ def version(text: str) -> tuple[int, ...]:
 
 
 def cache_dtype(text: str | None, engine: EngineName = "vllm") -> str:
-    """Return the canonical format of the cache, or `auto`: what the engine takes by itself.
+    """Return the canonical dtype of the cache, or `auto`: the engine's default.
 
-    llama.cpp and Ollama have ggml types (q8_0) where others have fp8. Raises InvalidRequestError
-    for one the engine does not know."""
+    llama.cpp and Ollama have ggml types (q8_0) where others have fp8. Raise InvalidRequestError
+    for a dtype the engine does not support."""
     word = (text or "auto").strip().lower()
     if word in ("auto", "default", "model"):
         return "auto"
@@ -110,8 +110,8 @@ def cache_dtype(text: str | None, engine: EngineName = "vllm") -> str:
         found = ""
     if found not in ("F16", "BF16", "F32", "F8_E4M3", "F8_E5M2", "I8"):
         raise InvalidRequestError(
-            f"{text!r} is no format of a KV cache.",
-            hint="Send auto, fp8, bf16 or fp16.",
+            f"Unknown KV cache dtype {text!r}.",
+            hint="Use auto, fp8, bf16 or fp16.",
             field="kv_cache_dtype",
         )
     return found
@@ -123,8 +123,8 @@ def _ggml_type(word: str, text: str) -> str:
     found = _GGML_ALIASES.get(word, word.upper())
     if found not in _GGML_TYPES:
         raise InvalidRequestError(
-            f"{text!r} is no format of llama.cpp's KV cache.",
-            hint="Send auto, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl.",
+            f"llama.cpp has no KV cache dtype {text!r}.",
+            hint="Use auto, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl.",
             matches=("q8_0", "q4_0"),
             field="kv_cache_dtype",
         )

@@ -1,4 +1,4 @@
-"""Puts an Estimate into the words of the contract."""
+"""Convert an Estimate to the response schemas."""
 
 from collections.abc import Iterable
 
@@ -14,34 +14,36 @@ from fitgauge.engine.training.estimate import TrainingStage
 from fitgauge.services.common.schemas import GpuAnswer, ModelAnswer, PerGpu, RankAnswer, TermAnswer
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
-"""GPUs tried where fewer do not suffice."""
+"""GPU counts tried when fewer do not suffice."""
 
 MOST_SUGGESTIONS = 5
 
 
 def model_answer(model: Model) -> ModelAnswer:
-    """Return the model that was meant."""
+    """Return the resolved model."""
     return ModelAnswer(
         id=model.id, parameters=parameters(model), source=model.source, revision=model.revision
     )
 
 
 def parameters(model: Model) -> int:
-    """As stored, where the repository counts whole numbers (no packed formats, which hide
-    several in one); else as computed."""
+    """Return the number of parameters: as stored, unless packed formats hold several in one
+    element; else as computed."""
     elements = model.stored.elements if model.stored else {}
     packed = elements.keys() & {"U8", "I32", "I8", "U32", "F4", "U4", "I4"}
     return sum(elements.values()) if elements and not packed else model.spec.parameters
 
 
 def gpu_answer(accelerator: Accelerator, count: int) -> GpuAnswer:
-    """Return the accelerator that was meant."""
+    """Return the resolved accelerator."""
     return GpuAnswer(id=accelerator.id, name=accelerator.name, count=count)
 
 
 def per_gpu(estimate: Estimate, taken_bytes: int = 0) -> PerGpu:
-    """Return the fullest GPU. taken_bytes: held by others on a card that the estimate takes
-    whole."""
+    """Return the memory of the fullest GPU.
+
+    taken_bytes: memory of other processes [bytes], where the estimate counts the whole GPU.
+    """
     fullest = estimate.fullest
     return PerGpu(
         usable_bytes=max(0, estimate.accelerator.usable.expected - taken_bytes),
@@ -53,7 +55,7 @@ def per_gpu(estimate: Estimate, taken_bytes: int = 0) -> PerGpu:
 
 
 def term_answers(terms: tuple[Term, ...], full: bool) -> list[TermAnswer]:
-    """Return the terms of the contract, with formula and source where asked."""
+    """Return the terms; `full`: with formula and source."""
     return [
         TermAnswer(
             name=term.name,
@@ -74,8 +76,7 @@ def rank_answers(estimate: Estimate) -> list[RankAnswer]:
 
 
 def training_rank_answers(stages: Iterable[TrainingStage], usable: Bytes) -> list[RankAnswer]:
-    """Return every pipeline stage of a training run, on cards of which `usable` bytes can be
-    taken."""
+    """Return every pipeline stage of a training run on GPUs with `usable` memory [bytes]."""
     return [_rank_answer(stage, stage.need, usable) for stage in stages]
 
 
@@ -99,7 +100,7 @@ def summary(
     probability: float,
     limits: ServingLimits,
 ) -> str:
-    """Return one or two sentences a person can act on."""
+    """Return a summary of one or two sentences."""
     fullest, each = estimate.fullest, " per GPU" if workload.gpus > 1 else ""
     need, have = gib(fullest.required.expected), gib(estimate.budget.expected)
     asked = (
@@ -122,16 +123,13 @@ def summary(
 
 
 def _obstacle(estimate: Estimate) -> str:
-    """Return what is in the way: one term that is too large by itself, else how much is missing
-    and what takes most."""
+    """Return why it does not fit: one term that is too large by itself, else how much is missing
+    and the largest terms."""
     first, second = estimate.fullest.terms[:2]
     if estimate.fullest.required.expected <= estimate.budget.expected:
         if estimate.given_pool_bytes is None:
-            return (
-                "What the engine and others hold beside that share of the card leaves too little"
-                " free to start."
-            )
-        return f"The KV cache that was given, {gib(estimate.pool_bytes)}, does not hold them."
+            return "Memory held outside that share of the GPU leaves too little free to start."
+        return f"The requested KV cache of {gib(estimate.pool_bytes)} is too small for them."
     if first.bytes > estimate.budget.expected:
         words = _words(first)
         return (
@@ -146,7 +144,7 @@ def _obstacle(estimate: Estimate) -> str:
 
 
 def deciding_terms(stage: StageEstimate) -> list[Term]:
-    """Return the two terms with the widest intervals: where the doubt comes from."""
+    """Return the two terms with the widest intervals, which decide the uncertainty."""
     return sorted(stage.terms, key=lambda term: term.low - term.high)[:2]
 
 

@@ -1,8 +1,7 @@
-"""The contract: what callers send and what they get. Field order and descriptions are the published
-schema's.
+"""Request and response schemas. Field order and descriptions are the published schema's.
 
-Requests are flat and forgiving in their strings; numbers are JSON numbers. Bounds stand here and
-nowhere else: what has passed them is believed."""
+Requests are flat and forgiving in their strings; numbers are JSON numbers. Bounds are declared here
+only: later code relies on them."""
 
 from typing import Annotated, Literal
 
@@ -15,7 +14,7 @@ Names = (
     Annotated[str, Meta(min_length=1, max_length=2000)]
     | Annotated[list[Text], Meta(min_length=1, max_length=100)]
 )
-"""Several names: a list, or one text with commas between them."""
+"""Several names: a list, or one comma-separated text."""
 Degree = Annotated[int, Meta(ge=1, le=1024)]
 Tokens = Annotated[int, Meta(ge=1, le=100_000_000)]
 Gib = Annotated[float, Meta(gt=0, le=65_536)]
@@ -38,32 +37,32 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     gpu: Annotated[
         Text,
         Meta(
-            description="As people write it: RTX 4090, 2x4090, A100 80G, or a memory size: 24GB.",
+            description="Name or memory size: RTX 4090, 2x4090, A100 80G, 24GB.",
             examples=["RTX 4090"],
         ),
     ]
     gpu_count: Annotated[
         Annotated[int, Meta(ge=1, le=4096)] | None,
-        Meta(description="How many. Default 1, or the count in gpu.", examples=[4]),
+        Meta(description="Number of GPUs. Default 1, or the count in gpu.", examples=[4]),
     ] = None
     engine: Annotated[
         Text | None,
         Meta(
             description=(
-                "vllm (default; mlx or llama.cpp where it does not run), sglang, tensorrt-llm,"
+                "vllm (default; else mlx or llama.cpp), sglang, tensorrt-llm,"
                 " ollama, transformers or tgi."
             ),
             examples=["vllm"],
         ),
     ] = None
     engine_version: Annotated[
-        Text | None, Meta(description="Default: the newest known.", examples=["0.33.0"])
+        Text | None, Meta(description="Default: the newest known version.", examples=["0.33.0"])
     ] = None
     quantization: Annotated[
         Text | None,
         Meta(
             description=(
-                "Weights as if stored so: fp8, int8, int4, awq, gptq, nf4, nvfp4, bf16, q4_k_m."
+                "Weights as if quantized to: fp8, int8, int4, awq, gptq, nf4, nvfp4, bf16, q4_k_m."
                 " Default: as published."
             )
         ),
@@ -71,13 +70,13 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     context_length: Annotated[
         Tokens | None,
         Meta(
-            description="Tokens a request may hold. Default 8192, or the model's maximum if less.",
+            description="Tokens per request. Default 8192, or the model's maximum if less.",
             examples=[32768],
         ),
     ] = None
     concurrency: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
-        Meta(description="Such requests held at once. Default 1.", examples=[8]),
+        Meta(description="Concurrent requests of that length. Default 1.", examples=[8]),
     ] = None
     kv_cache_dtype: Annotated[
         Text | None,
@@ -89,18 +88,18 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     tensor_parallel: Annotated[
         Degree | None,
         Meta(
-            description="Ranks that share every layer. Default: as many GPUs as divide the heads."
+            description="Ranks that shard every layer. Default: as many GPUs as divide the heads."
         ),
     ] = None
     pipeline_parallel: Annotated[
         Degree | None,
-        Meta(description="Stages the layers are spread over. Default: what the GPUs leave."),
+        Meta(description="Pipeline stages. Default: the remaining GPUs."),
     ] = None
     data_parallel: Annotated[
-        Degree | None, Meta(description="Replicas of the whole. Default 1.")
+        Degree | None, Meta(description="Replicas of the model. Default 1.")
     ] = None
     expert_parallel: Annotated[
-        Degree | None, Meta(description="Ranks the experts are spread over; 1 (default) is off.")
+        Degree | None, Meta(description="Ranks that shard the experts; 1 (default) is off.")
     ] = None
     gpu_memory_utilization: Annotated[
         Annotated[float, Meta(gt=0, le=1)] | None,
@@ -124,21 +123,21 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     max_num_seqs: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
         Meta(
-            description="Most requests run at once (llama.cpp: n_parallel). Default: the engine's."
+            description="Maximum running requests (llama.cpp: n_parallel). Default: the engine's."
         ),
     ] = None
-    enforce_eager: Annotated[bool | None, Meta(description="True: no CUDA graphs.")] = None
+    enforce_eager: Annotated[bool | None, Meta(description="true disables CUDA graphs.")] = None
     cpu_offload_gib: Annotated[
         Annotated[float, Meta(ge=0, le=65_536)] | None,
-        Meta(description="GiB of each GPU's weights kept in host memory."),
+        Meta(description="GiB of weights per GPU offloaded to host memory."),
     ] = None
     kv_cache_memory_gib: Annotated[
-        Gib | None, Meta(description="GiB of KV cache per GPU, instead of what is left.")
+        Gib | None, Meta(description="GiB of KV cache per GPU, instead of all free memory.")
     ] = None
     other_memory_gib: Annotated[
         Annotated[float, Meta(ge=0, le=65_536)] | None,
         Meta(
-            description="GiB of each GPU that others hold: a desktop, another process.",
+            description="GiB per GPU used by others: a desktop, another process.",
             examples=[1.5],
         ),
     ] = None
@@ -161,7 +160,7 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Annotated[int, Meta(ge=0, le=64)] | None,
         Meta(
             description=(
-                "vllm: tokens drafted a step, by the model's MTP head or draft_model. Default 0:"
+                "vllm: draft tokens per step, by the model's MTP head or draft_model. Default 0:"
                 " off."
             ),
             examples=[1],
@@ -169,28 +168,28 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     draft_model: Annotated[
         Text | None,
-        Meta(description="vllm: Hub ID of what drafts them: an EAGLE head or a smaller model."),
+        Meta(description="vllm: Hub ID of the draft model: an EAGLE head or a smaller model."),
     ] = None
     detail: Annotated[
         Literal["summary", "full"] | None,
-        Meta(description="full: every formula, source and pipeline stage too. Default summary."),
+        Meta(description="full adds formulas, sources and pipeline stages. Default summary."),
     ] = None
 
 
 class ModelAnswer(Struct, kw_only=True):
-    """The model that was meant."""
+    """The resolved model."""
 
     id: str
     parameters: Annotated[
         int,
-        Meta(description="As the repository stores them, else as computed from its architecture."),
+        Meta(description="As stored in the repository, else computed from the architecture."),
     ]
     source: Literal["hub", "snapshot", "config", "size"]
     revision: str | None = None
 
 
 class GpuAnswer(Struct, kw_only=True):
-    """The accelerator that was meant, and how many of them."""
+    """The resolved accelerator and the number of GPUs."""
 
     id: str
     name: str
@@ -201,19 +200,17 @@ class PerGpu(Struct, kw_only=True):
     """Memory of the fullest GPU [bytes]."""
 
     usable_bytes: Annotated[
-        int, Meta(description="What a process can really take, not what the box says.")
+        int, Meta(description="Memory a process can allocate: less than the marketed size.")
     ]
     budget_bytes: Annotated[
         int,
-        Meta(description="What the engine may use of it (vLLM: usable x gpu_memory_utilization)."),
+        Meta(description="Memory the engine may use (vLLM: usable x gpu_memory_utilization)."),
     ]
     required_bytes: Bytes
     headroom_bytes: Annotated[
         int,
         Meta(
-            description=(
-                "budget_bytes less the expected required_bytes; negative where it does not fit."
-            )
+            description=("budget_bytes minus expected required_bytes; negative if it does not fit.")
         ),
     ]
     rank: int
@@ -232,37 +229,35 @@ class TermAnswer(Struct, kw_only=True, omit_defaults=True):
 
 
 class Limits(Struct, kw_only=True):
-    """How far it goes on this hardware; null where the question has no such limit."""
+    """Limits of this deployment; null where there is none."""
 
     kv_cache_tokens: Annotated[
         int | None,
-        Meta(description="Tokens of KV cache of one replica, as the engine would log them."),
+        Meta(description="KV cache tokens of one replica, as the engine logs them."),
     ] = None
     max_context_length: Annotated[
         int | None, Meta(description="Longest context at this concurrency.")
     ] = None
-    max_concurrency: Annotated[int | None, Meta(description="Most requests at this context.")] = (
-        None
-    )
+    max_concurrency: Annotated[
+        int | None, Meta(description=("Maximum concurrent requests at this context."))
+    ] = None
     max_micro_batch_size: int | None = None
-    min_gpu_count: Annotated[int | None, Meta(description="Fewest of these GPUs that hold it.")] = (
+    min_gpu_count: Annotated[int | None, Meta(description="Fewest of these GPUs it fits on.")] = (
         None
     )
 
 
 class Suggestion(Struct, kw_only=True):
-    """A change that was estimated anew: what it asks for and what it gives."""
+    """A re-estimated change: the request to send and its result."""
 
     change: str
     verdict: Verdict
     required_bytes: int
-    request: Annotated[
-        dict[str, str | int | float | bool], Meta(description="The fields to send for it.")
-    ]
+    request: Annotated[dict[str, str | int | float | bool], Meta(description="Fields to send.")]
 
 
 class Launch(Struct, kw_only=True):
-    """How to start what was estimated."""
+    """The launch command of what was estimated."""
 
     command: str
 
@@ -274,22 +269,20 @@ class RankAnswer(Struct, kw_only=True):
     layers: int
     verdict: Annotated[
         Literal["fits", "tight", "does_not_fit"],
-        Meta(description="Of this stage alone; the fullest decides for all."),
+        Meta(description="Of this stage alone; the fullest decides the answer."),
     ]
     required_bytes: Bytes
-    headroom_bytes: Annotated[
-        int, Meta(description="As in per_gpu, of this stage: negative where it does not fit.")
-    ]
+    headroom_bytes: Annotated[int, Meta(description="As in per_gpu, of this stage.")]
     terms: list[TermAnswer]
 
 
 class FitAnswer(Struct, kw_only=True):
-    """The verdict, the evidence, and what to do instead."""
+    """The verdict, its evidence and suggestions."""
 
     verdict: Verdict
-    summary: Annotated[str, Meta(description="One or two sentences a person can act on.")]
+    summary: Annotated[str, Meta(description="Summary in one or two sentences.")]
     fit_probability: Annotated[
-        float | None, Meta(description="How likely it fits, 0 to 1; null where unsupported.")
+        float | None, Meta(description="Probability that it fits, 0 to 1; null if unsupported.")
     ]
     model: ModelAnswer
     gpu: GpuAnswer
@@ -300,15 +293,15 @@ class FitAnswer(Struct, kw_only=True):
     warnings: list[str]
     understood_as: Annotated[
         dict[str, str | int | float | bool],
-        Meta(description="The question with every default filled in."),
+        Meta(description="The request with every default filled in."),
     ]
     launch: Launch
     ranks: list[RankAnswer] | UnsetType = UNSET
 
 
 class ModelDetail(Struct, kw_only=True):
-    """What is known of a model; `parameters` (stored) and `computed_parameters` (from the
-    architecture alone) check each other."""
+    """Facts of a model; `parameters` (stored) and `computed_parameters` (from the architecture
+    alone) check each other."""
 
     id: str
     source: Literal["hub", "snapshot", "config", "size"]
@@ -329,18 +322,14 @@ class ModelDetail(Struct, kw_only=True):
     max_context_length: int
     kv_cache_bytes_per_token: Annotated[
         float,
-        Meta(
-            description="Growth of the KV cache with every token of one request, 16-bit, one GPU."
-        ),
+        Meta(description="KV cache growth per token of one request, 16-bit, one GPU."),
     ]
-    state_cache_bytes: Annotated[
-        int, Meta(description="State of recurrent layers for one request.")
-    ]
+    state_cache_bytes: Annotated[int, Meta(description="Recurrent state of one request.")]
     warnings: list[str]
 
 
 class Health(Struct, kw_only=True):
-    """Whether the process lives, and whether it can answer."""
+    """Liveness of the process."""
 
     status: Literal["ok"]
     version: str
@@ -354,7 +343,5 @@ class Problem(Struct, kw_only=True):
     status: int
     detail: str
     hint: str
-    matches: Annotated[
-        list[str], Meta(description="Up to five things that exist and may be meant.")
-    ] = []
+    matches: Annotated[list[str], Meta(description="Up to five close matches.")] = []
     field: str | None = None

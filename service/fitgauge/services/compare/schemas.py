@@ -21,14 +21,16 @@ class CompareRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     models: Annotated[
         Names,
         Meta(
-            description="Hugging Face IDs, well-known names or sizes: a list, or text with commas.",
+            description=(
+                "Hugging Face IDs, well-known names or sizes: a list, or comma-separated text."
+            ),
             examples=["Qwen/Qwen3-32B, 7b"],
         ),
     ]
     gpus: Annotated[
         Names,
         Meta(
-            description="With their counts: a list, or text with commas.",
+            description="GPUs with counts: a list, or comma-separated text.",
             examples=["2x L40S, RTX 4090, 80GB"],
         ),
     ]
@@ -47,15 +49,18 @@ class CompareRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Tokens | Annotated[list[Tokens], Meta(min_length=1, max_length=50)] | None,
         Meta(
             description=(
-                "Tokens a request may hold, one or several. Default 8192, or the model's maximum if"
-                " less."
+                "Tokens per request, one or several values. Default 8192, or the model's maximum"
+                " if less."
             ),
             examples=[65536],
         ),
     ] = None
     concurrencies: Annotated[
         Requests | Annotated[list[Requests], Meta(min_length=1, max_length=50)] | None,
-        Meta(description="Such requests held at once, one or several. Default 1.", examples=[8]),
+        Meta(
+            description=("Concurrent requests of that length, one or several values. Default 1."),
+            examples=[8],
+        ),
     ] = None
     kv_cache_dtype: Annotated[Text | None, Meta(description="auto (default), fp8 or bf16.")] = None
 
@@ -64,7 +69,7 @@ class CompareRow(Struct, kw_only=True):
     """One cell. The sizes are null where the question is impossible; `note` says why, or what
     else must be known."""
 
-    number: Annotated[int, Meta(description="From 1 to `of`: how far the table has come.")]
+    number: Annotated[int, Meta(description="Progress, from 1 to `of`.")]
     of: int
     model: str
     gpu: str

@@ -81,12 +81,15 @@ def cells(models: int, gpus: int, settings: int) -> int:
     total = models * gpus * settings
     if not total:
         raise InvalidRequestError(
-            "The table has no cells.", hint="Name at least one model and one GPU.", field="models"
+            "The table has no cells.", hint="Send at least one model and one GPU.", field="models"
         )
     if total > MOST_CELLS:
-        said = f"{models} models x {gpus} GPUs x {settings} settings are {total:,} cells."
+        said = (
+            f"The table is too large: {models} models x {gpus} GPUs x {settings} settings are"
+            f" {total:,} cells."
+        )
         raise InvalidRequestError(
-            said, hint=f"Ask for up to {MOST_CELLS:,} at a time.", field="models"
+            said, hint=f"Request at most {MOST_CELLS:,} at a time.", field="models"
         )
     return total
 
@@ -168,8 +171,8 @@ def _judge(
         row.verdict, row.fit_probability = fitted.verdict, round(fitted.probability, 4)
         if spec.max_context_length and row.context_length > spec.max_context_length:
             row.note = (
-                f"context_length {row.context_length} is beyond the model's maximum of"
-                f" {spec.max_context_length}."
+                f"`context_length` {row.context_length:,} exceeds the model's maximum of"
+                f" {spec.max_context_length:,}."
             )
 
 

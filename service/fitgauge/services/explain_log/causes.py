@@ -20,7 +20,7 @@ _SHARE = 0.015
 """Difference in gpu_memory_utilization that an estimate can tell."""
 
 _FIXED = ("weights", "activations", "runtime")
-"""What is held beside the pool."""
+"""Terms outside the KV cache pool."""
 
 _ANOTHER_FORMAT = 0.35
 """Weights off by more than this share are stored in another number format, or are another model."""
@@ -53,12 +53,12 @@ def causes(
     """Return one sentence for every cause the log shows, those of the `largest` difference
     first."""
     seen = Seen(log, {row.name: row for row in rows}, Measured(log.readings), checked)
-    told = []
+    messages = []
     for row in sorted(rows, key=lambda row: (row is not largest, -abs(row.difference or 0))):
         if row.name in _CAUSES and row.difference is not None:
-            told += list(_CAUSES[row.name](row, seen))
-    told += list(_start(seen.measured))
-    return list(dict.fromkeys(told))
+            messages += list(_CAUSES[row.name](row, seen))
+    messages += list(_start(seen.measured))
+    return list(dict.fromkeys(messages))
 
 
 def _weights(row: ComparisonRow, seen: Seen) -> Iterator[str]:
@@ -76,17 +76,16 @@ def _weights(row: ComparisonRow, seen: Seen) -> Iterator[str]:
         yield f"weights are {share}: another number format{shown}, another model, or other degrees."
     elif difference > 0 and "draft_model" in seen.log.remarks:
         yield (
-            f"weights {gib(difference)} more: a draft model is loaded beside it (speculative"
-            " decoding)."
+            f"weights {gib(difference)} more: a draft model is loaded too (speculative decoding)."
         )
     elif difference > 0 and "lora" in seen.log.remarks:
-        yield f"weights {gib(difference)} more: slots for LoRA adapters are held."
+        yield f"weights {gib(difference)} more: LoRA slots are allocated."
     elif difference > 0 and "projector" in seen.log.remarks:
-        yield f"weights {gib(difference)} more: a vision projector is loaded beside it."
+        yield f"weights {gib(difference)} more: a vision projector is loaded too."
     elif difference < 0 and (
         "cpu_offload" in seen.log.remarks or seen.log.flags.get("cpu_offload_gib")
     ):
-        yield f"weights {gib(-difference)} less: cpu_offload_gb keeps a part in host memory."
+        yield f"weights {gib(-difference)} less: cpu_offload_gb keeps part of them in host memory."
     elif difference < 0 and "partial_offload" in seen.log.remarks:
         layers, all_layers = seen.log.flags.get("n_gpu_layers"), seen.log.flags.get("layers")
         of = f"{layers} of {all_layers} layers are" if layers and all_layers else "a part is"
@@ -96,13 +95,13 @@ def _weights(row: ComparisonRow, seen: Seen) -> Iterator[str]:
         and "tensor_parallel" not in seen.log.flags
         and difference < 0
     ):
-        yield "weights less: the log names no degrees; send gpu_count where it ran on several GPUs."
+        yield (
+            "weights less: the log has no parallel degrees; send `gpu_count` if it ran on several"
+            " GPUs."
+        )
     else:
         said = f"weights {gib(abs(difference))} {'more' if difference > 0 else 'less'}"
-        yield (
-            f"{said}, and no flag in the log says why: kernels may keep them in another layout"
-            " after loading."
-        )
+        yield (f"{said}, unexplained by flags in the log: kernels may repack them after loading.")
 
 
 def _activations(row: ComparisonRow, seen: Seen) -> Iterator[str]:
@@ -120,7 +119,7 @@ def _activations(row: ComparisonRow, seen: Seen) -> Iterator[str]:
         if name in seen.log.flags:
             yield f"activations: {name} {seen.log.flags[name]} was given."
         else:
-            yield f"activations: the log does not show {name}; the default {taken} was taken."
+            yield f"activations: the log does not show {name}; assuming the default {taken}."
     if "encoder_cache" in seen.log.remarks:
         yield "activations: the profiling pass ran a vision or audio encoder too."
 
@@ -129,8 +128,7 @@ def _graphs(row: ComparisonRow, seen: Seen) -> Iterator[str]:
     expected = seen.measured.pick("cuda_graphs_estimated")
     if expected and abs(expected.value - row.measured) > _NOTABLE:
         yield (
-            f"cuda_graphs: the engine itself took {gib(expected.value)} off the pool and then"
-            f" needed {gib(row.measured)}."
+            f"cuda_graphs: the engine reserved {gib(expected.value)} and used {gib(row.measured)}."
         )
 
 
@@ -142,11 +140,11 @@ def _pool(row: ComparisonRow, seen: Seen) -> Iterator[str]:
     if seen.log.flags.get("enforce_eager"):
         yield "no CUDA graphs were captured: enforce_eager."
     if "blocks_overridden" in seen.log.remarks:
-        yield "kv_cache: the number of blocks was given (num_gpu_blocks_override)."
+        yield "kv_cache: the number of blocks is fixed (num_gpu_blocks_override)."
     if seen.log.flags.get("kv_cache_memory_bytes"):
         yield (
-            "kv_cache: the pool was given (kv_cache_memory_bytes); gpu_memory_utilization then"
-            " means nothing."
+            "kv_cache: the size is fixed (kv_cache_memory_bytes), which overrides"
+            " gpu_memory_utilization."
         )
     said = f"kv_cache {gib(abs(difference))} {word}"
     others = [
@@ -169,8 +167,8 @@ def _pool(row: ComparisonRow, seen: Seen) -> Iterator[str]:
         implied = (row.measured + _fixed(seen)) / seen.checked.estimate.accelerator.usable.expected
         if 0.05 < implied <= 1 and abs(implied - taken) > _SHARE:
             yield (
-                f"{said}: the terms add up to {implied:.2f} of the card, so gpu_memory_utilization"
-                f" was likely given ({taken} was taken)."
+                f"{said}: the terms add up to {implied:.2f} of the GPU, so gpu_memory_utilization"
+                f" was likely set (assumed: {taken})."
             )
         else:
             yield f"{said}: {_hidden(seen.rows)}."
@@ -180,9 +178,9 @@ def _hidden(rows: dict[str, ComparisonRow]) -> str:
     """Return what of the rest is not measured."""
     hidden = [name for name in _FIXED if name not in rows]
     return (
-        f"the log does not show {' and '.join(hidden)}, so the estimate stands for them"
+        f"the log does not show {' and '.join(hidden)}, which are estimated"
         if hidden
-        else "no term of the log makes it up"
+        else "no term of the log explains it"
     )
 
 
@@ -197,36 +195,33 @@ def _start(measured: Measured) -> Iterator[str]:
     total, free = measured.value("total"), measured.value("free_at_start")
     if total and free and total - free > 0.5 * GIB:
         yield (
-            f"{gib(total - free)} were taken before the engine started: another process, or the"
+            f"{gib(total - free)} were in use before the engine started: another process, or the"
             " display."
         )
     held, in_use, left = measured.value("total"), measured.value("in_use"), measured.value("free")
     if held and in_use and left is not None and held - in_use - left > 0.5 * GIB:
-        yield f"{gib(held - in_use - left)} belong to other processes on that GPU."
+        yield f"{gib(held - in_use - left)} are used by other processes on that GPU."
     failed = measured.value("requested")
     if failed and measured.value("allocated") is None:
         yield f"one allocation of {gib(failed)} failed."
     unused = measured.value("reserved_unallocated")
     if unused and unused > 0.5 * GIB:
         remedy = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True helps"
-        yield f"{gib(unused)} are reserved by PyTorch and hold nothing: fragmentation; {remedy}."
+        yield f"{gib(unused)} are reserved by PyTorch but unallocated (fragmentation): {remedy}."
 
 
 def _required(row: ComparisonRow, seen: Seen) -> Iterator[str]:
     if row.within:
-        yield (
-            "memory ran out before all of it was allocated: what was held says only that this much"
-            " is needed at least."
-        )
+        yield ("memory ran out before all of it was allocated: the measurement is a lower bound.")
     else:
         yield (
-            "more was held than this question needs: a longer context, a bigger batch, another"
-            " model or a second copy beside it."
+            "more was allocated than this workload needs: a longer context, a larger batch,"
+            " another model or a second copy."
         )
 
 
 def _fixed(seen: Seen) -> int:
-    """Return what is held beside the pool: the estimate, put right by every difference that was
+    """Return memory outside the pool: the estimate, corrected by every difference that was
     measured."""
     estimated = max(stage.fixed_bytes for stage in seen.checked.estimate.stages)
     return estimated + sum(seen.rows[name].difference or 0 for name in _FIXED if name in seen.rows)

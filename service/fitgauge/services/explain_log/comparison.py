@@ -85,20 +85,20 @@ def rows(
     engine: EngineName, measured: Measured, estimate: Estimate | None, context_length: int
 ) -> list[ComparisonRow]:
     """Return every row the log has a number for, in the order memory is taken."""
-    told = []
+    rows = []
     for name, readings, terms in _TERMS:
         reading = measured.pick(*readings)
         if reading:
-            told.append(_row(name, reading, _of_terms(estimate, terms)))
-    told += _cache_rows(engine, measured, estimate, context_length)
-    told += _whole_rows(measured, estimate)
-    return told
+            rows.append(_row(name, reading, _of_terms(estimate, terms)))
+    rows += _cache_rows(engine, measured, estimate, context_length)
+    rows += _whole_rows(measured, estimate)
+    return rows
 
 
 def _cache_rows(
     engine: EngineName, measured: Measured, estimate: Estimate | None, context_length: int
 ) -> list[ComparisonRow]:
-    told = []
+    rows = []
     pooled = ENGINES[engine].preallocates_kv_cache
     pool = measured.pick("kv_pool", by=min if pooled else max)
     state = measured.pick("state")
@@ -108,7 +108,7 @@ def _cache_rows(
         )
     room = pool_of(estimate) if estimate and pooled else None
     if pool:
-        told.append(_row("kv_cache", pool, room if pooled else _of_terms(estimate, ("kv_cache",))))
+        rows.append(_row("kv_cache", pool, room if pooled else _of_terms(estimate, ("kv_cache",))))
     needed = measured.pick("kv_needed")
     if needed:
         need = (
@@ -116,10 +116,10 @@ def _cache_rows(
             if estimate
             else None
         )
-        told.append(_row("kv_cache_needed", needed, _exactly(need)))
+        rows.append(_row("kv_cache_needed", needed, _exactly(need)))
     tokens = measured.pick("kv_tokens", by=min)
     if tokens and pooled:
-        told.append(
+        rows.append(
             _row(
                 "kv_tokens",
                 tokens,
@@ -130,15 +130,15 @@ def _cache_rows(
         if pool and estimate:
             low, high = int(pool.value - pool.resolution), int(pool.value + pool.resolution)
             given = tokens_of(estimate, Bytes(low=low, expected=int(pool.value), high=high))
-            told.append(_row("kv_tokens_of_pool", tokens, given, unit="tokens"))
-    return told
+            rows.append(_row("kv_tokens_of_pool", tokens, given, unit="tokens"))
+    return rows
 
 
 def _whole_rows(measured: Measured, estimate: Estimate | None) -> list[ComparisonRow]:
-    told = []
+    rows = []
     usable = measured.pick("total")
     if usable:
-        told.append(_row("usable", usable, estimate.accelerator.usable if estimate else None))
+        rows.append(_row("usable", usable, estimate.accelerator.usable if estimate else None))
     held, asked = measured.pick("allocated"), measured.pick("requested")
     if held and asked:
         tensors = _most(estimate, lambda term: term.name not in _NOT_PYTORCH) if estimate else None
@@ -148,8 +148,8 @@ def _whole_rows(measured: Measured, estimate: Estimate | None) -> list[Compariso
         if tensors:
             row.difference = row.measured - tensors.expected
             row.within = row.measured <= tensors.high
-        told.append(row)
-    return told
+        rows.append(row)
+    return rows
 
 
 def _row(

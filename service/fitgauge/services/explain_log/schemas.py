@@ -33,22 +33,25 @@ class ExplainLogRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ]
     model: Annotated[
         Text | None,
-        Meta(description="Where the log names only a path.", examples=["Qwen/Qwen3-32B"]),
+        Meta(description="Required if the log names only a path.", examples=["Qwen/Qwen3-32B"]),
     ] = None
     gpu: Annotated[
         Text | None,
-        Meta(description="Where the log does not name it, as vLLM's does not.", examples=["H100"]),
+        Meta(
+            description=("Required if the log does not name it, as vLLM's does not."),
+            examples=["H100"],
+        ),
     ] = None
     gpu_count: Annotated[
         Annotated[int, Meta(ge=1, le=4096)] | None,
-        Meta(description="Default: what the log's degrees make."),
+        Meta(description="Default: from the parallel degrees in the log."),
     ] = None
     engine: Annotated[
-        Text | None, Meta(description="Where the log is a bare out-of-memory message.")
+        Text | None, Meta(description="Required for a bare out-of-memory message.")
     ] = None
     detail: Annotated[
         Literal["summary", "full"] | None,
-        Meta(description="full: every number read too, with its line. Default summary."),
+        Meta(description="full adds every number read, with its line. Default summary."),
     ] = None
 
 
@@ -60,23 +63,19 @@ class ComparisonRow(Struct, kw_only=True):
     measured: int
     measured_is: Annotated[
         Literal["value", "at_least"],
-        Meta(description="at_least: what was held when memory ran out."),
+        Meta(description="at_least: allocated when memory ran out."),
     ] = "value"
-    estimated: Annotated[int | None, Meta(description="null where this term is not estimated.")] = (
-        None
-    )
+    estimated: Annotated[int | None, Meta(description="null if this term is not estimated.")] = None
     low: int | None = None
     high: int | None = None
-    difference: Annotated[int | None, Meta(description="measured less estimated.")] = None
+    difference: Annotated[int | None, Meta(description="measured minus estimated.")] = None
     within: Annotated[
         bool | None,
         Meta(
-            description="Whether the measurement lies in the interval, to the last digit printed."
+            description="Whether the measurement is within the interval, to the last digit printed."
         ),
     ] = None
-    lines: Annotated[
-        list[int], Meta(description="Lines of the log it was read from, counted from 1.")
-    ] = []
+    lines: Annotated[list[int], Meta(description="Lines of the log, counted from 1.")] = []
 
 
 class LogReading(Struct, kw_only=True):
@@ -111,15 +110,17 @@ class LogAnswer(Struct, kw_only=True):
     engine_version: str | None
     outcome: Annotated[
         Literal["served", "kv_too_small", "oom"] | None,
-        Meta(description="null where the log ends before it is known."),
+        Meta(description="null if the log ends too early."),
     ]
     model: ModelAnswer | None
     gpu: GpuAnswer | None
     understood_as: Annotated[
-        dict[str, str | int | float | bool], Meta(description="The question that was estimated.")
+        dict[str, str | int | float | bool], Meta(description="The estimated request.")
     ]
     rows: list[ComparisonRow]
-    largest_difference: Annotated[str | None, Meta(description="The row that differs most.")]
+    largest_difference: Annotated[
+        str | None, Meta(description=("The row with the largest difference."))
+    ]
     causes: Annotated[
         list[str], Meta(description="What likely made the difference, the flag first.")
     ]

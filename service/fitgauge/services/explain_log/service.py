@@ -1,4 +1,4 @@
-"""explain_log: what a start-up log measured, beside what the same question is estimated to need."""
+"""explain_log: compare a start-up log with the estimate of the same request."""
 
 from typing import Any
 
@@ -87,25 +87,25 @@ class LogExplainer:
             checked, asked = self._check(asked, model, found, notes, log)
             notes += [found.note] if found.note else []
         context = checked.workload.context_length if checked else 0
-        told = rows(
+        table = rows(
             reading.engine, Measured(log.readings), checked.estimate if checked else None, context
         )
-        largest = _largest(told)
-        why = causes(log, told, largest, checked) if checked else []
+        largest = _largest(table)
+        why = causes(log, table, largest, checked) if checked else []
         accelerator = found.accelerator if found else None
         return LogAnswer(
-            summary=_summary(reading, model, checked, told, largest, why),
+            summary=_summary(reading, model, checked, table, largest, why),
             engine=reading.engine,
             engine_version=log.version,
             outcome=log.outcome,
             model=answers.model_answer(model) if model else None,
             gpu=answers.gpu_answer(accelerator, checked.count) if accelerator and checked else None,
             understood_as=understood_as(checked) if checked else {},
-            rows=told,
+            rows=table,
             largest_difference=largest.name if largest else None,
             causes=why,
             warnings=notes,
-            case=case(log, _named(asked, found), reading.engine, doubtful=in_doubt(told)),
+            case=case(log, _named(asked, found), reading.engine, doubtful=in_doubt(table)),
             readings=(
                 [
                     LogReading(name=r.name, value=r.value, rank=r.rank, line=r.line)
@@ -119,20 +119,20 @@ class LogExplainer:
     def _check(
         self, asked: FitRequest, model: Model, found: GpuMatch, notes: list[str], log: StartLog
     ) -> tuple[FitEstimate, FitRequest]:
-        """Return the estimate. A flag of the log that is not sized here is left out, and said."""
+        """Return the estimate. Flags of the log it does not support are dropped, with a note."""
         while True:
             try:
                 return self._serving.check(asked, model, found), asked
             except InvalidRequestError as error:
                 if error.field not in log.flags or getattr(asked, error.field, None) is None:
                     raise
-                notes.append(f"{error.detail} It was left out of the estimate.")
+                notes.append(f"{error.detail} The estimate ignores it.")
                 asked = structs.replace(asked, **{error.field: None})
 
 
 def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], list[str]]:
-    """Return the question's fields: the caller's word before the log's. Raises
-    InvalidRequestError where the model or the GPU is missing."""
+    """Return the fields of the request; the caller's override the log's. Raise InvalidRequestError
+    without a model or GPU."""
     notes: list[str] = []
     fields: dict[str, Any] = {
         name: value for name, value in log.flags.items() if name in FitRequest.__struct_fields__
@@ -141,8 +141,8 @@ def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], 
     if fields["model"] is None:
         called = f", only {log.called!r}" if log.called else ""
         raise InvalidRequestError(
-            f"The log names no model of the Hub{called}.",
-            hint='Send it beside the log: "model": "org/name".',
+            f"The log has no Hub ID of the model{called}.",
+            hint='Send it with the log: "model": "org/name".',
             field="model",
         )
     fields["gpu"] = request.gpu or log.gpu
@@ -150,12 +150,12 @@ def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], 
     if fields["gpu"] is None and total:
         fields["gpu"] = f"{total / GIB:.2f}GiB"
         notes.append(
-            f"The log names no GPU: one that shows {gib(total)} was taken. Send gpu for a better"
+            f"The log names no GPU: assuming one with {gib(total)}. Send `gpu` for a better"
             " estimate."
         )
     if fields["gpu"] is None:
         raise InvalidRequestError(
-            "The log names no GPU.", hint='Send it beside the log: "gpu": "H100".', field="gpu"
+            "The log names no GPU.", hint='Send it with the log: "gpu": "H100".', field="gpu"
         )
     fields["gpu_count"] = request.gpu_count or (
         log.gpu_count if "tensor_parallel" not in fields else None
@@ -172,8 +172,8 @@ def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], 
 
 
 def _split_fields(log: StartLog) -> dict[str, Any]:
-    """llama.cpp's words in those of the contract: n_parallel, n_ubatch, and what of the weights
-    every card leaves to the host."""
+    """Return llama.cpp's settings as request fields: n_parallel, n_ubatch, and the weights
+    offloaded per GPU."""
     named = {
         "max_num_seqs": log.flags.get("n_parallel"),
         "max_batched_tokens": log.flags.get("n_ubatch"),
@@ -188,7 +188,7 @@ def _split_fields(log: StartLog) -> dict[str, Any]:
 
 
 def _valid(fields: dict[str, Any], notes: list[str]) -> FitRequest:
-    """Return the request; a flag outside the contract's bounds is left out, and said."""
+    """Return the request. Flags out of range are dropped, with a note."""
     while True:
         try:
             return msgspec.convert(fields, FitRequest)
@@ -197,22 +197,22 @@ def _valid(fields: dict[str, Any], notes: list[str]) -> FitRequest:
             wrong = next((name for name in fields if f"$.{name}`" in message), None)
             if wrong in (None, "model", "gpu"):
                 raise InvalidRequestError(
-                    message, hint="Send model and gpu beside the log.", field=wrong
+                    message, hint="Send `model` and `gpu` with the log.", field=wrong
                 ) from None
             notes.append(
-                f"{wrong} {fields.pop(wrong)!r} is out of bounds and was left out of the estimate."
+                f"`{wrong}` {fields.pop(wrong)!r} is out of range: the estimate ignores it."
             )
 
 
 def _version(engines: Engines, engine: str, printed: str) -> tuple[str | None, str | None]:
-    """Return the version to estimate with, and what to say where it is not the one printed."""
+    """Return the version to estimate with, and a note if it is not the printed one."""
     try:
         engines.profile(engine, words.version(printed))
     except InvalidRequestError:
         oldest = engines.oldest(engine)
         if "dev" in printed and printed.startswith("0.1."):
-            return None, f"Version {printed} is a build from source: the newest version was taken."
-        return oldest, f"Version {printed} is not known here: {oldest} was taken."
+            return None, f"Version {printed} is built from source: using the newest version."
+        return oldest, f"Version {printed} is unknown: using {oldest}."
     return printed, None
 
 
@@ -231,12 +231,12 @@ def _named(asked: FitRequest | None, found: GpuMatch | None) -> FitRequest | Non
     return structs.replace(asked, gpu=found.accelerator.name)
 
 
-def _largest(told: list[ComparisonRow]) -> ComparisonRow | None:
+def _largest(table: list[ComparisonRow]) -> ComparisonRow | None:
     """Return the row that differs most: one of those outside their interval where there are any,
     a remainder only where nothing else differs."""
     differing = [
         row
-        for row in told
+        for row in table
         if row.unit == "bytes"
         and abs(row.difference or 0) >= _VISIBLE
         and row.measured_is == "value"
@@ -256,7 +256,7 @@ def _summary(
     reading: ParsedLog,
     model: Model | None,
     checked: FitEstimate | None,
-    told: list[ComparisonRow],
+    table: list[ComparisonRow],
     largest: ComparisonRow | None,
     why: list[str],
 ) -> str:
@@ -264,17 +264,17 @@ def _summary(
     engine = " ".join(filter(None, (reading.engine, log.version)))
     did = {
         "served": "served",
-        "kv_too_small": "refused, for want of cache,",
+        "kv_too_small": "refused to start for lack of KV cache with",
         "oom": "ran out of memory with",
         None: "loaded",
     }[log.outcome]
     if checked is None or model is None:
-        return f"{engine} {did} {log.model or 'a model'}: {len(told)} terms were read."
+        return f"{engine} {did} {log.model or 'a model'}: {len(table)} terms in the log."
     cards = answers.cards_in_words(checked.estimate.accelerator, checked.count)
-    judged = [row.within for row in told if row.within is not None]
+    judged = [row.within for row in table if row.within is not None]
     said = f"{engine} {did} {model.id} on {cards}"
     said += (
-        f": {judged.count(True)} of {len(judged)} measured terms lie in the estimate's interval."
+        f": {judged.count(True)} of {len(judged)} measured terms are within the estimated interval."
         if judged
         else "."
     )

@@ -99,21 +99,21 @@ def _release(question: dict[str, str | int | float | bool]) -> str | None:
 
 def _measured(log: StartLog, engine: EngineName) -> dict[str, Measurement]:
     readings, pooled = Measured(log.readings), ENGINES[engine].preallocates_kv_cache
-    told: dict[str, Measurement] = {}
+    measured: dict[str, Measurement] = {}
     for name, sources in _SIZES.items():
         value = readings.value(*sources)
         if value is not None:
-            told["compute_gib" if name == "activation_gib" and not pooled else name] = round(
+            measured["compute_gib" if name == "activation_gib" and not pooled else name] = round(
                 value / GIB, 4
             )
     pool = readings.pick("kv_pool", by=min if pooled else max)
     if pool:
-        told["kv_gib"] = round(pool.value / GIB, 4)
+        measured["kv_gib"] = round(pool.value / GIB, 4)
     for name in _NUMBERS:
         number = readings.pick(name, by=min)
         if number:
-            told[name] = number.value if name == "max_concurrency" else int(number.value)
-    return told
+            measured[name] = number.value if name == "max_concurrency" else int(number.value)
+    return measured
 
 
 def _scores(

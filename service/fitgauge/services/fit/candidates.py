@@ -1,5 +1,5 @@
-"""The changes worth trying where a model does not fit, smallest first. Each is estimated anew
-before anybody hears of it."""
+"""Changes to try where a model does not fit, smallest first. Every candidate is re-estimated before
+it is returned."""
 
 from collections.abc import Iterator, Sequence
 
@@ -31,10 +31,12 @@ def candidates(
     weights_bytes: int = 0,
     siblings: Sequence[QuantizedRepo] = (),
 ) -> Iterator[Candidate]:
-    """Yield (what it is in words, the fields to send) in the order in which they cost least.
+    """Yield (description, fields to send), cheapest first.
 
-    short_bytes: what the fullest GPU lacks; weights_bytes: of its weights; siblings: published
-    repositories of the same weights in other formats, the larger first."""
+    short_bytes: memory missing on the fullest GPU.
+    weights_bytes: weights of the fullest GPU.
+    siblings: published repositories of the same weights in other formats, larger first.
+    """
     settings = list(_settings(spec, workload))
     yield from settings
     if len(settings) > 1:
@@ -59,13 +61,12 @@ def combined_with(
 
 
 def alternatives(request: FitRequest, spec: ModelSpec) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield (what it is in words, the fields to send): other formats of the weights, then other
-    engines."""
+    """Yield (description, fields to send): other formats of the weights, then other engines."""
     if request.quantization is not None or spec.quantization is not None:
         for words, scheme in (
-            ("take an AWQ checkpoint", "awq"),
-            ("take a GPTQ checkpoint", "gptq"),
-            ("take 16-bit weights", "fp16"),
+            ("use an AWQ checkpoint", "awq"),
+            ("use a GPTQ checkpoint", "gptq"),
+            ("use 16-bit weights", "fp16"),
         ):
             yield words, {"quantization": scheme}
     if request.engine_version is not None:
@@ -80,16 +81,16 @@ def alternatives(request: FitRequest, spec: ModelSpec) -> Iterator[tuple[str, di
 
 
 def smaller_elsewhere(engines: Sequence[EngineName]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield (what it is in words, the fields to send): an engine that runs on the card, with
-    weights in fewer bits."""
+    """Yield (description, fields to send): an engine that runs on the GPU, with weights in fewer
+    bits."""
     for engine in engines:
         for scheme in ("q8_0", "q4_k_m") if ENGINES[engine].reads_gguf else ("fp8", "awq", "gptq"):
             yield f"serve it with {engine} in {scheme}", {"engine": engine, "quantization": scheme}
 
 
 def redundant(fields: Fields, found: Suggestion) -> bool:
-    """Return whether a change asks for more than one that was found to fit: the same and others,
-    more of the same, or a format that is only supposed where a published one fits."""
+    """Return whether a change goes further than one that fits: more changes, a larger amount, or an
+    assumed format where a published repository fits."""
     if found.verdict != "fits":
         return False
     sent = {name: value for name, value in fields.items() if value is not None}
@@ -102,8 +103,8 @@ def redundant(fields: Fields, found: Suggestion) -> bool:
 
 
 def dominated(suggestion: Suggestion, others: list[Suggestion]) -> bool:
-    """Return whether one that is tight changes only the amount of something that another changes
-    so that it fits."""
+    """Return whether a tight suggestion changes only an amount that another one, which fits,
+    changes."""
     names = suggestion.request.keys()
     alone = len(names) == 1 and names <= _AMOUNTS
     return (
@@ -119,13 +120,13 @@ _AMOUNTS = {"gpu_count", "cpu_offload_gib", "concurrency", "context_length", "mo
 def _published(siblings: Sequence[QuantizedRepo]) -> Iterator[Candidate]:
     for sibling in siblings:
         yield (
-            f"take {sibling.text}, which holds these weights in {sibling.form}",
+            f"use {sibling.text} (the same weights in {sibling.form})",
             {"model": sibling.text},
         )
 
 
 def _supposed(spec: ModelSpec, workload: Workload, request: FitRequest) -> Iterator[Candidate]:
-    """Yield the formats that nobody was seen to publish these weights in."""
+    """Yield formats of which no published repository is known."""
     if spec.quantization is None and request.quantization is None:
         for words, scheme in ENGINES[workload.engine].smaller_weights:
             yield words, {"quantization": scheme}
@@ -136,7 +137,7 @@ def _slower(
 ) -> Iterator[Candidate]:
     """Yield what costs speed: no CUDA graphs, weights in host memory."""
     if "enforce_eager" in ENGINES[workload.engine].tunable and not workload.enforce_eager:
-        yield "capture no CUDA graphs (enforce_eager), which is slower", {"enforce_eager": True}
+        yield "disable CUDA graphs (enforce_eager), which is slower", {"enforce_eager": True}
     yield from in_host_memory(spec, workload, short_bytes, weights_bytes)
 
 
@@ -160,7 +161,7 @@ def in_host_memory(
         if short_bytes * margin < weights_bytes
     ):
         yield (
-            f"keep {size} GiB of {what} per GPU in host memory, which is {slower}",
+            f"offload {size} GiB of {what} per GPU to host memory, which is {slower}",
             {"cpu_offload_gib": size},
         )
 
@@ -198,26 +199,27 @@ def _share(workload: Workload) -> Iterator[Candidate]:
 
 
 def _fewer(workload: Workload, limits: ServingLimits) -> Iterator[Candidate]:
-    """Asking for less: as much as is expected to fit, and less for certainty."""
+    """Yield smaller workloads: what is expected to fit, and less for certainty."""
     for share in (1.0, 0.9, 0.75):
         requests = int((limits.max_concurrency or 0) * share)
         if 0 < requests < workload.concurrency:
             words = "1 request" if requests == 1 else f"{requests:,} requests"
             yield (
-                f"hold {words} at once instead of {workload.concurrency:,}",
+                f"lower concurrency to {words} instead of {workload.concurrency:,}",
                 {"concurrency": requests},
             )
     for share in (1.0, 0.9, 0.75):
         shorter = int(limits.max_context_length * share) // 256 * 256
         if _SHORTEST <= shorter < workload.context_length:
             yield (
-                f"hold {shorter:,} tokens a request instead of {workload.context_length:,}",
+                f"lower context_length to {shorter:,} tokens instead of"
+                f" {workload.context_length:,}",
                 {"context_length": shorter},
             )
 
 
 def _more_cards(count: int, counts: tuple[int, ...]) -> Iterator[Candidate]:
-    """Up to a node of them, or to four times the cards."""
+    """Yield more GPUs: up to a node, or to four times the count."""
     free: Fields = dict.fromkeys(
         ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
     )
@@ -227,7 +229,7 @@ def _more_cards(count: int, counts: tuple[int, ...]) -> Iterator[Candidate]:
 
 
 def combine(*several: Candidate) -> Candidate:
-    """Several changes as one."""
+    """Return several changes as one."""
     fields: Fields = {}
     for _, change in several:
         fields |= change

@@ -1,4 +1,4 @@
-"""How far a deployment goes: tokens, context, requests, and the fewest cards that hold it."""
+"""Limits of a deployment: tokens, context, requests, and the fewest GPUs it fits on."""
 
 from msgspec import structs
 
@@ -15,8 +15,8 @@ _ANY_DEGREES = dict.fromkeys(
 
 
 def limits_of(checked: FitEstimate, estimator: Estimator) -> ServingLimits:
-    """Return the limits on these cards. Those of an engine whose activations grow with what is
-    held are found by estimating anew."""
+    """Return the limits on these GPUs, re-estimated for engines whose activations grow with the
+    context."""
     limits = held_limits(checked)
     return (
         _reached(limits, checked, estimator)
@@ -26,9 +26,12 @@ def limits_of(checked: FitEstimate, estimator: Estimator) -> ServingLimits:
 
 
 def held_limits(checked: FitEstimate) -> ServingLimits:
-    """Return what the cards would hold beside the weights. Nothing, where the engine does not
-    start for what is held outside its share. A pool given outright that has no room beside the
-    weights holds no request; its tokens are told as long as a card could hold it alone."""
+    """Return the limits of the memory left by the weights.
+
+    They are 0 where memory outside the engine's share prevents its start. A KV cache of a fixed
+    size that does not fit next to the weights holds no request; its tokens are reported as long
+    as the GPU could hold it alone.
+    """
     workload, estimate = checked.workload, checked.estimate
     limits = serving_limits(
         estimate,
@@ -69,8 +72,8 @@ def _reached(limits: ServingLimits, checked: FitEstimate, estimator: Estimator) 
 
 
 def fewest_cards(checked: FitEstimate, estimator: Estimator) -> int | None:
-    """Return the least of 1, 2, 4, ... 64 cards, or those asked for, that hold it, however they
-    are split."""
+    """Return the least of 1, 2, 4, ... 64 GPUs, or the requested count, that it fits on, for any
+    degrees."""
     for count in sorted({*deployable(checked.asked.accelerator, *COUNTS), checked.count}):
         if count == checked.count and checked.verdict == "fits":
             return count
@@ -83,5 +86,5 @@ def fewest_cards(checked: FitEstimate, estimator: Estimator) -> int | None:
 
 
 def deployable(accelerator: Accelerator, *counts: int) -> tuple[int, ...]:
-    """Of these counts of cards those that one deployment can take."""
+    """Return those of these GPU counts that one deployment can use."""
     return tuple(count for count in counts if count <= most_cards(accelerator, count))

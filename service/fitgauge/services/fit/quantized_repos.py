@@ -52,7 +52,7 @@ class QuantizedRepos:
     """Looks siblings up, at most one list and a few repositories for every model and kind of file,
     and keeps them.
 
-    Nobody waits for longer than `wait_seconds` after a search began; it goes on, and the next
+    No request waits for longer than `wait_seconds` after a search began; it goes on, and the next
     question finds what it found."""
 
     def __init__(
@@ -69,7 +69,7 @@ class QuantizedRepos:
         self._flights: SingleFlight[Key, Published] = SingleFlight(_UNDER_WAY)
 
     def peek(self, model: Model, engine: EngineName) -> Published | None:
-        """Return what is known, at once; None where nobody looked yet. What is no longer fresh
+        """Return what is known, at once; None before the first search. What is no longer fresh
         is looked up in the background."""
         key = model.id, kind_for(engine)
         known = self._known.get(key)

@@ -1,5 +1,5 @@
-"""What to change where a question does not fit or is not run: every candidate is estimated anew,
-and the smallest that help are told."""
+"""Suggestions for a request that does not fit or is unsupported: the smallest changes that help.
+Every candidate is re-estimated before it is returned."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import ceil, floor
@@ -106,8 +106,8 @@ def suggestions(
     estimator: Estimator,
     siblings: Sequence[QuantizedRepo],
 ) -> list[Suggestion]:
-    """Return the smallest changes that make it fit, each estimated anew; two at once where none
-    does alone."""
+    """Return the smallest changes that make it fit, each re-estimated; two at once where none does
+    alone."""
     if checked.verdict == "fits":
         return []
     asked, remedies = checked.asked, SuggestionSearch(checked, estimator, siblings)
@@ -214,7 +214,7 @@ def _running(
 
 
 def reads_host_memory(accelerator: Accelerator) -> bool:
-    """Return whether there is memory beside the card's own that it can read weights from."""
+    """Return whether the GPU can read weights from host memory."""
     return maker(accelerator) in _HOST_MEMORY_READERS and not accelerator.unified_memory
 
 
@@ -232,13 +232,13 @@ def _other_pool(checked: FitEstimate) -> Iterator[Candidate]:
     size = ceil(10 * needed_pool_bytes(checked.workload, checked.estimate) / GIB) / 10
     if size and size != given / GIB:
         yield (
-            f"give the KV cache {size:g} GiB instead of {given / GIB:g}",
+            f"set the KV cache to {size:g} GiB instead of {given / GIB:g}",
             {"kv_cache_memory_gib": size},
         )
 
 
 def _lower_share(checked: FitEstimate) -> Iterator[Candidate]:
-    """Yield the largest share of the card that leaves room for what vLLM and others hold beside
+    """Yield the largest share of the card that leaves room for memory of vLLM and others outside
     it, in hundredths."""
     workload, estimate = checked.workload, checked.estimate
     row = ENGINES[workload.engine]

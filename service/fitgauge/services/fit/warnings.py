@@ -1,5 +1,4 @@
-"""Warnings of a serving answer: what was assumed, what the engine will do besides, and what of
-the question changed nothing."""
+"""Warnings of a fit answer: assumptions, side effects of the engine, and ignored fields."""
 
 from collections.abc import Iterator
 
@@ -16,14 +15,14 @@ from fitgauge.services.fit.estimate import FitEstimate
 from fitgauge.services.fit.launch import loads_asked_format, unsupported_flags
 
 _LLM_INT8 = (
-    "int8 is LLM.int8() of bitsandbytes: outlier columns stay in 16 bit, and it is slower than"
-    " fp16: 15 to 23 % for BLOOM-176B, more for smaller models."
+    "int8 means LLM.int8() of bitsandbytes: outlier columns stay in 16 bit, and it is slower than"
+    " fp16, by 15 to 23 % for BLOOM-176B and more for smaller models."
 )
 """Source: Hugging Face's blog, hf-bitsandbytes-integration, and arXiv 2208.07339."""
 
 
 def notes(checked: FitEstimate) -> Iterator[str]:
-    """Yield what a reader must know beside what model, spec and scheme say of themselves."""
+    """Yield all warnings but those of the model, its spec and its quantization."""
     yield from _of_the_question(checked)
     yield from _of_the_engine(checked)
     yield from _of_the_weights(checked)
@@ -33,7 +32,7 @@ def notes(checked: FitEstimate) -> Iterator[str]:
 
 
 def _of_the_question(checked: FitEstimate) -> Iterator[str]:
-    """Yield what was taken where the question says too much or too little."""
+    """Yield how contradictory or missing fields were resolved."""
     request, card, workload, count = (
         checked.asked.request,
         checked.asked.card,
@@ -45,52 +44,48 @@ def _of_the_question(checked: FitEstimate) -> Iterator[str]:
         yield card.note
     if request.gpu_count is not None and card.count not in (1, request.gpu_count):
         yield (
-            f"gpu names {card.count} cards and gpu_count {request.gpu_count}: {request.gpu_count}"
-            " were taken."
+            f"`gpu` says {card.count}, `gpu_count` says {request.gpu_count}: using"
+            f" {request.gpu_count}."
         )
     if card.quota is not None and count > card.quota:
-        yield (
-            f"The catalog's quota of {card.accelerator.name} is {card.quota}: {count} are more than"
-            " may be used."
-        )
+        yield (f"{count} x {card.accelerator.name} exceed the catalog's quota of {card.quota}.")
     if request.context_length is None:
         yield (
-            f"No context_length was asked for: {workload.context_length} tokens were taken; the"
-            f" model's maximum is {maximum}."
+            f"`context_length` not set: assuming {workload.context_length:,} tokens. The model's"
+            f" maximum is {maximum:,}."
         )
     elif maximum and workload.context_length > maximum:
         yield (
-            f"context_length {workload.context_length} is beyond the model's maximum of {maximum}."
+            f"`context_length` {workload.context_length:,} exceeds the model's maximum of"
+            f" {maximum:,}."
         )
     if workload.gpus < count:
         yield (
-            f"{count - workload.gpus} of {count} GPUs are idle: the degrees make {workload.gpus}"
-            " ranks."
+            f"{count - workload.gpus} of {count} GPUs are idle: the parallel degrees use"
+            f" {workload.gpus}."
         )
 
 
 def _of_the_engine(checked: FitEstimate) -> Iterator[str]:
-    """Yield what the engine does with the question on this card, and what of it changes nothing."""
+    """Yield limits of the engine on this GPU, and the fields it ignores."""
     request, workload, card = checked.asked.request, checked.workload, checked.asked.accelerator
     engine, newest = workload.engine, checked.asked.profile.newest
     row = ENGINES[engine]
     if "max_num_seqs" in row.tunable and workload.requests_per_replica > workload.max_num_seqs:
         yield (
-            f"{engine} runs at most max_num_seqs = {workload.max_num_seqs} requests at once; more wait."
+            f"{engine} runs at most `max_num_seqs` = {workload.max_num_seqs} requests at once: more"
+            " are queued."
         )
     if request.engine_version and workload.version > version(newest):
         yield (
-            f"engine_version {request.engine_version} is newer than what is known of {engine}:"
-            f" {newest} was taken."
+            f"`engine_version` {request.engine_version} of {engine} is unknown: using {newest},"
+            " the newest known."
         )
     if "lora_rank" not in row.ignored_fields and request.lora_rank and not request.lora_slots:
-        yield "lora_rank changed nothing: no lora_slots were asked for."
+        yield "`lora_rank` is ignored without `lora_slots`."
     unused = [name for name in row.ignored_fields if getattr(request, name)]
     if unused:
-        yield (
-            f"{', '.join(unused)} changed nothing: the estimate for {engine} does not depend on"
-            f" {'it' if len(unused) == 1 else 'them'}."
-        )
+        yield (f"{engine} ignores {', '.join(f'`{name}`' for name in unused)}.")
     yield from unsupported_flags(request, workload)
     if request.quantization is not None and canonical_name(request.quantization) == "int8":
         yield _LLM_INT8
@@ -105,23 +100,22 @@ def _of_the_engine(checked: FitEstimate) -> Iterator[str]:
 
 
 def _of_the_weights(checked: FitEstimate) -> Iterator[str]:
-    """Yield where the repository does not hold what the engine is to load."""
+    """Yield a warning where the repository lacks files the engine can load."""
     model, request, engine = checked.asked.model, checked.asked.request, checked.workload.engine
     if model.source == "size":
         return
     if ENGINES[engine].reads_gguf and not (model.stored and model.stored.file_name):
-        put = "pull one of" if engine == "ollama" else "put a repository in the command that holds"
+        put = "pull one of" if engine == "ollama" else "use a GGUF repository in the command, of"
         yield f"{engine} loads GGUF files: {put} {model.id}."
     elif not loads_asked_format(request, engine):
         yield (
-            f"{model.id} is not stored in {request.quantization}: put a checkpoint that is in the"
-            " command."
+            f"{model.id} is not stored in {request.quantization}: use a checkpoint in that format"
+            " in the command."
         )
 
 
 def _outgrown(checked: FitEstimate) -> Iterator[str]:
-    """Yield where what lies outside vLLM's budget makes the verdict, not what requests need of
-    it."""
+    """Yield a warning where memory outside vLLM's budget decides the verdict."""
     workload, estimate = checked.workload, checked.estimate
     row = ENGINES[workload.engine]
     if not row.budget_is_device_share or workload.cache_pool_bytes is not None:
@@ -130,20 +124,20 @@ def _outgrown(checked: FitEstimate) -> Iterator[str]:
         return
     left = estimate.accelerator.usable.expected - estimate.budget.expected
     yield (
-        f"gpu_memory_utilization {workload.gpu_memory_utilization:g} leaves {gib(left)} of the"
-        f" card, and {'vLLM and others hold' if workload.taken_bytes else 'vLLM holds'} some"
-        f" {gib(checked.outside.expected)} outside its share (CUDA's context, CUDA graphs): a lower"
-        " share makes room."
+        f"`gpu_memory_utilization` {workload.gpu_memory_utilization:g} leaves {gib(left)} of the"
+        f" GPU, and {'vLLM and others need' if workload.taken_bytes else 'vLLM needs'} some"
+        f" {gib(checked.outside.expected)} outside that share (CUDA context, CUDA graphs): send a"
+        " lower share."
     )
 
 
 _WHOLE_CARD = 0.9
-"""Of the memory of a card that is alone, what device_map="auto" fills with weights. Source:
+"""The share of a single GPU that device_map="auto" fills with weights. Source:
 transformers 5.23, integrations/accelerate.py, get_balanced_memory."""
 
 
 def _spilled(checked: FitEstimate) -> Iterator[str]:
-    """Yield where transformers puts weights on the host though the card would hold them."""
+    """Yield a warning where transformers offloads weights that would fit on the GPU."""
     workload, estimate = checked.workload, checked.estimate
     if workload.engine != "transformers" or workload.gpus > 1 or checked.verdict == "does_not_fit":
         return
@@ -151,14 +145,14 @@ def _spilled(checked: FitEstimate) -> Iterator[str]:
     most = int(_WHOLE_CARD * estimate.accelerator.usable.expected)
     if weights > most:
         yield (
-            f'device_map="auto" fills {_WHOLE_CARD:.0%} of a single card: {gib(weights - most)} of'
-            " the weights would go to host memory. Set max_memory."
+            f'device_map="auto" fills {_WHOLE_CARD:.0%} of a single GPU: {gib(weights - most)} of'
+            " the weights are offloaded to host memory. Set max_memory."
         )
 
 
 def _beside_others(checked: FitEstimate) -> Iterator[str]:
-    """On a card that may drive a screen: how much others may hold of it before the answer is
-    another."""
+    """Yield, for a GPU that may drive a display, how much memory others may use before the verdict
+    changes."""
     workload, budget, card = checked.workload, checked.estimate.budget, checked.estimate.accelerator
     if (
         checked.asked.request.other_memory_gib is not None

@@ -1,5 +1,5 @@
-"""From a request of the contract to a Workload: every default filled in, every impossible degree
-refused with those that work."""
+"""Build a Workload from a request: fill in defaults, and refuse impossible degrees with those that
+work."""
 
 from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
 from fitgauge.engine.model.spec import ModelSpec
@@ -17,8 +17,8 @@ DEFAULT_LORA_RANK = 16
 
 
 def context_length_of(request: FitRequest, spec: ModelSpec) -> int:
-    """Return the tokens of one request: as asked, else the usual default within the model's own
-    limit."""
+    """Return the tokens of one request: as requested, else the default within the model's
+    maximum."""
     return request.context_length or min(
         DEFAULT_CONTEXT, spec.max_context_length or DEFAULT_CONTEXT
     )
@@ -59,7 +59,7 @@ def base_workload(
             f" {tensor * data}."
         )
         raise InvalidRequestError(
-            f"expert_parallel {expert} is not possible with {tensor} x {data} ranks.",
+            f"`expert_parallel` {expert} is impossible with {tensor} x {data} ranks.",
             hint=hint,
             field="expert_parallel",
         )
@@ -98,9 +98,11 @@ def base_workload(
 def degrees(
     request: FitRequest, spec: ModelSpec, count: int, engine: EngineName
 ) -> tuple[int, int, int]:
-    """Return (tensor, pipeline, data) parallel on `count` cards: as asked; what is left out is
-    the widest tensor parallelism within a node that divides the heads, then pipeline stages.
-    Engines that spread layers have stages alone, whatever the degrees are called."""
+    """Return (tensor, pipeline, data) parallel degrees on `count` GPUs.
+
+    Defaults are the widest tensor parallelism within a node that divides the heads, then
+    pipeline stages. Engines that split by layer have only stages, whatever the degree is called.
+    """
     data = request.data_parallel or 1
     tensor, pipeline = request.tensor_parallel, request.pipeline_parallel
     if not ENGINES[engine].pipeline_parallel:
@@ -126,7 +128,7 @@ def degrees(
             f" {possible}."
         )
         raise InvalidRequestError(
-            f"tensor_parallel {tensor} does not divide {spec.query_heads} attention heads.",
+            f"`tensor_parallel` {tensor} does not divide {spec.query_heads} attention heads.",
             hint=hint,
             field="tensor_parallel",
         )
@@ -136,7 +138,7 @@ def degrees(
     if pipeline > max(1, spec.layers):
         hint = f"Send a pipeline_parallel of at most {max(1, spec.layers)}."
         raise InvalidRequestError(
-            f"{pipeline} pipeline stages are more than the {spec.layers} layers.",
+            f"`pipeline_parallel` {pipeline} exceeds the {spec.layers} layers of the model.",
             hint=hint,
             field="pipeline_parallel",
         )
@@ -147,7 +149,7 @@ def degrees(
             " number of GPUs."
         )
         raise InvalidRequestError(
-            f"{tensor} x {pipeline} x {data} parallel ranks need {ranks} GPUs; there are {count}.",
+            f"{tensor} x {pipeline} x {data} parallel ranks need {ranks} GPUs, not {count}.",
             hint=hint,
             field="gpu_count",
         )
@@ -160,8 +162,8 @@ def tensor_widths(spec: ModelSpec, most: int) -> list[int]:
 
 
 def gpu_count(request: FitRequest, named: int | None) -> int:
-    """Return how many cards: as asked, else the count in the name ("2x4090"), else as many as
-    the degrees say."""
+    """Return the number of GPUs: `gpu_count`, else the count in the name ("2x4090"), else the
+    product of the degrees."""
     if request.gpu_count is not None:
         return request.gpu_count
     if named is not None and named > 1:

@@ -15,11 +15,13 @@ class ModelsForGpuRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 
     gpu: Annotated[
         Text,
-        Meta(description="As people write it: RTX 3090, 2x A100 80G, 24GB.", examples=["RTX 3090"]),
+        Meta(
+            description=("Name or memory size: RTX 3090, 2x A100 80G, 24GB."), examples=["RTX 3090"]
+        ),
     ]
     gpu_count: Annotated[
         Annotated[int, Meta(ge=1, le=4096)] | None,
-        Meta(description="How many. Default 1, or the count in gpu."),
+        Meta(description="Number of GPUs. Default 1, or the count in gpu."),
     ] = None
     engine: Annotated[
         Text | None,
@@ -29,7 +31,7 @@ class ModelsForGpuRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Names | None,
         Meta(
             description=(
-                "Formats to try on 16-bit models: a list, or text with commas. Default: as"
+                "Formats to try on 16-bit models: a list, or comma-separated text. Default: as"
                 " published."
             ),
             examples=["as published, awq"],
@@ -39,17 +41,17 @@ class ModelsForGpuRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Tokens | None,
         Meta(
             description=(
-                "Tokens a request may hold; models that cannot are left out. Default 8192, or the"
+                "Tokens per request; excludes models with a shorter maximum. Default 8192, or the"
                 " model's maximum if less."
             )
         ),
     ] = None
     concurrency: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
-        Meta(description="Such requests held at once. Default 1."),
+        Meta(description="Concurrent requests of that length. Default 1."),
     ] = None
     kv_cache_dtype: Annotated[Text | None, Meta(description="auto (default), fp8 or bf16.")] = None
-    task: Annotated[Task | None, Meta(description="Only models that do this. Default: all.")] = None
+    task: Annotated[Task | None, Meta(description="Only models of this task. Default: all.")] = None
     search: Annotated[
         Text | None,
         Meta(

@@ -25,23 +25,25 @@ _TOLD = 8
 
 
 def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[GpuLimit]:
-    """Return the cards that the constraints leave. Raises InvalidRequestError where they leave
-    none, UnknownAcceleratorError for a name that means none."""
+    """Return the GPUs the constraints allow. Raise InvalidRequestError for none,
+    UnknownAcceleratorError for an unknown name."""
     most = request.max_gpu_count or MOST_CARDS
     named = [catalog.find(text) for text in words.split_list(request.gpus)]
     for field in ("gpus", "vendors", "clouds"):
         if getattr(request, field) and not words.split_list(getattr(request, field)):
             raise InvalidRequestError(
-                f"{field} names nothing.", hint=f"Leave {field} out, or name one.", field=field
+                f"`{field}` is empty.",
+                hint=(f"Leave out `{field}`, or send at least one name."),
+                field=field,
             )
     if request.owned and not named:
         raise InvalidRequestError(
-            "owned is said of no GPUs.",
-            hint="Name them in gpus, with their counts: 2x L40S.",
+            "`owned` requires `gpus`.",
+            hint="Send `gpus`, with counts: 2x L40S.",
             field="owned",
         )
     if request.owned and request.clouds:
-        said = "owned and clouds exclude each other: GPUs that are yours are not rented."
+        said = "`owned` and `clouds` exclude each other: owned GPUs are not rented."
         raise InvalidRequestError(said, hint="Leave one of them out.", field="clouds")
     if named:
         allowed = [
@@ -59,20 +61,20 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Gpu
     left = [card for card in allowed if not wanted or card.accelerator.vendor.lower() in wanted]
     if not left:
         makers = sorted({card.accelerator.vendor for card in allowed})
-        said = f"gpus and vendors exclude each other: the GPUs named are of {', '.join(makers)}."
+        said = f"`gpus` and `vendors` exclude each other: these GPUs are of {', '.join(makers)}."
         raise InvalidRequestError(
-            said, hint="Leave vendors out, or name GPUs of these vendors.", field="vendors"
+            said, hint="Leave out `vendors`, or send GPUs of these vendors.", field="vendors"
         )
     rented = [card for card in left if costs.rentable(card.accelerator)]
     if not rented:
         named_clouds = words.split_list(request.clouds)
         rent = "rents" if len(named_clouds) == 1 else "rent"
         said = (
-            f"clouds empties the set: {', '.join(named_clouds)} {rent} out none of the GPUs that"
-            " the other constraints leave."
+            f"No option satisfies `clouds`: {', '.join(named_clouds)} {rent} none of the GPUs the"
+            " other constraints allow."
         )
         raise InvalidRequestError(
-            said, hint="Leave clouds out, or name other GPUs or clouds.", field="clouds"
+            said, hint="Leave out `clouds`, or send other GPUs or clouds.", field="clouds"
         )
     within = [
         held
@@ -80,15 +82,15 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Gpu
         if (held := GpuLimit(card.accelerator, min(card.most, _quota(card, catalog)))).most
     ]
     if not within:
-        said = "The quotas of the catalog allow none of the GPUs that the other constraints leave."
+        said = "The catalog's quotas allow none of the GPUs the other constraints allow."
         raise InvalidRequestError(
-            said, hint="Name other GPUs, or have the quota raised.", field="gpus"
+            said, hint="Send other GPUs, or have the quota raised.", field="gpus"
         )
     return list({card.accelerator.id: card for card in within}.values())
 
 
 def quotas_told(request: RecommendRequest, catalog: Catalog) -> list[str]:
-    """Return what the catalog's quotas keep from being used of the cards that are asked about."""
+    """Return warnings on quotas that limit the requested GPUs."""
     asked = [
         catalog.find(text).accelerator for text in words.split_list(request.gpus)
     ] or catalog.all()
@@ -101,7 +103,7 @@ def quotas_told(request: RecommendRequest, catalog: Catalog) -> list[str]:
     first = list(held.values())[:_TOLD]
     return (
         [
-            "Quotas of the catalog hold: at most"
+            "Limited by the catalog's quotas: at most"
             f" {', '.join(first)}{', ...' if len(held) > _TOLD else ''}."
         ]
         if first
@@ -115,8 +117,8 @@ def _quota(card: GpuLimit, catalog: Catalog) -> int:
 
 
 def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> list[Plan]:
-    """Return the engines and formats that the constraints leave. Raises InvalidRequestError
-    where they leave none, or for a name unknown."""
+    """Return the engines and formats the constraints allow. Raise InvalidRequestError for none, or
+    for an unknown name."""
     engines = (words.engine(request.engine),) if request.engine else USUAL
     published = model.is_quantized
     if (
@@ -124,7 +126,7 @@ def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> l
         and request.no_quantization
         and _lossy(request, model, fitting, engines[0])
     ):
-        said = f"quantization {request.quantization} and no_quantization exclude each other."
+        said = f"`quantization` {request.quantization} and `no_quantization` exclude each other."
         raise InvalidRequestError(said, hint="Leave one of them out.", field="no_quantization")
     found = [
         Plan(engine, quantization, weight_bits(model.spec, fitting.prepared(quantization, engine)))
@@ -136,8 +138,8 @@ def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> l
     if not left:
         best = max(plan.bits for plan in found)
         said = (
-            f"min_weight_bits {least:g} empties the set: {model.id} has {best:g} bits a weight at"
-            " most here."
+            f"No option satisfies `min_weight_bits` {least:g}: {model.id} has at most {best:g}"
+            " bits per weight."
         )
         raise InvalidRequestError(
             said, hint=f"Send min_weight_bits {best:g} or less.", field="min_weight_bits"
@@ -149,20 +151,22 @@ def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> l
     ]
     if not good:
         best = max(recovers(plan.quantization, plan.engine) for plan in left)
-        known = f"{best:g} % was recovered at least" if best else "nobody measured it"
+        known = f"at least {best:g} % was recovered" if best else "no quality was measured"
         said = (
-            f"min_quality {request.min_quality:g} empties the set: of {request.quantization}"
+            f"No option satisfies `min_quality` {request.min_quality:g}: of {request.quantization}"
             f" {known}."
         )
         raise InvalidRequestError(
-            said, hint="Send a lower min_quality, or leave quantization out.", field="min_quality"
+            said,
+            hint=("Send a lower `min_quality`, or leave out `quantization`."),
+            field="min_quality",
         )
     return good
 
 
 def recovers(quantization: str | None, engine: EngineName) -> float:
-    """Least percent of the published model's quality that was measured in this format, 0 where
-    nobody measured; 100 as published."""
+    """Return the least measured percentage of the published model's quality in this format: 100 as
+    published, 0 if not measured."""
     if quantization is None or canonical_name(quantization) in UNQUANTIZED:
         return 100.0
     known = recovery(quantization, engine)
@@ -175,7 +179,9 @@ def _formats(
     """Return the formats to try on an engine; None is as published."""
     if request.quantization:
         return (request.quantization,)
-    return (None,) if published or request.no_quantization else (None, *ENGINES[engine].served_formats)
+    return (
+        (None,) if published or request.no_quantization else (None, *ENGINES[engine].served_formats)
+    )
 
 
 def _lossy(
@@ -185,8 +191,7 @@ def _lossy(
 
 
 def _taking(engines: Sequence[EngineName], cache_dtype: str | None) -> list[EngineName]:
-    """Return the engines that know this format of the cache. Raises InvalidRequestError where
-    none does."""
+    """Return the engines that support this cache dtype. Raise InvalidRequestError if none does."""
     taking, why = [], None
     for engine in engines:
         try:
@@ -201,17 +206,16 @@ def _taking(engines: Sequence[EngineName], cache_dtype: str | None) -> list[Engi
 
 
 def _vendors(asked: Sequence[str], catalog: Sequence[Accelerator]) -> set[str]:
-    """Vendors in small letters. Raises InvalidRequestError for one that the catalog does not
-    have."""
+    """Return vendors in lower case. Raise InvalidRequestError for one the catalog does not have."""
     known = sorted({accelerator.vendor for accelerator in catalog})
     meant = {re.sub(r"[^a-z]", "", name.lower()): name for name in known}
     found = set()
     for text in asked:
         word = re.sub(r"[^a-z]", "", text.lower())
         if word not in meant:
-            hint = f"Send one of {', '.join(known)}."
+            hint = f"Use one of {', '.join(known)}."
             raise InvalidRequestError(
-                f"{text[:40]!r} makes no accelerator of the catalog.",
+                f"Unknown vendor {text[:40]!r}.",
                 hint=hint,
                 matches=tuple(known[:5]),
                 field="vendors",

@@ -41,7 +41,7 @@ other."""
 
 
 def watts(accelerator: Accelerator, count: int) -> int | None:
-    """Return what `count` cards are built to draw, None where nobody states it."""
+    """Return the thermal design power of `count` GPUs [W], None if unknown."""
     return None if accelerator.tdp_watts is None else count * accelerator.tdp_watts
 
 
@@ -89,8 +89,8 @@ def relaxed_constraints(
 
 
 def _without(request: RecommendRequest, names: list[str], front: Front[_Option]) -> list[_Option]:
-    """Return what is left without some constraints; nothing where the others contradict each
-    other. Without GPUs none is owned."""
+    """Return the options without some constraints; none where the others contradict each other.
+    Without `gpus`, `owned` is dropped too."""
     given_up = [*names, "owned"] if "gpus" in names else names
     try:
         return front(structs.replace(request, **dict.fromkeys(given_up)))
@@ -101,27 +101,27 @@ def _without(request: RecommendRequest, names: list[str], front: Front[_Option])
 def overconstrained(
     request: RecommendRequest, names: list[str], held: str, instead: str, why: str
 ) -> InvalidRequestError:
-    """Return the refusal: which constraints leave nothing for `held`, what would do `instead`,
-    and `why` that one is named, if not empty."""
-    told = " and ".join(f"{name} {_told(getattr(request, name))}" for name in names)
-    said = (
-        f"{' and '.join(names)} {'empties' if len(names) == 1 else 'together empty'} the set: with"
-        f" {told} nothing is left for {held}."
-    )
-    hint = f"Without {'it' if len(names) == 1 else 'them'} {instead} would do"
+    """Return the error of constraints that no option for `held` satisfies.
+
+    instead: an option without them.
+    why: why that option is named; may be empty.
+    """
+    constraints = " and ".join(f"`{name}` {_formatted(getattr(request, name))}" for name in names)
+    said = f"No option for {held} satisfies {constraints}."
+    hint = f"Without {'it' if len(names) == 1 else 'them'}, {instead} fits"
     return InvalidRequestError(said, hint=f"{hint}: {why}." if why else f"{hint}.", field=names[0])
 
 
 def cheapest(usd_per_hour: float) -> str:
-    """Return why a deployment is named to whom a budget leaves nothing."""
+    """Return why an option over the budget is named: its price."""
     return (
         f"the cheapest, at {usd_per_hour:.2f} USD an hour"
         if usd_per_hour < inf
-        else "its price is not known"
+        else "its price is unknown"
     )
 
 
-def _told(value: object) -> str:
+def _formatted(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.9g}"
     return (

@@ -14,7 +14,7 @@ from fitgauge.errors import InvalidRequestError
 from fitgauge.services.recommend.kubernetes import node_size
 
 _SHOWN = 3
-"""Rentals told of one option."""
+"""Rentals listed for one option."""
 
 _MOST_KEPT = 16384
 """Prices kept between questions: of a whole catalog at every count, twice."""
@@ -34,11 +34,13 @@ class RentalAnswer(Struct, kw_only=True):
     cloud: str
     instance: str
     machines: int
-    gpus: Annotated[int, Meta(description="GPUs that are paid: those asked for, or more.")]
+    gpus: Annotated[int, Meta(description="GPUs paid for: those of the option, or more.")]
     usd_per_hour_low: Annotated[
-        float | None, Meta(description="Of all machines on demand in the cheapest region.")
+        float | None, Meta(description="Of all instances on demand in the cheapest region.")
     ]
-    usd_per_hour_high: Annotated[float | None, Meta(description="The same in the dearest region.")]
+    usd_per_hour_high: Annotated[
+        float | None, Meta(description=("The same in the most expensive region."))
+    ]
     as_of: Annotated[str | None, Meta(description="Date of the price, YYYY-MM-DD.")]
     source: str
 
@@ -51,29 +53,29 @@ class CostAnswer(Struct, kw_only=True):
         float,
         Meta(
             description=(
-                "The cheapest rental of the cheapest cloud and region: what options are"
-                " compared by."
+                "The cheapest rental, in any cloud and region: options are compared by it."
             )
         ),
     ]
     usd_per_hour_high: Annotated[
-        float, Meta(description="The dearest region of the dearest cloud that has a price.")
+        float,
+        Meta(description=("The most expensive region of the most expensive cloud with a price.")),
     ]
     as_of: Annotated[
         str | None,
-        Meta(description="The oldest date of these prices; null for cards that are owned."),
+        Meta(description="The oldest date of these prices; null for owned GPUs."),
     ]
     usd_per_million_output_tokens: Annotated[
         Usd | None,
         Meta(
             description=(
-                "Price over decoding speed. expected: the lowest price; low to high: over prices"
-                " and speeds."
+                "Price divided by decoding speed. expected: at the lowest price; low to high:"
+                " over prices and speeds."
             )
         ),
     ]
     usd_per_million_input_tokens: Annotated[
-        Usd | None, Meta(description="The same over the speed of reading prompts.")
+        Usd | None, Meta(description="The same for prefill speed.")
     ]
     rentals: Annotated[list[RentalAnswer], Meta(description="The cheapest clouds, cheapest first.")]
 
@@ -182,11 +184,11 @@ def clouds(asked: Collection[str], offers: Offers) -> frozenset[str] | None:
             CLOUD_NAMES.get(word),
         )
         if name not in known:
-            said = f"{text.strip()[:40]!r} is no cloud whose offers are known here."
+            said = f"Unknown cloud {text.strip()[:40]!r}."
             near = tuple(get_close_matches(word, known, n=3)) or known[:5]
             raise InvalidRequestError(
                 said,
-                hint=f"Send {', '.join(known) or 'no clouds: none are known'}.",
+                hint=f"Use {', '.join(known) or 'no `clouds`: the catalog has no offers'}.",
                 matches=near,
                 field="clouds",
             )

@@ -96,7 +96,7 @@ class GpuPool:
         self._rows: dict[Arithmetic, list[GpuOption]] = {}
 
     def row(self, arithmetic: Arithmetic) -> list[GpuOption]:
-        """Return a seat on every card for plans of this arithmetic."""
+        """Return a option on every card for plans of this arithmetic."""
         if arithmetic not in self._rows:
             self._rows[arithmetic] = [
                 GpuOption(
@@ -112,7 +112,7 @@ class GpuPool:
 
 
 def gpu_option(
-    request: FitRequest, fitting: BatchEstimator, hall: GpuPool, plans: Sequence[Plan]
+    request: FitRequest, fitting: BatchEstimator, pool: GpuPool, plans: Sequence[Plan]
 ) -> dict[Plan, list[GpuOption]]:
     """Return the cards of every plan, by memory: those on which it is the first of `plans` that
     runs its format."""
@@ -122,23 +122,25 @@ def gpu_option(
         asked = structs.replace(request, quantization=plan.quantization)
         free = {
             name: first
-            for name, first in hall.first_of.items()
+            for name, first in pool.first_of.items()
             if (plan.quantization, name) not in taken
         }
         own = fitting.running(asked, plan.engine, free)
         taken |= {(plan.quantization, name) for name in own}
-        row = hall.row(activated(fitting.prepared(plan.quantization, plan.engine).scheme))
-        found[plan] = [seat for name, seat in zip(hall.classes, row, strict=True) if name in own]
+        row = pool.row(activated(fitting.prepared(plan.quantization, plan.engine).scheme))
+        found[plan] = [
+            option for name, option in zip(pool.classes, row, strict=True) if name in own
+        ]
     return found
 
 
 def kinds(
-    request: FitRequest, fitting: BatchEstimator, hall: GpuPool, plans: Sequence[Plan]
+    request: FitRequest, fitting: BatchEstimator, pool: GpuPool, plans: Sequence[Plan]
 ) -> dict[EngineName, list[Hashable]]:
-    """Return the kind of every card of the hall, by engine."""
+    """Return the kind of every card of the pool, by engine."""
     engines = dict.fromkeys(plan.engine for plan in plans)
     return {
-        engine: [fitting.kind(request, engine, card.accelerator) for card in hall.cards]
+        engine: [fitting.kind(request, engine, card.accelerator) for card in pool.cards]
         for engine in engines
     }
 
@@ -162,44 +164,44 @@ class Rate:
         self._waits: dict[int, float] = {}
         self._layers = spec.layers * LAYER_SECONDS
 
-    def expected(self, seat: GpuOption) -> float | None:
+    def expected(self, option: GpuOption) -> float | None:
         """Return the expected speed."""
         return expected_speed(
             self._read,
             self._concurrency,
-            seat.bandwidth,
-            self._multiplying(seat),
-            self._waiting(seat),
+            option.bandwidth,
+            self._multiplying(option),
+            self._waiting(option),
         )
 
-    def ceiling(self, seat: GpuOption) -> float:
+    def ceiling(self, option: GpuOption) -> float:
         """Return no less than the expected speed: what bandwidth and layers allow, and a
         hundredth for rounding; 0 where it is unknown."""
-        if not self._read or seat.bandwidth is None:
+        if not self._read or option.bandwidth is None:
             return 0.0
         return (
-            self._concurrency / (self._read / (seat.bandwidth * 1e9 * EFFICIENCY) + self._layers)
+            self._concurrency / (self._read / (option.bandwidth * 1e9 * EFFICIENCY) + self._layers)
             + 0.01
         )
 
-    def speed(self, seat: GpuOption) -> DecodeSpeed | None:
+    def speed(self, option: GpuOption) -> DecodeSpeed | None:
         """Return the speed as an interval."""
         return decode_speed(
             self._read,
             self._concurrency,
-            seat.bandwidth,
-            self._multiplying(seat),
-            self._waiting(seat),
+            option.bandwidth,
+            self._multiplying(option),
+            self._waiting(option),
         )
 
-    def _multiplying(self, seat: GpuOption) -> float:
-        return self._flops / (self._ranks * seat.peak * 1e12) if seat.peak else 0.0
+    def _multiplying(self, option: GpuOption) -> float:
+        return self._flops / (self._ranks * option.peak * 1e12) if option.peak else 0.0
 
-    def _waiting(self, seat: GpuOption) -> float:
+    def _waiting(self, option: GpuOption) -> float:
         if self._ranks == 1:
             return self._layers
-        if seat.place not in self._waits:
-            self._waits[seat.place] = waiting_seconds(
-                self._spec, self._concurrency, self._ranks, seat.card.accelerator
+        if option.place not in self._waits:
+            self._waits[option.place] = waiting_seconds(
+                self._spec, self._concurrency, self._ranks, option.card.accelerator
             )
-        return self._waits[seat.place]
+        return self._waits[option.place]

@@ -60,19 +60,19 @@ class Kubernetes(Struct, kw_only=True):
 
     kind: Annotated[
         Literal["Deployment", "LeaderWorkerSet"],
-        Meta(description="What serves; a training run is a Job of such pods."),
+        Meta(description="The serving process; a training run is a Job of such pods."),
     ]
     pods: int
     limits: Annotated[dict[str, int], Meta(description="resources.limits of a pod.")]
     requests: Annotated[
         dict[str, str],
-        Meta(description="resources.requests of a pod beside them: assumed, not measured."),
+        Meta(description="Other resources.requests of a pod: assumed, not measured."),
     ]
     node_selector: Annotated[
-        dict[str, str], Meta(description="Empty where no label of such nodes was seen.")
+        dict[str, str], Meta(description="Empty if no label of such nodes is known.")
     ]
     shared_memory: Annotated[
-        SharedMemory | None, Meta(description="Null where no processes share a layer.")
+        SharedMemory | None, Meta(description="Null if no processes share a layer.")
     ]
 
 

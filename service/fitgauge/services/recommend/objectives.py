@@ -1,4 +1,4 @@
-"""Objectives: the orders in which recommendations are told."""
+"""Objectives: the orders of recommendations."""
 
 from collections.abc import Callable
 from difflib import get_close_matches

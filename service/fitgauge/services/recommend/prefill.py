@@ -39,7 +39,7 @@ class Prompts:
         self._degrees: dict[tuple[EngineName, int], tuple[int, int]] = {}
 
     def seconds(self, accelerator: Accelerator, count: int, plan: Plan) -> Seconds | None:
-        """Until the first token of a prompt that meets an idle server; None where nobody states
+        """Return the time to first token on an idle server; None where no source states
         how fast the card multiplies."""
         prepared = self._fitting.prepared(plan.quantization, plan.engine)
         fastest = peak(prepared.scheme, accelerator)

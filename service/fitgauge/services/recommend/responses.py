@@ -40,7 +40,7 @@ _BEST: dict[Objective, str] = {
     "fastest": "The fastest",
     "most_headroom": "The most headroom",
     "cheapest": "The cheapest",
-    "cheapest_per_token": "The cheapest a token",
+    "cheapest_per_token": "The cheapest per token",
 }
 
 _TOLD_BESIDES: tuple[Objective, ...] = ("fewest_cards", "cheapest", "fastest")
@@ -141,7 +141,7 @@ class ResponseBuilder:
         )
 
     def summary(self, front: Sequence[Option]) -> str:
-        """Return the best option in a sentence, with its price where it is known."""
+        """Return the best option in a sentence, with its price if known."""
         best = front[0]
         cards = answers.cards_in_words(best.accelerator, best.gpus)
         needs, has = gib(best.fitted.required.expected), gib(best.fitted.budget.expected)
@@ -165,7 +165,7 @@ class ResponseBuilder:
             [
                 said,
                 *self._besides(front),
-                f"{len(front)} options: none beats another in everything at once.",
+                f"{len(front)} Pareto-optimal options.",
             ]
         )
 
@@ -178,17 +178,17 @@ class ResponseBuilder:
         return f", about {_rounded(option.speed.expected)} tokens a second{each}"
 
     def _besides(self, front: Sequence[Option]) -> Iterator[str]:
-        """Yield the best of other orders, where it is another option and known to be one."""
-        told = {id(front[0])}
+        """Yield the best options by other objectives, where they differ."""
+        named = {id(front[0])}
         for name in _TOLD_BESIDES:
             other = min(front, key=order(name))
             unknown = {
                 "cheapest": other.criteria[4] in (0, inf),
                 "fastest": other.speed is None,
             }.get(name, False)
-            if id(other) in told or unknown or name == self._objective:
+            if id(other) in named or unknown or name == self._objective:
                 continue
-            told.add(id(other))
+            named.add(id(other))
             cards = answers.cards_in_words(other.accelerator, other.gpus)
             price = f", {other.criteria[4]:.2f} USD an hour" if 0 < other.criteria[4] < inf else ""
             yield (
@@ -197,46 +197,43 @@ class ResponseBuilder:
             )
 
     def warnings(self, front: Sequence[Option], shown: Sequence[Recommendation]) -> list[str]:
-        """Return what a reader must know about the figures of the options that are shown."""
+        """Return the warnings about the options shown."""
         request, said = self._request, [*self._model.warnings, *self._model.spec.notes]
         if request.context_length is None:
             said.append(
-                f"No context_length was asked for: {front[0].fitted.workload.context_length} tokens"
-                " were taken."
+                f"`context_length` not set: assuming {front[0].fitted.workload.context_length:,}"
+                " tokens."
             )
         if any(option.speed for option in front):
             multiplying = _range(compute_efficiency(self._model.spec))
             said.append(
-                f"Speeds are a roofline: decoding at {EFFICIENCY:.0%} of memory bandwidth,"
-                f" {LAYER_SECONDS * 1e6:.0f} us a layer and the all-reduces of tensor parallel"
-                f" cards on top, of which published runs got {SPREAD[0]:.0%} to {SPREAD[2]:.0%};"
-                f" prompts at {multiplying} of peak arithmetic."
+                f"Speeds are roofline estimates: decoding at {EFFICIENCY:.0%} of memory bandwidth"
+                f" plus {LAYER_SECONDS * 1e6:.0f} us per layer and the all-reduces of tensor"
+                f" parallelism, of which published runs reached {SPREAD[0]:.0%} to"
+                f" {SPREAD[2]:.0%}; prefill at {multiplying} of peak arithmetic."
             )
         if any(option.plan.quantization for option in front):
             said.append(
-                "Formats other than as published need a checkpoint that holds them, or an engine"
+                "Formats other than as published need a checkpoint in that format, or an engine"
                 " that quantizes while loading."
             )
         if request.owned:
-            said.append(
-                "GPUs that are owned cost nothing here: electricity and their purchase are not"
-                " counted."
-            )
+            said.append("Owned GPUs cost nothing here: purchase and electricity are not counted.")
         elif dates := [item.cost.as_of for item in shown if item.cost and item.cost.as_of]:
             said.append(
-                f"Prices are on demand, from {min(dates)} on, without storage and traffic; ask the"
-                " cloud before you buy."
+                f"Prices are on demand, of {min(dates)} or later, without storage and traffic:"
+                " check them with the cloud."
             )
         unpriced = sum(option.criteria[4] == inf for option in front)
         if unpriced:
             said.append(
-                f"No price is known of {unpriced} of {len(front)} options: they count as dearer"
-                " than any."
+                f"{unpriced} of {len(front)} options have no known price: they rank as the most"
+                " expensive."
             )
         return said
 
     def understood(self, option: Option) -> Fields:
-        """Return the question with its defaults filled in, to be sent back."""
+        """Return the request with its defaults filled in."""
         request = self._request
         filled: Fields = {
             "model": self._model.id,
@@ -265,12 +262,12 @@ class ResponseBuilder:
                 "max_seconds_to_first_token",
             ),
         )
-        told = {name: getattr(request, name) for name in names}
-        told |= {
+        fields = {name: getattr(request, name) for name in names}
+        fields |= {
             name: ", ".join(words.split_list(getattr(request, name))) or None
             for name in ("vendors", "gpus", "clouds")
         }
-        return filled | {name: value for name, value in told.items() if value is not None}
+        return filled | {name: value for name, value in fields.items() if value is not None}
 
 
 def quality(plan: Plan) -> QualityAnswer | None:

@@ -48,15 +48,13 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     context_length: Annotated[
         Tokens | None,
         Meta(
-            description=(
-                "Tokens one request may hold. Default 8192, or the model's maximum if smaller."
-            ),
+            description=("Tokens per request. Default 8192, or the model's maximum if smaller."),
             examples=[32768],
         ),
     ] = None
     concurrency: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
-        Meta(description="Requests of that length held at once. Default 1.", examples=[16]),
+        Meta(description="Concurrent requests of that length. Default 1.", examples=[16]),
     ] = None
     engine: Annotated[
         Text | None,
@@ -66,8 +64,8 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Text | None,
         Meta(
             description=(
-                "Weights as if stored so, such as fp8 or awq. Default: as published, and the usual"
-                " formats of the engine."
+                "Weights as if quantized, such as fp8 or awq. Default: as published, and the"
+                " engine's usual formats."
             )
         ),
     ] = None
@@ -77,14 +75,14 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     vendors: Annotated[
         Names | None,
         Meta(
-            description="Only cards of these makers, with commas between them.",
+            description="Only GPUs of these vendors, comma-separated.",
             examples=["NVIDIA, AMD"],
         ),
     ] = None
     gpus: Annotated[
         Names | None,
         Meta(
-            description="Only these GPUs, with commas between them; 2x L40S: at most two of them.",
+            description="Only these GPUs, comma-separated; 2x L40S: at most two.",
             examples=["2x L40S, RTX 4090"],
         ),
     ] = None
@@ -92,26 +90,21 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         bool | None,
         Meta(
             description=(
-                "True: the GPUs named in gpus are yours and cost nothing an hour. Default false:"
-                " they are rented."
+                "true: the GPUs in gpus are owned and cost nothing per hour. Default false: rented."
             )
         ),
     ] = None
     clouds: Annotated[
         Names | None,
         Meta(
-            description=(
-                "Only GPUs that these clouds rent out, at their prices. Default: any cloud."
-            ),
+            description=("Only GPUs these clouds offer, at their prices. Default: any cloud."),
             examples=["aws, gcp"],
         ),
     ] = None
     max_usd_per_hour: Annotated[
         Annotated[float, Meta(gt=0, le=1e6)] | None,
         Meta(
-            description=(
-                "Budget: most US dollars an hour on demand; what has no known price is left out."
-            ),
+            description=("Maximum US dollars per hour on demand; excludes unknown prices."),
             examples=[10],
         ),
     ] = None
@@ -119,36 +112,36 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Annotated[int, Meta(ge=1, le=1024)] | None,
         Meta(
             description=(
-                "Most GPUs of one deployment, such as those of a node. Serving: up to 16, the"
-                " default; training: default 64."
+                "Maximum GPUs of one deployment. Serving: up to 16, the default; training:"
+                " default 64."
             )
         ),
     ] = None
     gpus_per_node: Annotated[
         Annotated[int, Meta(ge=1, le=72)] | None,
-        Meta(description="GPUs in one of your nodes. Default: what is usual for the card, else 8."),
+        Meta(description="GPUs per node. Default: the usual number for the GPU, else 8."),
     ] = None
     max_nodes: Annotated[
         Annotated[int, Meta(ge=1, le=1024)] | None,
-        Meta(description="Most nodes of one deployment; 1: within a node."),
+        Meta(description="Maximum nodes of one deployment."),
     ] = None
     max_watts: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
         Meta(
             description=(
-                "Most power that all GPUs together are built to draw; what is unknown is left out."
+                "Maximum thermal design power of all GPUs together; excludes unknown ones."
             )
         ),
     ] = None
     no_quantization: Annotated[
-        bool | None, Meta(description="True: only as published. Default false.")
+        bool | None, Meta(description="true: weights as published only. Default false.")
     ] = None
     min_weight_bits: Annotated[
         Annotated[float, Meta(ge=1, le=64)] | None,
         Meta(
             description=(
-                "Least bits of a weight, a coarse measure of quality: 16 for bf16, 8 for fp8, 4 for"
-                " awq. Default: none."
+                "Minimum bits per weight, a coarse measure of quality: 16 for bf16, 8 for fp8, 4"
+                " for awq."
             ),
             examples=[8],
         ),
@@ -157,8 +150,7 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Annotated[float, Meta(gt=0, le=1e9)] | None,
         Meta(
             description=(
-                "Least expected decoding speed of all requests together; what is unknown is left"
-                " out."
+                "Minimum expected decoding speed of all requests together; excludes unknown speeds."
             )
         ),
     ] = None
@@ -166,8 +158,8 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Annotated[float, Meta(gt=0, le=100)] | None,
         Meta(
             description=(
-                "Least percent of the published quality that every known measurement of a format"
-                " recovered; what nobody measured is left out."
+                "Minimum percent of the published quality in every known measurement of the"
+                " format; excludes unmeasured formats."
             ),
             examples=[98],
         ),
@@ -175,9 +167,7 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     prompt_tokens: Annotated[
         Tokens | None,
         Meta(
-            description=(
-                "Tokens of a prompt, for the time to its first token. Default: the context_length."
-            ),
+            description=("Prompt length for the time to first token. Default: the context_length."),
             examples=[2048],
         ),
     ] = None
@@ -185,8 +175,7 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Annotated[float, Meta(gt=0, le=1e6)] | None,
         Meta(
             description=(
-                "Most expected seconds to the first token of a prompt on an idle server; what is"
-                " unknown is left out."
+                "Maximum expected time to first token on an idle server; excludes unknown times."
             )
         ),
     ] = None
@@ -232,8 +221,8 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Text | None,
         Meta(
             description=(
-                "Order of the answers: fewest_cards (default), smallest (least memory in all),"
-                " fastest, most_headroom, cheapest (an hour) or cheapest_per_token."
+                "Order of the options: fewest_cards (default), smallest (least total memory),"
+                " fastest, most_headroom, cheapest (per hour) or cheapest_per_token."
             )
         ),
     ] = None
@@ -252,14 +241,14 @@ class DecodeAnswer(Struct, kw_only=True):
     and what layers and links take on top."""
 
     tokens_per_second: Annotated[
-        DecodeSpeed, Meta(description="Of all requests together, every context full.")
+        DecodeSpeed, Meta(description="Of all requests together, at full context.")
     ]
-    per_request: Annotated[float, Meta(description="Expected tokens a second of one request.")]
+    per_request: Annotated[float, Meta(description="Expected tokens per second of one request.")]
     basis: Annotated[
         Basis,
         Meta(
             description=(
-                "calibrated: on published runs of engines like it; assumed: the same efficiency"
+                "calibrated: on published runs of similar engines; assumed: the same efficiency"
                 " elsewhere."
             )
         ),
@@ -272,11 +261,9 @@ class PrefillAnswer(Struct, kw_only=True):
 
     prompt_tokens: int
     seconds_to_first_token: Annotated[
-        Seconds, Meta(description="Of one such prompt on an idle server; a queue is not in it.")
+        Seconds, Meta(description="Of one such prompt on an idle server, without queueing.")
     ]
-    tokens_per_second: Annotated[
-        DecodeSpeed, Meta(description="Where there are always more prompts.")
-    ]
+    tokens_per_second: Annotated[DecodeSpeed, Meta(description="With a steady queue of prompts.")]
     basis: Annotated[Basis, Meta(description="As of decode.")]
 
 
@@ -303,8 +290,7 @@ class QualityAnswer(Struct, kw_only=True):
         int,
         Meta(
             description=(
-                "How many: they stand beside the options, by format. 0 for the weights as they are"
-                " published, the reference."
+                "Number of measurements, listed by format. 0 for published weights, the reference."
             )
         ),
     ]
@@ -320,49 +306,47 @@ class Recommendation(Struct, kw_only=True):
     weight_bits: Annotated[
         float,
         Meta(
-            description=(
-                "Of most weights, without scales. Says nothing of how a format was calibrated."
-            )
+            description=("Of most weights, without scales; not a measure of calibration quality.")
         ),
     ]
     verdict: Verdict
     fit_probability: float
     required_bytes: Annotated[Bytes, Meta(description="Of the fullest GPU.")]
-    budget_bytes: Annotated[int, Meta(description="What the engine may use of one GPU.")]
-    headroom_bytes: Annotated[int, Meta(description="budget_bytes less what is required, per GPU.")]
+    budget_bytes: Annotated[int, Meta(description="Memory the engine may use of one GPU.")]
+    headroom_bytes: Annotated[
+        int, Meta(description=("budget_bytes minus the required bytes, per GPU."))
+    ]
     total_usable_bytes: Annotated[int, Meta(description="Usable memory of all its GPUs.")]
     decode: Annotated[
         DecodeAnswer | None,
-        Meta(description="Null where the bandwidth is unknown or the model generates nothing."),
+        Meta(description="Null if the bandwidth is unknown or the model does not generate."),
     ]
     prefill: Annotated[
         PrefillAnswer | None,
-        Meta(description="Null where nobody states how fast the card multiplies."),
+        Meta(description="Null if the GPU's peak arithmetic is unknown."),
     ]
     cost: Annotated[CostAnswer | None, Meta(description="Null where no price is known.")]
     watts: Annotated[
         int | None,
-        Meta(
-            description="What all its GPUs are built to draw; the machine around them is not in it."
-        ),
+        Meta(description="Thermal design power of its GPUs, without the host."),
     ]
     quality: Annotated[
         QualityAnswer | None,
-        Meta(description="Null where no published measurement of the format is known here."),
+        Meta(description="Null if no published measurement of the format is known."),
     ]
     kubernetes: Annotated[
         Kubernetes | None, Meta(description="Null for what no device plugin offers.")
     ]
     request: Annotated[
-        Fields, Meta(description="The question to send to POST /v1/fit for every byte of it.")
+        Fields, Meta(description="The request to POST /v1/fit for the full breakdown.")
     ]
     launch: Launch
     checkpoint: Annotated[
         str | None,
         Meta(
             description=(
-                "What to put in the place of the model in the command; null where the command"
-                " quantizes by itself."
+                "Replacement for the model in the command; null if the command quantizes while"
+                " loading."
             )
         ),
     ]
@@ -380,7 +364,7 @@ class TrainingRecommendation(Struct, kw_only=True):
     headroom_bytes: int
     total_usable_bytes: Annotated[int, Meta(description="Usable memory of all its GPUs.")]
     efficiency: Annotated[
-        float, Meta(description="Of one card: 1 where nothing is computed twice and none waits.")
+        float, Meta(description="Of one GPU: 1 without recomputation or idle time.")
     ]
     tokens_per_second_at_peak: Annotated[
         float | None, Meta(description="An upper bound: all its GPUs at their full dense peak.")
@@ -392,7 +376,7 @@ class TrainingRecommendation(Struct, kw_only=True):
     ]
     request: Annotated[
         Fields,
-        Meta(description="The question to send to POST /v1/training-fit for every byte of it."),
+        Meta(description="The request to POST /v1/training-fit for the full breakdown."),
     ]
     launch: PlanLaunch
 
@@ -411,10 +395,10 @@ class RecommendAnswer(Struct, kw_only=True):
     total: int
     measurements: Annotated[
         dict[str, list[MeasuredOn]],
-        Meta(description="What the quality of the formats shown was measured on."),
+        Meta(description="Measurements behind the quality of the formats shown."),
     ]
     warnings: list[str]
-    understood_as: Annotated[Fields, Meta(description="The question with its defaults filled in.")]
+    understood_as: Annotated[Fields, Meta(description="The request with every default filled in.")]
     training: Annotated[
         list[TrainingRecommendation], Meta(description="Where task is training.")
     ] = []

@@ -98,7 +98,7 @@ class Search:
         model: Model,
         request: FitRequest,
         fitting: BatchEstimator,
-        hall: GpuPool,
+        pool: GpuPool,
         plans: Sequence[Plan],
         wanted: SearchFilter = SearchFilter(),
     ) -> None:
@@ -107,10 +107,10 @@ class Search:
         self._fitting = fitting
         self._plans = sorted(plans, key=lambda plan: -plan.bits)
         self._wanted = wanted
-        self._most = max((card.most for card in hall.cards), default=0)
-        self._prices = hall.prices
-        self._seats = gpu_option(request, fitting, hall, plans)
-        self._kinds = kinds(request, fitting, hall, plans)
+        self._most = max((card.most for card in pool.cards), default=0)
+        self._prices = pool.prices
+        self._options = gpu_option(request, fitting, pool, plans)
+        self._kinds = kinds(request, fitting, pool, plans)
         self._left: dict[tuple[Plan, int], list[GpuOption]] = {}
         self._degrees: dict[tuple[EngineName, int], int | None] = {}
         self._workloads: dict[tuple[EngineName, int, Hashable], Workload] = {}
@@ -143,34 +143,34 @@ class Search:
         if tensor is None:
             return []
         needed = self._least_usable(plan, count, tensor)
-        seats = self._left.get((plan, tensor), self._seats[plan])
-        if not seats or seats[-1].usable < needed:
+        options = self._left.get((plan, tensor), self._options[plan])
+        if not options or options[-1].usable < needed:
             return []
         rate, front, of_kind = (
             self._rate(plan, tensor),
             known.front(plan.bits),
             self._kinds[plan.engine],
         )
-        first = bisect_left(seats, (needed,))
-        left, found = seats[:first], []
+        first = bisect_left(options, (needed,))
+        left, found = options[:first], []
         demands: dict[Hashable, tuple[float, Demand | None]] = {}
-        for seat in seats[first:]:
-            usable, place, _, _, (accelerator, most) = seat
+        for option in options[first:]:
+            usable, place, _, _, (accelerator, most) = option
             if most < count:
                 continue
             least, demand = demands.get(kind := of_kind[place], _UNASKED)
             if usable < least:
-                left.append(seat)
+                left.append(option)
                 continue
             cost, least_cost = self._prices[place][count - 1]
-            if least_cost == inf and front.fastest(usable * count) > rate.ceiling(seat):
+            if least_cost == inf and front.fastest(usable * count) > rate.ceiling(option):
                 continue
-            mark = criteria(count, usable * count, rate.expected(seat), plan.bits, cost)
+            mark = criteria(count, usable * count, rate.expected(option), plan.bits, cost)
             if front.dominates(mark):
                 if cost > least_cost and not front.dominates((*mark[:4], least_cost)):
-                    left.append(seat)
+                    left.append(option)
                 continue
-            left.append(seat)
+            left.append(option)
             if not self._is_wanted(accelerator, count, plan, mark):
                 continue
             if demand is None:
@@ -182,7 +182,7 @@ class Search:
             fitted = self._fitting.against(demand, accelerator)
             if fitted.verdict == "fits":
                 known.add(mark)
-                found.append(Option(accelerator, count, plan, rate.speed(seat), fitted, mark))
+                found.append(Option(accelerator, count, plan, rate.speed(option), fitted, mark))
         self._left[plan, tensor] = left
         return found
 
@@ -300,5 +300,9 @@ def weights_floor(prepared: CachedWeights, engine: EngineName, tensor_parallel: 
         ("weights of parts", tensor_parallel),
         lambda: weights.rank_weights(laid, tensor_parallel=tensor_parallel).by_part,
     )
-    kept = (Part.LANGUAGE, Part.EMBEDDING, Part.HEAD) if ENGINES[engine].embeddings_on_gpu else (Part.LANGUAGE,)
+    kept = (
+        (Part.LANGUAGE, Part.EMBEDDING, Part.HEAD)
+        if ENGINES[engine].embeddings_on_gpu
+        else (Part.LANGUAGE,)
+    )
     return int(sum(parts.get(part, 0) for part in kept) * min(1.0, laid.scale))

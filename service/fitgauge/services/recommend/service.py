@@ -73,7 +73,7 @@ class Recommender:
         self._catalog = catalog
         self._preparer = WeightCache()
         self._known_costs: LruCache[Costs] = LruCache(16)
-        self._halls: LruCache[tuple[list[GpuLimit], GpuPool]] = LruCache(4)
+        self._pools: LruCache[tuple[list[GpuLimit], GpuPool]] = LruCache(4)
         self._training = TrainingRecommender(load_training(), catalog)
 
     def answer(
@@ -133,14 +133,14 @@ class Recommender:
         wanted = SearchFilter(
             slowest=request.min_tokens_per_second or 0.0, passes=_allowed(request, costs, prompts)
         )
-        return Search(model, question, fitting, self._hall(cards, costs), plans, wanted).front()
+        return Search(model, question, fitting, self._pool(cards, costs), plans, wanted).front()
 
-    def _hall(self, cards: list[GpuLimit], costs: Costs) -> GpuPool:
+    def _pool(self, cards: list[GpuLimit], costs: Costs) -> GpuPool:
         key = (costs, *((card.accelerator.id, card.most) for card in cards))
-        known = self._halls.get(key)
+        known = self._pools.get(key)
         if known is None or known[0] != cards:
             known = cards, GpuPool(cards, costs.usd_per_hour)
-            self._halls.put(key, known)
+            self._pools.put(key, known)
         return known[1]
 
     def _costs(self, request: RecommendRequest) -> Costs:
@@ -167,8 +167,8 @@ class Recommender:
         )
 
     def _less(self, request: RecommendRequest, model: Model, fitting: BatchEstimator) -> str:
-        """Return the most of the workload that is left of it with these constraints, in fields
-        to send; empty where nothing is."""
+        """Return the largest smaller workload that fits under these constraints, in fields to send;
+        empty if none does."""
         for context, requests in _smaller(
             request, context_length_of(_question(request, model), model.spec)
         ):
@@ -183,8 +183,8 @@ class Recommender:
     def _nothing(
         self, request: RecommendRequest, model: Model, fitting: BatchEstimator
     ) -> InvalidRequestError:
-        """Return what leaves nothing: quotas, some of the constraints, else what the workload
-        asks too much of."""
+        """Return the error of a request without options: quotas, some of the constraints, else the
+        workload."""
         if self._catalog.quotas and (
             found := Recommender(self._engines, self._catalog.unlimited()).front(
                 request, model, fitting
@@ -194,12 +194,11 @@ class Recommender:
                 answers.cards_in_words(found[0].accelerator, found[0].gpus),
                 self._catalog.quota(found[0].accelerator),
             )
-            said = (
-                f"The quotas of the catalog empty the set: {cards} would do, and {quota} may be"
-                " used."
-            )
+            said = f"No option fits your quotas: this needs {cards}, the quota is {quota}."
             return InvalidRequestError(
-                said, hint="Ask for less, name other GPUs, or have the quota raised.", field="gpus"
+                said,
+                hint=("Send a smaller workload or other GPUs, or have the quota raised."),
+                field="gpus",
             )
         if parted := relaxed_constraints(request, lambda less: self.front(less, model, fitting)):
             names, found = parted
@@ -216,9 +215,9 @@ class Recommender:
                 and (less := self._less(request, model, fitting))
             ):
                 refused.hint = (
-                    f"{refused.hint} With"
-                    f" {request.gpus if isinstance(request.gpus, str) else 'these GPUs'} {less} is"
-                    " left."
+                    f"{refused.hint} On"
+                    f" {request.gpus if isinstance(request.gpus, str) else 'these GPUs'}, {less}"
+                    " fits."
                 )
             return refused
         least = structs.replace(
@@ -229,18 +228,16 @@ class Recommender:
         if least != request and (found := self.front(least, model, fitting)):
             cards = answers.cards_in_words(found[0].accelerator, found[0].gpus)
             hint = (
-                "Send a shorter context_length or a lower concurrency: one request of"
+                "Send a shorter `context_length` or a lower `concurrency`: one request of"
                 f" {least.context_length} tokens fits on {cards}."
             )
             return InvalidRequestError(
-                f"The workload empties the set: nothing holds {model.id} with it.",
+                f"No option fits this workload of {model.id}.",
                 hint=hint,
                 field="context_length",
             )
-        hint = "Send a smaller model, a narrower quantization, or leave a constraint out."
-        return InvalidRequestError(
-            f"Nothing that is allowed here holds {model.id}.", hint=hint, field="model"
-        )
+        hint = "Send a smaller model, a quantization with fewer bits, or fewer constraints."
+        return InvalidRequestError(f"No allowed option fits {model.id}.", hint=hint, field="model")
 
 
 def _smaller(request: RecommendRequest, context: int) -> Iterator[tuple[int, int]]:
@@ -311,22 +308,22 @@ def _refuse_other_fields(request: RecommendRequest) -> None:
         if getattr(request, name) is not None:
             other = "training" if task == "serving" else "serving"
             raise InvalidRequestError(
-                f"{name} is a field of {other}.",
-                hint=f"Send task {other}, or leave {name} out.",
+                f"`{name}` is a field of {other}.",
+                hint=f"Send `task` {other}, or leave out `{name}`.",
                 field=name,
             )
     if task == "serving" and (request.max_gpu_count or 0) > MOST_CARDS:
         said = (
-            f"max_gpu_count {request.max_gpu_count} is beyond the {MOST_CARDS} GPUs of one"
-            " deployment that are tried."
+            f"`max_gpu_count` {request.max_gpu_count} exceeds the limit of {MOST_CARDS} GPUs per"
+            " deployment."
         )
         raise InvalidRequestError(said, hint=f"Send {MOST_CARDS} or less.", field="max_gpu_count")
 
 
 def _question(request: RecommendRequest, model: Model) -> FitRequest:
-    """Return the workload as a question to check_fit, but for the card, the engine and the format.
+    """Return the workload as a request to check_fit, without GPU, engine and format.
 
-    Where more requests are held than an engine runs at once by itself, it is told to run them all.
+    `max_num_seqs` is set where the concurrency exceeds the engines' default.
     """
     many = (request.concurrency or 1) > _FEWEST_AT_ONCE
     return FitRequest(

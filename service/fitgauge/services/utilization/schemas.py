@@ -15,9 +15,7 @@ class UtilizationRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     """How much of its GPUs does a training run use? `gpu` and either `achieved_tflops` or a
     throughput are needed."""
 
-    gpu: Annotated[
-        Text, Meta(description="As people write it: A100 80GB, 8xH100.", examples=["A100 80GB"])
-    ]
+    gpu: Annotated[Text, Meta(description="Name: A100 80GB, 8xH100.", examples=["A100 80GB"])]
     gpu_count: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
         Meta(description="GPUs of the whole run. Default 1, or the count in gpu.", examples=[4]),
@@ -25,13 +23,13 @@ class UtilizationRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     precision: Annotated[
         Text | None,
         Meta(
-            description="Of the arithmetic: bf16 (default), fp16, fp8, fp4 or int8.",
+            description="Arithmetic: bf16 (default), fp16, fp8, fp4 or int8.",
             examples=["bf16"],
         ),
     ] = None
     achieved_tflops: Annotated[
         Rate | None,
-        Meta(description="10^12 operations a second that one GPU reached.", examples=[100]),
+        Meta(description="Measured TFLOPS of one GPU.", examples=[100]),
     ] = None
     model: Annotated[
         Text | None,
@@ -45,7 +43,7 @@ class UtilizationRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     samples_per_second: Annotated[
         Rate | None,
-        Meta(description="The same in sequences of sequence_length tokens, instead.", examples=[3]),
+        Meta(description="Alternatively, in sequences of sequence_length tokens.", examples=[3]),
     ] = None
     published_tokens_per_second: Annotated[
         Rate | None,
@@ -60,7 +58,7 @@ class UtilizationRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     activation_checkpointing: Annotated[
         Literal["none", "selective", "full"] | None,
-        Meta(description="What is computed twice, for HFU. Default none."),
+        Meta(description="Recomputation, for HFU. Default none."),
     ] = None
     peak_tflops: Annotated[
         Rate | None,
@@ -69,21 +67,24 @@ class UtilizationRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     mfu: Annotated[
         Share | None,
         Meta(
-            description="To expect for token_budget where none was measured: 0.3 to 0.5 are usual.",
+            description="Assumed MFU for token_budget: usually 0.3 to 0.5.",
             examples=[0.4],
         ),
     ] = None
     token_budget: Annotated[
         TokenBudget | None,
-        Meta(description="Tokens to train on: adds time, and cost with a price.", examples=[1e12]),
+        Meta(
+            description=("Training tokens: adds the time, and with a price the cost."),
+            examples=[1e12],
+        ),
     ] = None
     price_per_gpu_hour: Annotated[
         Annotated[float, Meta(ge=0, le=1e6)] | None,
-        Meta(description="What one GPU costs an hour, in any currency.", examples=[2.5]),
+        Meta(description="Price of one GPU per hour, in any currency.", examples=[2.5]),
     ] = None
     zero_stage: Annotated[
         Annotated[int, Meta(ge=0, le=3)] | None,
-        Meta(description="Over all GPUs: adds what is communicated. FSDP is 3."),
+        Meta(description="Over all GPUs: adds communication. FSDP is 3."),
     ] = None
     micro_batch_size: Annotated[
         Degree | None,
@@ -92,9 +93,7 @@ class UtilizationRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     interconnect_gbps: Annotated[
         Rate | None,
         Meta(
-            description=(
-                "10^9 bytes a second between GPUs, one direction, instead of the catalog's."
-            ),
+            description=("GB/s between GPUs, one direction, instead of the catalog's."),
             examples=[32],
         ),
     ] = None
@@ -103,15 +102,11 @@ class UtilizationRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 class FlopsAnswer(Struct, kw_only=True):
     """Floating-point operations of one training token."""
 
-    model_flops_per_token: Annotated[
-        float, Meta(description="Of the model alone: what MFU counts.")
-    ]
+    model_flops_per_token: Annotated[float, Meta(description="Of the model alone, as MFU counts.")]
     hardware_flops_per_token: Annotated[
-        float, Meta(description="With what checkpointing computes twice: what HFU counts.")
+        float, Meta(description="With recomputation, as HFU counts.")
     ]
-    multiplied_parameters: Annotated[
-        int, Meta(description="Parameters a token is multiplied with; of experts those it visits.")
-    ]
+    multiplied_parameters: Annotated[int, Meta(description="Active parameters per token.")]
     formula: str
     source: str
 
@@ -128,13 +123,18 @@ class BudgetAnswer(Struct, kw_only=True):
 
 
 class CommunicationAnswer(Struct, kw_only=True):
-    """What ZeRO moves in one micro-batch, beside what it computes."""
+    """ZeRO communication of one micro-batch, compared with its computation."""
 
     bytes_per_gpu: int
     communication_seconds: Annotated[float, Meta(description="At the link's full speed.")]
     compute_seconds: Annotated[float, Meta(description="At the GPU's full speed.")]
     ratio: Annotated[
-        float, Meta(description="Communication over computation; above 1 the link decides.")
+        float,
+        Meta(
+            description=(
+                "Communication time / computation time; above 1 the link is the bottleneck."
+            )
+        ),
     ]
     formula: str
     source: str
@@ -151,7 +151,7 @@ class TraceAnswer(Struct, kw_only=True):
     """What an uploaded profiler trace says. Shares are of the time from the first kernel to the
     last."""
 
-    gpus: Annotated[int, Meta(description="GPUs whose kernels the trace holds.")]
+    gpus: Annotated[int, Meta(description="GPUs with kernels in the trace.")]
     kernels: Annotated[int, Meta(description="Kernels and copies read.")]
     seconds: Annotated[float, Meta(description="From the first kernel to the last, of one GPU.")]
     tensor_core_share: Annotated[
@@ -159,7 +159,7 @@ class TraceAnswer(Struct, kw_only=True):
     ]
     communication_share: Annotated[float, Meta(description="A collective runs, 0 to 1.")]
     exposed_communication_share: Annotated[
-        float, Meta(description="A collective runs and nothing else does, 0 to 1.")
+        float, Meta(description="Share of time in collectives alone, 0 to 1.")
     ]
     idle_share: Annotated[float, Meta(description="Nothing runs, 0 to 1.")]
     collectives: list[CollectiveAnswer]
@@ -169,13 +169,13 @@ class TraceAnswer(Struct, kw_only=True):
 class UtilizationAnswer(Struct, kw_only=True):
     """The shares, what they were made of, and what to change."""
 
-    summary: Annotated[str, Meta(description="One or two sentences a person can act on.")]
-    gpu: Annotated[GpuAnswer | None, Meta(description="null for a trace that names no known GPU.")]
+    summary: Annotated[str, Meta(description="Summary in one or two sentences.")]
+    gpu: Annotated[GpuAnswer | None, Meta(description="null if the trace names no known GPU.")]
     model: ModelAnswer | None
     precision: Annotated[str | None, Meta(description="null for a trace.")]
     peak_tflops: Annotated[
         float | None,
-        Meta(description="Dense, of one GPU; null where it is not known and was not needed."),
+        Meta(description="Dense, of one GPU; null if unknown and not needed."),
     ]
     achieved_tflops: Annotated[
         float | None, Meta(description="Of one GPU, model operations alone.")
@@ -186,15 +186,15 @@ class UtilizationAnswer(Struct, kw_only=True):
     ]
     tokens_per_second_per_gpu: float | None
     fraction_of_published: Annotated[
-        float | None, Meta(description="Throughput over the published one, both of one GPU.")
+        float | None, Meta(description="Throughput / published throughput, both of one GPU.")
     ]
     flops: FlopsAnswer | None
     budget: BudgetAnswer | None
     communication: CommunicationAnswer | None
     trace: Annotated[TraceAnswer | None, Meta(description="Of an uploaded trace; else null.")]
-    advice: Annotated[list[str], Meta(description="What to change, the likeliest first.")]
+    advice: Annotated[list[str], Meta(description="Changes to try, most likely first.")]
     warnings: list[str]
     understood_as: Annotated[
         dict[str, str | int | float | bool],
-        Meta(description="The question with every default filled in."),
+        Meta(description="The request with every default filled in."),
     ]

@@ -54,7 +54,7 @@ def explain_utilization(
     request: UtilizationRequest, model: Model | None, found: GpuMatch
 ) -> UtilizationAnswer:
     """Return the UtilizationAnswer. Raises InvalidRequestError where a fact is missing that
-    nobody can look up, with what to send."""
+    the catalog does not have, with what to send."""
     accelerator, facts = found.accelerator, _facts(request, model, found)
     exchange = _exchange(request, model, accelerator, facts)
     budget = _budget(request, facts)
@@ -97,8 +97,8 @@ def _facts(request: UtilizationRequest, model: Model | None, found: GpuMatch) ->
     if request.samples_per_second is not None:
         if tokens is not None:
             raise InvalidRequestError(
-                "Two throughputs were sent.",
-                hint="Send tokens_per_second or samples_per_second.",
+                "`tokens_per_second` and `samples_per_second` exclude each other.",
+                hint="Send one of them.",
                 field="samples_per_second",
             )
         tokens = request.samples_per_second * sequence_length
@@ -112,7 +112,7 @@ def _facts(request: UtilizationRequest, model: Model | None, found: GpuMatch) ->
             " token_budget with model and mfu."
         )
         raise InvalidRequestError(
-            "Nothing was measured: there is no utilization to explain.",
+            "The request has no measured throughput and no token budget.",
             hint=hint,
             field="achieved_tflops",
         )
@@ -151,11 +151,11 @@ def _arithmetic(text: str | None, accelerator: Accelerator) -> Arithmetic:
     known = _ARITHMETIC.get(re.sub(r"[^a-z0-9]", "", text.lower()))
     if known is None:
         hint = (
-            "Send bf16, fp16, fp8, fp4 or int8; for another arithmetic send bf16 and its peak as"
-            " peak_tflops."
+            "Use bf16, fp16, fp8, fp4 or int8; for another one send bf16 and its peak as"
+            " `peak_tflops`."
         )
         raise InvalidRequestError(
-            f"{text.strip()!r} is no arithmetic whose peak is known here.",
+            f"Unknown precision {text.strip()!r}.",
             hint=hint,
             field="precision",
         )
@@ -166,18 +166,18 @@ def _no_peak(accelerator: Accelerator, precision: Arithmetic) -> InvalidRequestE
     formats = accelerator.formats
     if formats is not None and precision not in formats:
         why = (
-            f"The {accelerator.name} does not multiply {precision}; it multiplies"
+            f"The {accelerator.name} does not support {precision}; it supports"
             f" {', '.join(formats) or 'none of these formats'}."
         )
         return InvalidRequestError(
             why,
-            hint="Send another precision, or the peak you mean as peak_tflops.",
+            hint="Send another `precision`, or its peak as `peak_tflops`.",
             field="precision",
         )
     detail = f"The {precision} peak of the {accelerator.name} is not in the catalog."
     return InvalidRequestError(
         detail,
-        hint="Send peak_tflops: the dense figure of the vendor's data sheet, without sparsity.",
+        hint="Send `peak_tflops`: the dense figure of the vendor's data sheet, without sparsity.",
         field="peak_tflops",
     )
 
@@ -191,14 +191,16 @@ def _budget(request: UtilizationRequest, facts: _Facts) -> BudgetAnswer | None:
         seconds = request.token_budget / (facts.tokens_per_second * facts.gpus)
     else:
         if facts.flops is None or facts.peak is None:
-            detail = "The time of a token budget needs a throughput, or a model and an MFU."
+            detail = "`token_budget` requires a throughput, or `model` and `mfu`."
             raise InvalidRequestError(
                 detail, hint="Send model (and mfu), or tokens_per_second.", field="model"
             )
         mfu = request.mfu or facts.mfu
         if mfu is None:
             raise InvalidRequestError(
-                "No MFU was measured.", hint=f"Send mfu: {_USUAL_MFU}.", field="mfu"
+                "`token_budget` requires `mfu` or a throughput.",
+                hint=(f"Send mfu: {_USUAL_MFU}."),
+                field="mfu",
             )
         seconds = engine.budget_seconds(
             request.token_budget, facts.flops.model, gpus=facts.gpus, peak=facts.peak, mfu=mfu
@@ -221,19 +223,19 @@ def _exchange(
         return None
     if model is None or facts.flops is None or facts.peak is None:
         raise InvalidRequestError(
-            "What ZeRO moves depends on the model.", hint="Send model.", field="model"
+            "`zero_stage` requires `model`.", hint="Send model.", field="model"
         )
     if facts.gpus < 2:
         raise InvalidRequestError(
-            "ZeRO on one GPU moves nothing.",
-            hint="Send the gpu_count of the run, or leave zero_stage out.",
+            "`zero_stage` requires more than one GPU.",
+            hint="Send the `gpu_count` of the run, or leave out `zero_stage`.",
             field="gpu_count",
         )
     link = request.interconnect_gbps or accelerator.interconnect_gbps
     if link is None:
         detail = f"The interconnect of the {accelerator.name} is not in the catalog."
         hint = (
-            "Send interconnect_gbps: 10^9 bytes a second in one direction (32 for PCIe 4.0 x16, 64"
+            "Send `interconnect_gbps`: GB/s in one direction (32 for PCIe 4.0 x16, 64"
             " for PCIe 5.0 x16)."
         )
         raise InvalidRequestError(detail, hint=hint, field="interconnect_gbps")
@@ -257,7 +259,7 @@ def _flops_answer(request: UtilizationRequest, model: Model, facts: _Facts) -> F
         f"{times} x {parameters} + {attention:.6g} of attention over {facts.sequence_length} tokens"
     )
     if flops.hardware > flops.model:
-        formula += f"; {flops.hardware - flops.model:.6g} more computed twice"
+        formula += f"; {flops.hardware - flops.model:.6g} more recomputed"
     return FlopsAnswer(
         model_flops_per_token=flops.model,
         hardware_flops_per_token=flops.hardware,
@@ -292,30 +294,30 @@ def _advice(
     said = []
     if exchange is not None and exchange.ratio > 1:
         link = "PCIe" if accelerator.nvlink is False else "the link between GPUs"
-        instead = "accumulate gradients over more micro-batches before they are exchanged"
+        instead = "accumulate gradients over more micro-batches"
         if request.zero_stage == 3:
-            instead = "use ZeRO-2 (a third less is moved) or shard within a node alone (HSDP)"
+            instead = "use ZeRO-2 (a third less traffic) or shard within a node only (HSDP)"
         said.append(
             f"Communication over {link} takes {exchange.ratio:.1f} times as long as computation:"
-            f" raise micro_batch_size about {exchange.ratio:.1f} times, {instead}, or use GPUs"
-            " joined by NVLink."
+            f" raise `micro_batch_size` about {exchange.ratio:.1f} times, {instead}, or use GPUs"
+            " linked by NVLink."
         )
     if facts.mfu is not None and facts.mfu < 0.3:
         said.append(
             f"MFU {facts.mfu:.1%} is low ({_USUAL_MFU}): check that flash attention and"
             f" {facts.precision} matrix units are used, raise the micro-batch, fuse the optimizer"
-            " and look at the data loader; a profiler's trace tells which."
+            " and check the data loader; a profiler trace shows which."
         )
     if facts.flops is not None and facts.flops.hardware > facts.flops.model:
         share = 1 - facts.flops.model / facts.flops.hardware
         said.append(
-            f"Checkpointing spends {share:.0%} of the operations on computing twice: use less of it"
-            " where memory allows."
+            f"Checkpointing spends {share:.0%} of the operations on recomputation: use less of it"
+            " if memory allows."
         )
     if published is not None and published < 0.8:
         said.append(
-            f"The run is at {published:.1%} of the published throughput: compare batch size,"
-            " kernels and interconnect with that setting."
+            f"The run reaches {published:.1%} of the published throughput: compare batch size,"
+            " kernels and interconnect."
         )
     return said
 
@@ -330,13 +332,13 @@ def _warnings(found: GpuMatch, facts: _Facts) -> list[str]:
         implied = engine.achieved_tflops(facts.tokens_per_second, facts.flops.model)
         if abs(implied - facts.achieved) > _ALIKE * facts.achieved:
             said.append(
-                f"The throughput makes {implied:.4g} TFLOPS, achieved_tflops says"
-                f" {facts.achieved:.4g}: the latter was taken."
+                f"The throughput implies {implied:.4g} TFLOPS, `achieved_tflops` says"
+                f" {facts.achieved:.4g}: using {facts.achieved:.4g}."
             )
     if facts.mfu is not None and facts.mfu > 1:
         said.append(
-            "More than the peak was reached: check the units, whether the peak is the dense one,"
-            " and whether the rate is of one GPU."
+            "The throughput exceeds the peak: check the units, and that the peak is dense and the"
+            " rate per GPU."
         )
     return said
 
@@ -352,12 +354,12 @@ def _summary(
         )
     if published is not None:
         said.append(
-            f"{facts.tokens_per_second:,.0f} tokens a second and GPU are {published:.1%} of what"
-            " was published."
+            f"{facts.tokens_per_second:,.0f} tokens per second and GPU are {published:.1%} of the"
+            " published throughput."
         )
     elif facts.mfu is None and facts.tokens_per_second is not None:
         said.append(
-            f"{facts.tokens_per_second:,.0f} tokens a second and GPU; send model for the MFU."
+            f"{facts.tokens_per_second:,.0f} tokens per second and GPU; send `model` for the MFU."
         )
     if budget is not None:
         cost = "" if budget.cost is None else f", cost {budget.cost:,.0f}"

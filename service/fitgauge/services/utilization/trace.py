@@ -23,7 +23,7 @@ def explain_trace(reading: TraceReading, catalog: Catalog) -> UtilizationAnswer:
     return UtilizationAnswer(
         summary=(
             f"Of {reading.seconds:.3g} s, {reading.communication:.0%} is communication"
-            f" ({reading.exposed:.0%} with nothing beside it) and {idle:.0%} idle; tensor cores run"
+            f" ({reading.exposed:.0%} not overlapped) and {idle:.0%} idle; tensor cores run"
             f" {reading.tensor_core:.0%} of the kernels' time."
         ),
         gpu=gpu,
@@ -83,18 +83,18 @@ def _advice(reading: TraceReading, idle: float) -> list[str]:
         change = "accumulate gradients over more micro-batches, or lower tensor parallelism"
         if sharded:
             change = (
-                "a larger micro-batch, ZeRO-2 in the place of ZeRO-3, or sharding within a node"
-                " alone (HSDP); PCIe makes it worse"
+                "use a larger micro-batch, ZeRO-2 instead of ZeRO-3, or shard within a node only"
+                " (HSDP); PCIe makes it worse"
             )
         said.append(
             (
                 reading.exposed,
-                f"Communication stands alone for {reading.exposed:.0%} of the time: {change}.",
+                f"Communication is not overlapped for {reading.exposed:.0%} of the time: {change}.",
             )
         )
     if idle > MUCH_IDLE:
         change = (
-            "look at the data loader and at synchronisation (.item(), prints), raise the"
+            "check the data loader and synchronisation (.item(), prints), raise the"
             " micro-batch, use torch.compile or CUDA graphs"
         )
         said.append((idle, f"The GPU is idle for {idle:.0%} of the time: {change}."))
